@@ -1,0 +1,1 @@
+//! Workloads and drivers that measure QuenchDB.

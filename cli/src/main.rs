@@ -1,0 +1,2 @@
+//! The quench program.
+fn main() {}

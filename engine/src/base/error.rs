@@ -1,0 +1,264 @@
+//! One public error: a kind that says what to do, a sentence that says what happened, a place, and advice.
+//!
+//! Modules build errors with the constructor of the kind they mean and attach the place with [`Error::at`]. What a
+//! device or a caller hands us is never a reason to panic (invariant I12); it becomes one of these.
+
+use super::ids::{Csn, LogId, PageId, SegmentId};
+use std::fmt;
+
+/// The result of every fallible operation of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What the caller can do about an error. The list is short on purpose; match on it, not on texts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Another transaction changed or holds the same row. Run the whole transaction again.
+    Conflict,
+    /// The call or a setting is wrong: fix it. Nothing was changed.
+    InvalidArgument,
+    /// The named table, row set or database does not exist.
+    NotFound,
+    /// The named table or database exists already.
+    AlreadyExists,
+    /// Somebody else uses the database or the table, or a limit on open objects is reached. Try again later.
+    Busy,
+    /// The disk or the log space is full. Free space; reads go on.
+    OutOfSpace,
+    /// A memory bound is reached (pages, versions, one transaction's size). End long transactions or raise the bound.
+    OutOfMemory,
+    /// The device failed to read or write.
+    Io,
+    /// An earlier write or flush failed: nothing can be committed any more. Reads of committed data go on; reopen to
+    /// recover.
+    Poisoned,
+    /// The commit may or may not survive. Reopen and look.
+    OutcomeUnknown,
+    /// Bytes on storage are not what was written there. Restore from a backup.
+    Corruption,
+    /// A newer format, or something this build or this machine cannot do.
+    Unsupported,
+    /// The operation did not finish in the time that the caller gave.
+    Timeout,
+}
+
+impl ErrorKind {
+    /// What to do, in one sentence.
+    #[must_use]
+    pub fn advice(self) -> &'static str {
+        match self {
+            ErrorKind::Conflict => "run the transaction again",
+            ErrorKind::InvalidArgument => "fix the call or the setting",
+            ErrorKind::NotFound => "check the name",
+            ErrorKind::AlreadyExists => "open it, or choose another name",
+            ErrorKind::Busy => "try again when it is free",
+            ErrorKind::OutOfSpace => "free space; nothing acknowledged is lost",
+            ErrorKind::OutOfMemory => "end long transactions, make them smaller, or raise the bound",
+            ErrorKind::Io => "check the device",
+            ErrorKind::Poisoned => "close and reopen the database to recover",
+            ErrorKind::OutcomeUnknown => "reopen the database and check whether the transaction is there",
+            ErrorKind::Corruption => "restore from a backup",
+            ErrorKind::Unsupported => "use a build and a machine that support it",
+            ErrorKind::Timeout => "wait again or give more time",
+        }
+    }
+}
+
+/// Where something went wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Location {
+    /// A byte of a file of the database directory.
+    File {
+        /// Path relative to the database directory.
+        path: String,
+        /// Byte offset in it.
+        offset: u64,
+    },
+    /// A byte of a log segment.
+    Segment {
+        /// The log.
+        log: LogId,
+        /// The segment.
+        segment: SegmentId,
+        /// Byte offset in the segment's file.
+        offset: u64,
+    },
+    /// A page, and the block of the page store it was read from.
+    Page {
+        /// The page.
+        page: PageId,
+        /// Byte offset in the page store.
+        offset: u64,
+    },
+    /// A transaction.
+    Transaction(Csn),
+    /// A setting, by name.
+    Setting(&'static str),
+    /// A table, by name.
+    Table(String),
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::File { path, offset } => write!(f, "{path}, byte {offset}"),
+            Location::Segment { log, segment, offset } => {
+                write!(f, "log {log}, segment {segment}, byte {offset}")
+            }
+            Location::Page { page, offset } => write!(f, "page {page}, byte {offset} of the page store"),
+            Location::Transaction(csn) => write!(f, "transaction with CSN {csn}"),
+            Location::Setting(name) => write!(f, "setting `{name}`"),
+            Location::Table(name) => write!(f, "table `{name}`"),
+        }
+    }
+}
+
+/// An error of the engine: see [`ErrorKind`] for what to do about it.
+#[derive(Debug)]
+pub struct Error {
+    inner: Box<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    what: String,
+    location: Option<Location>,
+    source: Option<std::io::Error>,
+}
+
+impl Error {
+    /// An error of `kind`; `what` says what happened, without advice and without the place.
+    #[must_use]
+    pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
+        Error { inner: Box::new(Inner { kind, what: what.into(), location: None, source: None }) }
+    }
+
+    /// The call or a setting is wrong.
+    #[must_use]
+    pub fn invalid(what: impl Into<String>) -> Error {
+        Error::new(ErrorKind::InvalidArgument, what)
+    }
+
+    /// Stored bytes are not what was written.
+    #[must_use]
+    pub fn corruption(what: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Corruption, what)
+    }
+
+    /// A device call failed. A full disk (`ENOSPC`, `EDQUOT`) becomes [`ErrorKind::OutOfSpace`].
+    #[must_use]
+    pub fn io(what: impl Into<String>, source: std::io::Error) -> Error {
+        use std::io::ErrorKind as Os;
+        let kind = match source.kind() {
+            Os::StorageFull | Os::QuotaExceeded => ErrorKind::OutOfSpace,
+            Os::NotFound => ErrorKind::NotFound,
+            _ => ErrorKind::Io,
+        };
+        let mut error = Error::new(kind, what);
+        error.inner.source = Some(source);
+        error
+    }
+
+    /// The same error with the place where it happened; an inner place wins over an outer one.
+    #[must_use]
+    pub fn at(mut self, location: Location) -> Error {
+        self.inner.location.get_or_insert(location);
+        self
+    }
+
+    /// The same error under another kind (a failed flush met by a waiter becomes "outcome unknown").
+    #[must_use]
+    pub fn with_kind(mut self, kind: ErrorKind) -> Error {
+        self.inner.kind = kind;
+        self
+    }
+
+    /// What the caller can do.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.inner.kind
+    }
+
+    /// Where it happened, if that is known.
+    #[must_use]
+    pub fn location(&self) -> Option<&Location> {
+        self.inner.location.as_ref()
+    }
+
+    /// True if running the same transaction again may succeed: only [`ErrorKind::Conflict`].
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.inner.kind == ErrorKind::Conflict
+    }
+
+    /// A copy without the operating system's error, for handing one failure to many waiters.
+    #[must_use]
+    pub fn duplicate(&self) -> Error {
+        let what = match &self.inner.source {
+            Some(source) => format!("{}: {source}", self.inner.what),
+            None => self.inner.what.clone(),
+        };
+        Error {
+            inner: Box::new(Inner {
+                kind: self.inner.kind,
+                what,
+                location: self.inner.location.clone(),
+                source: None,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.inner.what)?;
+        if let Some(source) = &self.inner.source {
+            write!(f, ": {source}")?;
+        }
+        if let Some(location) = &self.inner.location {
+            write!(f, " (at {location})")?;
+        }
+        write!(f, "; {}", self.inner.kind.advice())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.inner.source.as_ref().map(|e| e as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_says_what_where_and_what_to_do() {
+        let error = Error::corruption("block checksum is wrong").at(Location::Segment {
+            log: LogId(1),
+            segment: SegmentId(7),
+            offset: 4096,
+        });
+        assert_eq!(
+            error.to_string(),
+            "block checksum is wrong (at log 1, segment 7, byte 4096); restore from a backup"
+        );
+        assert!(!error.is_retryable());
+    }
+
+    #[test]
+    fn full_disk_is_told_apart_from_a_broken_one() {
+        let full = Error::io("cannot write", std::io::Error::from_raw_os_error(28));
+        assert_eq!(full.kind(), ErrorKind::OutOfSpace);
+        let broken = Error::io("cannot write", std::io::Error::from_raw_os_error(5));
+        assert_eq!(broken.kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn inner_location_wins() {
+        let error = Error::invalid("x").at(Location::Setting("logs")).at(Location::Setting("preset"));
+        assert_eq!(error.location(), Some(&Location::Setting("logs")));
+    }
+}

@@ -1,0 +1,123 @@
+//! Counters that many threads bump without sharing a cache line, and latency histograms.
+
+use crossbeam_utils::CachePadded;
+use hdrhistogram::Histogram;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Threads are spread over this many cells.
+const CELLS: usize = 16;
+
+static NEXT_CELL: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static CELL: usize = NEXT_CELL.fetch_add(1, Ordering::Relaxed) % CELLS;
+}
+
+fn cell() -> usize {
+    CELL.try_with(|c| *c).unwrap_or(0)
+}
+
+/// A number that only grows. Adding is one relaxed increment of a mostly private cache line.
+#[derive(Debug, Default)]
+pub struct Counter {
+    cells: [CachePadded<AtomicU64>; CELLS],
+}
+
+impl Counter {
+    /// Adds `amount`.
+    pub fn add(&self, amount: u64) {
+        self.cells[cell()].fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// The sum over all threads; not a snapshot of one moment.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.cells.iter().map(|c| c.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// A histogram of nanoseconds with three significant digits, up to 100 s; larger values count as 100 s.
+#[derive(Debug)]
+pub struct LatencyHistogram {
+    cells: [CachePadded<Mutex<Histogram<u64>>>; 4],
+}
+
+const LONGEST_NS: u64 = 100_000_000_000;
+
+fn empty() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are constants that the library accepts")
+}
+
+impl Default for LatencyHistogram {
+    fn default() -> Self {
+        LatencyHistogram { cells: std::array::from_fn(|_| CachePadded::new(Mutex::new(empty()))) }
+    }
+}
+
+impl LatencyHistogram {
+    /// Counts one value.
+    pub fn record_ns(&self, ns: u64) {
+        self.batch(|batch| batch.record_ns(ns));
+    }
+
+    /// Counts several values under one lock.
+    pub fn batch<R>(&self, f: impl FnOnce(&mut LatencyBatch<'_>) -> R) -> R {
+        let mut histogram = self.cells[cell() % 4].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        f(&mut LatencyBatch { histogram: &mut histogram })
+    }
+
+    /// Everything counted so far, merged.
+    #[must_use]
+    pub fn merged(&self) -> Histogram<u64> {
+        let mut all = empty();
+        for cell in &self.cells {
+            let histogram = cell.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            all.add(&*histogram).expect("equal bounds add");
+        }
+        all
+    }
+
+    /// Forgets everything (between a warm-up and a measurement).
+    pub fn reset(&self) {
+        for cell in &self.cells {
+            cell.lock().unwrap_or_else(std::sync::PoisonError::into_inner).reset();
+        }
+    }
+}
+
+/// Access to one cell of a [`LatencyHistogram`] while it is locked.
+pub struct LatencyBatch<'a> {
+    histogram: &'a mut Histogram<u64>,
+}
+
+impl LatencyBatch<'_> {
+    /// Counts one value.
+    pub fn record_ns(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns.clamp(1, LONGEST_NS));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_and_histograms_merge_over_threads() {
+        let (counter, histogram) = (Counter::default(), LatencyHistogram::default());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for i in 1..=1000 {
+                        counter.add(1);
+                        histogram.record_ns(i * 1000);
+                    }
+                });
+            }
+        });
+        assert_eq!(counter.get(), 4000);
+        let merged = histogram.merged();
+        assert_eq!(merged.len(), 4000);
+        assert!((495_000..=505_000).contains(&merged.value_at_quantile(0.5)));
+    }
+}

@@ -1,0 +1,16 @@
+//! Rank 0: what every room needs and no room owns.
+//!
+//! Identifiers, errors, settings, checksums, encoding, clock, randomness and metrics. Imports nothing of ours, so
+//! that everything may import it.
+
+pub mod checksum;
+pub mod clock;
+pub mod encoding;
+pub mod error;
+pub mod ids;
+pub mod metrics;
+pub mod random;
+pub mod settings;
+
+pub use error::{Error, ErrorKind, Location, Result};
+pub use ids::{Csn, DatabaseId, Epoch, Gsn, LogId, PageId, SegmentId, TableId};

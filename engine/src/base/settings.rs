@@ -1,0 +1,249 @@
+//! Every setting, declared once: name, unit, default, range, effect. Validated together at open.
+
+use super::error::{Error, Location, Result};
+use std::time::Duration;
+
+/// Which commit protocol runs. A preset is a point on the axes that `docs/commit.md` describes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[non_exhaustive]
+pub enum Preset {
+    /// Each commit writes and flushes its own record, alone. The floor to compare with.
+    PerTransaction,
+    /// Leader/follower group commit: the first committer to arrive writes for all who joined.
+    #[default]
+    Group,
+    /// One log per thread, flushed without ever blocking the worker on the I/O.
+    Autonomous,
+}
+
+impl Preset {
+    /// All presets, for tests and help texts.
+    pub const ALL: [Preset; 3] = [Preset::PerTransaction, Preset::Group, Preset::Autonomous];
+
+    /// The name used in settings and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::PerTransaction => "per-transaction",
+            Preset::Group => "group",
+            Preset::Autonomous => "autonomous",
+        }
+    }
+
+    /// The preset called `name`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that lists the names.
+    pub fn from_name(name: &str) -> Result<Preset> {
+        Preset::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Preset::ALL.iter().map(|p| p.name()).collect();
+            Error::invalid(format!("no preset is called `{name}`; there are {}", names.join(", ")))
+                .at(Location::Setting("preset"))
+        })
+    }
+}
+
+/// When a commit returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub enum Durability {
+    /// When the transaction, and everything it depends on, survives a power cut.
+    #[default]
+    Durable,
+    /// When the record is in the log buffer. A crash loses at most the last `loss_window` of such commits, and never
+    /// out of order: what survives is a consistent prefix.
+    BoundedLoss,
+    /// Like bounded loss without the bound: never causes a device write of its own.
+    Lazy,
+}
+
+/// What a device flush is believed to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub enum DeviceTrust {
+    /// Ask the block device (`queue/write_cache`, `queue/fua`) and flush when its cache is volatile.
+    #[default]
+    Auto,
+    /// Always flush.
+    Flush,
+    /// Believe that completed writes are durable (a drive with power-loss protection).
+    Device,
+}
+
+/// All settings of a database. Made by `Database::builder()`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Create the database if the directory holds none. Default true.
+    pub create: bool,
+    /// Open without writing anything; refused while a writer has the database. Default false.
+    pub read_only: bool,
+    /// Page size in bytes, a power of two from 4096 to 32768; fixed at creation. Default 4096.
+    pub page_bytes: usize,
+    /// Memory for pages in bytes, at least 1 MiB. Default 1 GiB.
+    pub memory_bytes: u64,
+    /// Memory for old versions in bytes, at least 64 KiB. Default 256 MiB.
+    pub version_bytes: u64,
+    /// Commit protocol. Default `group`.
+    pub preset: Preset,
+    /// Number of logs, 1 to 256; 0 chooses: one for `per-transaction` and `group`, one per core for `autonomous`.
+    /// Default 0.
+    pub logs: usize,
+    /// Bytes waiting in a log at which a worker has them flushed although nobody waits, 4096 to 1 MiB. Default 16 KiB.
+    pub flush_unit_bytes: usize,
+    /// Size of one log buffer in bytes, 64 KiB to 16 MiB. Default 1 MiB.
+    pub log_buffer_bytes: usize,
+    /// Size of a log segment in bytes, 64 KiB to 1 GiB. Default 16 MiB.
+    pub segment_bytes: u64,
+    /// Log bytes after which a checkpoint starts by itself; 0 means never. Default 512 MiB.
+    pub checkpoint_log_bytes: u64,
+    /// Log bytes at which commits wait for a checkpoint to free space. Default 2 GiB.
+    pub log_bytes_max: u64,
+    /// Largest redo size of one transaction in bytes. Default 64 MiB.
+    pub transaction_bytes_max: usize,
+    /// Group commit: how long a leader gathers followers. Default zero.
+    pub gather_window: Duration,
+    /// Group commit: the window opens only if at least this many other transactions are in progress. Default 5.
+    pub gather_siblings: usize,
+    /// Group commit: most transactions in one flush; 0 means no limit. Default 0.
+    pub gather_max: usize,
+    /// Bounded loss: how much a crash may lose at most, 1 ms to 60 s. Default 10 ms.
+    pub loss_window: Duration,
+    /// How long a writer waits for another transaction's row before it fails with a conflict. Default 1 s.
+    pub lock_wait: Duration,
+    /// What a device flush is believed to do. Default `Auto`.
+    pub device_trust: DeviceTrust,
+    /// How writes are made durable: `None` lets a probe at creation decide. Default none.
+    pub durability_method: Option<MethodSetting>,
+    /// Use io_uring where the kernel has it. Default true.
+    pub io_uring: bool,
+}
+
+/// An override of the durability method that the probe would choose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum MethodSetting {
+    /// The worker submits a DSYNC write.
+    WorkerDsync,
+    /// The worker submits a write with a linked flush.
+    WorkerFlush,
+    /// One sleeping flusher thread writes for all logs.
+    Flusher,
+}
+
+impl MethodSetting {
+    /// All methods with their names.
+    pub const ALL: [(MethodSetting, &'static str); 3] = [
+        (MethodSetting::WorkerDsync, "worker-dsync"),
+        (MethodSetting::WorkerFlush, "worker-flush"),
+        (MethodSetting::Flusher, "flusher"),
+    ];
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            create: true,
+            read_only: false,
+            page_bytes: 4096,
+            memory_bytes: 1 << 30,
+            version_bytes: 256 << 20,
+            preset: Preset::default(),
+            logs: 0,
+            flush_unit_bytes: 16 << 10,
+            log_buffer_bytes: 1 << 20,
+            segment_bytes: 16 << 20,
+            checkpoint_log_bytes: 512 << 20,
+            log_bytes_max: 2 << 30,
+            transaction_bytes_max: 64 << 20,
+            gather_window: Duration::ZERO,
+            gather_siblings: 5,
+            gather_max: 0,
+            loss_window: Duration::from_millis(10),
+            lock_wait: Duration::from_secs(1),
+            device_trust: DeviceTrust::Auto,
+            durability_method: None,
+            io_uring: true,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks every setting alone and the relations between them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the setting and its range, or the two that contradict each other.
+    pub fn validate(&self) -> Result<()> {
+        let within = |name: &'static str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::invalid(format!("{value} is outside {low} to {high}")).at(Location::Setting(name)))
+        };
+        within("page_bytes", self.page_bytes as u64, 4096, 32768)?;
+        if !self.page_bytes.is_power_of_two() {
+            return Err(Error::invalid(format!("{} is not a power of two", self.page_bytes))
+                .at(Location::Setting("page_bytes")));
+        }
+        within("memory_bytes", self.memory_bytes, 1 << 20, 1 << 44)?;
+        within("version_bytes", self.version_bytes, 64 << 10, 1 << 44)?;
+        within("logs", self.logs as u64, 0, 256)?;
+        within("flush_unit_bytes", self.flush_unit_bytes as u64, 4096, 1 << 20)?;
+        within("log_buffer_bytes", self.log_buffer_bytes as u64, 64 << 10, 16 << 20)?;
+        within("segment_bytes", self.segment_bytes, 64 << 10, 1 << 30)?;
+        within("transaction_bytes_max", self.transaction_bytes_max as u64, 4096, 1 << 30)?;
+        within("loss_window", self.loss_window.as_millis() as u64, 1, 60_000)?;
+        within("gather_window", self.gather_window.as_millis() as u64, 0, 1_000)?;
+        within("lock_wait", self.lock_wait.as_millis() as u64, 0, 3_600_000)?;
+        let contradiction = |name, what: &str| Err(Error::invalid(what).at(Location::Setting(name)));
+        if self.segment_bytes % 4096 != 0 {
+            return contradiction("segment_bytes", "not a multiple of 4096");
+        }
+        if self.log_bytes_max < 4 * self.segment_bytes {
+            return contradiction("log_bytes_max", "less than four times segment_bytes");
+        }
+        if self.checkpoint_log_bytes > self.log_bytes_max / 2 {
+            return contradiction("checkpoint_log_bytes", "more than half of log_bytes_max");
+        }
+        if self.flush_unit_bytes > self.log_buffer_bytes {
+            return contradiction("flush_unit_bytes", "larger than log_buffer_bytes");
+        }
+        if self.preset == Preset::PerTransaction && !self.gather_window.is_zero() {
+            return contradiction("gather_window", "the preset per-transaction never gathers");
+        }
+        if self.read_only && self.device_trust == DeviceTrust::Device {
+            return contradiction("device_trust", "a read-only database writes nothing");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid() {
+        Settings::default().validate().expect("defaults");
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_with_its_range() {
+        let error = Settings { logs: 1000, ..Settings::default() }.validate().expect_err("too many");
+        assert_eq!(
+            error.to_string(),
+            "1000 is outside 0 to 256 (at setting `logs`); fix the call or the setting"
+        );
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let settings = Settings { log_bytes_max: 1 << 20, ..Settings::default() };
+        let error = settings.validate().expect_err("contradiction");
+        assert!(error.to_string().contains("log_bytes_max"), "{error}");
+    }
+
+    #[test]
+    fn preset_names_read_back() {
+        for preset in Preset::ALL {
+            assert_eq!(Preset::from_name(preset.name()).expect("known"), preset);
+        }
+        assert!(Preset::from_name("fastest").expect_err("unknown").to_string().contains("autonomous"));
+    }
+}

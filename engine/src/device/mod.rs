@@ -1,0 +1,208 @@
+//! Rank 2: how bytes become durable.
+//!
+//! Everything above sees two traits. A [`Storage`] is a directory of the database; a [`File`] is one file in it. Which
+//! kind it is (a real directory with io_uring or without, memory, a simulated disk) is decided once, at open.
+//!
+//! # What an implementation promises
+//! 1. A read or write that returns `Ok` moved all bytes; a short transfer is continued or is an error.
+//! 2. After `write_at` returned, `read_at` sees the bytes. They are **not** durable.
+//! 3. After `flush` returned `Ok`, every write to this file that had completed before the call began is durable:
+//!    it survives a power cut on the hardware that [`DeviceFacts`] describes.
+//! 4. `write_durable_at` is `write_at` that is durable when it returns, by the method in [`Storage::durability`].
+//! 5. A failed flush or durable write is reported to every caller that could believe in it, and is never retried here.
+//! 6. No bytes in a file cause a panic.
+
+mod buffer;
+pub mod facts;
+pub mod file;
+pub mod memory;
+pub mod probe;
+pub mod simulated;
+mod uring;
+
+pub use buffer::AlignedBuffer;
+pub use facts::{DeviceFacts, DurabilityMethod};
+
+use crate::base::{Location, Result};
+use std::sync::Arc;
+
+/// Writes are padded to, and buffers aligned to, this many bytes: the physical sector of the disks we know (rule: a
+/// smaller unit would make the drive rewrite durable neighbours).
+pub const SECTOR_BYTES: usize = 4096;
+
+/// How a file is going to be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenMode {
+    /// Create the file if it is missing.
+    pub create: bool,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Bypass the page cache where the storage can: offsets, lengths and buffers are then multiples of
+    /// [`SECTOR_BYTES`]. Callers that ask for it always obey that, on every storage.
+    pub direct: bool,
+}
+
+/// A directory that holds one database. Paths are relative, with `/`, of at most two parts (`log/000001.seg`).
+pub trait Storage: Send + Sync + std::fmt::Debug {
+    /// Opens or creates a file. A created file's existence is durable after [`Storage::flush_directory`].
+    ///
+    /// # Errors
+    /// `NotFound` without `create`; I/O.
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>>;
+
+    /// Removes a file; a missing one is not an error.
+    ///
+    /// # Errors
+    /// I/O.
+    fn remove(&self, path: &str) -> Result<()>;
+
+    /// Names (not paths) of the files in `directory` (`""` is the root), sorted. A missing directory is empty.
+    ///
+    /// # Errors
+    /// I/O.
+    fn list(&self, directory: &str) -> Result<Vec<String>>;
+
+    /// Creates a directory; an existing one is not an error.
+    ///
+    /// # Errors
+    /// I/O.
+    fn create_directory(&self, path: &str) -> Result<()>;
+
+    /// Makes creations and removals in `directory` durable.
+    ///
+    /// # Errors
+    /// I/O; not to be retried and believed.
+    fn flush_directory(&self, directory: &str) -> Result<()>;
+
+    /// Takes the database's lock, until the returned value is dropped: exclusive for a writer, shared for readers.
+    ///
+    /// # Errors
+    /// `Busy` if another process (or another handle of this one) holds it.
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>>;
+
+    /// What is known of the device.
+    fn facts(&self) -> DeviceFacts;
+
+    /// How `write_durable_at` makes bytes durable.
+    fn durability(&self) -> DurabilityMethod;
+
+    /// Changes the method, before files are opened for writing.
+    fn set_durability(&self, method: DurabilityMethod);
+
+    /// A queue for at most `depth` writes at a time, for one user at a time.
+    ///
+    /// # Errors
+    /// I/O, when the kernel refuses what it granted at open.
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>>;
+}
+
+/// One file. All methods may be called from many threads.
+pub trait File: Send + Sync + std::fmt::Debug {
+    /// Where byte `offset` is, for error messages.
+    fn location(&self, offset: u64) -> Location;
+
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// I/O.
+    fn len(&self) -> Result<u64>;
+
+    /// True if the file has no bytes.
+    ///
+    /// # Errors
+    /// I/O.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// `Corruption` if the file ends before; I/O.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// Writes all of `bytes`; visible to readers, not durable.
+    ///
+    /// # Errors
+    /// `OutOfSpace`; I/O.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Writes all of `bytes`; durable when it returns.
+    ///
+    /// # Errors
+    /// `OutOfSpace`; I/O: then the bytes may or may not be there, now or later.
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Makes every write that completed before this call durable, the file's length included.
+    ///
+    /// # Errors
+    /// I/O: then no completed write that was not yet durable may be believed.
+    fn flush(&self) -> Result<()>;
+
+    /// Makes the file `len` bytes long with zeros written (not just allocated) from its old end, durably, so that a
+    /// later overwrite changes no metadata.
+    ///
+    /// # Errors
+    /// `OutOfSpace`; I/O.
+    fn zero_extend(&self, len: u64) -> Result<()>;
+
+    /// Cuts or extends the file (extended bytes read as zero).
+    ///
+    /// # Errors
+    /// I/O.
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// The descriptor, for the queue of the same storage. Not to be used above this module.
+    #[doc(hidden)]
+    fn descriptor(&self) -> Option<std::os::fd::RawFd> {
+        None
+    }
+}
+
+/// A write for a [`WriteQueue`]. The buffer comes back with the completion.
+#[derive(Debug)]
+pub struct WriteRequest {
+    /// Where to.
+    pub file: Arc<dyn File>,
+    /// Byte offset, a multiple of [`SECTOR_BYTES`].
+    pub offset: u64,
+    /// The bytes; the first `len` of them are written.
+    pub buffer: AlignedBuffer,
+    /// A multiple of [`SECTOR_BYTES`].
+    pub len: usize,
+    /// Durable at completion, by the storage's method; otherwise only visible.
+    pub durable: bool,
+    /// The caller's name for it.
+    pub token: u64,
+}
+
+/// A finished write.
+#[derive(Debug)]
+pub struct Completion {
+    /// From the request.
+    pub token: u64,
+    /// The request's buffer.
+    pub buffer: AlignedBuffer,
+    /// `Ok` if all bytes were written (and are durable, if that was asked for).
+    pub result: Result<()>,
+}
+
+/// Writes in flight, without a thread that waits for each. Completions come in any order.
+///
+/// Dropping a queue waits for everything in flight: the kernel may still read the buffers.
+pub trait WriteQueue: Send {
+    /// Starts a write. Blocks only if `depth` writes are in flight already.
+    ///
+    /// # Errors
+    /// I/O, when nothing could be started; the request is then dropped.
+    fn submit(&mut self, request: WriteRequest) -> Result<()>;
+
+    /// Adds finished writes to `done`; with `wait` blocks until there is at least one, if any is in flight.
+    ///
+    /// # Errors
+    /// I/O of the queue itself; results of writes are in the completions.
+    fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> Result<()>;
+
+    /// Writes in flight.
+    fn in_flight(&self) -> usize;
+}

@@ -1,0 +1,38 @@
+//! Waiting for somebody who is expected to be done in nanoseconds, on a machine where he may be off the CPU.
+
+use super::{imp, thread};
+
+/// Spins a few times, then yields the CPU: with more threads than cores the one waited for may need it.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    steps: u32,
+}
+
+/// Rounds of spinning before the first yield; about a microsecond in all.
+const SPIN_STEPS: u32 = 6;
+
+impl Backoff {
+    /// Starts with spinning.
+    #[must_use]
+    pub fn new() -> Backoff {
+        Backoff { steps: 0 }
+    }
+
+    /// Waits a little, longer each time.
+    pub fn pause(&mut self) {
+        if self.steps < SPIN_STEPS && cfg!(not(any(loom, feature = "shuttle"))) {
+            for _ in 0..1u32 << self.steps {
+                imp::hint::spin_loop();
+            }
+        } else {
+            thread::yield_now();
+        }
+        self.steps = self.steps.saturating_add(1);
+    }
+
+    /// How many times [`Backoff::pause`] was called.
+    #[must_use]
+    pub fn steps(&self) -> u32 {
+        self.steps
+    }
+}

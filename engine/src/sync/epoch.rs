@@ -1,0 +1,98 @@
+//! Epoch-based reclamation behind a safe interface.
+//!
+//! An [`EpochCell`] owns at most one value. Readers look at it under a [`Guard`] without locks; a value that is
+//! replaced is dropped when no guard that could have seen it is left. The library is crossbeam-epoch; this file adds the
+//! rule that makes it safe to use without `unsafe` above: **a value leaves a cell only through the cell, which retires it
+//! once**, and the references handed out live no longer than the guard.
+
+use crossbeam_epoch::{Atomic, Owned, Shared};
+use std::sync::atomic::Ordering;
+
+pub use crossbeam_epoch::Guard;
+
+/// Enters an epoch: nothing that is reachable now is freed until the guard is dropped. Cheap and re-entrant.
+#[must_use]
+pub fn pin() -> Guard {
+    crossbeam_epoch::pin()
+}
+
+/// A nullable owner of a `T` that lock-free readers may look at.
+#[derive(Debug)]
+pub struct EpochCell<T: Send + Sync + 'static> {
+    value: Atomic<T>,
+}
+
+impl<T: Send + Sync + 'static> Default for EpochCell<T> {
+    fn default() -> Self {
+        EpochCell { value: Atomic::null() }
+    }
+}
+
+impl<T: Send + Sync + 'static> EpochCell<T> {
+    /// The value, if there is one. Pairs with the release store of [`EpochCell::replace`].
+    pub fn load<'g>(&self, guard: &'g Guard) -> Option<&'g T> {
+        let shared = self.value.load(Ordering::Acquire, guard);
+        // SAFETY: the pointer is null or came from `Owned::new` in `replace`; it is retired only by `replace` and
+        // `Drop`, at most once because `swap` hands each pointer out once, and retired memory outlives `guard`.
+        unsafe { shared.as_ref() }
+    }
+
+    /// Puts `value` in the cell and retires the old one.
+    pub fn replace(&self, value: Option<T>, guard: &Guard) {
+        let new = value.map_or_else(Shared::null, |v| Owned::new(v).into_shared(guard));
+        let old = self.value.swap(new, Ordering::AcqRel, guard);
+        if !old.is_null() {
+            // SAFETY: `old` was taken out of the cell by this swap alone, so it is retired once, and new readers can no
+            // longer reach it.
+            unsafe { guard.defer_destroy(old) };
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for EpochCell<T> {
+    fn drop(&mut self) {
+        // SAFETY: `&mut self` means that nobody else holds the cell, hence no reader can reach the value.
+        unsafe {
+            let value = std::mem::replace(&mut self.value, Atomic::null());
+            drop(value.try_into_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_keep_what_they_saw() {
+        let cell = EpochCell::default();
+        cell.replace(Some(String::from("old")), &pin());
+        let guard = pin();
+        let seen = cell.load(&guard).expect("just stored");
+        cell.replace(Some(String::from("new")), &pin());
+        assert_eq!(seen, "old");
+        assert_eq!(cell.load(&guard).map(String::as_str), Some("new"));
+        cell.replace(None, &guard);
+        assert!(cell.load(&guard).is_none());
+    }
+
+    #[test]
+    fn concurrent_readers_never_see_freed_memory() {
+        let cell = EpochCell::default();
+        cell.replace(Some(vec![0u64; 8]), &pin());
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
+                        let guard = pin();
+                        let values = cell.load(&guard).expect("never emptied");
+                        assert!(values.iter().all(|v| v == &values[0]));
+                    }
+                });
+            }
+            for i in 0..if cfg!(miri) { 50 } else { 20_000 } {
+                cell.replace(Some(vec![i; 8]), &pin());
+            }
+        });
+    }
+}

@@ -1,0 +1,75 @@
+//! Rank 1: how threads meet.
+//!
+//! The only door to the standard library's threads and primitives. Under `--cfg loom` or the feature `shuttle` the same
+//! names come from the model checker, so that it controls every interleaving of the code above. Nothing here allocates
+//! on a hot path.
+//!
+//! A panic of a user's closure must not make a lock unusable, so [`Mutex`] has no poisoning: whoever holds one keeps the
+//! data consistent at every point where code of the caller could run.
+
+pub mod backoff;
+pub mod epoch;
+pub mod event;
+
+pub use backoff::Backoff;
+pub use event::Event;
+
+#[cfg(loom)]
+use loom as imp;
+#[cfg(all(feature = "shuttle", not(loom)))]
+use shuttle as imp;
+#[cfg(not(any(loom, feature = "shuttle")))]
+use std as imp;
+
+pub use imp::sync::Arc;
+pub use imp::sync::MutexGuard;
+
+/// Atomic integers and fences of the current scheduler.
+pub mod atomic {
+    pub use super::imp::sync::atomic::{
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+}
+
+/// Threads of the current scheduler.
+pub mod thread {
+    pub use super::imp::thread::{JoinHandle, yield_now};
+
+    /// Starts a thread called `name`.
+    ///
+    /// # Errors
+    /// The operating system's, if it has no thread left.
+    pub fn spawn<F>(name: &str, f: F) -> std::io::Result<JoinHandle<()>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        super::imp::thread::Builder::new().name(name.to_string()).spawn(f)
+    }
+}
+
+/// Mutual exclusion without poisoning; a futex underneath, so waiting costs nothing.
+#[derive(Debug, Default)]
+pub struct Mutex<T> {
+    inner: imp::sync::Mutex<T>,
+}
+
+impl<T> Mutex<T> {
+    /// An unlocked mutex.
+    pub fn new(value: T) -> Self {
+        Mutex { inner: imp::sync::Mutex::new(value) }
+    }
+
+    /// Waits for the lock.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The lock, if nobody holds it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.inner.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(std::sync::TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+}

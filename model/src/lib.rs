@@ -1,0 +1,1 @@
+//! A stateright model of acknowledgment and recovery.
