@@ -1,0 +1,1 @@
+//! Rank 9: what can a user call?

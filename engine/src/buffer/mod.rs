@@ -1,0 +1,1 @@
+//! Rank 4: which pages are in memory?

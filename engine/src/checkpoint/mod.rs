@@ -1,0 +1,1 @@
+//! Rank 7: how far back must redo start?

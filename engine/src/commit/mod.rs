@@ -1,0 +1,1 @@
+//! Rank 4: when may we say committed?

@@ -1,0 +1,1 @@
+//! Rank 3: what changed, in what order?

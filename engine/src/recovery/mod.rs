@@ -1,0 +1,1 @@
+//! Rank 8: what is true after a crash?

@@ -1,0 +1,1 @@
+//! Rank 3: where is a page image?

@@ -1,0 +1,1 @@
+//! Rank 6: what does it see, may it commit?

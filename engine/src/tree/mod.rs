@@ -1,0 +1,1 @@
+//! Rank 5: where is this key?
