@@ -1,0 +1,111 @@
+//! Images of pages as of the checkpoint's CSN, made by the checkpoint or handed over by a structure change.
+
+use crate::base::{PageId, Result};
+use crate::buffer::{ExclusiveGuard, PageBytes, Pool};
+use crate::sync::Mutex;
+use crate::sync::epoch::pin;
+use crate::transaction::CheckpointView;
+use crate::tree::image::{EntryMeta, Resolved, image_page};
+use std::sync::Arc;
+
+/// A page's image, waiting to be written.
+pub(super) struct RoundState {
+    pub(super) page: PageId,
+    pub(super) image: Vec<u8>,
+}
+
+/// Makes images in the current round.
+pub(super) struct Imager {
+    pool: Arc<Pool>,
+    /// The round that is running and its view; none between rounds.
+    running: Mutex<Option<(u32, Arc<CheckpointView>)>>,
+    handed_over: Mutex<Vec<RoundState>>,
+}
+
+impl Imager {
+    pub(super) fn new(pool: Arc<Pool>) -> Imager {
+        Imager { pool, running: Mutex::new(None), handed_over: Mutex::new(Vec::new()) }
+    }
+
+    /// Called by the pool at the moment the round begins, before any thread can see the new number.
+    pub(super) fn begin(&self, round: u32, view: Arc<CheckpointView>) {
+        *self.running.lock() = Some((round, view));
+    }
+
+    /// The round is over: structure changes hand over nothing any more.
+    pub(super) fn end(&self) {
+        *self.running.lock() = None;
+        self.handed_over.lock().clear();
+    }
+
+    pub(super) fn take_handed_over(&self) -> Vec<RoundState> {
+        std::mem::take(&mut *self.handed_over.lock())
+    }
+
+    /// A structure change is about to happen to `participants`, all latched: those without an image in this round get
+    /// theirs now.
+    pub(super) fn hand_over(&self, participants: &[&ExclusiveGuard<'_>]) {
+        let Some((round, view)) = self.running.lock().clone() else { return };
+        for guard in participants.iter().filter(|guard| guard.round() < round) {
+            if guard.is_dirty() {
+                let (image, _) = image(&view, guard.bytes(), self.pool.page_bytes());
+                self.handed_over.lock().push(RoundState { page: guard.page_id(), image });
+            }
+            guard.set_imaged(round);
+        }
+    }
+
+    /// The image of a page that is dirty and has none in this round.
+    pub(super) fn image_page(&self, page: PageId) -> Result<Option<Vec<u8>>> {
+        let Some((round, view)) = self.running.lock().clone() else { return Ok(None) };
+        if !self.pool.is_allocated(page) || self.pool.round_of(page) >= round {
+            return Ok(None);
+        }
+        // A page that is not resident was not changed since its last image.
+        if !self.pool.is_resident(page) {
+            return Ok(None);
+        }
+        let guard = self.pool.shared(page)?;
+        // Looked at without the latch before: only this look counts.
+        if !self.pool.is_allocated(page) || self.pool.round_of(page) >= round {
+            return Ok(None);
+        }
+        self.pool.set_imaged(page, round);
+        if !self.pool.is_dirty(page) {
+            return Ok(None);
+        }
+        let (image, newest) = image(&view, guard.bytes(), self.pool.page_bytes());
+        if newest {
+            self.pool.clear_dirty(page);
+        }
+        Ok(Some(image))
+    }
+}
+
+/// The page's image as of the view's CSN, and whether nothing in the page is newer.
+fn image(view: &CheckpointView, bytes: PageBytes<'_>, page_bytes: usize) -> (Vec<u8>, bool) {
+    let mut out = vec![0; page_bytes];
+    let guard = pin();
+    let newest = image_page(bytes, &mut out, &mut |entry: EntryMeta, value: &[u8], older: &mut Vec<u8>| {
+        if entry.stamp == 0 && !entry.tombstone {
+            return Resolved::Keep;
+        }
+        older.clear();
+        older.extend_from_slice(value);
+        // The page is latched, so "again" only means that a transaction is between two steps of its commit.
+        let present = loop {
+            if let Some(present) = view.resolve(entry.stamp, !entry.tombstone, older, &guard) {
+                break present;
+            }
+            crate::sync::thread::yield_now();
+            older.clear();
+            older.extend_from_slice(value);
+        };
+        match present {
+            true if older.as_slice() == value && !entry.tombstone => Resolved::Keep,
+            true => Resolved::Older,
+            false => Resolved::Absent,
+        }
+    });
+    (out, newest)
+}
