@@ -25,7 +25,10 @@ const UNSAFE_ROOMS: [&str; 3] = ["sync", "device", "buffer"];
 const LINES_MAX: usize = 600;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the engine is a folder of the workspace").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the engine is a folder of the workspace")
+        .to_path_buf()
 }
 
 fn files(under: &Path, ending: &str, found: &mut Vec<PathBuf>) {
@@ -69,9 +72,13 @@ fn rooms_import_only_from_lower_ranks() {
         for (number, line) in text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or("");
             for (other, other_rank) in RANKS {
-                let used = code.contains(&format!("crate::{other}::")) || code.contains(&format!("crate::{other};"));
+                let used =
+                    code.contains(&format!("crate::{other}::")) || code.contains(&format!("crate::{other};"));
                 if used && other != room && other_rank >= rank {
-                    wrong.push(format!("{path}:{}: {room} (rank {rank}) uses {other} (rank {other_rank})", number + 1));
+                    wrong.push(format!(
+                        "{path}:{}: {room} (rank {rank}) uses {other} (rank {other_rank})",
+                        number + 1
+                    ));
                 }
             }
         }
@@ -84,7 +91,9 @@ fn unsafe_code_stays_in_its_rooms() {
     let mut wrong = Vec::new();
     for (path, text) in all(".rs") {
         let Some((room, _)) = room_of(&path) else { continue };
-        if !UNSAFE_ROOMS.contains(&room) && text.lines().any(|line| line.contains("unsafe ") && !line.trim_start().starts_with("//")) {
+        if !UNSAFE_ROOMS.contains(&room)
+            && text.lines().any(|line| line.contains("unsafe ") && !line.trim_start().starts_with("//"))
+        {
             wrong.push(path);
         }
     }
@@ -108,7 +117,13 @@ fn every_source_file_says_what_it_is_for_and_is_short_enough_to_read() {
 
 #[test]
 fn no_work_is_left_in_the_sources() {
-    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("unimplemented", "!("), concat!("dbg", "!(")];
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+        concat!("dbg", "!("),
+    ];
     let mut wrong = Vec::new();
     for (path, text) in all(".rs") {
         for (number, line) in text.lines().enumerate() {

@@ -85,7 +85,11 @@ impl BlockHeader {
         let payload = bytes.get(BLOCK_HEADER_BYTES..BLOCK_HEADER_BYTES + header.payload_len as usize);
         let whole = payload.is_some_and(|payload| crc(payload) == header.payload_crc);
         let ours = header.database == database && version == VERSION && header.sequence > 0;
-        if whole && ours && header.first_csn <= header.last_csn { Ok(header) } else { Err(NotABlock::Invalid) }
+        if whole && ours && header.first_csn <= header.last_csn {
+            Ok(header)
+        } else {
+            Err(NotABlock::Invalid)
+        }
     }
 
     fn parse(bytes: &[u8]) -> Option<(BlockHeader, u16)> {

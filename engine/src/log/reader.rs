@@ -205,7 +205,10 @@ fn scan_segment(
             Err(NotABlock::NewerFormat(version)) => {
                 return Err(Error::new(
                     ErrorKind::Unsupported,
-                    format!("log format {version} is newer than {}, the newest this build reads", super::block::VERSION),
+                    format!(
+                        "log format {version} is newer than {}, the newest this build reads",
+                        super::block::VERSION
+                    ),
                 )
                 .at(segment.file.location(offset as u64)));
             }

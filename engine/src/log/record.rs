@@ -110,7 +110,8 @@ impl<'a> Record<'a> {
     /// # Errors
     /// `Corruption`, without a place.
     pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>> {
-        Self::parse(bytes).ok_or_else(|| Error::corruption("a log record is malformed or has a wrong checksum"))
+        Self::parse(bytes)
+            .ok_or_else(|| Error::corruption("a log record is malformed or has a wrong checksum"))
     }
 
     fn parse(bytes: &'a [u8]) -> Option<Record<'a>> {
@@ -223,9 +224,7 @@ fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
             bytes: reader.bytes()?,
         },
         DELETE => Operation::Delete { table, key: reader.bytes()? },
-        CREATE_TABLE => {
-            Operation::CreateTable { table, name: std::str::from_utf8(reader.bytes()?).ok()? }
-        }
+        CREATE_TABLE => Operation::CreateTable { table, name: std::str::from_utf8(reader.bytes()?).ok()? },
         DROP_TABLE => Operation::DropTable { table },
         _ => return None,
     })
