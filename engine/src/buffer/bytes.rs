@@ -241,6 +241,9 @@ impl<'a> PageBytesMut<'a> {
         if !self.page.contains(offset, len) {
             return false;
         }
+        if len == 0 {
+            return true;
+        }
         let (index, shift) = (offset / WORD, 8 * (offset % WORD));
         self.merge(index, low_bytes(len) << shift, value << shift);
         if shift + 8 * len > 64 {

@@ -6,18 +6,19 @@
 //!  |  state   |               version                |
 //!  +----------+--------------------------------------+
 //!
-//!                    claim_free                     try_shared            try_shared
-//!   Free (0) -----------------------+      +----------------------+    +-------------+
-//!      ^                            v      |                      v    |             v
-//!      |     release_to(Free)               |                    Shared 1   ....   Shared 250
-//!      +----------------------- Exclusive (2)                     |    ^             |
-//!      +----------------------- |   ^   ^   |  release   Unlocked (4)  +-------------+
-//!      | release_to(Evicted)    |   |   |   +---------->  |   ^  ^          release_shared
-//!      v                        |   |   +-----------------+   |  |
-//!   Evicted (1) ----------------|---+      try_exclusive,     |  | touch (first optimistic reader)
-//!             claim_evicted     |          upgrade     mark   v  |
-//!                               +------ try_exclusive ---- Marked (3)
+//!   Free (0) <-------------+                +-----------> Unlocked (4) <----------------> Shared 1
+//!      |    release_to(Free)\     release  /              |  ^   |     try_shared            |
+//!      | claim_free          \            /   try_exclusive  |   | mark    release_shared    | try_shared
+//!      |                      \          /       upgrade  |  |   v                           v
+//!      +-------------------> Exclusive (2) <--------------+  | Marked (3)                 Shared 2
+//!      +------------------->  |         ^                    |  |   |                        ...
+//!      | claim_evicted        |         |                    |  |   |                     Shared 250
+//!   Evicted (1) <-------------+         |              touch +--+   |
+//!         release_to(Evicted)           +---------------------------+
+//!                                     claim_marked, try_exclusive, upgrade
 //! ```
+//!
+//! (Marked also becomes Shared 1 by `try_shared`. A touch is the first optimistic reader of a marked page.)
 //!
 //! *Free*: no such page. *Evicted*: the page has an image in the store and nothing in memory. *Marked*: in memory, chosen
 //! for eviction unless somebody touches it first (second chance). *Shared n*: n readers exclude writers. Zero is Free, so
@@ -47,7 +48,11 @@
 //!
 //! Without the writer's release fence the processor could make a page store visible before the word says Exclusive (the
 //! acquire of entering holds later *loads and stores* behind its load, not behind its store). Without the reader's fence
-//! the second load could be done before the page loads. The loom tests below fail if either fence is taken away.
+//! the second load could be done before the page loads. The loom tests fail if either fence is taken away.
+//!
+//! Upgrading validates too, without a fence: a writer that comes after the upgraded hold has seen the hold end (acquire of
+//! release), so nothing that was loaded before the upgrade can be the work of that writer; and a writer that came before it
+//! has left another version, so that the upgrade fails.
 
 use super::Restart;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};

@@ -28,9 +28,15 @@
 //! and the pool refuses to grow over its budget.
 
 pub mod bytes;
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod bytes_tests;
 mod guard;
 pub mod latch;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod latch_tests;
 mod pool;
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod pool_tests;
 mod region;
 
 pub use bytes::{PageBytes, PageBytesMut, ScratchPage};

@@ -296,12 +296,10 @@ impl Pool {
         if !entry.latch.claim_evicted() {
             return Ok(());
         }
-        let mut claim = FaultClaim { entry, outcome: State::Evicted };
+        let mut claim = FaultClaim { pool: self, entry, has_memory: false, outcome: State::Evicted };
         self.take_memory()?;
-        if let Err(error) = self.read_image(page) {
-            self.resident.fetch_sub(1, Ordering::Relaxed);
-            return Err(error);
-        }
+        claim.has_memory = true;
+        self.read_image(page)?;
         entry.set_dirty(false);
         claim.outcome = State::Unlocked;
         Ok(())
@@ -454,11 +452,11 @@ impl Pool {
 /// Reserves the tables; less than wished for if the address space is limited, but never less than fits in memory.
 fn reserve(page_bytes: usize, resident_max: u64) -> Result<(Region<Entry>, Region<AtomicU64>)> {
     let least = resident_max + 1;
-    let wish = (resident_max * RESERVATION_FACTOR).min(RESERVATION_BYTES_MAX / page_bytes as u64);
+    let wish = resident_max.saturating_mul(RESERVATION_FACTOR).min(RESERVATION_BYTES_MAX / page_bytes as u64);
     let mut pages = wish.max(least) as usize;
     loop {
-        let reserved =
-            Region::new(pages).and_then(|entries| Ok((entries, Region::new(pages * page_bytes / 8)?)));
+        let words = pages.saturating_mul(page_bytes / size_of::<u64>());
+        let reserved = Region::new(pages).and_then(|entries| Ok((entries, Region::new(words)?)));
         match reserved {
             Ok(regions) => return Ok(regions),
             Err(error) if pages as u64 == least => return Err(error.at(Location::Setting("memory_bytes"))),
@@ -473,16 +471,23 @@ fn no_such_page(page: PageId) -> Error {
 }
 
 /// An evicted page that is being brought in; goes back to Evicted unless that succeeds, also if the source panics.
-struct FaultClaim<'e> {
-    entry: &'e Entry,
+struct FaultClaim<'p> {
+    pool: &'p Pool,
+    entry: &'p Entry,
+    /// Counted in [`Pool::resident_pages`].
+    has_memory: bool,
     outcome: State,
 }
 
 impl Drop for FaultClaim<'_> {
     fn drop(&mut self) {
-        match self.outcome {
-            State::Unlocked => self.entry.latch.release(true),
-            _ => self.entry.latch.release_to(State::Evicted),
+        if self.outcome == State::Unlocked {
+            self.entry.latch.release(true);
+            return;
         }
+        if self.has_memory {
+            self.pool.resident.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.entry.latch.release_to(State::Evicted);
     }
 }

@@ -79,12 +79,17 @@ impl<T: ZeroIsDefault> Region<T> {
         }
     }
 
-    /// Gives the memory behind a range of values back to the system: they become zero. The caller has nothing to keep
-    /// there; concurrent readers see old values or zeros.
+    /// Gives the memory behind a range of values back to the system, if it is made of whole pages of the system: the values
+    /// become zero. The caller has nothing to keep there; concurrent readers see old values or zeros.
     pub(super) fn discard(&self, range: std::ops::Range<usize>) {
         use rustix::mm::{Advice, madvise};
         let values = &self[range];
         let (start, bytes) = (values.as_ptr().cast_mut().cast(), size_of_val(values));
+        // The system gives back whole pages of its own, rounding outwards: values beside the range would be lost.
+        let unit = rustix::param::page_size();
+        if values.as_ptr().addr() % unit != 0 || bytes % unit != 0 {
+            return;
+        }
         // SAFETY: inside the mapping; zero bytes are valid values of `T`, and every access to them is atomic or excluded
         // by the latch of the page.
         let done = unsafe { madvise(start, bytes, Advice::LinuxDontNeed) };
