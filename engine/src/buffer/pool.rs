@@ -10,12 +10,13 @@
 
 use super::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 use super::latch::{Latch, LatchWait, Obstacle, State, Version};
-use super::region::{IS_RESERVATION, Region, ZeroIsDefault};
+use super::region::{Region, ZeroIsDefault};
 use super::{Interrupt, PageBytesMut, Restart};
 use crate::base::{Error, ErrorKind, Location, PageId, Result};
 use crate::device::AlignedBuffer;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Where images of evicted pages come from. Guarantees expected of an implementation:
 /// 1. `into` is filled with the newest image of `page`, or an error says where the image is damaged;
@@ -30,7 +31,7 @@ pub trait PageSource: Send + Sync {
 }
 
 /// Address space reserved, in multiples of the memory budget: page ids can grow so far beyond what fits in memory.
-const RESERVATION_FACTOR: u64 = if IS_RESERVATION { 16 } else { 2 };
+const RESERVATION_FACTOR: u64 = if cfg!(any(loom, feature = "shuttle")) { 2 } else { 16 };
 /// Never reserve more than an eighth of a process's address space.
 const RESERVATION_BYTES_MAX: u64 = 1 << 44;
 /// Below this a pool gains little from huge pages, and would take 2 MiB for its first page.

@@ -2,8 +2,8 @@
 
 use super::{Interrupt, OptimisticGuard, PageSource, Pool, Restart};
 use crate::base::{Error, ErrorKind, Location, PageId, Result};
-use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 const PAGE_BYTES: usize = 4096;
 const FIRST: PageId = PageId(1);

@@ -22,9 +22,6 @@ pub(super) unsafe trait ZeroIsDefault: Default {}
 // SAFETY: an integer in memory. (Under a model checker it is more than that, but there no zeroed memory is used.)
 unsafe impl ZeroIsDefault for crate::sync::atomic::AtomicU64 {}
 
-/// Whether regions are address space rather than heap.
-pub(super) const IS_RESERVATION: bool = !cfg!(any(loom, miri, feature = "shuttle"));
-
 /// A fixed-size array of `T`, all of them zero at first.
 #[cfg(not(any(loom, miri, feature = "shuttle")))]
 pub(super) struct Region<T> {
