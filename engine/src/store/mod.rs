@@ -1,1 +1,390 @@
 //! Rank 3: where is a page image?
+//!
+//! Pages are never written in place. A checkpoint is a **round**: it writes each changed page to a free block, then the
+//! changed parts of the mapping, flushes, and hands out the [`StoreRoot`] that the manifest will point to. Until that
+//! manifest is durable the previous checkpoint is complete and untouched, so there are no torn pages to repair and
+//! nothing to undo.
+//!
+//! ```text
+//!   begin_round ──> write_page / remove_page / write_blob ──> finish ──> (manifest durable) ──> round_committed
+//!                              │                                 │
+//!                              └── drop: abandoned               └── (manifest not written) ──> round_abandoned
+//! ```
+//!
+//! # Invariants
+//! - S1 (I8): no block that the last durable manifest reaches is written. See `free`.
+//! - S2: a block is believed only if its checksum, database, kind, subject and the tag in the reference to it agree. See
+//!   `blocks`.
+//! - S3: there is one round at a time, and a finished round is decided (committed or abandoned) before the next begins.
+//!   If nobody decides, because publishing the manifest failed and may or may not have happened, no further round
+//!   begins: either set of blocks may be the durable one.
+//! - S4 (I11): after a failed flush no round begins.
+//!
+//! Left out on purpose: compression and blocks of several lengths. The file never shrinks; free blocks at the front are
+//! used first.
+//!
+//! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block. (Growing the file, a
+//! change of its length, is done under it.)
+
+pub mod blob;
+pub mod blocks;
+pub mod csn_set;
+mod free;
+pub mod manifest;
+pub mod manifest_file;
+mod mapping;
+mod round;
+#[cfg(test)]
+mod tests;
+
+pub use blob::BlobRef;
+pub use blocks::BLOCK_HEADER_BYTES;
+pub use csn_set::{CSN_LIMIT, CsnSet};
+pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
+pub use manifest_file::{CreationState, ManifestFile, creation_state};
+pub use round::{FinishedRound, Round};
+
+use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
+use crate::sync::Mutex;
+use blocks::{BlockIdentity, BlockKind, BlockNumber, BlockRef};
+use free::FreeSpace;
+use mapping::{BlockSource, Mapping};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The file of the page store, in the database directory.
+pub const PAGES_PATH: &str = "pages/data";
+const PAGES_DIRECTORY: &str = "pages";
+
+/// The file grows by a sixteenth, within these bounds.
+const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
+
+/// What the manifest keeps of the page store: everything else is reached from here.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StoreRoot {
+    /// The mapping's directory blocks, in order.
+    pub directory: Vec<BlockRef>,
+    /// Pages that have an image; a check on the mapping.
+    pub pages: u64,
+    /// The catalog, once a checkpoint has written one.
+    pub catalog: Option<BlobRef>,
+}
+
+/// Numbers for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreUsage {
+    /// Pages that have an image in the last committed checkpoint.
+    pub pages: u64,
+    /// Blocks of the file.
+    pub blocks: u64,
+    /// Of these, free.
+    pub free_blocks: u64,
+    /// Length of a block.
+    pub block_bytes: usize,
+}
+
+/// Where the current round stands (S3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Idle,
+    Writing,
+    /// Finished; the manifest is being published.
+    Finished,
+    /// Finished, and nobody knows whether the manifest was published.
+    Undecided,
+    /// A flush failed.
+    FlushFailed,
+}
+
+#[derive(Debug)]
+struct State {
+    /// As of the last committed round.
+    mapping: Mapping,
+    /// What the current round changed; absent = removed.
+    overlay: HashMap<PageId, BlockRef>,
+    free: FreeSpace,
+    phase: Phase,
+    catalog: Option<BlobRef>,
+    catalog_blocks: Vec<BlockNumber>,
+}
+
+impl State {
+    fn look_up(&self, page: PageId) -> BlockRef {
+        self.overlay.get(&page).copied().unwrap_or_else(|| self.mapping.get(page))
+    }
+}
+
+/// The page images of one database.
+#[derive(Debug)]
+pub struct PageStore {
+    source: BlockSource,
+    state: Mutex<State>,
+}
+
+impl PageStore {
+    /// Creates an empty page store, durably; whatever the file held before is gone.
+    ///
+    /// # Errors
+    /// `OutOfSpace`; I/O.
+    pub fn create(storage: &dyn Storage, database: DatabaseId, page_bytes: usize) -> Result<Arc<PageStore>> {
+        storage.create_directory(PAGES_DIRECTORY)?;
+        let file = storage.open(PAGES_PATH, OpenMode { create: true, read_only: false, direct: true })?;
+        file.set_len(0)?;
+        let mut header = AlignedBuffer::zeroed(page_bytes);
+        blocks::seal_file_header(&mut header, database);
+        file.write_at(0, &header)?;
+        file.flush()?;
+        storage.flush_directory(PAGES_DIRECTORY)?;
+        storage.flush_directory("")?;
+        let source = BlockSource { file, database, page_bytes };
+        Ok(Self::with(source, Mapping::empty(page_bytes), FreeSpace::new(1), None, Vec::new()))
+    }
+
+    /// Opens the page store as of the checkpoint that `root` belongs to. Loads the whole mapping: 8 bytes per page.
+    ///
+    /// # Errors
+    /// `NotFound`, `Corruption`, `Unsupported` with the place; I/O.
+    pub fn open(
+        storage: &dyn Storage,
+        database: DatabaseId,
+        page_bytes: usize,
+        root: &StoreRoot,
+    ) -> Result<Arc<PageStore>> {
+        Self::open_with(storage, database, page_bytes, root, false)
+    }
+
+    /// As [`PageStore::open`], without ever writing.
+    ///
+    /// # Errors
+    /// As [`PageStore::open`].
+    pub fn open_read_only(
+        storage: &dyn Storage,
+        database: DatabaseId,
+        page_bytes: usize,
+        root: &StoreRoot,
+    ) -> Result<Arc<PageStore>> {
+        Self::open_with(storage, database, page_bytes, root, true)
+    }
+
+    fn open_with(
+        storage: &dyn Storage,
+        database: DatabaseId,
+        page_bytes: usize,
+        root: &StoreRoot,
+        read_only: bool,
+    ) -> Result<Arc<PageStore>> {
+        let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only, direct: true })?;
+        let mut header = AlignedBuffer::zeroed(page_bytes);
+        file.read_at(0, &mut header)?;
+        blocks::verify_file_header(&header, database).map_err(|error| error.at(file.location(0)))?;
+        let blocks = (file.len()? / page_bytes as u64).min(BlockNumber::LIMIT - 1);
+        let source = BlockSource { file, database, page_bytes };
+        let mut free = FreeSpace::new(blocks);
+        let mapping = Mapping::load(&source, &root.directory, &mut free)?;
+        if mapping.pages() != root.pages {
+            let what =
+                format!("the mapping holds {} pages, the manifest says {}", mapping.pages(), root.pages);
+            return Err(Error::corruption(what).at(source.file.location(0)));
+        }
+        let mut catalog_blocks = Vec::new();
+        if let Some(catalog) = &root.catalog {
+            catalog_blocks = blob::read(&source, catalog)?.1;
+            if !catalog_blocks.iter().all(|block| free.claim(*block)) {
+                return Err(Error::corruption("a block of the catalog is in use by something else")
+                    .at(source.file.location(source.offset(catalog.first))));
+            }
+        }
+        Ok(Self::with(source, mapping, free, root.catalog, catalog_blocks))
+    }
+
+    fn with(
+        source: BlockSource,
+        mapping: Mapping,
+        free: FreeSpace,
+        catalog: Option<BlobRef>,
+        catalog_blocks: Vec<BlockNumber>,
+    ) -> Arc<PageStore> {
+        let overlay = HashMap::new();
+        let state = State { mapping, overlay, free, phase: Phase::Idle, catalog, catalog_blocks };
+        Arc::new(PageStore { source, state: Mutex::new(state) })
+    }
+
+    /// Length of a page and of a block.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.source.page_bytes
+    }
+
+    /// The root of the last committed round.
+    #[must_use]
+    pub fn root(&self) -> StoreRoot {
+        let state = self.state.lock();
+        StoreRoot {
+            directory: state.mapping.directory().to_vec(),
+            pages: state.mapping.pages(),
+            catalog: state.catalog,
+        }
+    }
+
+    /// Pages and blocks in use.
+    #[must_use]
+    pub fn usage(&self) -> StoreUsage {
+        let state = self.state.lock();
+        StoreUsage {
+            pages: state.mapping.pages(),
+            blocks: state.free.blocks(),
+            free_blocks: state.free.free_blocks(),
+            block_bytes: self.source.page_bytes,
+        }
+    }
+
+    /// True if `page` has an image that [`PageStore::read_page`] would read.
+    #[must_use]
+    pub fn contains(&self, page: PageId) -> bool {
+        !self.state.lock().look_up(page).is_absent()
+    }
+
+    /// Ids of the pages of the last committed round, in ascending order; meant for the time before the first round.
+    pub fn page_ids(&self) -> impl Iterator<Item = PageId> + '_ {
+        let parts = self.state.lock().mapping.part_count();
+        (0..parts).flat_map(move |part| self.state.lock().mapping.page_ids(part))
+    }
+
+    /// Reads the image of `page` into `into` (of `page_bytes`) and verifies it. Any thread, at any time.
+    ///
+    /// Which image: the one that the current round wrote, if it wrote one; otherwise the one of the last committed
+    /// round. If the current round is abandoned, the committed one again. A page that the current round removed has none.
+    ///
+    /// # Errors
+    /// `Corruption` with [`Location::Page`] if there is no image or it is not what was written; I/O.
+    pub fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<()> {
+        if into.len() != self.source.page_bytes {
+            return Err(Error::invalid("the buffer for a page is not as long as a page"));
+        }
+        let mut reference = self.state.lock().look_up(page);
+        loop {
+            if reference.is_absent() {
+                return Err(Error::corruption("the page has no image").at(Location::Page { page, offset: 0 }));
+            }
+            let result = self.read_image(page, reference, into);
+            // A round that ended meanwhile may have freed the block under us, and the next one reused it. Only if the
+            // reference still stands is the failure a failure.
+            let now = self.state.lock().look_up(page);
+            if result.is_ok() || now == reference {
+                return result;
+            }
+            reference = now;
+        }
+    }
+
+    fn read_image(&self, page: PageId, reference: BlockRef, into: &mut [u8]) -> Result<()> {
+        let offset = self.source.offset(reference);
+        let place = Location::Page { page, offset };
+        if is_aligned(into) {
+            self.source.file.read_at(offset, into)?;
+        } else {
+            let mut bounce = AlignedBuffer::zeroed(into.len());
+            self.source.file.read_at(offset, &mut bounce)?;
+            into.copy_from_slice(&bounce);
+        }
+        let identity = BlockIdentity::page(self.source.database, page);
+        blocks::verify(into, identity, reference).map_err(|error| error.at(place))
+    }
+
+    /// Reads a blob that a committed round wrote.
+    ///
+    /// # Errors
+    /// `Corruption` with the place; I/O.
+    pub fn read_blob(&self, blob: &BlobRef) -> Result<Vec<u8>> {
+        blob::read(&self.source, blob).map(|(bytes, _)| bytes)
+    }
+
+    /// Begins a round.
+    ///
+    /// # Errors
+    /// `Busy` while another round is open or undecided-but-pending, `Poisoned` after S3 or S4 forbade further rounds.
+    pub fn begin_round(self: &Arc<PageStore>) -> Result<Round> {
+        let mut state = self.state.lock();
+        match state.phase {
+            Phase::Idle => state.phase = Phase::Writing,
+            Phase::Writing | Phase::Finished => {
+                return Err(Error::new(ErrorKind::Busy, "another checkpoint is being written"));
+            }
+            Phase::Undecided => {
+                let what = "a manifest may or may not have been published, so no block can be reused";
+                return Err(Error::new(ErrorKind::Poisoned, what));
+            }
+            Phase::FlushFailed => {
+                return Err(Error::new(ErrorKind::Poisoned, "an earlier flush of the page store failed"));
+            }
+        }
+        Ok(Round::new(self.clone()))
+    }
+
+    /// The manifest with this round's root is durable: its pages are the committed ones, and the blocks it replaced are
+    /// free.
+    ///
+    /// # Panics
+    /// If the round belongs to another store.
+    pub fn round_committed(&self, round: FinishedRound) {
+        assert!(std::ptr::eq(round.store(), self), "a round is decided by its own store");
+        round.commit();
+    }
+
+    /// The manifest with this round's root was certainly not written (publishing was not even attempted): its blocks
+    /// are free. After a publication that failed, drop the round instead (S3).
+    ///
+    /// # Panics
+    /// If the round belongs to another store.
+    pub fn round_abandoned(&self, round: FinishedRound) {
+        assert!(std::ptr::eq(round.store(), self), "a round is decided by its own store");
+        round.abandon();
+    }
+
+    /// A free block for the current round; the file grows if there is none.
+    fn allocate(&self) -> Result<BlockNumber> {
+        let mut state = self.state.lock();
+        if let Some(block) = state.free.allocate() {
+            return Ok(block);
+        }
+        let block_bytes = self.source.page_bytes as u64;
+        let old = state.free.blocks();
+        let step = (old * block_bytes / 16).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end()) / block_bytes;
+        let new = (old + step).min(BlockNumber::LIMIT - 1);
+        let full = || Error::new(ErrorKind::OutOfSpace, "the page store is at its largest size");
+        if new > old {
+            self.source.file.set_len(new * block_bytes)?;
+            state.free.extend(new);
+        }
+        state.free.allocate().ok_or_else(full)
+    }
+
+    /// Seals `image` and writes it to a free block.
+    fn write_block(&self, kind: BlockKind, subject: u64, image: &mut [u8], csn: Csn) -> Result<BlockRef> {
+        let block = self.allocate()?;
+        let reference = blocks::seal(image, self.source.identity(kind, subject), csn, block);
+        let offset = self.source.offset(reference);
+        let written = if is_aligned(image) {
+            self.source.file.write_at(offset, image)
+        } else {
+            let mut bounce = AlignedBuffer::zeroed(image.len());
+            bounce.copy_from_slice(image);
+            self.source.file.write_at(offset, &bounce)
+        };
+        match written {
+            Ok(()) => Ok(reference),
+            Err(error) => {
+                if error.kind() != ErrorKind::OutOfSpace {
+                    self.state.lock().free.quarantine(block);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Direct I/O wants aligned memory; pages of the buffer pool are.
+fn is_aligned(bytes: &[u8]) -> bool {
+    (bytes.as_ptr() as usize).is_multiple_of(SECTOR_BYTES)
+}

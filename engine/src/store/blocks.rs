@@ -1,0 +1,252 @@
+//! One block: the unit in which the page store's file is written.
+//!
+//! Every block is as long as a page and begins with the same 32 bytes, so that a block read from the wrong place, of
+//! another database, or written halfway is recognised before anybody looks at its content:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32C of bytes 4 to the end |
+//! | 4 | 2 | magic `QB` |
+//! | 6 | 1 | [`BlockKind`] |
+//! | 7 | 1 | format version, 1 |
+//! | 8 | 8 | subject: the page id, or the index of a mapping, directory or blob block |
+//! | 16 | 8 | database id |
+//! | 24 | 8 | CSN of the checkpoint that wrote it |
+//!
+//! # Invariants
+//! - B1: whoever refers to a block holds a [`BlockRef`]: its number and 24 bits of its checksum. A lost write leaves an
+//!   older block of the same page behind, right in every other respect; the checksum in the reference tells it apart.
+//! - B2: block 0 is the file's header; no reference points to it, so the number 0 can mean "absent".
+
+use crate::base::checksum;
+use crate::base::{Csn, DatabaseId, Error, ErrorKind, PageId, Result};
+
+/// Bytes at the start of each block, and therefore of each page, that belong to the store.
+pub const BLOCK_HEADER_BYTES: usize = 32;
+
+const MAGIC: [u8; 2] = *b"QB";
+const VERSION: u8 = 1;
+const TAG_BITS: u32 = 24;
+const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
+
+/// Position of a block in the file, counted in blocks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BlockNumber(pub u64);
+
+impl BlockNumber {
+    /// Blocks that a reference can number: 40 bits, 4 PiB of the smallest pages.
+    pub const LIMIT: u64 = 1 << (64 - TAG_BITS);
+}
+
+/// Where a block is and what its checksum ends in, packed in 64 bits: `number << 24 | checksum & 0xffffff`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct BlockRef(pub u64);
+
+impl BlockRef {
+    /// No block.
+    pub const ABSENT: BlockRef = BlockRef(0);
+
+    fn new(block: BlockNumber, checksum: u32) -> BlockRef {
+        debug_assert!(block.0 > 0 && block.0 < BlockNumber::LIMIT, "B2, and the allocator's limit");
+        BlockRef(block.0 << TAG_BITS | u64::from(checksum) & TAG_MASK)
+    }
+
+    /// Which block.
+    #[must_use]
+    pub fn block(self) -> BlockNumber {
+        BlockNumber(self.0 >> TAG_BITS)
+    }
+
+    /// True if it refers to no block.
+    #[must_use]
+    pub fn is_absent(self) -> bool {
+        self.block().0 == 0
+    }
+
+    fn matches(self, checksum: u32) -> bool {
+        self.0 & TAG_MASK == u64::from(checksum) & TAG_MASK
+    }
+}
+
+impl std::fmt::Debug for BlockRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "block {} tag {:06x}", self.0 >> TAG_BITS, self.0 & TAG_MASK)
+    }
+}
+
+/// What a block holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum BlockKind {
+    /// The header of the file: block 0.
+    FileHeader = 1,
+    /// A page image.
+    Page = 2,
+    /// References to page blocks: the lower level of the mapping.
+    Mapping = 3,
+    /// References to mapping blocks: the upper level.
+    Directory = 4,
+    /// A part of a blob.
+    Blob = 5,
+}
+
+/// What a block must be to be the one that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockIdentity {
+    /// The database.
+    pub database: DatabaseId,
+    /// The kind of content.
+    pub kind: BlockKind,
+    /// The page id, or the index among the blocks of its kind.
+    pub subject: u64,
+}
+
+impl BlockIdentity {
+    /// The identity of a page's block.
+    #[must_use]
+    pub fn page(database: DatabaseId, page: PageId) -> BlockIdentity {
+        BlockIdentity { database, kind: BlockKind::Page, subject: page.0 }
+    }
+}
+
+/// Fills the header of `image`, which goes to `block`, and returns the reference to store for it.
+#[must_use]
+pub fn seal(image: &mut [u8], identity: BlockIdentity, csn: Csn, block: BlockNumber) -> BlockRef {
+    BlockRef::new(block, fill_header(image, identity, csn))
+}
+
+/// Fills the header of block 0, to which there are no references.
+pub fn seal_file_header(image: &mut [u8], database: DatabaseId) {
+    let identity = BlockIdentity { database, kind: BlockKind::FileHeader, subject: image.len() as u64 };
+    fill_header(image, identity, Csn::ZERO);
+}
+
+fn fill_header(image: &mut [u8], identity: BlockIdentity, csn: Csn) -> u32 {
+    image[4..6].copy_from_slice(&MAGIC);
+    image[6] = identity.kind as u8;
+    image[7] = VERSION;
+    image[8..16].copy_from_slice(&identity.subject.to_le_bytes());
+    image[16..24].copy_from_slice(&identity.database.0.to_le_bytes());
+    image[24..32].copy_from_slice(&csn.0.to_le_bytes());
+    let crc = checksum::crc(&image[4..]);
+    image[..4].copy_from_slice(&crc.to_le_bytes());
+    crc
+}
+
+/// Checks that `image` is whole and is the block that `reference` means (B1).
+///
+/// # Errors
+/// `Corruption` that says what differs, `Unsupported` for a newer format; without a place, which the caller knows.
+pub fn verify(image: &[u8], identity: BlockIdentity, reference: BlockRef) -> Result<()> {
+    let crc = verify_header(image, identity)?;
+    if !reference.matches(crc) {
+        return Err(Error::corruption("an older version of the block is in its place: a write was lost"));
+    }
+    Ok(())
+}
+
+/// Checks block 0; its subject is the block length.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_file_header(image: &[u8], database: DatabaseId) -> Result<()> {
+    let identity = BlockIdentity { database, kind: BlockKind::FileHeader, subject: image.len() as u64 };
+    verify_header(image, identity).map(|_| ())
+}
+
+fn verify_header(image: &[u8], identity: BlockIdentity) -> Result<u32> {
+    debug_assert!(image.len() > BLOCK_HEADER_BYTES, "callers read whole blocks");
+    if image[4..6] != MAGIC {
+        let blank = image.iter().all(|byte| *byte == 0);
+        return Err(Error::corruption(if blank { "the block was never written" } else { "not a block" }));
+    }
+    let crc = checksum::crc(&image[4..]);
+    if image[..4] != crc.to_le_bytes() {
+        return Err(Error::corruption("the block's checksum is wrong"));
+    }
+    if image[7] > VERSION {
+        let what = format!("the block has format version {}, this build reads up to {VERSION}", image[7]);
+        return Err(Error::new(ErrorKind::Unsupported, what));
+    }
+    let word =
+        |at: usize| image[at..at + 8].iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+    if word(16) != identity.database.0 {
+        let found = DatabaseId(word(16));
+        return Err(Error::corruption(format!("the block belongs to database {found}")));
+    }
+    if image[6] != identity.kind as u8 || word(8) != identity.subject {
+        let what = format!(
+            "the block holds kind {} number {}, expected {:?} number {}",
+            image[6],
+            word(8),
+            identity.kind,
+            identity.subject
+        );
+        return Err(Error::corruption(what));
+    }
+    Ok(crc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATABASE: DatabaseId = DatabaseId(77);
+
+    fn sealed() -> (Vec<u8>, BlockIdentity, BlockRef) {
+        let mut image = vec![9u8; 4096];
+        let identity = BlockIdentity::page(DATABASE, PageId(5));
+        let reference = seal(&mut image, identity, Csn(3), BlockNumber(12));
+        (image, identity, reference)
+    }
+
+    #[test]
+    fn a_sealed_block_verifies_and_its_reference_names_it() {
+        let (image, identity, reference) = sealed();
+        assert!(verify(&image, identity, reference).is_ok());
+        assert_eq!(reference.block(), BlockNumber(12));
+        assert!(!reference.is_absent() && BlockRef::ABSENT.is_absent());
+    }
+
+    #[test]
+    fn every_damaged_byte_is_found() {
+        let (image, identity, reference) = sealed();
+        for at in 0..image.len() {
+            let mut damaged = image.clone();
+            damaged[at] ^= 0x10;
+            assert!(verify(&damaged, identity, reference).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_block_of_another_page_kind_or_database_is_refused() {
+        let (image, identity, reference) = sealed();
+        for wrong in [
+            BlockIdentity { subject: 6, ..identity },
+            BlockIdentity { kind: BlockKind::Mapping, ..identity },
+            BlockIdentity { database: DatabaseId(78), ..identity },
+        ] {
+            let error = verify(&image, wrong, reference).expect_err("identity differs");
+            assert_eq!(error.kind(), ErrorKind::Corruption);
+        }
+    }
+
+    #[test]
+    fn an_older_image_of_the_same_page_in_the_same_place_is_a_lost_write() {
+        let (old, identity, _) = sealed();
+        let mut new = vec![10u8; 4096];
+        let reference = seal(&mut new, identity, Csn(4), BlockNumber(12));
+        let error = verify(&old, identity, reference).expect_err("stale");
+        assert!(error.to_string().contains("a write was lost"), "{error}");
+    }
+
+    #[test]
+    fn a_newer_format_is_unsupported_not_corrupt() {
+        let (mut image, identity, reference) = sealed();
+        image[7] = VERSION + 1;
+        let crc = checksum::crc(&image[4..]);
+        image[..4].copy_from_slice(&crc.to_le_bytes());
+        let error = verify(&image, identity, reference).expect_err("newer");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+}

@@ -1,0 +1,334 @@
+//! The manifest: what is true of the database, in one place that changes atomically.
+//!
+//! It names the checkpoint (its CSN and the root of the page store) and, for each epoch whose log is still needed, what
+//! recovery accepted of it (rule 14). Everything else is found from here. How it is replaced atomically is in
+//! `manifest_file`.
+//!
+//! # Format of a slot, little-endian
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `QUENCHDB` |
+//! | 8 | 4 | format version, 1 |
+//! | 12 | 4 | CRC-32C of bytes 0 to 11; these 16 bytes mean the same in every version |
+//! | 16 | 8 | generation |
+//! | 24 | 4 | length of the body |
+//! | 28 | 4 | CRC-32C of bytes 16 to 27 and the body |
+//! | 32 | | body |
+//!
+//! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte, checkpoint csn v, first
+//! csn v, next csn v, next table v; directory: count v, 8 bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length
+//! v, crc 4 bytes; probe: length v and bytes; epochs: count v, each: epoch v, first csn v, frontier v, last csn v, accepted:
+//! count v, each: log v, sequence v; voids: count v, each: gap to the previous range v, length - 1 v.
+
+use super::StoreRoot;
+use super::blob::{BLOB_BYTES_MAX, BlobRef};
+use super::blocks::BlockRef;
+use super::csn_set::{CSN_LIMIT, CsnSet};
+use crate::base::checksum;
+use crate::base::encoding::{Reader, put_bytes, put_varint};
+use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, Result, TableId};
+
+/// Space for one slot.
+pub const SLOT_BYTES: usize = 1 << 20;
+/// Longest cached probe result.
+pub const PROBE_BYTES_MAX: usize = 4096;
+
+const MAGIC: [u8; 8] = *b"QUENCHDB";
+const VERSION: u32 = 1;
+const PREFIX_BYTES: usize = 16;
+const HEADER_BYTES: usize = 32;
+
+/// What recovery takes from one log of one epoch: the blocks up to and including this sequence number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AcceptedEnd {
+    /// The log.
+    pub log: LogId,
+    /// Sequence number of its last accepted block.
+    pub sequence: u64,
+}
+
+/// What a recovery decided about an epoch, for ever (rule 14, I9: what is discarded once stays discarded).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EpochEntry {
+    /// The epoch that had been running.
+    pub epoch: Epoch,
+    /// First CSN that it could draw.
+    pub first_csn: Csn,
+    /// F: the smallest CSN that was neither present nor void nor in the checkpoint.
+    pub frontier: Csn,
+    /// Highest CSN that was decided: all up to it are in a checkpoint, accepted, or void.
+    pub last_csn: Csn,
+    /// The accepted end of each log, ascending by log; nothing is taken from a log that is not listed.
+    pub accepted: Vec<AcceptedEnd>,
+    /// CSNs that this and earlier recoveries discarded. Those at or below a checkpoint may be missing here.
+    pub voids: CsnSet,
+}
+
+/// The manifest.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Manifest {
+    /// Counts publications; set by `ManifestFile::publish`, the highest valid one wins.
+    pub generation: u64,
+    /// The database.
+    pub database: DatabaseId,
+    /// Length of a page.
+    pub page_bytes: u32,
+    /// The epoch that runs, or ran last.
+    pub epoch: Epoch,
+    /// Highest epoch that anybody may have written blocks of. A recovery publishes this before it writes the first block
+    /// of its new epoch, so that a second attempt after a crash never shares an epoch with the first.
+    pub reserved_epoch: Epoch,
+    /// The database was closed, and everything drawn is in the checkpoint.
+    pub clean: bool,
+    /// All transactions up to here are in the page images.
+    pub checkpoint: Csn,
+    /// First CSN of `epoch`: all below are decided.
+    pub first_csn: Csn,
+    /// No CSN below this one will be drawn again.
+    pub next_csn: Csn,
+    /// No table id below this one will be given again.
+    pub next_table: TableId,
+    /// The page images.
+    pub store: StoreRoot,
+    /// The device's probe result, in its own format; empty if there is none.
+    pub probe: Vec<u8>,
+    /// Earlier epochs, ascending.
+    pub epochs: Vec<EpochEntry>,
+}
+
+impl Manifest {
+    /// The manifest of a new, empty database: epoch 1, CSNs from 1.
+    #[must_use]
+    pub fn new(database: DatabaseId, page_bytes: u32) -> Manifest {
+        Manifest {
+            generation: 0,
+            database,
+            page_bytes,
+            epoch: Epoch(1),
+            reserved_epoch: Epoch(1),
+            clean: true,
+            checkpoint: Csn::ZERO,
+            first_csn: Csn(1),
+            next_csn: Csn(1),
+            next_table: TableId(1),
+            store: StoreRoot::default(),
+            probe: Vec::new(),
+            epochs: Vec::new(),
+        }
+    }
+
+    /// Drops what the checkpoint makes superfluous: void CSNs at or below it, and epochs that ended at or below it.
+    pub fn forget_covered(&mut self) {
+        let checkpoint = self.checkpoint;
+        self.epochs.retain(|entry| entry.last_csn > checkpoint);
+        for entry in &mut self.epochs {
+            entry.voids = entry.voids.above(checkpoint);
+        }
+    }
+
+    /// The bytes of a slot, unpadded.
+    ///
+    /// # Errors
+    /// `OutOfSpace` if it does not fit in a slot (epochs pile up without a checkpoint); `InvalidArgument` if it would
+    /// not be accepted when read.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        if let Some(wrong) = self.contradiction() {
+            return Err(Error::invalid(format!("the manifest cannot be written: {wrong}")));
+        }
+        let mut bytes = Vec::with_capacity(512);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&checksum::crc(&bytes).to_le_bytes());
+        bytes.extend_from_slice(&self.generation.to_le_bytes());
+        bytes.resize(HEADER_BYTES, 0);
+        self.encode_body(&mut bytes);
+        if bytes.len() > SLOT_BYTES {
+            let what = format!("the manifest has {} bytes: a checkpoint has to complete first", bytes.len());
+            return Err(Error::new(ErrorKind::OutOfSpace, what));
+        }
+        let length = (bytes.len() - HEADER_BYTES) as u32;
+        bytes[24..28].copy_from_slice(&length.to_le_bytes());
+        let crc = checksum::crc_append(checksum::crc(&bytes[16..28]), &bytes[HEADER_BYTES..]);
+        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        Ok(bytes)
+    }
+
+    fn encode_body(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.database.0.to_le_bytes());
+        put_varint(out, self.page_bytes.into());
+        put_varint(out, self.epoch.0.into());
+        put_varint(out, self.reserved_epoch.0.into());
+        out.push(self.clean.into());
+        for csn in [self.checkpoint, self.first_csn, self.next_csn] {
+            put_varint(out, csn.0);
+        }
+        put_varint(out, self.next_table.0.into());
+        put_varint(out, self.store.directory.len() as u64);
+        for reference in &self.store.directory {
+            out.extend_from_slice(&reference.0.to_le_bytes());
+        }
+        put_varint(out, self.store.pages);
+        out.push(self.store.catalog.is_some().into());
+        if let Some(catalog) = &self.store.catalog {
+            out.extend_from_slice(&catalog.first.0.to_le_bytes());
+            put_varint(out, catalog.len);
+            out.extend_from_slice(&catalog.crc.to_le_bytes());
+        }
+        put_bytes(out, &self.probe);
+        put_varint(out, self.epochs.len() as u64);
+        self.epochs.iter().for_each(|entry| encode_epoch(entry, out));
+    }
+
+    /// Decodes a slot. Trusts nothing.
+    ///
+    /// # Errors
+    /// `Unsupported` for a newer version, naming both; `Corruption` otherwise; without a place.
+    pub fn decode(slot: &[u8]) -> Result<Manifest> {
+        let short = || Error::corruption("the slot is cut off");
+        let prefix = slot.get(..PREFIX_BYTES).ok_or_else(short)?;
+        if prefix[..8] != MAGIC {
+            let blank = slot.iter().all(|byte| *byte == 0);
+            let what = if blank { "the slot was never written" } else { "not a QuenchDB manifest" };
+            return Err(Error::corruption(what));
+        }
+        let mut header = Reader::new(&slot[8..]);
+        let mut next_u32 = || header.u32().ok_or_else(short);
+        let version = next_u32()?;
+        if checksum::crc(&prefix[..12]) != next_u32()? {
+            return Err(Error::corruption("the checksum of the manifest's magic and version is wrong"));
+        }
+        if version != VERSION {
+            let what =
+                format!("the manifest has format version {version}, this build reads version {VERSION}");
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        let generation = header.u64().ok_or_else(short)?;
+        let length = header.u32().ok_or_else(short)? as usize;
+        let crc = header.u32().ok_or_else(short)?;
+        let body = header.take(length).ok_or_else(|| Error::corruption("the manifest's length is wrong"))?;
+        if checksum::crc_append(checksum::crc(&slot[16..28]), body) != crc {
+            return Err(Error::corruption("the manifest's checksum is wrong"));
+        }
+        let malformed = || Error::corruption("the manifest's fields do not fit its length");
+        let mut manifest = decode_body(body).ok_or_else(malformed)?;
+        manifest.generation = generation;
+        match manifest.contradiction() {
+            Some(wrong) => Err(Error::corruption(format!("the manifest contradicts itself: {wrong}"))),
+            None => Ok(manifest),
+        }
+    }
+
+    /// What cannot be, if anything.
+    fn contradiction(&self) -> Option<&'static str> {
+        let csns = [self.checkpoint, self.first_csn, self.next_csn];
+        let page_bytes_ok = self.page_bytes.is_power_of_two() && (4096..=32768).contains(&self.page_bytes);
+        let rules = [
+            (page_bytes_ok, "the page size"),
+            (csns.iter().all(|csn| *csn < CSN_LIMIT), "a CSN is too large"),
+            (self.reserved_epoch >= self.epoch, "the reserved epoch is below the running one"),
+            (self.first_csn <= self.next_csn, "the next CSN is below the epoch's first"),
+            (self.checkpoint < self.next_csn, "the next CSN is in the checkpoint already"),
+            (self.probe.len() <= PROBE_BYTES_MAX, "the probe result is too long"),
+            (self.store.directory.len() <= super::mapping::DIRECTORY_BLOCKS_MAX, "the directory is too long"),
+            (self.store.catalog.is_none_or(|blob| blob.len <= BLOB_BYTES_MAX), "the catalog is too long"),
+            (self.epochs.is_sorted_by(|a, b| a.epoch < b.epoch), "epochs are out of order"),
+            (self.epochs.iter().all(|entry| entry.epoch < self.epoch), "an entry for the running epoch"),
+            (self.epochs.iter().all(EpochEntry::is_consistent), "an epoch entry"),
+            (self.epochs.iter().all(|e| e.last_csn < self.first_csn), "an epoch ends in the next one"),
+        ];
+        rules.iter().find(|(holds, _)| !holds).map(|(_, what)| *what)
+    }
+}
+
+impl EpochEntry {
+    fn is_consistent(&self) -> bool {
+        self.accepted.is_sorted_by(|a, b| a.log < b.log)
+            && [self.first_csn, self.frontier, self.last_csn].iter().all(|csn| *csn < CSN_LIMIT)
+            && self.voids.last().is_none_or(|last| last <= self.last_csn)
+    }
+
+    /// The accepted end of `log`, if anything of it was accepted.
+    #[must_use]
+    pub fn accepted_end(&self, log: LogId) -> Option<u64> {
+        self.accepted.iter().find(|end| end.log == log).map(|end| end.sequence)
+    }
+}
+
+fn encode_epoch(entry: &EpochEntry, out: &mut Vec<u8>) {
+    put_varint(out, entry.epoch.0.into());
+    for csn in [entry.first_csn, entry.frontier, entry.last_csn] {
+        put_varint(out, csn.0);
+    }
+    put_varint(out, entry.accepted.len() as u64);
+    for end in &entry.accepted {
+        put_varint(out, end.log.0.into());
+        put_varint(out, end.sequence);
+    }
+    put_varint(out, entry.voids.ranges().len() as u64);
+    let mut previous = 0;
+    for (first, last) in entry.voids.ranges() {
+        put_varint(out, first.0 - previous);
+        put_varint(out, last.0 - first.0);
+        previous = last.0;
+    }
+}
+
+fn decode_body(body: &[u8]) -> Option<Manifest> {
+    let mut reader = Reader::new(body);
+    let r = &mut reader;
+    let mut manifest = Manifest::new(DatabaseId(r.u64()?), varint_u32(r)?);
+    manifest.epoch = Epoch(varint_u32(r)?);
+    manifest.reserved_epoch = Epoch(varint_u32(r)?);
+    manifest.clean = flag(r)?;
+    manifest.checkpoint = Csn(r.varint()?);
+    manifest.first_csn = Csn(r.varint()?);
+    manifest.next_csn = Csn(r.varint()?);
+    manifest.next_table = TableId(varint_u32(r)?);
+    manifest.store.directory = list(r, |r| r.u64().map(BlockRef))?;
+    manifest.store.pages = r.varint()?;
+    if flag(r)? {
+        manifest.store.catalog = Some(BlobRef { first: BlockRef(r.u64()?), len: r.varint()?, crc: r.u32()? });
+    }
+    manifest.probe = r.bytes()?.to_vec();
+    manifest.epochs = list(r, decode_epoch)?;
+    reader.is_empty().then_some(manifest)
+}
+
+fn decode_epoch(r: &mut Reader<'_>) -> Option<EpochEntry> {
+    let epoch = Epoch(varint_u32(r)?);
+    let (first_csn, frontier, last_csn) = (Csn(r.varint()?), Csn(r.varint()?), Csn(r.varint()?));
+    let accepted = list(r, |r| Some(AcceptedEnd { log: LogId(varint_u32(r)?), sequence: r.varint()? }))?;
+    let mut previous = 0u64;
+    let ranges = list(r, |r| {
+        let first = previous.checked_add(r.varint()?)?;
+        let last = first.checked_add(r.varint()?)?;
+        previous = last;
+        Some((Csn(first), Csn(last)))
+    })?;
+    let voids = CsnSet::from_ranges(ranges.iter().copied());
+    // Ranges that overlap or touch were not written by us.
+    (voids.ranges() == ranges).then_some(EpochEntry { epoch, first_csn, frontier, last_csn, accepted, voids })
+}
+
+/// A count and that many items; grows with what is there, not with what the count claims.
+fn list<T>(reader: &mut Reader<'_>, mut item: impl FnMut(&mut Reader<'_>) -> Option<T>) -> Option<Vec<T>> {
+    let count = reader.varint()?;
+    let mut items = Vec::new();
+    for _ in 0..count {
+        items.push(item(reader)?);
+    }
+    Some(items)
+}
+
+fn flag(reader: &mut Reader<'_>) -> Option<bool> {
+    match reader.u8()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+fn varint_u32(reader: &mut Reader<'_>) -> Option<u32> {
+    reader.varint()?.try_into().ok()
+}

@@ -1,0 +1,206 @@
+//! The file `MANIFEST`: two slots, so that a new manifest replaces the old one in one step.
+//!
+//! ```text
+//!   byte 0          slot 0  (1 MiB)        publish:  1. write the slot that does not hold the newest, durably  <- the switch
+//!   byte 1 MiB      slot 1  (1 MiB)                  2. write the same bytes to the other slot, durably
+//! ```
+//!
+//! # Invariants
+//! - N1: at every moment one slot holds a whole manifest. A crash in step 1 leaves the old one, in step 2 the new one.
+//! - N2: outside a publication both slots are equal. Without step 2 a slot that rots later would let the previous
+//!   manifest win, whose blocks and log may have been reused.
+//! - N3: the valid slot with the highest generation wins; two valid slots of one generation that differ are corruption.
+//! - N4 (I11): after a failed write nothing more is published: which slot is newest is unknown.
+//! - N5: both slots are preallocated, so that publishing cannot run out of space.
+
+use super::PAGES_PATH;
+use super::manifest::{Manifest, SLOT_BYTES};
+use crate::base::{Error, ErrorKind, Location, Result};
+use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
+use crate::sync::Mutex;
+use std::sync::Arc;
+
+/// The file, in the database directory.
+pub const MANIFEST_PATH: &str = "MANIFEST";
+const LOG_DIRECTORY: &str = "log";
+/// A page store of this length has never seen a checkpoint: one block of the largest page size.
+const BLANK_PAGES_BYTES: u64 = 32768;
+
+/// How far the creation of the database in this directory has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CreationState {
+    /// There is nothing.
+    Empty,
+    /// A crash interrupted the creation: no manifest was ever published, and no log or page was written. It is safe to
+    /// create the database again.
+    Unfinished,
+    /// There is a manifest: open it.
+    Complete,
+}
+
+/// Looks whether there is a database to open. The first manifest is the last step of creating one.
+///
+/// # Errors
+/// `Corruption` if there is data without a manifest: creating a database there would destroy it; I/O.
+pub fn creation_state(storage: &dyn Storage) -> Result<CreationState> {
+    let exists = match open_file(storage, false, true) {
+        Ok(file) => {
+            let blank = |slot| Ok::<_, Error>(read_slot(&*file, slot, SECTOR_BYTES)?.iter().all(|b| *b == 0));
+            if !blank(0)? || !blank(1)? {
+                return Ok(CreationState::Complete);
+            }
+            true
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    if let Some(data) = data_without_manifest(storage)? {
+        let what = format!("there is no manifest, but {data} holds data");
+        return Err(Error::corruption(what).at(Location::File { path: MANIFEST_PATH.into(), offset: 0 }));
+    }
+    Ok(if exists { CreationState::Unfinished } else { CreationState::Empty })
+}
+
+/// The first file that a running database would have written to.
+fn data_without_manifest(storage: &dyn Storage) -> Result<Option<String>> {
+    let mode = OpenMode { create: false, read_only: true, direct: true };
+    match storage.open(PAGES_PATH, mode) {
+        Ok(pages) if pages.len()? > BLANK_PAGES_BYTES => return Ok(Some(PAGES_PATH.into())),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    for name in storage.list(LOG_DIRECTORY)? {
+        let path = format!("{LOG_DIRECTORY}/{name}");
+        let segment = storage.open(&path, mode)?;
+        let mut sector = AlignedBuffer::zeroed(SECTOR_BYTES);
+        if segment.len()? >= SECTOR_BYTES as u64 {
+            segment.read_at(0, &mut sector)?;
+        }
+        if sector.iter().any(|byte| *byte != 0) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+#[derive(Debug)]
+struct Newest {
+    generation: u64,
+    slot: usize,
+    /// N4.
+    failed: bool,
+}
+
+/// The open manifest file.
+#[derive(Debug)]
+pub struct ManifestFile {
+    file: Arc<dyn File>,
+    newest: Mutex<Newest>,
+}
+
+impl ManifestFile {
+    /// Creates the file and publishes `first`. When it returns the database exists, durably. Call it last, and only
+    /// after [`creation_state`] said that it is safe.
+    ///
+    /// # Errors
+    /// `OutOfSpace`; I/O.
+    pub fn create(storage: &dyn Storage, first: &Manifest) -> Result<ManifestFile> {
+        let file = open_file(storage, true, false)?;
+        file.set_len(0)?;
+        file.zero_extend(2 * SLOT_BYTES as u64)?;
+        storage.flush_directory("")?;
+        let newest = Mutex::new(Newest { generation: 0, slot: 1, failed: false });
+        let manifest_file = ManifestFile { file, newest };
+        manifest_file.publish(first)?;
+        Ok(manifest_file)
+    }
+
+    /// Opens the file and reads the newest manifest.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corruption` that names both slots if neither is valid; `Unsupported` if either is of a newer version;
+    /// I/O.
+    pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
+        let file = open_file(storage, false, read_only)?;
+        let (slot, manifest) = newest_slot(&*file)?;
+        let newest = Newest { generation: manifest.generation, slot, failed: false };
+        Ok((ManifestFile { file, newest: Mutex::new(newest) }, manifest))
+    }
+
+    /// Reads the newest manifest again.
+    ///
+    /// # Errors
+    /// As [`ManifestFile::open`].
+    pub fn read(&self) -> Result<Manifest> {
+        let _no_publication = self.newest.lock();
+        newest_slot(&*self.file).map(|(_, manifest)| manifest)
+    }
+
+    /// Replaces the manifest; its `generation` is set here. When it returns `Ok` the new one is durable in both slots.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `OutOfSpace` if the manifest cannot be encoded: nothing was written, publishing goes on. I/O:
+    /// the new manifest may or may not be the durable one. `Poisoned` after that (N4).
+    pub fn publish(&self, manifest: &Manifest) -> Result<()> {
+        let mut newest = self.newest.lock();
+        if newest.failed {
+            return Err(Error::new(ErrorKind::Poisoned, "an earlier write of the manifest failed")
+                .at(self.file.location(0)));
+        }
+        let generation = newest.generation + 1;
+        let bytes = Manifest { generation, ..manifest.clone() }.encode()?;
+        let mut buffer = AlignedBuffer::zeroed(bytes.len());
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        let (first, second) = (1 - newest.slot, newest.slot);
+        // Set before writing: whatever ends this call early, a panic included, ends publishing.
+        newest.failed = true;
+        self.file.write_durable_at(slot_offset(first), &buffer)?;
+        self.file.write_durable_at(slot_offset(second), &buffer)?;
+        *newest = Newest { generation, slot: first, failed: false };
+        Ok(())
+    }
+}
+
+fn open_file(storage: &dyn Storage, create: bool, read_only: bool) -> Result<Arc<dyn File>> {
+    storage.open(MANIFEST_PATH, OpenMode { create, read_only, direct: true })
+}
+
+fn slot_offset(slot: usize) -> u64 {
+    (slot * SLOT_BYTES) as u64
+}
+
+/// The first `len` bytes of a slot; what the file does not have is zero.
+fn read_slot(file: &dyn File, slot: usize, len: usize) -> Result<AlignedBuffer> {
+    let mut buffer = AlignedBuffer::zeroed(len);
+    let there = file.len()?.saturating_sub(slot_offset(slot)).min(len as u64) as usize;
+    let whole_sectors = there / SECTOR_BYTES * SECTOR_BYTES;
+    if whole_sectors > 0 {
+        file.read_at(slot_offset(slot), &mut buffer[..whole_sectors])?;
+    }
+    Ok(buffer)
+}
+
+fn newest_slot(file: &dyn File) -> Result<(usize, Manifest)> {
+    let decode = |slot| Ok::<_, Error>(Manifest::decode(&read_slot(file, slot, SLOT_BYTES)?));
+    match (decode(0)?, decode(1)?) {
+        (Ok(zero), Ok(one)) if zero.generation == one.generation && zero != one => {
+            let what = "both slots of the manifest have the same generation but differ";
+            Err(Error::corruption(what).at(file.location(0)))
+        }
+        (Ok(zero), Ok(one)) => Ok(if one.generation > zero.generation { (1, one) } else { (0, zero) }),
+        // A newer build has written here. The slot that we could read may be older than what it did.
+        (Err(error), _) if error.kind() == ErrorKind::Unsupported => Err(error.at(file.location(0))),
+        (_, Err(error)) if error.kind() == ErrorKind::Unsupported => {
+            Err(error.at(file.location(slot_offset(1))))
+        }
+        (Ok(zero), Err(_)) => Ok((0, zero)),
+        (Err(_), Ok(one)) => Ok((1, one)),
+        (Err(zero), Err(one)) => {
+            let what = format!(
+                "neither slot of the manifest is valid: at byte 0: {zero}; at byte {SLOT_BYTES}: {one}"
+            );
+            Err(Error::corruption(what).at(file.location(0)))
+        }
+    }
+}

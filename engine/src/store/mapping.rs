@@ -1,0 +1,348 @@
+//! The mapping: page id to block.
+//!
+//! Two levels of blocks on storage, replaced by copy like the pages themselves, so that a checkpoint writes only the
+//! parts that changed; one flat table in memory.
+//!
+//! ```text
+//!   manifest: directory[0], directory[1], ...
+//!                  │
+//!   directory block 0:  ref of mapping block 0, 1, 2, ...          (a 4 KiB block holds 508 references)
+//!                                  │
+//!   mapping block 1:    ref of page 508, 509, ...                  (absent = no such page)
+//! ```
+//!
+//! | offset | bytes | field of a mapping or directory block |
+//! |---|---|---|
+//! | 0 | 32 | block header; subject = index of the block in its level |
+//! | 32 | 8 each | [`BlockRef`], 0 = absent |
+//!
+//! A part without any reference has no block; its own reference is absent.
+//!
+//! # Invariants
+//! - M1: what is read back is untrusted. A reference outside the file, or a block that two references claim, is
+//!   corruption: two pages in one block would mean that a later checkpoint overwrites a live page.
+
+use super::blocks::{BLOCK_HEADER_BYTES, BlockIdentity, BlockKind, BlockRef, verify};
+use super::free::FreeSpace;
+use crate::base::{DatabaseId, Error, PageId, Result};
+use crate::device::{AlignedBuffer, File};
+use std::sync::Arc;
+
+/// Directory blocks at most; with 4 KiB pages that is 16 TiB of pages. Bounds the manifest and the table in memory.
+pub const DIRECTORY_BLOCKS_MAX: usize = 1 << 14;
+
+/// Adjacent blocks are loaded by one read of at most this many bytes.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// Below this many blocks loading is not worth a second thread.
+const BLOCKS_PER_THREAD_MIN: usize = 256;
+const LOAD_THREADS_MAX: usize = 4;
+
+/// References per mapping or directory block.
+#[must_use]
+pub fn references_per_block(page_bytes: usize) -> usize {
+    (page_bytes - BLOCK_HEADER_BYTES) / size_of::<u64>()
+}
+
+/// The references of one mapping block, and where they are stored.
+#[derive(Debug)]
+struct Part {
+    stored: BlockRef,
+    pages: Box<[BlockRef]>,
+}
+
+/// The table of one committed checkpoint.
+#[derive(Debug)]
+pub struct Mapping {
+    per_block: usize,
+    parts: Vec<Option<Part>>,
+    directory: Vec<BlockRef>,
+    pages: u64,
+}
+
+impl Mapping {
+    /// No page at all.
+    #[must_use]
+    pub fn empty(page_bytes: usize) -> Mapping {
+        Mapping {
+            per_block: references_per_block(page_bytes),
+            parts: Vec::new(),
+            directory: Vec::new(),
+            pages: 0,
+        }
+    }
+
+    /// Pages that have an image.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// The directory blocks, for the manifest.
+    #[must_use]
+    pub fn directory(&self) -> &[BlockRef] {
+        &self.directory
+    }
+
+    /// Mapping blocks' worth of page ids.
+    #[must_use]
+    pub fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// First id that can never be mapped.
+    #[must_use]
+    pub fn page_limit(&self) -> u64 {
+        (DIRECTORY_BLOCKS_MAX * self.per_block * self.per_block) as u64
+    }
+
+    /// Where a page is, as a part and a slot in it.
+    #[must_use]
+    pub fn place(&self, page: PageId) -> (usize, usize) {
+        let per_block = self.per_block as u64;
+        ((page.0 / per_block) as usize, (page.0 % per_block) as usize)
+    }
+
+    /// The block of `page`, absent if it has no image.
+    #[must_use]
+    pub fn get(&self, page: PageId) -> BlockRef {
+        let (part, slot) = self.place(page);
+        match self.parts.get(part) {
+            Some(Some(part)) => part.pages[slot],
+            _ => BlockRef::ABSENT,
+        }
+    }
+
+    /// Changes the block of `page`.
+    pub fn set(&mut self, page: PageId, reference: BlockRef) {
+        let (part, slot) = self.place(page);
+        let before = std::mem::replace(&mut self.part_mut(part).pages[slot], reference);
+        self.pages = self.pages + u64::from(!reference.is_absent()) - u64::from(!before.is_absent());
+    }
+
+    /// Notes where part `index` is stored now; an absent reference means that it has no pages left.
+    pub fn set_stored(&mut self, index: usize, stored: BlockRef) {
+        if stored.is_absent() {
+            if let Some(part) = self.parts.get_mut(index) {
+                *part = None;
+            }
+        } else {
+            self.part_mut(index).stored = stored;
+        }
+    }
+
+    /// Notes where the directory is stored now.
+    pub fn set_directory(&mut self, directory: Vec<BlockRef>) {
+        self.directory = directory;
+    }
+
+    /// Where part `index` is stored.
+    #[must_use]
+    pub fn stored(&self, index: usize) -> BlockRef {
+        match self.parts.get(index) {
+            Some(Some(part)) => part.stored,
+            _ => BlockRef::ABSENT,
+        }
+    }
+
+    /// A copy of part `index`, to be changed and written.
+    #[must_use]
+    pub fn copy_part(&self, index: usize) -> Vec<BlockRef> {
+        match self.parts.get(index) {
+            Some(Some(part)) => part.pages.to_vec(),
+            _ => vec![BlockRef::ABSENT; self.per_block],
+        }
+    }
+
+    /// A copy of directory block `index`: where the parts under it are stored.
+    #[must_use]
+    pub fn copy_directory(&self, index: usize) -> Vec<BlockRef> {
+        (0..self.per_block).map(|slot| self.stored(index * self.per_block + slot)).collect()
+    }
+
+    /// Ids of the pages in part `index`.
+    #[must_use]
+    pub fn page_ids(&self, index: usize) -> Vec<PageId> {
+        let Some(Some(part)) = self.parts.get(index) else { return Vec::new() };
+        let first = (index * self.per_block) as u64;
+        let slots = part.pages.iter().enumerate().filter(|(_, reference)| !reference.is_absent());
+        slots.map(|(slot, _)| PageId(first + slot as u64)).collect()
+    }
+
+    fn part_mut(&mut self, index: usize) -> &mut Part {
+        if self.parts.len() <= index {
+            self.parts.resize_with(index + 1, || None);
+        }
+        let per_block = self.per_block;
+        self.parts[index].get_or_insert_with(|| Part {
+            stored: BlockRef::ABSENT,
+            pages: vec![BlockRef::ABSENT; per_block].into_boxed_slice(),
+        })
+    }
+
+    /// Reads the mapping that `directory` is the root of, and claims every block of it in `space` (M1).
+    ///
+    /// # Errors
+    /// `Corruption` or `Unsupported` with the place; I/O.
+    pub fn load(source: &BlockSource, directory: &[BlockRef], space: &mut FreeSpace) -> Result<Mapping> {
+        let mut mapping = Mapping::empty(source.page_bytes);
+        let upper: Vec<Wanted> = wanted(directory.iter().copied().enumerate());
+        source.claim_all(&upper, BlockKind::Directory, space)?;
+        let mut lower = Vec::new();
+        for (index, references) in source.load_references(&upper, BlockKind::Directory)? {
+            let first = index * mapping.per_block;
+            lower.extend(wanted(references.iter().enumerate().map(|(slot, r)| (first + slot, *r))));
+        }
+        source.claim_all(&lower, BlockKind::Mapping, space)?;
+        let stored: std::collections::HashMap<usize, BlockRef> =
+            lower.iter().map(|w| (w.index, w.reference)).collect();
+        for (index, pages) in source.load_references(&lower, BlockKind::Mapping)? {
+            let first = (index * mapping.per_block) as u64;
+            let claims = wanted(pages.iter().enumerate().map(|(slot, r)| (first as usize + slot, *r)));
+            source.claim_all(&claims, BlockKind::Page, space)?;
+            mapping.pages += claims.len() as u64;
+            let part = mapping.part_mut(index);
+            part.stored = stored[&index];
+            part.pages = pages;
+        }
+        mapping.directory = directory.to_vec();
+        Ok(mapping)
+    }
+}
+
+/// A block to load, and its index in its level.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    index: usize,
+    reference: BlockRef,
+}
+
+fn wanted(references: impl Iterator<Item = (usize, BlockRef)>) -> Vec<Wanted> {
+    // A reference that is not zero but numbers block 0 is kept: claiming it fails, as it should.
+    references.filter(|(_, r)| r.0 != 0).map(|(index, reference)| Wanted { index, reference }).collect()
+}
+
+/// References of one block, by the block's index in its level.
+type Loaded = (usize, Box<[BlockRef]>);
+
+/// The file, and what is needed to judge its blocks.
+#[derive(Clone, Debug)]
+pub struct BlockSource {
+    /// The page store's file.
+    pub file: Arc<dyn File>,
+    /// The database its blocks must belong to.
+    pub database: DatabaseId,
+    /// Length of a block.
+    pub page_bytes: usize,
+}
+
+impl BlockSource {
+    /// Byte offset of the block.
+    #[must_use]
+    pub fn offset(&self, reference: BlockRef) -> u64 {
+        reference.block().0 * self.page_bytes as u64
+    }
+
+    /// An identity in this database.
+    #[must_use]
+    pub fn identity(&self, kind: BlockKind, subject: u64) -> BlockIdentity {
+        BlockIdentity { database: self.database, kind, subject }
+    }
+
+    fn claim_all(&self, blocks: &[Wanted], kind: BlockKind, space: &mut FreeSpace) -> Result<()> {
+        for block in blocks {
+            if !space.claim(block.reference.block()) {
+                let what = format!(
+                    "{kind:?} number {} claims {:?}, which is in use or outside the file",
+                    block.index, block.reference
+                );
+                return Err(Error::corruption(what).at(self.file.location(self.offset(block.reference))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads blocks of references, with several threads if there are many, in no particular order.
+    fn load_references(&self, blocks: &[Wanted], kind: BlockKind) -> Result<Vec<Loaded>> {
+        let mut sorted = blocks.to_vec();
+        sorted.sort_unstable_by_key(|w| w.reference.block());
+        let threads = (sorted.len() / BLOCKS_PER_THREAD_MIN).clamp(1, LOAD_THREADS_MAX);
+        if threads == 1 {
+            return self.load_sorted(&sorted, kind);
+        }
+        let shares: Vec<Result<Vec<Loaded>>> = std::thread::scope(|scope| {
+            let share = sorted.len().div_ceil(threads);
+            let handles: Vec<_> =
+                sorted.chunks(share).map(|part| scope.spawn(move || self.load_sorted(part, kind))).collect();
+            let panicked = || Err(Error::corruption("a thread that loaded the page mapping panicked"));
+            handles.into_iter().map(|handle| handle.join().unwrap_or_else(|_| panicked())).collect()
+        });
+        let mut loaded = Vec::with_capacity(sorted.len());
+        for share in shares {
+            loaded.append(&mut share?);
+        }
+        Ok(loaded)
+    }
+
+    /// Loads blocks in file order, one read per run of adjacent ones.
+    fn load_sorted(&self, sorted: &[Wanted], kind: BlockKind) -> Result<Vec<Loaded>> {
+        let mut loaded = Vec::with_capacity(sorted.len());
+        let run_max = READ_BYTES_MAX / self.page_bytes;
+        let adjacent =
+            |a: &Wanted, b: &Wanted| a.reference.block().0.checked_add(1) == Some(b.reference.block().0);
+        for run in sorted.chunk_by(adjacent).flat_map(|run| run.chunks(run_max)) {
+            let mut bytes = AlignedBuffer::zeroed(run.len() * self.page_bytes);
+            self.file.read_at(self.offset(run[0].reference), &mut bytes)?;
+            for (block, image) in run.iter().zip(bytes.chunks_exact(self.page_bytes)) {
+                verify(image, self.identity(kind, block.index as u64), block.reference)
+                    .map_err(|error| error.at(self.file.location(self.offset(block.reference))))?;
+                loaded.push((block.index, decode_references(image)));
+            }
+        }
+        Ok(loaded)
+    }
+}
+
+/// The references in a verified mapping or directory block.
+fn decode_references(image: &[u8]) -> Box<[BlockRef]> {
+    let words = image[BLOCK_HEADER_BYTES..].chunks_exact(size_of::<u64>());
+    words
+        .map(|word| BlockRef(word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))))
+        .collect()
+}
+
+/// Puts references into a block image that is going to be sealed.
+pub fn encode_references(references: &[BlockRef], image: &mut [u8]) {
+    let words = image[BLOCK_HEADER_BYTES..].chunks_exact_mut(size_of::<u64>());
+    for (word, reference) in words.zip(references) {
+        word.copy_from_slice(&reference.0.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_counted_and_found_across_parts() {
+        let mut mapping = Mapping::empty(4096);
+        let ids = [1, 507, 508, 100_000].map(PageId);
+        for (block, id) in ids.iter().enumerate() {
+            mapping.set(*id, BlockRef((block as u64 + 1) << 24));
+        }
+        assert_eq!(mapping.pages(), 4);
+        assert_eq!(mapping.get(PageId(508)).block().0, 3);
+        assert!(mapping.get(PageId(509)).is_absent() && mapping.get(PageId(1 << 40)).is_absent());
+        let listed: Vec<PageId> = (0..mapping.part_count()).flat_map(|part| mapping.page_ids(part)).collect();
+        assert_eq!(listed, ids);
+        mapping.set(PageId(508), BlockRef::ABSENT);
+        assert_eq!(mapping.pages(), 3);
+    }
+
+    #[test]
+    fn references_survive_encoding() {
+        let references: Vec<BlockRef> = (0..references_per_block(4096) as u64).map(BlockRef).collect();
+        let mut image = vec![0u8; 4096];
+        encode_references(&references, &mut image);
+        assert_eq!(&*decode_references(&image), &references[..]);
+    }
+}

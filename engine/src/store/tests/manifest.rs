@@ -1,0 +1,229 @@
+//! The manifest's format, and the switch from one to the next.
+
+use super::*;
+use crate::base::random::Random;
+use crate::base::{Epoch, LogId, TableId, checksum};
+use crate::store::manifest::SLOT_BYTES;
+use crate::store::manifest_file::MANIFEST_PATH;
+
+fn full() -> Manifest {
+    let entry = |epoch, first, last| EpochEntry {
+        epoch: Epoch(epoch),
+        first_csn: Csn(first),
+        frontier: Csn(first + 3),
+        last_csn: Csn(last),
+        accepted: vec![
+            AcceptedEnd { log: LogId(0), sequence: 17 },
+            AcceptedEnd { log: LogId(3), sequence: u64::MAX },
+        ],
+        voids: CsnSet::from_ranges([(Csn(first + 3), Csn(first + 3)), (Csn(first + 5), Csn(last))]),
+    };
+    Manifest {
+        generation: 9,
+        epoch: Epoch(6),
+        reserved_epoch: Epoch(7),
+        clean: false,
+        checkpoint: Csn(100),
+        first_csn: Csn(300),
+        next_csn: Csn(301),
+        next_table: TableId(12),
+        store: StoreRoot {
+            directory: vec![BlockRef(1 << 30), BlockRef::ABSENT, BlockRef(3 << 30)],
+            pages: 44,
+            catalog: Some(BlobRef { first: BlockRef(5 << 24), len: 100, crc: 3 }),
+        },
+        probe: b"fua 85us".to_vec(),
+        epochs: vec![entry(2, 90, 120), entry(5, 121, 299)],
+        ..Manifest::new(DATABASE, PAGE as u32)
+    }
+}
+
+fn created() -> (Disk, ManifestFile) {
+    let disk = Disk::new();
+    let file = ManifestFile::create(&disk, &Manifest::new(DATABASE, PAGE as u32)).expect("created");
+    (disk, file)
+}
+
+fn damage(disk: &Disk, slot: usize) {
+    disk.edit(MANIFEST_PATH, |bytes| bytes[slot * SLOT_BYTES + 40] ^= 1);
+}
+
+#[test]
+fn every_field_survives_encoding() {
+    let manifest = full();
+    assert_eq!(Manifest::decode(&manifest.encode().expect("fits")).expect("decodes"), manifest);
+}
+
+#[test]
+fn no_damaged_or_cut_slot_decodes_and_none_panics() {
+    let bytes = full().encode().expect("fits");
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x24;
+        assert!(Manifest::decode(&damaged).is_err(), "byte {at}");
+        assert!(Manifest::decode(&bytes[..at]).is_err(), "cut at {at}");
+    }
+}
+
+#[test]
+fn bodies_of_random_bytes_with_right_checksums_do_not_panic() {
+    let good = full().encode().expect("fits");
+    let mut random = Random::from_seed(4);
+    for _ in 0..20_000 {
+        let mut bytes = good.clone();
+        for _ in 0..=random.below(3) {
+            let at = 32 + random.below(bytes.len() as u64 - 32) as usize;
+            bytes[at] = random.next_u64() as u8;
+        }
+        let crc = checksum::crc_append(checksum::crc(&bytes[16..28]), &bytes[32..]);
+        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        if let Ok(manifest) = Manifest::decode(&bytes) {
+            assert_eq!(Manifest::decode(&manifest.encode().expect("fits")).expect("decodes"), manifest);
+        }
+    }
+}
+
+#[test]
+fn a_manifest_that_contradicts_itself_is_not_written() {
+    let wrong = Manifest { next_csn: Csn(100), first_csn: Csn(100), ..full() };
+    assert_eq!(wrong.encode().expect_err("in the checkpoint").kind(), ErrorKind::InvalidArgument);
+    let wrong = Manifest { epoch: Epoch(5), ..full() };
+    assert_eq!(wrong.encode().expect_err("entry of the running epoch").kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_manifest_too_long_for_a_slot_is_refused_and_publishing_goes_on() {
+    let (_disk, file) = created();
+    let mut long = full();
+    long.epochs[1].last_csn = Csn(2_000_000);
+    long.epochs[1].voids = (122..2_000_000).step_by(2).map(Csn).collect();
+    (long.first_csn, long.next_csn) = (Csn(2_000_001), Csn(2_000_001));
+    assert_eq!(file.publish(&long).expect_err("too long").kind(), ErrorKind::OutOfSpace);
+    file.publish(&full()).expect("publishes");
+    assert_eq!(file.read().expect("reads").checkpoint, Csn(100));
+}
+
+#[test]
+fn the_checkpoint_covers_epochs_and_voids_at_or_below_it() {
+    let mut manifest = full();
+    manifest.checkpoint = Csn(130);
+    manifest.forget_covered();
+    assert_eq!(manifest.epochs.len(), 1);
+    assert_eq!(manifest.epochs[0].voids.ranges(), [(Csn(131), Csn(299))]);
+}
+
+#[test]
+fn a_newer_version_in_either_slot_is_unsupported_and_names_both_versions() {
+    for slot in 0..2 {
+        let (disk, _file) = created();
+        disk.edit(MANIFEST_PATH, |bytes| {
+            let prefix = &mut bytes[slot * SLOT_BYTES..][..16];
+            prefix[8] = 2;
+            let crc = checksum::crc(&prefix[..12]);
+            prefix[12..].copy_from_slice(&crc.to_le_bytes());
+        });
+        let error = ManifestFile::open(&disk, false).expect_err("newer");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("version 2") && error.to_string().contains("version 1"));
+    }
+}
+
+#[test]
+fn either_slot_alone_is_enough_and_the_bad_one_is_written_first() {
+    for slot in 0..2 {
+        let (disk, file) = created();
+        file.publish(&full()).expect("publishes");
+        damage(&disk, slot);
+        let (file, manifest) = ManifestFile::open(&disk, false).expect("the other slot");
+        assert_eq!((manifest.generation, manifest.checkpoint), (2, Csn(100)));
+        // Fails in the middle of the first write of the switch: the good slot must not be the one that is hit.
+        disk.fail_after(0);
+        file.publish(&full()).expect_err("the disk fails");
+        disk.fail_after(u64::MAX);
+        assert_eq!(ManifestFile::open(&disk, false).expect("opens").1, manifest);
+    }
+}
+
+#[test]
+fn both_slots_bad_is_corruption_that_names_file_and_offsets() {
+    let (disk, _file) = created();
+    damage(&disk, 0);
+    damage(&disk, 1);
+    let error = ManifestFile::open(&disk, false).expect_err("both");
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    let text = error.to_string();
+    for part in ["MANIFEST", "byte 0", "byte 1048576", "checksum"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn another_programs_file_is_said_to_be_no_manifest() {
+    let disk = Disk::new();
+    let mode = OpenMode { create: true, read_only: false, direct: false };
+    disk.open(MANIFEST_PATH, mode).expect("creates");
+    disk.edit(MANIFEST_PATH, |bytes| *bytes = b"recursive-include src".repeat(500));
+    let error = ManifestFile::open(&disk, false).expect_err("not ours");
+    assert!(error.to_string().contains("not a QuenchDB manifest"), "{error}");
+}
+
+#[test]
+fn equal_generations_with_different_content_are_corruption() {
+    let (disk, _file) = created();
+    let other = Manifest { generation: 1, next_table: TableId(9), ..Manifest::new(DATABASE, PAGE as u32) };
+    let bytes = other.encode().expect("fits");
+    disk.edit(MANIFEST_PATH, |file| file[..bytes.len()].copy_from_slice(&bytes));
+    assert_eq!(ManifestFile::open(&disk, false).expect_err("differ").kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn after_a_failed_publication_nothing_is_published_any_more() {
+    let (disk, file) = created();
+    disk.fail_after(1);
+    file.publish(&full()).expect_err("the flush fails");
+    disk.fail_after(u64::MAX);
+    assert_eq!(file.publish(&full()).expect_err("N4").kind(), ErrorKind::Poisoned);
+}
+
+#[test]
+fn a_crash_in_any_step_of_a_publication_leaves_the_old_or_the_new_manifest() {
+    for operations in 0..=4 {
+        for seed in 0..8 {
+            let (disk, file) = created();
+            disk.fail_after(operations);
+            let published = file.publish(&full());
+            disk.crash(&mut Random::from_seed(seed));
+            let (_, manifest) = ManifestFile::open(&disk, false).expect("opens");
+            assert!(manifest.generation == 1 || manifest == Manifest { generation: 2, ..full() });
+            assert!(published.is_err() || manifest.generation == 2);
+        }
+    }
+}
+
+#[test]
+fn creation_is_complete_only_with_a_manifest() {
+    let disk = Disk::new();
+    assert_eq!(creation_state(&disk).expect("reads"), CreationState::Empty);
+    PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    assert_eq!(creation_state(&disk).expect("reads"), CreationState::Empty);
+    ManifestFile::create(&disk, &Manifest::new(DATABASE, PAGE as u32)).expect("created");
+    assert_eq!(creation_state(&disk).expect("reads"), CreationState::Complete);
+    disk.edit(MANIFEST_PATH, |bytes| bytes.fill(0));
+    assert_eq!(creation_state(&disk).expect("reads"), CreationState::Unfinished);
+}
+
+#[test]
+fn data_without_a_manifest_is_never_taken_for_an_empty_directory() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    commit(&store, [1], 1);
+    assert_eq!(creation_state(&disk).expect_err("pages").kind(), ErrorKind::Corruption);
+    disk.remove(PAGES_PATH).expect("removes");
+    let mode = OpenMode { create: true, read_only: false, direct: false };
+    disk.open("log/00000001.seg", mode).expect("creates");
+    disk.edit("log/00000001.seg", |bytes| *bytes = vec![0; 8192]);
+    assert_eq!(creation_state(&disk).expect("preallocated only"), CreationState::Empty);
+    disk.edit("log/00000001.seg", |bytes| bytes[0] = 1);
+    let error = creation_state(&disk).expect_err("a log");
+    assert!(error.to_string().contains("log/00000001.seg"), "{error}");
+}

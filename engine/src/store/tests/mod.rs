@@ -1,0 +1,51 @@
+//! Tests of the page store and the manifest, on a small disk that can crash, fail and fill up.
+
+mod crash;
+mod disk;
+mod manifest;
+mod pages;
+
+use super::*;
+use disk::Disk;
+
+const DATABASE: DatabaseId = DatabaseId(0xdb);
+const PAGE: usize = 4096;
+
+/// An image whose every content byte says which version of which page it is.
+fn image(page: u64, version: u64) -> AlignedBuffer {
+    let mut image = AlignedBuffer::zeroed(PAGE);
+    for word in image[BLOCK_HEADER_BYTES..].chunks_exact_mut(8) {
+        word.copy_from_slice(&(page << 32 | version).to_le_bytes());
+    }
+    image
+}
+
+fn write(round: &Round, page: u64, version: u64) -> Result<()> {
+    round.write_page(PageId(page), &mut image(page, version), Csn(version))
+}
+
+/// The version that `read_page` finds, after checking that the whole image belongs to it.
+fn version_of(store: &PageStore, page: u64) -> Result<u64> {
+    let mut into = AlignedBuffer::zeroed(PAGE);
+    store.read_page(PageId(page), &mut into)?;
+    let word: [u8; 8] = into[BLOCK_HEADER_BYTES..][..8].try_into().expect("eight bytes");
+    let version = u64::from_le_bytes(word) & 0xffff_ffff;
+    assert_eq!(into[BLOCK_HEADER_BYTES..], image(page, version)[BLOCK_HEADER_BYTES..]);
+    Ok(version)
+}
+
+/// Writes `pages` at `version` in one committed round.
+fn commit(store: &Arc<PageStore>, pages: impl IntoIterator<Item = u64>, version: u64) -> StoreRoot {
+    let round = store.begin_round().expect("no other round");
+    for page in pages {
+        write(&round, page, version).expect("the disk works");
+    }
+    let finished = round.finish().expect("the disk works");
+    let root = finished.root().clone();
+    store.round_committed(finished);
+    root
+}
+
+fn reopen(disk: &Disk, root: &StoreRoot) -> Result<Arc<PageStore>> {
+    PageStore::open(disk, DATABASE, PAGE, root)
+}

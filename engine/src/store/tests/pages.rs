@@ -1,0 +1,281 @@
+//! Writing, reading, releasing and doubting pages.
+
+use super::*;
+
+#[test]
+fn committed_pages_are_read_back_after_reopening() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    commit(&store, 1..=1200, 1);
+    let root = commit(&store, (1..=1200).step_by(7), 2);
+    let reopened = reopen(&disk, &root).expect("opens");
+    for page in 1..=1200 {
+        let expected = if page % 7 == 1 { 2 } else { 1 };
+        assert_eq!(version_of(&reopened, page).expect("reads"), expected);
+    }
+    assert_eq!(reopened.page_ids().collect::<Vec<_>>(), (1..=1200).map(PageId).collect::<Vec<_>>());
+    assert_eq!(reopened.usage(), store.usage());
+    assert!(!reopened.contains(PageId(0)) && !reopened.contains(PageId(1201)));
+}
+
+#[test]
+fn a_checkpoint_of_one_page_writes_one_part_of_the_mapping() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    commit(&store, 1..=5000, 1);
+    let round = store.begin_round().expect("idle");
+    let free = store.usage().free_blocks;
+    write(&round, 700, 2).expect("writes");
+    let finished = round.finish().expect("finishes");
+    assert_eq!(free - store.usage().free_blocks, 3, "the page, a mapping block, the directory block");
+    store.round_committed(finished);
+    assert_eq!(store.usage().free_blocks, free, "and the blocks they replaced are free again");
+}
+
+#[test]
+fn reads_see_the_round_in_progress_and_the_old_image_after_it_is_abandoned() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    commit(&store, [1, 2], 1);
+    let before = store.usage();
+    let round = store.begin_round().expect("idle");
+    write(&round, 1, 2).expect("writes");
+    write(&round, 1, 3).expect("writes");
+    round.remove_page(PageId(2)).expect("removes");
+    write(&round, 9, 3).expect("writes");
+    assert_eq!(version_of(&store, 1).expect("reads"), 3);
+    assert!(!store.contains(PageId(2)) && store.contains(PageId(9)));
+    drop(round);
+    assert_eq!(version_of(&store, 1).expect("reads"), 1);
+    assert_eq!(version_of(&store, 2).expect("reads"), 1);
+    assert!(!store.contains(PageId(9)));
+    assert_eq!(store.usage().blocks - before.blocks, 0);
+    assert_eq!(store.usage().free_blocks, before.free_blocks);
+}
+
+#[test]
+fn removed_pages_give_back_their_blocks_and_the_mapping_shrinks() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    commit(&store, 1..=2000, 1);
+    let round = store.begin_round().expect("idle");
+    (1..=2000).for_each(|page| round.remove_page(PageId(page)).expect("removes"));
+    round.remove_page(PageId(77_777)).expect("a page that never was");
+    let finished = round.finish().expect("finishes");
+    let root = finished.root().clone();
+    store.round_committed(finished);
+    assert_eq!(root, StoreRoot::default());
+    assert_eq!(store.usage().free_blocks, store.usage().blocks - 1, "all but the header");
+    assert_eq!(reopen(&disk, &root).expect("opens").page_ids().count(), 0);
+}
+
+#[test]
+fn blocks_of_the_last_checkpoint_are_not_written_before_the_next_is_committed() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let old = commit(&store, 1..=50, 1);
+    let round = store.begin_round().expect("idle");
+    for version in 2..6 {
+        (1..=50).for_each(|page| write(&round, page, version).expect("writes"));
+    }
+    let finished = round.finish().expect("finishes");
+    let previous = reopen(&disk, &old).expect("I8: the old root is whole");
+    assert!((1..=50).all(|page| version_of(&previous, page).expect("reads") == 1));
+    store.round_committed(finished);
+    assert!((1..=50).all(|page| version_of(&store, page).expect("reads") == 5));
+}
+
+#[test]
+fn one_round_at_a_time_and_none_after_an_undecided_one() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let round = store.begin_round().expect("idle");
+    assert_eq!(store.begin_round().expect_err("open").kind(), ErrorKind::Busy);
+    let finished = round.finish().expect("finishes");
+    assert_eq!(store.begin_round().expect_err("finished").kind(), ErrorKind::Busy);
+    store.round_abandoned(finished);
+    let finished = store.begin_round().expect("idle again").finish().expect("finishes");
+    drop(finished);
+    assert_eq!(store.begin_round().expect_err("undecided").kind(), ErrorKind::Poisoned);
+}
+
+#[test]
+fn a_full_disk_is_out_of_space_sticks_to_the_round_and_harms_nothing() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let root = commit(&store, 1..=100, 1);
+    disk.limit_files_to(150 * PAGE as u64);
+    let round = store.begin_round().expect("idle");
+    let failed = (1..=100).find_map(|page| write(&round, page, 2).err()).expect("it is full");
+    assert_eq!(failed.kind(), ErrorKind::OutOfSpace);
+    assert_eq!(round.write_blob(b"catalog").expect_err("R2").kind(), ErrorKind::OutOfSpace);
+    assert_eq!(round.finish().expect_err("R2").kind(), ErrorKind::OutOfSpace);
+    assert!((1..=100).all(|page| version_of(&store, page).expect("reads") == 1));
+    assert_eq!(reopen(&disk, &root).expect("opens").usage().pages, 100);
+    disk.limit_files_to(u64::MAX);
+    commit(&store, 1..=100, 3);
+    assert_eq!(version_of(&store, 100).expect("reads"), 3);
+}
+
+#[test]
+fn a_failed_write_sticks_and_a_failed_flush_ends_checkpoints() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let round = store.begin_round().expect("idle");
+    disk.fail_after(0);
+    assert_eq!(write(&round, 1, 1).expect_err("fails").kind(), ErrorKind::Io);
+    disk.fail_after(u64::MAX);
+    assert_eq!(round.finish().expect_err("R2").kind(), ErrorKind::Io);
+    let round = store.begin_round().expect("a failed write is not a failed flush");
+    write(&round, 1, 1).expect("writes");
+    disk.fail_after(2);
+    assert_eq!(round.finish().expect_err("the flush fails").kind(), ErrorKind::Io);
+    assert_eq!(store.begin_round().expect_err("S4").kind(), ErrorKind::Poisoned);
+}
+
+#[test]
+fn a_page_that_is_not_what_was_written_is_corruption_that_names_page_and_offset() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    commit(&store, [1, 2, 3], 1);
+    let at = |block: usize| block * PAGE..(block + 1) * PAGE;
+    let corrupt = |page: u64, offset: u64, says: &str| {
+        let error = version_of(&store, page).expect_err("damaged");
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        assert_eq!(error.location(), Some(&Location::Page { page: PageId(page), offset }));
+        assert!(error.to_string().contains(says), "{error}");
+    };
+    disk.edit(PAGES_PATH, |bytes| bytes.copy_within(at(2), PAGE));
+    corrupt(1, 4096, "number 2, expected Page number 1");
+    disk.edit(PAGES_PATH, |bytes| bytes[2 * PAGE + 100] ^= 1);
+    corrupt(2, 8192, "checksum");
+    disk.edit(PAGES_PATH, |bytes| bytes[at(3)].fill(0));
+    corrupt(3, 12288, "never written");
+    let missing = store.read_page(PageId(4), &mut image(4, 0)).expect_err("no image");
+    assert_eq!(missing.kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn damage_anywhere_in_mapping_directory_catalog_or_header_is_found_at_open() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let round = store.begin_round().expect("idle");
+    (1..=600).for_each(|page| write(&round, page, 1).expect("writes"));
+    round.write_blob(&[7; 9000]).expect("writes");
+    let finished = round.finish().expect("finishes");
+    let root = finished.root().clone();
+    store.round_committed(finished);
+    // Blocks: header, 600 pages, 3 of the catalog, 2 of the mapping, 1 of the directory.
+    for block in [0, 601, 602, 603, 604, 605, 606] {
+        for at in (0..PAGE).step_by(5) {
+            disk.edit(PAGES_PATH, |bytes| bytes[block * PAGE + at] ^= 0x41);
+            let error = reopen(&disk, &root).expect_err("damaged");
+            assert_eq!(error.kind(), ErrorKind::Corruption, "block {block} byte {at}: {error}");
+            assert!(error.location().is_some());
+            disk.edit(PAGES_PATH, |bytes| bytes[block * PAGE + at] ^= 0x41);
+        }
+    }
+    reopen(&disk, &root).expect("undamaged again");
+}
+
+#[test]
+fn references_outside_the_file_or_used_twice_are_corruption() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let root = commit(&store, 1..=600, 1);
+    let with = |directory: Vec<BlockRef>| StoreRoot { directory, ..root.clone() };
+    let good = root.directory[0];
+    for directory in [
+        vec![BlockRef(u64::MAX)],
+        vec![BlockRef(1)],
+        vec![good, good],
+        vec![BlockRef((5 << 24) | 77)],
+        Vec::new(),
+    ] {
+        let error = reopen(&disk, &with(directory)).expect_err("wrong");
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    }
+    disk.edit(PAGES_PATH, |bytes| bytes.truncate(300 * PAGE));
+    assert_eq!(reopen(&disk, &root).expect_err("cut").kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn the_store_of_another_database_or_page_size_is_refused() {
+    let disk = Disk::new();
+    PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let root = StoreRoot::default();
+    let other = PageStore::open(&disk, DatabaseId(1), PAGE, &root).expect_err("other database");
+    assert!(other.to_string().contains("belongs to database"), "{other}");
+    let size = PageStore::open(&disk, DATABASE, 8192, &root).expect_err("other size");
+    assert_eq!(size.kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn the_catalog_survives_rounds_that_do_not_write_it_and_is_replaced_by_those_that_do() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    for (round_number, len) in [0usize, 1, 4056, 4057, 100_000].into_iter().enumerate() {
+        let bytes: Vec<u8> = (0..len).map(|at| (at * 31 + round_number) as u8).collect();
+        let round = store.begin_round().expect("idle");
+        round.write_blob(b"replaced in the same round").expect("writes");
+        round.write_blob(&bytes).expect("writes");
+        store.round_committed(round.finish().expect("finishes"));
+        let root = commit(&store, [1], 1);
+        let reopened = reopen(&disk, &root).expect("opens");
+        assert_eq!(reopened.usage(), store.usage(), "no block is lost");
+        let catalog = root.catalog.expect("a catalog");
+        assert_eq!(reopened.read_blob(&catalog).expect("reads"), bytes);
+    }
+}
+
+#[test]
+fn many_threads_write_a_round_while_others_read() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    commit(&store, 1..=200, 1);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for offset in 0..2 {
+            let (store, stop) = (&store, &stop);
+            scope.spawn(move || {
+                let mut newest = [0; 201];
+                for page in (1..=200u64).cycle().skip(offset * 100) {
+                    let version = version_of(store, page).expect("a page is always there");
+                    assert!(version >= newest[page as usize], "no round was abandoned");
+                    newest[page as usize] = version;
+                    if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        for version in 2..12 {
+            let round = store.begin_round().expect("idle");
+            std::thread::scope(|writers| {
+                for writer in 0..2 {
+                    let round = &round;
+                    writers.spawn(move || {
+                        (1..=200).filter(|page| page % 2 == writer).for_each(|page| {
+                            write(round, page, version).expect("writes");
+                        });
+                    });
+                }
+            });
+            store.round_committed(round.finish().expect("finishes"));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!((1..=200).all(|page| version_of(&store, page).expect("reads") == 11));
+}
+
+#[test]
+fn a_large_mapping_is_loaded_by_several_threads() {
+    let disk = Disk::new();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    // One page in each part: 600 mapping blocks under two directory blocks.
+    let root = commit(&store, (0..600).map(|part| part * 508 + 3), 1);
+    assert_eq!(root.directory.len(), 2);
+    let reopened = reopen(&disk, &root).expect("opens");
+    assert_eq!(reopened.page_ids().count(), 600);
+    assert_eq!(version_of(&reopened, 599 * 508 + 3).expect("reads"), 1);
+}
