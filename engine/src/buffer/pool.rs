@@ -77,6 +77,8 @@ struct FreeIds {
     recycled: Vec<PageId>,
     /// Ids without memory, below `page_count`.
     cold: Vec<PageId>,
+    /// Ids freed since the last round began: their images are to be removed from the store.
+    since_round: Vec<PageId>,
 }
 
 /// All pages of a database that are in memory, and the state of all that are not.
@@ -385,7 +387,9 @@ impl Pool {
         assert!(std::ptr::eq(guard.pool(), self), "the page is of another pool");
         self.entry(guard.page_id()).set_dirty(false);
         let page = guard.release_free();
-        self.free.lock().recycled.push(page);
+        let mut free = self.free.lock();
+        free.recycled.push(page);
+        free.since_round.push(page);
     }
 
     /// Whether the id is a page. Can change at once unless the caller holds a latch.
@@ -409,10 +413,21 @@ impl Pool {
         self.round.load(Ordering::SeqCst)
     }
 
-    /// Begins the next round and returns its number. Pages allocated from now on are born in it; one that is being
-    /// allocated may be born in either.
-    pub fn begin_round(&self) -> u32 {
-        self.round.fetch_add(1, Ordering::SeqCst) + 1
+    /// Begins the next round and returns the ids freed since the last one began. `begun` is told the number before any
+    /// thread can see it.
+    ///
+    /// A page is born in the current round. A structure change gives it the round of the page that it was split from
+    /// ([`ExclusiveGuard::set_imaged`]), because the round may change between the two.
+    pub fn begin_round(&self, begun: impl FnOnce(u32)) -> Vec<PageId> {
+        let mut free = self.free.lock();
+        begun(self.round.load(Ordering::SeqCst) + 1);
+        self.round.fetch_add(1, Ordering::SeqCst);
+        std::mem::take(&mut free.since_round)
+    }
+
+    /// Gives the ids of [`Pool::begin_round`] to the next round: this one failed.
+    pub fn return_freed(&self, pages: Vec<PageId>) {
+        self.free.lock().since_round.extend(pages);
     }
 
     /// The round in which the page was last imaged or born; 0 if neither happened since the database was opened.

@@ -33,7 +33,7 @@ use crate::store::{Manifest, ManifestFile, PageStore, Round};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::transaction::{CheckpointView, TransactionSystem};
-use image::{Imager, RoundState};
+use image::{HandedOver, Imager};
 use std::sync::Arc;
 
 /// What a checkpoint did.
@@ -86,7 +86,7 @@ impl Checkpointer {
         let imager = Arc::new(Imager::new(pool.clone()));
         let hook = imager.clone();
         system.set_structure_hook(Box::new(move |participants| hook.hand_over(participants)));
-        let csn = AtomicU64::new(manifest.checkpoint_csn.0);
+        let csn = AtomicU64::new(manifest.checkpoint.0);
         Checkpointer {
             system,
             pool,
@@ -132,30 +132,39 @@ impl Checkpointer {
         let mut view = self.system.checkpoint_view()?;
         let (tables, next_table) = self.begin(&mut view)?;
         let csn = view.csn();
+        let round = self.store.begin_round()?;
         let view = Arc::new(view);
-        let round = self.store.begin_round();
-        let freed = self.pool.begin_round_with(|number| self.imager.begin(number, view.clone()));
-        let result = self.write_round(round, &freed, &tables, csn);
+        let freed = self.pool.begin_round(|number| self.imager.begin(number, view.clone()));
+        let pages = self.write_round(&round, &freed, &tables, csn);
         self.imager.end();
-        let (round, pages_written, catalog) = result.inspect_err(|_| self.pool.return_freed(&freed))?;
+        // Rule 3: nothing up to C may be lost once the log before C is gone.
+        let finished = pages.and_then(|pages| {
+            self.system.commit().wait_watermark(csn)?;
+            Ok((pages, round.finish()?))
+        });
+        let (pages_written, finished) = match finished {
+            Ok(finished) => finished,
+            Err(error) => {
+                self.pool.return_freed(freed);
+                self.imager.mark_dirty_again();
+                return Err(error);
+            }
+        };
         let mut manifest = published.manifest.clone();
-        manifest.checkpoint_csn = csn;
+        manifest.checkpoint = csn;
         manifest.next_csn = csn.next();
         manifest.next_table = next_table;
-        manifest.catalog = Some(catalog);
+        manifest.store = finished.root().clone();
         manifest.clean = close;
-        let (root, token) = round.finish(csn)?;
-        manifest.root = root;
-        // Rule 3: nothing up to C may be lost once the log before C is gone.
-        self.system.commit().wait_watermark(csn)?;
-        manifest.forget_epochs_below(csn);
-        published.file.publish(&mut manifest)?;
+        manifest.forget_covered();
+        // If publishing fails nobody knows which manifest counts: `finished` is dropped undecided, and no block is reused.
+        published.file.publish(&manifest)?;
         published.manifest = manifest;
-        self.store.round_committed(token);
+        self.store.round_committed(finished);
         self.csn.store(csn.0, Ordering::Release);
         self.count.fetch_add(1, Ordering::Relaxed);
         drop(view);
-        self.system.commit().recycle(csn);
+        self.system.commit().recycle(csn)?;
         self.system.collect_all();
         let report = CheckpointReport {
             csn,
@@ -183,33 +192,30 @@ impl Checkpointer {
     }
 
     /// Images every page that needs it, and the catalog.
-    fn write_round(
-        &self,
-        round: Round,
-        freed: &[PageId],
-        tables: &[TableRecord],
-        csn: Csn,
-    ) -> Result<(Round, u64, crate::store::BlobRef)> {
+    fn write_round(&self, round: &Round, freed: &[PageId], tables: &[TableRecord], csn: Csn) -> Result<u64> {
         for page in freed {
-            round.remove_page(*page);
+            round.remove_page(*page)?;
         }
         let mut pages_written = 0;
-        for id in 1..=self.pool.page_count() {
-            pages_written += self.write_handed_over(&round, csn)?;
+        let mut id = 1;
+        // Pages that appear meanwhile were born in this round, or were split from a page that is not imaged yet.
+        while id < self.pool.page_count() {
+            pages_written += self.write_handed_over(round, csn)?;
             if let Some(mut image) = self.imager.image_page(PageId(id))? {
                 round.write_page(PageId(id), &mut image, csn)?;
                 pages_written += 1;
             }
+            id += 1;
         }
-        pages_written += self.write_handed_over(&round, csn)?;
-        let catalog = round.write_blob(&encode_catalog(tables))?;
-        Ok((round, pages_written, catalog))
+        pages_written += self.write_handed_over(round, csn)?;
+        round.write_blob(&encode_catalog(tables))?;
+        Ok(pages_written)
     }
 
     fn write_handed_over(&self, round: &Round, csn: Csn) -> Result<u64> {
-        let handed_over: Vec<RoundState> = self.imager.take_handed_over();
+        let handed_over = self.imager.take_handed_over();
         let count = handed_over.len() as u64;
-        for RoundState { page, mut image } in handed_over {
+        for HandedOver { page, mut image } in handed_over {
             round.write_page(page, &mut image, csn)?;
         }
         Ok(count)
