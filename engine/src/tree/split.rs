@@ -194,7 +194,10 @@ impl Tree {
                 return;
             }
             let fences = Fences { lower: low.lower(), upper: high.upper() };
-            if fences.bytes_with(&[low, high]) > page_bytes / 4 * 3 {
+            // An empty leaf goes in any case: it would never become sparser.
+            let empty = low.count() == 0 || high.count() == 0;
+            let bytes_max = if empty { page_bytes } else { page_bytes / 4 * 3 };
+            if fences.bytes_with(&[low, high]) > bytes_max {
                 return;
             }
             self.observer.before_structure_change(&[&parent, &left, &right]);
