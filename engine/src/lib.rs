@@ -2,13 +2,18 @@
 
 #![deny(unsafe_code)]
 
+pub mod api;
 pub mod base;
 #[allow(unsafe_code)]
 pub mod buffer;
+pub mod checkpoint;
+pub mod commit;
 #[allow(unsafe_code)]
 pub mod device;
 pub mod log;
+pub mod recovery;
 pub mod store;
 #[allow(unsafe_code)]
 pub mod sync;
+pub mod transaction;
 pub mod tree;
