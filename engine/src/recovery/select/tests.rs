@@ -1,0 +1,264 @@
+//! One test per rule.
+
+use super::*;
+use crate::base::ErrorKind;
+
+fn record(epoch: u32, csn: u64, dsn: u64, watermark: u64) -> FoundRecord {
+    FoundRecord {
+        epoch: Epoch(epoch),
+        csn: Csn(csn),
+        dsn: Csn(dsn),
+        watermark: Csn(watermark),
+        sequence: csn,
+        fingerprint: csn * 1000 + dsn,
+        position: csn,
+    }
+}
+
+/// A log in which each record has its own block, without a hole.
+fn log(log: u32, epoch: u32, mut records: Vec<FoundRecord>) -> ScannedLog {
+    (1..).zip(&mut records).for_each(|(sequence, record)| record.sequence = sequence);
+    ScannedLog { log: LogId(log), epoch: Epoch(epoch), records }
+}
+
+/// `log` with more records behind a missing block.
+fn with_hole(mut log: ScannedLog, behind: Vec<FoundRecord>) -> ScannedLog {
+    let first = log.records.len() as u64 + 2;
+    log.records.extend((first..).zip(behind).map(|(sequence, record)| FoundRecord { sequence, ..record }));
+    log
+}
+
+fn first_run(checkpoint: u64) -> Decided<'static> {
+    Decided {
+        checkpoint: Csn(checkpoint),
+        epoch: Epoch(1),
+        first_csn: Csn(1),
+        next_csn: Csn(1).max(Csn(checkpoint + 1)),
+        epochs: &[],
+    }
+}
+
+fn entry(epoch: u32, csns: (u64, u64), accepted: &[(u32, u64)], voids: &[u64]) -> EpochEntry {
+    let voids: CsnSet = voids.iter().copied().map(Csn).collect();
+    EpochEntry {
+        epoch: Epoch(epoch),
+        first_csn: Csn(csns.0),
+        frontier: voids.ranges().first().map_or(Csn(csns.1 + 1), |(first, _)| *first),
+        last_csn: Csn(csns.1),
+        accepted: accepted
+            .iter()
+            .map(|(log, sequence)| AcceptedEnd { log: LogId(*log), sequence: *sequence })
+            .collect(),
+        voids,
+    }
+}
+
+/// The second epoch, after one that was decided in `epochs`.
+fn second_run(epochs: &[EpochEntry]) -> Decided<'_> {
+    let first_csn = epochs.last().expect("an entry").last_csn.next();
+    Decided { checkpoint: Csn::ZERO, epoch: Epoch(2), first_csn, next_csn: first_csn, epochs }
+}
+
+fn replayed(selection: &Selection) -> Vec<u64> {
+    selection.replay.iter().map(|replay| replay.csn.0).collect()
+}
+
+fn refused(decided: &Decided<'_>, logs: &[ScannedLog], csn: u64, says: &str) {
+    let error = select(decided, logs).expect_err("must be refused");
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert_eq!(error.location(), Some(&Location::Transaction(Csn(csn))), "{error}");
+    assert!(error.to_string().contains(says), "{error}");
+}
+
+#[test]
+fn an_empty_log_replays_nothing_and_draws_from_the_start() {
+    let selection = select(&first_run(0), &[]).expect("fine");
+    assert_eq!((selection.frontier, selection.last_csn), (Csn(1), Csn(0)));
+    assert!(selection.replay.is_empty() && selection.voids.is_empty());
+}
+
+#[test]
+fn a_torn_tail_above_every_watermark_is_normal_and_cuts_what_depends_on_it() {
+    // 3 is missing; 4 does not depend on it, 5 may.
+    let logs = [
+        log(0, 1, vec![record(1, 1, 0, 1), record(1, 4, 2, 3)]),
+        log(1, 1, vec![record(1, 2, 1, 1), record(1, 5, 3, 3)]),
+    ];
+    let selection = select(&first_run(0), &logs).expect("normal");
+    assert_eq!(replayed(&selection), [1, 2, 4]);
+    assert_eq!(selection.frontier, Csn(3));
+    assert_eq!(selection.voids.ranges(), [(Csn(3), Csn(3)), (Csn(5), Csn(5))]);
+    assert_eq!((selection.last_csn, selection.discarded), (Csn(5), 1));
+}
+
+#[test]
+fn dsn_decides_at_exactly_the_frontier() {
+    let at = |dsn| [log(0, 1, vec![record(1, 1, 0, 1), record(1, 9, dsn, 2)])];
+    assert_eq!(replayed(&select(&first_run(0), &at(1)).expect("fine")), [1, 9]);
+    assert_eq!(replayed(&select(&first_run(0), &at(2)).expect("fine")), [1]);
+}
+
+#[test]
+fn missing_strictly_below_a_stored_watermark_is_refused() {
+    let logs = [log(0, 1, vec![record(1, 1, 0, 1), record(1, 4, 0, 3)])];
+    refused(&first_run(0), &logs, 2, "everything below CSN 3");
+    let logs = [log(0, 1, vec![record(1, 1, 0, 1), record(1, 4, 0, 2)])];
+    assert_eq!(replayed(&select(&first_run(0), &logs).expect("2 was not durable")), [1, 4]);
+}
+
+#[test]
+fn the_refusal_names_the_only_log_that_can_have_held_the_missing_transaction() {
+    let holed = with_hole(log(7, 1, vec![record(1, 1, 0, 1)]), vec![record(1, 3, 0, 2)]);
+    let whole = log(8, 1, vec![record(1, 4, 0, 3)]);
+    refused(&first_run(0), &[holed, whole], 2, "log 7 of epoch 1 has a hole behind block 1");
+}
+
+#[test]
+fn watermarks_behind_holes_count_but_their_transactions_do_not() {
+    let mut holed = with_hole(log(0, 1, vec![record(1, 1, 0, 1)]), vec![record(1, 3, 0, 2)]);
+    let selection = select(&first_run(0), &[holed.clone()]).expect("2 may be a torn tail");
+    assert_eq!(replayed(&selection), [1]);
+    assert_eq!(selection.voids.ranges(), [(Csn(2), Csn(3))], "rule 9: 3 has bytes on the disk");
+    holed.records[1].watermark = Csn(3);
+    refused(&first_run(0), &[holed], 2, "missing");
+}
+
+#[test]
+fn what_the_checkpoint_covers_is_neither_replayed_nor_missing_nor_void() {
+    let epochs = [entry(1, (1, 8), &[(0, 8)], &[3, 8])];
+    let mut decided = second_run(&epochs);
+    decided.checkpoint = Csn(5);
+    // 1, 2 and 4 are gone with their segments; 3 was void and may be there.
+    let logs =
+        [log(0, 1, vec![record(1, 3, 0, 1), record(1, 6, 5, 5), record(1, 7, 4, 5), record(1, 8, 7, 5)])];
+    let selection = select(&decided, &logs).expect("fine");
+    assert_eq!(replayed(&selection), [6, 7]);
+    assert_eq!(selection.voids.ranges(), [(Csn(8), Csn(8))]);
+}
+
+#[test]
+fn voids_of_older_epochs_stay_discarded() {
+    // Recovery 1 lost 2 and discarded 3, which depends on it. Now 2 is void and would not stop F.
+    let epochs = [entry(1, (1, 3), &[(0, 3)], &[2, 3])];
+    let logs = [
+        log(0, 1, vec![record(1, 1, 0, 1), record(1, 3, 2, 1)]),
+        log(0, 2, vec![record(2, 4, 1, 4), record(2, 5, 4, 4)]),
+    ];
+    let selection = select(&second_run(&epochs), &logs).expect("fine");
+    assert_eq!(replayed(&selection), [1, 4, 5]);
+    assert_eq!(selection.voids.ranges(), [(Csn(2), Csn(3))]);
+    assert_eq!(selection.discarded, 0, "3 is not news");
+    assert_eq!(selection.accepted, [AcceptedEnd { log: LogId(0), sequence: 2 }], "of the running epoch only");
+}
+
+#[test]
+fn records_of_an_old_epoch_beyond_its_accepted_end_are_ignored() {
+    // 2 landed after recovery 1, which accepted log 0 up to block 1; epoch 2 drew 2 again.
+    let epochs = [entry(1, (1, 1), &[(0, 1)], &[])];
+    let mut late = record(1, 2, 0, 1);
+    late.fingerprint = 99;
+    let logs = [
+        log(0, 1, vec![record(1, 1, 0, 1), late]),
+        log(1, 1, vec![record(1, 9, 0, 9)]),
+        log(0, 2, vec![record(2, 2, 1, 2)]),
+    ];
+    let selection = select(&second_run(&epochs), &logs).expect("fine");
+    assert_eq!(selection.replay.iter().map(|r| (r.epoch.0, r.csn.0)).collect::<Vec<_>>(), [(1, 1), (2, 2)]);
+}
+
+#[test]
+fn epochs_without_an_entry_and_epochs_of_an_interrupted_recovery_count_not_at_all() {
+    let logs = [log(0, 1, vec![record(1, 1, 0, 1)]), log(0, 3, vec![record(1, 1, 0, 1), record(3, 7, 0, 7)])];
+    let decided = Decided { epoch: Epoch(2), first_csn: Csn(1), next_csn: Csn(1), ..first_run(0) };
+    let selection = select(&decided, &logs).expect("fine");
+    assert!(selection.replay.is_empty());
+    assert_eq!(selection.last_csn, Csn(0));
+}
+
+#[test]
+fn holes_left_by_segments_that_were_reused_do_not_matter() {
+    // Blocks 1 and 2 are covered by the checkpoint; 2 was overwritten, 1 not yet.
+    let mut decided = first_run(3);
+    let running =
+        with_hole(log(0, 1, vec![record(1, 1, 0, 1)]), vec![record(1, 4, 0, 1), record(1, 5, 4, 1)]);
+    let selection = select(&decided, &[running]).expect("fine");
+    assert_eq!(replayed(&selection), [4, 5]);
+    assert_eq!(selection.accepted, [AcceptedEnd { log: LogId(0), sequence: 4 }]);
+    let epochs = [entry(1, (1, 5), &[(0, 4)], &[])];
+    decided = Decided { checkpoint: Csn(3), ..second_run(&epochs) };
+    let old = with_hole(log(0, 1, vec![record(1, 1, 0, 1)]), vec![record(1, 4, 0, 1), record(1, 5, 0, 1)]);
+    assert_eq!(replayed(&select(&decided, &[old]).expect("fine")), [4, 5]);
+}
+
+#[test]
+fn an_accepted_transaction_of_an_old_epoch_that_is_gone_is_refused_without_any_newer_record() {
+    let epochs = [entry(1, (1, 3), &[(0, 3)], &[2])];
+    let logs = [log(0, 1, vec![record(1, 1, 0, 1)])];
+    refused(&second_run(&epochs), &logs, 3, "log 0 of epoch 1 has a hole behind block 1");
+}
+
+#[test]
+fn reappended_copies_are_taken_once_and_must_be_identical() {
+    let epochs = [entry(1, (1, 2), &[(0, 2)], &[])];
+    let original = log(0, 1, vec![record(1, 1, 0, 1), record(1, 2, 1, 1)]);
+    let copies = log(0, 2, vec![record(1, 1, 0, 1), record(1, 2, 1, 1)]);
+    let decided = second_run(&epochs);
+    let selection = select(&decided, &[original.clone(), copies.clone()]).expect("fine");
+    assert_eq!(replayed(&selection), [1, 2]);
+    let selection = select(&decided, std::slice::from_ref(&copies)).expect("the copies are enough");
+    assert_eq!(replayed(&selection), [1, 2]);
+    let mut different = copies;
+    different.records[1].fingerprint += 1;
+    refused(&decided, &[original, different], 2, "two different records");
+}
+
+#[test]
+fn only_transactions_at_or_above_the_highest_watermark_are_appended_again() {
+    let logs =
+        [log(0, 1, vec![record(1, 1, 0, 1), record(1, 2, 0, 1), record(1, 3, 0, 3), record(1, 4, 0, 3)])];
+    let selection = select(&first_run(0), &logs).expect("fine");
+    assert_eq!(selection.watermark, Csn(3));
+    assert_eq!(
+        selection.replay[selection.reappend_from..].iter().map(|r| r.csn.0).collect::<Vec<_>>(),
+        [3, 4]
+    );
+}
+
+#[test]
+fn csns_announced_in_the_manifest_are_never_drawn_again() {
+    let decided = Decided { next_csn: Csn(10), ..first_run(0) };
+    let selection = select(&decided, &[log(0, 1, vec![record(1, 1, 0, 1)])]).expect("fine");
+    assert_eq!(selection.last_csn, Csn(9));
+    assert_eq!(selection.voids.ranges(), [(Csn(2), Csn(9))]);
+}
+
+#[test]
+fn records_that_no_writer_of_ours_wrote_are_corruption_not_a_panic() {
+    let epochs = [entry(1, (5, 9), &[(0, 9)], &[])];
+    let mut decided = second_run(&epochs);
+    decided.checkpoint = Csn(9);
+    for (wrong, says) in [
+        (record(2, 9, 0, 1), "outside its epoch"),
+        (record(1, 4, 0, 1), "outside its epoch"),
+        (record(1, 10, 0, 1), "outside its epoch"),
+        (FoundRecord { csn: Csn::MAX, ..record(2, 1, 0, 1) }, "outside its epoch"),
+        (record(3, 12, 0, 1), "outside its epoch"),
+        (record(2, 12, 12, 1), "depends on itself"),
+        (record(2, 12, 0, 13), "above its own CSN"),
+    ] {
+        refused(&decided, &[log(0, 2, vec![wrong, record(2, 13, 0, 10)])], wrong.csn.0, says);
+    }
+    let whole = log(0, 2, vec![record(2, 10, 0, 10)]);
+    let wild = with_hole(whole, vec![FoundRecord { csn: Csn::MAX, ..record(2, 1, 0, 1) }]);
+    assert_eq!(select(&decided, &[wild]).expect("not believed").last_csn, Csn(10));
+}
+
+#[test]
+fn closed_means_that_everything_below_each_dsn_is_there() {
+    let voids = CsnSet::from_ranges([(Csn(4), Csn(4))]);
+    let set =
+        |pairs: &[(u64, u64)]| pairs.iter().map(|(csn, dsn)| (Csn(*csn), Csn(*dsn))).collect::<Vec<_>>();
+    assert!(is_closed(Csn(2), &voids, &set(&[(3, 2), (5, 4), (9, 5)])));
+    assert!(!is_closed(Csn(2), &voids, &set(&[(3, 2), (7, 5)])), "5 is missing");
+    assert!(is_closed(Csn(2), &CsnSet::default(), &[]));
+}
