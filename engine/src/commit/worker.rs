@@ -17,7 +17,10 @@ use crate::device::{Completion, WriteRequest};
 use crate::log::SealedBlock;
 use crate::sync::thread;
 use std::cell::Cell;
+use std::time::Duration;
 
+/// How often a worker looks for completions while it has nothing to submit.
+const POLL_EVERY: Duration = Duration::from_micros(10);
 /// How often a thread offers its CPU to others.
 const YIELD_EVERY_NS: u64 = 200_000;
 
@@ -45,6 +48,10 @@ impl Core {
         if (!due && writer.in_flight() == 0) || self.poison.is_raised() {
             return;
         }
+        let may_submit = due && writer.worker_may_submit();
+        if !may_submit && !writer.poll_is_due(now, POLL_EVERY) {
+            return;
+        }
         let Some(_lead) = writer.try_lead(self) else { return };
         if writer.in_flight() > 0 && self.reap(writer, false) {
             self.publish();
@@ -58,7 +65,7 @@ impl Core {
         }
     }
 
-    fn submit(&self, writer: &LogWriter, block: SealedBlock, now: Nanos) -> Result<()> {
+    pub(super) fn submit(&self, writer: &LogWriter, block: SealedBlock, now: Nanos) -> Result<()> {
         writer.write_begins(now);
         self.count_submitted(block.len, &self.metrics.worker_flushes);
         let SealedBlock { file, offset, buffer, len, sequence, .. } = block;

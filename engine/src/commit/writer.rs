@@ -28,6 +28,7 @@ use crate::sync::{Event, Mutex};
 use crossbeam_utils::CachePadded;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Blocks that may be sealed before anybody writes them; a log has fewer buffers than that.
 const SEALED_BLOCKS: usize = 64;
@@ -54,6 +55,8 @@ pub(super) struct LogWriter {
     worker: Mutex<Option<Box<dyn WriteQueue>>>,
     /// Writes in `worker`. Written under its mutex.
     in_flight: AtomicU32,
+    /// When a worker last looked for completions.
+    polled: AtomicU64,
     /// The newest CSN counted as a false wait. Written by acknowledgers.
     pub false_wait: AtomicU64,
 }
@@ -103,6 +106,7 @@ impl LogWriter {
             last_write: [AtomicU64::new(0), AtomicU64::new(0)],
             worker: Mutex::new(None),
             in_flight: AtomicU32::new(0),
+            polled: AtomicU64::new(0),
             false_wait: AtomicU64::new(0),
         }
     }
@@ -217,6 +221,15 @@ impl LogWriter {
     /// Writes in the worker's queue.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::SeqCst) as usize
+    }
+
+    /// True if nobody has looked for completions for `every`; then somebody does now.
+    pub(super) fn poll_is_due(&self, now: Nanos, every: Duration) -> bool {
+        let due = now.since(Nanos(self.polled.load(Ordering::Relaxed))) >= every;
+        if due {
+            self.polled.store(now.0, Ordering::Relaxed);
+        }
+        due
     }
 
     /// True if a worker may submit another write to its queue.

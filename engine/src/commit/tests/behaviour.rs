@@ -315,3 +315,98 @@ fn trying_for_a_lead_that_is_taken_does_not_release_it() {
     drop(lead);
     assert!(core.writers[0].try_lead(&**core).is_some());
 }
+
+#[test]
+fn a_later_block_that_completes_first_acknowledges_nothing() {
+    let world = World::with(
+        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) },
+        Hooks::default(),
+    );
+    world.disk.complete_in_reverse();
+    let core = &world.commit.core;
+    let writer = &core.writers[0];
+    let lead = writer.try_lead(&**core).expect("free");
+    let tickets: Vec<_> = (0..2)
+        .map(|_| {
+            let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+            let block = writer.take_block().expect("just appended");
+            core.submit(writer, block, world.clock.now()).expect("the disk is whole");
+            ticket
+        })
+        .collect();
+    assert!(core.reap(writer, true));
+    core.publish();
+    assert_eq!(world.commit.watermark(), Csn(1));
+    assert!(!tickets.iter().any(|t| world.commit.is_committed_ticket(*t)));
+    assert_eq!(world.commit.metrics().committed.get(), 0);
+    assert!(core.reap(writer, true));
+    core.publish();
+    drop(lead);
+    assert!(tickets.iter().all(|t| world.commit.is_committed_ticket(*t)));
+    assert_eq!(world.commit.metrics().committed.get(), 2);
+}
+
+#[test]
+fn whatever_was_acknowledged_before_a_failure_at_any_write_is_durable() {
+    for settings in all() {
+        for failure in 1..15 {
+            let world = World::with(settings.clone(), Hooks::default());
+            world.disk.fail_from_write(failure);
+            let told = Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                for thread in 0..3u32 {
+                    let (world, told) = (&world, &told);
+                    scope.spawn(move || while told.lock().len() < 60 && commit_one(world, thread, told) {});
+                }
+            });
+            let durable = world.durable_csns();
+            for ticket in told.lock().iter() {
+                assert!(durable.contains(&ticket.csn), "{ticket:?} at failure {failure}");
+                assert!((1..=ticket.dsn.0).all(|csn| durable.contains(&Csn(csn))), "{ticket:?}");
+            }
+        }
+    }
+}
+
+/// One lazy, one asynchronous, one blocking commit that depends on the newest. False when the disk failed.
+fn commit_one(world: &World, thread: u32, told: &Mutex<Vec<Ticket>>) -> bool {
+    let log = thread % world.commit.core.writers.len() as u32;
+    let outcome = || {
+        world.asynchronous(log, Csn::ZERO, Durability::Lazy)?;
+        let handle = world.asynchronous(log, world.commit.newest_drawn(), Durability::Durable)?;
+        let ticket = world.blocking(log, world.commit.newest_drawn())?;
+        told.lock().push(ticket);
+        world.commit.wait(handle, None)?;
+        told.lock().push(handle);
+        Ok(())
+    };
+    let outcome: Result<()> = outcome();
+    outcome.is_ok()
+}
+
+/// Not a test: run with `--release --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn cost_of_an_asynchronous_commit() {
+    for (name, settings) in ["per-transaction", "group", "autonomous", "autonomous, worker"].iter().zip(all())
+    {
+        for level in [Durability::Durable, Durability::Lazy] {
+            let world = World::with(settings.clone(), Hooks::default());
+            world.disk.set_delay(Duration::from_micros(100));
+            world.disk.discard();
+            let body = [7; 100];
+            let record = Record { body: &body, body_crc: 1, operations: 1, gsn: Gsn(0) };
+            let count = if *name == "per-transaction" { 2_000 } else { 1_000_000 };
+            let start = std::time::Instant::now();
+            for _ in 0..count {
+                let pending = world.pending(Csn::ZERO, level, false);
+                world.commit.precommit(LogId(0), record, pending, || ()).expect("pre-commits");
+                world.commit.end_of_transaction(LogId(0), pending.ready);
+            }
+            let each = start.elapsed().as_nanos() / count;
+            let metrics = world.commit.metrics();
+            let (flushes, waits) = (metrics.flushes.get(), metrics.backpressure_waits.get());
+            println!("{name}, {level:?}: {each} ns, {flushes} flushes, {waits} waits for room");
+        }
+    }
+}

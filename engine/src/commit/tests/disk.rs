@@ -7,7 +7,7 @@ use crate::device::{
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Files by path. Cloning shares them.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +22,10 @@ struct Shared {
     writes: AtomicU64,
     fails_from: AtomicU64,
     delay_us: AtomicU64,
-    /// Newest first, if set: completions of a queue are handed out in reverse.
+    /// If set, a queue completes one write at a time, the newest first.
     reverse: AtomicBool,
+    /// Keep nothing, for measurements.
+    discard: AtomicBool,
     held: (Mutex<bool>, Condvar),
 }
 
@@ -46,6 +48,10 @@ impl Disk {
     }
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay_us.store(delay.as_micros() as u64, Ordering::SeqCst);
+    }
+    /// Writes take their time and are forgotten.
+    pub fn discard(&self) {
+        self.shared.discard.store(true, Ordering::SeqCst);
     }
     pub fn complete_in_reverse(&self) {
         self.shared.reverse.store(true, Ordering::SeqCst);
@@ -115,6 +121,9 @@ impl File for DiskFile {
     }
     fn write_durable_at(&self, offset: u64, new: &[u8]) -> Result<()> {
         self.shared.durable_write()?;
+        if self.shared.discard.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let mut bytes = self.bytes.lock().expect("no panic");
         put(&mut bytes.visible, offset, new);
         put(&mut bytes.durable, offset, new);
@@ -178,7 +187,7 @@ impl Storage for Disk {
     }
     fn set_durability(&self, _method: DurabilityMethod) {}
     fn write_queue(&self, _depth: usize) -> Result<Box<dyn WriteQueue>> {
-        Ok(Box::new(DiskQueue { disk: self.clone(), flying: Vec::new() }))
+        Ok(Box::new(DiskQueue { disk: self.clone(), flying: Vec::new(), since: Instant::now() }))
     }
 }
 
@@ -186,23 +195,35 @@ impl Storage for Disk {
 struct DiskQueue {
     disk: Disk,
     flying: Vec<WriteRequest>,
+    since: Instant,
 }
 
 impl WriteQueue for DiskQueue {
     fn submit(&mut self, request: WriteRequest) -> Result<()> {
+        self.since = Instant::now();
         self.flying.push(request);
         Ok(())
     }
     fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> Result<()> {
-        if !wait && self.disk.writes() % 3 != 0 {
+        if self.disk.shared.discard.load(Ordering::SeqCst) {
+            let delay = Duration::from_micros(self.disk.shared.delay_us.load(Ordering::SeqCst));
+            let left = delay.saturating_sub(self.since.elapsed());
+            if left.is_zero() || wait {
+                std::thread::sleep(left);
+                let all = self.flying.drain(..);
+                done.extend(all.map(|w| Completion { token: w.token, buffer: w.buffer, result: Ok(()) }));
+            }
+            return Ok(());
+        }
+        if !wait && !self.disk.writes().is_multiple_of(3) {
             // Not finished yet, as far as somebody can tell who does not wait.
             self.disk.shared.writes.fetch_add(1, Ordering::SeqCst);
             return Ok(());
         }
-        if self.disk.shared.reverse.load(Ordering::SeqCst) {
-            self.flying.reverse();
-        }
-        for WriteRequest { file, offset, buffer, len, token, .. } in self.flying.drain(..) {
+        // The newest alone, or all.
+        let newest = self.disk.shared.reverse.load(Ordering::SeqCst);
+        let from = if newest { self.flying.len().saturating_sub(1) } else { 0 };
+        for WriteRequest { file, offset, buffer, len, token, .. } in self.flying.drain(from..) {
             let result = file.write_durable_at(offset, &buffer[..len]);
             done.push(Completion { token, buffer, result });
         }
