@@ -38,7 +38,7 @@ pub(super) fn due(level: Durability, ready: Nanos, last_write: Nanos, loss_windo
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
 

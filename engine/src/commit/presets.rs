@@ -89,7 +89,7 @@ pub fn log_count(settings: &Settings, cores: usize) -> usize {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
 

@@ -109,7 +109,7 @@ pub(super) struct Popped {
     pub refused: bool,
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::super::watermark::tests::Held;
     use super::*;

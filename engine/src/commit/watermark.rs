@@ -150,13 +150,14 @@ impl Watermark {
 }
 
 #[cfg(test)]
+#[cfg_attr(feature = "shuttle", allow(dead_code))]
 pub(super) mod tests {
     use super::*;
 
     pub(in super::super) struct Held;
     impl Latched for Held {}
 
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, feature = "shuttle")))]
     #[test]
     fn an_idle_log_does_not_hold_w_back_and_a_busy_one_does() {
         let watermark = Watermark::new(2, Csn(1));
@@ -171,7 +172,7 @@ pub(super) mod tests {
         assert_eq!(watermark.newest_drawn(), Csn(2));
     }
 
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, feature = "shuttle")))]
     #[test]
     fn committed_above_w_is_found_in_the_ring() {
         let watermark = Watermark::new(2, Csn(1));
@@ -185,7 +186,7 @@ pub(super) mod tests {
         assert!(!watermark.is_committed(Csn(other.0 + RING_SIZE)), "an old tag is not the new CSN");
     }
 
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, feature = "shuttle")))]
     #[test]
     fn draws_are_held_up_before_the_ring_is_full() {
         let watermark = Watermark::new(2, Csn(1));

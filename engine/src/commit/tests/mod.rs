@@ -1,7 +1,12 @@
 //! The whole room on a disk that loses what was not made durable.
+#![cfg_attr(feature = "shuttle", allow(dead_code))]
 
+#[cfg(not(feature = "shuttle"))]
 mod behaviour;
 mod disk;
+#[cfg(feature = "shuttle")]
+mod schedules;
+#[cfg(not(feature = "shuttle"))]
 mod stress;
 
 use super::*;
@@ -33,8 +38,11 @@ impl World {
     }
 
     pub fn with(settings: Settings, hooks: Hooks) -> World {
+        World::with_clock(settings, hooks, Clock::real())
+    }
+
+    pub fn with_clock(settings: Settings, hooks: Hooks, clock: Clock) -> World {
         let disk = Disk::default();
-        let clock = Clock::real();
         let storage: Arc<dyn Storage> = Arc::new(disk.clone());
         let segments = Arc::new(SegmentPool::default());
         let logs = (0..presets::log_count(&settings, 2))
