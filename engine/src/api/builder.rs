@@ -137,7 +137,7 @@ impl Builder {
                 self.settings.create,
             )?),
         };
-        Database::open_storage(storage, self)
+        Database::open_storage(storage, path.as_ref(), self)
     }
 
     /// Opens a database that lives in memory and is gone with its last handle.
@@ -145,6 +145,6 @@ impl Builder {
     /// # Errors
     /// `InvalidArgument` for settings; `OutOfMemory`.
     pub fn open_in_memory(self) -> Result<Database> {
-        self.storage(Arc::new(MemoryStorage::new())).open("")
+        self.storage(Arc::new(MemoryStorage::new())).open("memory")
     }
 }

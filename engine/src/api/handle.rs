@@ -1,6 +1,6 @@
 //! A commit that was asked for and not waited for.
 
-use crate::base::{Csn, Result};
+use crate::base::{Csn, ErrorKind, Result};
 use crate::commit::{Commit, Ticket};
 use std::future::Future;
 use std::pin::Pin;
@@ -38,7 +38,7 @@ impl CommitHandle {
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn wait(&self) -> Result<()> {
-        self.commit.wait(self.ticket, None).map(drop)
+        self.commit.wait(self.ticket, None)
     }
 
     /// Waits at most `timeout`; `Ok(false)` means not yet.
@@ -46,7 +46,11 @@ impl CommitHandle {
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<bool> {
-        self.commit.wait(self.ticket, Some(timeout))
+        match self.commit.wait(self.ticket, Some(timeout)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Timeout => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -54,6 +58,6 @@ impl Future for CommitHandle {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.commit.poll(self.ticket, context.waker())
+        self.commit.poll(self.ticket, context.waker()).map_or(Poll::Pending, Poll::Ready)
     }
 }

@@ -103,19 +103,20 @@ impl Transaction {
     /// `OutcomeUnknown` if the device failed in between; `Poisoned`, `OutOfSpace`, `Timeout` before anything happened:
     /// then the transaction is aborted.
     pub fn commit(self) -> Result<Csn> {
-        let (system, durability) = (self.active.system().clone(), self.active.durability());
+        let system = self.active.system().clone();
         let commit = system.commit();
+        let durability = self.active.durability();
         match self.active.commit(durability == Durability::Durable)? {
-            Ended::Written(ticket) => {
-                if durability == Durability::Durable {
-                    commit.wait(ticket, None)?;
+            Ended::Written(ticket, pending) => {
+                if pending.waits {
+                    commit.finish(ticket, pending)?;
                 }
-                commit.end_of_transaction(ticket.log);
+                commit.end_of_transaction(ticket.log, pending.ready);
                 Ok(ticket.csn)
             }
-            Ended::ReadOnly(dsn) => {
-                if durability == Durability::Durable && dsn != Csn::ZERO {
-                    commit.wait_watermark(dsn)?;
+            Ended::ReadOnly(pending) => {
+                if durability == Durability::Durable {
+                    commit.finish_read_only(pending)?;
                 }
                 Ok(Csn::ZERO)
             }
@@ -130,10 +131,16 @@ impl Transaction {
         let system = self.active.system().clone();
         let commit = system.commit();
         let ticket = match self.active.commit(false)? {
-            Ended::Written(ticket) => ticket,
-            Ended::ReadOnly(dsn) => Ticket { log: commit.log_of_thread(), csn: Csn::ZERO, dsn },
+            Ended::Written(ticket, pending) => {
+                commit.end_of_transaction(ticket.log, pending.ready);
+                ticket
+            }
+            Ended::ReadOnly(pending) => {
+                let log = system.log_of_thread();
+                commit.enqueue_read_only(log, pending)?;
+                Ticket { log, csn: Csn::ZERO, dsn: pending.dsn }
+            }
         };
-        commit.end_of_transaction(ticket.log);
         Ok(CommitHandle::new(commit.clone(), ticket))
     }
 

@@ -30,6 +30,11 @@ impl Counter {
         self.cells[cell()].fetch_add(amount, Ordering::Relaxed);
     }
 
+    /// Starts again from zero. What is added meanwhile may be lost.
+    pub fn reset(&self) {
+        self.cells.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
+    }
+
     /// The sum over all threads; not a snapshot of one moment.
     #[must_use]
     pub fn get(&self) -> u64 {

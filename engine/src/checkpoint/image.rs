@@ -27,7 +27,12 @@ pub(super) struct Imager {
 
 impl Imager {
     pub(super) fn new(pool: Arc<Pool>) -> Imager {
-        Imager { pool, running: Mutex::new(None), handed_over: Mutex::new(Vec::new()), cleaned: Mutex::new(Vec::new()) }
+        Imager {
+            pool,
+            running: Mutex::new(None),
+            handed_over: Mutex::new(Vec::new()),
+            cleaned: Mutex::new(Vec::new()),
+        }
     }
 
     /// Called by the pool at the moment the round begins, before any thread can see the new number.

@@ -186,7 +186,7 @@ impl Core {
         for (lead, block) in blocks {
             lead.writer().write_begins(begun);
             self.count_submitted(block.len, &self.metrics.flusher_flushes);
-            let SealedBlock { file, offset, buffer, len, sequence, .. } = block;
+            let SealedBlock { file, offset, buffer, len, sequence, .. } = block.finish();
             let token = flights.len() as u64;
             flights.push(Some(Flight { lead, sequence }));
             queue.submit(WriteRequest { file, offset, buffer, len, durable: true, token })?;

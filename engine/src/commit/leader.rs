@@ -212,6 +212,7 @@ impl Core {
 
     /// Writes `block` durably and completes it; a failure poisons the room.
     pub(super) fn write_inline(&self, writer: &LogWriter, block: SealedBlock, counter: &Counter) {
+        let block = block.finish();
         let begun = self.clock.now();
         writer.write_begins(begun);
         self.count_submitted(block.len, counter);

@@ -186,6 +186,7 @@ impl Commit {
         if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
+        self.core.segments.close();
         self.core.wake_everybody();
         flushed
     }
@@ -258,6 +259,14 @@ impl Commit {
     /// `Poisoned` if a write or flush failed; `InvalidArgument` if it was never drawn.
     pub fn wait_committed(&self, csn: Csn) -> Result<()> {
         self.core.await_version(csn)
+    }
+
+    /// Waits until every CSN up to `csn` is durable, causing the writes that takes.
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or flush failed.
+    pub fn wait_watermark(&self, csn: Csn) -> Result<()> {
+        self.core.await_settled(csn, ErrorKind::Poisoned, None)
     }
 
     /// True if `csn` is committed (rule 7).

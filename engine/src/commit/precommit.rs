@@ -20,7 +20,8 @@ use super::{Core, Ticket};
 use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
-use crate::log::{LogGuard, RECORD_HEADER_BYTES, RecordHeader, Reserve};
+use crate::device::AlignedBuffer;
+use crate::log::{DependencyRule, Log, LogGuard, RecordHeader, Reserve, record_bytes};
 use crate::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -57,6 +58,15 @@ pub struct Pending {
     pub waits: bool,
 }
 
+impl Pending {
+    /// As a DSN: the transaction depends on every one before it (a change of the catalog).
+    pub const EVERYTHING: Csn = Csn::MAX;
+
+    fn dsn_of(&self, csn: Csn) -> Csn {
+        if self.dsn == Pending::EVERYTHING { Csn(csn.0 - 1) } else { self.dsn }
+    }
+}
+
 /// Poisons the room if it is dropped on the way from the draw to the append.
 struct PointOfNoReturn<'a>(&'a Core);
 
@@ -65,6 +75,9 @@ impl Drop for PointOfNoReturn<'_> {
         self.0.fail(Error::new(ErrorKind::Poisoned, "a commit stopped between its number and its record"));
     }
 }
+
+/// Bytes of a record, and a buffer for it if no log buffer is large enough.
+type Room<'a> = (usize, &'a mut Option<AlignedBuffer>);
 
 /// What keeps a record from being appended.
 enum Obstacle {
@@ -85,16 +98,17 @@ impl Core {
         preparing: impl FnOnce(),
     ) -> Result<Ticket> {
         let writer = self.writer(log);
-        let mut latch =
-            self.reserve(writer, Some(RECORD_HEADER_BYTES + record.body.len()), !pending.waits)?;
+        let bytes = record_bytes(record.body.len());
+        let mut large = (bytes > writer.log.block_payload_bytes()).then(|| Log::large_buffer(bytes));
+        let mut latch = self.reserve(writer, Some((bytes, &mut large)), !pending.waits)?;
         preparing();
         let (csn, due) = self.append(writer, &mut latch, record, pending);
         drop(latch);
-        self.metrics.log_bytes.add((RECORD_HEADER_BYTES + record.body.len()) as u64);
+        self.metrics.log_bytes.add(bytes as u64);
         if let Some(due) = due {
             self.wake_flusher_for(due, pending.ready);
         }
-        Ok(Ticket { log, csn, dsn: pending.dsn })
+        Ok(Ticket { log, csn, dsn: pending.dsn_of(csn) })
     }
 
     /// Step 4. Returns the log's due time if it became earlier.
@@ -109,6 +123,7 @@ impl Core {
         let watermark = self.watermark.get();
         let unfinished = PointOfNoReturn(self);
         let csn = self.watermark.draw(writer.id, latch);
+        let pending = Pending { dsn: pending.dsn_of(csn), ..pending };
         let header = RecordHeader {
             epoch: self.epoch,
             csn,
@@ -117,6 +132,7 @@ impl Core {
             watermark,
             body_crc: record.body_crc,
             op_count: record.operations,
+            rule: DependencyRule::Dsn,
         };
         latch.append(&header, record.body);
         std::mem::forget(unfinished);
@@ -188,7 +204,12 @@ impl Core {
     }
 
     /// Steps 1 and 2: the latch of a log that has room for a record of `bytes` and a queue entry.
-    fn reserve<'a>(&self, writer: &'a LogWriter, bytes: Option<usize>, entry: bool) -> Result<LogGuard<'a>> {
+    fn reserve<'a>(
+        &self,
+        writer: &'a LogWriter,
+        mut record: Option<Room<'_>>,
+        entry: bool,
+    ) -> Result<LogGuard<'a>> {
         let mut space_deadline = None;
         loop {
             // Tickets first, then the look: see `sync::event`.
@@ -198,7 +219,9 @@ impl Core {
             if self.closing.load(Ordering::SeqCst) {
                 return Err(Error::invalid("the database is closed"));
             }
-            let Some(obstacle) = self.obstacle(writer, &mut latch, bytes, entry) else { return Ok(latch) };
+            let Some(obstacle) = self.obstacle(writer, &mut latch, &mut record, entry) else {
+                return Ok(latch);
+            };
             drop(latch);
             self.metrics.backpressure_waits.add(1);
             match obstacle {
@@ -216,7 +239,8 @@ impl Core {
                     let now = self.clock.now();
                     let deadline = *space_deadline.get_or_insert(levels::after(now, SPACE_WAIT));
                     if now >= deadline {
-                        return Err(Error::new(ErrorKind::OutOfSpace, "the log is full"));
+                        let full = || Error::new(ErrorKind::OutOfSpace, "the log is full");
+                        return Err(self.segments.failure().unwrap_or_else(full));
                     }
                     (self.hooks.on_log_pressure)();
                     self.space.wait(tickets.2, Some(SPACE_LOOK));
@@ -229,15 +253,16 @@ impl Core {
         &self,
         writer: &LogWriter,
         latch: &mut LogGuard<'_>,
-        bytes: Option<usize>,
+        record: &mut Option<Room<'_>>,
         entry: bool,
     ) -> Option<Obstacle> {
         if !self.watermark.has_room() || entry && !writer.queue.has_room(latch) {
             return Some(Obstacle::Undecided);
         }
-        match latch.reserve(bytes?) {
+        let (bytes, large) = record.as_mut()?;
+        match latch.reserve(*bytes, large) {
             Reserve::Ready => None,
-            Reserve::BuffersFull => Some(Obstacle::Buffers),
+            Reserve::BuffersFull | Reserve::NeedsLargeBuffer => Some(Obstacle::Buffers),
             Reserve::NoSegment => Some(Obstacle::Space),
         }
     }

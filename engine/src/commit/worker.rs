@@ -68,7 +68,7 @@ impl Core {
     pub(super) fn submit(&self, writer: &LogWriter, block: SealedBlock, now: Nanos) -> Result<()> {
         writer.write_begins(now);
         self.count_submitted(block.len, &self.metrics.worker_flushes);
-        let SealedBlock { file, offset, buffer, len, sequence, .. } = block;
+        let SealedBlock { file, offset, buffer, len, sequence, .. } = block.finish();
         let request = WriteRequest { file, offset, buffer, len, durable: true, token: sequence };
         writer.with_worker_queue(|depth| self.storage.write_queue(depth), |queue| queue.submit(request))
     }

@@ -35,7 +35,7 @@ pub use record::{
     DependencyRule, Operation, RECORD_HEADER_BYTES, Record, RecordHeader, RedoBuffer, RedoMark, operations,
     record_bytes,
 };
-pub use segment::{Segment, SegmentPool};
+pub use segment::{Segment, SegmentPool, id_of as segment_id};
 pub use stream::{Log, LogGuard, Reserve, SealedBlock};
 
 /// The directory of the segments.

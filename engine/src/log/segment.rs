@@ -34,7 +34,8 @@ pub(super) fn path_of(id: SegmentId) -> String {
 }
 
 /// The segment number in a file name, if it is one.
-pub(super) fn id_of(name: &str) -> Option<SegmentId> {
+#[must_use]
+pub fn id_of(name: &str) -> Option<SegmentId> {
     name.strip_suffix(".seg")?.parse().ok().map(SegmentId)
 }
 
@@ -48,7 +49,11 @@ struct State {
     wanted: Vec<u64>,
     /// Why the last preparation failed.
     failure: Option<Error>,
+    /// Somebody waits at the bound.
+    pressed: bool,
     closed: bool,
+    #[cfg(test)]
+    pretend_full: bool,
 }
 
 /// All segments of a database, shared by its logs.
@@ -64,6 +69,8 @@ pub struct SegmentPool {
     work: Event,
     /// Wakes those who wait for a segment.
     prepared: Event,
+    /// Happens when segments fill up: whoever makes checkpoints looks at [`SegmentPool::bytes_in_use`] then.
+    filled: Event,
     preparer: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
@@ -88,6 +95,7 @@ impl SegmentPool {
             state: Mutex::new(State::default()),
             work: Event::new(),
             prepared: Event::new(),
+            filled: Event::new(),
             preparer: Mutex::new(None),
         }))
     }
@@ -193,6 +201,10 @@ impl SegmentPool {
     #[must_use]
     pub fn take(&self, len: u64) -> Option<Segment> {
         let mut state = self.state.lock();
+        #[cfg(test)]
+        if state.pretend_full {
+            return None;
+        }
         let fits = state.ready.iter().position(|segment| segment.len >= len);
         let in_use = bytes_in_use(&state);
         let segment = match fits {
@@ -222,6 +234,32 @@ impl SegmentPool {
         let mut state = self.state.lock();
         state.bytes_active -= segment.len;
         state.retired.push((segment, max_csn));
+        drop(state);
+        self.filled.notify_all();
+    }
+
+    /// Somebody waits for log space: whoever makes checkpoints should make one now. Cheap enough to be called often.
+    pub fn press(&self) {
+        let at_bound = {
+            let mut state = self.state.lock();
+            state.pressed = bytes_in_use(&state) + self.segment_bytes > self.bytes_max;
+            state.pressed
+        };
+        if at_bound {
+            self.filled.notify_all();
+        }
+    }
+
+    /// True if somebody waits for space that only a checkpoint can give; taken back by the next recycling.
+    #[must_use]
+    pub fn is_pressed(&self) -> bool {
+        self.state.lock().pressed
+    }
+
+    /// Happens when a segment is full.
+    #[must_use]
+    pub fn filled(&self) -> &Event {
+        &self.filled
     }
 
     /// Makes segments READY again whose records the durable checkpoint covers, and removes those that are too many or
@@ -244,6 +282,7 @@ impl SegmentPool {
                 }
             }
             state.failure = None;
+            state.pressed = false;
         }
         for id in &remove {
             self.storage.remove(&path_of(*id))?;
@@ -251,6 +290,12 @@ impl SegmentPool {
         self.prepared.notify_all();
         self.work.notify_all();
         Ok(())
+    }
+
+    /// Makes `take` say no, as if the log were at its bound.
+    #[cfg(test)]
+    pub fn pretend_full(&self, full: bool) {
+        self.state.lock().pretend_full = full;
     }
 
     /// Waiting for a segment: take the ticket before trying.

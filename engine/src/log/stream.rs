@@ -227,8 +227,13 @@ impl LogGuard<'_> {
 
     fn reserve_large(&mut self, record_len: usize, large: &mut Option<AlignedBuffer>) -> Reserve {
         let state = &mut *self.state;
-        if state.filling.as_ref().is_some_and(|filling| filling.records > 0) {
-            return Reserve::BuffersFull;
+        match &state.filling {
+            Some(filling) if filling.records > 0 => return Reserve::BuffersFull,
+            // Left by an attempt that found no segment.
+            Some(filling) if BLOCK_HEADER_BYTES + record_len <= filling.buffer.len() => {
+                return Reserve::Ready;
+            }
+            _ => {}
         }
         match large.take() {
             Some(buffer) if BLOCK_HEADER_BYTES + record_len <= buffer.len() => {
@@ -406,12 +411,14 @@ pub struct SealedBlock {
 
 impl SealedBlock {
     /// Fills in padding, checksums and header; outside the latch, before the block is written.
-    pub fn finish(&mut self) {
+    #[must_use]
+    pub fn finish(mut self) -> SealedBlock {
         let end = BLOCK_HEADER_BYTES + self.header.payload_len as usize;
         self.buffer[end..self.len].fill(0);
         self.header.payload_crc = crc(&self.buffer[BLOCK_HEADER_BYTES..end]);
         let header = self.header;
         header.encode(&mut self.buffer);
+        self
     }
 
     /// Bytes of records in it.

@@ -1,3 +1,338 @@
 //! Rank 8: what is true after a crash?
+//!
+//! ```text
+//!   flush the log ─▶ scan ─▶ select ─▶ redo ─▶ re-append what may be volatile ─▶ publish epoch + 1 ─▶ serve
+//! ```
+//!
+//! 1. Nothing is served before the manifest with the new epoch is durable. A crash before that finds everything as it was,
+//!    and recovers again.
+//! 2. What a recovery discards is named in the manifest (void CSNs, accepted ends), so it stays discarded although the log
+//!    still holds it.
+//! 3. No epoch writes into a segment of an earlier one before a checkpoint covers it.
+//! 4. A database that was closed needs none of this: its checkpoint is everything.
 
+mod redo;
 pub mod select;
+
+use crate::base::clock::Clock;
+use crate::base::settings::Settings;
+use crate::base::{Csn, Epoch, LogId, Result};
+use crate::buffer::Pool;
+use crate::checkpoint::decode_catalog;
+use crate::device::{OpenMode, Storage};
+use crate::log::{DIRECTORY, Log, Reserve, Scan, Segment, SegmentPool, record_bytes};
+use crate::store::{Manifest, ManifestFile, PageStore};
+use crate::sync::Mutex;
+use crate::transaction::{TableState, TransactionSystem};
+use redo::Redo;
+use select::{Decided, FoundRecord, ScannedLog, Selection};
+use std::sync::Arc;
+
+/// What recovery did at open.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RecoveryReport {
+    /// The database had been closed: there was nothing to do.
+    pub clean: bool,
+    /// Transactions replayed.
+    pub replayed: u64,
+    /// Whole records that were discarded because something they depend on is lost, none of them acknowledged.
+    pub discarded: u64,
+    /// Log bytes read.
+    pub log_bytes: u64,
+    /// Time taken.
+    pub seconds: f64,
+}
+
+/// What recovery works on.
+pub struct Recovery<'a> {
+    /// Where the database is.
+    pub storage: &'a Arc<dyn Storage>,
+    /// Its settings.
+    pub settings: &'a Settings,
+    /// Its page images.
+    pub store: &'a PageStore,
+    /// Where pages go.
+    pub pool: &'a Pool,
+    /// Where tables and rows go.
+    pub system: &'a TransactionSystem,
+    /// Time.
+    pub clock: Clock,
+    /// Number of logs of the new epoch.
+    pub logs: usize,
+}
+
+/// A database that may be served.
+pub struct Recovered {
+    /// The published manifest.
+    pub manifest: Manifest,
+    /// The logs of the new epoch.
+    pub logs: Vec<Arc<Log>>,
+    /// Their segments.
+    pub segments: Arc<SegmentPool>,
+    /// The first CSN to draw.
+    pub first_csn: Csn,
+    /// What was done.
+    pub report: RecoveryReport,
+}
+
+/// Progress: what, how much is done, how much there is.
+pub type ProgressFn<'a> = &'a mut (dyn FnMut(&str, u64, u64) + Send);
+
+/// A selected record of the scan: its whole bytes and its body.
+struct Found<'a> {
+    bytes: &'a [u8],
+    body: &'a [u8],
+}
+
+impl Recovery<'_> {
+    /// Brings the database to the state that its manifest and logs tell, and begins a new epoch.
+    ///
+    /// # Errors
+    /// `Corruption` with the place where committed data is lost or damaged; `Unsupported`, `OutOfMemory`, `OutOfSpace`,
+    /// I/O. The files are then as they were.
+    pub fn run(
+        &self,
+        file: &ManifestFile,
+        manifest: Manifest,
+        progress: ProgressFn<'_>,
+    ) -> Result<Recovered> {
+        let start = self.clock.now();
+        self.load_checkpoint(&manifest)?;
+        let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
+        let recovered = if manifest.clean {
+            self.begin_epoch_after_close(file, manifest)?
+        } else {
+            self.replay_log(file, manifest, &mut report, progress)?
+        };
+        report.seconds = self.clock.now().since(start).as_secs_f64();
+        Ok(Recovered { report, ..recovered })
+    }
+
+    /// The same state in memory only: nothing is written.
+    ///
+    /// # Errors
+    /// As [`Recovery::run`].
+    pub fn run_read_only(
+        &self,
+        manifest: &Manifest,
+        progress: ProgressFn<'_>,
+    ) -> Result<(Csn, RecoveryReport)> {
+        let start = self.clock.now();
+        self.load_checkpoint(manifest)?;
+        let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
+        let mut last = Csn(manifest.next_csn.0 - 1);
+        if !manifest.clean {
+            let scan = self.scan(manifest, true, progress)?;
+            last = self.select_and_redo(manifest, &scan, &mut report, progress)?.0.last_csn;
+        }
+        report.seconds = self.clock.now().since(start).as_secs_f64();
+        Ok((last.next(), report))
+    }
+
+    /// Tables and pages of the checkpoint. Pages are read when they are first used.
+    fn load_checkpoint(&self, manifest: &Manifest) -> Result<()> {
+        self.pool.restore(self.store.page_ids())?;
+        let mut catalog = self.system.catalog().lock();
+        if let Some(blob) = &manifest.store.catalog {
+            for table in decode_catalog(&self.store.read_blob(blob)?)? {
+                let tree = self.system.open_tree(table.root);
+                let state = TableState::new(table.id, table.name, tree, Csn::ZERO);
+                catalog.insert(Arc::new(state), Csn::ZERO);
+            }
+        }
+        catalog.reserve_ids(manifest.next_table);
+        Ok(())
+    }
+
+    fn begin_epoch_after_close(&self, file: &ManifestFile, mut manifest: Manifest) -> Result<Recovered> {
+        let segments = self.segment_pool()?;
+        for segment in self.segment_files()? {
+            // Everything in it is in the checkpoint.
+            segments.adopt(segment, Csn::ZERO);
+        }
+        segments.recycle(manifest.checkpoint)?;
+        let epoch = Epoch(manifest.reserved_epoch.0 + 1);
+        let first_csn = manifest.next_csn;
+        (manifest.clean, manifest.epoch, manifest.reserved_epoch) = (false, epoch, epoch);
+        (manifest.first_csn, manifest.epochs) = (first_csn, Vec::new());
+        let logs = self.new_logs(&manifest, &segments)?;
+        file.publish(&manifest)?;
+        Ok(Recovered { manifest, logs, segments, first_csn, report: RecoveryReport::default() })
+    }
+
+    fn replay_log(
+        &self,
+        file: &ManifestFile,
+        mut manifest: Manifest,
+        report: &mut RecoveryReport,
+        progress: ProgressFn<'_>,
+    ) -> Result<Recovered> {
+        let scan = self.scan(&manifest, false, progress)?;
+        let (selection, copies) = self.select_and_redo(&manifest, &scan, report, progress)?;
+        let entry = selection.entry(&Decided::of(&manifest));
+        let segments = self.segment_pool()?;
+        for found in &scan.segments {
+            segments.adopt(found.segment.clone(), found.max_csn);
+        }
+        segments.recycle(manifest.checkpoint)?;
+        let epoch = Epoch(manifest.reserved_epoch.0.max(manifest.epoch.0) + 1);
+        manifest.reserved_epoch = epoch;
+        if !copies.is_empty() {
+            // A second attempt must not share an epoch with what this one is about to write.
+            file.publish(&manifest)?;
+        }
+        let first_csn = selection.last_csn.next();
+        (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
+        manifest.next_table = self.system.catalog().lock().next_id();
+        manifest.epochs.push(entry);
+        let logs = self.new_logs(&manifest, &segments)?;
+        append_again(&logs[0], &copies)?;
+        file.publish(&manifest)?;
+        Ok(Recovered { manifest, logs, segments, first_csn, report: RecoveryReport::default() })
+    }
+
+    /// Flushes and reads the log. What is only in a cache now could vanish after it was served.
+    fn scan(&self, manifest: &Manifest, read_only: bool, progress: ProgressFn<'_>) -> Result<Scan> {
+        for segment in self.segment_files()? {
+            segment.file.flush()?;
+        }
+        let progress = Mutex::new(progress);
+        crate::log::scan(
+            self.storage,
+            manifest.database,
+            manifest.checkpoint,
+            threads(),
+            read_only,
+            &|done, total| {
+                (progress.lock())("log bytes scanned", done, total);
+            },
+        )
+    }
+
+    /// Decides, replays, and returns what has to be appended again: CSN and bytes.
+    fn select_and_redo(
+        &self,
+        manifest: &Manifest,
+        scan: &Scan,
+        report: &mut RecoveryReport,
+        progress: ProgressFn<'_>,
+    ) -> Result<(Selection, Vec<(Csn, Vec<u8>)>)> {
+        let (scanned, records) = index(scan)?;
+        let selection = select::select(&Decided::of(manifest), &scanned)?;
+        let redo: Vec<Redo<'_>> = selection
+            .replay
+            .iter()
+            .map(|replay| Redo { csn: replay.csn, body: records[replay.position as usize].body })
+            .collect();
+        let total = redo.len() as u64;
+        redo::redo(self.system, &redo, threads(), &mut |done| {
+            progress("transactions replayed", done, total)
+        })?;
+        let copies = selection.replay[selection.reappend_from..]
+            .iter()
+            .map(|replay| (replay.csn, records[replay.position as usize].bytes.to_vec()))
+            .collect();
+        (report.replayed, report.discarded, report.log_bytes) = (total, selection.discarded, scan.bytes);
+        Ok((selection, copies))
+    }
+
+    fn segment_files(&self) -> Result<Vec<Segment>> {
+        let mut segments = Vec::new();
+        for name in self.storage.list(DIRECTORY)? {
+            let Some(id) = crate::log::segment_id(&name) else { continue };
+            let mode = OpenMode { create: false, read_only: self.settings.read_only, direct: true };
+            let file = self.storage.open(&format!("{DIRECTORY}/{name}"), mode)?;
+            let len = file.len()?;
+            segments.push(Segment { id, file, len });
+        }
+        Ok(segments)
+    }
+
+    fn segment_pool(&self) -> Result<Arc<SegmentPool>> {
+        let settings = self.settings;
+        SegmentPool::new(self.storage.clone(), settings.segment_bytes, settings.log_bytes_max, SPARE_SEGMENTS)
+    }
+
+    fn new_logs(&self, manifest: &Manifest, segments: &Arc<SegmentPool>) -> Result<Vec<Arc<Log>>> {
+        segments.start(self.logs.min(SEGMENTS_AT_OPEN))?;
+        let log = |id| {
+            let (database, epoch) = (manifest.database, manifest.epoch);
+            Arc::new(Log::new(
+                LogId(id as u32),
+                database,
+                epoch,
+                self.settings.log_buffer_bytes,
+                segments.clone(),
+            ))
+        };
+        Ok((0..self.logs).map(log).collect())
+    }
+}
+
+/// READY segments kept while the database runs.
+const SPARE_SEGMENTS: usize = 2;
+/// Segments made before the database is served; logs beyond that get theirs when they are first used.
+const SEGMENTS_AT_OPEN: usize = 2;
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// The scan as the selection takes it; positions are indexes of the second value.
+fn index(scan: &Scan) -> Result<(Vec<ScannedLog>, Vec<Found<'_>>)> {
+    let (mut logs, mut all) = (Vec::new(), Vec::new());
+    for chain in &scan.chains {
+        let mut records = Vec::new();
+        for block in chain.accepted.iter().chain(&chain.beyond) {
+            for found in block.records() {
+                let (_, record) = found?;
+                let header = record.header;
+                records.push(FoundRecord {
+                    epoch: header.epoch,
+                    csn: header.csn,
+                    dsn: header.dsn,
+                    watermark: header.watermark,
+                    sequence: block.sequence(),
+                    fingerprint: u64::from(header.body_crc) << 32 | record.bytes.len() as u64,
+                    position: all.len() as u64,
+                });
+                all.push(Found { bytes: record.bytes, body: record.body });
+            }
+        }
+        logs.push(ScannedLog { log: chain.log, epoch: chain.epoch, records });
+    }
+    Ok((logs, all))
+}
+
+/// Writes copies of records, in CSN order, to the first log of the new epoch, durably.
+fn append_again(log: &Log, copies: &[(Csn, Vec<u8>)]) -> Result<()> {
+    let mut guard = log.lock();
+    for (csn, bytes) in copies {
+        debug_assert_eq!(bytes.len(), record_bytes(bytes.len() - crate::log::RECORD_HEADER_BYTES));
+        let mut large = (bytes.len() > log.block_payload_bytes()).then(|| Log::large_buffer(bytes.len()));
+        loop {
+            let ticket = log.segments().prepared().ticket();
+            match guard.reserve(bytes.len(), &mut large) {
+                Reserve::Ready => break,
+                Reserve::BuffersFull | Reserve::NeedsLargeBuffer => write_sealed(&mut guard)?,
+                Reserve::NoSegment => {
+                    if let Some(failure) = log.segments().failure() {
+                        return Err(failure);
+                    }
+                    log.segments().prepared().wait(ticket, Some(std::time::Duration::from_millis(100)));
+                }
+            }
+        }
+        guard.append_copy(*csn, bytes);
+    }
+    write_sealed(&mut guard)
+}
+
+fn write_sealed(guard: &mut crate::log::LogGuard<'_>) -> Result<()> {
+    if let Some(block) = guard.seal() {
+        let block = block.finish();
+        block.file.write_durable_at(block.offset, &block.buffer[..block.len])?;
+        guard.complete(block.sequence, block.buffer);
+    }
+    Ok(())
+}

@@ -113,12 +113,8 @@ fn apply(system: &TransactionSystem, steps: Vec<Step<'_>>, threads: usize) -> Re
     }
     let parts = partition(steps, threads);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = parts
-            .into_iter()
-            .map(|part| {
-                scope.spawn(|| apply_part(&tables, part))
-            })
-            .collect();
+        let workers: Vec<_> =
+            parts.into_iter().map(|part| scope.spawn(|| apply_part(&tables, part))).collect();
         workers.into_iter().try_for_each(|worker| {
             worker.join().unwrap_or_else(|_| Err(Error::corruption("a redo thread panicked")))
         })

@@ -8,8 +8,9 @@ use super::view::View;
 use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
 use crate::base::{Csn, Error, ErrorKind, Location, Result};
-use crate::commit::{Dependency, Pending, Ticket};
+use crate::commit::{Pending, Ticket};
 use crate::log::RedoBuffer;
+use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
 use crate::tree::LeafHint;
 use std::cell::{Cell, RefCell};
@@ -85,10 +86,10 @@ pub struct Savepoint {
 /// How a transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// It wrote: its record.
-    Written(Ticket),
-    /// It wrote nothing; what it read depends on this CSN (0: nothing to wait for).
-    ReadOnly(Csn),
+    /// It wrote: its record is in a log buffer.
+    Written(Ticket, Pending),
+    /// It wrote nothing; what it read is its DSN.
+    ReadOnly(Pending),
 }
 
 /// A transaction in progress. Dropping it aborts it.
@@ -123,6 +124,7 @@ impl ActiveTransaction {
     ) -> Result<ActiveTransaction> {
         let id = system.descriptors.take()?;
         let snapshot = system.descriptors.pin(id, || system.commit().newest_drawn());
+        system.in_progress.fetch_add(1, Ordering::Relaxed);
         Ok(ActiveTransaction {
             own: system.descriptors.stamp(id),
             id,
@@ -141,8 +143,7 @@ impl ActiveTransaction {
 
     pub(super) fn view(&self) -> View {
         if self.isolation == Isolation::ReadCommitted {
-            let newest =
-                self.system.descriptors.pin(self.id, || self.system.commit().newest_drawn());
+            let newest = self.system.descriptors.pin(self.id, || self.system.commit().newest_drawn());
             self.snapshot.set(newest);
         }
         View { snapshot: self.snapshot.get(), own: self.own }
@@ -179,11 +180,7 @@ impl ActiveTransaction {
     /// A point to roll back to.
     pub fn savepoint(&mut self) -> Savepoint {
         self.savepoint_changes = self.scratch.changes.len();
-        Savepoint {
-            owner: self.id,
-            changes: self.scratch.changes.len(),
-            redo: self.scratch.redo.mark(),
-        }
+        Savepoint { owner: self.id, changes: self.scratch.changes.len(), redo: self.scratch.redo.mark() }
     }
 
     /// Takes back everything since `savepoint`. What was read since stays a dependency.
@@ -245,7 +242,7 @@ impl ActiveTransaction {
         }
         let system = self.system.clone();
         let pending = Pending {
-            dependency: Dependency::UpTo(self.dsn.get()),
+            dsn: self.dsn.get(),
             durability: self.durability,
             begun: self.begun,
             ready: system.clock.now(),
@@ -253,7 +250,8 @@ impl ActiveTransaction {
         };
         let commit = system.commit();
         let id = self.id;
-        let ticket = commit.precommit(commit.log_of_thread(), &mut self.scratch.redo, pending, || {
+        let record = TransactionSystem::record_of(&self.scratch.redo);
+        let ticket = commit.precommit(system.log_of_thread(), record, pending, || {
             system.descriptors.set_preparing(id);
         })?;
         // From here on nothing can fail (invariant I2).
@@ -269,7 +267,7 @@ impl ActiveTransaction {
         if worth_collecting {
             system.collect(shard);
         }
-        Ok(Ended::Written(ticket))
+        Ok(Ended::Written(ticket, pending))
     }
 
     fn hand_over_garbage(&mut self, shard: usize, csn: Csn) -> bool {
@@ -284,11 +282,16 @@ impl ActiveTransaction {
 
     fn commit_without_changes(mut self) -> Result<Ended> {
         self.take_back(0)?;
-        self.system.counters().committed_read_only.add(1);
-        let (system, dsn, begun) = (self.system.clone(), self.dsn.get(), self.begun);
+        let ready = self.system.clock.now();
+        let pending = Pending {
+            dsn: self.dsn.get(),
+            durability: self.durability,
+            begun: self.begun,
+            ready,
+            waits: true,
+        };
         self.end();
-        system.commit().read_only_ended(dsn, begun);
-        Ok(Ended::ReadOnly(dsn))
+        Ok(Ended::ReadOnly(pending))
     }
 
     /// Takes everything back.
@@ -309,6 +312,7 @@ impl ActiveTransaction {
     /// Frees the descriptor and everything that was held.
     fn end(&mut self) {
         self.open = false;
+        self.system.in_progress.fetch_sub(1, Ordering::Relaxed);
         for table in self.used.get_mut().drain(..) {
             table.end_use();
         }

@@ -86,11 +86,8 @@ impl TableState {
             return Ok(());
         }
         self.dropped.store(false, Ordering::SeqCst);
-        Err(Error::new(
-            ErrorKind::Busy,
-            format!("{users} open transactions or snapshots use the table"),
-        )
-        .at(Location::Table(self.name.clone())))
+        Err(Error::new(ErrorKind::Busy, format!("{users} open transactions or snapshots use the table"))
+            .at(Location::Table(self.name.clone())))
     }
 }
 

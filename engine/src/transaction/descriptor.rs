@@ -289,7 +289,12 @@ impl Descriptors {
     ///
     /// # Errors
     /// `Conflict` if `other` waits for `me`, directly or not, or belongs to this thread; or at the timeout.
-    pub fn wait_for(&self, me: DescriptorId, other: DescriptorId, timeout: std::time::Duration) -> Result<()> {
+    pub fn wait_for(
+        &self,
+        me: DescriptorId,
+        other: DescriptorId,
+        timeout: std::time::Duration,
+    ) -> Result<()> {
         let mine = self.get(me.slot);
         mine.waits_for.store(self.stamp(other).0, Ordering::SeqCst);
         let result = self.wait_until_finished(me, other, timeout);

@@ -175,12 +175,6 @@ impl Garbage {
         shared.versions.extend(newer);
         shared.pruned_len = shared.versions.len();
     }
-
-    /// Versions waiting.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().versions.len()).sum()
-    }
 }
 
 /// Lets the version `handle` of `csn` take over its predecessors' before-images while no pin is between them.

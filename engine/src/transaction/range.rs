@@ -158,12 +158,12 @@ impl RangeCursor {
             self.batch.clear();
             let tree = &self.table.tree;
             let next = match direction {
-                Direction::Forward => tree
-                    .scan_forward(as_slice(from), self.batch_len, &mut self.batch)?
-                    .map(Bound::Included),
-                Direction::Backward => tree
-                    .scan_backward(as_slice(from), self.batch_len, &mut self.batch)?
-                    .map(Bound::Excluded),
+                Direction::Forward => {
+                    tree.scan_forward(as_slice(from), self.batch_len, &mut self.batch)?.map(Bound::Included)
+                }
+                Direction::Backward => {
+                    tree.scan_backward(as_slice(from), self.batch_len, &mut self.batch)?.map(Bound::Excluded)
+                }
             };
             let mut rows = VecDeque::with_capacity(self.batch.len());
             for entry in self.batch.iter() {

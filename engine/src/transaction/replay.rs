@@ -53,7 +53,8 @@ impl Replay {
             return misfit("the log changes bytes of a row that is not there");
         }
         leaf.copy_value(&mut self.value);
-        let Some(range) = offset.checked_add(bytes.len()).and_then(|end| self.value.get_mut(offset..end)) else {
+        let Some(range) = offset.checked_add(bytes.len()).and_then(|end| self.value.get_mut(offset..end))
+        else {
             return misfit("the log changes bytes beyond the end of a row");
         };
         range.copy_from_slice(bytes);

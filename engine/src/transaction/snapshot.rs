@@ -43,9 +43,8 @@ impl ReadSnapshot {
     /// `Busy` at the limit of open snapshots.
     pub fn begin(system: &Arc<TransactionSystem>) -> Result<ReadSnapshot> {
         let id = system.descriptors.take()?;
-        let csn = system
-            .descriptors
-            .pin(id, || system.commit().newest_acknowledged().max(last_commit(system)));
+        let csn =
+            system.descriptors.pin(id, || system.commit().newest_acknowledged().max(last_commit(system)));
         Ok(ReadSnapshot { system: system.clone(), id, csn, used: Mutex::new(Vec::new()) })
     }
 

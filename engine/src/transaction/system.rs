@@ -7,14 +7,45 @@ use super::versions::Versions;
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
 use crate::base::metrics::Counter;
-use crate::base::{Csn, Error, ErrorKind, Location, Result};
+use crate::base::{Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
-use crate::commit::{Commit, Dependency, Pending};
+use crate::commit::{Commit, Pending, Record, Ticket};
 use crate::log::RedoBuffer;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{self, Tree, TreeObserver};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+static NEXT_ORDINAL: std::sync::Mutex<(usize, Vec<usize>)> = std::sync::Mutex::new((0, Vec::new()));
+
+/// A small number that no other living thread has.
+struct Ordinal(usize);
+
+impl Ordinal {
+    fn take() -> Ordinal {
+        let mut next = NEXT_ORDINAL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(free) = next.1.pop() {
+            return Ordinal(free);
+        }
+        next.0 += 1;
+        Ordinal(next.0 - 1)
+    }
+}
+
+impl Drop for Ordinal {
+    fn drop(&mut self) {
+        NEXT_ORDINAL.lock().unwrap_or_else(std::sync::PoisonError::into_inner).1.push(self.0);
+    }
+}
+
+thread_local! {
+    static ORDINAL: Ordinal = Ordinal::take();
+}
+
+fn thread_ordinal() -> usize {
+    ORDINAL.try_with(|ordinal| ordinal.0).unwrap_or(0)
+}
 
 /// Called with all participants of a structure change latched, before the change.
 pub type StructureHook = Box<dyn Fn(&[&ExclusiveGuard<'_>]) + Send + Sync>;
@@ -31,6 +62,9 @@ pub struct Limits {
     /// How long a writer waits for a row.
     pub lock_wait: Duration,
 }
+
+/// Epochs to pass before everything that was retired is freed, and a few more for threads that are in one.
+const RELIEF_ROUNDS: usize = 16;
 
 /// What transactions count.
 #[derive(Debug, Default)]
@@ -70,6 +104,9 @@ pub struct TransactionSystem {
     pub(super) limits: Limits,
     pub(super) clock: Clock,
     commit: OnceLock<Arc<Commit>>,
+    logs: AtomicUsize,
+    /// Read-write transactions in progress, for the group's gather window.
+    pub(super) in_progress: Arc<AtomicUsize>,
     pool: Arc<Pool>,
     catalog: Catalog,
     counters: TransactionCounters,
@@ -94,6 +131,8 @@ impl TransactionSystem {
             limits,
             clock,
             commit: OnceLock::new(),
+            logs: AtomicUsize::new(1),
+            in_progress: Arc::default(),
             pool,
             catalog: Catalog::default(),
             counters: TransactionCounters::default(),
@@ -101,13 +140,19 @@ impl TransactionSystem {
     }
 
     /// Gives the system its commit room, once recovery knows the next CSN and epoch.
-    pub fn connect(&self, commit: Arc<Commit>) {
+    pub fn connect(&self, commit: Arc<Commit>, logs: usize) {
+        self.logs.store(logs, Ordering::Relaxed);
         assert!(self.commit.set(commit).is_ok(), "connected once, by open");
     }
 
     /// Has `hook` called before every structure change of a tree. Set once.
     pub fn set_structure_hook(&self, hook: StructureHook) {
         assert!(self.observer.hook.set(hook).is_ok(), "set once, by the checkpoint");
+    }
+
+    /// Counts the read-write transactions in progress.
+    pub fn in_progress(&self) -> Arc<AtomicUsize> {
+        self.in_progress.clone()
     }
 
     /// The commit room.
@@ -158,20 +203,21 @@ impl TransactionSystem {
             let mut catalog = self.catalog.lock();
             catalog.check_new(name)?;
             let tree = self.create_tree()?;
-            let table = Arc::new(TableState::new(catalog.next_id(), name.to_string(), tree.clone(), Csn::MAX));
+            let table =
+                Arc::new(TableState::new(catalog.next_id(), name.to_string(), tree.clone(), Csn::MAX));
             let mut redo = RedoBuffer::default();
             redo.create_table(table.id, name);
-            let ticket = match self.commit_catalog_change(&mut redo) {
-                Ok(ticket) => ticket,
+            let committed = match self.commit_catalog_change(&redo) {
+                Ok(committed) => committed,
                 Err(error) => {
                     tree.destroy()?;
                     return Err(error);
                 }
             };
-            catalog.insert(table.clone(), ticket.csn);
-            (table, ticket)
+            catalog.insert(table.clone(), committed.0.csn);
+            (table, committed)
         };
-        self.commit().wait(ticket, None)?;
+        self.commit().finish(ticket.0, ticket.1)?;
         Ok(table)
     }
 
@@ -185,10 +231,10 @@ impl TransactionSystem {
             let table = catalog.prepare_drop(name)?;
             let mut redo = RedoBuffer::default();
             redo.drop_table(table.id);
-            match self.commit_catalog_change(&mut redo) {
-                Ok(ticket) => {
-                    catalog.remove(&table, ticket.csn);
-                    ticket
+            match self.commit_catalog_change(&redo) {
+                Ok(committed) => {
+                    catalog.remove(&table, committed.0.csn);
+                    committed
                 }
                 Err(error) => {
                     catalog.cancel_drop(&table);
@@ -196,25 +242,37 @@ impl TransactionSystem {
                 }
             }
         };
-        self.commit().wait(ticket, None)?;
-        Ok(())
+        self.commit().finish(ticket.0, ticket.1)
     }
 
     /// Logs a change of the catalog: it depends on every transaction before it, and is a barrier in redo.
-    fn commit_catalog_change(&self, redo: &mut RedoBuffer) -> Result<crate::commit::Ticket> {
+    fn commit_catalog_change(&self, redo: &RedoBuffer) -> Result<(Ticket, Pending)> {
         let id = self.descriptors.take()?;
         let now = self.clock.now();
         let pending = Pending {
-            dependency: Dependency::Everything,
+            dsn: Pending::EVERYTHING,
             durability: crate::base::settings::Durability::Durable,
             begun: now,
             ready: now,
             waits: true,
         };
         let commit = self.commit();
-        let result = commit.precommit(commit.log_of_thread(), redo, pending, || self.descriptors.set_preparing(id));
+        let record = Self::record_of(redo);
+        let result =
+            commit.precommit(self.log_of_thread(), record, pending, || self.descriptors.set_preparing(id));
         self.descriptors.release(id);
-        result
+        result.map(|ticket| (ticket, pending))
+    }
+
+    /// A redo buffer as the commit room takes it.
+    pub(super) fn record_of(redo: &RedoBuffer) -> Record<'_> {
+        Record { body: redo.body(), body_crc: redo.crc(), operations: redo.op_count(), gsn: Gsn(0) }
+    }
+
+    /// The log that the calling thread writes to: threads are spread over the logs in the order of their first use.
+    #[must_use]
+    pub fn log_of_thread(&self) -> LogId {
+        LogId((thread_ordinal() % self.logs.load(Ordering::Relaxed).max(1)) as u32)
     }
 
     /// Collects garbage of one shard.
@@ -225,6 +283,15 @@ impl TransactionSystem {
     /// Collects all garbage that can be collected now.
     pub fn collect_all(&self) {
         self.garbage.collect_all(&self.versions, &self.horizon());
+    }
+
+    /// Gives back at once what would be given back soon: a memory bound was met.
+    pub(super) fn relieve(&self) {
+        self.collect_all();
+        for _ in 0..RELIEF_ROUNDS {
+            pin().flush();
+            crate::sync::thread::yield_now();
+        }
     }
 
     fn horizon(&self) -> Horizon<'_> {

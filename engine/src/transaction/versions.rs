@@ -155,7 +155,10 @@ impl Versions {
         if self.bytes.load(Ordering::Relaxed) + size > self.bytes_max {
             return Err(Error::new(
                 ErrorKind::OutOfMemory,
-                format!("versions fill version_bytes = {}; a long snapshot or a large transaction holds them", self.bytes_max),
+                format!(
+                    "versions fill version_bytes = {}; a long snapshot or a large transaction holds them",
+                    self.bytes_max
+                ),
             ));
         }
         let index = self.take_slot(shard)?;
@@ -177,9 +180,9 @@ impl Versions {
         }
         self.next_unused.fetch_sub(1, Ordering::Relaxed);
         let stolen = self.free.iter().find_map(|list| list.lock().pop());
-        stolen.map(|i| i as usize).ok_or_else(|| {
-            Error::new(ErrorKind::OutOfMemory, "all 67,108,864 version slots are in use")
-        })
+        stolen
+            .map(|i| i as usize)
+            .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, "all 67,108,864 version slots are in use"))
     }
 
     /// The version behind `handle`, or `None` if everybody sees the newer value (invariant 1).
@@ -313,8 +316,7 @@ mod tests {
     fn a_deferred_slot_stays_readable_for_those_who_could_have_seen_it() {
         let versions = Arc::new(Versions::new(1 << 20));
         let reader = pin();
-        let handle =
-            versions.create(0, Stamp::committed(Csn(1)), undo(b"x"), &reader).expect("room");
+        let handle = versions.create(0, Stamp::committed(Csn(1)), undo(b"x"), &reader).expect("room");
         versions.set_stamp(handle, Stamp::ABORTED);
         versions.give_back_later(0, handle, &pin());
         assert_eq!(versions.read(handle, &reader).expect("still there").stamp, Stamp::ABORTED);

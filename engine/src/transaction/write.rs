@@ -5,7 +5,7 @@ use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Descriptors};
 use super::versions::{Before, Undo, Version, VersionHandle};
 use super::view::Sight;
-use crate::base::{PageId, Result};
+use crate::base::{ErrorKind, PageId, Result};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{LeafHint, LeafWrite};
 use std::sync::Arc;
@@ -57,7 +57,12 @@ impl ActiveTransaction {
     ///
     /// # Errors
     /// As [`ActiveTransaction::insert`].
-    pub fn get_for_update(&mut self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    pub fn get_for_update(
+        &mut self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
         self.system.check_key(table, key)?;
         self.change(table, key, Intent::Lock)?;
         let (found, csn) = self.system.read(&table.tree, key, self.view(), value)?;
@@ -69,6 +74,7 @@ impl ActiveTransaction {
         self.touch(table)?;
         self.view();
         let room = if let Intent::Put(value) = intent { value.len() } else { 0 };
+        let mut relieved = false;
         loop {
             let guard = pin();
             let mut hint = self.take_hint(table.tree.root());
@@ -77,7 +83,17 @@ impl ActiveTransaction {
                 self.attempt(table, &mut leaf, key, intent, &guard)
             };
             self.scratch.hint = (table.tree.root(), hint);
-            match attempt? {
+            let attempt = match attempt {
+                // Versions that nobody needs may not have been given back yet.
+                Err(error) if error.kind() == ErrorKind::OutOfMemory && !relieved => {
+                    relieved = true;
+                    drop(guard);
+                    self.system.relieve();
+                    continue;
+                }
+                attempt => attempt?,
+            };
+            match attempt {
                 Attempt::Done(existed) => return Ok(existed),
                 Attempt::Again => {}
                 Attempt::Wait(other) => {
@@ -89,7 +105,11 @@ impl ActiveTransaction {
     }
 
     fn take_hint(&mut self, root: PageId) -> LeafHint {
-        if self.scratch.hint.0 == root { std::mem::take(&mut self.scratch.hint.1) } else { LeafHint::default() }
+        if self.scratch.hint.0 == root {
+            std::mem::take(&mut self.scratch.hint.1)
+        } else {
+            LeafHint::default()
+        }
     }
 
     fn wait_for(&self, table: &TableState, other: DescriptorId) -> Result<()> {
@@ -257,7 +277,8 @@ const PATCH_OVERHEAD_BYTES: usize = 3;
 /// The smallest range in which two slices of one length differ; empty if they are equal.
 fn changed_range(old: &[u8], new: &[u8]) -> (usize, usize) {
     let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let same_end = old[start..].iter().rev().zip(new[start..].iter().rev()).take_while(|(a, b)| a == b).count();
+    let same_end =
+        old[start..].iter().rev().zip(new[start..].iter().rev()).take_while(|(a, b)| a == b).count();
     (start, new.len() - same_end)
 }
 

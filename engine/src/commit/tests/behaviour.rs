@@ -297,9 +297,10 @@ fn a_full_queue_holds_up_committers_and_lets_them_go_on() {
 
 impl World {
     fn fill_log(&self) {
-        self.commit.core.segments.full.store(true, Ordering::SeqCst);
+        self.commit.core.segments.pretend_full(true);
     }
     fn free_log(&self) {
+        self.commit.core.segments.pretend_full(false);
         self.commit.recycle(Csn::MAX).expect("recycles");
     }
 }
