@@ -1,1 +1,23 @@
 //! Rank 9: what can a user call?
+//!
+//! Thin: every method checks nothing and decides nothing that a lower room does not check and decide.
+
+mod builder;
+mod database;
+mod handle;
+mod statistics;
+mod table;
+mod transaction;
+mod verify;
+
+pub use builder::{Builder, Progress};
+pub use database::Database;
+pub use handle::CommitHandle;
+pub use statistics::{LatencySummary, Statistics};
+pub use table::Table;
+pub use transaction::{Range, Snapshot, Transaction};
+pub use verify::VerifyReport;
+
+pub use crate::checkpoint::CheckpointReport;
+pub use crate::recovery::RecoveryReport;
+pub use crate::transaction::{Isolation, Savepoint};

@@ -1,1 +1,229 @@
 //! Rank 7: how far back must redo start?
+//!
+//! A checkpoint is an exact snapshot at one CSN, C: page images in the store that together contain every transaction up
+//! to C and nothing else, and a manifest that names them. After it the log up to C is not needed any more.
+//!
+//! # How it blocks nobody
+//! C is pinned like any snapshot, so the version chains keep what every entry was at C. One *round* images each page
+//! that changed since its last image: under a shared latch every entry is resolved as of C. The tree goes on changing:
+//!
+//! ```text
+//!   round begins      leaf A imaged      A splits into A, B; parent P not yet imaged
+//!  ───────┬─────────────────┬──────────────────────┬───────────────────────────────▶
+//!         │                 │                      │ P is handed over first, as it was: one child, A.
+//!         │                 │                      │ B is born in this round: no image. Its rows are in A's image.
+//! ```
+//!
+//! 1. Before the structure of a page that has no image in this round changes, the changing thread hands over its image,
+//!    with all participants latched. So the images are the tree as it was when the round began, each page once.
+//! 2. A page stays dirty if something in it is newer than C, so the next round images it again.
+//! 3. The manifest is published only when every transaction up to C is committed, and every image is durable.
+//! 4. The blocks and log segments of the previous checkpoint are released after that, never before.
+//! 5. A failed round leaves the previous checkpoint, the log and the dirty marks as they were.
+
+mod catalog_blob;
+mod image;
+
+pub use catalog_blob::{TableRecord, decode_catalog, encode_catalog};
+
+use crate::base::clock::Clock;
+use crate::base::{Csn, PageId, Result, TableId};
+use crate::buffer::Pool;
+use crate::store::{Manifest, ManifestFile, PageStore, Round};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::transaction::{CheckpointView, TransactionSystem};
+use image::{HandedOver, Imager};
+use std::sync::Arc;
+
+/// What a checkpoint did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CheckpointReport {
+    /// Every transaction up to this one is in it.
+    pub csn: Csn,
+    /// Pages imaged.
+    pub pages_written: u64,
+    /// Bytes of images.
+    pub bytes_written: u64,
+    /// Time from beginning to the published manifest.
+    pub seconds: f64,
+}
+
+/// Makes checkpoints, one at a time.
+pub struct Checkpointer {
+    system: Arc<TransactionSystem>,
+    pool: Arc<Pool>,
+    store: Arc<PageStore>,
+    clock: Clock,
+    imager: Arc<Imager>,
+    /// The published manifest and the file it is in; locked for a whole checkpoint.
+    published: Mutex<Published>,
+    csn: AtomicU64,
+    count: AtomicU64,
+}
+
+struct Published {
+    file: ManifestFile,
+    manifest: Manifest,
+}
+
+impl std::fmt::Debug for Checkpointer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpointer").field("csn", &self.csn()).finish_non_exhaustive()
+    }
+}
+
+impl Checkpointer {
+    /// A checkpointer that goes on from `manifest`. Registers itself for structure changes.
+    pub fn new(
+        system: Arc<TransactionSystem>,
+        pool: Arc<Pool>,
+        store: Arc<PageStore>,
+        file: ManifestFile,
+        manifest: Manifest,
+        clock: Clock,
+    ) -> Checkpointer {
+        let imager = Arc::new(Imager::new(pool.clone()));
+        let hook = imager.clone();
+        system.set_structure_hook(Box::new(move |participants| hook.hand_over(participants)));
+        let csn = AtomicU64::new(manifest.checkpoint.0);
+        Checkpointer {
+            system,
+            pool,
+            store,
+            clock,
+            imager,
+            published: Mutex::new(Published { file, manifest }),
+            csn,
+            count: AtomicU64::new(0),
+        }
+    }
+
+    /// CSN of the newest durable checkpoint.
+    #[must_use]
+    pub fn csn(&self) -> Csn {
+        Csn(self.csn.load(Ordering::Acquire))
+    }
+
+    /// Checkpoints made since open.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Makes a checkpoint of everything pre-committed when it is called. Commits go on meanwhile.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, I/O, `Poisoned`: the previous checkpoint stays valid.
+    pub fn checkpoint(&self) -> Result<CheckpointReport> {
+        self.run(&mut self.published.lock(), false)
+    }
+
+    /// The last checkpoint of a clean close: marks the database as needing no recovery. No transaction may be open.
+    ///
+    /// # Errors
+    /// As [`Checkpointer::checkpoint`].
+    pub fn checkpoint_and_close(&self) -> Result<CheckpointReport> {
+        self.run(&mut self.published.lock(), true)
+    }
+
+    fn run(&self, published: &mut Published, close: bool) -> Result<CheckpointReport> {
+        let start = self.clock.now();
+        let mut view = self.system.checkpoint_view()?;
+        let (tables, next_table) = self.begin(&mut view)?;
+        let csn = view.csn();
+        let round = self.store.begin_round()?;
+        let view = Arc::new(view);
+        let freed = self.pool.begin_round(|number| self.imager.begin(number, view.clone()));
+        let pages = self.write_round(&round, &freed, &tables, csn);
+        self.imager.end();
+        // Rule 3: nothing up to C may be lost once the log before C is gone.
+        let finished = pages.and_then(|pages| {
+            self.system.commit().wait_watermark(csn)?;
+            Ok((pages, round.finish()?))
+        });
+        let (pages_written, finished) = match finished {
+            Ok(finished) => finished,
+            Err(error) => {
+                self.pool.return_freed(freed);
+                self.imager.mark_dirty_again();
+                return Err(error);
+            }
+        };
+        let mut manifest = published.manifest.clone();
+        manifest.checkpoint = csn;
+        manifest.next_csn = csn.next();
+        manifest.next_table = next_table;
+        manifest.store = finished.root().clone();
+        manifest.clean = close;
+        manifest.forget_covered();
+        // If publishing fails nobody knows which manifest counts: `finished` is dropped undecided, and no block is reused.
+        published.file.publish(&manifest)?;
+        published.manifest = manifest;
+        self.store.round_committed(finished);
+        self.csn.store(csn.0, Ordering::Release);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        drop(view);
+        self.system.commit().recycle(csn)?;
+        self.system.collect_all();
+        let report = CheckpointReport {
+            csn,
+            pages_written,
+            bytes_written: pages_written * self.pool.page_bytes() as u64,
+            seconds: self.clock.now().since(start).as_secs_f64(),
+        };
+        tracing::info!(csn = csn.0, pages = pages_written, seconds = report.seconds, "checkpoint");
+        Ok(report)
+    }
+
+    /// Frees the pages of dropped tables and chooses C together with the list of tables as of C.
+    fn begin(&self, view: &mut CheckpointView) -> Result<(Vec<TableRecord>, TableId)> {
+        let mut catalog = self.system.catalog().lock();
+        for table in catalog.take_dropped() {
+            table.tree.clone().destroy()?;
+        }
+        view.choose();
+        let tables = catalog
+            .tables()
+            .iter()
+            .map(|table| TableRecord { id: table.id, name: table.name.clone(), root: table.tree.root() })
+            .collect();
+        Ok((tables, catalog.next_id()))
+    }
+
+    /// Images every page that needs it, and the catalog.
+    fn write_round(&self, round: &Round, freed: &[PageId], tables: &[TableRecord], csn: Csn) -> Result<u64> {
+        for page in freed {
+            round.remove_page(*page)?;
+        }
+        let mut pages_written = 0;
+        let mut id = 1;
+        // Pages that appear meanwhile were born in this round, or were split from a page that is not imaged yet.
+        while id < self.pool.page_count() {
+            pages_written += self.write_handed_over(round, csn)?;
+            if let Some(mut image) = self.imager.image_page(PageId(id))? {
+                round.write_page(PageId(id), &mut image, csn)?;
+                pages_written += 1;
+            }
+            id += 1;
+        }
+        pages_written += self.write_handed_over(round, csn)?;
+        round.write_blob(&encode_catalog(tables))?;
+        Ok(pages_written)
+    }
+
+    fn write_handed_over(&self, round: &Round, csn: Csn) -> Result<u64> {
+        let handed_over = self.imager.take_handed_over();
+        let count = handed_over.len() as u64;
+        for HandedOver { page, mut image } in handed_over {
+            round.write_page(page, &mut image, csn)?;
+        }
+        Ok(count)
+    }
+
+    /// The manifest as published last, for `stat` and `verify`.
+    #[must_use]
+    pub fn manifest(&self) -> Manifest {
+        self.published.lock().manifest.clone()
+    }
+}

@@ -1,1 +1,399 @@
 //! Rank 4: when may we say committed?
+//!
+//! A transaction that asks to commit is **pre-committed** ([`Commit::precommit`]): it draws a CSN and its redo record is
+//! in a log buffer; its effects are visible and it can no longer abort. It is **hardened** when its record is durable, and
+//! **committed** when everything it depends on is durable as well: when its DSN is below the watermark W.
+//!
+//! ```text
+//!             latch: draw, append, enqueue            write          W := min(..)
+//!   precommit ------------------------------> log ----------> durable ----------> committed
+//!                 blocking: the committer itself writes, or sleeps while another leads   (leader)
+//!                 asynchronous: the flusher thread, or the worker's own queue            (flusher, worker)
+//! ```
+//!
+//! One code path with different numbers serves all presets; see [`presets`]. The parts:
+//!
+//! | file | question |
+//! |---|---|
+//! | [`watermark`] | which CSNs are durable, everywhere? |
+//! | [`queue`] | which transactions wait without a thread? |
+//! | [`writer`] | what does one log owe the device, and who writes? |
+//! | [`precommit`] | how does a record get its CSN and its place? |
+//! | [`leader`] | how does a waiter cause the writes it needs? |
+//! | [`flusher`] | who writes when nobody waits? |
+//! | [`worker`] | what does a worker do between transactions? |
+//! | [`acknowledge`] | what happens when a write has completed? |
+//! | [`waiters`] | how do futures learn of it? |
+//! | [`levels`], [`presets`], [`poison`], [`metrics`] | due times; axes; failure; cost |
+//!
+//! # Guarantees
+//! 1. A call says "committed" only if the record and everything below the DSN is durable as the device promises (I1, I5).
+//! 2. A waiter causes the writes it needs; no timer stands between it and the device (I14). Bounded loss is flushed in
+//!    time without further calls. Idle means asleep.
+//! 3. After a failed write nothing is acknowledged: waiters get `OutcomeUnknown`, new commits `Poisoned` (I11).
+//! 4. After the CSN is drawn nothing can fail: whatever may be refused is refused before (I2, rule 2).
+//!
+//! Left out on purpose: acknowledgment groups and stealing (protocols 4.2, 4.3): a completed write
+//! acknowledges all queues, and idle logs are looked after by the flusher.
+
+mod acknowledge;
+mod flusher;
+mod leader;
+mod levels;
+pub mod metrics;
+mod poison;
+mod precommit;
+pub mod presets;
+mod queue;
+mod waiters;
+mod watermark;
+mod worker;
+mod writer;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use metrics::CommitMetrics;
+pub use precommit::{Pending, Record};
+
+use crate::base::clock::{Clock, Nanos};
+use crate::base::settings::Settings;
+use crate::base::{Csn, Epoch, Error, ErrorKind, LogId, Result};
+use crate::device::Storage;
+use crate::log::{Log, SegmentPool};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Event, Mutex, thread};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use flusher::Flusher;
+use poison::Poison;
+use presets::Axes;
+use waiters::Wakers;
+use watermark::Watermark;
+use writer::LogWriter;
+
+/// Queue entries of all logs together: as many transactions as the ring of CSNs lets be undecided, halved because
+/// blocking committers need none.
+const QUEUE_ENTRIES: usize = 32_768;
+const QUEUE_ENTRIES_PER_LOG_MIN: usize = 1024;
+
+/// What a pre-committed transaction holds: enough to find out whether it is committed, now or later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// The log that holds its record.
+    pub log: LogId,
+    /// Its own CSN.
+    pub csn: Csn,
+    /// The highest CSN it depends on.
+    pub dsn: Csn,
+}
+
+/// What the room asks of those above it.
+pub struct Hooks {
+    /// Log space runs short: start a checkpoint or so. Called by committers that wait; must not block.
+    pub on_log_pressure: Box<dyn Fn() + Send + Sync>,
+    /// Read-write transactions in progress, about. Asked by a leader that may gather followers.
+    pub in_progress: Box<dyn Fn() -> usize + Send + Sync>,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Hooks { on_log_pressure: Box::new(|| ()), in_progress: Box::new(|| usize::MAX) }
+    }
+}
+
+/// What the room starts from.
+pub struct Start {
+    /// Where the logs lie.
+    pub storage: Arc<dyn Storage>,
+    /// The logs, in the order of their ids, which are 0, 1, 2...
+    pub logs: Vec<Arc<Log>>,
+    /// Their segments.
+    pub segments: Arc<SegmentPool>,
+    /// The next CSN to be drawn; everything below is durable.
+    pub first_csn: Csn,
+    /// The epoch of the records.
+    pub epoch: Epoch,
+    /// Time.
+    pub clock: Clock,
+    /// What to ask of those above.
+    pub hooks: Hooks,
+}
+
+/// The commit room of a database. See the module's text.
+pub struct Commit {
+    core: Arc<Core>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+/// What committers, waiters and the flusher thread share.
+struct Core {
+    axes: Axes,
+    epoch: Epoch,
+    clock: Clock,
+    hooks: Hooks,
+    storage: Arc<dyn Storage>,
+    segments: Arc<SegmentPool>,
+    watermark: Watermark,
+    writers: Box<[LogWriter]>,
+    poison: Poison,
+    flusher: Flusher,
+    wakers: Wakers,
+    /// Happens when any log's lead is free, hence after W may have risen.
+    progress: Event,
+    /// Happens when log space may have become free.
+    space: Event,
+    /// The newest CSN acknowledged as committed. Raised by whoever acknowledges.
+    acknowledged: AtomicU64,
+    /// A commit was acknowledged before it was durable, at least once.
+    told_any: AtomicBool,
+    /// No new transaction may commit. Read under each latch.
+    closing: AtomicBool,
+    metrics: Arc<CommitMetrics>,
+}
+
+impl Commit {
+    /// Starts the room and its flusher thread.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the logs are not numbered 0, 1, 2...; I/O if no thread can be started.
+    pub fn start(settings: &Settings, start: Start) -> Result<Arc<Commit>> {
+        if start.logs.is_empty() || start.logs.iter().enumerate().any(|(i, log)| log.id().0 as usize != i) {
+            return Err(Error::invalid("logs are numbered from 0 without gaps"));
+        }
+        let core = Arc::new(Core::new(settings, start));
+        let for_thread = core.clone();
+        let thread = thread::spawn("quench-flusher", move || for_thread.run_flusher())
+            .map_err(|error| Error::io("cannot start the flusher thread", error))?;
+        Ok(Arc::new(Commit { core, thread: Mutex::new(Some(thread)) }))
+    }
+
+    /// Flushes everything, commits in flight included, refuses new ones, and ends the thread. Handles can be waited for
+    /// afterwards.
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or flush failed, now or earlier. The room is closed all the same.
+    pub fn close(&self) -> Result<()> {
+        self.core.closing.store(true, Ordering::SeqCst);
+        // Whoever holds a latch may not have seen it; whoever takes one later does. So the newest CSN is final.
+        for writer in &self.core.writers {
+            drop(writer.log.lock());
+        }
+        let flushed = self.core.flush_all();
+        self.core.flusher.stop();
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+        self.core.wake_everybody();
+        flushed
+    }
+
+    /// Makes a transaction's redo record part of the log, under a new CSN. From here on the transaction cannot abort.
+    ///
+    /// `preparing` runs under the log's latch just before the draw (rule 8: the descriptor becomes PREPARING); it must
+    /// not block, allocate, or panic.
+    ///
+    /// # Errors
+    /// All before the draw, so that the transaction may still abort: `Poisoned`; `OutOfSpace` if no log space became free
+    /// in time; `InvalidArgument` for a closed database.
+    pub fn precommit(
+        &self,
+        log: LogId,
+        record: Record<'_>,
+        pending: Pending,
+        preparing: impl FnOnce(),
+    ) -> Result<Ticket> {
+        self.core.precommit(log, record, pending, preparing)
+    }
+
+    /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and counts it.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if a write or flush failed.
+    pub fn finish(&self, ticket: Ticket, pending: Pending) -> Result<()> {
+        self.core.finish(ticket, pending)
+    }
+
+    /// Waits until the transaction of `ticket` is committed, at most `timeout`.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if a write or flush failed; `Timeout`: then it may be waited for again.
+    pub fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<()> {
+        self.core.await_committed(ticket, self.core.deadline(timeout))
+    }
+
+    /// Waits until everything a read-only (or read-write, but not writing) transaction read is committed, and counts it.
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or flush failed.
+    pub fn finish_read_only(&self, pending: Pending) -> Result<()> {
+        self.core.finish_read_only(pending)
+    }
+
+    /// Queues a transaction without a record, to be counted when what it read is committed.
+    ///
+    /// # Errors
+    /// As [`Commit::precommit`].
+    pub fn enqueue_read_only(&self, log: LogId, pending: Pending) -> Result<()> {
+        self.core.enqueue_read_only(log, pending)
+    }
+
+    /// True if the transaction of `ticket` is committed.
+    #[must_use]
+    pub fn is_committed_ticket(&self, ticket: Ticket) -> bool {
+        self.core.is_committed_ticket(ticket)
+    }
+
+    /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, and the writes that this needs
+    /// are caused.
+    pub fn poll(&self, ticket: Ticket, waker: &Waker) -> Option<Result<()>> {
+        self.core.poll(ticket, waker)
+    }
+
+    /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs (rule 5).
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or flush failed; `InvalidArgument` if it was never drawn.
+    pub fn wait_committed(&self, csn: Csn) -> Result<()> {
+        self.core.await_version(csn)
+    }
+
+    /// True if `csn` is committed (rule 7).
+    #[must_use]
+    pub fn is_committed(&self, csn: Csn) -> bool {
+        self.core.watermark.is_committed(csn)
+    }
+
+    /// The newest CSN that was drawn.
+    #[must_use]
+    pub fn newest_drawn(&self) -> Csn {
+        self.core.watermark.newest_drawn()
+    }
+
+    /// A CSN at or above every one whose committer was told that it committed, early returns included (rule 10).
+    #[must_use]
+    pub fn newest_acknowledged(&self) -> Csn {
+        self.core.newest_acknowledged()
+    }
+
+    /// W: every CSN strictly below is durable.
+    #[must_use]
+    pub fn watermark(&self) -> Csn {
+        self.core.watermark.get()
+    }
+
+    /// The epoch of the records written now.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.core.epoch
+    }
+
+    /// To be called by a thread that uses `log` when it has ended a transaction: reaps and submits writes where workers do
+    /// that, and gives up the CPU now and then.
+    pub fn end_of_transaction(&self, log: LogId, now: Nanos) {
+        self.core.end_of_transaction(log, now);
+    }
+
+    /// Makes everything that was drawn so far durable.
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or flush failed, now or earlier.
+    pub fn flush_all(&self) -> Result<()> {
+        self.core.flush_all()
+    }
+
+    /// The first failed write or flush, if there was one.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<Error> {
+        self.core.poison.cause()
+    }
+
+    /// Poisons the room because of a failure elsewhere that makes further commits unsafe (a checkpoint's manifest).
+    pub fn poison(&self, error: Error) {
+        self.core.fail(error);
+    }
+
+    /// What commits cost.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<CommitMetrics> {
+        &self.core.metrics
+    }
+
+    /// Log bytes in use.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        self.core.segments.bytes_in_use()
+    }
+
+    /// Gives back log space up to `checkpoint`, which is durable, and lets committers go on that wait for space.
+    ///
+    /// # Errors
+    /// I/O of the segment pool.
+    pub fn recycle(&self, checkpoint: Csn) -> Result<()> {
+        let recycled = self.core.segments.recycle(checkpoint);
+        self.core.space.notify_all();
+        recycled
+    }
+}
+
+impl Drop for Commit {
+    fn drop(&mut self) {
+        // A caller who wants to know called `close`; what failed is in every waiter's hands already.
+        let _ = self.close();
+    }
+}
+
+impl std::fmt::Debug for Commit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Commit").field("axes", &self.core.axes).field("w", &self.watermark()).finish()
+    }
+}
+
+impl Core {
+    fn new(settings: &Settings, start: Start) -> Core {
+        let logs = start.logs.len();
+        let entries = (QUEUE_ENTRIES / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
+        Core {
+            axes: Axes::of(settings),
+            epoch: start.epoch,
+            clock: start.clock,
+            hooks: start.hooks,
+            storage: start.storage,
+            segments: start.segments,
+            watermark: Watermark::new(logs, start.first_csn),
+            writers: start.logs.into_iter().map(|log| LogWriter::new(log, entries)).collect(),
+            poison: Poison::new(),
+            flusher: Flusher::new(),
+            wakers: Wakers::default(),
+            progress: Event::new(),
+            space: Event::new(),
+            acknowledged: AtomicU64::new(start.first_csn.0.saturating_sub(1)),
+            told_any: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            metrics: Arc::new(CommitMetrics::default()),
+        }
+    }
+
+    fn writer(&self, log: LogId) -> &LogWriter {
+        &self.writers[log.0 as usize]
+    }
+
+    fn deadline(&self, timeout: Option<Duration>) -> Option<Nanos> {
+        timeout.map(|t| levels::after(self.clock.now(), t))
+    }
+
+    fn newest_acknowledged(&self) -> Csn {
+        let mut newest = Csn(self.acknowledged.load(Ordering::SeqCst));
+        if self.told_any.load(Ordering::SeqCst) {
+            newest = self.writers.iter().map(|w| w.duty.told()).fold(newest, Csn::max);
+        }
+        newest
+    }
+
+    fn flush_all(&self) -> Result<()> {
+        self.await_settled(self.watermark.newest_drawn(), ErrorKind::Poisoned, None)?;
+        self.poison.check()
+    }
+}

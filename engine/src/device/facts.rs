@@ -1,20 +1,45 @@
 //! What is known of the device under a database.
 
+use crate::base::settings::DeviceTrust;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
 /// How a completed write becomes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
 pub enum DurabilityMethod {
     /// It is durable at completion: the device's cache is not volatile, or the caller said so.
-    Plain,
+    Plain = 0,
     /// Each write carries DSYNC: the kernel adds FUA or a flush.
-    Dsync,
+    Dsync = 1,
     /// A write, then a flush of the device.
-    WriteThenFlush,
+    WriteThenFlush = 2,
+}
+
+impl DurabilityMethod {
+    pub(super) fn from_code(code: u8) -> DurabilityMethod {
+        match code {
+            0 => DurabilityMethod::Plain,
+            2 => DurabilityMethod::WriteThenFlush,
+            _ => DurabilityMethod::Dsync,
+        }
+    }
+
+    /// The name used in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            DurabilityMethod::Plain => "plain completion",
+            DurabilityMethod::Dsync => "DSYNC",
+            DurabilityMethod::WriteThenFlush => "write then flush",
+        }
+    }
 }
 
 /// What is known of the device.
 #[derive(Clone, Debug)]
 pub struct DeviceFacts {
-    /// For people: `ext4 on vda`, `memory`, `simulated`.
+    /// For people: `vda`, `memory`, `simulated`.
     pub name: String,
     /// The device has a cache that a power cut empties.
     pub volatile_cache: bool,
@@ -26,4 +51,38 @@ pub struct DeviceFacts {
     pub io_uring: std::result::Result<(), String>,
     /// Block devices share a flush only if this is equal.
     pub device_number: u64,
+}
+
+/// Looks up the block device under `directory`. Where nothing is known the cache counts as volatile.
+pub(super) fn of_directory(directory: &Path, trust: DeviceTrust) -> DeviceFacts {
+    let number = std::fs::metadata(directory).map_or(0, |metadata| metadata.dev());
+    let device = block_device(number);
+    let read = |name: &str| {
+        let path = device.as_ref()?.join("queue").join(name);
+        std::fs::read_to_string(path).ok().map(|text| text.trim().to_string())
+    };
+    let asked = read("write_cache").is_none_or(|cache| cache != "write through");
+    let name = match &device {
+        Some(path) => path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
+        None => "no block device (nothing here survives a power cut if this is a memory file system)".into(),
+    };
+    DeviceFacts {
+        name,
+        volatile_cache: match trust {
+            DeviceTrust::Auto => asked,
+            DeviceTrust::Flush => true,
+            DeviceTrust::Device => false,
+        },
+        fua: read("fua").is_some_and(|fua| fua == "1"),
+        direct_io: Ok(()),
+        io_uring: Ok(()),
+        device_number: number,
+    }
+}
+
+/// The sysfs directory of the whole disk with this device number; a partition's parent.
+fn block_device(number: u64) -> Option<PathBuf> {
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}")).canonicalize().ok()?;
+    if path.join("partition").exists() { path.parent().map(Path::to_path_buf) } else { Some(path) }
 }

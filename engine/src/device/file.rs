@@ -1,1 +1,345 @@
-//! To be written.
+//! A database in a real directory.
+//!
+//! Log and page files are opened with `O_DIRECT`, so that a completed write is in the device and not in the page cache;
+//! durable writes carry `RWF_DSYNC`. Where the file system refuses either, the plain way is taken and the
+//! [`DeviceFacts`] say why.
+
+use super::facts::{self, DeviceFacts, DurabilityMethod};
+use super::queue::BlockingQueue;
+use super::uring::UringQueue;
+use super::{AlignedBuffer, File, OpenMode, Storage, WriteQueue};
+use crate::base::settings::DeviceTrust;
+use crate::base::{Error, ErrorKind, Location, Result};
+use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::collections::HashSet;
+use std::io::{IoSlice, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of zeros written at a time when a file is extended.
+const ZERO_CHUNK_BYTES: usize = 1 << 20;
+
+/// Directories that this process has open: a file lock does not keep a process from itself.
+static OPEN_DIRECTORIES: std::sync::Mutex<Option<HashSet<PathBuf>>> = std::sync::Mutex::new(None);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct FileStorage {
+    directory: PathBuf,
+    facts: DeviceFacts,
+    method: Arc<AtomicU8>,
+    /// RWF_DSYNC was refused: flush after the write instead.
+    dsync_refused: Arc<AtomicBool>,
+}
+
+impl FileStorage {
+    /// Opens `directory`; with `create`, makes it (and its parents) if it is missing.
+    ///
+    /// # Errors
+    /// `NotFound` without `create`; `InvalidArgument` if it is a file; I/O.
+    pub fn open(directory: &Path, trust: DeviceTrust, io_uring: bool, create: bool) -> Result<FileStorage> {
+        if create && !directory.exists() {
+            std::fs::create_dir_all(directory)
+                .map_err(|e| Error::io(format!("cannot create the directory {}", directory.display()), e))?;
+        }
+        let metadata = std::fs::metadata(directory)
+            .map_err(|e| Error::io(format!("cannot open the directory {}", directory.display()), e))?;
+        if !metadata.is_dir() {
+            return Err(Error::invalid(format!("{} is not a directory", directory.display())));
+        }
+        let directory = directory
+            .canonicalize()
+            .map_err(|e| Error::io(format!("cannot open the directory {}", directory.display()), e))?;
+        let mut facts = facts::of_directory(&directory, trust);
+        facts.direct_io = probe_direct(&directory, create);
+        facts.io_uring = if io_uring { super::uring::available() } else { Err("switched off".into()) };
+        let method = if facts.volatile_cache { DurabilityMethod::Dsync } else { DurabilityMethod::Plain };
+        Ok(FileStorage {
+            directory,
+            facts,
+            method: Arc::new(AtomicU8::new(method as u8)),
+            dsync_refused: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.directory.join(path)
+    }
+
+    fn error(&self, what: &str, path: &str, error: std::io::Error) -> Error {
+        let hint = match error.raw_os_error() {
+            Some(24 | 23) => " (too few file descriptors: raise `ulimit -n`)",
+            _ => "",
+        };
+        Error::io(format!("cannot {what}{hint}"), error)
+            .at(Location::File { path: self.path(path).display().to_string(), offset: 0 })
+    }
+}
+
+/// Whether `O_DIRECT` writes work in `directory`.
+fn probe_direct(directory: &Path, may_write: bool) -> std::result::Result<(), String> {
+    let path = directory.join(".quench-direct-probe");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT | OFlags::CLOEXEC;
+    if !may_write {
+        return Ok(());
+    }
+    let opened = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600));
+    let result = opened.and_then(|fd| rustix::io::pwrite(&fd, &AlignedBuffer::zeroed(1), 0));
+    let _ = std::fs::remove_file(&path);
+    result.map(drop).map_err(|error| format!("the file system refuses O_DIRECT: {error}"))
+}
+
+impl Storage for FileStorage {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let access = if mode.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let create = if mode.create { OFlags::CREATE } else { OFlags::empty() };
+        let direct = mode.direct && self.facts.direct_io.is_ok();
+        let flags = access | create | OFlags::CLOEXEC;
+        let open = |flags| rustix::fs::open(self.path(path), flags, Mode::from_raw_mode(0o644));
+        let fd = if direct { open(flags | OFlags::DIRECT).or_else(|_| open(flags)) } else { open(flags) }
+            .map_err(|e| self.error("open a file", path, e.into()))?;
+        Ok(Arc::new(RealFile {
+            fd,
+            path: path.to_string(),
+            method: self.method.clone(),
+            dsync_refused: self.dsync_refused.clone(),
+        }))
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        match std::fs::remove_file(self.path(path)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(self.error("remove a file", path, e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        let entries = match std::fs::read_dir(self.path(directory)) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(|e| self.error("list a directory", directory, e))?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|e| self.error("list a directory", directory, e))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_directory(&self, path: &str) -> Result<()> {
+        match std::fs::create_dir(self.path(path)) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(self.error("create a directory", path, e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn flush_directory(&self, directory: &str) -> Result<()> {
+        std::fs::File::open(self.path(directory))
+            .and_then(|file| file.sync_all())
+            .map_err(|e| self.error("flush a directory", directory, e))
+    }
+
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        DirectoryLock::take(&self.directory, exclusive).map(|lock| Box::new(lock) as _)
+    }
+
+    fn facts(&self) -> DeviceFacts {
+        self.facts.clone()
+    }
+
+    fn durability(&self) -> DurabilityMethod {
+        DurabilityMethod::from_code(self.method.load(Ordering::Relaxed))
+    }
+
+    fn set_durability(&self, method: DurabilityMethod) {
+        self.method.store(method as u8, Ordering::Relaxed);
+    }
+
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        if self.facts.io_uring.is_ok() && !self.dsync_refused.load(Ordering::Relaxed) {
+            return Ok(Box::new(UringQueue::new(depth, self.durability())?));
+        }
+        Ok(Box::new(BlockingQueue::new()))
+    }
+}
+
+/// The lock of a directory: a file lock against other processes, a set against this one.
+struct DirectoryLock {
+    directory: Option<PathBuf>,
+    _file: std::fs::File,
+}
+
+impl DirectoryLock {
+    fn take(directory: &Path, exclusive: bool) -> Result<DirectoryLock> {
+        let path = directory.join("LOCK");
+        let mut file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .or_else(|_| std::fs::File::open(&path))
+            .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e))?;
+        let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
+        if let Err(error) = taken {
+            return Err(match error {
+                std::fs::TryLockError::WouldBlock => busy(directory, &mut file),
+                std::fs::TryLockError::Error(e) => Error::io(format!("cannot lock {}", path.display()), e),
+            });
+        }
+        if exclusive {
+            let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if !open.get_or_insert_with(HashSet::new).insert(directory.to_path_buf()) {
+                return Err(busy(directory, &mut file));
+            }
+            // For the message of whoever comes second; a failure to write it changes nothing.
+            let _ = file.set_len(0).and_then(|()| file.rewind());
+            let _ = writeln!(file, "{}", std::process::id());
+        }
+        Ok(DirectoryLock { directory: exclusive.then(|| directory.to_path_buf()), _file: file })
+    }
+}
+
+fn busy(directory: &Path, file: &mut std::fs::File) -> Error {
+    let mut holder = String::new();
+    let _ = file.rewind().and_then(|()| file.read_to_string(&mut holder));
+    let holder = match holder.trim() {
+        "" => "another process".to_string(),
+        pid if pid == std::process::id().to_string() => "this process".to_string(),
+        pid => format!("process {pid}"),
+    };
+    Error::new(ErrorKind::Busy, format!("the database {} is open in {holder}", directory.display()))
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.directory {
+            let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Some(set) = open.as_mut() {
+                set.remove(directory);
+            }
+        }
+    }
+}
+
+/// One file of a real directory.
+#[derive(Debug)]
+struct RealFile {
+    fd: OwnedFd,
+    path: String,
+    method: Arc<AtomicU8>,
+    dsync_refused: Arc<AtomicBool>,
+}
+
+impl RealFile {
+    fn error(&self, what: &str, offset: u64, error: Errno) -> Error {
+        Error::io(format!("cannot {what}"), error.into()).at(self.location(offset))
+    }
+
+    fn write_all(
+        &self,
+        mut offset: u64,
+        mut bytes: &[u8],
+        flags: ReadWriteFlags,
+    ) -> Result<(), (u64, Errno)> {
+        while !bytes.is_empty() {
+            match rustix::io::pwritev2(&self.fd, &[IoSlice::new(bytes)], offset, flags) {
+                Ok(0) => return Err((offset, Errno::IO)),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset += written as u64;
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err((offset, error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl File for RealFile {
+    fn location(&self, offset: u64) -> Location {
+        Location::File { path: self.path.clone(), offset }
+    }
+
+    fn len(&self) -> Result<u64> {
+        let stat = rustix::fs::fstat(&self.fd).map_err(|e| self.error("look at the file", 0, e))?;
+        Ok(stat.st_size as u64)
+    }
+
+    fn read_at(&self, mut offset: u64, mut buffer: &mut [u8]) -> Result<()> {
+        while !buffer.is_empty() {
+            match rustix::io::pread(self.fd.as_fd(), &mut *buffer, offset) {
+                Ok(0) => {
+                    return Err(Error::corruption(format!("the file ends {} bytes early", buffer.len()))
+                        .at(self.location(offset)));
+                }
+                Ok(read) => {
+                    buffer = &mut buffer[read..];
+                    offset += read as u64;
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(self.error("read", offset, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write_all(offset, bytes, ReadWriteFlags::empty())
+            .map_err(|(at, error)| self.error("write", at, error))
+    }
+
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let method = DurabilityMethod::from_code(self.method.load(Ordering::Relaxed));
+        if method == DurabilityMethod::Dsync && !self.dsync_refused.load(Ordering::Relaxed) {
+            match self.write_all(offset, bytes, ReadWriteFlags::DSYNC) {
+                // Refused before anything was written: the flag is not known here.
+                Err((at, Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) if at == offset => {
+                    self.dsync_refused.store(true, Ordering::Relaxed);
+                }
+                result => return result.map_err(|(at, error)| self.error("write durably", at, error)),
+            }
+        }
+        self.write_at(offset, bytes)?;
+        if method == DurabilityMethod::Plain { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&self) -> Result<()> {
+        loop {
+            match rustix::fs::fdatasync(&self.fd) {
+                Ok(()) => return Ok(()),
+                // Interrupted before it did anything; every other error is final: a failed flush is not retried.
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(self.error("flush", 0, error)),
+            }
+        }
+    }
+
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        let zeros = AlignedBuffer::zeroed(ZERO_CHUNK_BYTES);
+        let mut offset = self.len()?;
+        while offset < len {
+            let count = (len - offset).min(zeros.len() as u64) as usize;
+            self.write_at(offset, &zeros[..count])?;
+            offset += count as u64;
+        }
+        self.flush()
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        rustix::fs::ftruncate(&self.fd, len).map_err(|e| self.error("change the length", len, e))
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.fd.as_raw_fd())
+    }
+}

@@ -1,1 +1,193 @@
-//! To be written.
+//! A database in memory: gone with its last handle, or kept by whoever keeps the [`MemoryStorage`].
+//!
+//! Reopening the same value sees what was written, so tests and caches can close and open. Nothing survives the process;
+//! a "durable" write is durable in that sense only, and the facts say so.
+
+use super::facts::{DeviceFacts, DurabilityMethod};
+use super::queue::BlockingQueue;
+use super::{File, OpenMode, Storage, WriteQueue};
+use crate::base::{Error, ErrorKind, Location, Result};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// See the module's text. Cloning shares the files.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStorage {
+    files: Arc<Mutex<BTreeMap<String, Arc<MemoryFile>>>>,
+    locked: Arc<AtomicBool>,
+}
+
+impl MemoryStorage {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> MemoryStorage {
+        MemoryStorage::default()
+    }
+}
+
+/// Names of the files directly in `directory` among `paths`.
+pub(super) fn names_in<'a>(directory: &str, paths: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let inside = |path: &'a String| {
+        if directory.is_empty() {
+            Some(path.as_str())
+        } else {
+            path.strip_prefix(directory)?.strip_prefix('/')
+        }
+    };
+    paths.filter_map(inside).filter(|name| !name.contains('/')).map(str::to_string).collect()
+}
+
+pub(super) fn missing(path: &str) -> Error {
+    Error::new(ErrorKind::NotFound, "there is no such file")
+        .at(Location::File { path: path.to_string(), offset: 0 })
+}
+
+/// Exclusive use by one handle; shared locks are not told apart from none, since nobody else can see the memory.
+#[derive(Debug)]
+struct MemoryLock(Option<Arc<AtomicBool>>);
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        if let Some(locked) = &self.0 {
+            locked.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Takes the lock of a storage that only this process can see.
+pub(super) fn lock_in_process(locked: &Arc<AtomicBool>, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+    let free = if exclusive {
+        locked.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    } else {
+        !locked.load(Ordering::SeqCst)
+    };
+    if free {
+        return Ok(Box::new(MemoryLock(exclusive.then(|| locked.clone()))));
+    }
+    Err(Error::new(ErrorKind::Busy, "the database is open in this process"))
+}
+
+impl Storage for MemoryStorage {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let mut files = self.files.lock();
+        if let Some(file) = files.get(path) {
+            return Ok(file.clone());
+        }
+        if !mode.create {
+            return Err(missing(path));
+        }
+        let file = Arc::new(MemoryFile { path: path.to_string(), bytes: Mutex::new(Vec::new()) });
+        files.insert(path.to_string(), file.clone());
+        Ok(file)
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        self.files.lock().remove(path);
+        Ok(())
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        Ok(names_in(directory, self.files.lock().keys()))
+    }
+
+    fn create_directory(&self, _path: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush_directory(&self, _directory: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        lock_in_process(&self.locked, exclusive)
+    }
+
+    fn facts(&self) -> DeviceFacts {
+        DeviceFacts {
+            name: "memory (gone with the process)".into(),
+            volatile_cache: false,
+            fua: false,
+            direct_io: Err("there is no device".into()),
+            io_uring: Err("there is no device".into()),
+            device_number: 0,
+        }
+    }
+
+    fn durability(&self) -> DurabilityMethod {
+        DurabilityMethod::Plain
+    }
+
+    fn set_durability(&self, _method: DurabilityMethod) {}
+
+    fn write_queue(&self, _depth: usize) -> Result<Box<dyn WriteQueue>> {
+        Ok(Box::new(BlockingQueue::new()))
+    }
+}
+
+#[derive(Debug)]
+struct MemoryFile {
+    path: String,
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl File for MemoryFile {
+    fn location(&self, offset: u64) -> Location {
+        Location::File { path: self.path.clone(), offset }
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.bytes.lock().len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        read_from(&self.bytes.lock(), offset, buffer).map_err(|error| error.at(self.location(offset)))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        write_to(&mut self.bytes.lock(), offset, bytes);
+        Ok(())
+    }
+
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        let mut bytes = self.bytes.lock();
+        if bytes.len() < len as usize {
+            bytes.resize(len as usize, 0);
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.bytes.lock().resize(len as usize, 0);
+        Ok(())
+    }
+}
+
+/// Copies from a file image.
+pub(super) fn read_from(image: &[u8], offset: u64, buffer: &mut [u8]) -> Result<()> {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    let end = start.saturating_add(buffer.len());
+    let Some(bytes) = image.get(start..end) else {
+        return Err(Error::corruption(format!("the file ends {} bytes early", end - image.len().min(end))));
+    };
+    buffer.copy_from_slice(bytes);
+    Ok(())
+}
+
+/// Copies into a file image, which grows as needed.
+pub(super) fn write_to(image: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let (start, end) = (offset as usize, offset as usize + bytes.len());
+    if image.len() < end {
+        image.resize(end, 0);
+    }
+    image[start..end].copy_from_slice(bytes);
+}

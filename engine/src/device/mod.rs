@@ -17,6 +17,7 @@ pub mod facts;
 pub mod file;
 pub mod memory;
 pub mod probe;
+mod queue;
 pub mod simulated;
 mod uring;
 

@@ -1,1 +1,42 @@
 //! Rank 3: what changed, in what order?
+//!
+//! A database has n logs. A transaction is one contiguous redo **record** in one of them; a flush writes one **block** of
+//! records; blocks fill preallocated **segments** that are recycled after a checkpoint.
+//!
+//! ```text
+//!   log 0   segment 7 ┌ block 41 ──────────────┬ block 42 ─────┐ segment 9 ┌ block 43 …
+//!                     │ head│rec│rec│rec│0…0   │ head│rec│0…0  │           │
+//!                     └ whole sectors ─────────┴───────────────┘           └
+//! ```
+//!
+//! 1. CSNs rise with position within a log (invariant I3); block sequences are dense within a log and epoch.
+//! 2. A block is whole sectors, and no sector is written twice (I4): what a flush does not fill is padding.
+//! 3. A block is believed only as a whole: its header is checksummed and checksums the payload, and names database, log,
+//!    epoch and sequence. A torn, misdirected or stale block is recognised, whatever was in the segment before.
+//! 4. The durable frontier is the end of the gap-free prefix of completed block sequences, whatever completes first.
+//! 5. After `reserve` said yes, `append` cannot fail, allocates nothing and calls nothing.
+//!
+//! There is no segment header: the first block of a segment says what it holds, so that switching segments costs no
+//! write of its own.
+
+mod block;
+mod dump;
+mod reader;
+mod record;
+mod segment;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use block::BLOCK_HEADER_BYTES;
+pub use dump::{DumpedRecord, dump};
+pub use reader::{Chain, Scan, ScannedBlock, ScannedSegment, scan};
+pub use record::{
+    DependencyRule, Operation, RECORD_HEADER_BYTES, Record, RecordHeader, RedoBuffer, RedoMark, operations,
+    record_bytes,
+};
+pub use segment::{Segment, SegmentPool};
+pub use stream::{Log, LogGuard, Reserve, SealedBlock};
+
+/// The directory of the segments.
+pub const DIRECTORY: &str = "log";

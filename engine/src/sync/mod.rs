@@ -35,6 +35,15 @@ pub mod atomic {
 pub mod thread {
     pub use super::imp::thread::{JoinHandle, yield_now};
 
+    /// Gives up the CPU for about `time`; under a model checker, which has no time, it only lets others run.
+    pub fn sleep(time: std::time::Duration) {
+        if cfg!(any(loom, feature = "shuttle")) {
+            yield_now();
+        } else {
+            std::thread::sleep(time);
+        }
+    }
+
     /// Starts a thread called `name`.
     ///
     /// # Errors

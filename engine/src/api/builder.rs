@@ -1,0 +1,150 @@
+//! Opening a database with settings.
+
+use super::database::Database;
+use crate::base::Result;
+use crate::base::clock::Clock;
+use crate::base::settings::{DeviceTrust, MethodSetting, Preset, Settings};
+use crate::device::Storage;
+use crate::device::file::FileStorage;
+use crate::device::memory::MemoryStorage;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Called now and then during long work, with what is being done, how much of it is done, and how much there is. Units
+/// are named in the text (`log bytes scanned`).
+pub type Progress = Box<dyn FnMut(&str, u64, u64) + Send>;
+
+/// Collects settings, then opens.
+pub struct Builder {
+    pub(super) settings: Settings,
+    pub(super) storage: Option<Arc<dyn Storage>>,
+    pub(super) progress: Option<Progress>,
+    pub(super) clock: Clock,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder { settings: Settings::default(), storage: None, progress: None, clock: Clock::real() }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {
+        $(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $name(mut self, $name: $type) -> Builder {
+                self.settings.$name = $name;
+                self
+            }
+        )*
+    };
+}
+
+impl Builder {
+    setters! {
+        /// Create the database if the directory holds none. Default true.
+        create: bool,
+        /// Open without writing anything; refused while a writer has the database.
+        read_only: bool,
+        /// Page size in bytes, a power of two from 4096 to 32768; fixed at creation. Default 4096.
+        page_bytes: usize,
+        /// Memory for pages in bytes. Default 1 GiB.
+        memory_bytes: u64,
+        /// Memory for old versions in bytes. Default 256 MiB.
+        version_bytes: u64,
+        /// Commit protocol. Default `group`.
+        preset: Preset,
+        /// Number of logs; 0 lets the preset choose.
+        logs: usize,
+        /// Bytes waiting in a log at which they are flushed although nobody waits. Default 16 KiB.
+        flush_unit_bytes: usize,
+        /// Size of one log buffer in bytes. Default 1 MiB.
+        log_buffer_bytes: usize,
+        /// Size of a log segment in bytes. Default 16 MiB.
+        segment_bytes: u64,
+        /// Log bytes after which a checkpoint starts by itself; 0 means never. Default 512 MiB.
+        checkpoint_log_bytes: u64,
+        /// Log bytes at which commits wait for a checkpoint. Default 2 GiB.
+        log_bytes_max: u64,
+        /// Largest redo size of one transaction. Default 64 MiB.
+        transaction_bytes_max: usize,
+        /// How long a group's leader gathers followers. Default zero.
+        gather_window: Duration,
+        /// The window opens only if at least this many other transactions are in progress. Default 5.
+        gather_siblings: usize,
+        /// Most transactions in one flush; 0 means no limit.
+        gather_max: usize,
+        /// How much a crash may lose of bounded-loss commits. Default 10 ms.
+        loss_window: Duration,
+        /// How long a writer waits for another transaction's row. Default 1 s.
+        lock_wait: Duration,
+        /// What a device flush is believed to do. Default `Auto`.
+        device_trust: DeviceTrust,
+        /// Use io_uring where the kernel has it. Default true.
+        io_uring: bool,
+    }
+
+    /// How writes are made durable, instead of what a probe chooses.
+    #[must_use]
+    pub fn durability_method(mut self, method: MethodSetting) -> Builder {
+        self.settings.durability_method = Some(method);
+        self
+    }
+
+    /// All settings at once.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Builder {
+        self.settings = settings;
+        self
+    }
+
+    /// Where the database is, instead of a directory: memory, a simulated disk. `open` then ignores its path.
+    #[must_use]
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Builder {
+        self.storage = Some(storage);
+        self
+    }
+
+    /// Time, instead of the machine's clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Builder {
+        self.clock = clock;
+        self
+    }
+
+    /// Hears of recovery's progress.
+    #[must_use]
+    pub fn on_recovery(mut self, progress: Progress) -> Builder {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// Opens the database in the directory `path`, creating it if it is missing, and recovers it if it was not closed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for settings and for a directory that holds other things; `NotFound`; `Busy` while another
+    /// process has it; `Unsupported` for a newer format; `Corruption` with the place; I/O.
+    pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database> {
+        self.settings.validate()?;
+        let storage = match self.storage.take() {
+            Some(storage) => storage,
+            None => Arc::new(FileStorage::open(
+                path.as_ref(),
+                self.settings.device_trust,
+                self.settings.io_uring,
+                self.settings.create,
+            )?),
+        };
+        Database::open_storage(storage, self)
+    }
+
+    /// Opens a database that lives in memory and is gone with its last handle.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for settings; `OutOfMemory`.
+    pub fn open_in_memory(self) -> Result<Database> {
+        self.storage(Arc::new(MemoryStorage::new())).open("")
+    }
+}

@@ -1,0 +1,114 @@
+//! A moment's numbers.
+
+use crate::base::Csn;
+use crate::base::metrics::LatencyHistogram;
+use crate::base::settings::Preset;
+use crate::device::DeviceFacts;
+
+/// A latency distribution in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LatencySummary {
+    /// Values counted.
+    pub count: u64,
+    /// Mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// 99.99th percentile.
+    pub p9999_us: f64,
+    /// Largest.
+    pub max_us: f64,
+}
+
+impl LatencySummary {
+    /// The summary of what a histogram has counted.
+    #[must_use]
+    pub fn of(histogram: &LatencyHistogram) -> LatencySummary {
+        let all = histogram.merged();
+        let at = |quantile| all.value_at_quantile(quantile) as f64 / 1000.0;
+        if all.is_empty() {
+            return LatencySummary::default();
+        }
+        LatencySummary {
+            count: all.len(),
+            mean_us: all.mean() / 1000.0,
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            p9999_us: at(0.9999),
+            max_us: all.max() as f64 / 1000.0,
+        }
+    }
+}
+
+/// What a database is and did. Counters count since open or [`reset`](super::Database::reset_statistics).
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    /// Commit protocol.
+    pub preset: Preset,
+    /// Number of logs.
+    pub logs: usize,
+    /// The device.
+    pub device: DeviceFacts,
+    /// How writes are made durable, and why so.
+    pub durability_method: String,
+    /// Newest commit sequence number drawn.
+    pub newest_csn: Csn,
+    /// Every CSN below this one is durable.
+    pub watermark: Csn,
+    /// The newest durable checkpoint.
+    pub checkpoint_csn: Csn,
+    /// Tables.
+    pub tables: u64,
+    /// Transactions committed, read-only ones included.
+    pub committed: u64,
+    /// Transactions aborted.
+    pub aborted: u64,
+    /// Write conflicts.
+    pub conflicts: u64,
+    /// Pages in memory.
+    pub pages: u64,
+    /// Size of a page.
+    pub page_bytes: u64,
+    /// Versions in memory.
+    pub versions: u64,
+    /// Bytes they hold.
+    pub version_bytes: u64,
+    /// Open snapshots and transactions.
+    pub open_snapshots: u64,
+    /// The oldest CSN one of them needs.
+    pub oldest_snapshot: Csn,
+    /// Bytes of log records written.
+    pub log_bytes: u64,
+    /// Bytes of log segments that recovery would read.
+    pub log_bytes_in_use: u64,
+    /// Bytes written to the log device, padding included.
+    pub device_bytes: u64,
+    /// Writes to the log device.
+    pub device_writes: u64,
+    /// Device flushes asked for by commits.
+    pub device_flushes: u64,
+    /// Checkpoints made.
+    pub checkpoints: u64,
+    /// Times a sleeping thread was woken by the commit room.
+    pub wakeups: u64,
+    /// Transactions per device write.
+    pub group_size_mean: f64,
+    /// From begin to ready.
+    pub execute: LatencySummary,
+    /// From ready to committed, of transactions that wrote.
+    pub commit: LatencySummary,
+    /// From begin to committed, of all.
+    pub total: LatencySummary,
+    /// One durable log write.
+    pub flush: LatencySummary,
+    /// One round of acknowledgment.
+    pub acknowledge: LatencySummary,
+}

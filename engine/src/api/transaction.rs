@@ -1,0 +1,246 @@
+//! Transactions and snapshots as users hold them.
+
+use super::handle::CommitHandle;
+use super::table::Table;
+use crate::base::settings::Durability;
+use crate::base::{Csn, Result};
+use crate::commit::Ticket;
+use crate::transaction::{ActiveTransaction, Ended, RangeCursor, ReadSnapshot, Savepoint};
+use std::ops::{Bound, RangeBounds};
+
+type Row = (Vec<u8>, Vec<u8>);
+
+/// A read-write transaction: snapshot isolation by default. `Send`, not tied to the database's lifetime. Dropping it
+/// aborts it.
+#[derive(Debug)]
+pub struct Transaction {
+    pub(super) active: ActiveTransaction,
+}
+
+impl Transaction {
+    /// The value of `key`, own changes included.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a bad key, `NotFound` for a dropped table, I/O, `Corruption`.
+    pub fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(table, key, &mut value)?.then_some(value))
+    }
+
+    /// Reads `key` into a buffer that is reused; true if the key is there.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_into(&self, table: &Table, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
+        self.active.get(&table.state, key.as_ref(), value)
+    }
+
+    /// Reads `key` and keeps every other transaction from writing it, there or not, until this one ends.
+    ///
+    /// # Errors
+    /// `Conflict` as for a write; as [`Transaction::get`].
+    pub fn get_for_update(&mut self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.active.get_for_update(&table.state, key.as_ref(), &mut value)?.then_some(value))
+    }
+
+    /// Sets `key` to `value`, whether it was there or not.
+    ///
+    /// # Errors
+    /// `Conflict` if another transaction changed the row since this one's snapshot, or holds it too long;
+    /// `InvalidArgument` for sizes; `OutOfMemory` at a bound.
+    pub fn insert(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.active.insert(&table.state, key.as_ref(), value.as_ref())
+    }
+
+    /// Deletes `key`; true if it was there.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    pub fn remove(&mut self, table: &Table, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.active.remove(&table.state, key.as_ref())
+    }
+
+    /// The rows of a range of keys in order; from both ends. An empty or inverted range has none.
+    pub fn range<K: AsRef<[u8]>>(&self, table: &Table, range: impl RangeBounds<K>) -> Range<'_> {
+        Range::new(Source::Transaction(&self.active), table, &range)
+    }
+
+    /// The row with the lowest key.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn first(&self, table: &Table) -> Result<Option<Row>> {
+        self.range::<&[u8]>(table, ..).next().transpose()
+    }
+
+    /// The row with the highest key.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn last(&self, table: &Table) -> Result<Option<Row>> {
+        self.range::<&[u8]>(table, ..).next_back().transpose()
+    }
+
+    /// A point to roll back to.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.active.savepoint()
+    }
+
+    /// Takes back every change made since `savepoint`; the savepoint stays valid.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a savepoint of another transaction, or of a state that was rolled back itself.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.active.rollback_to(savepoint)
+    }
+
+    /// Commits. With [`Durability::Durable`] (the default) the transaction survives a power cut once this returns `Ok`;
+    /// a transaction that only read returns once all it saw survives. Returns the commit sequence number, 0 if nothing
+    /// was written.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if the device failed in between; `Poisoned`, `OutOfSpace`, `Timeout` before anything happened:
+    /// then the transaction is aborted.
+    pub fn commit(self) -> Result<Csn> {
+        let (system, durability) = (self.active.system().clone(), self.active.durability());
+        let commit = system.commit();
+        match self.active.commit(durability == Durability::Durable)? {
+            Ended::Written(ticket) => {
+                if durability == Durability::Durable {
+                    commit.wait(ticket, None)?;
+                }
+                commit.end_of_transaction(ticket.log);
+                Ok(ticket.csn)
+            }
+            Ended::ReadOnly(dsn) => {
+                if durability == Durability::Durable && dsn != Csn::ZERO {
+                    commit.wait_watermark(dsn)?;
+                }
+                Ok(Csn::ZERO)
+            }
+        }
+    }
+
+    /// Commits and returns at once: the changes are visible to others, and become durable soon. See [`CommitHandle`].
+    ///
+    /// # Errors
+    /// `Poisoned`, `OutOfSpace`, `Timeout`: then the transaction is aborted.
+    pub fn commit_async(self) -> Result<CommitHandle> {
+        let system = self.active.system().clone();
+        let commit = system.commit();
+        let ticket = match self.active.commit(false)? {
+            Ended::Written(ticket) => ticket,
+            Ended::ReadOnly(dsn) => Ticket { log: commit.log_of_thread(), csn: Csn::ZERO, dsn },
+        };
+        commit.end_of_transaction(ticket.log);
+        Ok(CommitHandle::new(commit.clone(), ticket))
+    }
+
+    /// Takes everything back.
+    pub fn abort(self) {
+        self.active.abort();
+    }
+}
+
+/// A consistent read-only view of the database. `Send` and `Sync`, owned; what it returns can not be lost in a crash.
+/// While it lives, the versions it may need are kept.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(super) snapshot: ReadSnapshot,
+}
+
+impl Snapshot {
+    /// Transactions up to this one are seen.
+    #[must_use]
+    pub fn csn(&self) -> Csn {
+        self.snapshot.csn()
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a bad key, `NotFound` for a dropped table, `Poisoned` where the answer could still be
+    /// lost, I/O, `Corruption`.
+    pub fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(table, key, &mut value)?.then_some(value))
+    }
+
+    /// Reads `key` into a buffer that is reused; true if the key is there.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_into(&self, table: &Table, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
+        self.snapshot.get(&table.state, key.as_ref(), value)
+    }
+
+    /// The rows of a range of keys in order; from both ends.
+    pub fn range<K: AsRef<[u8]>>(&self, table: &Table, range: impl RangeBounds<K>) -> Range<'_> {
+        Range::new(Source::Snapshot(&self.snapshot), table, &range)
+    }
+
+    /// The row with the lowest key.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn first(&self, table: &Table) -> Result<Option<Row>> {
+        self.range::<&[u8]>(table, ..).next().transpose()
+    }
+
+    /// The row with the highest key.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn last(&self, table: &Table) -> Result<Option<Row>> {
+        self.range::<&[u8]>(table, ..).next_back().transpose()
+    }
+}
+
+#[derive(Debug)]
+enum Source<'a> {
+    Transaction(&'a ActiveTransaction),
+    Snapshot(&'a ReadSnapshot),
+}
+
+/// Rows in key order. After an error the iterator ends.
+#[derive(Debug)]
+pub struct Range<'a> {
+    source: Source<'a>,
+    cursor: RangeCursor,
+    failed: bool,
+}
+
+impl<'a> Range<'a> {
+    fn new<K: AsRef<[u8]>>(source: Source<'a>, table: &Table, range: &impl RangeBounds<K>) -> Range<'a> {
+        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let cursor = RangeCursor::new(table.state.clone(), own(range.start_bound()), own(range.end_bound()));
+        Range { source, cursor, failed: false }
+    }
+
+    fn step(&mut self, back: bool) -> Option<Result<Row>> {
+        if self.failed {
+            return None;
+        }
+        let row = match &self.source {
+            Source::Transaction(active) => active.step(&mut self.cursor, back),
+            Source::Snapshot(snapshot) => snapshot.step(&mut self.cursor, back),
+        };
+        self.failed = row.is_err();
+        row.transpose()
+    }
+}
+
+impl Iterator for Range<'_> {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(false)
+    }
+}
+
+impl DoubleEndedIterator for Range<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(true)
+    }
+}

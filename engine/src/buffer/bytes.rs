@@ -1,0 +1,402 @@
+//! The bytes of a page, read and written as atomic words.
+//!
+//! An optimistic reader looks at a page while a writer may be changing it. With plain loads and stores that is a data
+//! race, hence undefined behaviour, however the result is treated afterwards. With atomics it is only a *torn* read: every
+//! word is some word that was stored there, but they need not belong together. Whether they do is for
+//! [`super::latch`] to say.
+//!
+//! Invariants:
+//! 1. Page memory is accessed by loads and stores of whole aligned 64-bit words only, all of them relaxed. Smaller values
+//!    are cut out of words, larger ones put together from them. One access size means that neither Miri nor
+//!    ThreadSanitizer nor the memory model has anything to say about mixed-size accesses.
+//! 2. No offset can cause a panic or an access outside the page. Offsets come from pages, so they may be torn or corrupt.
+//!    Reading outside gives zeros or nothing, writing outside does nothing and returns `false`.
+//! 3. Writers exclude each other: a [`PageBytesMut`] is had only from `&mut` of an exclusive guard or of a
+//!    [`ScratchPage`]. Setting part of a word is therefore a load and a store, not a read-modify-write instruction.
+//!
+//! Byte *k* of a word is `word >> 8 * k`, on every machine, so images are little-endian. Offsets count bytes from the start
+//! of the page; aligned accesses are faster but none need be.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::cmp;
+use std::ops::Deref;
+
+/// Bytes per word.
+const WORD: usize = size_of::<u64>();
+
+#[inline]
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+/// Ones in the `len` lowest bytes; `len` is at most 8.
+#[inline]
+fn low_bytes(len: usize) -> u64 {
+    if len >= WORD { u64::MAX } else { (1 << (8 * len)) - 1 }
+}
+
+/// The first (at most 8) bytes of `bytes` as a word, zeros behind.
+#[inline]
+fn word_of(bytes: &[u8]) -> u64 {
+    match *bytes {
+        [a, b, c, d, e, f, g, h, ..] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        [a, b, c, d, ref rest @ ..] => {
+            u64::from(u32::from_le_bytes([a, b, c, d])) | (short_word_of(rest) << 32)
+        }
+        _ => short_word_of(bytes),
+    }
+}
+
+/// [`word_of`] for at most 3 bytes.
+#[inline]
+fn short_word_of(bytes: &[u8]) -> u64 {
+    match *bytes {
+        [a, b, c, ..] => u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16,
+        [a, b] => u64::from(a) | u64::from(b) << 8,
+        [a] => u64::from(a),
+        [] => 0,
+    }
+}
+
+/// A page to read. What it returns may be torn unless the guard it came from excludes writers.
+#[derive(Clone, Copy)]
+pub struct PageBytes<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> PageBytes<'a> {
+    pub(super) fn new(words: &'a [AtomicU64]) -> Self {
+        PageBytes { words }
+    }
+
+    /// The page's size in bytes.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)] // a page is never empty
+    pub fn len(self) -> usize {
+        self.words.len() * WORD
+    }
+
+    /// The `index`th aligned word.
+    #[inline]
+    #[must_use]
+    pub fn word(self, index: usize) -> u64 {
+        self.words.get(index).map_or(0, load)
+    }
+
+    /// The byte at `offset`.
+    #[inline]
+    #[must_use]
+    pub fn get_u8(self, offset: usize) -> u8 {
+        (self.word(offset / WORD) >> (8 * (offset % WORD))) as u8
+    }
+
+    /// The two bytes at `offset`.
+    #[inline]
+    #[must_use]
+    pub fn get_u16(self, offset: usize) -> u16 {
+        if offset % WORD <= WORD - 2 {
+            (self.word(offset / WORD) >> (8 * (offset % WORD))) as u16
+        } else {
+            self.get_u64(offset) as u16
+        }
+    }
+
+    /// The four bytes at `offset`.
+    #[inline]
+    #[must_use]
+    pub fn get_u32(self, offset: usize) -> u32 {
+        if offset % WORD <= WORD - 4 {
+            (self.word(offset / WORD) >> (8 * (offset % WORD))) as u32
+        } else {
+            self.get_u64(offset) as u32
+        }
+    }
+
+    /// The eight bytes at `offset`; bytes behind the end of the page are zeros.
+    #[inline]
+    #[must_use]
+    pub fn get_u64(self, offset: usize) -> u64 {
+        let (index, shift) = (offset / WORD, 8 * (offset % WORD));
+        let low = self.word(index);
+        if shift == 0 { low } else { low >> shift | self.word(index + 1) << (64 - shift) }
+    }
+
+    /// Whether `len` bytes at `offset` are inside the page.
+    #[inline]
+    fn contains(self, offset: usize, len: usize) -> bool {
+        offset <= self.len() && len <= self.len() - offset
+    }
+
+    /// Fills `into` with the bytes at `offset`; with zeros if that is not wholly inside the page.
+    #[inline]
+    pub fn copy_to(self, offset: usize, into: &mut [u8]) {
+        if !self.contains(offset, into.len()) {
+            into.fill(0);
+            return;
+        }
+        let words = &self.words[offset / WORD..];
+        let shift = 8 * (offset % WORD);
+        let (chunks, tail) = into.as_chunks_mut::<WORD>();
+        let tail_offset = offset + chunks.len() * WORD;
+        if shift == 0 {
+            for (chunk, word) in chunks.iter_mut().zip(words) {
+                *chunk = load(word).to_le_bytes();
+            }
+        } else if let [first, rest @ ..] = words {
+            let mut low = load(first);
+            for (chunk, word) in chunks.iter_mut().zip(rest) {
+                let high = load(word);
+                *chunk = (low >> shift | high << (64 - shift)).to_le_bytes();
+                low = high;
+            }
+        }
+        if !tail.is_empty() {
+            let last = self.get_u64(tail_offset).to_le_bytes();
+            tail.copy_from_slice(&last[..tail.len()]);
+        }
+    }
+
+    /// Appends the `len` bytes at `offset` to `out`; nothing if they are not wholly inside the page.
+    #[inline]
+    pub fn append_to(self, offset: usize, len: usize, out: &mut Vec<u8>) {
+        if !self.contains(offset, len) {
+            return;
+        }
+        // One word more than needed, so that the last word is stored whole: no loop over single bytes.
+        out.reserve(len + WORD);
+        let start = out.len();
+        let spare = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
+        let mut done = 0;
+        while done < len {
+            let bytes = self.get_u64(offset + done).to_le_bytes();
+            // SAFETY: `done < len`, so the 8 bytes end before `len + WORD`, which the spare capacity holds; `bytes` is a
+            // local, so the two cannot overlap.
+            unsafe { spare.add(done).copy_from_nonoverlapping(bytes.as_ptr(), WORD) };
+            done += WORD;
+        }
+        // SAFETY: the loop has initialised at least `len` bytes behind the old end, within the reserved capacity.
+        unsafe { out.set_len(start + len) };
+    }
+
+    /// Compares the `len` bytes at `offset` with `other`, byte by byte, a prefix being less. Bytes that are not wholly
+    /// inside the page compare like an empty string.
+    #[inline]
+    #[must_use]
+    pub fn compare(self, offset: usize, len: usize, other: &[u8]) -> cmp::Ordering {
+        let len = if self.contains(offset, len) { len } else { 0 };
+        let mut at = offset;
+        let mut left = &other[..len.min(other.len())];
+        while !left.is_empty() {
+            let step = left.len().min(WORD);
+            let ours = self.get_u64(at) & low_bytes(step);
+            let theirs = word_of(left);
+            if ours != theirs {
+                return ours.swap_bytes().cmp(&theirs.swap_bytes());
+            }
+            at += step;
+            left = &left[step..];
+        }
+        len.cmp(&other.len())
+    }
+}
+
+impl std::fmt::Debug for PageBytes<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PageBytes({} bytes)", self.len())
+    }
+}
+
+/// A page to change; also reads like [`PageBytes`]. Methods that write return whether the target is inside the page; if
+/// not they have done nothing.
+pub struct PageBytesMut<'a> {
+    page: PageBytes<'a>,
+}
+
+impl<'a> Deref for PageBytesMut<'a> {
+    type Target = PageBytes<'a>;
+
+    #[inline]
+    fn deref(&self) -> &PageBytes<'a> {
+        &self.page
+    }
+}
+
+impl<'a> PageBytesMut<'a> {
+    /// The caller promises that nobody else writes to these words while the value lives (invariant 3).
+    pub(super) fn new(words: &'a [AtomicU64]) -> Self {
+        PageBytesMut { page: PageBytes { words } }
+    }
+
+    /// The same page, to read.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> PageBytes<'_> {
+        self.page
+    }
+
+    /// Puts the `len` lowest bytes of `value` at `offset`, which may span two words; `len` is at most 8.
+    #[inline]
+    fn put(&mut self, offset: usize, len: usize, value: u64) -> bool {
+        if !self.page.contains(offset, len) {
+            return false;
+        }
+        if len == 0 {
+            return true;
+        }
+        let (index, shift) = (offset / WORD, 8 * (offset % WORD));
+        self.merge(index, low_bytes(len) << shift, value << shift);
+        if shift + 8 * len > 64 {
+            self.merge(index + 1, low_bytes(len) >> (64 - shift), value >> (64 - shift));
+        }
+        true
+    }
+
+    /// Replaces the bits of `mask` in a word.
+    #[inline]
+    fn merge(&mut self, index: usize, mask: u64, value: u64) {
+        if let Some(word) = self.page.words.get(index) {
+            let old = if mask == u64::MAX { 0 } else { load(word) };
+            word.store(old & !mask | value & mask, Ordering::Relaxed);
+        }
+    }
+
+    /// Replaces the `index`th aligned word.
+    #[inline]
+    pub fn set_word(&mut self, index: usize, value: u64) -> bool {
+        let word = self.page.words.get(index);
+        word.inspect(|word| word.store(value, Ordering::Relaxed)).is_some()
+    }
+
+    /// Puts a byte at `offset`.
+    #[inline]
+    pub fn set_u8(&mut self, offset: usize, value: u8) -> bool {
+        self.put(offset, 1, u64::from(value))
+    }
+
+    /// Puts two bytes at `offset`.
+    #[inline]
+    pub fn set_u16(&mut self, offset: usize, value: u16) -> bool {
+        self.put(offset, 2, u64::from(value))
+    }
+
+    /// Puts four bytes at `offset`.
+    #[inline]
+    pub fn set_u32(&mut self, offset: usize, value: u32) -> bool {
+        self.put(offset, 4, u64::from(value))
+    }
+
+    /// Puts eight bytes at `offset`.
+    #[inline]
+    pub fn set_u64(&mut self, offset: usize, value: u64) -> bool {
+        self.put(offset, 8, value)
+    }
+
+    /// Puts `from` at `offset`.
+    #[inline]
+    pub fn copy_from(&mut self, offset: usize, from: &[u8]) -> bool {
+        if !self.page.contains(offset, from.len()) {
+            return false;
+        }
+        let head = (offset.wrapping_neg() % WORD).min(from.len());
+        self.put(offset, head, word_of(&from[..head]));
+        let (chunks, tail) = from[head..].as_chunks::<WORD>();
+        let aligned = &self.page.words[(offset + head) / WORD..];
+        for (chunk, word) in chunks.iter().zip(aligned) {
+            word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        }
+        self.put(offset + from.len() - tail.len(), tail.len(), word_of(tail));
+        true
+    }
+
+    /// Copies `len` bytes from `source` to `target`; the two may overlap.
+    pub fn move_within(&mut self, source: usize, target: usize, len: usize) -> bool {
+        if !self.page.contains(source, len) || !self.page.contains(target, len) {
+            return false;
+        }
+        let head = (target.wrapping_neg() % WORD).min(len);
+        let body = (len - head) / WORD * WORD;
+        // Every step reads only bytes that no earlier step has overwritten: leftwards moves go from the left end,
+        // rightwards moves from the right end.
+        if target <= source {
+            self.move_part(source, target, head);
+            for at in (head..head + body).step_by(WORD) {
+                self.move_part(source + at, target + at, WORD);
+            }
+            self.move_part(source + head + body, target + head + body, len - head - body);
+        } else {
+            self.move_part(source + head + body, target + head + body, len - head - body);
+            for at in (head..head + body).step_by(WORD).rev() {
+                self.move_part(source + at, target + at, WORD);
+            }
+            self.move_part(source, target, head);
+        }
+        true
+    }
+
+    #[inline]
+    fn move_part(&mut self, source: usize, target: usize, len: usize) {
+        let value = self.page.get_u64(source);
+        self.put(target, len, value);
+    }
+
+    /// Sets the `len` bytes at `offset` to `byte`.
+    pub fn fill(&mut self, offset: usize, len: usize, byte: u8) -> bool {
+        if !self.page.contains(offset, len) {
+            return false;
+        }
+        let value = u64::from_le_bytes([byte; WORD]);
+        let head = (offset.wrapping_neg() % WORD).min(len);
+        self.put(offset, head, value);
+        let body = (len - head) / WORD;
+        for word in self.page.words[(offset + head) / WORD..].iter().take(body) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.put(offset + head + body * WORD, (len - head) % WORD, value);
+        true
+    }
+}
+
+impl std::fmt::Debug for PageBytesMut<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PageBytesMut({} bytes)", self.page.len())
+    }
+}
+
+/// A page of one's own on the heap, outside any pool: to build an image in, and for tests.
+pub struct ScratchPage {
+    words: Box<[AtomicU64]>,
+}
+
+impl ScratchPage {
+    /// A page of zeros; `page_bytes` is rounded up to a whole number of words.
+    #[must_use]
+    pub fn new(page_bytes: usize) -> ScratchPage {
+        ScratchPage { words: (0..page_bytes.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// A page with the content of `image`.
+    #[must_use]
+    pub fn from_image(image: &[u8]) -> ScratchPage {
+        let mut page = ScratchPage::new(image.len());
+        page.bytes_mut().copy_from(0, image);
+        page
+    }
+
+    /// To read it.
+    #[must_use]
+    pub fn bytes(&self) -> PageBytes<'_> {
+        PageBytes { words: &self.words }
+    }
+
+    /// To change it.
+    pub fn bytes_mut(&mut self) -> PageBytesMut<'_> {
+        PageBytesMut::new(&self.words)
+    }
+}
+
+impl std::fmt::Debug for ScratchPage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ScratchPage({} bytes)", self.bytes().len())
+    }
+}

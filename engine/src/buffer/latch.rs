@@ -1,0 +1,391 @@
+//! The latch of a page: one atomic word that also tells where the page is.
+//!
+//! ```text
+//!   63      56 55                                   0
+//!  +----------+--------------------------------------+
+//!  |  state   |               version                |
+//!  +----------+--------------------------------------+
+//!
+//!   Free (0) <-------------+                +-----------> Unlocked (4) <----------------> Shared 1
+//!      |    release_to(Free)\     release  /              |  ^   |     try_shared            |
+//!      | claim_free          \            /   try_exclusive  |   | mark    release_shared    | try_shared
+//!      |                      \          /       upgrade  |  |   v                           v
+//!      +-------------------> Exclusive (2) <--------------+  | Marked (3)                 Shared 2
+//!      +------------------->  |         ^                    |  |   |                        ...
+//!      | claim_evicted        |         |                    |  |   |                     Shared 250
+//!   Evicted (1) <-------------+         |              touch +--+   |
+//!         release_to(Evicted)           +---------------------------+
+//!                                     claim_marked, try_exclusive, upgrade
+//! ```
+//!
+//! (Marked also becomes Shared 1 by `try_shared`. A touch is the first optimistic reader of a marked page.)
+//!
+//! *Free*: no such page. *Evicted*: the page has an image in the store and nothing in memory. *Marked*: in memory, chosen
+//! for eviction unless somebody touches it first (second chance). *Shared n*: n readers exclude writers. Zero is Free, so
+//! fresh memory is a valid table of latches, and everything from Unlocked up is "in memory and nobody writes", so that the
+//! hot path is one load and one comparison.
+//!
+//! Invariants:
+//! 1. Page memory is written only in state Exclusive, by the one thread that entered it.
+//! 2. The version never falls, not even when a page is freed and its id used again. It changes only on leaving
+//!    Exclusive, and it does change unless the holder wrote nothing. So: equal versions seen in a readable state (Marked,
+//!    Unlocked, Shared) mean equal bytes.
+//! 3. Shared n is left for Exclusive only by way of Unlocked.
+//! 4. Only its holder changes the word in state Exclusive. Leaving is therefore a plain store.
+//!
+//! # Why a validated read was not torn
+//!
+//! A reader loads the word (acquire), then page words (relaxed), then, behind an acquire fence, the word again. A writer
+//! enters Exclusive (read-modify-write), then, behind a *release fence*, stores page words (relaxed), then stores the new
+//! word (release).
+//!
+//! * The reader sees everything of the writers before it: its acquire load reads from the release store of the last of
+//!   them, or from a later read-modify-write in that store's release sequence.
+//! * Suppose it reads a page word stored by a later writer. Then that writer's release fence, which is before the
+//!   store, synchronises with the reader's acquire fence, which is after the load. Entering Exclusive happened before the
+//!   writer's fence, so it happened before the reader's second load, which must see Exclusive or something newer: with a
+//!   writing state or another version. Validation fails.
+//!
+//! Without the writer's release fence the processor could make a page store visible before the word says Exclusive (the
+//! acquire of entering holds later *loads and stores* behind its load, not behind its store). Without the reader's fence
+//! the second load could be done before the page loads. The loom tests fail if either fence is taken away.
+//!
+//! Upgrading validates too, without a fence: a writer that comes after the upgraded hold has seen the hold end (acquire of
+//! release), so nothing that was loaded before the upgrade can be the work of that writer; and a writer that came before it
+//! has left another version, so that the upgrade fails.
+
+use super::Restart;
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::{Backoff, thread};
+use std::time::Duration;
+
+/// Bits of the version.
+const VERSION_BITS: u32 = 56;
+const VERSION_MASK: u64 = (1 << VERSION_BITS) - 1;
+/// One step of the state.
+const STATE_UNIT: u64 = 1 << VERSION_BITS;
+
+const FREE: u64 = 0;
+const EVICTED: u64 = 1;
+const EXCLUSIVE: u64 = 2;
+const MARKED: u64 = 3;
+const UNLOCKED: u64 = 4;
+const SHARED_LAST: u64 = UNLOCKED + SHARED_HOLDERS_MAX as u64;
+
+/// How many shared holders a latch can count; the next one waits.
+pub const SHARED_HOLDERS_MAX: u8 = 250;
+
+const _: () = assert!(SHARED_LAST < 256 && MARKED + 1 == UNLOCKED && FREE == 0);
+
+/// What a page's bytes are named by: two equal versions of one page mean equal bytes (invariant 2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct Version(u64);
+
+impl Version {
+    fn next(self) -> Version {
+        Version((self.0 + 1) & VERSION_MASK)
+    }
+}
+
+/// Where a page is and who may use it; see the diagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// No such page.
+    Free,
+    /// Only in the store.
+    Evicted,
+    /// One thread may write.
+    Exclusive,
+    /// In memory, not latched, first in line for eviction.
+    Marked,
+    /// In memory, not latched.
+    Unlocked,
+    /// In memory, this many readers.
+    Shared(u8),
+}
+
+/// Why a latch was not had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Obstacle {
+    /// Somebody else is using the page: wait.
+    Busy,
+    /// Bring the page into memory first.
+    Evicted,
+    /// There is no such page.
+    Free,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word(u64);
+
+impl Word {
+    #[inline]
+    fn new(state: u64, version: Version) -> Word {
+        Word(state << VERSION_BITS | version.0)
+    }
+
+    #[inline]
+    fn state(self) -> u64 {
+        self.0 >> VERSION_BITS
+    }
+
+    #[inline]
+    fn version(self) -> Version {
+        Version(self.0 & VERSION_MASK)
+    }
+
+    #[inline]
+    fn is_readable(self) -> bool {
+        self.state() >= MARKED
+    }
+
+    fn obstacle(self) -> Obstacle {
+        match self.state() {
+            FREE => Obstacle::Free,
+            EVICTED => Obstacle::Evicted,
+            _ => Obstacle::Busy,
+        }
+    }
+}
+
+/// A page's latch. `Default` is Free.
+#[derive(Debug)]
+pub struct Latch {
+    /// Written by whoever changes state; read by everybody. Orderings: see the module.
+    word: AtomicU64,
+}
+
+impl Default for Latch {
+    fn default() -> Latch {
+        Latch { word: AtomicU64::new(0) }
+    }
+}
+
+impl Latch {
+    #[inline]
+    fn load(&self, order: Ordering) -> Word {
+        Word(self.word.load(order))
+    }
+
+    /// Changes the word from `seen` to `to`; on success ordered as an acquire.
+    #[inline]
+    fn exchange(&self, seen: Word, to: Word) -> bool {
+        self.word.compare_exchange(seen.0, to.0, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Enters Exclusive from `seen`.
+    #[inline]
+    fn enter(&self, seen: Word) -> bool {
+        if !self.exchange(seen, Word::new(EXCLUSIVE, seen.version())) {
+            return false;
+        }
+        // Forbids that a page store becomes visible before the word says Exclusive; pairs with the fence in `validate`.
+        fence(Ordering::Release);
+        true
+    }
+
+    /// The state at some recent moment.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self.load(Ordering::Acquire).state() {
+            FREE => State::Free,
+            EVICTED => State::Evicted,
+            EXCLUSIVE => State::Exclusive,
+            MARKED => State::Marked,
+            UNLOCKED => State::Unlocked,
+            shared => State::Shared((shared - UNLOCKED) as u8),
+        }
+    }
+
+    /// Begins an optimistic read, if the page is in memory, unmarked and nobody writes: the hot path.
+    #[inline]
+    #[must_use]
+    pub fn begin_read(&self) -> Option<Version> {
+        // Acquire: the page loads that follow see at least what the writer of this version stored.
+        let word = self.load(Ordering::Acquire);
+        (word.state() >= UNLOCKED).then(|| word.version())
+    }
+
+    /// Begins an optimistic read, touching the page if it is marked.
+    ///
+    /// # Errors
+    /// Why there is nothing to read now.
+    pub fn begin_read_slow(&self) -> Result<Version, Obstacle> {
+        let word = self.load(Ordering::Acquire);
+        match word.state() {
+            MARKED if self.exchange(word, Word::new(UNLOCKED, word.version())) => Ok(word.version()),
+            MARKED => Err(Obstacle::Busy),
+            _ if word.is_readable() => Ok(word.version()),
+            _ => Err(word.obstacle()),
+        }
+    }
+
+    /// Ends an optimistic read: `Ok` means that every load since it began saw the bytes of `version`.
+    ///
+    /// # Errors
+    /// A writer was or is there: what was read may be torn.
+    #[inline]
+    pub fn validate(&self, version: Version) -> Result<(), Restart> {
+        // Forbids that the load below is done before the page loads above; pairs with the fence in `enter`.
+        fence(Ordering::Acquire);
+        let word = self.load(Ordering::Relaxed);
+        if word.version() == version && word.is_readable() { Ok(()) } else { Err(Restart) }
+    }
+
+    /// Enters Exclusive if the page's bytes are still those of `version` and nobody holds the latch. Never waits.
+    ///
+    /// # Errors
+    /// The page was changed, or is latched.
+    #[inline]
+    pub fn upgrade(&self, version: Version) -> Result<(), Restart> {
+        let word = self.load(Ordering::Relaxed);
+        let free = word.state() == UNLOCKED || word.state() == MARKED;
+        if free && word.version() == version && self.enter(word) { Ok(()) } else { Err(Restart) }
+    }
+
+    /// Enters Shared if the page's bytes are still those of `version`.
+    ///
+    /// # Errors
+    /// The page was changed, or is being changed, or has too many readers.
+    pub fn upgrade_shared(&self, version: Version) -> Result<(), Restart> {
+        loop {
+            let word = self.load(Ordering::Relaxed);
+            if word.version() != version || !word.is_readable() || word.state() >= SHARED_LAST {
+                return Err(Restart);
+            }
+            if self.add_reader(word) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tries to enter Exclusive.
+    ///
+    /// # Errors
+    /// Why not.
+    #[inline]
+    pub fn try_exclusive(&self) -> Result<Version, Obstacle> {
+        let word = self.load(Ordering::Relaxed);
+        let free = word.state() == UNLOCKED || word.state() == MARKED;
+        if free && self.enter(word) { Ok(word.version()) } else { Err(word.obstacle()) }
+    }
+
+    /// Tries to become one more shared holder.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn try_shared(&self) -> Result<(), Obstacle> {
+        let word = self.load(Ordering::Relaxed);
+        let room = word.is_readable() && word.state() < SHARED_LAST;
+        if room && self.add_reader(word) { Ok(()) } else { Err(word.obstacle()) }
+    }
+
+    /// One more shared holder than in `seen`, which is readable and not full.
+    #[inline]
+    fn add_reader(&self, seen: Word) -> bool {
+        self.exchange(seen, Word::new(seen.state().max(UNLOCKED) + 1, seen.version()))
+    }
+
+    /// Ends one shared hold.
+    pub fn release_shared(&self) {
+        // Release: the next writer's acquire comes after the loads made under this hold.
+        let old = Word(self.word.fetch_sub(STATE_UNIT, Ordering::Release));
+        debug_assert!(old.state() > UNLOCKED && old.state() <= SHARED_LAST, "not held shared");
+    }
+
+    /// Enters Exclusive from Free; false if the page is not free.
+    #[must_use]
+    pub fn claim_free(&self) -> bool {
+        self.claim(FREE)
+    }
+
+    /// Enters Exclusive from Evicted, to bring the page in; false if somebody else did or does.
+    #[must_use]
+    pub fn claim_evicted(&self) -> bool {
+        self.claim(EVICTED)
+    }
+
+    /// Enters Exclusive from Marked, to evict the page; false if it was touched.
+    #[must_use]
+    pub fn claim_marked(&self) -> bool {
+        self.claim(MARKED)
+    }
+
+    fn claim(&self, state: u64) -> bool {
+        let word = self.load(Ordering::Relaxed);
+        word.state() == state && self.enter(word)
+    }
+
+    /// Marks an unlatched page for eviction; false if it is not in state Unlocked.
+    #[must_use]
+    pub fn mark(&self) -> bool {
+        let word = self.load(Ordering::Relaxed);
+        word.state() == UNLOCKED && self.exchange(word, Word::new(MARKED, word.version()))
+    }
+
+    /// The version that [`Latch::release`] will leave behind. Only for the holder of Exclusive.
+    #[inline]
+    #[must_use]
+    pub fn version_after(&self, changed: bool) -> Version {
+        let version = self.load(Ordering::Relaxed).version();
+        if changed { version.next() } else { version }
+    }
+
+    /// Leaves Exclusive for Unlocked. Only for its holder; `changed` if page memory may have been written.
+    #[inline]
+    pub fn release(&self, changed: bool) {
+        self.leave(UNLOCKED, changed);
+    }
+
+    /// Leaves Exclusive for Evicted or Free, with a new version. Only for its holder.
+    ///
+    /// # Panics
+    /// If `state` is another one.
+    pub fn release_to(&self, state: State) {
+        match state {
+            State::Free => self.leave(FREE, true),
+            State::Evicted => self.leave(EVICTED, true),
+            other => panic!("a page cannot go from Exclusive to {other:?} here"),
+        }
+    }
+
+    #[inline]
+    fn leave(&self, state: u64, changed: bool) {
+        debug_assert_eq!(self.state(), State::Exclusive, "not held exclusively");
+        // A plain store: nobody else changes the word now (invariant 4). Release: whoever sees it sees the page stores.
+        self.word.store(Word::new(state, self.version_after(changed)).0, Ordering::Release);
+    }
+
+    /// A free page of which the store has an image becomes Evicted; false if it is not free.
+    #[must_use]
+    pub fn set_evicted(&self) -> bool {
+        let claimed = self.claim_free();
+        if claimed {
+            self.release_to(State::Evicted);
+        }
+        claimed
+    }
+}
+
+/// Pauses before waiting for a latch becomes sleeping for it.
+const PAUSES_BEFORE_SLEEP: u32 = 100;
+/// Latches are held for microseconds, or for one read of a page from the device.
+const SLEEP: Duration = Duration::from_micros(50);
+
+/// Waiting for a latch: spin, yield, and, if the holder has lost the CPU or waits for a device, sleep. There is no deadline:
+/// a holder never waits for anything but another latch (in order) or the device.
+#[derive(Debug, Default)]
+pub struct LatchWait {
+    backoff: Backoff,
+}
+
+impl LatchWait {
+    /// Waits a little, longer each time.
+    pub fn pause(&mut self) {
+        if self.backoff.steps() < PAUSES_BEFORE_SLEEP {
+            self.backoff.pause();
+        } else {
+            thread::sleep(SLEEP);
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! The pool: page memory, the table of latches, the free list and the budget.
+//!
+//! Invariants:
+//! 1. The memory of page *n* is `words[n * words per page ..]`, whatever is in it. Page 0 is never used.
+//! 2. Free ids below `page_count` are in exactly one of the two lists of [`FreeIds`]; only who took an id from there claims
+//!    its latch.
+//! 3. `resident` counts the pages that may have memory: those in memory and the recycled ids. It never exceeds the budget.
+//! 4. The lock of the free ids is held only for list work: no latch is waited for and no device is used under it.
+//! 5. A page in state Evicted has an image in the store. A page whose fault failed goes back to Evicted.
+
+use super::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
+use super::latch::{Latch, LatchWait, Obstacle, State, Version};
+use super::region::{Region, ZeroIsDefault};
+use super::{Interrupt, PageBytesMut, Restart};
+use crate::base::{Error, ErrorKind, Location, PageId, Result};
+use crate::device::AlignedBuffer;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// Where images of evicted pages come from. Guarantees expected of an implementation:
+/// 1. `into` is filled with the newest image of `page`, or an error says where the image is damaged;
+/// 2. the image is safe to use: checksum, page id and the structure of its content are verified;
+/// 3. it may be called by many threads at once, and does not use the pool.
+pub trait PageSource: Send + Sync {
+    /// Reads the image of `page`; `into` has the size of a page.
+    ///
+    /// # Errors
+    /// The device's, or [`ErrorKind::Corruption`].
+    fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<()>;
+}
+
+/// Address space reserved, in multiples of the memory budget: page ids can grow so far beyond what fits in memory.
+const RESERVATION_FACTOR: u64 = if cfg!(any(loom, feature = "shuttle")) { 2 } else { 16 };
+/// Never reserve more than an eighth of a process's address space.
+const RESERVATION_BYTES_MAX: u64 = 1 << 44;
+/// Below this a pool gains little from huge pages, and would take 2 MiB for its first page.
+const HUGE_PAGES_FROM_BYTES: u64 = 64 << 20;
+
+/// What the pool knows of one page.
+#[derive(Default)]
+pub(super) struct Entry {
+    pub(super) latch: Latch,
+    /// The checkpoint round in which the page was last imaged or born. Written under a latch, read by the checkpoint.
+    round: AtomicU32,
+    /// 1 if the page differs from its image. Written under a latch (cleared under at least a shared one).
+    dirty: AtomicU32,
+}
+
+// SAFETY: three atomic integers; zero is a free latch (checked by `const` assertion in `latch`), round 0, not dirty.
+unsafe impl ZeroIsDefault for Entry {}
+
+impl Entry {
+    #[inline]
+    pub(super) fn round(&self) -> u32 {
+        self.round.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_round(&self, round: u32) {
+        self.round.store(round, Ordering::Release);
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Acquire) != 0
+    }
+
+    #[inline]
+    pub(super) fn set_dirty(&self, dirty: bool) {
+        self.dirty.store(u32::from(dirty), Ordering::Release);
+    }
+}
+
+/// Page ids that can be given out.
+#[derive(Default)]
+struct FreeIds {
+    /// Freed ids whose memory is still there: used first, and counted as resident.
+    recycled: Vec<PageId>,
+    /// Ids without memory, below `page_count`.
+    cold: Vec<PageId>,
+    /// Ids freed since the last round began: their images are to be removed from the store.
+    since_round: Vec<PageId>,
+}
+
+/// All pages of a database that are in memory, and the state of all that are not.
+pub struct Pool {
+    entries: Region<Entry>,
+    words: Region<AtomicU64>,
+    /// log2 of the words per page.
+    word_shift: u32,
+    memory_bytes: u64,
+    resident_max: u64,
+    /// See invariant 3.
+    resident: AtomicU64,
+    /// Every id ever given out is below. Written under the lock of `free`; read by anybody.
+    page_count: AtomicU64,
+    free: Mutex<FreeIds>,
+    round: AtomicU32,
+    source: Arc<dyn PageSource>,
+    /// Buffers for reading images; as many as there were ever faults at once.
+    fault_buffers: Mutex<Vec<AlignedBuffer>>,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool({} pages of {} bytes)", self.page_count(), self.page_bytes())
+    }
+}
+
+impl Pool {
+    /// A pool of pages of `page_bytes` (a power of two) that keeps at most `memory_bytes` of them in memory.
+    ///
+    /// # Errors
+    /// A setting is wrong, or the address space is limited to less than `memory_bytes`.
+    pub fn new(page_bytes: usize, memory_bytes: u64, source: Arc<dyn PageSource>) -> Result<Arc<Pool>> {
+        if !page_bytes.is_power_of_two() || page_bytes < 2 * super::PAGE_HEADER_BYTES {
+            return Err(Error::invalid(format!("{page_bytes} cannot be the size of a page"))
+                .at(Location::Setting("page_bytes")));
+        }
+        let resident_max = memory_bytes / page_bytes as u64;
+        let (entries, words) = reserve(page_bytes, resident_max)?;
+        let pool = Pool {
+            entries,
+            words,
+            word_shift: page_bytes.trailing_zeros() - size_of::<u64>().trailing_zeros(),
+            memory_bytes,
+            resident_max,
+            resident: AtomicU64::new(0),
+            page_count: AtomicU64::new(1),
+            free: Mutex::new(FreeIds::default()),
+            round: AtomicU32::new(0),
+            source,
+            fault_buffers: Mutex::new(Vec::new()),
+        };
+        pool.advise_huge(true);
+        Ok(Arc::new(pool))
+    }
+
+    /// Huge pages for the ids that fit in memory. As long as all ids do, the memory taken cannot exceed the budget by more
+    /// than one step.
+    fn advise_huge(&self, wanted: bool) {
+        if self.memory_bytes >= HUGE_PAGES_FROM_BYTES {
+            let pages = self.resident_max as usize + 1;
+            self.words.advise_huge(pages << self.word_shift, wanted);
+            self.entries.advise_huge(pages, wanted);
+        }
+    }
+
+    /// Tells which pages the store has; before anything else is done with the pool. They are read when first used.
+    ///
+    /// # Errors
+    /// An id is there twice or is 0 ([`ErrorKind::Corruption`]), or there are more pages than `memory_bytes` allows for.
+    pub fn restore(&self, allocated: impl Iterator<Item = PageId>) -> Result<()> {
+        let mut free = self.free.lock();
+        let mut page_count = self.page_count();
+        for page in allocated {
+            let Some(entry) = self.entries.get(page.0 as usize) else {
+                return Err(self.out_of_memory("the database has more pages than can be addressed"));
+            };
+            if page.0 == 0 || !entry.latch.set_evicted() {
+                return Err(Error::corruption(format!("{page} is listed twice, or cannot exist")));
+            }
+            page_count = page_count.max(page.0 + 1);
+        }
+        // Lowest ids at the end: they are given out first, which keeps memory dense.
+        free.cold = (1..page_count).rev().map(PageId).filter(|page| !self.is_allocated(*page)).collect();
+        if page_count > self.resident_max {
+            self.advise_huge(false);
+        }
+        self.page_count.store(page_count, Ordering::Release);
+        Ok(())
+    }
+
+    /// Bytes per page.
+    #[inline]
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        size_of::<u64>() << self.word_shift
+    }
+
+    /// Every allocated id is at least 1 and below this.
+    #[must_use]
+    pub fn page_count(&self) -> u64 {
+        self.page_count.load(Ordering::Acquire)
+    }
+
+    /// Pages that take memory now; free ones that still have theirs are counted.
+    #[must_use]
+    pub fn resident_pages(&self) -> u64 {
+        self.resident.load(Ordering::Relaxed)
+    }
+
+    /// The entry of a page that a guard holds.
+    #[inline]
+    pub(super) fn entry(&self, page: PageId) -> &Entry {
+        debug_assert!((page.0 as usize) < self.entries.len());
+        // SAFETY: guards are made only by the methods below, each of which has found the page's entry with `get`.
+        unsafe { self.entries.get_unchecked(page.0 as usize) }
+    }
+
+    /// The memory of a page that a guard holds.
+    #[inline]
+    pub(super) fn words(&self, page: PageId) -> &[AtomicU64] {
+        let start = (page.0 as usize) << self.word_shift;
+        debug_assert!((page.0 as usize) < self.entries.len());
+        // SAFETY: as in `entry`; and there are `words per page` words for every entry (see `reserve`).
+        unsafe { self.words.get_unchecked(start..start + (1 << self.word_shift)) }
+    }
+
+    /// Looks at a page without holding it. When the page is in memory: one load and no store.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corruption`] if there is no such page. A caller that read the id optimistically uses
+    /// [`OptimisticGuard::child`], which tells that from a torn id. Otherwise see [`Pool::exclusive`].
+    #[inline]
+    pub fn optimistic(&self, page: PageId) -> Result<OptimisticGuard<'_>> {
+        match self.entries.get(page.0 as usize).and_then(|entry| entry.latch.begin_read()) {
+            Some(version) => Ok(OptimisticGuard::new(self, page, version)),
+            None => self.optimistic_slow(page),
+        }
+    }
+
+    #[cold]
+    fn optimistic_slow(&self, page: PageId) -> Result<OptimisticGuard<'_>> {
+        let version = self.wait_for(page, Latch::begin_read_slow)?;
+        Ok(OptimisticGuard::new(self, page, version))
+    }
+
+    /// Looks at a page again if it has not changed since it had `version`. Never waits and never faults.
+    ///
+    /// # Errors
+    /// It has changed, is being changed, or is not in memory.
+    #[inline]
+    pub fn optimistic_at(&self, page: PageId, version: Version) -> Result<OptimisticGuard<'_>, Restart> {
+        match self.entries.get(page.0 as usize).and_then(|entry| entry.latch.begin_read()) {
+            Some(now) if now == version => Ok(OptimisticGuard::new(self, page, version)),
+            _ => Err(Restart),
+        }
+    }
+
+    /// Waits until no writer holds the page, and keeps writers out.
+    ///
+    /// # Errors
+    /// As [`Pool::exclusive`].
+    pub fn shared(&self, page: PageId) -> Result<SharedGuard<'_>> {
+        self.wait_for(page, Latch::try_shared)?;
+        Ok(SharedGuard::new(self, page))
+    }
+
+    /// Waits until nobody holds the page, and holds it alone. Whoever holds other latches takes them top-down and left to
+    /// right, or uses [`Pool::try_exclusive`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corruption`] if there is no such page, [`ErrorKind::OutOfMemory`] if it does not fit in memory, or the
+    /// [`PageSource`]'s.
+    pub fn exclusive(&self, page: PageId) -> Result<ExclusiveGuard<'_>> {
+        self.wait_for(page, Latch::try_exclusive)?;
+        Ok(ExclusiveGuard::new(self, page))
+    }
+
+    /// Holds the page alone if nobody holds it now. Does not wait for a latch, but may read the page from the store.
+    ///
+    /// # Errors
+    /// [`Interrupt::Restart`] if it is latched; otherwise as [`Pool::exclusive`].
+    pub fn try_exclusive(&self, page: PageId) -> Result<ExclusiveGuard<'_>, Interrupt> {
+        match self.attempt(page, Latch::try_exclusive)? {
+            Some(_) => Ok(ExclusiveGuard::new(self, page)),
+            None => Err(Interrupt::Restart),
+        }
+    }
+
+    /// Repeats `attempt` on the page's latch until it succeeds, bringing the page in when it has to.
+    fn wait_for<T>(&self, page: PageId, attempt: impl Fn(&Latch) -> Result<T, Obstacle>) -> Result<T> {
+        let mut wait = LatchWait::default();
+        loop {
+            match self.attempt(page, &attempt)? {
+                Some(got) => return Ok(got),
+                None => wait.pause(),
+            }
+        }
+    }
+
+    /// One try, and another if the page had to be brought in; `None` means that somebody else has the latch.
+    fn attempt<T>(&self, page: PageId, attempt: impl Fn(&Latch) -> Result<T, Obstacle>) -> Result<Option<T>> {
+        let Some(entry) = self.entries.get(page.0 as usize) else { return Err(no_such_page(page)) };
+        for _ in 0..2 {
+            match attempt(&entry.latch) {
+                Ok(got) => return Ok(Some(got)),
+                Err(Obstacle::Busy) => return Ok(None),
+                Err(Obstacle::Free) => return Err(no_such_page(page)),
+                Err(Obstacle::Evicted) => self.fault(page, entry)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Brings an evicted page into memory, unless somebody else is doing it.
+    #[cold]
+    fn fault(&self, page: PageId, entry: &Entry) -> Result<()> {
+        if !entry.latch.claim_evicted() {
+            return Ok(());
+        }
+        let mut claim = FaultClaim { pool: self, entry, has_memory: false, outcome: State::Evicted };
+        self.take_memory()?;
+        claim.has_memory = true;
+        self.read_image(page)?;
+        entry.set_dirty(false);
+        claim.outcome = State::Unlocked;
+        Ok(())
+    }
+
+    /// Fills the memory of a page whose latch the caller has claimed.
+    fn read_image(&self, page: PageId) -> Result<()> {
+        let pooled = self.fault_buffers.lock().pop();
+        let mut buffer = pooled.unwrap_or_else(|| AlignedBuffer::zeroed(self.page_bytes()));
+        let image = &mut buffer[..self.page_bytes()];
+        let done = self.source.read_page(page, image);
+        if done.is_ok() {
+            PageBytesMut::new(self.words(page)).copy_from(0, image);
+        }
+        self.fault_buffers.lock().push(buffer);
+        done
+    }
+
+    /// Counts one more page with memory, taking it away from a free page if the budget is used up.
+    fn take_memory(&self) -> Result<()> {
+        let one_more = |resident| (resident < self.resident_max).then_some(resident + 1);
+        if self.resident.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
+            return Ok(());
+        }
+        let Some(page) = self.free.lock().recycled.pop() else {
+            return Err(self.out_of_memory("all memory for pages is in use"));
+        };
+        let start = (page.0 as usize) << self.word_shift;
+        self.words.discard(start..start + (1 << self.word_shift));
+        self.free.lock().cold.push(page);
+        Ok(())
+    }
+
+    fn out_of_memory(&self, what: &str) -> Error {
+        let limit = self.memory_bytes;
+        Error::new(ErrorKind::OutOfMemory, format!("{what}: `memory_bytes` is {limit}"))
+            .at(Location::Setting("memory_bytes"))
+    }
+
+    /// A new page of zeros, dirty, born in the current round, held exclusively.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] if the budget is used up.
+    pub fn allocate(&self) -> Result<ExclusiveGuard<'_>> {
+        let recycled = self.free.lock().recycled.pop();
+        let page = match recycled {
+            Some(page) => page,
+            None => {
+                self.take_memory()?;
+                self.cold_id().inspect_err(|_| {
+                    self.resident.fetch_sub(1, Ordering::Relaxed);
+                })?
+            }
+        };
+        let entry = self.entry(page);
+        let claimed = entry.latch.claim_free();
+        assert!(claimed, "{page} was on the free list but is in use");
+        let mut guard = ExclusiveGuard::new(self, page);
+        // Cold pages need it too where memory is not given back (see `Region::discard`).
+        guard.bytes_mut().fill(0, self.page_bytes(), 0);
+        guard.mark_dirty();
+        guard.set_imaged(self.round());
+        Ok(guard)
+    }
+
+    /// An id without memory.
+    fn cold_id(&self) -> Result<PageId> {
+        let mut free = self.free.lock();
+        if let Some(page) = free.cold.pop() {
+            return Ok(page);
+        }
+        let page = self.page_count.load(Ordering::Relaxed);
+        if page >= self.entries.len() as u64 {
+            return Err(self.out_of_memory("all page ids are in use"));
+        }
+        self.page_count.store(page + 1, Ordering::Release);
+        Ok(PageId(page))
+    }
+
+    /// Gives a page back; its id can be used again at once. Its image, if any, is the store's business.
+    pub fn free(&self, guard: ExclusiveGuard<'_>) {
+        assert!(std::ptr::eq(guard.pool(), self), "the page is of another pool");
+        self.entry(guard.page_id()).set_dirty(false);
+        let page = guard.release_free();
+        let mut free = self.free.lock();
+        free.recycled.push(page);
+        free.since_round.push(page);
+    }
+
+    /// Whether the id is a page. Can change at once unless the caller holds a latch.
+    #[must_use]
+    pub fn is_allocated(&self, page: PageId) -> bool {
+        self.entries.get(page.0 as usize).is_some_and(|entry| entry.latch.state() != State::Free)
+    }
+
+    /// Whether the page is in memory, now.
+    #[must_use]
+    pub fn is_resident(&self, page: PageId) -> bool {
+        self.entries.get(page.0 as usize).is_some_and(|entry| {
+            let state = entry.latch.state();
+            state != State::Free && state != State::Evicted
+        })
+    }
+
+    /// The current checkpoint round; 0 before the first.
+    #[must_use]
+    pub fn round(&self) -> u32 {
+        self.round.load(Ordering::SeqCst)
+    }
+
+    /// Begins the next round and returns the ids freed since the last one began. `begun` is told the number before any
+    /// thread can see it.
+    ///
+    /// A page is born in the current round. A structure change gives it the round of the page that it was split from
+    /// ([`ExclusiveGuard::set_imaged`]), because the round may change between the two.
+    pub fn begin_round(&self, begun: impl FnOnce(u32)) -> Vec<PageId> {
+        let mut free = self.free.lock();
+        begun(self.round.load(Ordering::SeqCst) + 1);
+        self.round.fetch_add(1, Ordering::SeqCst);
+        std::mem::take(&mut free.since_round)
+    }
+
+    /// Gives the ids of [`Pool::begin_round`] to the next round: this one failed.
+    pub fn return_freed(&self, pages: Vec<PageId>) {
+        self.free.lock().since_round.extend(pages);
+    }
+
+    /// The round in which the page was last imaged or born; 0 if neither happened since the database was opened.
+    #[must_use]
+    pub fn round_of(&self, page: PageId) -> u32 {
+        self.entries.get(page.0 as usize).map_or(0, Entry::round)
+    }
+
+    /// The page has been imaged in `round`. The caller holds its latch.
+    pub fn set_imaged(&self, page: PageId, round: u32) {
+        if let Some(entry) = self.entries.get(page.0 as usize) {
+            entry.set_round(round);
+        }
+    }
+
+    /// Whether the page differs from its image in the store.
+    #[must_use]
+    pub fn is_dirty(&self, page: PageId) -> bool {
+        self.entries.get(page.0 as usize).is_some_and(Entry::is_dirty)
+    }
+
+    /// The page differs from its image.
+    pub fn set_dirty(&self, page: PageId) {
+        if let Some(entry) = self.entries.get(page.0 as usize) {
+            entry.set_dirty(true);
+        }
+    }
+
+    /// The page's image is as new as the page. The caller holds at least a shared latch since it made the image, or a
+    /// change in between would be lost.
+    pub fn clear_dirty(&self, page: PageId) {
+        if let Some(entry) = self.entries.get(page.0 as usize) {
+            entry.set_dirty(false);
+        }
+    }
+}
+
+/// Reserves the tables; less than wished for if the address space is limited, but never less than fits in memory.
+fn reserve(page_bytes: usize, resident_max: u64) -> Result<(Region<Entry>, Region<AtomicU64>)> {
+    let least = resident_max + 1;
+    let wish = resident_max.saturating_mul(RESERVATION_FACTOR).min(RESERVATION_BYTES_MAX / page_bytes as u64);
+    let mut pages = wish.max(least) as usize;
+    loop {
+        let words = pages.saturating_mul(page_bytes / size_of::<u64>());
+        let reserved = Region::new(pages).and_then(|entries| Ok((entries, Region::new(words)?)));
+        match reserved {
+            Ok(regions) => return Ok(regions),
+            Err(error) if pages as u64 == least => return Err(error.at(Location::Setting("memory_bytes"))),
+            Err(_) => pages = (pages / 2).max(least as usize),
+        }
+    }
+}
+
+#[cold]
+fn no_such_page(page: PageId) -> Error {
+    Error::corruption(format!("{page} is referred to but does not exist"))
+}
+
+/// An evicted page that is being brought in; goes back to Evicted unless that succeeds, also if the source panics.
+struct FaultClaim<'p> {
+    pool: &'p Pool,
+    entry: &'p Entry,
+    /// Counted in [`Pool::resident_pages`].
+    has_memory: bool,
+    outcome: State,
+}
+
+impl Drop for FaultClaim<'_> {
+    fn drop(&mut self) {
+        if self.outcome == State::Unlocked {
+            self.entry.latch.release(true);
+            return;
+        }
+        if self.has_memory {
+            self.pool.resident.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.entry.latch.release_to(State::Evicted);
+    }
+}

@@ -1,0 +1,223 @@
+//! Who writes when nobody waits? One thread for all logs, asleep whenever nothing is due.
+//!
+//! ```text
+//!   running --- nothing due ---> plan: wakes_at := never; look at all logs; wakes_at := earliest due time
+//!      ^                                        |
+//!      |                                        v
+//!      +---- due time, or an earlier one ---- asleep until wakes_at
+//! ```
+//!
+//! While it runs `wakes_at` is zero and handing over costs a committer one load. While it sleeps a committer wakes it
+//! only if it made some log due before `wakes_at`; only the first to see that pays the system call.
+//!
+//! No due time is missed. A committer lowers `due`, then loads `wakes_at`; the flusher stores `wakes_at`, then loads all
+//! `due`. All four are sequentially consistent, so one of the two sees the other. A log that somebody leads is
+//! left out of the plan: whoever gives up the lead looks at what is left and wakes the flusher (`Lead`).
+//!
+//! One round seals every log that is due, or due within a pace, writes the blocks side by side through one queue,
+//! and acknowledges as completions arrive. An idle database has nothing due: the thread sleeps without a timeout.
+
+use super::levels::{self, NEVER, NOW, PACE};
+use super::presets::AsyncWriter;
+use super::writer::{Lead, LogWriter};
+use super::{Core, Csn};
+use crate::base::clock::Nanos;
+use crate::base::{Error, ErrorKind, Result};
+use crate::device::{Completion, WriteQueue, WriteRequest};
+use crate::log::SealedBlock;
+use crate::sync::Event;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Where workers write for themselves: how long after its due time a log counts as left by its worker.
+pub(super) const GRACE: Duration = Duration::from_millis(1);
+/// Writes in flight at a time.
+const WRITES: usize = 64;
+const RUNNING: u64 = 0;
+
+/// What others know of the flusher thread.
+#[derive(Debug)]
+pub(super) struct Flusher {
+    event: Event,
+    /// When it will look again; zero while it runs. Stored by the thread, and zeroed by whoever wakes it.
+    wakes_at: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Flusher {
+    pub(super) fn new() -> Flusher {
+        Flusher { event: Event::new(), wakes_at: AtomicU64::new(RUNNING), stop: AtomicBool::new(false) }
+    }
+
+    /// Wakes the thread if it would sleep past `due`.
+    pub(super) fn wake_for(&self, due: Nanos) {
+        if self.wakes_at.load(Ordering::SeqCst) > due.0
+            && self.wakes_at.swap(RUNNING, Ordering::SeqCst) != RUNNING
+        {
+            self.event.notify_all();
+        }
+    }
+
+    /// Ends the thread after its round.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.event.notify_all();
+    }
+
+    /// False once it was told to stop: waiters then write for themselves.
+    pub(super) fn is_running(&self) -> bool {
+        !self.stop.load(Ordering::SeqCst)
+    }
+}
+
+/// Poisons the room if the flusher thread ends by a panic: nobody would keep its promises.
+struct Alive<'a>(&'a Core);
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(Error::new(ErrorKind::Poisoned, "the flusher thread panicked"));
+        }
+    }
+}
+
+/// A block on its way, and the right to write it.
+struct Flight<'a> {
+    lead: Lead<'a>,
+    sequence: u64,
+}
+
+impl Core {
+    /// The thread.
+    pub(super) fn run_flusher(&self) {
+        let _alive = Alive(self);
+        let mut queue = None;
+        while self.flusher.is_running() {
+            let now = self.clock.now();
+            if !self.poison.is_raised() && self.earliest_due() <= now {
+                self.write_round(&mut queue, now);
+            } else {
+                self.sleep_until_due(now);
+            }
+        }
+    }
+
+    fn sleep_until_due(&self, now: Nanos) {
+        let flusher = &self.flusher;
+        let woken = flusher.event.ticket();
+        flusher.wakes_at.store(NEVER.0, Ordering::SeqCst);
+        let due = if self.poison.is_raised() { NEVER } else { self.earliest_due() };
+        if due > now && flusher.is_running() {
+            flusher.wakes_at.store(due.0, Ordering::SeqCst);
+            flusher.event.wait(woken, (due != NEVER).then(|| due.since(now)));
+            self.metrics.flusher_wake_ups.add(1);
+        }
+        flusher.wakes_at.store(RUNNING, Ordering::SeqCst);
+    }
+
+    fn earliest_due(&self) -> Nanos {
+        let needed = self.needed();
+        self.writers.iter().map(|w| self.effective_due(w, needed)).min().unwrap_or(NEVER)
+    }
+
+    /// When the flusher has to write `writer`'s log, by what was handed over and by what other logs wait for (`needed`).
+    pub(super) fn effective_due(&self, writer: &LogWriter, needed: Option<Csn>) -> Nanos {
+        let in_flight = writer.in_flight() > 0;
+        if writer.is_led() || !(in_flight || writer.has_unwritten()) {
+            return NEVER;
+        }
+        let began = writer.last_write().0;
+        let mut due = writer.duty.due();
+        if self.axes.async_writer == AsyncWriter::Worker && due != NOW && due != NEVER {
+            due = levels::after(due, GRACE);
+        }
+        if in_flight {
+            due = due.min(levels::after(began, GRACE));
+        }
+        if needed.is_some_and(|csn| self.watermark.holds_back(writer.id, csn)) {
+            due = due.min(levels::after(began, PACE));
+        }
+        due
+    }
+
+    /// The highest CSN at or above W that an asynchronous transaction waits for.
+    pub(super) fn needed(&self) -> Option<Csn> {
+        let w = self.watermark.get();
+        let waiting = self.writers.iter().filter(|writer| !writer.queue.is_empty());
+        waiting.map(|writer| writer.duty.needs()).max().filter(|csn| *csn >= w)
+    }
+
+    /// Writes every log that is due.
+    fn write_round(&self, queue: &mut Option<Box<dyn WriteQueue>>, now: Nanos) {
+        let horizon = levels::after(now, PACE);
+        let (mut blocks, needed) = (Vec::new(), self.needed());
+        for writer in self.writers.iter().filter(|w| self.effective_due(w, needed) <= horizon) {
+            let Some(lead) = writer.try_lead(self) else { continue };
+            match writer.take_block() {
+                Some(block) => blocks.push((lead, block)),
+                None if writer.in_flight() > 0 && self.reap(writer, true) => self.publish(),
+                None => {}
+            }
+        }
+        if blocks.len() == 1 {
+            for (lead, block) in blocks {
+                self.write_inline(lead.writer(), block, &self.metrics.flusher_flushes);
+                self.publish();
+            }
+        } else if let Err(error) = self.write_in_parallel(queue, blocks) {
+            self.fail(error);
+        }
+    }
+
+    fn write_in_parallel<'a>(
+        &'a self,
+        queue: &mut Option<Box<dyn WriteQueue>>,
+        blocks: Vec<(Lead<'a>, SealedBlock)>,
+    ) -> Result<()> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let queue = match queue {
+            Some(queue) => queue,
+            None => queue.insert(self.storage.write_queue(WRITES)?),
+        };
+        let begun = self.clock.now();
+        let mut flights = Vec::with_capacity(blocks.len());
+        for (lead, block) in blocks {
+            lead.writer().write_begins(begun);
+            self.count_submitted(block.len, &self.metrics.flusher_flushes);
+            let SealedBlock { file, offset, buffer, len, sequence, .. } = block;
+            let token = flights.len() as u64;
+            flights.push(Some(Flight { lead, sequence }));
+            queue.submit(WriteRequest { file, offset, buffer, len, durable: true, token })?;
+        }
+        let mut done = Vec::with_capacity(flights.len());
+        while queue.in_flight() > 0 {
+            queue.reap(true, &mut done)?;
+            self.land(&mut flights, &mut done, begun);
+        }
+        Ok(())
+    }
+
+    /// Completes what was reaped, acknowledges, and then lets the leads go, which wakes the waiters.
+    fn land(&self, flights: &mut [Option<Flight<'_>>], done: &mut Vec<Completion>, begun: Nanos) {
+        let mut landed = Vec::with_capacity(done.len());
+        for Completion { token, buffer, result } in done.drain(..) {
+            let flight = flights.get_mut(token as usize).and_then(Option::take);
+            match (flight, result) {
+                (Some(flight), Ok(())) => {
+                    self.complete(flight.lead.writer(), flight.sequence, buffer, begun);
+                    landed.push(flight);
+                }
+                (_, Err(error)) => self.fail(error),
+                (None, Ok(())) => {
+                    self.fail(Error::new(
+                        ErrorKind::Io,
+                        "the device completed a write that nobody asked for",
+                    ));
+                }
+            }
+        }
+        self.publish();
+    }
+}

@@ -1,0 +1,238 @@
+//! How does a waiter cause the writes it needs? Leader/follower, for every preset.
+//!
+//! A waiter needs two things, in this order: its own record durable, and W above its DSN.
+//!
+//! ```text
+//!   own log:      durable? -- no -- lead free? -- yes: write what there is, look again
+//!                                       \-- no: sleep until the leader is done, look again
+//!   other logs:   DSN < W? -- no -- one log behind: lead it        \
+//!                                   several: the flusher, at once   } look again
+//! ```
+//!
+//! A leader takes everything that was appended until it seals the block; who comes later finds the lead taken, sleeps,
+//! and is woken with all others by one system call. Whoever is then not covered races for the lead. With window 0 a batch
+//! is whoever arrived during the previous write. The other logs a waiter depends on are started before its own write,
+//! so that the writes run side by side.
+//!
+//! Nobody is stranded: a waiter takes its event ticket before it looks, and a leader gives up the lead before it
+//! notifies (see `writer.rs`).
+
+use super::levels::{self, NOW};
+use super::precommit::Pending;
+use super::writer::{Lead, LeadReleased, LogWriter};
+use super::{Core, Ticket};
+use crate::base::clock::Nanos;
+use crate::base::metrics::Counter;
+use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::log::SealedBlock;
+use crate::sync::Event;
+use crate::sync::event;
+
+impl Core {
+    pub(super) fn finish(&self, ticket: Ticket, pending: Pending) -> Result<()> {
+        self.await_committed(ticket, None)?;
+        self.count_one(self.writer(ticket.log), pending, true);
+        Ok(())
+    }
+
+    pub(super) fn finish_read_only(&self, pending: Pending) -> Result<()> {
+        self.await_settled(pending.dsn, ErrorKind::Poisoned, None)?;
+        self.count_one(&self.writers[0], pending, false);
+        Ok(())
+    }
+
+    pub(super) fn is_committed_ticket(&self, ticket: Ticket) -> bool {
+        let committed =
+            ticket.csn <= self.writer(ticket.log).log.durable_csn() && ticket.dsn < self.watermark.get();
+        if committed {
+            // Before anybody is told, because whoever begins after that has to find it acknowledged (rule 10).
+            self.watermark.mark_committed(ticket.csn);
+            self.acknowledged_up_to(ticket.csn);
+        }
+        committed
+    }
+
+    pub(super) fn await_committed(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
+        if ticket.dsn >= self.watermark.get() {
+            self.demand(ticket.dsn, Some(ticket));
+        }
+        self.await_durable(ticket, deadline)?;
+        if !self.is_committed_ticket(ticket) {
+            self.await_settled(ticket.dsn, ErrorKind::OutcomeUnknown, deadline)?;
+            let committed = self.is_committed_ticket(ticket);
+            debug_assert!(committed, "its record is durable and W has passed its DSN");
+        }
+        Ok(())
+    }
+
+    fn await_durable(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
+        let writer = self.writer(ticket.log);
+        loop {
+            let woken = writer.event.ticket();
+            if writer.log.durable_csn() >= ticket.csn {
+                return Ok(());
+            }
+            if self.poison.is_raised() {
+                return Err(self.poison.error(ErrorKind::OutcomeUnknown));
+            }
+            if !self.advance(writer, ticket.csn) {
+                self.sleep(&writer.event, woken, deadline)?;
+            }
+        }
+    }
+
+    /// Waits until W is above `csn`, and causes the writes this needs.
+    pub(super) fn await_settled(&self, csn: Csn, kind: ErrorKind, deadline: Option<Nanos>) -> Result<()> {
+        self.await_progress(csn, kind, deadline, &|| csn < self.watermark.get())
+    }
+
+    /// Waits until `csn`, whose version somebody read, is committed.
+    pub(super) fn await_version(&self, csn: Csn) -> Result<()> {
+        if self.watermark.is_committed(csn) {
+            return Ok(());
+        }
+        if csn > self.watermark.newest_drawn() {
+            return Err(Error::invalid("waits for a transaction that does not exist"));
+        }
+        self.await_progress(csn, ErrorKind::Poisoned, None, &|| self.watermark.is_committed(csn))
+    }
+
+    fn await_progress(
+        &self,
+        csn: Csn,
+        kind: ErrorKind,
+        deadline: Option<Nanos>,
+        done: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        loop {
+            let woken = self.progress.ticket();
+            if done() {
+                return Ok(());
+            }
+            if self.poison.is_raised() {
+                return Err(self.poison.error(kind));
+            }
+            // W may be out of date: it is computed once per write, by whoever wrote.
+            self.watermark.rescan();
+            if !done() && !self.advance_logs(csn) {
+                self.sleep(&self.progress, woken, deadline)?;
+            }
+        }
+    }
+
+    fn sleep(&self, event: &Event, woken: event::Ticket, deadline: Option<Nanos>) -> Result<()> {
+        let timeout = match deadline.map(|d| d.since(self.clock.now())) {
+            Some(left) if left.is_zero() => {
+                return Err(Error::new(ErrorKind::Timeout, "the commit is not durable yet"));
+            }
+            timeout => timeout,
+        };
+        event.wait(woken, timeout);
+        self.metrics.sleeps.add(1);
+        Ok(())
+    }
+
+    /// Does something to make `csn` of `writer` durable. False if others are at it.
+    pub(super) fn advance(&self, writer: &LogWriter, csn: Csn) -> bool {
+        if self.axes.writes_own_block {
+            let Some(block) = writer.take_block_for(csn) else { return false };
+            self.write_inline(writer, block, &self.metrics.leader_flushes);
+            self.publish();
+            self.wake_waiters(writer);
+            return true;
+        }
+        let Some(lead) = writer.try_lead(self) else { return false };
+        if csn <= writer.log.durable_csn() {
+            return true;
+        }
+        self.gather(writer);
+        self.lead_write(&lead, &self.metrics.leader_flushes)
+    }
+
+    /// Does something to get W past `csn`. False if others are at it.
+    pub(super) fn advance_logs(&self, csn: Csn) -> bool {
+        let mut behind = self.writers.iter().filter(|w| self.watermark.holds_back(w.id, csn));
+        let Some(first) = behind.next() else { return false };
+        if self.flusher.is_running() && behind.next().is_some() {
+            // Side by side instead of one after the other.
+            self.demand(csn, None);
+            return false;
+        }
+        self.advance(first, csn)
+    }
+
+    /// Has the flusher write, now, every log that holds W back at or below `csn`, except the one of `own`, whose
+    /// committer sees to it.
+    pub(super) fn demand(&self, csn: Csn, own: Option<Ticket>) {
+        let mut demanded = false;
+        for writer in self.writers.iter().filter(|w| own.is_none_or(|own| own.log != w.id)) {
+            if self.watermark.holds_back(writer.id, csn) {
+                writer.duty.lower_due(NOW);
+                demanded = true;
+            }
+        }
+        if demanded {
+            self.flusher.wake_for(NOW);
+        }
+    }
+
+    /// Gives followers time to arrive, if the settings say so and if there are any.
+    fn gather(&self, writer: &LogWriter) {
+        let Some(gather) = self.axes.gather else { return };
+        if (self.hooks.in_progress)() <= gather.siblings {
+            return;
+        }
+        let until = levels::after(self.clock.now(), gather.window);
+        loop {
+            let full = writer.full.ticket();
+            let left = until.since(self.clock.now());
+            if left.is_zero() || writer.has_sealed() || self.poison.is_raised() {
+                return;
+            }
+            writer.full.wait(full, Some(left));
+        }
+    }
+
+    /// Writes one block of the log that the caller leads, or sees to those in the worker's queue. False if there was
+    /// nothing to do.
+    pub(super) fn lead_write(&self, lead: &Lead<'_>, counter: &Counter) -> bool {
+        let writer = lead.writer();
+        let wrote = match writer.take_block() {
+            Some(block) => {
+                self.write_inline(writer, block, counter);
+                true
+            }
+            None => writer.in_flight() > 0 && self.reap(writer, true),
+        };
+        if wrote {
+            self.publish();
+        }
+        wrote
+    }
+
+    /// Writes `block` durably and completes it; a failure poisons the room.
+    pub(super) fn write_inline(&self, writer: &LogWriter, block: SealedBlock, counter: &Counter) {
+        let begun = self.clock.now();
+        writer.write_begins(begun);
+        self.count_submitted(block.len, counter);
+        match block.file.write_durable_at(block.offset, &block.buffer[..block.len]) {
+            Ok(()) => self.complete(writer, block.sequence, block.buffer, begun),
+            Err(error) => self.fail(error),
+        }
+    }
+}
+
+impl LeadReleased for Core {
+    fn lead_released(&self, writer: &LogWriter, woke: bool) {
+        if std::thread::panicking() {
+            self.fail(Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log"));
+        }
+        let woke_others = self.progress.notify_all();
+        self.metrics.wake_ups.add(u64::from(woke) + u64::from(woke_others));
+        // The flusher does not plan for a log that somebody else leads: what is left there is planned for now.
+        let due = self.effective_due(writer, self.needed());
+        if due != levels::NEVER {
+            self.flusher.wake_for(due);
+        }
+    }
+}

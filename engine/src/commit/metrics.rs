@@ -1,0 +1,120 @@
+//! What did commits cost, and where did their time go?
+//!
+//! ```text
+//!   begun ---- execute ---- ready ---- wait ---- write begins - flush - write ends - acknowledge - committed
+//!                           |<---------------------- commit latency ------------------------------->|
+//!   |<--------------------------------------- total latency --------------------------------------->|
+//! ```
+//!
+//! Commit latency is counted for transactions that wrote; total latency for all that came through here. `wait` and
+//! `acknowledge` are measured against the last write of the transaction's log, so for a transaction that waited for
+//! another log they are approximate; the sums are not.
+
+use crate::base::clock::Nanos;
+use crate::base::metrics::{Counter, LatencyBatch, LatencyHistogram};
+
+/// Counters and latencies of the commit room. All values are totals since open (or the last [`CommitMetrics::reset`],
+/// for the histograms).
+#[derive(Debug, Default)]
+pub struct CommitMetrics {
+    /// Transactions committed: durable with all they depend on. Read-only ones that had to wait are included.
+    pub committed: Counter,
+    /// Of these, transactions that wrote.
+    pub committed_writers: Counter,
+    /// Durable writes of log blocks.
+    pub flushes: Counter,
+    /// The same, as the device sees it: writes submitted, failed ones included.
+    pub device_writes: Counter,
+    /// Bytes of these, padding included.
+    pub device_bytes: Counter,
+    /// Bytes of records appended to the logs.
+    pub log_bytes: Counter,
+    /// Flushes that a blocking committer or another waiter made.
+    pub leader_flushes: Counter,
+    /// Flushes that the flusher thread made.
+    pub flusher_flushes: Counter,
+    /// Flushes that a worker submitted at the end of a transaction.
+    pub worker_flushes: Counter,
+    /// System calls that woke sleeping waiters (one wakes all of them).
+    pub wake_ups: Counter,
+    /// Times a waiter slept. More than one per waiter means that it was woken too early and looked again.
+    pub sleeps: Counter,
+    /// Times the flusher thread woke.
+    pub flusher_wake_ups: Counter,
+    /// Hardened transactions that had to wait for the watermark although the newest one they depend on was committed.
+    pub false_waits: Counter,
+    /// Waits for log space, buffers or queue room before a CSN could be drawn.
+    pub backpressure_waits: Counter,
+    /// Execution: begun to ready.
+    pub execute: LatencyHistogram,
+    /// Ready to the beginning of the write.
+    pub wait: LatencyHistogram,
+    /// Duration of each durable write.
+    pub flush: LatencyHistogram,
+    /// End of the write to committed.
+    pub acknowledge: LatencyHistogram,
+    /// Ready to committed; writers only.
+    pub commit_latency: LatencyHistogram,
+    /// Begun to committed; all.
+    pub total_latency: LatencyHistogram,
+}
+
+/// The moments of one transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moments {
+    pub begun: Nanos,
+    pub ready: Nanos,
+    /// When the last write of its log began and ended.
+    pub write: (Nanos, Nanos),
+    pub committed: Nanos,
+    /// It has a record.
+    pub wrote: bool,
+}
+
+impl CommitMetrics {
+    /// Transactions per flush, on average.
+    #[must_use]
+    pub fn group_size(&self) -> f64 {
+        self.committed_writers.get() as f64 / self.flushes.get().max(1) as f64
+    }
+
+    /// Forgets the latencies (between a warm-up and a measurement); counters go on.
+    pub fn reset(&self) {
+        let histograms = [
+            &self.execute,
+            &self.wait,
+            &self.flush,
+            &self.acknowledge,
+            &self.commit_latency,
+            &self.total_latency,
+        ];
+        for histogram in histograms {
+            histogram.reset();
+        }
+    }
+
+    /// Counts committed transactions; each histogram is locked once for all of them.
+    pub(super) fn count_committed(&self, transactions: &[Moments]) {
+        if transactions.is_empty() {
+            return;
+        }
+        let writers = transactions.iter().filter(|t| t.wrote).count();
+        self.committed.add(transactions.len() as u64);
+        self.committed_writers.add(writers as u64);
+        let record = |histogram: &LatencyHistogram, ns: &dyn Fn(&Moments) -> Option<u64>| {
+            histogram.batch(|batch: &mut LatencyBatch<'_>| {
+                for ns in transactions.iter().filter_map(ns) {
+                    batch.record_ns(ns);
+                }
+            });
+        };
+        let span = |from: Nanos, to: Nanos| to.0.saturating_sub(from.0);
+        record(&self.total_latency, &|t| Some(span(t.begun, t.committed)));
+        record(&self.execute, &|t| Some(span(t.begun, t.ready)));
+        if writers > 0 {
+            record(&self.commit_latency, &|t| t.wrote.then(|| span(t.ready, t.committed)));
+            record(&self.wait, &|t| t.wrote.then(|| span(t.ready, t.write.0)));
+            record(&self.acknowledge, &|t| t.wrote.then(|| span(t.write.1.max(t.ready), t.committed)));
+        }
+    }
+}

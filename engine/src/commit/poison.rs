@@ -1,0 +1,73 @@
+//! Did a write or flush fail? Then nothing is acknowledged any more (I11).
+//!
+//! After a failed flush nobody knows which bytes the device holds, and asking again proves nothing: the kernel may have
+//! dropped the pages and reported the error once. So the first failure is kept, the database stops committing, and
+//! reopening finds out what is there.
+
+use crate::base::{Error, ErrorKind, Result};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+
+/// The first failure, if there was one.
+#[derive(Debug)]
+pub(super) struct Poison {
+    /// Raised after `cause` was stored, never lowered. Written by whoever meets the failure.
+    raised: AtomicBool,
+    cause: OnceLock<Error>,
+}
+
+impl Poison {
+    pub(super) fn new() -> Poison {
+        Poison { raised: AtomicBool::new(false), cause: OnceLock::new() }
+    }
+
+    /// Keeps `error` if it is the first. From here on nothing is acknowledged. True if it was.
+    pub(super) fn raise(&self, error: Error) -> bool {
+        let first = self.cause.set(error).is_ok();
+        self.raised.store(true, Ordering::SeqCst);
+        first
+    }
+
+    pub(super) fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+
+    /// For a call that has not changed anything yet.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.is_raised() { Err(self.error(ErrorKind::Poisoned)) } else { Ok(()) }
+    }
+
+    /// The first failure as an error of `kind`, with its place.
+    pub(super) fn error(&self, kind: ErrorKind) -> Error {
+        let Some(cause) = self.cause.get() else {
+            return Error::new(kind, "a write or flush failed");
+        };
+        let error = Error::new(kind, format!("a write or flush failed: {cause}"));
+        match cause.location() {
+            Some(location) => error.at(location.clone()),
+            None => error,
+        }
+    }
+
+    /// The first failure itself.
+    pub(super) fn cause(&self) -> Option<Error> {
+        self.cause.get().map(Error::duplicate)
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_is_kept() {
+        let poison = Poison::new();
+        assert!(poison.check().is_ok());
+        poison.raise(Error::invalid("first"));
+        poison.raise(Error::invalid("second"));
+        let error = poison.check().expect_err("poisoned");
+        assert_eq!(error.kind(), ErrorKind::Poisoned);
+        assert!(error.to_string().contains("first"), "{error}");
+        assert_eq!(poison.error(ErrorKind::OutcomeUnknown).kind(), ErrorKind::OutcomeUnknown);
+    }
+}

@@ -1,0 +1,244 @@
+//! How does a record get its CSN and its place in a log?
+//!
+//! ```text
+//!   1 poisoned? closed?                                  may fail
+//!   2 latch; room in ring, queue, buffer, segment?       may wait (without the latch) and fail
+//!   3 preparing()                                        the descriptor becomes PREPARING
+//!   ---------------------------------------------------- point of no return
+//!   4 announce, draw, append, enqueue, due time          no allocation, no system call, no user code
+//!   5 unlatch; wake the flusher if it sleeps too long
+//! ```
+//!
+//! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2). [`PointOfNoReturn`] turns it into
+//! poison, so that waiters are told.
+
+use super::levels::{self, NEVER};
+use super::presets::AsyncWriter;
+use super::queue::Entry;
+use super::writer::LogWriter;
+use super::{Core, Ticket};
+use crate::base::clock::Nanos;
+use crate::base::settings::Durability;
+use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
+use crate::log::{LogGuard, RECORD_HEADER_BYTES, RecordHeader, Reserve};
+use crate::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a committer waits for log space before it gives up.
+const SPACE_WAIT: Duration = Duration::from_secs(5);
+/// How often it looks although nobody told it: segments are prepared by a thread that does not know of waiters.
+const SPACE_LOOK: Duration = Duration::from_millis(1);
+
+/// A redo record without its header. The checksum is computed before the latch is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The encoded operations.
+    pub body: &'a [u8],
+    /// CRC-32C of `body`.
+    pub body_crc: u32,
+    /// Number of operations.
+    pub operations: u32,
+    /// Lamport clock of the transaction; 0 until a rule needs it.
+    pub gsn: Gsn,
+}
+
+/// How a transaction commits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pending {
+    /// The highest CSN it depends on.
+    pub dsn: Csn,
+    /// When its commit returns.
+    pub durability: Durability,
+    /// When it began.
+    pub begun: Nanos,
+    /// When it asked to commit.
+    pub ready: Nanos,
+    /// Its thread calls [`super::Commit::finish`] next, so that nobody else need write or count it.
+    pub waits: bool,
+}
+
+/// Poisons the room if it is dropped on the way from the draw to the append.
+struct PointOfNoReturn<'a>(&'a Core);
+
+impl Drop for PointOfNoReturn<'_> {
+    fn drop(&mut self) {
+        self.0.fail(Error::new(ErrorKind::Poisoned, "a commit stopped between its number and its record"));
+    }
+}
+
+/// What keeps a record from being appended.
+enum Obstacle {
+    /// Every log buffer is full or in flight.
+    Buffers,
+    /// Too many transactions wait to be acknowledged.
+    Undecided,
+    /// The log has no space.
+    Space,
+}
+
+impl Core {
+    pub(super) fn precommit(
+        &self,
+        log: LogId,
+        record: Record<'_>,
+        pending: Pending,
+        preparing: impl FnOnce(),
+    ) -> Result<Ticket> {
+        let writer = self.writer(log);
+        let mut latch =
+            self.reserve(writer, Some(RECORD_HEADER_BYTES + record.body.len()), !pending.waits)?;
+        preparing();
+        let (csn, due) = self.append(writer, &mut latch, record, pending);
+        drop(latch);
+        self.metrics.log_bytes.add((RECORD_HEADER_BYTES + record.body.len()) as u64);
+        if let Some(due) = due {
+            self.wake_flusher_for(due, pending.ready);
+        }
+        Ok(Ticket { log, csn, dsn: pending.dsn })
+    }
+
+    /// Step 4. Returns the log's due time if it became earlier.
+    fn append(
+        &self,
+        writer: &LogWriter,
+        latch: &mut LogGuard<'_>,
+        record: Record<'_>,
+        pending: Pending,
+    ) -> (Csn, Option<Nanos>) {
+        // As of before the draw: a stored watermark must not cover the record that holds it (rule 15).
+        let watermark = self.watermark.get();
+        let unfinished = PointOfNoReturn(self);
+        let csn = self.watermark.draw(writer.id, latch);
+        let header = RecordHeader {
+            epoch: self.epoch,
+            csn,
+            gsn: record.gsn,
+            dsn: pending.dsn,
+            watermark,
+            body_crc: record.body_crc,
+            op_count: record.operations,
+        };
+        latch.append(&header, record.body);
+        std::mem::forget(unfinished);
+        let due = if pending.waits { NEVER } else { self.hand_over(writer, latch, csn, watermark, pending) };
+        if let Some(most) = self.axes.records_per_block
+            && writer.count_record(latch, most)
+        {
+            writer.full.notify_all();
+        }
+        (csn, writer.duty.lower_due(due).then_some(due))
+    }
+
+    /// Leaves a transaction that nobody waits with to those who write and acknowledge. Returns when it is due.
+    fn hand_over(
+        &self,
+        writer: &LogWriter,
+        latch: &LogGuard<'_>,
+        csn: Csn,
+        watermark: Csn,
+        pending: Pending,
+    ) -> Nanos {
+        let Pending { dsn, durability, begun, ready, .. } = pending;
+        writer.queue.push(Entry { csn, dsn, begun, ready }, latch);
+        if durability == Durability::Durable {
+            if dsn >= watermark {
+                writer.duty.raise_needs(dsn);
+            }
+        } else {
+            writer.duty.tell(csn);
+            if !self.told_any.load(Ordering::Relaxed) {
+                self.told_any.store(true, Ordering::SeqCst);
+            }
+        }
+        let unsealed = writer.log.unsealed_bytes();
+        let unit_reached = durability != Durability::Lazy && unsealed >= self.axes.flush_unit_bytes;
+        if unit_reached || unsealed >= self.axes.full_bytes {
+            return ready;
+        }
+        levels::due(durability, ready, writer.last_write().0, self.axes.loss_window)
+    }
+
+    /// Wakes the flusher if it would sleep past `due`. Where workers write, it gives them time to do it.
+    fn wake_flusher_for(&self, due: Nanos, ready: Nanos) {
+        let at = match self.axes.async_writer {
+            AsyncWriter::Flusher => due,
+            AsyncWriter::Worker => levels::after(due.max(ready), super::flusher::GRACE),
+        };
+        self.flusher.wake_for(at);
+    }
+
+    pub(super) fn enqueue_read_only(&self, log: LogId, pending: Pending) -> Result<()> {
+        if pending.dsn < self.watermark.get() {
+            self.count_one(self.writer(log), pending, false);
+            return Ok(());
+        }
+        let writer = self.writer(log);
+        let latch = self.reserve(writer, None, true)?;
+        let Pending { dsn, begun, ready, .. } = pending;
+        writer.queue.push(Entry { csn: Csn::ZERO, dsn, begun, ready }, &latch);
+        writer.duty.raise_needs(dsn);
+        drop(latch);
+        if dsn < self.watermark.rescan() {
+            // W passed it while it was queued, and whoever raised W may have found the queue empty.
+            self.publish();
+        } else {
+            self.flusher.wake_for(levels::NOW);
+        }
+        Ok(())
+    }
+
+    /// Steps 1 and 2: the latch of a log that has room for a record of `bytes` and a queue entry.
+    fn reserve<'a>(&self, writer: &'a LogWriter, bytes: Option<usize>, entry: bool) -> Result<LogGuard<'a>> {
+        let mut space_deadline = None;
+        loop {
+            // Tickets first, then the look: see `sync::event`.
+            let tickets = (writer.event.ticket(), self.progress.ticket(), self.space.ticket());
+            self.poison.check()?;
+            let mut latch = writer.log.lock();
+            if self.closing.load(Ordering::SeqCst) {
+                return Err(Error::invalid("the database is closed"));
+            }
+            let Some(obstacle) = self.obstacle(writer, &mut latch, bytes, entry) else { return Ok(latch) };
+            drop(latch);
+            self.metrics.backpressure_waits.add(1);
+            match obstacle {
+                Obstacle::Buffers => {
+                    if !self.advance(writer, Csn::MAX) {
+                        writer.event.wait(tickets.0, None);
+                    }
+                }
+                Obstacle::Undecided => {
+                    if !self.advance_logs(self.watermark.newest_drawn()) {
+                        self.progress.wait(tickets.1, None);
+                    }
+                }
+                Obstacle::Space => {
+                    let now = self.clock.now();
+                    let deadline = *space_deadline.get_or_insert(levels::after(now, SPACE_WAIT));
+                    if now >= deadline {
+                        return Err(Error::new(ErrorKind::OutOfSpace, "the log is full"));
+                    }
+                    (self.hooks.on_log_pressure)();
+                    self.space.wait(tickets.2, Some(SPACE_LOOK));
+                }
+            }
+        }
+    }
+
+    fn obstacle(
+        &self,
+        writer: &LogWriter,
+        latch: &mut LogGuard<'_>,
+        bytes: Option<usize>,
+        entry: bool,
+    ) -> Option<Obstacle> {
+        if !self.watermark.has_room() || entry && !writer.queue.has_room(latch) {
+            return Some(Obstacle::Undecided);
+        }
+        match latch.reserve(bytes?) {
+            Reserve::Ready => None,
+            Reserve::BuffersFull => Some(Obstacle::Buffers),
+            Reserve::NoSegment => Some(Obstacle::Space),
+        }
+    }
+}

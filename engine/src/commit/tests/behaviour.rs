@@ -1,0 +1,412 @@
+//! One behaviour at a time.
+
+use super::*;
+use crate::base::settings::MethodSetting;
+use std::sync::atomic::AtomicUsize;
+
+fn settings(preset: Preset) -> Settings {
+    Settings { preset, logs: if preset == Preset::Autonomous { 2 } else { 1 }, ..Settings::default() }
+}
+
+/// Every preset, and the worker's own queue.
+fn all() -> Vec<Settings> {
+    let mut all: Vec<_> = Preset::ALL.into_iter().map(settings).collect();
+    all.push(Settings {
+        durability_method: Some(MethodSetting::WorkerDsync),
+        ..settings(Preset::Autonomous)
+    });
+    all.push(Settings { gather_max: 1, ..settings(Preset::Group) });
+    all
+}
+
+#[test]
+fn a_blocking_commit_is_durable_when_it_returns() {
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        for _ in 0..10 {
+            let ticket = world.blocking(0, Csn::ZERO).expect("commits");
+            assert!(world.durable_csns().contains(&ticket.csn));
+            assert!(world.commit.is_committed_ticket(ticket) && world.commit.is_committed(ticket.csn));
+            assert!(world.commit.newest_acknowledged() >= ticket.csn);
+        }
+        assert_eq!(world.commit.watermark(), Csn(11));
+        assert_eq!(world.commit.metrics().committed.get(), 10);
+        assert_eq!(world.commit.metrics().commit_latency.merged().len(), 10);
+        assert_eq!(world.commit.metrics().leader_flushes.get(), 10);
+    }
+}
+
+#[test]
+fn an_asynchronous_commit_is_flushed_and_counted_without_further_calls() {
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+        eventually("committed", || world.commit.metrics().committed.get() == 1);
+        assert!(world.durable_csns().contains(&ticket.csn));
+        assert!(world.commit.is_committed_ticket(ticket));
+    }
+}
+
+#[test]
+fn bounded_loss_is_flushed_in_time_and_the_thread_sleeps_afterwards() {
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        let start = std::time::Instant::now();
+        let ticket = world.asynchronous(0, Csn::ZERO, Durability::BoundedLoss).expect("pre-commits");
+        assert!(world.commit.newest_acknowledged() >= ticket.csn, "its caller was told");
+        eventually("durable", || world.durable_csns().contains(&ticket.csn));
+        assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
+        eventually("counted", || world.commit.metrics().committed.get() == 1);
+        std::thread::sleep(Duration::from_millis(20));
+        let before = world.commit.metrics().flusher_wake_ups.get();
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(world.commit.metrics().flusher_wake_ups.get(), before);
+        assert!(before <= 4, "{before} wake-ups for one commit");
+    }
+}
+
+#[test]
+fn a_lazy_commit_causes_no_write_until_somebody_waits_for_it() {
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        let ticket = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(world.disk.writes(), 0);
+        assert!(!world.commit.is_committed(ticket.csn));
+        world.commit.wait_committed(ticket.csn).expect("a reader causes the write");
+        assert!(world.durable_csns().contains(&ticket.csn));
+    }
+}
+
+#[test]
+fn waiting_for_ones_own_asynchronous_commit_does_not_deadlock() {
+    for settings in all() {
+        for durability in [Durability::Durable, Durability::BoundedLoss, Durability::Lazy] {
+            let world = World::with(settings.clone(), Hooks::default());
+            let ticket = world.asynchronous(0, Csn::ZERO, durability).expect("pre-commits");
+            world.commit.wait(ticket, None).expect("commits");
+            assert!(world.durable_csns().contains(&ticket.csn));
+        }
+    }
+}
+
+#[test]
+fn a_dependency_in_another_log_is_flushed_by_the_commit_that_waits_for_it() {
+    let world = World::new(Preset::Autonomous, 3);
+    let lazy = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    let other = world.asynchronous(2, lazy.csn, Durability::Lazy).expect("pre-commits");
+    let ticket = world.blocking(0, other.csn).expect("commits");
+    let durable = world.durable_csns();
+    assert!([lazy, other, ticket].iter().all(|t| durable.contains(&t.csn)));
+}
+
+#[test]
+fn an_asynchronous_durable_commit_gets_its_lazy_dependency_flushed() {
+    let world = World::new(Preset::Autonomous, 2);
+    let lazy = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    let ticket = world.asynchronous(0, lazy.csn, Durability::Durable).expect("pre-commits");
+    eventually("both committed", || world.commit.metrics().committed.get() == 2);
+    assert!(world.commit.is_committed_ticket(ticket) && world.durable_csns().contains(&lazy.csn));
+}
+
+#[test]
+fn a_hardened_commit_above_an_unrelated_straggler_is_committed() {
+    let world = World::new(Preset::Autonomous, 2);
+    let straggler = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    let ticket = world.blocking(0, Csn::ZERO).expect("commits");
+    assert!(ticket.csn >= world.commit.watermark(), "W stands before the straggler");
+    assert!(world.commit.is_committed(ticket.csn) && !world.commit.is_committed(straggler.csn));
+    assert_eq!(world.durable_csns(), [ticket.csn].into());
+}
+
+#[test]
+fn blocks_that_complete_out_of_order_acknowledge_only_the_gap_free_prefix() {
+    let settings = settings(Preset::PerTransaction);
+    let world = World::with(settings, Hooks::default());
+    let pending = world.pending(Csn::ZERO, Durability::Durable, true);
+    let first = world.precommit(0, pending).expect("pre-commits");
+    let second = world.precommit(0, pending).expect("pre-commits");
+    // The second committer alone: it has to write the first one's block too before it may return.
+    world.commit.finish(second, pending).expect("commits");
+    assert!(world.durable_csns().is_superset(&[first.csn, second.csn].into()));
+    assert!(world.commit.is_committed_ticket(first));
+    world.commit.finish(first, pending).expect("commits");
+    assert_eq!(world.commit.metrics().flushes.get(), 2, "flushes are never shared");
+}
+
+#[test]
+fn a_read_only_transaction_waits_for_what_it_read() {
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        let lazy = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+        let pending = world.pending(lazy.csn, Durability::Durable, false);
+        world.commit.enqueue_read_only(LogId(0), pending).expect("queued");
+        eventually("both counted", || world.commit.metrics().committed.get() == 2);
+        world.commit.finish_read_only(pending).expect("committed already");
+        assert_eq!(world.commit.metrics().committed_writers.get(), 1);
+        assert_eq!(world.commit.metrics().commit_latency.merged().len(), 1, "writers only");
+        assert_eq!(world.commit.metrics().total_latency.merged().len(), 3);
+    }
+}
+
+#[test]
+fn a_failed_write_reaches_every_member_of_the_batch_and_later_ones() {
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        let before = world.blocking(0, Csn::ZERO).expect("the disk is whole");
+        world.disk.hold();
+        world.disk.fail_from_write(1);
+        let kinds: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..3).map(|_| scope.spawn(|| world.blocking(0, Csn::ZERO).map_err(|e| e.kind()))).collect();
+            eventually("all pre-committed", || world.commit.newest_drawn() >= Csn(3));
+            world.disk.release();
+            threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+        });
+        let unknown = kinds.iter().filter(|k| **k == Err(ErrorKind::OutcomeUnknown)).count();
+        assert!(unknown >= 2, "{kinds:?}");
+        assert!(kinds.iter().all(Result::is_err), "{kinds:?}");
+        let later = world.blocking(0, Csn::ZERO).expect_err("poisoned");
+        assert_eq!(later.kind(), ErrorKind::Poisoned);
+        assert_eq!(world.commit.watermark(), Csn(2), "W is frozen");
+        assert!(world.commit.is_committed_ticket(before), "what was durable stays committed");
+        assert_eq!(world.commit.poisoned().map(|e| e.kind()), Some(ErrorKind::Io));
+        assert_eq!(world.commit.wait_committed(Csn(2)).map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
+        assert_eq!(world.commit.close().map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
+    }
+}
+
+#[test]
+fn an_asynchronous_commit_that_fails_is_reported_to_whoever_waits() {
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        world.disk.fail_from_write(1);
+        let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+        let error = world.commit.wait(ticket, None).expect_err("the disk fails");
+        assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
+        assert_eq!(world.commit.metrics().committed.get(), 0);
+    }
+}
+
+#[test]
+fn wait_gives_up_after_its_timeout_and_may_be_repeated() {
+    let world = World::new(Preset::Group, 1);
+    world.disk.hold();
+    let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+    eventually("the flusher is at it", || world.disk.writes() == 1);
+    let error = world.commit.wait(ticket, Some(Duration::from_millis(5))).expect_err("held");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    world.disk.release();
+    world.commit.wait(ticket, Some(Duration::from_secs(5))).expect("commits");
+}
+
+#[test]
+fn close_flushes_commits_in_flight_and_refuses_new_ones() {
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        let tickets: Vec<_> = [Durability::Durable, Durability::BoundedLoss, Durability::Lazy]
+            .map(|level| world.asynchronous(0, Csn::ZERO, level).expect("pre-commits"))
+            .into();
+        world.commit.close().expect("closes");
+        let durable = world.durable_csns();
+        assert!(tickets.iter().all(|t| durable.contains(&t.csn)));
+        assert!(tickets.iter().all(|t| world.commit.wait(*t, None).is_ok()));
+        assert_eq!(world.commit.metrics().committed.get(), 3);
+        assert_eq!(
+            world.blocking(0, Csn::ZERO).map_err(|e| e.kind()).expect_err("closed"),
+            ErrorKind::InvalidArgument
+        );
+        world.commit.close().expect("twice is fine");
+    }
+}
+
+#[test]
+fn a_full_log_asks_for_space_and_goes_on_when_there_is_some() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    let hooks = Hooks {
+        on_log_pressure: Box::new(move || {
+            counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }),
+        ..Hooks::default()
+    };
+    let world = World::with(settings(Preset::Group), hooks);
+    world.fill_log();
+    std::thread::scope(|scope| {
+        let committer = scope.spawn(|| world.blocking(0, Csn::ZERO));
+        eventually("asked", || asked.load(std::sync::atomic::Ordering::SeqCst) > 0);
+        assert_eq!(world.commit.newest_drawn(), Csn(0), "nothing is drawn before there is space");
+        world.free_log();
+        committer.join().expect("no panic").expect("commits");
+    });
+}
+
+#[test]
+fn a_future_is_woken_when_its_transaction_is_committed() {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        for level in [Durability::Durable, Durability::Lazy] {
+            let ticket = world.asynchronous(0, Csn::ZERO, level).expect("pre-commits");
+            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+            while world.commit.poll(ticket, &waker).is_none() {
+                std::thread::park_timeout(Duration::from_secs(5));
+            }
+            assert!(world.durable_csns().contains(&ticket.csn));
+        }
+    }
+}
+
+#[test]
+fn a_leader_gathers_until_the_block_is_full_and_not_for_nobody() {
+    let gather = Settings {
+        gather_window: Duration::from_secs(1),
+        gather_siblings: 2,
+        gather_max: 3,
+        ..settings(Preset::Group)
+    };
+    let hooks = Hooks { in_progress: Box::new(|| 2), ..Hooks::default() };
+    let start = std::time::Instant::now();
+    let alone = World::with(gather.clone(), hooks);
+    alone.blocking(0, Csn::ZERO).expect("commits");
+    assert!(start.elapsed() < Duration::from_millis(500), "one other is in progress, two are asked for");
+    let world = World::with(gather, Hooks::default());
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| world.blocking(0, Csn::ZERO).expect("commits"));
+        }
+    });
+    assert_eq!(world.commit.metrics().flushes.get(), 1);
+    assert!(start.elapsed() < Duration::from_millis(900), "the third filled the block");
+}
+
+#[test]
+fn a_full_queue_holds_up_committers_and_lets_them_go_on() {
+    let world = World::new(Preset::Autonomous, 2);
+    for _ in 0..QUEUE_ENTRIES {
+        world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    }
+    world.commit.flush_all().expect("the disk is whole");
+    assert_eq!(world.commit.metrics().committed.get(), QUEUE_ENTRIES as u64);
+}
+
+impl World {
+    fn fill_log(&self) {
+        self.commit.core.segments.full.store(true, Ordering::SeqCst);
+    }
+    fn free_log(&self) {
+        self.commit.recycle(Csn::MAX).expect("recycles");
+    }
+}
+
+/// An early version built the lead before it knew whether it was free; dropping it released the leader's.
+#[test]
+fn trying_for_a_lead_that_is_taken_does_not_release_it() {
+    let world = World::new(Preset::Group, 1);
+    let core = &world.commit.core;
+    let lead = core.writers[0].try_lead(&**core).expect("free");
+    assert!(core.writers[0].try_lead(&**core).is_none());
+    assert!(core.writers[0].is_led() && core.writers[0].try_lead(&**core).is_none());
+    drop(lead);
+    assert!(core.writers[0].try_lead(&**core).is_some());
+}
+
+#[test]
+fn a_later_block_that_completes_first_acknowledges_nothing() {
+    let world = World::with(
+        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) },
+        Hooks::default(),
+    );
+    world.disk.complete_in_reverse();
+    let core = &world.commit.core;
+    let writer = &core.writers[0];
+    let lead = writer.try_lead(&**core).expect("free");
+    let tickets: Vec<_> = (0..2)
+        .map(|_| {
+            let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+            let block = writer.take_block().expect("just appended");
+            core.submit(writer, block, world.clock.now()).expect("the disk is whole");
+            ticket
+        })
+        .collect();
+    assert!(core.reap(writer, true));
+    core.publish();
+    assert_eq!(world.commit.watermark(), Csn(1));
+    assert!(!tickets.iter().any(|t| world.commit.is_committed_ticket(*t)));
+    assert_eq!(world.commit.metrics().committed.get(), 0);
+    assert!(core.reap(writer, true));
+    core.publish();
+    drop(lead);
+    assert!(tickets.iter().all(|t| world.commit.is_committed_ticket(*t)));
+    assert_eq!(world.commit.metrics().committed.get(), 2);
+}
+
+#[test]
+fn whatever_was_acknowledged_before_a_failure_at_any_write_is_durable() {
+    for settings in all() {
+        for failure in 1..15 {
+            let world = World::with(settings.clone(), Hooks::default());
+            world.disk.fail_from_write(failure);
+            let told = Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                for thread in 0..3u32 {
+                    let (world, told) = (&world, &told);
+                    scope.spawn(move || while told.lock().len() < 60 && commit_one(world, thread, told) {});
+                }
+            });
+            let durable = world.durable_csns();
+            for ticket in told.lock().iter() {
+                assert!(durable.contains(&ticket.csn), "{ticket:?} at failure {failure}");
+                assert!((1..=ticket.dsn.0).all(|csn| durable.contains(&Csn(csn))), "{ticket:?}");
+            }
+        }
+    }
+}
+
+/// One lazy, one asynchronous, one blocking commit that depends on the newest. False when the disk failed.
+fn commit_one(world: &World, thread: u32, told: &Mutex<Vec<Ticket>>) -> bool {
+    let log = thread % world.commit.core.writers.len() as u32;
+    let outcome = || {
+        world.asynchronous(log, Csn::ZERO, Durability::Lazy)?;
+        let handle = world.asynchronous(log, world.commit.newest_drawn(), Durability::Durable)?;
+        let ticket = world.blocking(log, world.commit.newest_drawn())?;
+        told.lock().push(ticket);
+        world.commit.wait(handle, None)?;
+        told.lock().push(handle);
+        Ok(())
+    };
+    let outcome: Result<()> = outcome();
+    outcome.is_ok()
+}
+
+/// Not a test: run with `--release --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn cost_of_an_asynchronous_commit() {
+    for (name, settings) in ["per-transaction", "group", "autonomous", "autonomous, worker"].iter().zip(all())
+    {
+        for level in [Durability::Durable, Durability::Lazy] {
+            let world = World::with(settings.clone(), Hooks::default());
+            world.disk.set_delay(Duration::from_micros(100));
+            world.disk.discard();
+            let body = [7; 100];
+            let record = Record { body: &body, body_crc: 1, operations: 1, gsn: Gsn(0) };
+            let count = if *name == "per-transaction" { 2_000 } else { 1_000_000 };
+            let start = std::time::Instant::now();
+            for _ in 0..count {
+                let pending = world.pending(Csn::ZERO, level, false);
+                world.commit.precommit(LogId(0), record, pending, || ()).expect("pre-commits");
+                world.commit.end_of_transaction(LogId(0), pending.ready);
+            }
+            let each = start.elapsed().as_nanos() / count;
+            let metrics = world.commit.metrics();
+            let (flushes, waits) = (metrics.flushes.get(), metrics.backpressure_waits.get());
+            println!("{name}, {level:?}: {each} ns, {flushes} flushes, {waits} waits for room");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Many threads; what they were told is checked against what a power cut would leave.
+
+use super::*;
+use crate::base::random::Random;
+use crate::base::settings::MethodSetting;
+
+/// Each thread commits with random levels and dependencies; whenever one is told that it is committed, its record and
+/// all below its DSN must be durable at that moment.
+fn run(settings: Settings, threads: u32, commits: u64, delay: Duration) -> World {
+    let logs = settings.logs as u32;
+    let world = World::with(settings, Hooks::default());
+    world.disk.set_delay(delay);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let world = &world;
+            scope.spawn(move || committer(world, thread, thread % logs, commits));
+        }
+    });
+    world.commit.flush_all().expect("the disk is whole");
+    world
+}
+
+fn committer(world: &World, thread: u32, log: u32, commits: u64) {
+    let mut random = Random::from_seed(thread.into());
+    let mut last = None;
+    for i in 0..commits {
+        // Mostly the newest there is, as under contention; sometimes nothing.
+        let dsn = if random.chance(1, 4) { Csn::ZERO } else { world.commit.newest_drawn() };
+        let told = match random.below(8) {
+            0 => {
+                let level = [Durability::Durable, Durability::BoundedLoss, Durability::Lazy];
+                let level = level[random.below(3) as usize];
+                last = Some(world.asynchronous(log, dsn, level).expect("pre-commits"));
+                None
+            }
+            1 => last.inspect(|ticket: &Ticket| world.commit.wait(*ticket, None).expect("commits")),
+            2 if dsn > Csn::ZERO => {
+                world.commit.wait_committed(dsn).expect("commits");
+                None
+            }
+            _ => Some(world.blocking(log, dsn).expect("commits")),
+        };
+        world.commit.end_of_transaction(LogId(log), world.clock.now());
+        // Reading back everything is slow: now and then.
+        if let Some(ticket) = told
+            && (i % 16 == 0)
+        {
+            let w = world.commit.watermark();
+            let durable = world.durable_csns();
+            assert!(durable.contains(&ticket.csn), "{ticket:?} was acknowledged");
+            let closed = w.0.max(ticket.dsn.0 + 1);
+            assert!(
+                (1..closed).all(|csn| durable.contains(&Csn(csn))),
+                "below {closed} something is volatile"
+            );
+        }
+    }
+}
+
+#[test]
+fn acknowledged_means_durable_with_all_it_depends_on() {
+    for (preset, logs) in [(Preset::PerTransaction, 1), (Preset::Group, 1), (Preset::Autonomous, 3)] {
+        run(Settings { preset, logs, ..Settings::default() }, 6, 200, Duration::ZERO);
+    }
+    for method in [MethodSetting::WorkerDsync, MethodSetting::Flusher] {
+        let settings = Settings {
+            preset: Preset::Autonomous,
+            logs: 3,
+            durability_method: Some(method),
+            ..Settings::default()
+        };
+        let world = run(settings, 6, 200, Duration::from_micros(20));
+        assert!(world.commit.watermark() > world.commit.newest_drawn());
+    }
+}
+
+#[test]
+fn handing_over_the_lead_strands_nobody() {
+    for gather_max in [0, 1] {
+        let settings = Settings { preset: Preset::Group, logs: 1, gather_max, ..Settings::default() };
+        let world = run(settings, 16, 100, Duration::from_micros(200));
+        let metrics = world.commit.metrics();
+        eventually("all counted", || metrics.committed_writers.get() == world.commit.newest_drawn().0);
+        if gather_max == 1 {
+            assert_eq!(metrics.flushes.get(), world.commit.newest_drawn().0);
+        } else {
+            assert!(metrics.group_size() > 1.5, "{}", metrics.group_size());
+        }
+    }
+}
+
+#[test]
+fn threads_that_come_and_go_leave_nothing_behind() {
+    let world = World::new(Preset::Autonomous, 2);
+    for round in 0..20u32 {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let world = &world;
+                scope.spawn(move || {
+                    let dsn = world.commit.newest_drawn();
+                    world.asynchronous(thread % 2, dsn, Durability::Durable).expect("pre-commits");
+                });
+            }
+        });
+        let expected = u64::from(round + 1) * 4;
+        eventually("flushed without them", || world.commit.metrics().committed.get() == expected);
+    }
+}
+
+#[test]
+fn w_never_passes_a_csn_that_is_not_durable() {
+    let world = World::new(Preset::Autonomous, 4);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for log in 0..4 {
+            let (world, stop) = (&world, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::SeqCst) && world.commit.newest_drawn() < Csn(20_000) {
+                    world
+                        .asynchronous(log, world.commit.newest_drawn(), Durability::Durable)
+                        .expect("pre-commits");
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            });
+        }
+        for _ in 0..100 {
+            let w = world.commit.core.watermark.rescan();
+            let durable = world.durable_csns();
+            assert!((1..w.0).all(|csn| durable.contains(&Csn(csn))), "W = {w}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn closing_with_commits_in_flight_loses_nothing_that_was_accepted() {
+    for (preset, logs) in [(Preset::PerTransaction, 1), (Preset::Group, 1), (Preset::Autonomous, 2)] {
+        let world = World::new(preset, logs);
+        let accepted = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let (world, accepted) = (&world, &accepted);
+                scope.spawn(move || {
+                    loop {
+                        let level = if thread < 2 { Durability::Durable } else { Durability::Lazy };
+                        match world.asynchronous(thread % logs as u32, Csn::ZERO, level) {
+                            Ok(ticket) => accepted.lock().push(ticket),
+                            Err(_) => return,
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            world.commit.close().expect("closes");
+        });
+        let durable = world.durable_csns();
+        let accepted = accepted.lock();
+        assert!(!accepted.is_empty() && accepted.iter().all(|t| durable.contains(&t.csn)));
+    }
+}

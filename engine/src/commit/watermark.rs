@@ -1,0 +1,279 @@
+//! Which CSNs are durable, everywhere? CSNs are drawn here, and W is computed here.
+//!
+//! **W**: every CSN strictly below it is durable, in whichever log it lies. A transaction whose own record is durable
+//! is committed when everything it depends on is: when its DSN is below W (rules 1, 7, 13).
+//!
+//! Each log has a **slot**: a CSN at or below every CSN that the log owns and that is not yet durable; infinity when
+//! there is none. W is the minimum over `next_csn` and all slots.
+//!
+//! ```text
+//!   drawing, under the log's latch            scanning, any thread, no latch
+//!   1  if slot = infinity: slot := next_csn   a  G0 := next_csn
+//!   2  csn := next_csn++                      b  m  := min over all slots
+//!   3  if 1 stored: slot := csn               c  W  := max(W, min(G0, m))
+//!   completing, under the same latch
+//!   4  slot := first CSN not yet durable, or infinity
+//! ```
+//!
+//! Why c never lets W pass a CSN `c` that is not durable:
+//! - *Step 2 not yet seen by a*: then G0 <= c, and W <= c.
+//! - *Step 2 seen by a*: 2 is a release, a an acquire (and read-modify-writes carry a release on), so the scanner sees the
+//!   slot as step 1 left it, or a later value. It was <= c then: `next_csn` had not passed c. It becomes greater than c
+//!   only by 4, which happens when c is durable.
+//! - *Without step 1* the log looks idle between 2 and the append: another log's reader of c's version would be
+//!   acknowledged, and a crash loses c but keeps the reader. This is the interleaving that the model found.
+//! - *a after b* would be wrong: a log that announces after its slot was read could draw below G0.
+//! - *4 without the latch* could overwrite an announcement made since it looked at the log. Hence the latch, and the
+//!   witness in the signatures.
+//! - *Late scans*: a scanner that was off the CPU computes an old value. `fetch_max` keeps W from falling.
+//!
+//! # The ring
+//! A version whose CSN is at or above W may be committed all the same: its own record durable and its DSN below W, while
+//! an unrelated straggler holds W back. `ring[csn % N] = csn` remembers those, so that a reader does not wait for the
+//! straggler (rule 7). An entry that was overwritten only costs a needless wait. Draws are held up
+//! while N CSNs are undecided ([`Watermark::has_room`]), so in practice none is.
+
+use crate::base::{Csn, LogId};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crossbeam_utils::CachePadded;
+
+/// CSNs that may be drawn and undecided at a time.
+pub(super) const RING_SIZE: u64 = if cfg!(any(loom, miri)) { 64 } else { 65_536 };
+/// Draws that may be between the look at [`Watermark::has_room`] and the draw: at most one per log.
+const DRAWS_IN_PROGRESS: u64 = if cfg!(any(loom, miri)) { 32 } else { 256 };
+const INFINITY: u64 = u64::MAX;
+
+const _: () = assert!(RING_SIZE.is_power_of_two() && RING_SIZE > DRAWS_IN_PROGRESS);
+
+/// Implemented by whatever proves that the caller holds a log's latch.
+pub(super) trait Latched {}
+
+impl Latched for crate::log::LogGuard<'_> {}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Watermark {
+    /// The next CSN to be drawn. Written by whoever holds any log's latch.
+    next: CachePadded<AtomicU64>,
+    /// W. Raised by every scanner.
+    settled: CachePadded<AtomicU64>,
+    /// Per log. Written under that log's latch only, read by scanners.
+    slots: Box<[CachePadded<AtomicU64>]>,
+    /// Written by whoever acknowledges; empty for one log, where W alone decides.
+    ring: Box<[AtomicU64]>,
+}
+
+impl Watermark {
+    /// Everything below `first` is durable; `first` is the next CSN to be drawn.
+    pub(super) fn new(logs: usize, first: Csn) -> Watermark {
+        let ring = if logs > 1 { RING_SIZE as usize } else { 0 };
+        Watermark {
+            next: CachePadded::new(AtomicU64::new(first.0)),
+            settled: CachePadded::new(AtomicU64::new(first.0)),
+            slots: (0..logs).map(|_| CachePadded::new(AtomicU64::new(INFINITY))).collect(),
+            ring: (0..ring).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn slot(&self, log: LogId) -> &AtomicU64 {
+        &self.slots[log.0 as usize]
+    }
+
+    /// Draws a CSN for a record of `log` (steps 1 to 3). The caller appends it before it lets go of the latch.
+    pub(super) fn draw(&self, log: LogId, _latch: &impl Latched) -> Csn {
+        let slot = self.slot(log);
+        let idle = slot.load(Ordering::Relaxed) == INFINITY;
+        if idle {
+            slot.store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+        let csn = self.next.fetch_add(1, Ordering::SeqCst);
+        if idle {
+            slot.store(csn, Ordering::SeqCst);
+        }
+        Csn(csn)
+    }
+
+    /// Step 4: what `log` still has to make durable.
+    pub(super) fn settle(&self, log: LogId, first_volatile: Option<Csn>, _latch: &impl Latched) {
+        let to = first_volatile.map_or(INFINITY, |csn| csn.0);
+        debug_assert!(to >= self.slot(log).load(Ordering::Relaxed), "a slot is only raised here");
+        self.slot(log).store(to, Ordering::SeqCst);
+    }
+
+    /// Steps a to c; returns W.
+    pub(super) fn rescan(&self) -> Csn {
+        let bound = self.next.load(Ordering::SeqCst);
+        let lowest = self.slots.iter().map(|s| s.load(Ordering::SeqCst)).min().unwrap_or(INFINITY);
+        let fresh = bound.min(lowest);
+        Csn(self.settled.fetch_max(fresh, Ordering::SeqCst).max(fresh))
+    }
+
+    /// W as of the last scan.
+    pub(super) fn get(&self) -> Csn {
+        Csn(self.settled.load(Ordering::Acquire))
+    }
+
+    /// The newest CSN that was drawn.
+    pub(super) fn newest_drawn(&self) -> Csn {
+        Csn(self.next.load(Ordering::SeqCst) - 1)
+    }
+
+    /// False while too many CSNs are undecided; to be asked, under the latch, before a draw.
+    pub(super) fn has_room(&self) -> bool {
+        let undecided =
+            self.next.load(Ordering::Relaxed).saturating_sub(self.settled.load(Ordering::Relaxed));
+        undecided < RING_SIZE - DRAWS_IN_PROGRESS
+    }
+
+    /// True if `log` owns a CSN at or below `csn` that may not be durable.
+    pub(super) fn holds_back(&self, log: LogId, csn: Csn) -> bool {
+        self.slot(log).load(Ordering::SeqCst) <= csn.0
+    }
+
+    /// Remembers that `csn` is committed. Nothing to do if W says so, as it always does for one log.
+    pub(super) fn mark_committed(&self, csn: Csn) {
+        if csn >= self.get()
+            && let Some(tag) = self.ring_tag(csn)
+        {
+            tag.store(csn.0, Ordering::Release);
+        }
+    }
+
+    /// True if `csn` is committed: below W, or in the ring.
+    pub(super) fn is_committed(&self, csn: Csn) -> bool {
+        csn < self.get() || self.ring_tag(csn).is_some_and(|tag| tag.load(Ordering::Acquire) == csn.0)
+    }
+
+    fn ring_tag(&self, csn: Csn) -> Option<&AtomicU64> {
+        self.ring.get((csn.0 % RING_SIZE) as usize)
+    }
+}
+
+#[cfg(test)]
+#[cfg_attr(feature = "shuttle", allow(dead_code))]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) struct Held;
+    impl Latched for Held {}
+
+    #[cfg(not(any(loom, feature = "shuttle")))]
+    #[test]
+    fn an_idle_log_does_not_hold_w_back_and_a_busy_one_does() {
+        let watermark = Watermark::new(2, Csn(1));
+        assert_eq!(watermark.rescan(), Csn(1));
+        let first = watermark.draw(LogId(0), &Held);
+        let second = watermark.draw(LogId(1), &Held);
+        assert_eq!((first, second), (Csn(1), Csn(2)));
+        watermark.settle(LogId(1), None, &Held);
+        assert_eq!(watermark.rescan(), Csn(1), "log 0 has not hardened csn 1");
+        watermark.settle(LogId(0), None, &Held);
+        assert_eq!(watermark.rescan(), Csn(3));
+        assert_eq!(watermark.newest_drawn(), Csn(2));
+    }
+
+    #[cfg(not(any(loom, feature = "shuttle")))]
+    #[test]
+    fn committed_above_w_is_found_in_the_ring() {
+        let watermark = Watermark::new(2, Csn(1));
+        let straggler = watermark.draw(LogId(0), &Held);
+        let other = watermark.draw(LogId(1), &Held);
+        watermark.settle(LogId(1), None, &Held);
+        watermark.rescan();
+        assert!(!watermark.is_committed(other));
+        watermark.mark_committed(other);
+        assert!(watermark.is_committed(other) && !watermark.is_committed(straggler));
+        assert!(!watermark.is_committed(Csn(other.0 + RING_SIZE)), "an old tag is not the new CSN");
+    }
+
+    #[cfg(not(any(loom, feature = "shuttle")))]
+    #[test]
+    fn draws_are_held_up_before_the_ring_is_full() {
+        let watermark = Watermark::new(2, Csn(1));
+        while watermark.has_room() {
+            watermark.draw(LogId(0), &Held);
+        }
+        assert!(watermark.newest_drawn().0 < RING_SIZE);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::tests::Held;
+    use super::*;
+    use crate::sync::atomic::AtomicBool;
+    use loom::sync::{Arc, Mutex};
+
+    struct World {
+        watermark: Watermark,
+        latches: [Mutex<()>; 2],
+        durable: [AtomicBool; 4],
+    }
+
+    impl World {
+        fn commit(&self, log: u32) {
+            let csn = {
+                let _latch = self.latches[log as usize].lock().expect("no panic");
+                self.watermark.draw(LogId(log), &Held)
+            };
+            // The device write, then its completion.
+            self.durable[csn.0 as usize].store(true, Ordering::SeqCst);
+            let _latch = self.latches[log as usize].lock().expect("no panic");
+            self.watermark.settle(LogId(log), None, &Held);
+        }
+
+        fn check(&self) {
+            let settled = self.watermark.rescan();
+            for csn in 1..settled.0 {
+                assert!(
+                    self.durable[csn as usize].load(Ordering::SeqCst),
+                    "W = {settled} but {csn} is volatile"
+                );
+            }
+        }
+    }
+
+    fn world() -> Arc<World> {
+        Arc::new(World {
+            watermark: Watermark::new(2, Csn(1)),
+            latches: [Mutex::new(()), Mutex::new(())],
+            durable: std::array::from_fn(|_| AtomicBool::new(false)),
+        })
+    }
+
+    #[test]
+    fn w_never_passes_a_volatile_csn() {
+        loom::model(|| {
+            let world = world();
+            let writers: Vec<_> = (0..2)
+                .map(|log| {
+                    let world = world.clone();
+                    loom::thread::spawn(move || world.commit(log))
+                })
+                .collect();
+            world.check();
+            for writer in writers {
+                writer.join().expect("no panic");
+            }
+            world.check();
+            assert_eq!(world.watermark.get(), Csn(3));
+        });
+    }
+
+    #[test]
+    fn w_never_falls_when_scans_race() {
+        loom::model(|| {
+            let world = world();
+            let other = world.clone();
+            let writer = loom::thread::spawn(move || {
+                other.commit(0);
+                other.commit(0);
+                other.check();
+            });
+            let before = world.watermark.rescan();
+            world.check();
+            assert!(world.watermark.get() >= before);
+            writer.join().expect("no panic");
+        });
+    }
+}

@@ -1,0 +1,288 @@
+//! What does one log owe the device, and who is writing it?
+//!
+//! A [`LogWriter`] is one log as the commit room sees it. Its life in one picture:
+//!
+//! ```text
+//!   append (latch)  ->  unsealed bytes  -- take_block (latch) -->  block in flight  -- complete (latch) -->  durable
+//!                             \-- sealed at once if blocks are bounded --> sealed list --/
+//! ```
+//!
+//! Invariants:
+//! 1. `lead`: at most one thread at a time writes this log's blocks, unless committers write their own
+//!    ([`super::presets::Axes::writes_own_block`]) or a worker left blocks in its queue; completion then comes in any order, and the log
+//!    advances its durable CSN over the gap-free prefix of block sequences only, never by time.
+//! 2. Whoever gives up the lead does so first and notifies `event` second. A waiter takes its event ticket before it
+//!    tries to lead. So a waiter that found the lead taken is woken when it is free, and nobody is stranded between two
+//!    leaders. [`Lead`] does both when it is dropped, whatever happened.
+//! 3. `due` is lowered by appends and waiters, and raised to "never" only under the latch by the thread that takes
+//!    everything there is: nothing appended is ever left without its due time.
+
+use super::levels::NEVER;
+use super::queue::PendingQueue;
+use crate::base::clock::Nanos;
+use crate::base::{Csn, LogId, Result};
+use crate::device::WriteQueue;
+use crate::log::{Log, LogGuard, SealedBlock};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Event, Mutex};
+use crossbeam_utils::CachePadded;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Blocks that may be sealed before anybody writes them; a log has fewer buffers than that.
+const SEALED_BLOCKS: usize = 64;
+/// Writes that a worker's queue may have in flight.
+const WORKER_WRITES: usize = 2;
+
+/// See the module's text.
+pub(super) struct LogWriter {
+    pub id: LogId,
+    pub log: Arc<Log>,
+    /// Transactions of this log that nobody waits with.
+    pub queue: PendingQueue,
+    /// Happens when blocks of this log became durable, or its lead is free.
+    pub event: Event,
+    /// Happens when a block is full, so that a leader need not gather any longer.
+    pub full: Event,
+    /// Written under the latch, except `due`, which waiters lower too.
+    pub duty: CachePadded<Duty>,
+    lead: AtomicBool,
+    sealed: Mutex<VecDeque<SealedBlock>>,
+    /// Blocks in `sealed`.
+    sealed_count: AtomicU32,
+    last_write: [AtomicU64; 2],
+    worker: Mutex<Option<Box<dyn WriteQueue>>>,
+    /// Writes in `worker`. Written under its mutex.
+    in_flight: AtomicU32,
+    /// When a worker last looked for completions.
+    polled: AtomicU64,
+    /// The newest CSN counted as a false wait. Written by acknowledgers.
+    pub false_wait: AtomicU64,
+}
+
+/// What appends leave for those who write.
+#[derive(Debug)]
+pub(super) struct Duty {
+    due: AtomicU64,
+    /// The highest DSN of a durable, asynchronous transaction of this log: somebody has to get W past it.
+    needs: AtomicU64,
+    /// The newest CSN that was acknowledged to its caller before it was durable.
+    told: AtomicU64,
+    /// Records appended since the last seal.
+    unsealed_records: AtomicU32,
+}
+
+/// The right to write a log's blocks. Dropping it wakes whoever may want to lead next.
+pub(super) struct Lead<'a> {
+    writer: &'a LogWriter,
+    release: &'a dyn LeadReleased,
+}
+
+/// Who has to know that a lead is free.
+pub(super) trait LeadReleased {
+    /// `writer`'s lead is free, and `woke` tells if waking its sleepers took a system call.
+    fn lead_released(&self, writer: &LogWriter, woke: bool);
+}
+
+impl LogWriter {
+    /// Nothing is appended to `log` yet.
+    pub(super) fn new(log: Arc<Log>, queue_entries: usize) -> LogWriter {
+        LogWriter {
+            id: log.id(),
+            log,
+            queue: PendingQueue::new(queue_entries),
+            event: Event::new(),
+            full: Event::new(),
+            duty: CachePadded::new(Duty {
+                due: AtomicU64::new(NEVER.0),
+                needs: AtomicU64::new(0),
+                told: AtomicU64::new(0),
+                unsealed_records: AtomicU32::new(0),
+            }),
+            lead: AtomicBool::new(false),
+            sealed: Mutex::new(VecDeque::with_capacity(SEALED_BLOCKS)),
+            sealed_count: AtomicU32::new(0),
+            last_write: [AtomicU64::new(0), AtomicU64::new(0)],
+            worker: Mutex::new(None),
+            in_flight: AtomicU32::new(0),
+            polled: AtomicU64::new(0),
+            false_wait: AtomicU64::new(0),
+        }
+    }
+
+    /// The lead, if it is free.
+    pub(super) fn try_lead<'a>(&'a self, release: &'a dyn LeadReleased) -> Option<Lead<'a>> {
+        // The plain load keeps waiters that come in a herd from fighting for the cache line.
+        let free = !self.lead.load(Ordering::SeqCst)
+            && self.lead.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        // Lazily: a `Lead` that is made and dropped would release the lead of whoever has it.
+        free.then(|| Lead { writer: self, release })
+    }
+
+    /// True while somebody leads.
+    pub(super) fn is_led(&self) -> bool {
+        self.lead.load(Ordering::SeqCst)
+    }
+
+    /// The oldest block that nobody writes yet; everything unsealed becomes one if there is none.
+    pub(super) fn take_block(&self) -> Option<SealedBlock> {
+        let mut latch = self.log.lock();
+        let mut sealed = self.sealed.lock();
+        let block = sealed.pop_front();
+        let block = match block {
+            Some(block) => {
+                self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
+                Some(block)
+            }
+            None => self.seal(&mut latch),
+        };
+        if sealed.is_empty() && self.log.unsealed_bytes() == 0 {
+            self.duty.due.store(NEVER.0, Ordering::SeqCst);
+        }
+        block
+    }
+
+    /// The sealed block that ends with `csn`, if nobody writes it yet; otherwise the oldest one below, because `csn` is
+    /// durable only when that is.
+    pub(super) fn take_block_for(&self, csn: Csn) -> Option<SealedBlock> {
+        let mut sealed = self.sealed.lock();
+        let own = sealed.iter().position(|block| block.last_csn == csn);
+        let at = own.or_else(|| sealed.iter().position(|block| block.last_csn < csn))?;
+        let block = sealed.remove(at);
+        self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
+        block
+    }
+
+    fn seal(&self, latch: &mut LogGuard<'_>) -> Option<SealedBlock> {
+        self.duty.unsealed_records.store(0, Ordering::Relaxed);
+        latch.seal()
+    }
+
+    /// Counts a record that was just appended; seals the block if it has enough. True if it did.
+    pub(super) fn count_record(&self, latch: &mut LogGuard<'_>, records_per_block: u32) -> bool {
+        let count = self.duty.unsealed_records.load(Ordering::Relaxed) + 1;
+        self.duty.unsealed_records.store(count, Ordering::Relaxed);
+        if count < records_per_block {
+            return false;
+        }
+        let mut sealed = self.sealed.lock();
+        sealed.extend(self.seal(latch));
+        self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
+        true
+    }
+
+    /// True if there is something that nobody writes yet.
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.log.unsealed_bytes() > 0 || self.has_sealed()
+    }
+
+    /// True if a block is sealed that nobody writes yet.
+    pub(super) fn has_sealed(&self) -> bool {
+        self.sealed_count.load(Ordering::SeqCst) > 0
+    }
+
+    /// Remembers when the last write began.
+    pub(super) fn write_begins(&self, now: Nanos) {
+        self.last_write[0].store(now.0, Ordering::Relaxed);
+    }
+
+    /// Remembers when the last write ended.
+    pub(super) fn write_ended(&self, now: Nanos) {
+        self.last_write[1].store(now.0, Ordering::Relaxed);
+    }
+
+    /// When the last write began and when one last ended.
+    pub(super) fn last_write(&self) -> (Nanos, Nanos) {
+        let [begun, ended] = &self.last_write;
+        (Nanos(begun.load(Ordering::Relaxed)), Nanos(ended.load(Ordering::Relaxed)))
+    }
+
+    /// Runs `f` on the worker's queue, made by `make` at first use.
+    ///
+    /// # Errors
+    /// Those of `make` and `f`.
+    pub(super) fn with_worker_queue<R>(
+        &self,
+        make: impl FnOnce(usize) -> Result<Box<dyn WriteQueue>>,
+        f: impl FnOnce(&mut dyn WriteQueue) -> Result<R>,
+    ) -> Result<R> {
+        let mut worker = self.worker.lock();
+        let mut queue = match worker.take() {
+            Some(queue) => queue,
+            None => make(WORKER_WRITES)?,
+        };
+        let result = f(&mut *queue);
+        self.in_flight.store(queue.in_flight() as u32, Ordering::SeqCst);
+        *worker = Some(queue);
+        result
+    }
+
+    /// Writes in the worker's queue.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst) as usize
+    }
+
+    /// True if nobody has looked for completions for `every`; then somebody does now.
+    pub(super) fn poll_is_due(&self, now: Nanos, every: Duration) -> bool {
+        let due = now.since(Nanos(self.polled.load(Ordering::Relaxed))) >= every;
+        if due {
+            self.polled.store(now.0, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// True if a worker may submit another write to its queue.
+    pub(super) fn worker_may_submit(&self) -> bool {
+        self.in_flight() < WORKER_WRITES
+    }
+}
+
+impl Duty {
+    /// When this log has to be written although nobody waits.
+    pub(super) fn due(&self) -> Nanos {
+        Nanos(self.due.load(Ordering::SeqCst))
+    }
+
+    /// Makes the log due at `due`, unless it is earlier. True if that changed anything.
+    pub(super) fn lower_due(&self, due: Nanos) -> bool {
+        due.0 < self.due.load(Ordering::Relaxed) && self.due.fetch_min(due.0, Ordering::SeqCst) > due.0
+    }
+
+    /// A durable, asynchronous transaction waits for W to pass `dsn`. Under the latch.
+    pub(super) fn raise_needs(&self, dsn: Csn) {
+        if dsn.0 > self.needs.load(Ordering::Relaxed) {
+            self.needs.store(dsn.0, Ordering::SeqCst);
+        }
+    }
+
+    /// The highest CSN that a transaction of this log waits for.
+    pub(super) fn needs(&self) -> Csn {
+        Csn(self.needs.load(Ordering::SeqCst))
+    }
+
+    /// The caller of `csn` is told before it is durable. Under the latch.
+    pub(super) fn tell(&self, csn: Csn) {
+        self.told.store(csn.0, Ordering::SeqCst);
+    }
+
+    /// The newest CSN whose caller was told before it was durable.
+    pub(super) fn told(&self) -> Csn {
+        Csn(self.told.load(Ordering::SeqCst))
+    }
+}
+
+impl<'a> Lead<'a> {
+    /// The log whose blocks may be written.
+    pub(super) fn writer(&self) -> &'a LogWriter {
+        self.writer
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.writer.lead.store(false, Ordering::SeqCst);
+        let woke = self.writer.event.notify_all();
+        self.release.lead_released(self.writer, woke);
+    }
+}

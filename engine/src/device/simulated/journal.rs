@@ -1,0 +1,311 @@
+//! The disk: what is visible, what is pending, what is durable; and what a crash makes of it.
+
+use crate::base::random::Random;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A power cut keeps or loses this much at a time.
+pub(super) const SECTOR: usize = 512;
+
+/// How the machine goes down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CrashKind {
+    /// The device's cache is lost.
+    PowerCut,
+    /// Only the process is gone: caches stay, writes in flight may land late.
+    Kill,
+}
+
+/// An operation that changed the disk.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Create {
+        path: Arc<str>,
+    },
+    Remove {
+        path: Arc<str>,
+    },
+    FlushDirectory {
+        directory: Arc<str>,
+    },
+    Write {
+        path: Arc<str>,
+        offset: u64,
+        bytes: Arc<[u8]>,
+        durable: bool,
+    },
+    /// A write was submitted; its completion follows as a `Write`.
+    InFlight {
+        path: Arc<str>,
+        offset: u64,
+        bytes: Arc<[u8]>,
+    },
+    Extend {
+        path: Arc<str>,
+        len: u64,
+    },
+    SetLen {
+        path: Arc<str>,
+        len: u64,
+    },
+    Flush {
+        path: Arc<str>,
+    },
+    FailedFlush {
+        path: Arc<str>,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum Pending {
+    Write { offset: u64, bytes: Arc<[u8]> },
+    SetLen(u64),
+}
+
+#[derive(Clone, Debug, Default)]
+struct FileImage {
+    visible: Vec<u8>,
+    durable: Vec<u8>,
+    /// Visible and not durable, in order.
+    pending: Vec<Pending>,
+    /// Pending when a flush failed: no later flush helps them.
+    doomed: Vec<Pending>,
+    in_flight: Vec<(u64, Arc<[u8]>)>,
+    /// The name survives a power cut.
+    name_durable: bool,
+    /// Removed, but the removal is not durable.
+    removed: bool,
+}
+
+/// All files, and the writes that a killed process left behind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disk {
+    files: BTreeMap<String, FileImage>,
+    late: Vec<Change>,
+}
+
+impl Disk {
+    pub(super) fn paths(&self) -> Vec<String> {
+        self.files.iter().filter(|(_, file)| !file.removed).map(|(path, _)| path.clone()).collect()
+    }
+
+    pub(super) fn visible(&self, path: &str) -> Option<&[u8]> {
+        self.files.get(path).filter(|file| !file.removed).map(|file| file.visible.as_slice())
+    }
+
+    pub(super) fn put_file(&mut self, path: &str, bytes: &[u8]) {
+        let image = FileImage {
+            visible: bytes.to_vec(),
+            durable: bytes.to_vec(),
+            name_durable: true,
+            ..FileImage::default()
+        };
+        self.files.insert(path.to_string(), image);
+    }
+
+    pub(super) fn remove_now(&mut self, path: &str) {
+        self.files.remove(path);
+    }
+
+    /// Everything visible becomes durable.
+    pub(super) fn settle(&mut self) {
+        self.late.clear();
+        self.files.retain(|_, file| !file.removed);
+        for file in self.files.values_mut() {
+            file.durable.clone_from(&file.visible);
+            file.pending.clear();
+            file.doomed.clear();
+            file.in_flight.clear();
+            file.name_durable = true;
+        }
+    }
+
+    /// Bytes of all files after `change`.
+    pub(super) fn size_after(&self, change: &Change) -> u64 {
+        let size: u64 = self.files.values().map(|file| file.visible.len() as u64).sum();
+        let grown = |path: &str, end: u64| {
+            end.saturating_sub(self.visible(path).map_or(0, |bytes| bytes.len() as u64))
+        };
+        size + match change {
+            Change::Write { path, offset, bytes, .. } => grown(path, offset + bytes.len() as u64),
+            Change::Extend { path, len } | Change::SetLen { path, len } => grown(path, *len),
+            _ => 0,
+        }
+    }
+
+    /// A write left behind by a killed process that lands now.
+    pub(super) fn take_late_write(&mut self, random: &mut Random) -> Option<Change> {
+        if self.late.is_empty() || !random.chance(1, 8) {
+            return None;
+        }
+        let chosen = random.below(self.late.len() as u64) as usize;
+        Some(self.late.swap_remove(chosen))
+    }
+
+    pub(super) fn apply(&mut self, change: &Change, _random: &mut Random) {
+        match change {
+            Change::Create { path } => {
+                let file = self.files.entry(path.to_string()).or_default();
+                if std::mem::take(&mut file.removed) {
+                    *file = FileImage { name_durable: file.name_durable, ..FileImage::default() };
+                }
+            }
+            Change::Remove { path } => {
+                if let Some(file) = self.files.get_mut(&**path) {
+                    file.removed = true;
+                }
+            }
+            Change::FlushDirectory { directory } => self.flush_directory(directory),
+            Change::Write { path, offset, bytes, durable } => self.write(path, *offset, bytes, *durable),
+            Change::InFlight { path, offset, bytes } => {
+                if let Some(file) = self.files.get_mut(&**path) {
+                    file.in_flight.push((*offset, bytes.clone()));
+                }
+            }
+            Change::Extend { path, len } => {
+                if let Some(file) = self.files.get_mut(&**path) {
+                    file.visible.resize(*len as usize, 0);
+                    file.make_durable();
+                }
+            }
+            Change::SetLen { path, len } => {
+                if let Some(file) = self.files.get_mut(&**path) {
+                    file.visible.resize(*len as usize, 0);
+                    file.pending.push(Pending::SetLen(*len));
+                }
+            }
+            Change::Flush { path } => {
+                if let Some(file) = self.files.get_mut(&**path) {
+                    file.make_durable();
+                }
+            }
+            Change::FailedFlush { path } => {
+                if let Some(file) = self.files.get_mut(&**path) {
+                    let pending = std::mem::take(&mut file.pending);
+                    file.doomed.extend(pending);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, path: &str, offset: u64, bytes: &Arc<[u8]>, durable: bool) {
+        let Some(file) = self.files.get_mut(path) else { return };
+        file.in_flight.retain(|(at, other)| *at != offset || !Arc::ptr_eq(other, bytes) && other != bytes);
+        crate::device::memory::write_to(&mut file.visible, offset, bytes);
+        file.pending.push(Pending::Write { offset, bytes: bytes.clone() });
+        if durable {
+            file.make_durable();
+        }
+    }
+
+    fn flush_directory(&mut self, directory: &str) {
+        self.files.retain(|path, file| {
+            let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+            if parent == directory {
+                file.name_durable = true;
+                return !file.removed;
+            }
+            true
+        });
+    }
+
+    pub(super) fn crash(&mut self, kind: CrashKind, random: &mut Random) {
+        match kind {
+            CrashKind::PowerCut => self.power_cut(random),
+            CrashKind::Kill => self.kill(random),
+        }
+    }
+
+    fn power_cut(&mut self, random: &mut Random) {
+        self.late.clear();
+        // Sometimes nothing, sometimes nearly everything of the cache survives.
+        let survives = [0, 4, 8, 12, 15, 16][random.below(6) as usize];
+        let mut lost = Vec::new();
+        for (path, file) in &mut self.files {
+            let name_survives = file.name_durable || random.chance(survives, 16);
+            let removal_survives = file.removed && random.chance(survives, 16);
+            if !name_survives || removal_survives {
+                lost.push(path.clone());
+                continue;
+            }
+            file.cut(survives, random);
+        }
+        for path in lost {
+            self.files.remove(&path);
+        }
+    }
+
+    fn kill(&mut self, random: &mut Random) {
+        for (path, file) in &mut self.files {
+            for (offset, bytes) in std::mem::take(&mut file.in_flight) {
+                let write = |bytes: Arc<[u8]>| Change::Write {
+                    path: path.as_str().into(),
+                    offset,
+                    bytes,
+                    durable: false,
+                };
+                let keep = match random.below(4) {
+                    0 => continue,
+                    1 => random.below((bytes.len() / SECTOR) as u64 + 1) as usize * SECTOR,
+                    2 => {
+                        self.late.push(write(bytes));
+                        continue;
+                    }
+                    _ => bytes.len(),
+                };
+                let bytes: Arc<[u8]> = bytes[..keep].into();
+                crate::device::memory::write_to(&mut file.visible, offset, &bytes);
+                file.pending.push(Pending::Write { offset, bytes });
+            }
+        }
+        self.files.retain(|_, file| !file.removed || file.name_durable);
+    }
+}
+
+impl FileImage {
+    /// A flush: everything pending is durable; what was doomed stays doomed.
+    fn make_durable(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            match pending {
+                Pending::Write { offset, bytes } => {
+                    crate::device::memory::write_to(&mut self.durable, offset, &bytes);
+                }
+                Pending::SetLen(len) => self.durable.resize(len as usize, 0),
+            }
+        }
+        if self.durable.len() < self.visible.len() && self.doomed.is_empty() {
+            self.durable.resize(self.visible.len(), 0);
+        }
+    }
+
+    /// A power cut: sectors of what was not durable survive one by one, in any order.
+    fn cut(&mut self, survives: u64, random: &mut Random) {
+        let mut image = std::mem::take(&mut self.durable);
+        let mut unsure: Vec<Pending> = std::mem::take(&mut self.doomed);
+        unsure.append(&mut self.pending);
+        let in_flight = std::mem::take(&mut self.in_flight);
+        unsure.extend(in_flight.into_iter().map(|(offset, bytes)| Pending::Write { offset, bytes }));
+        if random.chance(1, 2) {
+            for i in (1..unsure.len()).rev() {
+                unsure.swap(i, random.below(i as u64 + 1) as usize);
+            }
+        }
+        for pending in unsure {
+            match pending {
+                Pending::SetLen(len) if random.chance(survives, 16) => image.resize(len as usize, 0),
+                Pending::SetLen(_) => {}
+                Pending::Write { offset, bytes } => {
+                    for (i, sector) in bytes.chunks(SECTOR).enumerate() {
+                        if random.chance(survives, 16) {
+                            let at = offset + (i * SECTOR) as u64;
+                            crate::device::memory::write_to(&mut image, at, sector);
+                        }
+                    }
+                }
+            }
+        }
+        self.removed = false;
+        self.visible.clone_from(&image);
+        self.durable = image;
+    }
+}

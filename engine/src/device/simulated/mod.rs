@@ -1,0 +1,380 @@
+//! A simulated disk with a volatile cache: the seeded device of crash and fault tests.
+//!
+//! Every operation that changes something is kept in a journal. A crash takes the journal up to some operation and
+//! decides by a seed what the disk really holds:
+//!
+//! ```text
+//!   write ──▶ visible, pending ──flush──▶ durable
+//!                   │
+//!                   ├─ power cut: each 512-byte sector of each pending write survives or not, in any order
+//!                   └─ SIGKILL: all stay visible and pending; writes in flight land wholly, partly, or during the
+//!                      life of the next storage
+//! ```
+//!
+//! 1. What was flushed before the crash always survives.
+//! 2. The same journal, operation, kind and seed give the same storage.
+//! 3. After a failed flush the pending writes are doomed: a later flush does not make them durable, though it succeeds
+//!    (what Linux does).
+//! 4. One journal can be crashed at each of its operations, so one run of a workload gives thousands of crashes.
+
+mod faults;
+mod journal;
+mod queue;
+
+pub use faults::{Fault, FaultKind, OperationKind};
+pub use journal::CrashKind;
+
+use super::facts::{DeviceFacts, DurabilityMethod};
+use super::memory::{lock_in_process, missing, names_in, read_from};
+use super::{File, OpenMode, Storage, WriteQueue};
+use crate::base::random::Random;
+use crate::base::{Error, Location, Result};
+use crate::sync::Mutex;
+use crate::sync::atomic::AtomicBool;
+use faults::Faults;
+use journal::{Change, Disk};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// See the module's text. Cloning shares the disk.
+#[derive(Clone, Debug)]
+pub struct SimulatedStorage {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    world: Mutex<World>,
+    locked: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct World {
+    /// The disk before the journal.
+    base: Disk,
+    /// The disk now.
+    disk: Disk,
+    journal: Vec<Change>,
+    faults: Faults,
+    random: Random,
+    method: DurabilityMethod,
+    delay: Duration,
+    capacity: Option<u64>,
+    stopped: bool,
+    flushes: u64,
+}
+
+impl SimulatedStorage {
+    /// An empty disk. `seed` decides the order of queue completions and the shape of faults.
+    #[must_use]
+    pub fn new(seed: u64) -> SimulatedStorage {
+        SimulatedStorage::on(Disk::default(), seed)
+    }
+
+    fn on(disk: Disk, seed: u64) -> SimulatedStorage {
+        let world = World {
+            base: disk.clone(),
+            disk,
+            journal: Vec::new(),
+            faults: Faults::default(),
+            random: Random::from_seed(seed),
+            method: DurabilityMethod::Dsync,
+            delay: Duration::ZERO,
+            capacity: None,
+            stopped: false,
+            flushes: 0,
+        };
+        let locked = Arc::new(AtomicBool::new(false));
+        SimulatedStorage { shared: Arc::new(Shared { world: Mutex::new(world), locked }) }
+    }
+
+    /// Operations in the journal so far. A crash at this number keeps them all.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.shared.world.lock().journal.len()
+    }
+
+    /// The storage after a crash that follows operation number `operations` (clamped to what happened).
+    #[must_use]
+    pub fn crash(&self, kind: CrashKind, operations: usize, seed: u64) -> SimulatedStorage {
+        let world = self.shared.world.lock();
+        let mut random = Random::from_seed(seed);
+        let mut disk = world.base.clone();
+        for change in world.journal.iter().take(operations) {
+            disk.apply(change, &mut random);
+        }
+        disk.crash(kind, &mut random);
+        SimulatedStorage::on(disk, random.next_u64())
+    }
+
+    /// From now on every operation fails: the machine is gone, its threads only do not know yet.
+    pub fn stop(&self) {
+        self.shared.world.lock().stopped = true;
+    }
+
+    /// Arms a fault.
+    pub fn inject(&self, fault: Fault) {
+        self.shared.world.lock().faults.arm(fault);
+    }
+
+    /// How many armed faults have struck.
+    #[must_use]
+    pub fn faults_struck(&self) -> u64 {
+        self.shared.world.lock().faults.struck()
+    }
+
+    /// Flushes that reached the disk, those of durable writes included.
+    #[must_use]
+    pub fn flushes(&self) -> u64 {
+        self.shared.world.lock().flushes
+    }
+
+    /// Makes each durable write and flush take this long in real time.
+    pub fn set_delay(&self, delay: Duration) {
+        self.shared.world.lock().delay = delay;
+    }
+
+    /// Lets files take at most `bytes` together; `None` for no limit.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.shared.world.lock().capacity = bytes;
+    }
+
+    /// Paths of all files.
+    #[must_use]
+    pub fn files(&self) -> Vec<String> {
+        self.shared.world.lock().disk.paths()
+    }
+
+    /// A file's visible bytes.
+    #[must_use]
+    pub fn read_file(&self, path: &str) -> Option<Vec<u8>> {
+        self.shared.world.lock().disk.visible(path).map(<[u8]>::to_vec)
+    }
+
+    /// Replaces a file, durably, outside the journal.
+    pub fn write_file(&self, path: &str, bytes: &[u8]) {
+        let mut world = self.shared.world.lock();
+        world.disk.put_file(path, bytes);
+        world.base.put_file(path, bytes);
+    }
+
+    /// Removes a file, durably, outside the journal.
+    pub fn remove_file(&self, path: &str) {
+        let mut world = self.shared.world.lock();
+        world.disk.remove_now(path);
+        world.base.remove_now(path);
+    }
+
+    /// An independent copy of the disk, everything visible durable.
+    #[must_use]
+    pub fn duplicate(&self) -> SimulatedStorage {
+        let mut disk = self.shared.world.lock().disk.clone();
+        disk.settle();
+        SimulatedStorage::on(disk, 0)
+    }
+
+    /// Performs `change` unless a fault strikes.
+    fn change(&self, kind: OperationKind, path: &str, offset: u64, change: Change) -> Result<()> {
+        let delay = {
+            let mut world = self.shared.world.lock();
+            world.perform(kind, path, offset, change)?;
+            if kind == OperationKind::Flush || kind == OperationKind::DurableWrite {
+                world.flushes += 1;
+                world.delay
+            } else {
+                Duration::ZERO
+            }
+        };
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
+        Ok(())
+    }
+}
+
+fn failure(path: &str, offset: u64, error: std::io::Error) -> Error {
+    Error::io("simulated failure", error).at(Location::File { path: path.to_string(), offset })
+}
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+impl World {
+    fn check(&mut self, kind: OperationKind, path: &str, offset: u64) -> Result<()> {
+        if self.stopped {
+            return Err(failure(path, offset, std::io::Error::from_raw_os_error(EIO)));
+        }
+        match self.faults.strikes(kind) {
+            None => Ok(()),
+            Some(error) => Err(failure(path, offset, std::io::Error::from_raw_os_error(error))),
+        }
+    }
+
+    fn perform(&mut self, kind: OperationKind, path: &str, offset: u64, change: Change) -> Result<()> {
+        self.land_late_writes();
+        if let Err(error) = self.check(kind, path, offset) {
+            if !self.stopped {
+                self.fail(&change);
+            }
+            return Err(error);
+        }
+        if let Some(capacity) = self.capacity
+            && self.disk.size_after(&change) > capacity
+        {
+            return Err(failure(path, offset, std::io::Error::from_raw_os_error(ENOSPC)));
+        }
+        self.disk.apply(&change, &mut self.random);
+        self.journal.push(change);
+        Ok(())
+    }
+
+    /// A failed write may have written some sectors; a failed flush dooms what was pending.
+    fn fail(&mut self, change: &Change) {
+        let partial = match change {
+            Change::Write { path, offset, bytes, .. } => {
+                let sectors = bytes.len() / journal::SECTOR;
+                let keep = self.random.below(sectors as u64 + 1) as usize * journal::SECTOR;
+                Change::Write {
+                    path: path.clone(),
+                    offset: *offset,
+                    bytes: bytes[..keep].into(),
+                    durable: false,
+                }
+            }
+            Change::Flush { path } => Change::FailedFlush { path: path.clone() },
+            _ => return,
+        };
+        self.disk.apply(&partial, &mut self.random);
+        self.journal.push(partial);
+    }
+
+    fn land_late_writes(&mut self) {
+        if let Some(change) = self.disk.take_late_write(&mut self.random) {
+            self.disk.apply(&change, &mut self.random);
+            self.journal.push(change);
+        }
+    }
+}
+
+impl Storage for SimulatedStorage {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let exists = self.shared.world.lock().disk.visible(path).is_some();
+        if exists {
+            self.shared.world.lock().check(OperationKind::Open, path, 0)?;
+        } else if mode.create {
+            self.change(OperationKind::Open, path, 0, Change::Create { path: path.into() })?;
+        } else {
+            return Err(missing(path));
+        }
+        Ok(Arc::new(SimulatedFile { storage: self.clone(), path: path.into() }))
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        self.change(OperationKind::Open, path, 0, Change::Remove { path: path.into() })
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        Ok(names_in(directory, self.files().iter()))
+    }
+
+    fn create_directory(&self, _path: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush_directory(&self, directory: &str) -> Result<()> {
+        self.change(
+            OperationKind::Flush,
+            directory,
+            0,
+            Change::FlushDirectory { directory: directory.into() },
+        )
+    }
+
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        lock_in_process(&self.shared.locked, exclusive)
+    }
+
+    fn facts(&self) -> DeviceFacts {
+        DeviceFacts {
+            name: "simulated".into(),
+            volatile_cache: true,
+            fua: false,
+            direct_io: Ok(()),
+            io_uring: Err("simulated".into()),
+            device_number: 0,
+        }
+    }
+
+    fn durability(&self) -> DurabilityMethod {
+        self.shared.world.lock().method
+    }
+
+    fn set_durability(&self, method: DurabilityMethod) {
+        self.shared.world.lock().method = method;
+    }
+
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        Ok(Box::new(queue::SimulatedQueue::new(self.clone(), depth)))
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    storage: SimulatedStorage,
+    path: Arc<str>,
+}
+
+impl SimulatedFile {
+    fn write(&self, offset: u64, bytes: &[u8], durable: bool) -> Result<()> {
+        let kind = if durable { OperationKind::DurableWrite } else { OperationKind::Write };
+        let change = Change::Write { path: self.path.clone(), offset, bytes: bytes.into(), durable };
+        self.storage.change(kind, &self.path, offset, change)
+    }
+}
+
+impl File for SimulatedFile {
+    fn location(&self, offset: u64) -> Location {
+        Location::File { path: self.path.to_string(), offset }
+    }
+
+    fn len(&self) -> Result<u64> {
+        let world = self.storage.shared.world.lock();
+        world.disk.visible(&self.path).map(|bytes| bytes.len() as u64).ok_or_else(|| missing(&self.path))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let mut world = self.storage.shared.world.lock();
+        world.check(OperationKind::Read, &self.path, offset)?;
+        let image = world.disk.visible(&self.path).ok_or_else(|| missing(&self.path))?;
+        read_from(image, offset, buffer).map_err(|error| error.at(self.location(offset)))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write(offset, bytes, false)
+    }
+
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write(offset, bytes, true)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.storage.change(OperationKind::Flush, &self.path, 0, Change::Flush { path: self.path.clone() })
+    }
+
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        let old = self.len()?;
+        if old >= len {
+            return self.flush();
+        }
+        let change = Change::Extend { path: self.path.clone(), len };
+        self.storage.change(OperationKind::ZeroExtend, &self.path, old, change)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let change = Change::SetLen { path: self.path.clone(), len };
+        self.storage.change(OperationKind::Write, &self.path, len, change)
+    }
+}
+
+#[cfg(test)]
+mod tests;

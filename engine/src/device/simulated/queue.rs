@@ -1,0 +1,73 @@
+//! The simulated disk's write queue: writes are in flight until they are reaped, and complete in any order.
+
+use super::journal::Change;
+use super::{OperationKind, SimulatedStorage};
+use crate::base::{Error, Location, Result};
+use crate::device::{Completion, WriteQueue, WriteRequest};
+
+pub(super) struct SimulatedQueue {
+    storage: SimulatedStorage,
+    depth: usize,
+    waiting: Vec<WriteRequest>,
+}
+
+impl SimulatedQueue {
+    pub(super) fn new(storage: SimulatedStorage, depth: usize) -> SimulatedQueue {
+        SimulatedQueue { storage, depth: depth.max(1), waiting: Vec::new() }
+    }
+
+    fn path_of(request: &WriteRequest) -> Result<std::sync::Arc<str>> {
+        match request.file.location(request.offset) {
+            Location::File { path, .. } => Ok(path.into()),
+            _ => Err(Error::invalid("this queue writes only files of its own storage")),
+        }
+    }
+
+    fn complete_one(&mut self) -> Option<Completion> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let chosen = self.storage.shared.world.lock().random.below(self.waiting.len() as u64) as usize;
+        let request = self.waiting.swap_remove(chosen);
+        let bytes = &request.buffer[..request.len];
+        let result = if request.durable {
+            request.file.write_durable_at(request.offset, bytes)
+        } else {
+            request.file.write_at(request.offset, bytes)
+        };
+        Some(Completion { token: request.token, buffer: request.buffer, result })
+    }
+}
+
+impl WriteQueue for SimulatedQueue {
+    fn submit(&mut self, request: WriteRequest) -> Result<()> {
+        if self.waiting.len() >= self.depth {
+            return Err(Error::invalid("the simulated queue is full: reap first"));
+        }
+        let path = Self::path_of(&request)?;
+        let bytes = request.buffer[..request.len].into();
+        let start = Change::InFlight { path: path.clone(), offset: request.offset, bytes };
+        self.storage.change(OperationKind::Open, &path, request.offset, start)?;
+        self.waiting.push(request);
+        Ok(())
+    }
+
+    fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> Result<()> {
+        let count = if wait { 1 } else { 0 };
+        let more = self.storage.shared.world.lock().random.below(self.waiting.len() as u64 + 1) as usize;
+        for _ in 0..count.max(more) {
+            done.extend(self.complete_one());
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+impl Drop for SimulatedQueue {
+    fn drop(&mut self) {
+        while self.complete_one().is_some() {}
+    }
+}

@@ -1,0 +1,137 @@
+//! Blocks: what one flush writes.
+//!
+//! | offset | bytes | content (little-endian) |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32C of bytes 4 to 80 |
+//! | 4 | 4 | magic `QLOG` |
+//! | 8 | 2 | format version, 1 |
+//! | 10 | 2 | 0 |
+//! | 12 | 4 | log |
+//! | 16 | 8 | database |
+//! | 24 | 4 | epoch in which the block was written |
+//! | 28 | 4 | CRC-32C of the payload |
+//! | 32 | 8 | sequence of the block in its log and epoch, from 1 |
+//! | 40 | 4 | length of the payload |
+//! | 44 | 4 | number of records |
+//! | 48 | 8 | CSN of the first record |
+//! | 56 | 8 | CSN of the last record |
+//! | 64 | 8 | CSN of the last record before this block in its log and epoch, 0 if there is none |
+//! | 72 | 8 | 0 |
+//! | 80 | | payload: records; then zeros up to a whole sector |
+
+use crate::base::checksum::crc;
+use crate::base::encoding::Reader;
+use crate::base::{Csn, DatabaseId, Epoch, LogId};
+use crate::device::SECTOR_BYTES;
+
+/// Size of a block's header.
+pub const BLOCK_HEADER_BYTES: usize = 80;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"QLOG");
+pub(super) const VERSION: u16 = 1;
+
+const _: () = assert!(BLOCK_HEADER_BYTES % 8 == 0 && BLOCK_HEADER_BYTES < SECTOR_BYTES);
+
+/// A block's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BlockHeader {
+    pub(super) database: DatabaseId,
+    pub(super) log: LogId,
+    pub(super) epoch: Epoch,
+    pub(super) sequence: u64,
+    pub(super) payload_len: u32,
+    pub(super) payload_crc: u32,
+    pub(super) record_count: u32,
+    pub(super) first_csn: Csn,
+    pub(super) last_csn: Csn,
+    pub(super) previous_csn: Csn,
+}
+
+/// Why bytes are not a block of this database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotABlock {
+    /// Not the start of a block, or torn.
+    Invalid,
+    /// A whole header of a later format.
+    NewerFormat(u16),
+}
+
+impl BlockHeader {
+    pub(super) fn encode(&self, out: &mut [u8]) {
+        let out = &mut out[..BLOCK_HEADER_BYTES];
+        out.fill(0);
+        out[4..8].copy_from_slice(&MAGIC.to_le_bytes());
+        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&self.log.0.to_le_bytes());
+        out[16..24].copy_from_slice(&self.database.0.to_le_bytes());
+        out[24..28].copy_from_slice(&self.epoch.0.to_le_bytes());
+        out[28..32].copy_from_slice(&self.payload_crc.to_le_bytes());
+        out[32..40].copy_from_slice(&self.sequence.to_le_bytes());
+        out[40..44].copy_from_slice(&self.payload_len.to_le_bytes());
+        out[44..48].copy_from_slice(&self.record_count.to_le_bytes());
+        out[48..56].copy_from_slice(&self.first_csn.0.to_le_bytes());
+        out[56..64].copy_from_slice(&self.last_csn.0.to_le_bytes());
+        out[64..72].copy_from_slice(&self.previous_csn.0.to_le_bytes());
+        let check = crc(&out[4..]);
+        out[0..4].copy_from_slice(&check.to_le_bytes());
+    }
+
+    /// The header at the start of `bytes`, if a whole, undamaged block of `database` stands there.
+    pub(super) fn decode(bytes: &[u8], database: DatabaseId) -> Result<BlockHeader, NotABlock> {
+        let (header, version) = Self::parse(bytes).ok_or(NotABlock::Invalid)?;
+        if version > VERSION {
+            return Err(NotABlock::NewerFormat(version));
+        }
+        let payload = bytes.get(BLOCK_HEADER_BYTES..BLOCK_HEADER_BYTES + header.payload_len as usize);
+        let whole = payload.is_some_and(|payload| crc(payload) == header.payload_crc);
+        let ours = header.database == database && version == VERSION && header.sequence > 0;
+        if whole && ours && header.first_csn <= header.last_csn {
+            Ok(header)
+        } else {
+            Err(NotABlock::Invalid)
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Option<(BlockHeader, u16)> {
+        let head = bytes.get(..BLOCK_HEADER_BYTES)?;
+        let mut reader = Reader::new(head);
+        let check = reader.u32()?;
+        if reader.u32()? != MAGIC || crc(&head[4..]) != check {
+            return None;
+        }
+        let version = reader.u16()?;
+        reader.u16()?;
+        let log = LogId(reader.u32()?);
+        let database = DatabaseId(reader.u64()?);
+        let epoch = Epoch(reader.u32()?);
+        let payload_crc = reader.u32()?;
+        let sequence = reader.u64()?;
+        let payload_len = reader.u32()?;
+        let record_count = reader.u32()?;
+        let (first_csn, last_csn) = (Csn(reader.u64()?), Csn(reader.u64()?));
+        let previous_csn = Csn(reader.u64()?);
+        let header = BlockHeader {
+            database,
+            log,
+            epoch,
+            sequence,
+            payload_len,
+            payload_crc,
+            record_count,
+            first_csn,
+            last_csn,
+            previous_csn,
+        };
+        Some((header, version))
+    }
+
+    /// Bytes that the block takes on the device.
+    pub(super) fn device_bytes(&self) -> usize {
+        block_bytes(self.payload_len as usize)
+    }
+}
+
+/// Bytes on the device of a block with `payload_len` bytes of records.
+pub(super) fn block_bytes(payload_len: usize) -> usize {
+    (BLOCK_HEADER_BYTES + payload_len).next_multiple_of(SECTOR_BYTES)
+}

@@ -1,0 +1,109 @@
+//! The log in words, for people.
+
+use super::reader::{ScannedBlock, scan};
+use super::record::Operation;
+use crate::base::{Csn, DatabaseId, Location, Result};
+use crate::device::Storage;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// A record, readable.
+#[derive(Clone, Debug)]
+pub struct DumpedRecord {
+    /// Where it is.
+    pub location: Location,
+    /// Epoch of its CSN.
+    pub epoch: u32,
+    /// Sequence of its block.
+    pub block: u64,
+    /// Its commit sequence number.
+    pub csn: Csn,
+    /// The highest CSN among its direct predecessors.
+    pub dsn: Csn,
+    /// Every CSN below was durable when this one was drawn.
+    pub watermark: Csn,
+    /// Bytes in the log.
+    pub bytes: usize,
+    /// It stands behind a hole: recovery would not use it.
+    pub beyond_hole: bool,
+    /// One line an operation.
+    pub operations: Vec<String>,
+}
+
+/// All records above `checkpoint`, in CSN order.
+///
+/// # Errors
+/// Those of reading the log.
+pub fn dump(storage: &Arc<dyn Storage>, database: DatabaseId, checkpoint: Csn) -> Result<Vec<DumpedRecord>> {
+    let scan = scan(storage, database, checkpoint, 1, true, &|_, _| {})?;
+    let mut out = Vec::new();
+    for chain in &scan.chains {
+        for block in &chain.accepted {
+            dump_block(block, false, &mut out)?;
+        }
+        for block in &chain.beyond {
+            dump_block(block, true, &mut out)?;
+        }
+    }
+    out.retain(|record| record.csn > checkpoint);
+    out.sort_by_key(|record| (record.csn, record.epoch));
+    Ok(out)
+}
+
+fn dump_block(block: &ScannedBlock, beyond_hole: bool, out: &mut Vec<DumpedRecord>) -> Result<()> {
+    for record in block.records() {
+        let (at, record) = record?;
+        let operations: Result<Vec<String>> =
+            record.operations().map(|operation| operation.map(|o| describe(&o))).collect();
+        out.push(DumpedRecord {
+            location: block.location(at),
+            epoch: record.header.epoch.0,
+            block: block.sequence(),
+            csn: record.header.csn,
+            dsn: record.header.dsn,
+            watermark: record.header.watermark,
+            bytes: record.bytes.len(),
+            beyond_hole,
+            operations: operations.map_err(|error| error.at(block.location(at)))?,
+        });
+    }
+    Ok(())
+}
+
+fn describe(operation: &Operation<'_>) -> String {
+    match *operation {
+        Operation::Put { table, key, value } => {
+            format!("put table {table} key {} value {}", shown(key), shown(value))
+        }
+        Operation::Patch { table, key, offset, bytes } => {
+            format!("patch table {table} key {} at {offset} bytes {}", shown(key), shown(bytes))
+        }
+        Operation::Delete { table, key } => format!("delete table {table} key {}", shown(key)),
+        Operation::CreateTable { table, name } => format!("create table {table} name {name:?}"),
+        Operation::DropTable { table } => format!("drop table {table}"),
+    }
+}
+
+/// Bytes shown of a key or value.
+const SHOWN_BYTES: usize = 64;
+
+fn shown(bytes: &[u8]) -> String {
+    let mut out = String::from("\"");
+    for byte in &bytes[..bytes.len().min(SHOWN_BYTES)] {
+        match byte {
+            b'"' | b'\\' => {
+                out.push('\\');
+                out.push(*byte as char);
+            }
+            0x20..=0x7e => out.push(*byte as char),
+            _ => {
+                let _ = write!(out, "\\x{byte:02X}");
+            }
+        }
+    }
+    out.push('"');
+    if bytes.len() > SHOWN_BYTES {
+        let _ = write!(out, " … {} bytes", bytes.len());
+    }
+    out
+}

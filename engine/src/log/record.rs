@@ -1,0 +1,339 @@
+//! Redo records: one per transaction, logical, redo-only.
+//!
+//! | offset | bytes | content (little-endian) |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32C of bytes 4 to 56 |
+//! | 4 | 4 | CRC-32C of the body |
+//! | 8 | 4 | length of the whole record, a multiple of 8 |
+//! | 12 | 4 | length of the body |
+//! | 16 | 4 | epoch in which the CSN was drawn |
+//! | 20 | 1 | dependency rule |
+//! | 21 | 1 | 0 |
+//! | 22 | 2 | number of operations, 65,535 for more |
+//! | 24 | 8 | CSN |
+//! | 32 | 8 | GSN, 0 under rules that need none |
+//! | 40 | 8 | DSN: the highest CSN among the direct predecessors |
+//! | 48 | 8 | watermark when the CSN was drawn: every CSN below it was durable |
+//! | 56 | | body: operations; then zeros up to the length |
+//!
+//! The body's checksum is computed before the log's latch is taken, the header's under it. A record is identified by
+//! (epoch, CSN), so it may be copied to another place of the log unchanged.
+//!
+//! | operation | bytes |
+//! |---|---|
+//! | put | 1, table, key, value |
+//! | patch | 2, table, key, offset, bytes: a value of the same length with these bytes replaced |
+//! | delete | 3, table, key |
+//! | create table | 4, table, name |
+//! | drop table | 5, table |
+//!
+//! Numbers are varints; keys, values and names are a varint length and bytes.
+
+use crate::base::checksum::{crc, crc_append};
+use crate::base::encoding::{Reader, put_bytes, put_varint};
+use crate::base::{Csn, Epoch, Error, Gsn, Result, TableId};
+
+/// Size of a record's header.
+pub const RECORD_HEADER_BYTES: usize = 56;
+
+/// Which dependencies a record was acknowledged by, so that recovery judges it by the same rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum DependencyRule {
+    /// Record level: commits when its DSN is below the watermark.
+    #[default]
+    Dsn = 1,
+}
+
+/// A record's header, less lengths and checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RecordHeader {
+    /// Epoch in which the CSN was drawn.
+    pub epoch: Epoch,
+    /// Commit sequence number.
+    pub csn: Csn,
+    /// Global sequence number.
+    pub gsn: Gsn,
+    /// Highest CSN among the direct predecessors.
+    pub dsn: Csn,
+    /// Every CSN below this was durable before this one was drawn.
+    pub watermark: Csn,
+    /// Checksum of the body.
+    pub body_crc: u32,
+    /// Operations in the body.
+    pub op_count: u32,
+    /// Acknowledgment rule.
+    pub rule: DependencyRule,
+}
+
+/// Bytes that a record with a body of `body_len` takes.
+#[must_use]
+pub fn record_bytes(body_len: usize) -> usize {
+    (RECORD_HEADER_BYTES + body_len).next_multiple_of(8)
+}
+
+impl RecordHeader {
+    /// The stored form, for a body of `body_len` bytes.
+    #[must_use]
+    pub fn encode(&self, body_len: usize) -> [u8; RECORD_HEADER_BYTES] {
+        let mut out = [0; RECORD_HEADER_BYTES];
+        out[4..8].copy_from_slice(&self.body_crc.to_le_bytes());
+        out[8..12].copy_from_slice(&(record_bytes(body_len) as u32).to_le_bytes());
+        out[12..16].copy_from_slice(&(body_len as u32).to_le_bytes());
+        out[16..20].copy_from_slice(&self.epoch.0.to_le_bytes());
+        out[20] = self.rule as u8;
+        out[22..24].copy_from_slice(&(self.op_count.min(0xffff) as u16).to_le_bytes());
+        out[24..32].copy_from_slice(&self.csn.0.to_le_bytes());
+        out[32..40].copy_from_slice(&self.gsn.0.to_le_bytes());
+        out[40..48].copy_from_slice(&self.dsn.0.to_le_bytes());
+        out[48..56].copy_from_slice(&self.watermark.0.to_le_bytes());
+        let check = crc(&out[4..]);
+        out[0..4].copy_from_slice(&check.to_le_bytes());
+        out
+    }
+}
+
+/// A record read from a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// Its header.
+    pub header: RecordHeader,
+    /// Its operations, encoded.
+    pub body: &'a [u8],
+    /// The whole record as it stands in the log.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The record at the start of `bytes`, checked.
+    ///
+    /// # Errors
+    /// `Corruption`, without a place.
+    pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>> {
+        Self::parse(bytes)
+            .ok_or_else(|| Error::corruption("a log record is malformed or has a wrong checksum"))
+    }
+
+    fn parse(bytes: &'a [u8]) -> Option<Record<'a>> {
+        let mut reader = Reader::new(bytes.get(..RECORD_HEADER_BYTES)?);
+        let header_crc = reader.u32()?;
+        let body_crc = reader.u32()?;
+        let len = reader.u32()? as usize;
+        let body_len = reader.u32()? as usize;
+        let epoch = Epoch(reader.u32()?);
+        let rule = reader.u8()?;
+        reader.u8()?;
+        let op_count = reader.u16()?;
+        let header = RecordHeader {
+            epoch,
+            csn: Csn(reader.u64()?),
+            gsn: Gsn(reader.u64()?),
+            dsn: Csn(reader.u64()?),
+            watermark: Csn(reader.u64()?),
+            body_crc,
+            op_count: op_count.into(),
+            rule: if rule == DependencyRule::Dsn as u8 { DependencyRule::Dsn } else { return None },
+        };
+        if crc(&bytes[4..RECORD_HEADER_BYTES]) != header_crc || len != record_bytes(body_len) {
+            return None;
+        }
+        let body = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + body_len)?;
+        let bytes = bytes.get(..len)?;
+        (crc(body) == body_crc).then_some(Record { header, body, bytes })
+    }
+
+    /// Its operations.
+    pub fn operations(&self) -> impl Iterator<Item = Result<Operation<'a>>> + use<'a> {
+        operations(self.body)
+    }
+}
+
+/// One change in a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation<'a> {
+    /// The row has this value now.
+    Put {
+        /// Of which table.
+        table: TableId,
+        /// The row.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// Some bytes of the row's value are replaced, its length stays.
+    Patch {
+        /// Of which table.
+        table: TableId,
+        /// The row.
+        key: &'a [u8],
+        /// First byte replaced.
+        offset: usize,
+        /// What is there now.
+        bytes: &'a [u8],
+    },
+    /// The row is gone.
+    Delete {
+        /// Of which table.
+        table: TableId,
+        /// The row.
+        key: &'a [u8],
+    },
+    /// A table begins.
+    CreateTable {
+        /// Its identifier.
+        table: TableId,
+        /// Its name.
+        name: &'a str,
+    },
+    /// A table ends.
+    DropTable {
+        /// Its identifier.
+        table: TableId,
+    },
+}
+
+const PUT: u8 = 1;
+const PATCH: u8 = 2;
+const DELETE: u8 = 3;
+const CREATE_TABLE: u8 = 4;
+const DROP_TABLE: u8 = 5;
+
+/// Decodes a record's body. After an error the iterator ends.
+pub fn operations(body: &[u8]) -> impl Iterator<Item = Result<Operation<'_>>> {
+    let mut reader = Reader::new(body);
+    let mut failed = false;
+    std::iter::from_fn(move || {
+        if failed || reader.is_empty() {
+            return None;
+        }
+        let operation = operation(&mut reader);
+        failed = operation.is_none();
+        Some(operation.ok_or_else(|| Error::corruption("an operation in a log record is malformed")))
+    })
+}
+
+fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
+    let kind = reader.u8()?;
+    let table = TableId(u32::try_from(reader.varint()?).ok()?);
+    Some(match kind {
+        PUT => Operation::Put { table, key: reader.bytes()?, value: reader.bytes()? },
+        PATCH => Operation::Patch {
+            table,
+            key: reader.bytes()?,
+            offset: usize::try_from(reader.varint()?).ok()?,
+            bytes: reader.bytes()?,
+        },
+        DELETE => Operation::Delete { table, key: reader.bytes()? },
+        CREATE_TABLE => Operation::CreateTable { table, name: std::str::from_utf8(reader.bytes()?).ok()? },
+        DROP_TABLE => Operation::DropTable { table },
+        _ => return None,
+    })
+}
+
+/// A transaction's operations, encoded as it makes them.
+#[derive(Clone, Debug, Default)]
+pub struct RedoBuffer {
+    body: Vec<u8>,
+    op_count: u32,
+}
+
+/// A position in a [`RedoBuffer`].
+#[derive(Clone, Copy, Debug)]
+pub struct RedoMark {
+    len: usize,
+    op_count: u32,
+}
+
+impl RedoBuffer {
+    fn begin(&mut self, kind: u8, table: TableId) {
+        self.op_count += 1;
+        self.body.push(kind);
+        put_varint(&mut self.body, table.0.into());
+    }
+
+    /// The row has this value now.
+    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) {
+        self.begin(PUT, table);
+        put_bytes(&mut self.body, key);
+        put_bytes(&mut self.body, value);
+    }
+
+    /// These bytes of the row's value are replaced.
+    pub fn patch(&mut self, table: TableId, key: &[u8], offset: usize, bytes: &[u8]) {
+        self.begin(PATCH, table);
+        put_bytes(&mut self.body, key);
+        put_varint(&mut self.body, offset as u64);
+        put_bytes(&mut self.body, bytes);
+    }
+
+    /// The row is gone.
+    pub fn delete(&mut self, table: TableId, key: &[u8]) {
+        self.begin(DELETE, table);
+        put_bytes(&mut self.body, key);
+    }
+
+    /// A table begins.
+    pub fn create_table(&mut self, table: TableId, name: &str) {
+        self.begin(CREATE_TABLE, table);
+        put_bytes(&mut self.body, name.as_bytes());
+    }
+
+    /// A table ends.
+    pub fn drop_table(&mut self, table: TableId) {
+        self.begin(DROP_TABLE, table);
+    }
+
+    /// The encoded operations.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// How many operations.
+    #[must_use]
+    pub fn op_count(&self) -> u32 {
+        self.op_count
+    }
+
+    /// Checksum of the body.
+    #[must_use]
+    pub fn crc(&self) -> u32 {
+        crc_append(0, &self.body)
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// True without operations.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// Bytes allocated.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.body.capacity()
+    }
+
+    /// Where the buffer ends now.
+    #[must_use]
+    pub fn mark(&self) -> RedoMark {
+        RedoMark { len: self.body.len(), op_count: self.op_count }
+    }
+
+    /// Forgets everything after `mark`.
+    pub fn truncate(&mut self, mark: RedoMark) {
+        self.body.truncate(mark.len);
+        self.op_count = mark.op_count;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.body.clear();
+        self.op_count = 0;
+    }
+}

@@ -1,0 +1,286 @@
+//! Segments: preallocated, zero-filled files, prepared off the commit path and recycled after checkpoints.
+//!
+//! ```text
+//!   prepared by the preparer ──▶ READY ──take──▶ ACTIVE (a log writes it) ──retire──▶ RETIRED ──recycle──▶ READY
+//!                                                                             max CSN <= durable checkpoint
+//! ```
+//!
+//! 1. Segments in use never take more than `log_bytes_max`; at the bound `take` says no, and the commit room waits for a
+//!    checkpoint.
+//! 2. A recycled segment is not written to become READY: its old blocks are recognised as stale by their epoch, sequence
+//!    and CSNs.
+//! 3. The number in a file's name is a slot, it says nothing about order.
+
+use super::DIRECTORY;
+use crate::base::{Csn, Error, Result, SegmentId};
+use crate::device::{File, OpenMode, SECTOR_BYTES, Storage};
+use crate::sync::{Event, Mutex, thread};
+use std::sync::Arc;
+
+/// A segment file.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// The number in its name.
+    pub id: SegmentId,
+    /// The file.
+    pub file: Arc<dyn File>,
+    /// Its length.
+    pub len: u64,
+}
+
+/// The path of a segment.
+pub(super) fn path_of(id: SegmentId) -> String {
+    format!("{DIRECTORY}/{:08}.seg", id.0)
+}
+
+/// The segment number in a file name, if it is one.
+pub(super) fn id_of(name: &str) -> Option<SegmentId> {
+    name.strip_suffix(".seg")?.parse().ok().map(SegmentId)
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ready: Vec<Segment>,
+    retired: Vec<(Segment, Csn)>,
+    bytes_active: u64,
+    next_id: u64,
+    /// Lengths asked for and not there.
+    wanted: Vec<u64>,
+    /// Why the last preparation failed.
+    failure: Option<Error>,
+    closed: bool,
+}
+
+/// All segments of a database, shared by its logs.
+#[derive(Debug)]
+pub struct SegmentPool {
+    storage: Arc<dyn Storage>,
+    segment_bytes: u64,
+    bytes_max: u64,
+    /// READY segments that the preparer keeps.
+    spare: usize,
+    state: Mutex<State>,
+    /// Wakes the preparer.
+    work: Event,
+    /// Wakes those who wait for a segment.
+    prepared: Event,
+    preparer: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+impl SegmentPool {
+    /// A pool without segments; call [`SegmentPool::adopt`] for existing ones, then [`SegmentPool::start`].
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        segment_bytes: u64,
+        bytes_max: u64,
+        spare: usize,
+    ) -> Result<Arc<SegmentPool>> {
+        storage.create_directory(DIRECTORY)?;
+        storage.flush_directory("")?;
+        Ok(Arc::new(SegmentPool {
+            storage,
+            segment_bytes,
+            bytes_max,
+            spare,
+            state: Mutex::new(State::default()),
+            work: Event::new(),
+            prepared: Event::new(),
+            preparer: Mutex::new(None),
+        }))
+    }
+
+    /// Takes over a segment found by recovery; it is recycled once a checkpoint covers `max_csn`.
+    pub fn adopt(&self, segment: Segment, max_csn: Csn) {
+        let mut state = self.state.lock();
+        state.next_id = state.next_id.max(segment.id.0 + 1);
+        state.retired.push((segment, max_csn));
+    }
+
+    /// Prepares `count` segments now, and from now on keeps spare ones ready from a thread of its own.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, I/O.
+    pub fn start(self: &Arc<Self>, count: usize) -> Result<()> {
+        while self.state.lock().ready.len() < count {
+            self.prepare(self.segment_bytes)?;
+        }
+        let pool = Arc::downgrade(self);
+        let handle = thread::spawn("quench-segments", move || {
+            loop {
+                let Some(pool) = pool.upgrade() else { return };
+                let ticket = pool.work.ticket();
+                match pool.next_work() {
+                    Work::Closed => return,
+                    Work::Prepare(len) => pool.prepare_or_note(len),
+                    Work::Nothing => pool.work.wait(ticket, None),
+                }
+            }
+        })
+        .map_err(|error| Error::io("cannot start the thread that prepares log segments", error))?;
+        *self.preparer.lock() = Some(handle);
+        Ok(())
+    }
+
+    /// Stops the preparer.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.work.notify_all();
+        if let Some(handle) = self.preparer.lock().take() {
+            let _ = handle.join();
+        }
+    }
+
+    fn next_work(&self) -> Work {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Work::Closed;
+        }
+        let in_use = bytes_in_use(&state);
+        while let Some(len) = state.wanted.pop() {
+            let there = state.ready.iter().any(|segment| segment.len >= len);
+            if !there && in_use + len <= self.bytes_max {
+                return Work::Prepare(len);
+            }
+        }
+        if state.ready.len() < self.spare && state.failure.is_none() {
+            return Work::Prepare(self.segment_bytes);
+        }
+        Work::Nothing
+    }
+
+    fn prepare_or_note(&self, len: u64) {
+        let result = self.prepare(len);
+        if let Err(error) = &result {
+            tracing::warn!(%error, "cannot prepare a log segment");
+        }
+        self.state.lock().failure = result.err();
+        self.prepared.notify_all();
+    }
+
+    /// Creates a READY segment of at least `len` bytes.
+    fn prepare(&self, len: u64) -> Result<()> {
+        let id = {
+            let mut state = self.state.lock();
+            state.next_id = state.next_id.max(1);
+            state.next_id += 1;
+            SegmentId(state.next_id - 1)
+        };
+        let len = len.max(self.segment_bytes).next_multiple_of(SECTOR_BYTES as u64);
+        let result = self.create(id, len);
+        if result.is_err() {
+            // Half a segment must not keep the space that is missing.
+            let _ = self.storage.remove(&path_of(id));
+        }
+        let file = result?;
+        self.state.lock().ready.push(Segment { id, file, len });
+        self.prepared.notify_all();
+        Ok(())
+    }
+
+    fn create(&self, id: SegmentId, len: u64) -> Result<Arc<dyn File>> {
+        let mode = OpenMode { create: true, read_only: false, direct: true };
+        let file = self.storage.open(&path_of(id), mode)?;
+        file.zero_extend(len)?;
+        self.storage.flush_directory(DIRECTORY)?;
+        Ok(file)
+    }
+
+    /// A READY segment with room for `len` bytes, now ACTIVE; `None` if there is none yet, or at the bound. Never blocks
+    /// on the device.
+    #[must_use]
+    pub fn take(&self, len: u64) -> Option<Segment> {
+        let mut state = self.state.lock();
+        let fits = state.ready.iter().position(|segment| segment.len >= len);
+        let in_use = bytes_in_use(&state);
+        let segment = match fits {
+            Some(index) if in_use + state.ready[index].len <= self.bytes_max => {
+                Some(state.ready.swap_remove(index))
+            }
+            _ => None,
+        };
+        match &segment {
+            Some(segment) => state.bytes_active += segment.len,
+            None if fits.is_none() => {
+                state.wanted.push(len);
+                state.failure = None;
+            }
+            None => {}
+        }
+        let wake = segment.is_none() || state.ready.len() < self.spare;
+        drop(state);
+        if wake {
+            self.work.notify_all();
+        }
+        segment
+    }
+
+    /// An ACTIVE segment is full: RETIRED with the highest CSN in it.
+    pub fn retire(&self, segment: Segment, max_csn: Csn) {
+        let mut state = self.state.lock();
+        state.bytes_active -= segment.len;
+        state.retired.push((segment, max_csn));
+    }
+
+    /// Makes segments READY again whose records the durable checkpoint covers, and removes those that are too many or
+    /// too large.
+    ///
+    /// # Errors
+    /// I/O while removing.
+    pub fn recycle(&self, checkpoint: Csn) -> Result<()> {
+        let mut remove = Vec::new();
+        {
+            let mut state = self.state.lock();
+            let retired = std::mem::take(&mut state.retired);
+            for (segment, max_csn) in retired {
+                if max_csn > checkpoint {
+                    state.retired.push((segment, max_csn));
+                } else if segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX {
+                    state.ready.push(segment);
+                } else {
+                    remove.push(segment.id);
+                }
+            }
+            state.failure = None;
+        }
+        for id in &remove {
+            self.storage.remove(&path_of(*id))?;
+        }
+        self.prepared.notify_all();
+        self.work.notify_all();
+        Ok(())
+    }
+
+    /// Waiting for a segment: take the ticket before trying.
+    #[must_use]
+    pub fn prepared(&self) -> &Event {
+        &self.prepared
+    }
+
+    /// Why there is no segment, if preparing one failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.state.lock().failure.as_ref().map(Error::duplicate)
+    }
+
+    /// Bytes of segments that hold records that may be needed.
+    #[must_use]
+    pub fn bytes_in_use(&self) -> u64 {
+        bytes_in_use(&self.state.lock())
+    }
+}
+
+/// Recycled segments kept beyond the spare ones.
+const READY_MAX: usize = 64;
+
+enum Work {
+    Closed,
+    Prepare(u64),
+    Nothing,
+}
+
+fn bytes_in_use(state: &State) -> u64 {
+    state.bytes_active + state.retired.iter().map(|(segment, _)| segment.len).sum::<u64>()
+}

@@ -1,0 +1,428 @@
+//! A log: buffers that are filled, sealed into blocks, written by somebody else, and completed.
+//!
+//! ```text
+//!    append            seal                        (written by the commit room)             complete
+//!   ────────▶ FILLING ──────▶ SEALED: sequence, place ──────────────────────▶ COMPLETED ────────────▶ buffer free
+//!                                     in flight                                │
+//!                                     └──────── durable frontier: end of the gap-free prefix of COMPLETED
+//! ```
+//!
+//! 1. `reserve` guarantees the room for a record in the filling buffer *and* the place on the device for the block that
+//!    will hold it, so that neither `append` nor `seal` can fail.
+//! 2. A block gets its sequence and place when it is sealed, under the latch: sequence order is position order.
+//! 3. Records appended while blocks are in flight go to another buffer: nothing that was handed out is read again.
+//! 4. What is in flight is counted by sequences, never by comparing positions: full and empty cannot look alike.
+
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
+use super::record::{RecordHeader, record_bytes};
+use super::segment::{Segment, SegmentPool};
+use crate::base::checksum::crc;
+use crate::base::{Csn, DatabaseId, Epoch, LogId, SegmentId};
+use crate::device::{AlignedBuffer, File};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Buffers of one log: one is filled while the others are in flight.
+const BUFFERS: usize = 4;
+
+/// Whether a record may be appended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reserve {
+    /// Yes, and `append` cannot fail.
+    Ready,
+    /// All buffers are full: have blocks written first.
+    BuffersFull,
+    /// There is no segment for the next block: wait for one.
+    NoSegment,
+    /// The record is larger than a buffer: bring one of its own.
+    NeedsLargeBuffer,
+}
+
+#[derive(Debug)]
+struct Filling {
+    buffer: AlignedBuffer,
+    /// Bytes used, the block header included.
+    used: usize,
+    records: u32,
+    first_csn: Csn,
+    last_csn: Csn,
+}
+
+impl Filling {
+    fn new(buffer: AlignedBuffer) -> Filling {
+        Filling { buffer, used: BLOCK_HEADER_BYTES, records: 0, first_csn: Csn::ZERO, last_csn: Csn::ZERO }
+    }
+}
+
+#[derive(Debug)]
+struct Active {
+    segment: Segment,
+    offset: u64,
+    max_csn: Csn,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    sequence: u64,
+    first_csn: Csn,
+    last_csn: Csn,
+    completed: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    filling: Option<Filling>,
+    free: Vec<AlignedBuffer>,
+    /// Buffers that exist, wherever they are; large ones are not counted.
+    buffers: usize,
+    active: Option<Active>,
+    next_segment: Option<Segment>,
+    next_sequence: u64,
+    last_sealed_csn: Csn,
+    in_flight: VecDeque<InFlight>,
+}
+
+/// One log. Many threads may append; who writes is the commit room's business.
+#[derive(Debug)]
+pub struct Log {
+    id: LogId,
+    database: DatabaseId,
+    epoch: Epoch,
+    buffer_bytes: usize,
+    segments: Arc<SegmentPool>,
+    /// Bytes appended and not sealed. Written under the latch.
+    unsealed: AtomicUsize,
+    /// End of the gap-free prefix of completed blocks. Written under the latch, read by acknowledgers.
+    durable: AtomicU64,
+    state: Mutex<State>,
+}
+
+impl Log {
+    /// An empty log of `epoch`. Buffers and segments are taken when they are needed.
+    #[must_use]
+    pub fn new(
+        id: LogId,
+        database: DatabaseId,
+        epoch: Epoch,
+        buffer_bytes: usize,
+        segments: Arc<SegmentPool>,
+    ) -> Log {
+        Log {
+            id,
+            database,
+            epoch,
+            buffer_bytes,
+            segments,
+            unsealed: AtomicUsize::new(0),
+            durable: AtomicU64::new(0),
+            state: Mutex::new(State {
+                filling: None,
+                free: Vec::new(),
+                buffers: 0,
+                active: None,
+                next_segment: None,
+                next_sequence: 1,
+                last_sealed_csn: Csn::ZERO,
+                in_flight: VecDeque::new(),
+            }),
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> LogId {
+        self.id
+    }
+
+    /// The epoch that its blocks carry.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Bytes appended and not yet sealed.
+    #[must_use]
+    pub fn unsealed_bytes(&self) -> usize {
+        self.unsealed.load(Ordering::SeqCst)
+    }
+
+    /// Every record of this log up to this CSN is durable.
+    #[must_use]
+    pub fn durable_csn(&self) -> Csn {
+        Csn(self.durable.load(Ordering::SeqCst))
+    }
+
+    /// Bytes that a block can hold besides its header, unless a record brings its own buffer.
+    #[must_use]
+    pub fn block_payload_bytes(&self) -> usize {
+        self.buffer_bytes - BLOCK_HEADER_BYTES
+    }
+
+    /// A buffer for a record larger than [`Log::block_payload_bytes`], to be made before the latch is taken.
+    #[must_use]
+    pub fn large_buffer(record_len: usize) -> AlignedBuffer {
+        AlignedBuffer::zeroed(block_bytes(record_len))
+    }
+
+    /// Takes the log's latch.
+    pub fn lock(&self) -> LogGuard<'_> {
+        LogGuard { log: self, state: self.state.lock() }
+    }
+
+    /// The latch, if nobody holds it.
+    pub fn try_lock(&self) -> Option<LogGuard<'_>> {
+        self.state.try_lock().map(|state| LogGuard { log: self, state })
+    }
+
+    /// Waiting for a segment: see [`SegmentPool::prepared`].
+    #[must_use]
+    pub fn segments(&self) -> &Arc<SegmentPool> {
+        &self.segments
+    }
+}
+
+/// A log while its latch is held.
+#[derive(Debug)]
+pub struct LogGuard<'a> {
+    log: &'a Log,
+    state: MutexGuard<'a, State>,
+}
+
+impl LogGuard<'_> {
+    /// Makes room for a record of `record_len` bytes. `large` is used for a record that no buffer holds, and left alone
+    /// otherwise. To be called before the CSN is drawn: after [`Reserve::Ready`] nothing can fail.
+    pub fn reserve(&mut self, record_len: usize, large: &mut Option<AlignedBuffer>) -> Reserve {
+        let ready = if record_len > self.log.block_payload_bytes() {
+            self.reserve_large(record_len, large)
+        } else {
+            self.reserve_buffer(record_len)
+        };
+        if ready != Reserve::Ready {
+            return ready;
+        }
+        let used = self.state.filling.as_ref().map_or(BLOCK_HEADER_BYTES, |filling| filling.used);
+        self.reserve_place(block_bytes(used - BLOCK_HEADER_BYTES + record_len) as u64)
+    }
+
+    fn reserve_buffer(&mut self, record_len: usize) -> Reserve {
+        let state = &mut *self.state;
+        if state.filling.is_none() {
+            let buffer = match state.free.pop() {
+                Some(buffer) => buffer,
+                None if state.buffers < BUFFERS => {
+                    state.buffers += 1;
+                    AlignedBuffer::zeroed(self.log.buffer_bytes)
+                }
+                None => return Reserve::BuffersFull,
+            };
+            state.filling = Some(Filling::new(buffer));
+        }
+        match &state.filling {
+            Some(filling) if filling.used + record_len <= filling.buffer.len() => Reserve::Ready,
+            _ => Reserve::BuffersFull,
+        }
+    }
+
+    fn reserve_large(&mut self, record_len: usize, large: &mut Option<AlignedBuffer>) -> Reserve {
+        let state = &mut *self.state;
+        if state.filling.as_ref().is_some_and(|filling| filling.records > 0) {
+            return Reserve::BuffersFull;
+        }
+        match large.take() {
+            Some(buffer) if BLOCK_HEADER_BYTES + record_len <= buffer.len() => {
+                if let Some(empty) = state.filling.replace(Filling::new(buffer)) {
+                    self.put_back(empty.buffer);
+                }
+                Reserve::Ready
+            }
+            _ => Reserve::NeedsLargeBuffer,
+        }
+    }
+
+    /// Makes sure that a block of `len` bytes has a place: here or in a segment held for it.
+    fn reserve_place(&mut self, len: u64) -> Reserve {
+        let state = &mut *self.state;
+        if state.active.as_ref().is_some_and(|active| active.offset + len <= active.segment.len) {
+            return Reserve::Ready;
+        }
+        if state.next_segment.as_ref().is_none_or(|segment| segment.len < len) {
+            let Some(segment) = self.log.segments.take(len) else { return Reserve::NoSegment };
+            if let Some(too_small) = state.next_segment.replace(segment) {
+                self.log.segments.retire(too_small, Csn::ZERO);
+            }
+        }
+        Reserve::Ready
+    }
+
+    fn put_back(&mut self, buffer: AlignedBuffer) {
+        if buffer.len() == self.log.buffer_bytes {
+            self.state.free.push(buffer);
+        }
+    }
+
+    /// Copies a record behind the others. Only after [`Reserve::Ready`] for at least this length, under the same latch.
+    pub fn append(&mut self, header: &RecordHeader, body: &[u8]) {
+        let filling = self.state.filling.as_mut().expect("reserve() said Ready");
+        debug_assert!(filling.last_csn < header.csn, "CSNs rise within a log");
+        let start = filling.used;
+        let body_start = start + super::RECORD_HEADER_BYTES;
+        let body_end = body_start + body.len();
+        let end = start + record_bytes(body.len());
+        filling.buffer[start..body_start].copy_from_slice(&header.encode(body.len()));
+        filling.buffer[body_start..body_end].copy_from_slice(body);
+        filling.buffer[body_end..end].fill(0);
+        self.appended(header.csn, end);
+    }
+
+    /// Copies a whole record of an earlier epoch (recovery). Only after [`Reserve::Ready`].
+    pub fn append_copy(&mut self, csn: Csn, record: &[u8]) {
+        let filling = self.state.filling.as_mut().expect("reserve() said Ready");
+        let end = filling.used + record.len();
+        filling.buffer[filling.used..end].copy_from_slice(record);
+        self.appended(csn, end);
+    }
+
+    fn appended(&mut self, csn: Csn, end: usize) {
+        let filling = self.state.filling.as_mut().expect("reserve() said Ready");
+        filling.used = end;
+        if filling.records == 0 {
+            filling.first_csn = csn;
+        }
+        filling.records += 1;
+        filling.last_csn = csn;
+        self.log.unsealed.store(end - BLOCK_HEADER_BYTES, Ordering::SeqCst);
+    }
+
+    /// The smallest CSN appended and not yet durable.
+    #[must_use]
+    pub fn first_volatile_csn(&self) -> Option<Csn> {
+        let in_flight = self.state.in_flight.front().map(|block| block.first_csn);
+        in_flight.or_else(|| self.filled().map(|filling| filling.first_csn))
+    }
+
+    fn filled(&self) -> Option<&Filling> {
+        self.state.filling.as_ref().filter(|filling| filling.records > 0)
+    }
+
+    /// Turns everything appended into one block with a sequence and a place. `None` if there is nothing.
+    pub fn seal(&mut self) -> Option<SealedBlock> {
+        self.filled()?;
+        let log = self.log;
+        let state = &mut *self.state;
+        let filling = state.filling.take().expect("just seen");
+        let payload_len = filling.used - BLOCK_HEADER_BYTES;
+        let len = block_bytes(payload_len);
+        let fits = state.active.as_ref().is_some_and(|a| a.offset + len as u64 <= a.segment.len);
+        if !fits {
+            let segment = state.next_segment.take().expect("reserve() held a segment for this block");
+            let next = Active { segment, offset: 0, max_csn: Csn::ZERO };
+            if let Some(full) = state.active.replace(next) {
+                log.segments.retire(full.segment, full.max_csn);
+            }
+        }
+        let active = state.active.as_mut().expect("set above");
+        let header = BlockHeader {
+            database: log.database,
+            log: log.id,
+            epoch: log.epoch,
+            sequence: state.next_sequence,
+            payload_len: payload_len as u32,
+            payload_crc: 0,
+            record_count: filling.records,
+            first_csn: filling.first_csn,
+            last_csn: filling.last_csn,
+            previous_csn: state.last_sealed_csn,
+        };
+        let block = SealedBlock {
+            file: active.segment.file.clone(),
+            segment: active.segment.id,
+            offset: active.offset,
+            buffer: filling.buffer,
+            len,
+            sequence: header.sequence,
+            first_csn: header.first_csn,
+            last_csn: header.last_csn,
+            header,
+        };
+        active.offset += len as u64;
+        active.max_csn = active.max_csn.max(filling.last_csn);
+        state.last_sealed_csn = filling.last_csn;
+        state.next_sequence += 1;
+        state.in_flight.push_back(InFlight {
+            sequence: block.sequence,
+            first_csn: block.first_csn,
+            last_csn: block.last_csn,
+            completed: false,
+        });
+        log.unsealed.store(0, Ordering::SeqCst);
+        Some(block)
+    }
+
+    /// A block is durable. Moves the frontier over the gap-free prefix and returns it.
+    ///
+    /// A sequence that is not in flight is ignored: it cannot move the frontier.
+    pub fn complete(&mut self, sequence: u64, buffer: AlignedBuffer) -> Csn {
+        self.put_back(buffer);
+        let state = &mut *self.state;
+        if let Some(block) = state.in_flight.iter_mut().find(|block| block.sequence == sequence) {
+            block.completed = true;
+        }
+        while let Some(block) = state.in_flight.pop_front_if(|block| block.completed) {
+            self.log.durable.store(block.last_csn.0, Ordering::SeqCst);
+        }
+        self.log.durable_csn()
+    }
+
+    /// Blocks sealed and not completed.
+    #[must_use]
+    pub fn blocks_in_flight(&self) -> usize {
+        self.state.in_flight.len()
+    }
+}
+
+/// A block to be written at `offset` of `file`: the first `len` bytes of `buffer`, after [`SealedBlock::finish`].
+#[derive(Debug)]
+pub struct SealedBlock {
+    /// Where to.
+    pub file: Arc<dyn File>,
+    /// The segment, for error messages.
+    pub segment: SegmentId,
+    /// Byte offset.
+    pub offset: u64,
+    /// The bytes.
+    pub buffer: AlignedBuffer,
+    /// How many, a whole number of sectors.
+    pub len: usize,
+    /// Sequence of the block in its log.
+    pub sequence: u64,
+    /// CSN of its first record.
+    pub first_csn: Csn,
+    /// CSN of its last record.
+    pub last_csn: Csn,
+    header: BlockHeader,
+}
+
+impl SealedBlock {
+    /// Fills in padding, checksums and header; outside the latch, before the block is written.
+    pub fn finish(&mut self) {
+        let end = BLOCK_HEADER_BYTES + self.header.payload_len as usize;
+        self.buffer[end..self.len].fill(0);
+        self.header.payload_crc = crc(&self.buffer[BLOCK_HEADER_BYTES..end]);
+        let header = self.header;
+        header.encode(&mut self.buffer);
+    }
+
+    /// Bytes of records in it.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.header.payload_len as usize
+    }
+
+    /// Records in it.
+    #[must_use]
+    pub fn record_count(&self) -> u32 {
+        self.header.record_count
+    }
+}

@@ -1,0 +1,436 @@
+//! Descriptors: the public state of every transaction and snapshot.
+//!
+//! Versions written by an unfinished transaction carry a [`Stamp`] that names its descriptor and generation. Whoever
+//! meets such a stamp asks the descriptor.
+//!
+//! ```text
+//!            begin                  CSN about to be drawn       drawn, published           every version stamped
+//!  FREE(g) ────────▶ ACTIVE(g+1) ─────────────▶ PREPARING ─────────────▶ READY ───────────────▶ FREE(g+1)
+//!                        │ abort: every entry restored, then                                       ▲
+//!                        └─────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! 1. PREPARING is stored before the CSN is drawn, READY after it is known (both sequentially consistent). Whoever
+//!    meets PREPARING waits for the number: a snapshot taken between draw and READY would otherwise miss a transaction
+//!    that is older than itself.
+//! 2. A snapshot is pinned in three steps: announce 0, read the counter, publish the number. The collector reads its
+//!    bound first and scans the pins afterwards, so it either sees the pin or has a bound below the number.
+//! 3. A generation is never reused within a slot, so a stamp whose generation has passed belongs to a finished
+//!    transaction: its versions carry a CSN by then, or are gone.
+
+use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Backoff, Event, Mutex};
+use crossbeam_utils::CachePadded;
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+/// Descriptors in one chunk of the table.
+const CHUNK: usize = 64;
+/// Chunks: 65,536 open transactions and snapshots at most.
+const CHUNKS: usize = 1024;
+
+const PHASE_BITS: u32 = 2;
+const PHASE_MASK: u64 = (1 << PHASE_BITS) - 1;
+const FREE: u64 = 0;
+const ACTIVE: u64 = 1;
+const PREPARING: u64 = 2;
+const READY: u64 = 3;
+
+const NO_PIN: u64 = u64::MAX;
+
+/// Who wrote a version: a CSN, or a descriptor in a certain generation.
+///
+/// ```text
+///   bit 63 = 0   CSN
+///   bit 63 = 1   bits 62..16 generation, bits 15..0 slot
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp(pub u64);
+
+const IN_PROGRESS: u64 = 1 << 63;
+/// The version was taken back: look at the page again.
+const ABORTED: u64 = u64::MAX;
+
+impl Stamp {
+    /// The writer took its change back.
+    pub const ABORTED: Stamp = Stamp(ABORTED);
+
+    /// The stamp of a transaction that has committed, at least in memory.
+    #[must_use]
+    pub fn committed(csn: Csn) -> Stamp {
+        Stamp(csn.0)
+    }
+
+    fn in_progress(slot: usize, generation: u64) -> Stamp {
+        Stamp(IN_PROGRESS | generation << 16 | slot as u64)
+    }
+
+    fn parts(self) -> Option<(usize, u64)> {
+        if self.0 & IN_PROGRESS == 0 || self == Stamp::ABORTED {
+            return None;
+        }
+        Some(((self.0 & 0xffff) as usize, (self.0 & !IN_PROGRESS) >> 16))
+    }
+}
+
+/// What a stamp means at this moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// Pre-committed or committed with this CSN.
+    Committed(Csn),
+    /// Written by a transaction that has not asked to commit; the descriptor to wait for.
+    InProgress(DescriptorId),
+    /// Finished since the stamp was read: read it again.
+    Finished,
+}
+
+/// A descriptor in a certain generation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DescriptorId {
+    slot: usize,
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct Descriptor {
+    /// generation << 2 | phase. Written by the owner; FREE -> ACTIVE by whoever takes the slot.
+    state: AtomicU64,
+    /// Valid in READY. Written by the owner before READY.
+    csn: AtomicU64,
+    /// The pinned snapshot; 0 while it is being chosen; `NO_PIN` without one. Written by the owner, read by collectors.
+    pin: AtomicU64,
+    /// The stamp of the transaction that this one waits for, 0 if none. Written by the owner, read by cycle searches.
+    waits_for: AtomicU64,
+    /// Token of the thread that began the transaction.
+    thread: AtomicU64,
+    /// Happens when the descriptor becomes free.
+    finished: Event,
+}
+
+impl Default for Descriptor {
+    fn default() -> Self {
+        Descriptor {
+            state: AtomicU64::new(FREE),
+            csn: AtomicU64::new(0),
+            pin: AtomicU64::new(NO_PIN),
+            waits_for: AtomicU64::new(0),
+            thread: AtomicU64::new(0),
+            finished: Event::new(),
+        }
+    }
+}
+
+/// All descriptors of a database.
+#[derive(Debug)]
+pub struct Descriptors {
+    chunks: Box<[OnceLock<Box<[CachePadded<Descriptor>]>>]>,
+    /// Slots below this were used at least once.
+    high_water: AtomicUsize,
+    grow: Mutex<()>,
+}
+
+static NEXT_THREAD: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+
+thread_local! {
+    /// The slot this thread used last: most likely free again, and its cache line is here.
+    static LAST_SLOT: Cell<usize> = const { Cell::new(usize::MAX) };
+    static THREAD_TOKEN: u64 = NEXT_THREAD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+}
+
+fn thread_token() -> u64 {
+    THREAD_TOKEN.try_with(|t| *t).unwrap_or(0)
+}
+
+impl Default for Descriptors {
+    fn default() -> Self {
+        Descriptors {
+            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            high_water: AtomicUsize::new(0),
+            grow: Mutex::new(()),
+        }
+    }
+}
+
+impl Descriptors {
+    fn get(&self, slot: usize) -> &Descriptor {
+        &self.chunks[slot / CHUNK].get_or_init(|| (0..CHUNK).map(|_| CachePadded::default()).collect())
+            [slot % CHUNK]
+    }
+
+    /// Takes a free descriptor, ACTIVE and without a pin.
+    ///
+    /// # Errors
+    /// `Busy` when all are taken.
+    pub fn take(&self) -> Result<DescriptorId> {
+        let last = LAST_SLOT.try_with(Cell::get).unwrap_or(usize::MAX);
+        if last < self.high_water.load(Ordering::Acquire)
+            && let Some(id) = self.try_take(last)
+        {
+            return Ok(id);
+        }
+        let id = self.take_any()?;
+        let _ = LAST_SLOT.try_with(|cell| cell.set(id.slot));
+        Ok(id)
+    }
+
+    fn take_any(&self) -> Result<DescriptorId> {
+        let _grow = self.grow.lock();
+        let used = self.high_water.load(Ordering::Acquire);
+        if let Some(id) = (0..used).find_map(|slot| self.try_take(slot)) {
+            return Ok(id);
+        }
+        if used == CHUNK * CHUNKS {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!("{used} transactions and snapshots are open, and that is the limit"),
+            ));
+        }
+        // The slot must be initialised before the collector can scan it, and taken before anybody else can.
+        let id = self.try_take(used);
+        self.high_water.store(used + 1, Ordering::SeqCst);
+        id.ok_or_else(|| Error::new(ErrorKind::Busy, "a new descriptor was taken before it was published"))
+    }
+
+    fn try_take(&self, slot: usize) -> Option<DescriptorId> {
+        let descriptor = self.get(slot);
+        let state = descriptor.state.load(Ordering::Relaxed);
+        if state & PHASE_MASK != FREE {
+            return None;
+        }
+        let generation = (state >> PHASE_BITS) + 1;
+        descriptor
+            .state
+            .compare_exchange(state, generation << PHASE_BITS | ACTIVE, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        descriptor.thread.store(thread_token(), Ordering::Relaxed);
+        Some(DescriptorId { slot, generation })
+    }
+
+    /// Pins the snapshot that `choose` returns. `choose` runs after the pin is announced (invariant 2).
+    pub fn pin(&self, id: DescriptorId, choose: impl FnOnce() -> Csn) -> Csn {
+        let pin = &self.get(id.slot).pin;
+        pin.store(0, Ordering::SeqCst);
+        let csn = choose();
+        pin.store(csn.0, Ordering::SeqCst);
+        csn
+    }
+
+    /// The stamp that versions of this transaction carry until it commits.
+    #[must_use]
+    pub fn stamp(&self, id: DescriptorId) -> Stamp {
+        Stamp::in_progress(id.slot, id.generation)
+    }
+
+    /// About to draw a CSN (invariant 1).
+    pub fn set_preparing(&self, id: DescriptorId) {
+        self.get(id.slot).state.store(id.generation << PHASE_BITS | PREPARING, Ordering::SeqCst);
+    }
+
+    /// The CSN is drawn and its record is in the log buffer.
+    pub fn set_ready(&self, id: DescriptorId, csn: Csn) {
+        let descriptor = self.get(id.slot);
+        descriptor.csn.store(csn.0, Ordering::Relaxed);
+        descriptor.state.store(id.generation << PHASE_BITS | READY, Ordering::SeqCst);
+    }
+
+    /// Ends the transaction: no version carries its stamp any more. Wakes those who wait for it.
+    pub fn release(&self, id: DescriptorId) {
+        let descriptor = self.get(id.slot);
+        descriptor.pin.store(NO_PIN, Ordering::Release);
+        descriptor.state.store(id.generation << PHASE_BITS | FREE, Ordering::SeqCst);
+        descriptor.finished.notify_all();
+    }
+
+    /// What `stamp` means now. Waits while its transaction draws its CSN, which takes nanoseconds unless that thread
+    /// is off the CPU.
+    #[must_use]
+    pub fn status(&self, stamp: Stamp) -> Status {
+        let Some((slot, generation)) = stamp.parts() else {
+            return if stamp == Stamp::ABORTED { Status::Finished } else { Status::Committed(Csn(stamp.0)) };
+        };
+        let descriptor = self.get(slot);
+        let mut backoff = Backoff::new();
+        loop {
+            let state = descriptor.state.load(Ordering::SeqCst);
+            if state >> PHASE_BITS != generation {
+                return Status::Finished;
+            }
+            match state & PHASE_MASK {
+                ACTIVE => return Status::InProgress(DescriptorId { slot, generation }),
+                PREPARING => backoff.pause(),
+                READY => {
+                    let csn = descriptor.csn.load(Ordering::Relaxed);
+                    if descriptor.state.load(Ordering::SeqCst) == state {
+                        return Status::Committed(Csn(csn));
+                    }
+                }
+                _ => return Status::Finished,
+            }
+        }
+    }
+
+    /// The oldest CSN that a pinned snapshot may need, at most `bound`. `bound` must have been read before this call.
+    #[must_use]
+    pub fn oldest_pin(&self, bound: Csn) -> Csn {
+        self.pins().fold(bound, Ord::min)
+    }
+
+    /// All pinned snapshots, in no order; 0 for one that is being chosen.
+    pub fn pins(&self) -> impl Iterator<Item = Csn> + '_ {
+        (0..self.high_water.load(Ordering::SeqCst))
+            .map(|slot| self.get(slot).pin.load(Ordering::SeqCst))
+            .filter(|pin| *pin != NO_PIN)
+            .map(Csn)
+    }
+
+    /// Sleeps until `other` has finished or `timeout` has passed. `me` is recorded as waiting, so that others see a
+    /// cycle.
+    ///
+    /// # Errors
+    /// `Conflict` if `other` waits for `me`, directly or not, or belongs to this thread; or at the timeout.
+    pub fn wait_for(&self, me: DescriptorId, other: DescriptorId, timeout: std::time::Duration) -> Result<()> {
+        let mine = self.get(me.slot);
+        mine.waits_for.store(self.stamp(other).0, Ordering::SeqCst);
+        let result = self.wait_until_finished(me, other, timeout);
+        mine.waits_for.store(0, Ordering::SeqCst);
+        result
+    }
+
+    fn wait_until_finished(
+        &self,
+        me: DescriptorId,
+        other: DescriptorId,
+        timeout: std::time::Duration,
+    ) -> Result<()> {
+        let start = std::time::Instant::now();
+        let descriptor = self.get(other.slot);
+        loop {
+            let ticket = descriptor.finished.ticket();
+            if !matches!(self.status(self.stamp(other)), Status::InProgress(_)) {
+                return Ok(());
+            }
+            if self.would_wait_for_ever(me, other) {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    "the row is held by a transaction that waits for this one",
+                ));
+            }
+            let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!("the row is held by another transaction for more than {timeout:?}"),
+                ));
+            };
+            // A short first sleep bounds the time to see a cycle that closed after the search.
+            descriptor.finished.wait(ticket, Some(left.min(std::time::Duration::from_millis(20))));
+        }
+    }
+
+    /// Follows the chain of waits from `other`; true if it reaches `me` or a transaction of this thread.
+    fn would_wait_for_ever(&self, me: DescriptorId, other: DescriptorId) -> bool {
+        let mut current = other;
+        // A chain longer than the number of descriptors must be a cycle among others, which they will see.
+        for _ in 0..CHUNK * CHUNKS {
+            let descriptor = self.get(current.slot);
+            if current == me || descriptor.thread.load(Ordering::Relaxed) == thread_token() {
+                return true;
+            }
+            let next = Stamp(descriptor.waits_for.load(Ordering::SeqCst));
+            match next.parts() {
+                Some((slot, generation)) => current = DescriptorId { slot, generation },
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// A number below the table's size that is the same for the same slot: an index for per-slot caches.
+    #[must_use]
+    pub fn slot(id: DescriptorId) -> usize {
+        id.slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_stamp_means_what_its_transaction_is() {
+        let all = Descriptors::default();
+        let id = all.take().expect("free");
+        let stamp = all.stamp(id);
+        assert_eq!(all.status(stamp), Status::InProgress(id));
+        all.set_preparing(id);
+        all.set_ready(id, Csn(7));
+        assert_eq!(all.status(stamp), Status::Committed(Csn(7)));
+        all.release(id);
+        assert_eq!(all.status(stamp), Status::Finished);
+        let again = all.take().expect("free");
+        assert_eq!(again.slot, id.slot, "the same thread gets its slot back");
+        assert_eq!(all.status(stamp), Status::Finished, "but in another generation");
+        assert_eq!(all.status(Stamp::committed(Csn(3))), Status::Committed(Csn(3)));
+        assert_eq!(all.status(Stamp::ABORTED), Status::Finished);
+    }
+
+    #[test]
+    fn the_oldest_pin_counts_a_snapshot_that_is_being_chosen() {
+        let all = Descriptors::default();
+        let (a, b) = (all.take().expect("free"), all.take().expect("free"));
+        assert_eq!(all.oldest_pin(Csn(100)), Csn(100));
+        all.pin(a, || {
+            assert_eq!(all.oldest_pin(Csn(100)), Csn(0));
+            Csn(40)
+        });
+        all.pin(b, || Csn(60));
+        assert_eq!(all.oldest_pin(Csn(100)), Csn(40));
+        all.release(a);
+        assert_eq!(all.oldest_pin(Csn(100)), Csn(60));
+    }
+
+    #[test]
+    fn waiting_for_the_own_thread_is_a_conflict() {
+        let all = Descriptors::default();
+        let (a, b) = (all.take().expect("free"), all.take().expect("free"));
+        let error = all.wait_for(a, b, Duration::from_secs(60)).expect_err("would never end");
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+    }
+
+    #[test]
+    fn a_cycle_of_waits_is_a_conflict_for_one_and_the_other_goes_on() {
+        let all = std::sync::Arc::new(Descriptors::default());
+        let a = all.take().expect("free");
+        let other = all.clone();
+        let (send, receive) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let b = other.take().expect("free");
+            send.send(b).expect("receiver lives");
+            let result = other.wait_for(b, a, Duration::from_secs(20));
+            other.release(b);
+            result.is_ok()
+        });
+        let b = receive.recv().expect("sender lives");
+        let mine = all.wait_for(a, b, Duration::from_secs(20)).is_ok();
+        all.release(a);
+        let theirs = thread.join().expect("no panic");
+        assert!(mine != theirs || !mine, "two waits for each other cannot both succeed first");
+    }
+
+    #[test]
+    fn a_waiter_is_woken_when_the_other_finishes() {
+        let all = std::sync::Arc::new(Descriptors::default());
+        let a = all.take().expect("free");
+        let other = all.clone();
+        let thread = std::thread::spawn(move || {
+            let b = other.take().expect("free");
+            let result = other.wait_for(b, a, Duration::from_secs(20));
+            other.release(b);
+            result
+        });
+        std::thread::sleep(Duration::from_millis(10));
+        all.release(a);
+        thread.join().expect("no panic").expect("no conflict");
+    }
+}

@@ -1,0 +1,222 @@
+//! Range cursors, forward and backward, over what a view sees.
+//!
+//! A cursor copies one leaf's entries at a time, resolves their versions at once (under the epoch in which they were
+//! copied) and then needs no latch. It goes on by key, so splits and merges in between do not matter: every key that
+//! is there for the view during the whole scan is returned once, in order.
+
+use super::catalog::TableState;
+use super::system::TransactionSystem;
+use super::view::{Outcome, View};
+use crate::base::{Csn, Result};
+use crate::sync::epoch::pin;
+use crate::tree::LeafBatch;
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+type Row = (Vec<u8>, Vec<u8>);
+
+/// Entries asked for at first; doubled up to the maximum, so that a short scan copies little.
+const FIRST_BATCH: usize = 8;
+const LARGEST_BATCH: usize = 256;
+
+/// A double-ended cursor. The caller passes the view at each step, so that a cursor holds no transaction.
+#[derive(Debug)]
+pub struct RangeCursor {
+    table: Arc<TableState>,
+    /// What is left to return, between the two ends.
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+    /// Resolved rows ahead of the lower end, ascending, and where the tree goes on after them (`None`: nowhere).
+    front: VecDeque<Row>,
+    front_next: Option<Bound<Vec<u8>>>,
+    /// Resolved rows below the upper end, descending.
+    back: VecDeque<Row>,
+    back_next: Option<Bound<Vec<u8>>>,
+    batch: LeafBatch,
+    batch_len: usize,
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+fn below(key: &[u8], upper: &Bound<Vec<u8>>) -> bool {
+    match upper {
+        Bound::Included(bound) => key <= bound.as_slice(),
+        Bound::Excluded(bound) => key < bound.as_slice(),
+        Bound::Unbounded => true,
+    }
+}
+
+fn above(key: &[u8], lower: &Bound<Vec<u8>>) -> bool {
+    match lower {
+        Bound::Included(bound) => key >= bound.as_slice(),
+        Bound::Excluded(bound) => key > bound.as_slice(),
+        Bound::Unbounded => true,
+    }
+}
+
+impl RangeCursor {
+    /// A cursor over the keys between two bounds. An empty or inverted range has no rows.
+    #[must_use]
+    pub fn new(table: Arc<TableState>, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> RangeCursor {
+        RangeCursor {
+            table,
+            front_next: Some(lower.clone()),
+            back_next: Some(upper.clone()),
+            lower,
+            upper,
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+            batch: LeafBatch::default(),
+            batch_len: FIRST_BATCH,
+        }
+    }
+
+    /// The table it runs over.
+    #[must_use]
+    pub fn table(&self) -> &Arc<TableState> {
+        &self.table
+    }
+
+    /// The next row from the lower end. `seen` is told the CSN of everything that was looked at, deletions included.
+    ///
+    /// # Errors
+    /// I/O, `Corruption`.
+    pub fn next(
+        &mut self,
+        system: &TransactionSystem,
+        view: View,
+        seen: &mut dyn FnMut(Csn) -> Result<()>,
+    ) -> Result<Option<Row>> {
+        loop {
+            if let Some((key, value)) = self.front.pop_front() {
+                if !below(&key, &self.upper) {
+                    self.front.clear();
+                    self.front_next = None;
+                    return Ok(None);
+                }
+                self.lower = Bound::Excluded(key.clone());
+                return Ok(Some((key, value)));
+            }
+            let Some(from) = self.front_next.take() else { return Ok(None) };
+            if let Bound::Included(key) | Bound::Excluded(key) = &from
+                && !below(key, &self.upper)
+            {
+                return Ok(None);
+            }
+            self.front_next = self.fill(system, view, seen, &from, Direction::Forward)?;
+        }
+    }
+
+    /// The next row from the upper end.
+    ///
+    /// # Errors
+    /// I/O, `Corruption`.
+    pub fn next_back(
+        &mut self,
+        system: &TransactionSystem,
+        view: View,
+        seen: &mut dyn FnMut(Csn) -> Result<()>,
+    ) -> Result<Option<Row>> {
+        loop {
+            if let Some((key, value)) = self.back.pop_front() {
+                if !above(&key, &self.lower) {
+                    self.back.clear();
+                    self.back_next = None;
+                    return Ok(None);
+                }
+                self.upper = Bound::Excluded(key.clone());
+                return Ok(Some((key, value)));
+            }
+            let Some(from) = self.back_next.take() else { return Ok(None) };
+            if let Bound::Included(key) | Bound::Excluded(key) = &from
+                && !above(key, &self.lower)
+            {
+                return Ok(None);
+            }
+            self.back_next = self.fill(system, view, seen, &from, Direction::Backward)?;
+        }
+    }
+
+    /// Copies and resolves one leaf's part; returns where the tree goes on.
+    fn fill(
+        &mut self,
+        system: &TransactionSystem,
+        view: View,
+        seen: &mut dyn FnMut(Csn) -> Result<()>,
+        from: &Bound<Vec<u8>>,
+        direction: Direction,
+    ) -> Result<Option<Bound<Vec<u8>>>> {
+        'again: loop {
+            let guard = pin();
+            self.batch.clear();
+            let tree = &self.table.tree;
+            let next = match direction {
+                Direction::Forward => tree
+                    .scan_forward(as_slice(from), self.batch_len, &mut self.batch)?
+                    .map(Bound::Included),
+                Direction::Backward => tree
+                    .scan_backward(as_slice(from), self.batch_len, &mut self.batch)?
+                    .map(Bound::Excluded),
+            };
+            let mut rows = VecDeque::with_capacity(self.batch.len());
+            for entry in self.batch.iter() {
+                let inside = match direction {
+                    Direction::Forward => below(entry.key, &self.upper),
+                    Direction::Backward => above(entry.key, &self.lower),
+                };
+                if !inside {
+                    break;
+                }
+                let mut value = entry.value.to_vec();
+                let present = !entry.tombstone;
+                match system.resolve(view, entry.stamp, present, &mut value, &guard) {
+                    Outcome::Value(csn) => {
+                        seen(csn)?;
+                        rows.push_back((entry.key.to_vec(), value));
+                    }
+                    Outcome::Absent(csn) => seen(csn)?,
+                    Outcome::Again => continue 'again,
+                }
+            }
+            self.batch_len = (self.batch_len * 2).min(LARGEST_BATCH);
+            match direction {
+                Direction::Forward => self.front = rows,
+                Direction::Backward => self.back = rows,
+            }
+            return Ok(next);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+impl super::ActiveTransaction {
+    /// A step of a cursor opened on this transaction: `back` from the upper end. What it meets becomes a dependency.
+    ///
+    /// # Errors
+    /// I/O, `Corruption`, `NotFound` (dropped table).
+    pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<Option<Row>> {
+        self.touch(cursor.table())?;
+        let view = self.view();
+        let mut seen = |csn| {
+            self.depend_on(csn);
+            Ok(())
+        };
+        if back {
+            cursor.next_back(&self.system, view, &mut seen)
+        } else {
+            cursor.next(&self.system, view, &mut seen)
+        }
+    }
+}

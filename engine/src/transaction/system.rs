@@ -1,0 +1,369 @@
+//! The shared state of all transactions of a database, and the tree's way to ask about versions.
+
+use super::catalog::{Catalog, TableState};
+use super::descriptor::{DescriptorId, Descriptors, Stamp};
+use super::garbage::{Garbage, Horizon};
+use super::versions::Versions;
+use super::view::{Outcome, View};
+use crate::base::clock::Clock;
+use crate::base::metrics::Counter;
+use crate::base::{Csn, Error, ErrorKind, Location, Result};
+use crate::buffer::{ExclusiveGuard, Pool};
+use crate::commit::{Commit, Dependency, Pending};
+use crate::log::RedoBuffer;
+use crate::sync::epoch::{Guard, pin};
+use crate::tree::{self, Tree, TreeObserver};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Called with all participants of a structure change latched, before the change.
+pub type StructureHook = Box<dyn Fn(&[&ExclusiveGuard<'_>]) + Send + Sync>;
+
+/// Bounds of one transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest key.
+    pub key_bytes_max: usize,
+    /// Longest key and value together.
+    pub entry_bytes_max: usize,
+    /// Most redo bytes of a transaction.
+    pub transaction_bytes_max: usize,
+    /// How long a writer waits for a row.
+    pub lock_wait: Duration,
+}
+
+/// What transactions count.
+#[derive(Debug, Default)]
+pub struct TransactionCounters {
+    /// Committed transactions that wrote nothing.
+    pub committed_read_only: Counter,
+    /// Aborted by the caller, by drop or by a failed commit.
+    pub aborted: Counter,
+    /// Write conflicts.
+    pub conflicts: Counter,
+}
+
+/// The trees' way to ask about versions, and the checkpoint's way to hear of structure changes.
+pub(super) struct Observer {
+    pub(super) versions: Arc<Versions>,
+    hook: OnceLock<StructureHook>,
+}
+
+impl TreeObserver for Observer {
+    fn is_settled(&self, stamp: u64) -> bool {
+        self.versions.is_settled(stamp)
+    }
+
+    fn before_structure_change(&self, participants: &[&ExclusiveGuard<'_>]) {
+        if let Some(hook) = self.hook.get() {
+            hook(participants);
+        }
+    }
+}
+
+/// Everything that transactions share.
+pub struct TransactionSystem {
+    pub(super) descriptors: Descriptors,
+    pub(super) versions: Arc<Versions>,
+    pub(super) garbage: Garbage,
+    pub(super) observer: Arc<Observer>,
+    pub(super) limits: Limits,
+    pub(super) clock: Clock,
+    commit: OnceLock<Arc<Commit>>,
+    pool: Arc<Pool>,
+    catalog: Catalog,
+    counters: TransactionCounters,
+}
+
+impl std::fmt::Debug for TransactionSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionSystem").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl TransactionSystem {
+    /// A system without tables. Transactions may begin after [`TransactionSystem::connect`].
+    #[must_use]
+    pub fn new(pool: Arc<Pool>, limits: Limits, version_bytes_max: u64, clock: Clock) -> TransactionSystem {
+        let versions = Arc::new(Versions::new(version_bytes_max));
+        TransactionSystem {
+            descriptors: Descriptors::default(),
+            observer: Arc::new(Observer { versions: versions.clone(), hook: OnceLock::new() }),
+            versions,
+            garbage: Garbage::default(),
+            limits,
+            clock,
+            commit: OnceLock::new(),
+            pool,
+            catalog: Catalog::default(),
+            counters: TransactionCounters::default(),
+        }
+    }
+
+    /// Gives the system its commit room, once recovery knows the next CSN and epoch.
+    pub fn connect(&self, commit: Arc<Commit>) {
+        assert!(self.commit.set(commit).is_ok(), "connected once, by open");
+    }
+
+    /// Has `hook` called before every structure change of a tree. Set once.
+    pub fn set_structure_hook(&self, hook: StructureHook) {
+        assert!(self.observer.hook.set(hook).is_ok(), "set once, by the checkpoint");
+    }
+
+    /// The commit room.
+    pub fn commit(&self) -> &Arc<Commit> {
+        self.commit.get().expect("connected before the database is handed out")
+    }
+
+    /// The tables.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &TransactionCounters {
+        &self.counters
+    }
+
+    /// The versions.
+    pub fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
+    /// The tree with this root.
+    pub fn open_tree(&self, root: crate::base::PageId) -> Tree {
+        Tree::open(self.pool.clone(), self.observer.clone(), root)
+    }
+
+    /// An empty tree.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn create_tree(&self) -> Result<Tree> {
+        Tree::create(self.pool.clone(), self.observer.clone())
+    }
+
+    /// Open snapshots and transactions, and the oldest CSN one of them needs.
+    pub fn snapshots(&self) -> (u64, Csn) {
+        let bound = self.commit().newest_drawn();
+        (self.descriptors.pins().count() as u64, self.descriptors.oldest_pin(bound))
+    }
+
+    /// Creates a table; durable when it returns.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `AlreadyExists`, `OutOfMemory`, and those of a commit.
+    pub fn create_table(&self, name: &str) -> Result<Arc<TableState>> {
+        let (table, ticket) = {
+            let mut catalog = self.catalog.lock();
+            catalog.check_new(name)?;
+            let tree = self.create_tree()?;
+            let table = Arc::new(TableState::new(catalog.next_id(), name.to_string(), tree.clone(), Csn::MAX));
+            let mut redo = RedoBuffer::default();
+            redo.create_table(table.id, name);
+            let ticket = match self.commit_catalog_change(&mut redo) {
+                Ok(ticket) => ticket,
+                Err(error) => {
+                    tree.destroy()?;
+                    return Err(error);
+                }
+            };
+            catalog.insert(table.clone(), ticket.csn);
+            (table, ticket)
+        };
+        self.commit().wait(ticket, None)?;
+        Ok(table)
+    }
+
+    /// Drops a table; durable when it returns.
+    ///
+    /// # Errors
+    /// `NotFound`; `Busy` while transactions or snapshots use it; those of a commit.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let ticket = {
+            let mut catalog = self.catalog.lock();
+            let table = catalog.prepare_drop(name)?;
+            let mut redo = RedoBuffer::default();
+            redo.drop_table(table.id);
+            match self.commit_catalog_change(&mut redo) {
+                Ok(ticket) => {
+                    catalog.remove(&table, ticket.csn);
+                    ticket
+                }
+                Err(error) => {
+                    catalog.cancel_drop(&table);
+                    return Err(error);
+                }
+            }
+        };
+        self.commit().wait(ticket, None)?;
+        Ok(())
+    }
+
+    /// Logs a change of the catalog: it depends on every transaction before it, and is a barrier in redo.
+    fn commit_catalog_change(&self, redo: &mut RedoBuffer) -> Result<crate::commit::Ticket> {
+        let id = self.descriptors.take()?;
+        let now = self.clock.now();
+        let pending = Pending {
+            dependency: Dependency::Everything,
+            durability: crate::base::settings::Durability::Durable,
+            begun: now,
+            ready: now,
+            waits: true,
+        };
+        let commit = self.commit();
+        let result = commit.precommit(commit.log_of_thread(), redo, pending, || self.descriptors.set_preparing(id));
+        self.descriptors.release(id);
+        result
+    }
+
+    /// Collects garbage of one shard.
+    pub(super) fn collect(&self, shard: usize) {
+        self.garbage.collect(shard, &self.versions, &self.horizon());
+    }
+
+    /// Collects all garbage that can be collected now.
+    pub fn collect_all(&self) {
+        self.garbage.collect_all(&self.versions, &self.horizon());
+    }
+
+    fn horizon(&self) -> Horizon<'_> {
+        let commit = self.commit();
+        let below_watermark = Csn(commit.watermark().0.saturating_sub(1));
+        Horizon { bound: commit.newest_acknowledged().min(below_watermark), descriptors: &self.descriptors }
+    }
+
+    /// Reads `key` as `view` sees it; `value` gets the value. The CSN is what the read depends on.
+    pub(super) fn read(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        view: View,
+        value: &mut Vec<u8>,
+    ) -> Result<(bool, Csn)> {
+        loop {
+            let guard = pin();
+            let Some(entry) = tree.lookup(key, value)? else {
+                value.clear();
+                return Ok((false, Csn::ZERO));
+            };
+            if entry.stamp == 0 {
+                return Ok((!entry.tombstone, Csn::ZERO));
+            }
+            let outcome = self.resolve(view, entry.stamp, !entry.tombstone, value, &guard);
+            match outcome {
+                Outcome::Value(csn) => return Ok((true, csn)),
+                Outcome::Absent(csn) => {
+                    value.clear();
+                    return Ok((false, csn));
+                }
+                Outcome::Again => {}
+            }
+        }
+    }
+
+    pub(super) fn resolve(
+        &self,
+        view: View,
+        word: u64,
+        present: bool,
+        value: &mut Vec<u8>,
+        guard: &Guard,
+    ) -> Outcome {
+        view.resolve(word, present, value, &self.versions, &self.descriptors, guard)
+    }
+
+    /// Checks a key.
+    pub(super) fn check_key(&self, table: &TableState, key: &[u8]) -> Result<()> {
+        let max = self.limits.key_bytes_max;
+        if key.is_empty() || key.len() > max {
+            return Err(Error::invalid(format!("a key has 1 to {max} bytes, this one has {}", key.len()))
+                .at(Location::Table(table.name.clone())));
+        }
+        Ok(())
+    }
+
+    /// Checks a key and a value.
+    pub(super) fn check_entry(&self, table: &TableState, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_key(table, key)?;
+        let max = self.limits.entry_bytes_max;
+        if key.len() + value.len() > max {
+            return Err(Error::invalid(format!(
+                "key and value have at most {max} bytes together with this page size, these have {}",
+                key.len() + value.len()
+            ))
+            .at(Location::Table(table.name.clone())));
+        }
+        Ok(())
+    }
+
+    /// Takes a descriptor pinned for a checkpoint.
+    ///
+    /// # Errors
+    /// `Busy` when all descriptors are taken.
+    pub fn checkpoint_view(self: &Arc<Self>) -> Result<CheckpointView> {
+        let id = self.descriptors.take()?;
+        let csn = self.descriptors.pin(id, || Csn::ZERO);
+        Ok(CheckpointView { system: self.clone(), id, csn })
+    }
+
+    pub(super) fn conflict(&self, what: &str, table: &TableState) -> Error {
+        self.counters.conflicts.add(1);
+        Error::new(ErrorKind::Conflict, what).at(Location::Table(table.name.clone()))
+    }
+}
+
+/// Bounds for keys and values that a page size allows.
+impl Limits {
+    /// The bounds for `page_bytes`.
+    #[must_use]
+    pub fn for_page(page_bytes: usize, transaction_bytes_max: usize, lock_wait: Duration) -> Limits {
+        Limits {
+            key_bytes_max: tree::max_key_bytes(page_bytes),
+            entry_bytes_max: tree::max_entry_bytes(page_bytes),
+            transaction_bytes_max,
+            lock_wait,
+        }
+    }
+}
+
+/// What a checkpoint sees: exactly the transactions up to its CSN.
+#[derive(Debug)]
+pub struct CheckpointView {
+    system: Arc<TransactionSystem>,
+    id: DescriptorId,
+    csn: Csn,
+}
+
+impl CheckpointView {
+    /// Chooses the CSN: everything drawn so far. The pin has been announced since the view was made, so no version that
+    /// it needs is collected.
+    pub fn choose(&mut self) -> Csn {
+        let commit = self.system.commit().clone();
+        self.csn = self.system.descriptors.pin(self.id, || commit.newest_drawn());
+        self.csn
+    }
+
+    /// The chosen CSN.
+    #[must_use]
+    pub fn csn(&self) -> Csn {
+        self.csn
+    }
+
+    /// What an entry was at the CSN: `Some(true)` the value in `value`, `Some(false)` nothing, `None` if the entry must be
+    /// read again. With the entry's page latched `None` does not happen for long: retry in place.
+    pub fn resolve(&self, word: u64, present: bool, value: &mut Vec<u8>, guard: &Guard) -> Option<bool> {
+        let view = View { snapshot: self.csn, own: Stamp(0) };
+        match self.system.resolve(view, word, present, value, guard) {
+            Outcome::Value(_) => Some(true),
+            Outcome::Absent(_) => Some(false),
+            Outcome::Again => None,
+        }
+    }
+}
+
+impl Drop for CheckpointView {
+    fn drop(&mut self) {
+        self.system.descriptors.release(self.id);
+    }
+}

@@ -1,0 +1,322 @@
+//! Versions: what an entry was before its newest change.
+//!
+//! A page holds the newest value of a key and a stamp word. The word is 0 for a value that everybody sees, or the
+//! [`VersionHandle`] of a version slot, which says who wrote the value and what was there before:
+//!
+//! ```text
+//!  page entry            version slot            undo
+//!  ┌───────┬───────┐     ┌────────────────┐      ┌───────────────┬──────────────────┐
+//!  │ word ─┼─ value│ ──▶ │ stamp (CSN 90) │ ───▶ │ prior word ─┐ │ value before 90  │
+//!  └───────┴───────┘     └────────────────┘      └─────────────┼─┴──────────────────┘
+//!                                                              └──▶ version slot (CSN 70) ──▶ …
+//! ```
+//!
+//! 1. A slot is reused under a new generation. A handle whose generation has passed means "everybody sees the value",
+//!    so nothing in pages or chains is ever unlinked; stale handles vanish when the page is written out.
+//! 2. A slot is given back at once only when its CSN is at or below every snapshot that is or will be pinned, and below
+//!    the watermark: whoever finds its handle stale would have seen the value anyway, and depends on nothing.
+//! 3. In every other case (abort, rollback to a savepoint, pruning below a long snapshot) the slot is given back only
+//!    after an epoch: a reader that copied the handle from a page finds the slot intact, marked ABORTED if need be, and
+//!    looks again.
+//! 4. Generations have 37 bits: a stale handle is mistaken for a live one only after 2^37 reuses of one slot between
+//!    two checkpoints, each of which clears the stale handles of the pages it writes.
+
+use super::descriptor::Stamp;
+use crate::base::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::epoch::{EpochCell, Guard};
+use std::sync::{Arc, OnceLock};
+
+const CHUNK: usize = 1 << 14;
+const CHUNKS: usize = 1 << 12;
+const INDEX_BITS: u32 = 26;
+const GENERATION_BITS: u32 = 37;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+
+const _: () = assert!(CHUNK * CHUNKS == 1 << INDEX_BITS);
+const _: () = assert!(1 + INDEX_BITS + GENERATION_BITS == 64);
+
+/// The stamp word of an entry with a version: bit 63 set, 37 bits generation, 26 bits index. 0 is "settled".
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct VersionHandle(u64);
+
+impl VersionHandle {
+    fn new(index: usize, generation: u64) -> VersionHandle {
+        VersionHandle(1 << 63 | (generation & GENERATION_MASK) << INDEX_BITS | index as u64)
+    }
+
+    /// The handle in a page's stamp word, if there is one.
+    #[must_use]
+    pub fn from_word(word: u64) -> Option<VersionHandle> {
+        (word >> 63 == 1).then_some(VersionHandle(word))
+    }
+
+    /// The word that a page keeps.
+    #[must_use]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    fn index(self) -> usize {
+        (self.0 & ((1 << INDEX_BITS) - 1)) as usize
+    }
+
+    fn generation(self) -> u64 {
+        self.0 >> INDEX_BITS & GENERATION_MASK
+    }
+}
+
+/// What an entry was before a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// There was no entry.
+    Absent,
+    /// A deleted entry, whose deletion may still be a dependency.
+    Tombstone,
+    /// This value.
+    Value(Box<[u8]>),
+    /// The same as after: the row was only locked.
+    Unchanged,
+}
+
+/// The before-image of one change.
+#[derive(Clone, Debug)]
+pub struct Undo {
+    /// The entry's stamp word before.
+    pub prior: u64,
+    /// The entry's content before.
+    pub before: Before,
+}
+
+impl Undo {
+    /// Bytes that this before-image and its slot count against the version budget.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let image = if let Before::Value(value) = &self.before { value.len() } else { 0 };
+        (std::mem::size_of::<Slot>() + std::mem::size_of::<Undo>() + image) as u64
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: AtomicU64,
+    stamp: AtomicU64,
+    undo: EpochCell<Undo>,
+}
+
+/// A version as a reader sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'g> {
+    /// Who wrote the newer value.
+    pub stamp: Stamp,
+    /// What was there before.
+    pub undo: &'g Undo,
+}
+
+/// All version slots of a database.
+#[derive(Debug)]
+pub struct Versions {
+    chunks: Box<[OnceLock<Box<[Slot]>>]>,
+    free: [Mutex<Vec<u32>>; SHARDS],
+    next_unused: AtomicUsize,
+    /// Bytes held by live versions.
+    bytes: AtomicU64,
+    bytes_max: u64,
+}
+
+/// Free lists, so that threads rarely meet at one.
+const SHARDS: usize = 16;
+
+impl Versions {
+    /// An empty table that refuses to hold more than `bytes_max` bytes.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Versions {
+        Versions {
+            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            free: std::array::from_fn(|_| Mutex::new(Vec::new())),
+            next_unused: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_max,
+        }
+    }
+
+    fn slot(&self, index: usize) -> &Slot {
+        &self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Slot::default()).collect())
+            [index % CHUNK]
+    }
+
+    /// A new version; `shard` is a hint that is equal for calls of one thread.
+    ///
+    /// # Errors
+    /// `OutOfMemory` at the version budget: long snapshots or large transactions hold too many versions.
+    pub fn create(&self, shard: usize, stamp: Stamp, undo: Undo, guard: &Guard) -> Result<VersionHandle> {
+        let size = undo.bytes();
+        if self.bytes.load(Ordering::Relaxed) + size > self.bytes_max {
+            return Err(Error::new(
+                ErrorKind::OutOfMemory,
+                format!("versions fill version_bytes = {}; a long snapshot or a large transaction holds them", self.bytes_max),
+            ));
+        }
+        let index = self.take_slot(shard)?;
+        self.bytes.fetch_add(size, Ordering::Relaxed);
+        let slot = self.slot(index);
+        slot.stamp.store(stamp.0, Ordering::Relaxed);
+        slot.undo.replace(Some(undo), guard);
+        // The handle becomes reachable through a page latch, which orders these stores before any reader's loads.
+        Ok(VersionHandle::new(index, slot.generation.load(Ordering::Relaxed)))
+    }
+
+    fn take_slot(&self, shard: usize) -> Result<usize> {
+        if let Some(index) = self.free[shard % SHARDS].lock().pop() {
+            return Ok(index as usize);
+        }
+        let index = self.next_unused.fetch_add(1, Ordering::Relaxed);
+        if index < CHUNK * CHUNKS {
+            return Ok(index);
+        }
+        self.next_unused.fetch_sub(1, Ordering::Relaxed);
+        let stolen = self.free.iter().find_map(|list| list.lock().pop());
+        stolen.map(|i| i as usize).ok_or_else(|| {
+            Error::new(ErrorKind::OutOfMemory, "all 67,108,864 version slots are in use")
+        })
+    }
+
+    /// The version behind `handle`, or `None` if everybody sees the newer value (invariant 1).
+    ///
+    /// `guard` must have been pinned before the handle was read from a page or chain (invariant 3).
+    #[must_use]
+    pub fn read<'g>(&self, handle: VersionHandle, guard: &'g Guard) -> Option<Version<'g>> {
+        let slot = self.slot(handle.index());
+        if slot.generation.load(Ordering::Acquire) & GENERATION_MASK != handle.generation() {
+            return None;
+        }
+        let stamp = slot.stamp.load(Ordering::Acquire);
+        let undo = slot.undo.load(guard);
+        // Pairs with the release increment in `give_back`: fields of a reused slot are not believed.
+        fence(Ordering::Acquire);
+        if slot.generation.load(Ordering::Relaxed) & GENERATION_MASK != handle.generation() {
+            return None;
+        }
+        undo.map(|undo| Version { stamp: Stamp(stamp), undo })
+    }
+
+    /// True if `word` needs nobody's attention any more.
+    #[must_use]
+    pub fn is_settled(&self, word: u64) -> bool {
+        match VersionHandle::from_word(word) {
+            None => true,
+            Some(handle) => {
+                self.slot(handle.index()).generation.load(Ordering::Acquire) & GENERATION_MASK
+                    != handle.generation()
+            }
+        }
+    }
+
+    /// Replaces the in-progress stamp with the CSN, or with ABORTED. Only the writer calls this.
+    pub fn set_stamp(&self, handle: VersionHandle, stamp: Stamp) {
+        self.slot(handle.index()).stamp.store(stamp.0, Ordering::Release);
+    }
+
+    /// Puts another before-image under a live version (pruning). Only the collector, which alone gives slots back,
+    /// calls this.
+    pub fn replace_undo(&self, handle: VersionHandle, undo: Undo, guard: &Guard) {
+        let slot = self.slot(handle.index());
+        let old = slot.undo.load(guard).map_or(0, Undo::bytes);
+        self.bytes.fetch_add(undo.bytes(), Ordering::Relaxed);
+        self.bytes.fetch_sub(old, Ordering::Relaxed);
+        slot.undo.replace(Some(undo), guard);
+    }
+
+    /// Gives the slot back at once (invariant 2); false if the handle was stale already.
+    pub fn give_back(&self, shard: usize, handle: VersionHandle, guard: &Guard) -> bool {
+        let slot = self.slot(handle.index());
+        let generation = slot.generation.load(Ordering::Relaxed);
+        if generation & GENERATION_MASK != handle.generation()
+            || slot
+                .generation
+                .compare_exchange(generation, generation + 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_err()
+        {
+            return false;
+        }
+        self.bytes.fetch_sub(slot.undo.load(guard).map_or(0, Undo::bytes), Ordering::Relaxed);
+        slot.undo.replace(None, guard);
+        self.free[shard % SHARDS].lock().push(handle.index() as u32);
+        true
+    }
+
+    /// Gives the slot back when no reader that could hold the handle is left (invariant 3).
+    pub fn give_back_later(self: &Arc<Self>, shard: usize, handle: VersionHandle, guard: &Guard) {
+        let versions = self.clone();
+        guard.defer(move || {
+            versions.give_back(shard, handle, &crate::sync::epoch::pin());
+        });
+    }
+
+    /// Bytes held by live versions, and how many may be.
+    #[must_use]
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.bytes.load(Ordering::Relaxed), self.bytes_max)
+    }
+
+    /// Live versions.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        let free: usize = self.free.iter().map(|list| list.lock().len()).sum();
+        self.next_unused.load(Ordering::Relaxed).saturating_sub(free) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Csn;
+    use crate::sync::epoch::pin;
+
+    fn undo(bytes: &[u8]) -> Undo {
+        Undo { prior: 0, before: Before::Value(bytes.into()) }
+    }
+
+    #[test]
+    fn a_stale_handle_reads_as_settled() {
+        let versions = Versions::new(1 << 20);
+        let guard = pin();
+        let stamp = Stamp::committed(Csn(5));
+        let first = versions.create(0, stamp, undo(b"old"), &guard).expect("room");
+        assert_eq!(versions.read(first, &guard).expect("live").stamp, stamp);
+        assert!(!versions.is_settled(first.word()));
+        assert!(versions.give_back(0, first, &guard));
+        assert!(!versions.give_back(0, first, &guard), "only once");
+        let second = versions.create(0, stamp, undo(b"other"), &guard).expect("room");
+        assert_eq!(first.index(), second.index());
+        assert!(versions.read(first, &guard).is_none());
+        assert!(versions.is_settled(first.word()) && versions.is_settled(0));
+        assert_eq!(versions.count(), 1);
+    }
+
+    #[test]
+    fn the_budget_is_a_clear_error_and_freed_bytes_come_back() {
+        let versions = Versions::new(1000);
+        let guard = pin();
+        let stamp = Stamp::committed(Csn(1));
+        let first = versions.create(0, stamp, undo(&[0; 700]), &guard).expect("room");
+        let error = versions.create(0, stamp, undo(&[0; 700]), &guard).expect_err("full");
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert!(error.to_string().contains("version_bytes"));
+        versions.give_back(0, first, &guard);
+        assert_eq!(versions.bytes().0, 0);
+        versions.create(0, stamp, undo(&[0; 700]), &guard).expect("room again");
+    }
+
+    #[test]
+    fn a_deferred_slot_stays_readable_for_those_who_could_have_seen_it() {
+        let versions = Arc::new(Versions::new(1 << 20));
+        let reader = pin();
+        let handle =
+            versions.create(0, Stamp::committed(Csn(1)), undo(b"x"), &reader).expect("room");
+        versions.set_stamp(handle, Stamp::ABORTED);
+        versions.give_back_later(0, handle, &pin());
+        assert_eq!(versions.read(handle, &reader).expect("still there").stamp, Stamp::ABORTED);
+    }
+}

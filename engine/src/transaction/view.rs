@@ -1,0 +1,111 @@
+//! Views: what a transaction or snapshot sees, and what it depends on for having seen it.
+
+use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
+use super::versions::{Before, Undo, Version, VersionHandle, Versions};
+use crate::base::Csn;
+use crate::sync::epoch::Guard;
+
+/// Who looks.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// Transactions with a CSN above this are not there yet.
+    pub snapshot: Csn,
+    /// Own changes are seen; `Stamp(0)`, which no version carries, for a snapshot.
+    pub own: Stamp,
+}
+
+/// Whether a version is there for a view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sight {
+    /// Yes; the CSN is a dependency (0 for own and settled ones).
+    Seen(Csn),
+    /// Committed after the snapshot.
+    TooNew(Csn),
+    /// Its transaction is in progress.
+    InProgress(DescriptorId),
+    /// It was taken back, or finished in this moment: look at the page again.
+    Again,
+}
+
+/// What a view gets for an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The buffer holds the value.
+    Value(Csn),
+    /// The key is not there; a deletion may be a dependency.
+    Absent(Csn),
+    /// Read the entry again.
+    Again,
+}
+
+impl View {
+    /// How this view sees the stamp word of an entry. `Ok` carries the version when there is one.
+    pub fn sight<'g>(
+        &self,
+        word: u64,
+        versions: &Versions,
+        descriptors: &Descriptors,
+        guard: &'g Guard,
+    ) -> (Sight, Option<Version<'g>>) {
+        let Some(version) = VersionHandle::from_word(word).and_then(|h| versions.read(h, guard)) else {
+            return (Sight::Seen(Csn::ZERO), None);
+        };
+        let sight = if version.stamp == self.own {
+            Sight::Seen(Csn::ZERO)
+        } else {
+            match descriptors.status(version.stamp) {
+                Status::Committed(csn) if csn <= self.snapshot => Sight::Seen(csn),
+                Status::Committed(csn) => Sight::TooNew(csn),
+                Status::InProgress(id) => Sight::InProgress(id),
+                Status::Finished => Sight::Again,
+            }
+        };
+        (sight, Some(version))
+    }
+
+    /// Walks an entry's chain to the value that this view sees.
+    ///
+    /// `value` holds the page's value on entry and the seen one on return. `guard` was pinned before the page was read.
+    pub fn resolve(
+        &self,
+        mut word: u64,
+        mut present: bool,
+        value: &mut Vec<u8>,
+        versions: &Versions,
+        descriptors: &Descriptors,
+        guard: &Guard,
+    ) -> Outcome {
+        loop {
+            let (sight, version) = self.sight(word, versions, descriptors, guard);
+            match (sight, version) {
+                (Sight::Seen(csn), _) if present => return Outcome::Value(csn),
+                (Sight::Seen(csn), _) => return Outcome::Absent(csn),
+                (Sight::TooNew(_) | Sight::InProgress(_), Some(version)) => {
+                    if !step_back(version.undo, &mut present, value) {
+                        return Outcome::Absent(Csn::ZERO);
+                    }
+                    word = version.undo.prior;
+                }
+                _ => return Outcome::Again,
+            }
+        }
+    }
+}
+
+/// Applies a before-image; false if there was no entry before.
+fn step_back(undo: &Undo, present: &mut bool, value: &mut Vec<u8>) -> bool {
+    match &undo.before {
+        Before::Absent => return false,
+        Before::Tombstone => {
+            *present = false;
+            value.clear();
+        }
+        Before::Value(image) => {
+            *present = true;
+            value.clear();
+            value.extend_from_slice(image);
+        }
+        Before::Unchanged => {}
+    }
+    true
+}

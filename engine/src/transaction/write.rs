@@ -1,0 +1,276 @@
+//! Writing: find the entry, decide by its stamp, leave a version behind, change the page, note the redo.
+
+use super::active::{ActiveTransaction, Change, Isolation};
+use super::catalog::TableState;
+use super::descriptor::{DescriptorId, Descriptors};
+use super::versions::{Before, Undo, Version, VersionHandle};
+use super::view::Sight;
+use crate::base::{PageId, Result};
+use crate::sync::epoch::{Guard, pin};
+use crate::tree::{LeafHint, LeafWrite};
+use std::sync::Arc;
+
+/// What to do with an entry.
+#[derive(Clone, Copy, Debug)]
+enum Intent<'a> {
+    Put(&'a [u8]),
+    Delete,
+    /// Hold it against other writers without changing it.
+    Lock,
+}
+
+/// What a look at a latched entry decided.
+enum Attempt {
+    /// Done; true if the key was there before.
+    Done(bool),
+    /// Another transaction holds the row.
+    Wait(DescriptorId),
+    /// The stamp changed while we looked.
+    Again,
+}
+
+/// Own changes searched for one that can be overwritten in place.
+const RECENT_CHANGES: usize = 16;
+
+impl ActiveTransaction {
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// `Conflict`; `InvalidArgument` for sizes; `OutOfMemory` at a bound; `NotFound` for a dropped table.
+    pub fn insert(&mut self, table: &Arc<TableState>, key: &[u8], value: &[u8]) -> Result<()> {
+        self.system.check_entry(table, key, value)?;
+        self.check_size(key.len() + value.len())?;
+        self.change(table, key, Intent::Put(value)).map(drop)
+    }
+
+    /// Deletes `key`; true if it was there.
+    ///
+    /// # Errors
+    /// As [`ActiveTransaction::insert`].
+    pub fn remove(&mut self, table: &Arc<TableState>, key: &[u8]) -> Result<bool> {
+        self.system.check_key(table, key)?;
+        self.check_size(key.len())?;
+        self.change(table, key, Intent::Delete)
+    }
+
+    /// Reads `key` and holds it, there or not, against other writers until the end.
+    ///
+    /// # Errors
+    /// As [`ActiveTransaction::insert`].
+    pub fn get_for_update(&mut self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.system.check_key(table, key)?;
+        self.change(table, key, Intent::Lock)?;
+        let (found, csn) = self.system.read(&table.tree, key, self.view(), value)?;
+        self.depend_on(csn);
+        Ok(found)
+    }
+
+    fn change(&mut self, table: &Arc<TableState>, key: &[u8], intent: Intent<'_>) -> Result<bool> {
+        self.touch(table)?;
+        self.view();
+        let room = if let Intent::Put(value) = intent { value.len() } else { 0 };
+        loop {
+            let guard = pin();
+            let mut hint = self.take_hint(table.tree.root());
+            let attempt = {
+                let mut leaf = table.tree.write(key, room, &mut hint)?;
+                self.attempt(table, &mut leaf, key, intent, &guard)
+            };
+            self.scratch.hint = (table.tree.root(), hint);
+            match attempt? {
+                Attempt::Done(existed) => return Ok(existed),
+                Attempt::Again => {}
+                Attempt::Wait(other) => {
+                    drop(guard);
+                    self.wait_for(table, other)?;
+                }
+            }
+        }
+    }
+
+    fn take_hint(&mut self, root: PageId) -> LeafHint {
+        if self.scratch.hint.0 == root { std::mem::take(&mut self.scratch.hint.1) } else { LeafHint::default() }
+    }
+
+    fn wait_for(&self, table: &TableState, other: DescriptorId) -> Result<()> {
+        let system = &self.system;
+        system.descriptors.wait_for(self.id, other, system.limits.lock_wait).map_err(|error| {
+            system.counters().conflicts.add(1);
+            error.at(crate::base::Location::Table(table.name.clone()))
+        })
+    }
+
+    /// Looks at the latched entry and changes it if that is allowed now.
+    fn attempt(
+        &mut self,
+        table: &Arc<TableState>,
+        leaf: &mut LeafWrite<'_>,
+        key: &[u8],
+        intent: Intent<'_>,
+        guard: &Guard,
+    ) -> Result<Attempt> {
+        let Some(entry) = leaf.entry() else {
+            if !matches!(intent, Intent::Delete) {
+                self.apply(table, leaf, key, intent, Undo { prior: 0, before: Before::Absent }, guard)?;
+            }
+            return Ok(Attempt::Done(false));
+        };
+        let system = self.system.clone();
+        let view = super::view::View { snapshot: self.snapshot.get(), own: self.own };
+        let (sight, version) = view.sight(entry.stamp, &system.versions, &system.descriptors, guard);
+        match sight {
+            Sight::InProgress(other) => return Ok(Attempt::Wait(other)),
+            Sight::Again => return Ok(Attempt::Again),
+            Sight::TooNew(_) if self.isolation == Isolation::Snapshot => {
+                return Err(system.conflict("the row was changed after this transaction's snapshot", table));
+            }
+            Sight::TooNew(csn) | Sight::Seen(csn) => self.depend_on(csn),
+        }
+        let existed = !entry.tombstone;
+        let own = version.filter(|version| version.stamp == self.own);
+        if matches!(intent, Intent::Delete) && !existed || matches!(intent, Intent::Lock) && own.is_some() {
+            return Ok(Attempt::Done(existed));
+        }
+        if let Some(own) = own
+            && self.overwrite_in_place(leaf, key, intent, entry.stamp, own)
+        {
+            return Ok(Attempt::Done(existed));
+        }
+        let before = match intent {
+            Intent::Lock => Before::Unchanged,
+            _ if entry.tombstone => Before::Tombstone,
+            _ => {
+                leaf.copy_value(&mut self.scratch.value);
+                Before::Value(self.scratch.value.as_slice().into())
+            }
+        };
+        self.apply(table, leaf, key, intent, Undo { prior: entry.stamp, before }, guard)?;
+        Ok(Attempt::Done(existed))
+    }
+
+    /// Changes the entry and remembers how to take it back.
+    fn apply(
+        &mut self,
+        table: &Arc<TableState>,
+        leaf: &mut LeafWrite<'_>,
+        key: &[u8],
+        intent: Intent<'_>,
+        undo: Undo,
+        guard: &Guard,
+    ) -> Result<()> {
+        let old_value = match &undo.before {
+            Before::Value(_) => Some(std::mem::take(&mut self.scratch.value)),
+            _ => None,
+        };
+        let absent = matches!(undo.before, Before::Absent);
+        let shard = Descriptors::slot(self.id);
+        let version = self.system.versions.create(shard, self.own, undo, guard)?;
+        let word = version.word();
+        let table_index = self.table_index(table);
+        self.note_redo(table, key, intent, old_value.as_deref());
+        match intent {
+            Intent::Put(value) => leaf.put(word, false, value),
+            Intent::Delete => leaf.put(word, true, &[]),
+            Intent::Lock if absent => leaf.put(word, true, &[]),
+            Intent::Lock => leaf.set_stamp(word),
+        }
+        let start = self.scratch.keys.len() as u32;
+        self.scratch.keys.extend_from_slice(key);
+        self.scratch.changes.push(Change {
+            table: table_index,
+            key: (start, start + key.len() as u32),
+            version,
+            deleted: matches!(intent, Intent::Delete) || matches!(intent, Intent::Lock) && absent,
+            lock: matches!(intent, Intent::Lock),
+        });
+        if let Some(buffer) = old_value {
+            self.scratch.value = buffer;
+        }
+        Ok(())
+    }
+
+    /// A second change of the same row since the last savepoint needs no further version.
+    fn overwrite_in_place(
+        &mut self,
+        leaf: &mut LeafWrite<'_>,
+        key: &[u8],
+        intent: Intent<'_>,
+        word: u64,
+        own: Version<'_>,
+    ) -> bool {
+        if matches!(own.undo.before, Before::Unchanged) {
+            return false;
+        }
+        let handle = VersionHandle::from_word(word);
+        let changes = &mut self.scratch.changes;
+        let recent = self.savepoint_changes.max(changes.len().saturating_sub(RECENT_CHANGES));
+        let found = changes[recent..].iter_mut().rev().find(|c| Some(c.version) == handle && !c.lock);
+        let Some(change) = found else { return false };
+        change.deleted = matches!(intent, Intent::Delete);
+        let table = self.scratch.tables[change.table as usize].clone();
+        let mut old_value = std::mem::take(&mut self.scratch.value);
+        let old = leaf.entry().is_some_and(|entry| !entry.tombstone).then(|| {
+            leaf.copy_value(&mut old_value);
+            old_value.as_slice()
+        });
+        self.note_redo(&table, key, intent, old);
+        self.scratch.value = old_value;
+        match intent {
+            Intent::Put(value) => leaf.put(word, false, value),
+            Intent::Delete => leaf.put(word, true, &[]),
+            Intent::Lock => {}
+        }
+        true
+    }
+
+    fn table_index(&mut self, table: &Arc<TableState>) -> u32 {
+        let tables = &mut self.scratch.tables;
+        let known = tables.iter().rposition(|known| Arc::ptr_eq(known, table));
+        known.unwrap_or_else(|| {
+            tables.push(table.clone());
+            tables.len() - 1
+        }) as u32
+    }
+
+    /// Appends the operation: of a same-length overwrite only the changed bytes.
+    fn note_redo(&mut self, table: &TableState, key: &[u8], intent: Intent<'_>, old: Option<&[u8]>) {
+        let redo = &mut self.scratch.redo;
+        match (intent, old) {
+            (Intent::Put(new), Some(old)) if old.len() == new.len() => {
+                let (start, end) = changed_range(old, new);
+                if end - start + PATCH_OVERHEAD_BYTES < new.len() {
+                    redo.patch(table.id, key, start, &new[start..end]);
+                } else {
+                    redo.put(table.id, key, new);
+                }
+            }
+            (Intent::Put(new), _) => redo.put(table.id, key, new),
+            (Intent::Delete, _) => redo.delete(table.id, key),
+            (Intent::Lock, _) => {}
+        }
+    }
+}
+
+/// A patch names an offset, which costs up to this many bytes.
+const PATCH_OVERHEAD_BYTES: usize = 3;
+
+/// The smallest range in which two slices of one length differ; empty if they are equal.
+fn changed_range(old: &[u8], new: &[u8]) -> (usize, usize) {
+    let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let same_end = old[start..].iter().rev().zip(new[start..].iter().rev()).take_while(|(a, b)| a == b).count();
+    (start, new.len() - same_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::changed_range;
+
+    #[test]
+    fn the_changed_range_is_the_smallest() {
+        assert_eq!(changed_range(b"abcdef", b"abXdYf"), (2, 5));
+        assert_eq!(changed_range(b"abc", b"abc"), (3, 3));
+        assert_eq!(changed_range(b"abc", b"xyz"), (0, 3));
+        assert_eq!(changed_range(b"", b""), (0, 0));
+        assert_eq!(changed_range(b"aaaa", b"aaba"), (2, 3));
+    }
+}

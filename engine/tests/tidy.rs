@@ -1,0 +1,161 @@
+//! Keeps the house in order: import ranks, file headers, file sizes, no forgotten work, links in documents.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms and their ranks: a room imports only from lower ones.
+const RANKS: [(&str, u32); 12] = [
+    ("base", 0),
+    ("sync", 1),
+    ("device", 2),
+    ("log", 3),
+    ("store", 3),
+    ("commit", 4),
+    ("buffer", 4),
+    ("tree", 5),
+    ("transaction", 6),
+    ("checkpoint", 7),
+    ("recovery", 8),
+    ("api", 9),
+];
+
+/// The only rooms that may contain unsafe code.
+const UNSAFE_ROOMS: [&str; 3] = ["sync", "device", "buffer"];
+
+const LINES_MAX: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the engine is a folder of the workspace")
+        .to_path_buf()
+}
+
+fn files(under: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(under) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() && name != "target" && name != ".git" {
+            files(&path, ending, found);
+        } else if name.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+}
+
+fn all(ending: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    files(&root(), ending, &mut found);
+    assert!(!found.is_empty());
+    found.sort();
+    found
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(&path).expect("a source file is UTF-8");
+            (path.strip_prefix(root()).expect("under the root").display().to_string(), text)
+        })
+        .collect()
+}
+
+fn room_of(path: &str) -> Option<(&'static str, u32)> {
+    let rest = path.strip_prefix("engine/src/")?;
+    let name = rest.split('/').next()?.trim_end_matches(".rs");
+    RANKS.iter().copied().find(|(room, _)| *room == name)
+}
+
+#[test]
+fn rooms_import_only_from_lower_ranks() {
+    let mut wrong = Vec::new();
+    for (path, text) in all(".rs") {
+        let Some((room, rank)) = room_of(&path) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            for (other, other_rank) in RANKS {
+                let used =
+                    code.contains(&format!("crate::{other}::")) || code.contains(&format!("crate::{other};"));
+                if used && other != room && other_rank >= rank {
+                    wrong.push(format!(
+                        "{path}:{}: {room} (rank {rank}) uses {other} (rank {other_rank})",
+                        number + 1
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn unsafe_code_stays_in_its_rooms() {
+    let mut wrong = Vec::new();
+    for (path, text) in all(".rs") {
+        let Some((room, _)) = room_of(&path) else { continue };
+        if !UNSAFE_ROOMS.contains(&room)
+            && text.lines().any(|line| line.contains("unsafe ") && !line.trim_start().starts_with("//"))
+        {
+            wrong.push(path);
+        }
+    }
+    assert!(wrong.is_empty(), "unsafe outside its rooms: {wrong:?}");
+}
+
+#[test]
+fn every_source_file_says_what_it_is_for_and_is_short_enough_to_read() {
+    let mut wrong = Vec::new();
+    for (path, text) in all(".rs") {
+        if !text.starts_with("//!") {
+            wrong.push(format!("{path}: does not start with its purpose (`//!`)"));
+        }
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            wrong.push(format!("{path}: {lines} lines, more than {LINES_MAX}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_work_is_left_in_the_sources() {
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+        concat!("dbg", "!("),
+    ];
+    let mut wrong = Vec::new();
+    for (path, text) in all(".rs") {
+        for (number, line) in text.lines().enumerate() {
+            if marks.iter().any(|mark| line.contains(mark)) {
+                wrong.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_are_named_after_what_they_hold() {
+    let forbidden = ["utils", "util", "common", "helpers", "misc"];
+    for (path, _) in all(".rs") {
+        let name = path.rsplit('/').next().unwrap_or("").trim_end_matches(".rs");
+        assert!(!forbidden.contains(&name), "{path}");
+    }
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut wrong = Vec::new();
+    for (path, text) in all(".md") {
+        let folder = root().join(&path).parent().expect("a file has a folder").to_path_buf();
+        for part in text.split("](").skip(1) {
+            let target = part.split([')', '#', ' ']).next().unwrap_or("");
+            let local = !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:");
+            if local && !folder.join(target).exists() {
+                wrong.push(format!("{path}: {target}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "dead links:\n{}", wrong.join("\n"));
+}
