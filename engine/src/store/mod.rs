@@ -350,14 +350,21 @@ impl PageStore {
         }
         let block_bytes = self.source.page_bytes as u64;
         let old = state.free.blocks();
-        let step = (old * block_bytes / 16).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end()) / block_bytes;
-        let new = (old + step).min(BlockNumber::LIMIT - 1);
-        let full = || Error::new(ErrorKind::OutOfSpace, "the page store is at its largest size");
-        if new > old {
-            self.source.file.set_len(new * block_bytes)?;
-            state.free.extend(new);
+        if old + 1 >= BlockNumber::LIMIT {
+            return Err(Error::new(ErrorKind::OutOfSpace, "the page store is at its largest size"));
         }
-        state.free.allocate().ok_or_else(full)
+        let step = (old * block_bytes / 16).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end()) / block_bytes;
+        let mut new = (old + step).min(BlockNumber::LIMIT - 1);
+        match self.source.file.set_len(new * block_bytes) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                // The disk is nearly full: one block may still fit.
+                new = old + 1;
+                self.source.file.set_len(new * block_bytes)?;
+            }
+            grown => grown?,
+        }
+        state.free.extend(new);
+        Ok(state.free.allocate().expect("the file has just grown"))
     }
 
     /// Seals `image` and writes it to a free block.

@@ -42,53 +42,72 @@ fn checkpoint(
     Ok(pages)
 }
 
-/// Runs checkpoints until the disk fails, crashes, and returns what was certain and what was being published.
-fn run(disk: &Disk, seed: u64, operations: u64) -> Vec<Expected> {
+/// What a checkpoint holds, and how many operations the disk had done when it was certain.
+type History = Vec<(usize, Expected)>;
+
+/// Runs checkpoints until one fails; `fault` is armed after the creation.
+fn run(disk: &SimulatedStorage, seed: u64, fault: Option<Fault>) -> History {
     let mut random = Random::from_seed(seed);
     let store = PageStore::create(disk, DATABASE, PAGE).expect("created");
     let mut manifest = Manifest::new(DATABASE, PAGE as u32);
     let manifest_file = ManifestFile::create(disk, &manifest).expect("created");
-    disk.fail_after(operations);
-    let mut history = vec![Expected::new()];
-    for _ in 0..8 {
-        let newest = history.last().expect("never empty").clone();
+    fault.into_iter().for_each(|fault| disk.inject(fault));
+    let mut history = vec![(disk.operations(), Expected::new())];
+    for _ in 0..5 {
+        let newest = history.last().expect("never empty").1.clone();
         match checkpoint(&store, &manifest_file, &mut manifest, &newest, &mut random) {
-            Ok(pages) => history.push(pages),
+            Ok(pages) => history.push((disk.operations(), pages)),
             Err(_) => break,
         }
     }
     history
 }
 
-fn check(disk: &Disk, history: &[Expected], what: &str) {
-    let (_, manifest) = ManifestFile::open(disk, false).unwrap_or_else(|error| panic!("{what}: {error}"));
+/// After a crash behind `operations` operations the newest certain checkpoint, or the one being published, is there.
+fn check(crashed: &SimulatedStorage, history: &History, operations: usize, what: &str) {
+    let fail = |error: Error| -> ! { panic!("{what}: {error}") };
+    let (_, manifest) = ManifestFile::open(crashed, false).unwrap_or_else(|error| fail(error));
     let published = manifest.checkpoint.0 as usize;
-    assert!(published + 1 >= history.len(), "{what}: checkpoint {published} is older than a published one");
-    let store = reopen(disk, &manifest.store).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let found: Expected = store
-        .page_ids()
-        .map(|page| (page.0, version_of(&store, page.0).unwrap_or_else(|error| panic!("{what}: {error}"))))
-        .collect();
+    let certain = history.iter().filter(|(when, _)| *when <= operations).count();
+    assert!(published + 1 >= certain, "{what}: checkpoint {published} is older than a certain one");
+    let store = reopen(crashed, &manifest.store).unwrap_or_else(|error| fail(error));
+    let version = |page: PageId| version_of(&store, page.0).unwrap_or_else(|error| fail(error));
+    let found: Expected = store.page_ids().map(|page| (page.0, version(page))).collect();
     // A publication that failed may have happened all the same; then its content is not in the history.
-    if let Some(expected) = history.get(published) {
+    if let Some((_, expected)) = history.get(published) {
         assert_eq!(&found, expected, "{what}");
     }
     if let Some(catalog) = &manifest.store.catalog {
-        store.read_blob(catalog).unwrap_or_else(|error| panic!("{what}: {error}"));
+        store.read_blob(catalog).unwrap_or_else(|error| fail(error));
+    }
+}
+
+#[test]
+fn a_crash_after_any_operation_leaves_the_last_published_checkpoint() {
+    for seed in 0..2 {
+        let disk = new_disk();
+        let history = run(&disk, seed, None);
+        for operations in history[0].0..=disk.operations() {
+            for kind in [CrashKind::PowerCut, CrashKind::Kill] {
+                let what = format!("seed {seed}, {kind:?} after {operations} operations");
+                let crashed = disk.crash(kind, operations, seed + operations as u64);
+                check(&crashed, &history, operations, &what);
+            }
+        }
     }
 }
 
 #[test]
 fn every_failing_operation_leaves_the_last_published_checkpoint() {
-    for seed in 0..3 {
-        for operations in 0.. {
-            let disk = Disk::new();
-            let history = run(&disk, seed, operations);
-            let complete = disk.works();
-            let what = format!("seed {seed}, {operations} operations");
-            disk.crash(&mut Random::from_seed(operations));
-            check(&disk, &history, &what);
-            if complete {
+    for operation in [OperationKind::Write, OperationKind::DurableWrite, OperationKind::Flush] {
+        for after in 0.. {
+            let disk = new_disk();
+            let fault = Fault { operation, after, kind: FaultKind::Once, error: 5 };
+            let history = run(&disk, 1, Some(fault));
+            let what = format!("{operation:?} number {after} fails");
+            let operations = disk.operations();
+            check(&disk.crash(CrashKind::PowerCut, operations, after), &history, operations, &what);
+            if disk.faults_struck() == 0 {
                 break;
             }
         }

@@ -38,14 +38,14 @@ fn full() -> Manifest {
     }
 }
 
-fn created() -> (Disk, ManifestFile) {
-    let disk = Disk::new();
+fn created() -> (SimulatedStorage, ManifestFile) {
+    let disk = new_disk();
     let file = ManifestFile::create(&disk, &Manifest::new(DATABASE, PAGE as u32)).expect("created");
     (disk, file)
 }
 
-fn damage(disk: &Disk, slot: usize) {
-    disk.edit(MANIFEST_PATH, |bytes| bytes[slot * SLOT_BYTES + 40] ^= 1);
+fn damage(disk: &SimulatedStorage, slot: usize) {
+    edit(disk, MANIFEST_PATH, |bytes| bytes[slot * SLOT_BYTES + 40] ^= 1);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn the_checkpoint_covers_epochs_and_voids_at_or_below_it() {
 fn a_newer_version_in_either_slot_is_unsupported_and_names_both_versions() {
     for slot in 0..2 {
         let (disk, _file) = created();
-        disk.edit(MANIFEST_PATH, |bytes| {
+        edit(&disk, MANIFEST_PATH, |bytes| {
             let prefix = &mut bytes[slot * SLOT_BYTES..][..16];
             prefix[8] = 2;
             let crc = checksum::crc(&prefix[..12]);
@@ -137,9 +137,8 @@ fn either_slot_alone_is_enough_and_the_bad_one_is_written_first() {
         let (file, manifest) = ManifestFile::open(&disk, false).expect("the other slot");
         assert_eq!((manifest.generation, manifest.checkpoint), (2, Csn(100)));
         // Fails in the middle of the first write of the switch: the good slot must not be the one that is hit.
-        disk.fail_after(0);
+        fail_once(&disk, OperationKind::DurableWrite, 0);
         file.publish(&full()).expect_err("the disk fails");
-        disk.fail_after(u64::MAX);
         assert_eq!(ManifestFile::open(&disk, false).expect("opens").1, manifest);
     }
 }
@@ -159,10 +158,10 @@ fn both_slots_bad_is_corruption_that_names_file_and_offsets() {
 
 #[test]
 fn another_programs_file_is_said_to_be_no_manifest() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let mode = OpenMode { create: true, read_only: false, direct: false };
     disk.open(MANIFEST_PATH, mode).expect("creates");
-    disk.edit(MANIFEST_PATH, |bytes| *bytes = b"recursive-include src".repeat(500));
+    edit(&disk, MANIFEST_PATH, |bytes| *bytes = b"recursive-include src".repeat(500));
     let error = ManifestFile::open(&disk, false).expect_err("not ours");
     assert!(error.to_string().contains("not a QuenchDB manifest"), "{error}");
 }
@@ -172,58 +171,57 @@ fn equal_generations_with_different_content_are_corruption() {
     let (disk, _file) = created();
     let other = Manifest { generation: 1, next_table: TableId(9), ..Manifest::new(DATABASE, PAGE as u32) };
     let bytes = other.encode().expect("fits");
-    disk.edit(MANIFEST_PATH, |file| file[..bytes.len()].copy_from_slice(&bytes));
+    edit(&disk, MANIFEST_PATH, |file| file[..bytes.len()].copy_from_slice(&bytes));
     assert_eq!(ManifestFile::open(&disk, false).expect_err("differ").kind(), ErrorKind::Corruption);
 }
 
 #[test]
 fn after_a_failed_publication_nothing_is_published_any_more() {
     let (disk, file) = created();
-    disk.fail_after(1);
-    file.publish(&full()).expect_err("the flush fails");
-    disk.fail_after(u64::MAX);
+    fail_once(&disk, OperationKind::DurableWrite, 1);
+    file.publish(&full()).expect_err("the second slot fails");
     assert_eq!(file.publish(&full()).expect_err("N4").kind(), ErrorKind::Poisoned);
 }
 
 #[test]
 fn a_crash_in_any_step_of_a_publication_leaves_the_old_or_the_new_manifest() {
-    for operations in 0..=4 {
+    let (disk, file) = created();
+    let before = disk.operations();
+    file.publish(&full()).expect("publishes");
+    let new = Manifest { generation: 2, ..full() };
+    for operations in before..=disk.operations() {
         for seed in 0..8 {
-            let (disk, file) = created();
-            disk.fail_after(operations);
-            let published = file.publish(&full());
-            disk.crash(&mut Random::from_seed(seed));
-            let (_, manifest) = ManifestFile::open(&disk, false).expect("opens");
-            assert!(manifest.generation == 1 || manifest == Manifest { generation: 2, ..full() });
-            assert!(published.is_err() || manifest.generation == 2);
+            let crashed = disk.crash(CrashKind::PowerCut, operations, seed);
+            let (_, manifest) = ManifestFile::open(&crashed, false).expect("opens");
+            assert!(manifest == new || manifest.generation == 1 && operations < disk.operations());
         }
     }
 }
 
 #[test]
 fn creation_is_complete_only_with_a_manifest() {
-    let disk = Disk::new();
+    let disk = new_disk();
     assert_eq!(creation_state(&disk).expect("reads"), CreationState::Empty);
     PageStore::create(&disk, DATABASE, PAGE).expect("created");
     assert_eq!(creation_state(&disk).expect("reads"), CreationState::Empty);
     ManifestFile::create(&disk, &Manifest::new(DATABASE, PAGE as u32)).expect("created");
     assert_eq!(creation_state(&disk).expect("reads"), CreationState::Complete);
-    disk.edit(MANIFEST_PATH, |bytes| bytes.fill(0));
+    edit(&disk, MANIFEST_PATH, |bytes| bytes.fill(0));
     assert_eq!(creation_state(&disk).expect("reads"), CreationState::Unfinished);
 }
 
 #[test]
 fn data_without_a_manifest_is_never_taken_for_an_empty_directory() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1], 1);
     assert_eq!(creation_state(&disk).expect_err("pages").kind(), ErrorKind::Corruption);
     disk.remove(PAGES_PATH).expect("removes");
     let mode = OpenMode { create: true, read_only: false, direct: false };
     disk.open("log/00000001.seg", mode).expect("creates");
-    disk.edit("log/00000001.seg", |bytes| *bytes = vec![0; 8192]);
+    edit(&disk, "log/00000001.seg", |bytes| *bytes = vec![0; 8192]);
     assert_eq!(creation_state(&disk).expect("preallocated only"), CreationState::Empty);
-    disk.edit("log/00000001.seg", |bytes| bytes[0] = 1);
+    edit(&disk, "log/00000001.seg", |bytes| bytes[0] = 1);
     let error = creation_state(&disk).expect_err("a log");
     assert!(error.to_string().contains("log/00000001.seg"), "{error}");
 }

@@ -1,12 +1,11 @@
-//! Tests of the page store and the manifest, on a small disk that can crash, fail and fill up.
+//! Tests of the page store and the manifest, on a simulated disk that can crash, fail and fill up.
 
 mod crash;
-mod disk;
 mod manifest;
 mod pages;
 
 use super::*;
-use disk::Disk;
+use crate::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 
 const DATABASE: DatabaseId = DatabaseId(0xdb);
 const PAGE: usize = 4096;
@@ -46,6 +45,23 @@ fn commit(store: &Arc<PageStore>, pages: impl IntoIterator<Item = u64>, version:
     root
 }
 
-fn reopen(disk: &Disk, root: &StoreRoot) -> Result<Arc<PageStore>> {
+fn reopen(disk: &SimulatedStorage, root: &StoreRoot) -> Result<Arc<PageStore>> {
     PageStore::open(disk, DATABASE, PAGE, root)
+}
+
+fn new_disk() -> SimulatedStorage {
+    SimulatedStorage::new(7)
+}
+
+/// Looks at or damages the bytes of a file.
+fn edit<T>(disk: &SimulatedStorage, path: &str, edit: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    let mut bytes = disk.read_file(path).unwrap_or_default();
+    let result = edit(&mut bytes);
+    disk.write_file(path, &bytes);
+    result
+}
+
+/// One operation of the kind fails, after so many that do not.
+fn fail_once(disk: &SimulatedStorage, operation: OperationKind, after: u64) {
+    disk.inject(Fault { operation, after, kind: FaultKind::Once, error: 5 });
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn committed_pages_are_read_back_after_reopening() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, 1..=1200, 1);
     let root = commit(&store, (1..=1200).step_by(7), 2);
@@ -20,7 +20,7 @@ fn committed_pages_are_read_back_after_reopening() {
 
 #[test]
 fn a_checkpoint_of_one_page_writes_one_part_of_the_mapping() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, 1..=5000, 1);
     let round = store.begin_round().expect("idle");
@@ -34,7 +34,7 @@ fn a_checkpoint_of_one_page_writes_one_part_of_the_mapping() {
 
 #[test]
 fn reads_see_the_round_in_progress_and_the_old_image_after_it_is_abandoned() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1, 2], 1);
     let before = store.usage();
@@ -55,7 +55,7 @@ fn reads_see_the_round_in_progress_and_the_old_image_after_it_is_abandoned() {
 
 #[test]
 fn removed_pages_give_back_their_blocks_and_the_mapping_shrinks() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, 1..=2000, 1);
     let round = store.begin_round().expect("idle");
@@ -71,7 +71,7 @@ fn removed_pages_give_back_their_blocks_and_the_mapping_shrinks() {
 
 #[test]
 fn blocks_of_the_last_checkpoint_are_not_written_before_the_next_is_committed() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let old = commit(&store, 1..=50, 1);
     let round = store.begin_round().expect("idle");
@@ -87,7 +87,7 @@ fn blocks_of_the_last_checkpoint_are_not_written_before_the_next_is_committed() 
 
 #[test]
 fn one_round_at_a_time_and_none_after_an_undecided_one() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let round = store.begin_round().expect("idle");
     assert_eq!(store.begin_round().expect_err("open").kind(), ErrorKind::Busy);
@@ -101,10 +101,10 @@ fn one_round_at_a_time_and_none_after_an_undecided_one() {
 
 #[test]
 fn a_full_disk_is_out_of_space_sticks_to_the_round_and_harms_nothing() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let root = commit(&store, 1..=100, 1);
-    disk.limit_files_to(150 * PAGE as u64);
+    disk.set_capacity(Some(150 * PAGE as u64));
     let round = store.begin_round().expect("idle");
     let failed = (1..=100).find_map(|page| write(&round, page, 2).err()).expect("it is full");
     assert_eq!(failed.kind(), ErrorKind::OutOfSpace);
@@ -112,30 +112,29 @@ fn a_full_disk_is_out_of_space_sticks_to_the_round_and_harms_nothing() {
     assert_eq!(round.finish().expect_err("R2").kind(), ErrorKind::OutOfSpace);
     assert!((1..=100).all(|page| version_of(&store, page).expect("reads") == 1));
     assert_eq!(reopen(&disk, &root).expect("opens").usage().pages, 100);
-    disk.limit_files_to(u64::MAX);
+    disk.set_capacity(None);
     commit(&store, 1..=100, 3);
     assert_eq!(version_of(&store, 100).expect("reads"), 3);
 }
 
 #[test]
 fn a_failed_write_sticks_and_a_failed_flush_ends_checkpoints() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let round = store.begin_round().expect("idle");
-    disk.fail_after(0);
+    fail_once(&disk, OperationKind::Write, 0);
     assert_eq!(write(&round, 1, 1).expect_err("fails").kind(), ErrorKind::Io);
-    disk.fail_after(u64::MAX);
     assert_eq!(round.finish().expect_err("R2").kind(), ErrorKind::Io);
     let round = store.begin_round().expect("a failed write is not a failed flush");
     write(&round, 1, 1).expect("writes");
-    disk.fail_after(2);
+    fail_once(&disk, OperationKind::Flush, 0);
     assert_eq!(round.finish().expect_err("the flush fails").kind(), ErrorKind::Io);
     assert_eq!(store.begin_round().expect_err("S4").kind(), ErrorKind::Poisoned);
 }
 
 #[test]
 fn a_page_that_is_not_what_was_written_is_corruption_that_names_page_and_offset() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1, 2, 3], 1);
     let at = |block: usize| block * PAGE..(block + 1) * PAGE;
@@ -145,11 +144,11 @@ fn a_page_that_is_not_what_was_written_is_corruption_that_names_page_and_offset(
         assert_eq!(error.location(), Some(&Location::Page { page: PageId(page), offset }));
         assert!(error.to_string().contains(says), "{error}");
     };
-    disk.edit(PAGES_PATH, |bytes| bytes.copy_within(at(2), PAGE));
+    edit(&disk, PAGES_PATH, |bytes| bytes.copy_within(at(2), PAGE));
     corrupt(1, 4096, "number 2, expected Page number 1");
-    disk.edit(PAGES_PATH, |bytes| bytes[2 * PAGE + 100] ^= 1);
+    edit(&disk, PAGES_PATH, |bytes| bytes[2 * PAGE + 100] ^= 1);
     corrupt(2, 8192, "checksum");
-    disk.edit(PAGES_PATH, |bytes| bytes[at(3)].fill(0));
+    edit(&disk, PAGES_PATH, |bytes| bytes[at(3)].fill(0));
     corrupt(3, 12288, "never written");
     let missing = store.read_page(PageId(4), &mut image(4, 0)).expect_err("no image");
     assert_eq!(missing.kind(), ErrorKind::Corruption);
@@ -157,7 +156,7 @@ fn a_page_that_is_not_what_was_written_is_corruption_that_names_page_and_offset(
 
 #[test]
 fn damage_anywhere_in_mapping_directory_catalog_or_header_is_found_at_open() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let round = store.begin_round().expect("idle");
     (1..=600).for_each(|page| write(&round, page, 1).expect("writes"));
@@ -167,12 +166,12 @@ fn damage_anywhere_in_mapping_directory_catalog_or_header_is_found_at_open() {
     store.round_committed(finished);
     // Blocks: header, 600 pages, 3 of the catalog, 2 of the mapping, 1 of the directory.
     for block in [0, 601, 602, 603, 604, 605, 606] {
-        for at in (0..PAGE).step_by(5) {
-            disk.edit(PAGES_PATH, |bytes| bytes[block * PAGE + at] ^= 0x41);
+        for at in (0..PAGE).step_by(41) {
+            edit(&disk, PAGES_PATH, |bytes| bytes[block * PAGE + at] ^= 0x41);
             let error = reopen(&disk, &root).expect_err("damaged");
             assert_eq!(error.kind(), ErrorKind::Corruption, "block {block} byte {at}: {error}");
             assert!(error.location().is_some());
-            disk.edit(PAGES_PATH, |bytes| bytes[block * PAGE + at] ^= 0x41);
+            edit(&disk, PAGES_PATH, |bytes| bytes[block * PAGE + at] ^= 0x41);
         }
     }
     reopen(&disk, &root).expect("undamaged again");
@@ -180,7 +179,7 @@ fn damage_anywhere_in_mapping_directory_catalog_or_header_is_found_at_open() {
 
 #[test]
 fn references_outside_the_file_or_used_twice_are_corruption() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let root = commit(&store, 1..=600, 1);
     let with = |directory: Vec<BlockRef>| StoreRoot { directory, ..root.clone() };
@@ -195,13 +194,13 @@ fn references_outside_the_file_or_used_twice_are_corruption() {
         let error = reopen(&disk, &with(directory)).expect_err("wrong");
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     }
-    disk.edit(PAGES_PATH, |bytes| bytes.truncate(300 * PAGE));
+    edit(&disk, PAGES_PATH, |bytes| bytes.truncate(300 * PAGE));
     assert_eq!(reopen(&disk, &root).expect_err("cut").kind(), ErrorKind::Corruption);
 }
 
 #[test]
 fn the_store_of_another_database_or_page_size_is_refused() {
-    let disk = Disk::new();
+    let disk = new_disk();
     PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let root = StoreRoot::default();
     let other = PageStore::open(&disk, DatabaseId(1), PAGE, &root).expect_err("other database");
@@ -212,7 +211,7 @@ fn the_store_of_another_database_or_page_size_is_refused() {
 
 #[test]
 fn the_catalog_survives_rounds_that_do_not_write_it_and_is_replaced_by_those_that_do() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     for (round_number, len) in [0usize, 1, 4056, 4057, 100_000].into_iter().enumerate() {
         let bytes: Vec<u8> = (0..len).map(|at| (at * 31 + round_number) as u8).collect();
@@ -230,7 +229,7 @@ fn the_catalog_survives_rounds_that_do_not_write_it_and_is_replaced_by_those_tha
 
 #[test]
 fn many_threads_write_a_round_while_others_read() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, 1..=200, 1);
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -270,7 +269,7 @@ fn many_threads_write_a_round_while_others_read() {
 
 #[test]
 fn a_large_mapping_is_loaded_by_several_threads() {
-    let disk = Disk::new();
+    let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     // One page in each part: 600 mapping blocks under two directory blocks.
     let root = commit(&store, (0..600).map(|part| part * 508 + 3), 1);

@@ -1,0 +1,228 @@
+//! Which transactions run, and by which rules.
+
+/// A transaction's number in the scenario.
+pub type TransactionId = u8;
+/// A log.
+pub type LogId = u8;
+/// A row.
+pub type Key = u8;
+/// A run of the database between two recoveries; the first is 1.
+pub type Epoch = u8;
+
+/// When the caller is told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// When it is committed.
+    Durable,
+    /// At once, after its record is in the log's buffer: order is promised, durability is not.
+    BoundedLoss,
+    /// When everything that it read is committed.
+    ReadOnly,
+}
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// The epoch in which it can run.
+    pub epoch: Epoch,
+    /// The log that its record goes to.
+    pub log: LogId,
+    /// When the caller is told.
+    pub kind: Kind,
+    /// Rows that it reads.
+    pub reads: &'static [Key],
+    /// Rows that it reads and overwrites.
+    pub writes: &'static [Key],
+    /// Its writes are deletes.
+    pub deletes: bool,
+}
+
+impl Transaction {
+    /// A durable read-write transaction.
+    #[must_use]
+    pub fn durable(epoch: Epoch, log: LogId, reads: &'static [Key], writes: &'static [Key]) -> Self {
+        Transaction { epoch, log, kind: Kind::Durable, reads, writes, deletes: false }
+    }
+
+    /// The same with bounded loss.
+    #[must_use]
+    pub fn bounded_loss(epoch: Epoch, log: LogId, reads: &'static [Key], writes: &'static [Key]) -> Self {
+        Transaction { kind: Kind::BoundedLoss, ..Self::durable(epoch, log, reads, writes) }
+    }
+
+    /// A durable read-only transaction.
+    #[must_use]
+    pub fn read_only(epoch: Epoch, reads: &'static [Key]) -> Self {
+        Transaction { kind: Kind::ReadOnly, ..Self::durable(epoch, 0, reads, &[]) }
+    }
+
+    /// A durable transaction that deletes.
+    #[must_use]
+    pub fn deleting(epoch: Epoch, log: LogId, writes: &'static [Key]) -> Self {
+        Transaction { deletes: true, ..Self::durable(epoch, log, &[], writes) }
+    }
+}
+
+/// Which transactions depend on which others are committed before a commit is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dependencies {
+    /// The engine's rule: dsn < watermark, hence everything up to the highest direct predecessor.
+    Dsn,
+    /// Wrong: only the direct predecessors' own records are durable.
+    DirectOnly,
+}
+
+/// What "durable" means for a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durable {
+    /// The engine's rule: all blocks of its log up to its own are complete.
+    GapFreePrefix,
+    /// Wrong: a block of its log at or behind its own is complete.
+    HighestCompletion,
+}
+
+/// How the watermark is computed and what it relies on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WatermarkScan {
+    /// In one indivisible step: for scenarios about something else.
+    Atomic,
+    /// The engine's rule: a log announces `slot := next_csn` before it draws; the scan loads G0 = next_csn, then the slots
+    /// one by one; W = min(G0, slots).
+    AnnounceBeforeDraw,
+    /// Wrong: as above, but the slot is published only after the draw, with the record.
+    PublishAfterDraw,
+    /// Wrong: slots are announced, but an idle log counts as infinity and there is no G0.
+    NoBound,
+}
+
+/// What the manifest remembers of discarded transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Voids {
+    /// The engine's rule: their CSNs.
+    Remembered,
+    /// Wrong: nothing.
+    Forgotten,
+}
+
+/// What recovery makes durable before it serves anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecoveryDurability {
+    /// The engine's rule: flush all logs, and append again what may not have been durable.
+    FlushAndReappend,
+    /// Only the flush.
+    FlushOnly,
+    /// Only the copies (which are flushed themselves).
+    ReappendOnly,
+    /// Wrong: nothing, what can be read is taken for durable.
+    Nothing,
+}
+
+/// What a pre-committed delete leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tombstones {
+    /// The engine's rule: a stamped tombstone, so that readers of the absence depend on the delete.
+    Stamped,
+    /// Wrong: nothing.
+    Purged,
+}
+
+/// Which missing CSNs mean lost data (I10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoredWatermark {
+    /// The engine's rule: those strictly below a stored watermark.
+    StrictlyBelow,
+    /// Wrong: the one at the watermark too. It refuses healthy databases.
+    AtOrBelow,
+}
+
+/// The rules in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// What must be committed before a commit is.
+    pub dependencies: Dependencies,
+    /// What "durable" means.
+    pub durable: Durable,
+    /// How the watermark is computed.
+    pub watermark: WatermarkScan,
+    /// What is remembered of discarded transactions.
+    pub voids: Voids,
+    /// What recovery makes durable.
+    pub recovery: RecoveryDurability,
+    /// What a delete leaves behind.
+    pub tombstones: Tombstones,
+    /// Which missing CSNs mean lost data.
+    pub lost_data: StoredWatermark,
+    /// Read-only transactions wait until what they read is committed.
+    pub read_only_waits: bool,
+}
+
+impl Rules {
+    /// The engine's rules, with an atomic watermark.
+    pub const ENGINE: Rules = Rules {
+        dependencies: Dependencies::Dsn,
+        durable: Durable::GapFreePrefix,
+        watermark: WatermarkScan::Atomic,
+        voids: Voids::Remembered,
+        recovery: RecoveryDurability::FlushAndReappend,
+        tombstones: Tombstones::Stamped,
+        lost_data: StoredWatermark::StrictlyBelow,
+        read_only_waits: true,
+    };
+}
+
+/// What is explored.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The rules.
+    pub rules: Rules,
+    /// The transactions.
+    pub transactions: Vec<Transaction>,
+    /// Number of logs.
+    pub logs: LogId,
+    /// Number of rows.
+    pub keys: Key,
+    /// Block writes in flight at a time, per log.
+    pub in_flight_max: usize,
+    /// Crashes until the end of the story; recovery follows each.
+    pub crashes: u8,
+    /// The first crash is SIGKILL: the disk and its caches live on, writes in flight may land later. All others are power
+    /// cuts.
+    pub first_crash_is_kill: bool,
+}
+
+impl Scenario {
+    /// Transactions by the engine's rules, with a crash after which a second epoch runs, and a second crash.
+    #[must_use]
+    pub fn new(transactions: Vec<Transaction>) -> Scenario {
+        let logs = transactions.iter().map(|t| t.log + 1).max().unwrap_or(1);
+        let rows = transactions.iter().flat_map(|t| t.reads.iter().chain(t.writes));
+        let keys = rows.map(|key| key + 1).max().unwrap_or(1);
+        Scenario {
+            rules: Rules::ENGINE,
+            transactions,
+            logs,
+            keys,
+            in_flight_max: 2,
+            crashes: 2,
+            first_crash_is_kill: false,
+        }
+    }
+
+    /// The same under other rules.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Rules)) -> Scenario {
+        change(&mut self.rules);
+        self
+    }
+
+    /// What `id` is.
+    #[must_use]
+    pub fn transaction(&self, id: TransactionId) -> &Transaction {
+        &self.transactions[usize::from(id)]
+    }
+
+    /// All numbers.
+    pub fn ids(&self) -> impl Iterator<Item = TransactionId> + use<> {
+        0..self.transactions.len() as TransactionId
+    }
+}

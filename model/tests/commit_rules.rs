@@ -1,0 +1,189 @@
+//! The rules for acknowledgment and recovery: the engine's hold in every reachable state, each wrong one has a
+//! counterexample.
+
+use quench_model::machine::{
+    REACHED_DISCARD, REACHED_OUT_OF_ORDER, REACHED_READ_ONLY, REACHED_SECOND_EPOCH, REACHED_VOID, name,
+};
+use quench_model::state::Violation;
+use quench_model::{
+    Dependencies, Durable, RecoveryDurability, Scenario, StoredWatermark, Tombstones, Transaction, Voids,
+    WatermarkScan,
+};
+use stateright::{Checker, HasDiscoveries, Model};
+
+const X: u8 = 0;
+const Y: u8 = 1;
+const Z: u8 = 2;
+
+const VIOLATIONS: [Violation; 7] = [
+    Violation::AcknowledgedLost,
+    Violation::NotClosed,
+    Violation::NotRepeatable,
+    Violation::Resurrected,
+    Violation::ReadOnlyLost,
+    Violation::HealthyRefused,
+    Violation::ServedLost,
+];
+
+/// Explores everything: nothing wrong happens, and what the scenario is about does.
+fn holds(scenario: Scenario, reached: &[&'static str]) {
+    let checker = scenario.checker().threads(1).spawn_bfs().join();
+    assert!(checker.is_done());
+    println!("{} states", checker.unique_state_count());
+    for violation in VIOLATIONS {
+        checker.assert_no_discovery(name(violation));
+    }
+    for reached in reached {
+        checker.assert_any_discovery(reached);
+    }
+}
+
+/// The checker finds a way to what must not happen.
+fn breaks(scenario: Scenario, violation: Violation) {
+    let wanted = HasDiscoveries::AnyOf([name(violation)].into());
+    let checker = scenario.checker().threads(1).finish_when(wanted).spawn_bfs().join();
+    println!("{} states", checker.unique_state_count());
+    let path = checker.assert_any_discovery(name(violation));
+    println!("{violation:?}: {:?}", path.into_actions());
+}
+
+/// Three logs; each transaction reads what the one before wrote; one promises bounded loss, one only reads; a
+/// second epoch builds on what is left.
+fn chain() -> Scenario {
+    Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::bounded_loss(1, 1, &[X], &[Y]),
+        Transaction::durable(1, 2, &[Y], &[Z]),
+        Transaction::read_only(1, &[X, Z]),
+        Transaction::durable(2, 1, &[X, Z], &[Y]),
+    ])
+}
+
+/// Two independent commits of one log whose writes are in flight together, and one that reads the first of them.
+fn two_writes_in_flight() -> Scenario {
+    Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 0, &[], &[Y]),
+        Transaction::durable(1, 1, &[X], &[Z]),
+        Transaction::durable(2, 1, &[X, Y], &[Z]),
+    ])
+}
+
+/// One run with a chain over three logs, for the scan in steps.
+fn scanned(watermark: WatermarkScan) -> Scenario {
+    let mut scenario = Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 1, &[X], &[Y]),
+        Transaction::durable(1, 2, &[Y], &[Z]),
+        Transaction::read_only(1, &[Z]),
+    ]);
+    (scenario.in_flight_max, scenario.crashes) = (1, 1);
+    scenario.with(|rules| rules.watermark = watermark)
+}
+
+/// A kill, then a power cut.
+fn killed(recovery: RecoveryDurability) -> Scenario {
+    let mut scenario = Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 1, &[X], &[Y]),
+        Transaction::durable(2, 1, &[X, Y], &[Y]),
+        Transaction::durable(2, 0, &[], &[Z]),
+    ]);
+    scenario.first_crash_is_kill = true;
+    scenario.with(|rules| rules.recovery = recovery)
+}
+
+/// A delete, a transaction that finds the row absent, and a reader.
+fn deleted(tombstones: Tombstones) -> Scenario {
+    let scenario = Scenario::new(vec![
+        Transaction::deleting(1, 0, &[X]),
+        Transaction::durable(1, 1, &[X], &[Y]),
+        Transaction::read_only(1, &[X]),
+        Transaction::durable(2, 1, &[X], &[Y]),
+    ]);
+    scenario.with(|rules| rules.tombstones = tombstones)
+}
+
+#[test]
+fn dsn_acknowledgment_and_dsn_recovery_hold_over_two_crashes() {
+    // In the chain out-of-order acknowledgment needs a transaction that depends on nothing.
+    let mut scenario = chain();
+    scenario.transactions[3] = Transaction::durable(1, 1, &[], &[Y]);
+    scenario.in_flight_max = 1;
+    holds(scenario, &[REACHED_OUT_OF_ORDER, REACHED_VOID, REACHED_DISCARD, REACHED_SECOND_EPOCH]);
+}
+
+#[test]
+fn two_writes_in_flight_per_log_hold() {
+    holds(chain(), &[REACHED_VOID, REACHED_DISCARD, REACHED_SECOND_EPOCH, REACHED_READ_ONLY]);
+    holds(two_writes_in_flight(), &[REACHED_OUT_OF_ORDER, REACHED_VOID, REACHED_DISCARD]);
+}
+
+#[test]
+fn waiting_for_direct_dependencies_only_loses_acknowledged_commits() {
+    breaks(chain().with(|rules| rules.dependencies = Dependencies::DirectOnly), Violation::AcknowledgedLost);
+}
+
+#[test]
+fn a_frontier_at_the_highest_completion_loses_acknowledged_commits() {
+    let scenario = two_writes_in_flight().with(|rules| rules.durable = Durable::HighestCompletion);
+    breaks(scenario, Violation::AcknowledgedLost);
+}
+
+#[test]
+fn a_scan_in_steps_holds_when_slots_are_announced_before_the_draw() {
+    holds(scanned(WatermarkScan::AnnounceBeforeDraw), &[REACHED_READ_ONLY, REACHED_DISCARD]);
+}
+
+#[test]
+fn a_scan_without_a_bound_for_idle_logs_loses_acknowledged_commits() {
+    breaks(scanned(WatermarkScan::NoBound), Violation::AcknowledgedLost);
+}
+
+#[test]
+fn a_slot_published_after_the_draw_loses_acknowledged_commits() {
+    breaks(scanned(WatermarkScan::PublishAfterDraw), Violation::AcknowledgedLost);
+}
+
+#[test]
+fn forgotten_voids_look_like_lost_data_to_the_next_recovery() {
+    breaks(chain().with(|rules| rules.voids = Voids::Forgotten), Violation::HealthyRefused);
+}
+
+#[test]
+fn a_kill_and_a_power_cut_hold_with_flush_and_copies() {
+    holds(killed(RecoveryDurability::FlushAndReappend), &[REACHED_SECOND_EPOCH]);
+}
+
+#[test]
+fn the_flush_and_the_copies_are_each_enough_on_a_disk_that_keeps_its_word() {
+    holds(killed(RecoveryDurability::FlushOnly), &[REACHED_SECOND_EPOCH]);
+    holds(killed(RecoveryDurability::ReappendOnly), &[REACHED_SECOND_EPOCH]);
+}
+
+#[test]
+fn recovery_that_makes_nothing_durable_loses_what_it_served() {
+    breaks(killed(RecoveryDurability::Nothing), Violation::ServedLost);
+}
+
+#[test]
+fn tombstones_carry_the_dependency_on_a_delete() {
+    holds(deleted(Tombstones::Stamped), &[REACHED_READ_ONLY, REACHED_SECOND_EPOCH]);
+}
+
+#[test]
+fn a_delete_without_a_tombstone_is_lost_under_those_who_saw_it() {
+    breaks(deleted(Tombstones::Purged), Violation::NotClosed);
+    breaks(deleted(Tombstones::Purged), Violation::ReadOnlyLost);
+}
+
+#[test]
+fn read_only_transactions_that_do_not_wait_report_what_is_lost() {
+    breaks(chain().with(|rules| rules.read_only_waits = false), Violation::ReadOnlyLost);
+}
+
+#[test]
+fn refusing_a_csn_that_is_missing_at_a_stored_watermark_refuses_healthy_databases() {
+    let scenario = chain().with(|rules| rules.lost_data = StoredWatermark::AtOrBelow);
+    breaks(scenario, Violation::HealthyRefused);
+}
