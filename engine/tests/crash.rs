@@ -1,0 +1,282 @@
+//! Power cuts and kills at every moment, on the simulated disk.
+//!
+//! A workload runs once; its disk remembers every operation, so it can be crashed after each of them, with a different
+//! fate for what was not flushed each time. After each crash the database is opened and judged:
+//!
+//! 1. every transaction that was acknowledged before the crash is there;
+//! 2. every transaction is there whole or not at all, and so is everything that it read;
+//! 3. opening again gives the same content;
+//! 4. `verify` finds nothing;
+//! 5. it can go on: more transactions run, and a second crash, inside recovery or after it, is judged the same way.
+//!
+//! The number of crashes can be raised with `QUENCH_CRASHES`.
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Csn, Database, Durability, Isolation, Preset, Result, Settings, Table, Transaction};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+const ACCOUNTS: u8 = 6;
+const CHAINS: u8 = 3;
+
+/// Who committed: run, thread, number.
+type Id = [u8; 4];
+
+/// Acknowledged transactions with the number of disk operations at that time.
+type Acknowledged = Vec<(usize, Id)>;
+
+fn settings(seed: u64) -> Settings {
+    let mut random = Random::from_seed(seed);
+    let preset = Preset::ALL[random.below(3) as usize];
+    Settings {
+        preset,
+        logs: if preset == Preset::Group { 1 } else { 1 + random.below(3) as usize },
+        memory_bytes: 4 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 4 << 20,
+        checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+fn open(storage: &SimulatedStorage, settings: &Settings) -> Result<Database> {
+    Database::builder().settings(settings.clone()).storage(Arc::new(storage.clone())).open("simulated")
+}
+
+struct Tables {
+    accounts: Table,
+    journal: Table,
+    chains: Table,
+}
+
+impl Tables {
+    fn of(db: &Database) -> Result<Tables> {
+        Ok(Tables {
+            accounts: db.table_or_create("accounts")?,
+            journal: db.table_or_create("journal")?,
+            chains: db.table_or_create("chains")?,
+        })
+    }
+}
+
+fn number(bytes: Option<Vec<u8>>) -> i64 {
+    bytes.map_or(0, |b| i64::from_le_bytes(b.try_into().expect("eight bytes")))
+}
+
+/// Moves money, lengthens a chain that everybody reads, and writes both down: balances follow from the journal, and a
+/// chain's journal rows have no gaps if everything that was read is there.
+fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) -> Result<()> {
+    let (from, to) = (random.below(ACCOUNTS.into()) as u8, random.below(ACCOUNTS.into()) as u8);
+    let chain = random.below(CHAINS.into()) as u8;
+    let amount = random.below(50) as i64;
+    let a = number(tx.get(&tables.accounts, [from])?);
+    tx.insert(&tables.accounts, [from], (a - amount).to_le_bytes())?;
+    let b = number(tx.get(&tables.accounts, [to])?);
+    tx.insert(&tables.accounts, [to], (b + amount).to_le_bytes())?;
+    let length = number(tx.get_for_update(&tables.chains, [chain])?) + 1;
+    if random.chance(1, 4) {
+        // A delete and an insert in one transaction, and a value that changes its length.
+        tx.remove(&tables.chains, [chain])?;
+    }
+    tx.insert(&tables.chains, [chain], length.to_le_bytes())?;
+    let mut row = vec![from, to, chain];
+    row.extend(amount.to_le_bytes());
+    row.extend(length.to_le_bytes());
+    row.resize(row.len() + random.below(200) as usize, 7);
+    tx.insert(&tables.journal, id, row)
+}
+
+/// Transactions of several threads; stops at the first error that is no conflict (the disk was stopped).
+fn work(db: &Database, storage: &SimulatedStorage, run: u8, threads: u8, each: u8, seed: u64) -> Acknowledged {
+    let acknowledged = Mutex::new(Vec::new());
+    let Ok(tables) = Tables::of(db) else { return Vec::new() };
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (acknowledged, tables) = (&acknowledged, &tables);
+            scope.spawn(move || {
+                let mut random = Random::from_seed(seed ^ u64::from(thread) << 32);
+                for n in 0..each {
+                    let id = [run, thread, n, 0];
+                    let told = one(db, tables, id, &mut random);
+                    match told {
+                        Ok(true) => acknowledged.lock().expect("no panic").push((storage.operations(), id)),
+                        Ok(false) => {}
+                        Err(_) => return,
+                    }
+                    if random.chance(1, 20) {
+                        let _ = db.checkpoint();
+                    }
+                }
+            });
+        }
+    });
+    acknowledged.into_inner().expect("no panic")
+}
+
+/// True if it was acknowledged as durable.
+fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bool> {
+    loop {
+        let kind = random.below(4);
+        let durability = if kind == 0 { Durability::BoundedLoss } else { Durability::Durable };
+        let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+        match step(&mut tx, tables, id, random) {
+            Err(error) if error.is_retryable() => continue,
+            done => done?,
+        }
+        if random.chance(1, 10) {
+            tx.abort();
+            return Ok(false);
+        }
+        return match kind {
+            0 => tx.commit().map(|_| false),
+            1 => tx.commit_async()?.wait().map(|()| true),
+            _ => tx.commit().map(|_| true),
+        };
+    }
+}
+
+type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+fn content(db: &Database) -> Content {
+    let snapshot = db.begin_read().expect("free");
+    let mut all = Content::new();
+    for name in db.tables() {
+        let table = db.table(&name).expect("listed");
+        for row in snapshot.range::<&[u8]>(&table, ..) {
+            let (key, value) = row.expect("readable");
+            all.insert((name.clone(), key), value);
+        }
+    }
+    all
+}
+
+/// Judges a database: content, and what must be in it.
+fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
+    let all = content(db);
+    let rows = |table: &str| {
+        all.iter().filter(|((t, _), _)| t == table).map(|((_, k), v)| (k.clone(), v.clone())).collect::<Vec<_>>()
+    };
+    let journal: BTreeMap<Vec<u8>, Vec<u8>> = rows("journal").into_iter().collect();
+    for id in must {
+        assert!(journal.contains_key(&id[..]), "{context}: acknowledged {id:?} is lost");
+    }
+    let mut balances: BTreeMap<u8, i64> = BTreeMap::new();
+    let mut chains: BTreeMap<u8, BTreeSet<i64>> = BTreeMap::new();
+    for (id, row) in &journal {
+        let amount = i64::from_le_bytes(row[3..11].try_into().expect("eight bytes"));
+        let length = i64::from_le_bytes(row[11..19].try_into().expect("eight bytes"));
+        *balances.entry(row[0]).or_default() -= amount;
+        *balances.entry(row[1]).or_default() += amount;
+        assert!(chains.entry(row[2]).or_default().insert(length), "{context}: {id:?} repeats a link");
+    }
+    for (key, value) in rows("accounts") {
+        let expected = balances.remove(&key[0]).unwrap_or(0);
+        assert_eq!(number(Some(value)), expected, "{context}: account {key:?} and the journal disagree");
+    }
+    assert!(balances.is_empty(), "{context}: accounts are missing");
+    for (chain, links) in chains {
+        let last = *links.last().expect("not empty");
+        assert_eq!(links.len() as i64, last, "{context}: chain {chain} has a gap, so something read is lost");
+        let stored = all.get(&("chains".to_string(), vec![chain])).cloned();
+        assert_eq!(number(stored), last, "{context}: chain {chain}");
+    }
+    let report = db.verify(None).expect("runs");
+    assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
+    all
+}
+
+fn acknowledged_by(acknowledged: &Acknowledged, operations: usize) -> BTreeSet<Id> {
+    acknowledged.iter().filter(|(at, _)| *at <= operations).map(|(_, id)| *id).collect()
+}
+
+fn kind(random: &mut Random) -> CrashKind {
+    if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill }
+}
+
+/// One workload, crashed `points` times, each followed by a second crash. Returns the number of crashes.
+fn run(seed: u64, points: u64) -> u64 {
+    let settings = settings(seed);
+    let mut random = Random::from_seed(seed.wrapping_mul(0x9e37));
+    let storage = SimulatedStorage::new(seed);
+    let acknowledged = {
+        let db = open(&storage, &settings).expect("a whole disk");
+        let told = work(&db, &storage, 0, 2, 20, seed);
+        if random.chance(1, 4) {
+            db.close().expect("a whole disk");
+        }
+        told
+    };
+    let end = storage.operations();
+    let mut crashes = 0;
+    for point in 0..points {
+        let at = random.below(end as u64 + 1) as usize;
+        let first = kind(&mut random);
+        let context = format!("seed {seed}, point {point}: {first:?} after {at} of {end} operations, {settings:?}");
+        let must = acknowledged_by(&acknowledged, at);
+        let disk = storage.crash(first, at, random.next_u64());
+        let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        crashes += 1;
+        let before = judge(&db, &must, &context);
+        let recovered_at = disk.operations();
+        let more = work(&db, &disk, 1, 1, 4, random.next_u64());
+        disk.stop();
+        drop(db);
+        // Anywhere from the first operation of recovery to the end.
+        let at = random.below(disk.operations() as u64 + 1) as usize;
+        let second = kind(&mut random);
+        let context = format!("{context}; then {second:?} after {at} (recovery ended at {recovered_at})");
+        let mut must_now = must.clone();
+        must_now.extend(acknowledged_by(&more, at));
+        if at >= recovered_at {
+            // Whatever was served must stay.
+            must_now.extend(before.keys().filter(|(t, _)| t == "journal").map(|(_, k)| <Id>::try_from(&k[..]).expect("an id")));
+        }
+        let disk = disk.crash(second, at, random.next_u64());
+        let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        crashes += 1;
+        let once = judge(&db, &must_now, &context);
+        let (watermark, csn) = (db.statistics().watermark, db.statistics().newest_csn);
+        assert!(watermark >= Csn(csn.0), "{context}: something recovered is not durable");
+        disk.stop();
+        drop(db);
+        if point % 4 == 0 {
+            let again = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
+            let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}; reopened: {error}"));
+            assert_eq!(content(&db), once, "{context}: recovering twice gives something else");
+            crashes += 1;
+            again.stop();
+            drop(db);
+        }
+    }
+    crashes
+}
+
+fn crashes_wanted() -> u64 {
+    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
+}
+
+#[test]
+fn no_crash_loses_what_was_acknowledged() {
+    let (wanted, next) = (crashes_wanted(), std::sync::atomic::AtomicU64::new(0));
+    let first_seed: u64 = std::env::var("QUENCH_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let done: u64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut done = 0;
+                    while done * 2 < wanted {
+                        let seed = first_seed + next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        done += run(seed, 40);
+                    }
+                    done
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().expect("no violation")).sum()
+    });
+    println!("{done} crashes");
+    assert!(done >= wanted);
+}
