@@ -6,19 +6,26 @@
 //!  |  state   |               version                |
 //!  +----------+--------------------------------------+
 //!
-//!   Free (0) <-------------+                +-----------> Unlocked (4) <----------------> Shared 1
-//!      |    release_to(Free)\     release  /              |  ^   |     try_shared            |
-//!      | claim_free          \            /   try_exclusive  |   | mark    release_shared    | try_shared
-//!      |                      \          /       upgrade  |  |   v                           v
-//!      +-------------------> Exclusive (2) <--------------+  | Marked (3)                 Shared 2
-//!      +------------------->  |         ^                    |  |   |                        ...
-//!      | claim_evicted        |         |                    |  |   |                     Shared 250
-//!   Evicted (1) <-------------+         |              touch +--+   |
-//!         release_to(Evicted)           +---------------------------+
-//!                                     claim_marked, try_exclusive, upgrade
+//!     Free      <---2---                 ---5--->             ---6--->
+//!      (0)      ---1--->                 <--4----             <--6----
+//!                          Exclusive (2)           Unlocked (4)         Shared 1 .. 250 (5 ..= 254)
+//!    Evicted    <---2---         ^                   |   ^
+//!      (1)      ---3--->         |                   7   8
+//!                                |                   v   |
+//!                                +--------9-------- Marked (3)
 //! ```
 //!
-//! (Marked also becomes Shared 1 by `try_shared`. A touch is the first optimistic reader of a marked page.)
+//! | | transition | by |
+//! |---|---|---|
+//! | 1 | Free to Exclusive | `claim_free`: the page is allocated |
+//! | 2 | Exclusive to Free, to Evicted | `release_to`: freed; evicted, or could not be brought in |
+//! | 3 | Evicted to Exclusive | `claim_evicted`: being brought in |
+//! | 4 | Unlocked to Exclusive | `try_exclusive`, `upgrade` |
+//! | 5 | Exclusive to Unlocked | `release` |
+//! | 6 | Unlocked to Shared 1, Shared n to n + 1; and back | `try_shared`, `upgrade_shared`; `release_shared` |
+//! | 7 | Unlocked to Marked | `mark`: first in line for eviction |
+//! | 8 | Marked to Unlocked, to Shared 1 | `begin_read_slow` (a touch); as 6 |
+//! | 9 | Marked to Exclusive | `claim_marked`: being evicted; as 4 |
 //!
 //! *Free*: no such page. *Evicted*: the page has an image in the store and nothing in memory. *Marked*: in memory, chosen
 //! for eviction unless somebody touches it first (second chance). *Shared n*: n readers exclude writers. Zero is Free, so
