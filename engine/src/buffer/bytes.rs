@@ -185,17 +185,26 @@ impl<'a> PageBytes<'a> {
     #[must_use]
     pub fn compare(self, offset: usize, len: usize, other: &[u8]) -> cmp::Ordering {
         let len = if self.contains(offset, len) { len } else { 0 };
+        let common = &other[..len.min(other.len())];
+        let (chunks, tail) = common.as_chunks::<WORD>();
         let mut at = offset;
-        let mut left = &other[..len.min(other.len())];
-        while !left.is_empty() {
-            let step = left.len().min(WORD);
-            let ours = self.get_u64(at) & low_bytes(step);
-            let theirs = word_of(left);
+        for chunk in chunks {
+            let (ours, theirs) = (self.get_u64(at), u64::from_le_bytes(*chunk));
             if ours != theirs {
                 return ours.swap_bytes().cmp(&theirs.swap_bytes());
             }
-            at += step;
-            left = &left[step..];
+            at += WORD;
+        }
+        if !tail.is_empty() {
+            let theirs = match common.last_chunk::<WORD>() {
+                // One load over the end of what is compared already, instead of a few small ones.
+                Some(last) => u64::from_le_bytes(*last) >> (8 * (WORD - tail.len())),
+                None => word_of(tail),
+            };
+            let ours = self.get_u64(at) & low_bytes(tail.len());
+            if ours != theirs {
+                return ours.swap_bytes().cmp(&theirs.swap_bytes());
+            }
         }
         len.cmp(&other.len())
     }

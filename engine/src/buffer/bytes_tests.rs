@@ -6,7 +6,7 @@ const PAGE: usize = 40;
 
 /// Lengths and offsets a little beyond the page; fewer under Miri, which is slow.
 fn positions() -> impl Iterator<Item = usize> + Clone {
-    (0..PAGE + 9).step_by(if cfg!(miri) { 3 } else { 1 })
+    (0..PAGE + 9).step_by(if cfg!(miri) { 5 } else { 1 })
 }
 
 fn image() -> Vec<u8> {

@@ -6,19 +6,26 @@
 //!  |  state   |               version                |
 //!  +----------+--------------------------------------+
 //!
-//!   Free (0) <-------------+                +-----------> Unlocked (4) <----------------> Shared 1
-//!      |    release_to(Free)\     release  /              |  ^   |     try_shared            |
-//!      | claim_free          \            /   try_exclusive  |   | mark    release_shared    | try_shared
-//!      |                      \          /       upgrade  |  |   v                           v
-//!      +-------------------> Exclusive (2) <--------------+  | Marked (3)                 Shared 2
-//!      +------------------->  |         ^                    |  |   |                        ...
-//!      | claim_evicted        |         |                    |  |   |                     Shared 250
-//!   Evicted (1) <-------------+         |              touch +--+   |
-//!         release_to(Evicted)           +---------------------------+
-//!                                     claim_marked, try_exclusive, upgrade
+//!     Free      <---2---                 ---5--->             ---6--->
+//!      (0)      ---1--->                 <--4----             <--6----
+//!                          Exclusive (2)           Unlocked (4)         Shared 1 .. 250 (5 ..= 254)
+//!    Evicted    <---2---         ^                   |   ^
+//!      (1)      ---3--->         |                   7   8
+//!                                |                   v   |
+//!                                +--------9-------- Marked (3)
 //! ```
 //!
-//! (Marked also becomes Shared 1 by `try_shared`. A touch is the first optimistic reader of a marked page.)
+//! | | transition | by |
+//! |---|---|---|
+//! | 1 | Free to Exclusive | `claim_free`: the page is allocated |
+//! | 2 | Exclusive to Free, to Evicted | `release_to`: freed; evicted, or could not be brought in |
+//! | 3 | Evicted to Exclusive | `claim_evicted`: being brought in |
+//! | 4 | Unlocked to Exclusive | `try_exclusive`, `upgrade` |
+//! | 5 | Exclusive to Unlocked | `release` |
+//! | 6 | Unlocked to Shared 1, Shared n to n + 1; and back | `try_shared`, `upgrade_shared`; `release_shared` |
+//! | 7 | Unlocked to Marked | `mark`: first in line for eviction |
+//! | 8 | Marked to Unlocked, to Shared 1 | `begin_read_slow` (a touch); as 6 |
+//! | 9 | Marked to Exclusive | `claim_marked`: being evicted; as 4 |
 //!
 //! *Free*: no such page. *Evicted*: the page has an image in the store and nothing in memory. *Marked*: in memory, chosen
 //! for eviction unless somebody touches it first (second chance). *Shared n*: n readers exclude writers. Zero is Free, so
@@ -167,6 +174,18 @@ impl Latch {
         Word(self.word.load(order))
     }
 
+    /// The word, to be changed by the caller in the next step. Loom's search only notices a conflict between a change and
+    /// the *last* access to the same atomic; a load just before the change would hide the loads of other threads from it, and
+    /// with them nearly all interleavings. There, a read-modify-write that changes nothing takes the load's place.
+    #[inline]
+    fn peek(&self) -> Word {
+        if cfg!(loom) {
+            Word(self.word.fetch_add(0, Ordering::Relaxed))
+        } else {
+            self.load(Ordering::Relaxed)
+        }
+    }
+
     /// Changes the word from `seen` to `to`; on success ordered as an acquire.
     #[inline]
     fn exchange(&self, seen: Word, to: Word) -> bool {
@@ -238,7 +257,7 @@ impl Latch {
     /// The page was changed, or is latched.
     #[inline]
     pub fn upgrade(&self, version: Version) -> Result<(), Restart> {
-        let word = self.load(Ordering::Relaxed);
+        let word = self.peek();
         let free = word.state() == UNLOCKED || word.state() == MARKED;
         if free && word.version() == version && self.enter(word) { Ok(()) } else { Err(Restart) }
     }
@@ -249,7 +268,7 @@ impl Latch {
     /// The page was changed, or is being changed, or has too many readers.
     pub fn upgrade_shared(&self, version: Version) -> Result<(), Restart> {
         loop {
-            let word = self.load(Ordering::Relaxed);
+            let word = self.peek();
             if word.version() != version || !word.is_readable() || word.state() >= SHARED_LAST {
                 return Err(Restart);
             }
@@ -265,7 +284,7 @@ impl Latch {
     /// Why not.
     #[inline]
     pub fn try_exclusive(&self) -> Result<Version, Obstacle> {
-        let word = self.load(Ordering::Relaxed);
+        let word = self.peek();
         let free = word.state() == UNLOCKED || word.state() == MARKED;
         if free && self.enter(word) { Ok(word.version()) } else { Err(word.obstacle()) }
     }
@@ -275,7 +294,7 @@ impl Latch {
     /// # Errors
     /// Why not.
     pub fn try_shared(&self) -> Result<(), Obstacle> {
-        let word = self.load(Ordering::Relaxed);
+        let word = self.peek();
         let room = word.is_readable() && word.state() < SHARED_LAST;
         if room && self.add_reader(word) { Ok(()) } else { Err(word.obstacle()) }
     }
@@ -312,14 +331,14 @@ impl Latch {
     }
 
     fn claim(&self, state: u64) -> bool {
-        let word = self.load(Ordering::Relaxed);
+        let word = self.peek();
         word.state() == state && self.enter(word)
     }
 
     /// Marks an unlatched page for eviction; false if it is not in state Unlocked.
     #[must_use]
     pub fn mark(&self) -> bool {
-        let word = self.load(Ordering::Relaxed);
+        let word = self.peek();
         word.state() == UNLOCKED && self.exchange(word, Word::new(MARKED, word.version()))
     }
 
@@ -327,7 +346,7 @@ impl Latch {
     #[inline]
     #[must_use]
     pub fn version_after(&self, changed: bool) -> Version {
-        let version = self.load(Ordering::Relaxed).version();
+        let version = self.peek().version();
         if changed { version.next() } else { version }
     }
 
@@ -352,8 +371,14 @@ impl Latch {
     #[inline]
     fn leave(&self, state: u64, changed: bool) {
         debug_assert_eq!(self.state(), State::Exclusive, "not held exclusively");
+        let word = Word::new(state, self.version_after(changed));
         // A plain store: nobody else changes the word now (invariant 4). Release: whoever sees it sees the page stores.
-        self.word.store(Word::new(state, self.version_after(changed)).0, Ordering::Release);
+        if cfg!(loom) {
+            // Except for `peek`, whose stores loom would take for concurrent with this one.
+            self.word.swap(word.0, Ordering::Release);
+        } else {
+            self.word.store(word.0, Ordering::Release);
+        }
     }
 
     /// A free page of which the store has an image becomes Evicted; false if it is not free.

@@ -77,7 +77,8 @@ impl<T: ZeroIsDefault> Region<T> {
     }
 
     /// Gives the memory behind a range of values back to the system, if it is made of whole pages of the system: the values
-    /// become zero. The caller has nothing to keep there; concurrent readers see old values or zeros.
+    /// become zero. The caller has nothing to keep there; concurrent readers see old values or zeros, and they see zeros
+    /// only after whatever the caller did before (the system interrupts every processor that has the memory mapped).
     pub(super) fn discard(&self, range: std::ops::Range<usize>) {
         use rustix::mm::{Advice, madvise};
         let values = &self[range];
