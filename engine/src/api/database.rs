@@ -7,12 +7,13 @@ use super::transaction::{Snapshot, Transaction};
 use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
-use crate::base::settings::{Durability, MethodSetting, Settings};
+use crate::base::settings::{Durability, MethodSetting, Preset, Settings};
 use crate::base::{DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::buffer::{PageSource, Pool};
 use crate::checkpoint::{CheckpointReport, Checkpointer};
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::memory::MemoryStorage;
+use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, Storage};
 use crate::log::{DumpedRecord, SegmentPool};
 use crate::recovery::{Recovery, RecoveryReport};
@@ -88,7 +89,8 @@ impl Database {
     ) -> Result<Database> {
         let mut settings = std::mem::take(&mut builder.settings);
         let lock = storage.lock(!settings.read_only)?;
-        let (file, manifest) = open_or_create(&*storage, &mut settings)?;
+        let (file, mut manifest) = open_or_create(&*storage, &mut settings)?;
+        choose_method(&storage, &mut settings, &mut manifest)?;
         let page_bytes = manifest.page_bytes as usize;
         let (id, root) = (manifest.database, &manifest.store);
         let store = if settings.read_only {
@@ -541,14 +543,37 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Opens the manifest, or creates the database. The durability method is set before any file is opened for writing.
-fn open_or_create(storage: &dyn Storage, settings: &mut Settings) -> Result<(ManifestFile, Manifest)> {
-    if storage.facts().volatile_cache {
+/// How long the probe measures each method.
+const PROBE_TIME: Duration = Duration::from_millis(25);
+
+/// Finds out how writes are made durable best, where that makes a difference and was not said. The result is kept in the
+/// manifest for as long as the database stays on the same device.
+fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: &mut Manifest) -> Result<()> {
+    let facts = storage.facts();
+    if settings.preset == Preset::Autonomous && settings.durability_method.is_none() && !settings.read_only {
+        let known = ProbeReport::decode(&manifest.probe, facts.device_number);
+        let chosen = match known {
+            Some(method) => method,
+            None => {
+                let report = probe::choose(storage, cores(), PROBE_TIME)?;
+                tracing::info!(?report, "durability methods measured beside busy threads");
+                manifest.probe = report.encode(facts.device_number);
+                report.chosen
+            }
+        };
+        settings.durability_method = Some(chosen);
+    }
+    if facts.volatile_cache {
         storage.set_durability(match settings.durability_method {
             Some(MethodSetting::WorkerFlush) => DurabilityMethod::WriteThenFlush,
             _ => DurabilityMethod::Dsync,
         });
     }
+    Ok(())
+}
+
+/// Opens the manifest, or creates the database.
+fn open_or_create(storage: &dyn Storage, settings: &mut Settings) -> Result<(ManifestFile, Manifest)> {
     let state = creation_state(storage).map_err(|error| no_database(storage, error))?;
     if state != CreationState::Complete {
         if !settings.create || settings.read_only {
