@@ -17,3 +17,7 @@ pub mod store;
 pub mod sync;
 pub mod transaction;
 pub mod tree;
+
+pub use api::*;
+pub use base::settings::{DeviceTrust, Durability, MethodSetting, Preset, Settings};
+pub use base::{Csn, Error, ErrorKind, Location, Result};
