@@ -74,6 +74,7 @@ impl Database {
     pub fn max_key_bytes(&self) -> usize { unimplemented!() }
     pub fn max_entry_bytes(&self) -> usize { unimplemented!() }
     pub fn close(self) -> Result<()> { unimplemented!() }
+    pub fn dump_log(path: impl AsRef<Path>) -> Result<Vec<crate::log::DumpedRecord>> { unimplemented!() }
 }
 impl Builder {
     pub fn settings(self, settings: Settings) -> Builder { unimplemented!() }
