@@ -9,7 +9,6 @@ use anyhow::{Context, Result, bail};
 use quenchdb::base::random::Random;
 use quenchdb::{Database, ErrorKind, Snapshot, Table, Transaction};
 use std::collections::HashSet;
-use std::ops::Bound;
 
 /// Accounts of a bank.
 pub const ACCOUNTS: u32 = 1000;
@@ -97,12 +96,7 @@ impl Bank {
         transaction.insert(&self.journal, entry.key(), row)
     }
 
-    fn move_balance(
-        &self,
-        transaction: &mut Transaction,
-        account: u32,
-        amount: i64,
-    ) -> quenchdb::Result<()> {
+    fn move_balance(&self, transaction: &mut Transaction, account: u32, amount: i64) -> quenchdb::Result<()> {
         let value = transaction
             .get(&self.accounts, account.to_be_bytes())?
             .ok_or_else(|| quenchdb::Error::corruption(format!("account {account} is gone")))?;
@@ -128,8 +122,7 @@ pub fn rows(
     table: &Table,
     mut each: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let all: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
-    for row in snapshot.range(table, all) {
+    for row in snapshot.range::<&[u8]>(table, ..) {
         let (key, value) = row?;
         each(&key, &value)?;
     }
@@ -157,7 +150,8 @@ pub fn check(database: &Database) -> Result<BankState> {
             if value.len() != 16 {
                 bail!("journal row {entry:?} has {} bytes", value.len());
             }
-            let number = |at: usize| u32::from_le_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
+            let number =
+                |at: usize| u32::from_le_bytes([value[at], value[at + 1], value[at + 2], value[at + 3]]);
             let amount = balance_of(&value[8..])?;
             for (account, change) in [(number(0), -amount), (number(4), amount)] {
                 *expected.get_mut(account as usize).context("a journal row names no account")? += change;

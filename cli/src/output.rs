@@ -93,6 +93,15 @@ impl Progress {
         self.bar.set_position(done.min(total));
     }
 
+    /// The same, with a text that changes as the work goes on.
+    pub fn counting(&self, text: String, done: u64, total: u64) {
+        if !self.bar.is_hidden() {
+            self.bar.set_message(text);
+            self.bar.set_length(total);
+            self.bar.set_position(done.min(total));
+        }
+    }
+
     /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

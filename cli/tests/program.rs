@@ -125,7 +125,8 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
     let resumed = run(&["load", text(&database), "t", text(&file), "--resume", "--json"]);
     expect_code(&resumed, 0);
     let report = json(&resumed);
-    let (rows, skipped) = (report["rows"].as_u64().expect("rows"), report["skipped"].as_u64().expect("skipped"));
+    let (rows, skipped) =
+        (report["rows"].as_u64().expect("rows"), report["skipped"].as_u64().expect("skipped"));
     assert_eq!(rows + skipped, 200_000);
     assert!(run(&["dump", text(&database), "t"]).stdout == lines.as_bytes());
     assert!(run(&["dump", text(&database), "quench.load"]).stdout.is_empty(), "the marker is removed");
@@ -135,7 +136,8 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
 fn malformed_lines_are_named_and_earlier_batches_stay() {
     let dir = directory();
     let database = dir.path().join("db");
-    let output = run_with_input(&["load", text(&database), "t", "-", "--batch", "1"], b"a\t1\nb\t2\nc\\q\t3\n");
+    let output =
+        run_with_input(&["load", text(&database), "t", "-", "--batch", "1"], b"a\t1\nb\t2\nc\\q\t3\n");
     expect_code(&output, 2);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("line 3") && stderr.contains("column 2"), "{stderr}");
@@ -267,8 +269,21 @@ fn bench_reports_every_field() {
         expect_code(&output, 0);
         let report = json(&output);
         for field in [
-            "workload", "preset", "threads", "logs", "commit", "durability", "seconds", "committed", "aborted",
-            "throughput_tps", "log_bytes", "device_bytes", "device_writes", "device_flushes", "cpu_seconds",
+            "workload",
+            "preset",
+            "threads",
+            "logs",
+            "commit",
+            "durability",
+            "seconds",
+            "committed",
+            "aborted",
+            "throughput_tps",
+            "log_bytes",
+            "device_bytes",
+            "device_writes",
+            "device_flushes",
+            "cpu_seconds",
         ] {
             assert!(!report[field].is_null(), "{field} of {report}");
         }

@@ -262,7 +262,11 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
     if args.workload == Workload::Device {
         let report = device::measure(directory, args.run.trust(), plan.threads, plan.duration, &progress)?;
         bar.finish();
-        if json { print_json(&report)? } else { print_text(&report.to_string())? }
+        if json {
+            print_json(&report)?
+        } else {
+            print_text(&report.to_string())?
+        }
         return Ok(Outcome::Done);
     }
     let floor = driver::floor(directory, args.run.trust(), &plan, &progress)?;
@@ -278,7 +282,11 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
         report
     };
     bar.finish();
-    if json { print_json(&report)? } else { print_text(&report.to_string())? }
+    if json {
+        print_json(&report)?
+    } else {
+        print_text(&report.to_string())?
+    }
     Ok(Outcome::Done)
 }
 

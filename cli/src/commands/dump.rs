@@ -7,13 +7,14 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 /// `quench dump`
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  quench dump mydb words > words.tsv\n  quench dump mydb words | head -3\n  \
-                        quench dump mydb words --json")]
+#[command(
+    after_help = "Examples:\n  quench dump mydb words > words.tsv\n  quench dump mydb words | head -3\n  \
+                        quench dump mydb words --json"
+)]
 pub struct DumpArgs {
     /// Database directory
     directory: PathBuf,
@@ -30,14 +31,11 @@ pub fn run(args: &DumpArgs, as_json: bool) -> Result<Outcome> {
     let sink: Box<dyn Write> = if args.file == Path::new("-") {
         Box::new(std::io::stdout().lock())
     } else {
-        Box::new(
-            File::create(&args.file).with_context(|| format!("cannot create {}", args.file.display()))?,
-        )
+        Box::new(File::create(&args.file).with_context(|| format!("cannot create {}", args.file.display()))?)
     };
     let mut out = BufWriter::with_capacity(1 << 18, sink);
     let mut line = Vec::new();
-    let all: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
-    for row in snapshot.range(&table, all) {
+    for row in snapshot.range::<&[u8]>(&table, ..) {
         let (key, value) = row?;
         if as_json {
             writeln!(out, "{}", json!({"key": escape(&key), "value": escape(&value)}))?;

@@ -8,7 +8,6 @@ use quenchdb::{Database, ErrorKind, Statistics};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
-use std::ops::Bound;
 use std::path::PathBuf;
 
 /// A database and nothing else.
@@ -48,9 +47,8 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
         let internal = name == MARKERS;
         let mut rows = None;
         if args.count {
-            let all: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
             let mut count = 0u64;
-            for row in snapshot.range(&database.table(&name)?, all) {
+            for row in snapshot.range::<&[u8]>(&database.table(&name)?, ..) {
                 row?;
                 count += 1;
             }

@@ -19,8 +19,10 @@ pub const MARKERS: &str = "quench.load";
 
 /// `quench load`
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  quench load mydb words words.tsv\n  quench dump a t | quench load b t -\n  \
-                        quench load mydb words words.tsv --resume   continue after a crash")]
+#[command(
+    after_help = "Examples:\n  quench load mydb words words.tsv\n  quench dump a t | quench load b t -\n  \
+                        quench load mydb words words.tsv --resume   continue after a crash"
+)]
 pub struct LoadArgs {
     /// Database directory; created if there is none
     directory: PathBuf,
@@ -169,8 +171,17 @@ pub fn run(args: &LoadArgs, json: bool) -> Result<Outcome> {
     let table = database.table_or_create(&args.table)?;
     let markers = database.table_or_create(MARKERS)?;
     let marker = [source.name.as_bytes(), b"\0", args.table.as_bytes()].concat();
-    let mut load =
-        Load { args, database, table, markers, marker, source, line_number: 0, bytes_read: 0, line: Vec::new() };
+    let mut load = Load {
+        args,
+        database,
+        table,
+        markers,
+        marker,
+        source,
+        line_number: 0,
+        bytes_read: 0,
+        line: Vec::new(),
+    };
     let skipped = if args.resume { load.done_before()? } else { 0 };
     load.skip(skipped)?;
     let progress = Progress::new();

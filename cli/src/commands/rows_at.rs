@@ -55,8 +55,10 @@ pub struct DeleteArgs {
 
 /// `quench scan`
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  quench scan mydb t --from a --to b\n  quench scan mydb t --prefix user: --limit 10\n  \
-                        quench scan mydb t --reverse --limit 1    the last row")]
+#[command(
+    after_help = "Examples:\n  quench scan mydb t --from a --to b\n  quench scan mydb t --prefix user: --limit 10\n  \
+                        quench scan mydb t --reverse --limit 1    the last row"
+)]
 pub struct ScanArgs {
     /// Database directory
     directory: PathBuf,
@@ -180,7 +182,8 @@ pub fn scan(args: &ScanArgs, as_json: bool) -> Result<Outcome> {
     }
     let (_database, table, snapshot) = table_to_read(&args.directory, &args.table)?;
     let range = snapshot.range(&table, bounds);
-    let rows: Box<dyn Iterator<Item = _>> = if args.reverse { Box::new(range.rev()) } else { Box::new(range) };
+    let rows: Box<dyn Iterator<Item = _>> =
+        if args.reverse { Box::new(range.rev()) } else { Box::new(range) };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut line = Vec::new();
     for row in rows.take(args.limit.unwrap_or(usize::MAX)) {

@@ -35,9 +35,8 @@ fn transfers(database: &Database, bank: &Bank, writer: u32) -> Result<()> {
         let entry = Entry { writer, sequence };
         loop {
             let mut transaction = database.begin()?;
-            let done = bank
-                .transfer(&mut transaction, entry, &mut random)
-                .and_then(|()| transaction.commit());
+            let done =
+                bank.transfer(&mut transaction, entry, &mut random).and_then(|()| transaction.commit());
             match done {
                 Ok(_) => break,
                 Err(error) if error.is_retryable() => {}

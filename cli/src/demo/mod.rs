@@ -86,9 +86,10 @@ impl Heard {
             self.latency = latency;
             return;
         }
-        let entry = line.strip_prefix("T ").and_then(|rest| rest.split_once(' ')).and_then(|(w, s)| {
-            Some(Entry { writer: w.parse().ok()?, sequence: s.parse().ok()? })
-        });
+        let entry = line
+            .strip_prefix("T ")
+            .and_then(|rest| rest.split_once(' '))
+            .and_then(|(w, s)| Some(Entry { writer: w.parse().ok()?, sequence: s.parse().ok()? }));
         match entry {
             Some(entry) => self.transfers.push(entry),
             None => self.strange.push(format!("the child wrote `{line}`")),
@@ -163,13 +164,7 @@ impl Demo<'_> {
         })
     }
 
-    fn watch(
-        &self,
-        child: &mut Child,
-        count: &AtomicU64,
-        ready: &AtomicBool,
-        time: Duration,
-    ) -> Result<f64> {
+    fn watch(&self, child: &mut Child, count: &AtomicU64, ready: &AtomicBool, time: Duration) -> Result<f64> {
         let spawned = Instant::now();
         let mut began = None;
         loop {
@@ -187,7 +182,7 @@ impl Demo<'_> {
                 bail!("the child did not open the database within a minute");
             }
             let what = format!("{} transfers acknowledged", count.load(Ordering::Relaxed));
-            self.progress.at(&what, passed.as_millis() as u64, time.as_millis() as u64);
+            self.progress.counting(what, passed.as_millis() as u64, time.as_millis() as u64);
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -361,8 +356,7 @@ fn finish(demo: &Demo<'_>, device: Vec<DeviceLine>, rounds: Vec<Round>, database
     if demo.json {
         print_json(&report)?;
     } else {
-        let per_second: f64 =
-            report.rounds.iter().map(|r| r.transfers_per_second).fold(0.0, f64::max);
+        let per_second: f64 = report.rounds.iter().map(|r| r.transfers_per_second).fold(0.0, f64::max);
         let mut text = format!("3. {}", picture(&report.commit_latency_us, &report.device, report.threads));
         text += &format!("  {per_second:.0} durable transfers/s in the best round\n");
         text += &format!("  {}\n", report.database);

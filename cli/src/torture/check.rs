@@ -63,7 +63,8 @@ pub struct Findings {
 impl Findings {
     fn lost(&mut self, what: &str, entry: Entry) {
         self.lost += 1;
-        self.violations.push(format!("{what} {}/{} was acknowledged and is lost", entry.writer, entry.sequence));
+        self.violations
+            .push(format!("{what} {}/{} was acknowledged and is lost", entry.writer, entry.sequence));
     }
 }
 
@@ -121,11 +122,7 @@ fn entries(database: &Database, name: &str) -> Result<HashSet<Entry>> {
 }
 
 /// Every row has its index entry and every index entry its row.
-fn index_agrees(
-    database: &Database,
-    rows: &HashMap<Entry, [u8; 8]>,
-    findings: &mut Findings,
-) -> Result<()> {
+fn index_agrees(database: &Database, rows: &HashMap<Entry, [u8; 8]>, findings: &mut Findings) -> Result<()> {
     let mut matched = 0;
     if let Some(index) = bank::existing(database, "rows_by_attribute")? {
         bank::rows(&database.begin_read()?, &index, |key, _| {

@@ -153,11 +153,7 @@ impl Writer {
         loop {
             let mut tx = self.database.begin_with(Isolation::Snapshot, level)?;
             let done = self.act(&mut tx, action).and_then(|()| {
-                if way <= 3 {
-                    tx.commit_async().map(Some)
-                } else {
-                    tx.commit().map(|_| None)
-                }
+                if way <= 3 { tx.commit_async().map(Some) } else { tx.commit().map(|_| None) }
             });
             match done {
                 Err(error) if error.is_retryable() => {}
@@ -203,7 +199,7 @@ pub fn run(args: &ChildArgs) -> Result<Outcome> {
     say("S\n")?;
     let rows = Rows::open(&database)?;
     let (failed, failure) = std::sync::mpsc::channel();
-    let mut spawn = |work: Box<dyn FnOnce() -> Result<()> + Send>| {
+    let spawn = |work: Box<dyn FnOnce() -> Result<()> + Send>| {
         let failed = failed.clone();
         std::thread::spawn(move || {
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));

@@ -113,7 +113,8 @@ impl Torture<'_> {
 
     /// Recovers, checks, and recovers again.
     fn check(&self) -> Result<Findings> {
-        let database = child::open(&self.database, self.args.preset).context("the first open after the kill")?;
+        let database =
+            child::open(&self.database, self.args.preset).context("the first open after the kill")?;
         let mut findings = check::check(&database, &self.acknowledged)?;
         let first = check::content_hash(&database)?;
         drop(database);
@@ -126,11 +127,8 @@ impl Torture<'_> {
 
     fn round(&mut self) -> Result<()> {
         // Every fourth kill falls into open and recovery.
-        let delay = if self.random.chance(1, 4) {
-            self.random.below(50)
-        } else {
-            20 + self.random.below(1480)
-        };
+        let delay =
+            if self.random.chance(1, 4) { self.random.below(50) } else { 20 + self.random.below(1480) };
         self.work_and_kill(Duration::from_millis(delay))?;
         match self.check() {
             Ok(findings) => {
@@ -169,8 +167,8 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     let began = Instant::now();
     while began.elapsed().as_secs_f64() < args.seconds && torture.violations.is_empty() {
         torture.round()?;
-        progress.at(
-            &format!("{} kills", torture.kills),
+        progress.counting(
+            format!("{} kills", torture.kills),
             began.elapsed().as_secs().min(args.seconds as u64),
             args.seconds as u64,
         );
