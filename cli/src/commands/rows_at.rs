@@ -160,7 +160,9 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     Bound::Unbounded
 }
 
-fn bounds(args: &ScanArgs) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+fn bounds(args: &ScanArgs) -> Result<KeyRange> {
     let decode = |text: &String| unescape(text.as_bytes()).context("the range");
     if let Some(prefix) = &args.prefix {
         let prefix = decode(prefix)?;
