@@ -143,7 +143,7 @@ pub fn verify(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
             "tables": report.tables,
             "pages": report.pages,
             "entries": report.entries,
-            "log_records": report.log_records,
+            "stored_pages": report.stored_pages,
             "problems": report.problems,
         }))?;
     } else {
@@ -153,12 +153,12 @@ pub fn verify(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
         }
         let _ = writeln!(
             text,
-            "{}: {} tables, {} pages, {} entries, {} log records",
+            "{}: {} tables, {} pages, {} entries, {} stored pages",
             if sound { "sound" } else { "NOT SOUND" },
             report.tables,
             report.pages,
             report.entries,
-            report.log_records
+            report.stored_pages
         );
         print_text(&text)?;
     }
