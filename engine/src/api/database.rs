@@ -333,8 +333,11 @@ impl Database {
         let storage =
             crate::device::file::FileStorage::open(path.as_ref(), settings.device_trust, false, false)?;
         let storage: Arc<dyn Storage> = Arc::new(storage);
+        let open = || ManifestFile::open(&*storage, true).map_err(no_database);
+        // Before the lock, so that nothing is put into a directory that is no database; and once more under it.
+        open()?;
         let _lock = storage.lock(false)?;
-        let (_, manifest) = ManifestFile::open(&*storage, true).map_err(no_database)?;
+        let (_, manifest) = open()?;
         crate::log::dump(&storage, manifest.database, manifest.checkpoint)
     }
 
