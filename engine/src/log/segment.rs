@@ -51,6 +51,9 @@ struct State {
     failure: Option<Error>,
     /// Somebody waits at the bound.
     pressed: bool,
+    /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
+    /// nothing could be appended otherwise, and so no checkpoint be reached.
+    adopted_bytes: u64,
     closed: bool,
     #[cfg(test)]
     pretend_full: bool,
@@ -104,17 +107,15 @@ impl SegmentPool {
     pub fn adopt(&self, segment: Segment, max_csn: Csn) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
+        state.adopted_bytes += segment.len;
         state.retired.push((segment, max_csn));
     }
 
-    /// Prepares `count` segments now, and from now on keeps spare ones ready from a thread of its own.
+    /// Keeps spare segments ready, from a thread of its own.
     ///
     /// # Errors
-    /// `OutOfSpace`, I/O.
-    pub fn start(self: &Arc<Self>, count: usize) -> Result<()> {
-        while self.state.lock().ready.len() < count {
-            self.prepare(self.segment_bytes)?;
-        }
+    /// `OutOfMemory` if there is no thread left.
+    pub fn start(self: &Arc<Self>) -> Result<()> {
         let pool = Arc::downgrade(self);
         let handle = thread::spawn("quench-segments", move || {
             loop {
@@ -132,6 +133,23 @@ impl SegmentPool {
         Ok(())
     }
 
+    /// Waits until `count` segments, at most the spare ones, are ready.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, I/O.
+    pub fn await_ready(&self, count: usize) -> Result<()> {
+        loop {
+            let ticket = self.prepared.ticket();
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            if self.state.lock().ready.len() >= count.min(self.spare) {
+                return Ok(());
+            }
+            self.prepared.wait(ticket, None);
+        }
+    }
+
     /// Stops the preparer.
     pub fn close(&self) {
         self.state.lock().closed = true;
@@ -139,6 +157,12 @@ impl SegmentPool {
         if let Some(handle) = self.preparer.lock().take() {
             let _ = handle.join();
         }
+    }
+
+    fn within_bound(&self, state: &State, in_use: u64, more: u64) -> bool {
+        let after_recovery =
+            state.adopted_bytes > 0 && in_use < state.adopted_bytes + RECOVERY_SEGMENTS * self.segment_bytes;
+        in_use + more <= self.bytes_max || after_recovery
     }
 
     fn next_work(&self) -> Work {
@@ -149,7 +173,7 @@ impl SegmentPool {
         let in_use = bytes_in_use(&state);
         while let Some(len) = state.wanted.pop() {
             let there = state.ready.iter().any(|segment| segment.len >= len);
-            if !there && in_use + len <= self.bytes_max {
+            if !there && self.within_bound(&state, in_use, len) {
                 return Work::Prepare(len);
             }
         }
@@ -208,7 +232,7 @@ impl SegmentPool {
         let fits = state.ready.iter().position(|segment| segment.len >= len);
         let in_use = bytes_in_use(&state);
         let segment = match fits {
-            Some(index) if in_use + state.ready[index].len <= self.bytes_max => {
+            Some(index) if self.within_bound(&state, in_use, state.ready[index].len) => {
                 Some(state.ready.swap_remove(index))
             }
             _ => None,
@@ -242,7 +266,7 @@ impl SegmentPool {
     pub fn press(&self) {
         let at_bound = {
             let mut state = self.state.lock();
-            state.pressed = bytes_in_use(&state) + self.segment_bytes > self.bytes_max;
+            state.pressed = !self.within_bound(&state, bytes_in_use(&state), self.segment_bytes);
             state.pressed
         };
         if at_bound {
@@ -283,6 +307,7 @@ impl SegmentPool {
             }
             state.failure = None;
             state.pressed = false;
+            state.adopted_bytes = 0;
         }
         for id in &remove {
             self.storage.remove(&path_of(*id))?;
@@ -317,6 +342,8 @@ impl SegmentPool {
     }
 }
 
+/// Segments that may be taken beyond the bound between recovery and the first checkpoint.
+const RECOVERY_SEGMENTS: u64 = 4;
 /// Recycled segments kept beyond the spare ones.
 const READY_MAX: usize = 64;
 
