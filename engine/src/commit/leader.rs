@@ -179,7 +179,7 @@ impl Core {
     /// Gives followers time to arrive, if the settings say so and if there are any.
     fn gather(&self, writer: &LogWriter) {
         let Some(gather) = self.axes.gather else { return };
-        if (self.hooks.in_progress)() < gather.siblings {
+        if (self.hooks.in_progress)() <= gather.siblings {
             return;
         }
         let until = levels::after(self.clock.now(), gather.window);
