@@ -49,6 +49,10 @@ struct State {
     wanted: Vec<u64>,
     /// Why the last preparation failed.
     failure: Option<Error>,
+    /// Too many or too large, to be removed once there are READY ones: a database that runs is never without segments,
+    /// so that recovery can tell a lost log from an empty one.
+    surplus: Vec<SegmentId>,
+    started: bool,
     /// Somebody waits at the bound.
     pressed: bool,
     closed: bool,
@@ -65,8 +69,8 @@ pub struct SegmentPool {
     /// READY segments that the preparer keeps.
     spare: usize,
     state: Mutex<State>,
-    /// Wakes the preparer.
-    work: Event,
+    /// Wakes the preparer, which keeps no pool alive while it sleeps: one that a failed open gives up ends with its thread.
+    work: Arc<Event>,
     /// Wakes those who wait for a segment.
     prepared: Event,
     /// Happens when segments fill up: whoever makes checkpoints looks at [`SegmentPool::bytes_in_use`] then.
@@ -93,7 +97,7 @@ impl SegmentPool {
             bytes_max,
             spare,
             state: Mutex::new(State::default()),
-            work: Event::new(),
+            work: Arc::new(Event::new()),
             prepared: Event::new(),
             filled: Event::new(),
             preparer: Mutex::new(None),
@@ -115,16 +119,23 @@ impl SegmentPool {
         while self.state.lock().ready.len() < count {
             self.prepare(self.segment_bytes)?;
         }
-        let pool = Arc::downgrade(self);
+        self.state.lock().started = true;
+        self.remove_surplus()?;
+        let (pool, work) = (Arc::downgrade(self), self.work.clone());
         let handle = thread::spawn("quench-segments", move || {
             loop {
+                let ticket = work.ticket();
                 let Some(pool) = pool.upgrade() else { return };
-                let ticket = pool.work.ticket();
                 match pool.next_work() {
                     Work::Closed => return,
-                    Work::Prepare(len) => pool.prepare_or_note(len),
-                    Work::Nothing => pool.work.wait(ticket, None),
+                    Work::Prepare(len) => {
+                        pool.prepare_or_note(len);
+                        continue;
+                    }
+                    Work::Nothing => {}
                 }
+                drop(pool);
+                work.wait(ticket, None);
             }
         })
         .map_err(|error| Error::io("cannot start the thread that prepares log segments", error))?;
@@ -263,12 +274,12 @@ impl SegmentPool {
     }
 
     /// Makes segments READY again whose records the durable checkpoint covers, and removes those that are too many or
-    /// too large.
+    /// too large; before [`SegmentPool::start`] that waits until start has prepared others.
     ///
     /// # Errors
     /// I/O while removing.
     pub fn recycle(&self, checkpoint: Csn) -> Result<()> {
-        let mut remove = Vec::new();
+        let started;
         {
             let mut state = self.state.lock();
             let retired = std::mem::take(&mut state.retired);
@@ -278,18 +289,21 @@ impl SegmentPool {
                 } else if segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX {
                     state.ready.push(segment);
                 } else {
-                    remove.push(segment.id);
+                    state.surplus.push(segment.id);
                 }
             }
             state.failure = None;
             state.pressed = false;
-        }
-        for id in &remove {
-            self.storage.remove(&path_of(*id))?;
+            started = state.started;
         }
         self.prepared.notify_all();
         self.work.notify_all();
-        Ok(())
+        if started { self.remove_surplus() } else { Ok(()) }
+    }
+
+    fn remove_surplus(&self) -> Result<()> {
+        let surplus = std::mem::take(&mut self.state.lock().surplus);
+        surplus.into_iter().try_for_each(|id| self.storage.remove(&path_of(id)))
     }
 
     /// Makes `take` say no, as if the log were at its bound.
@@ -314,6 +328,12 @@ impl SegmentPool {
     #[must_use]
     pub fn bytes_in_use(&self) -> u64 {
         bytes_in_use(&self.state.lock())
+    }
+}
+
+impl Drop for SegmentPool {
+    fn drop(&mut self) {
+        self.work.notify_all();
     }
 }
 
