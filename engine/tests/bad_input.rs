@@ -531,6 +531,7 @@ fn the_database_may_be_dropped_in_a_thread_while_a_transaction_is_open_in_anothe
 fn a_panic_in_a_closure_aborts_its_transaction_and_nothing_else() {
     let db = builder().open_in_memory().expect("opens");
     let table = db.create_table("t").expect("new");
+    put(&db, &table, "other", "x");
     let stop = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let (db_too, table_too, stop_too) = (db.clone(), table.clone(), stop.clone());

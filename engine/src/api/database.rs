@@ -27,7 +27,25 @@ use std::time::Duration;
 /// An open database. Cloning gives another handle; the last one that is dropped closes it, as [`Database::close`] does.
 #[derive(Clone, Debug)]
 pub struct Database {
-    inner: Arc<Inner>,
+    inner: Arc<Shared>,
+}
+
+/// What all handles share. The last handle closes the database before it gives up its part, so that the thread for
+/// upkeep, which borrows `Inner` now and then, is never the one that does it, later, behind the caller's back.
+struct Shared(Arc<Inner>);
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
 }
 
 pub(super) struct Inner {
@@ -87,6 +105,7 @@ impl Database {
         mut builder: Builder,
     ) -> Result<Database> {
         let mut settings = std::mem::take(&mut builder.settings);
+        refuse_before_locking(&*storage, &settings)?;
         let lock = storage.lock(!settings.read_only)?;
         let (file, manifest) = open_or_create(&*storage, &mut settings)?;
         let page_bytes = manifest.page_bytes as usize;
@@ -108,7 +127,7 @@ impl Database {
         } else {
             parts.open_for_writing(file, manifest, builder.progress)?
         };
-        let database = Database { inner: Arc::new(opened) };
+        let database = Database { inner: Arc::new(Shared(Arc::new(opened))) };
         database.start_upkeep()?;
         tracing::info!("{}", database.open_line());
         Ok(database)
@@ -386,7 +405,7 @@ impl Database {
         if self.inner.checkpointer.is_none() {
             return Ok(());
         }
-        let inner = Arc::downgrade(&self.inner);
+        let inner = Arc::downgrade(&self.inner.0);
         let segments = self.inner.segments.clone();
         let handle = thread::spawn("quench-upkeep", move || upkeep(&inner, &segments))
             .map_err(|error| Error::io("cannot start the thread that makes checkpoints", error))?;
@@ -575,9 +594,23 @@ fn no_database(_storage: &dyn Storage, error: Error) -> Error {
     error
 }
 
+/// A directory that is no database is left as it is: even a lock file would be one too many.
+fn refuse_before_locking(storage: &dyn Storage, settings: &Settings) -> Result<()> {
+    if storage.list("")?.iter().any(|name| name == "LOCK" || name == "MANIFEST") {
+        return Ok(());
+    }
+    if !settings.create || settings.read_only {
+        return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
+    }
+    refuse_foreign_files(storage)
+}
+
+/// What may be in a directory before a database is created there: what an interrupted creation leaves, and what `mkfs` does.
+const NOT_FOREIGN: [&str; 5] = ["LOCK", "MANIFEST", "log", "pages", "lost+found"];
+
 /// A new database is not put among files of something else.
 fn refuse_foreign_files(storage: &dyn Storage) -> Result<()> {
-    let foreign = storage.list("")?.into_iter().find(|name| name != "LOCK" && name != "MANIFEST");
+    let foreign = storage.list("")?.into_iter().find(|name| !NOT_FOREIGN.contains(&name.as_str()));
     match foreign {
         None => Ok(()),
         Some(name) => Err(Error::invalid(format!(
@@ -592,10 +625,7 @@ impl Inner {
             return Ok(());
         }
         self.segments.filled().notify_all();
-        let upkeep = self.upkeep.lock().take();
-        if let Some(thread) = upkeep
-            && !is_current(&thread)
-        {
+        if let Some(thread) = self.upkeep.lock().take() {
             let _ = thread.join();
         }
         let flushed = self.system.commit().close();
@@ -605,12 +635,7 @@ impl Inner {
     }
 }
 
-/// The upkeep thread may be the one that drops the last handle.
-fn is_current(handle: &thread::JoinHandle<()>) -> bool {
-    handle.thread().id() == std::thread::current().id()
-}
-
-impl Drop for Inner {
+impl Drop for Shared {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
             tracing::error!(%error, "the database was not closed cleanly; the next open recovers it");

@@ -12,7 +12,7 @@
 //! 3. The number in a file's name is a slot, it says nothing about order.
 
 use super::DIRECTORY;
-use crate::base::{Csn, Error, Result, SegmentId};
+use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 use crate::device::{File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::{Event, Mutex, thread};
 use std::sync::Arc;
@@ -47,13 +47,15 @@ struct State {
     next_id: u64,
     /// Lengths asked for and not there.
     wanted: Vec<u64>,
-    /// Why the last preparation failed.
+    /// Why the last preparation failed. Stands until one succeeds; whoever asks for a segment has it tried again.
     failure: Option<Error>,
     /// Too many or too large, to be removed once there are READY ones: a database that runs is never without segments,
     /// so that recovery can tell a lost log from an empty one.
     surplus: Vec<SegmentId>,
     started: bool,
-    /// Somebody waits at the bound.
+    /// The last preparation found no space on the disk: only a checkpoint can give some.
+    disk_full: bool,
+    /// Somebody waits at the bound, or on a full disk.
     pressed: bool,
     closed: bool,
     #[cfg(test)]
@@ -175,7 +177,10 @@ impl SegmentPool {
         if let Err(error) = &result {
             tracing::warn!(%error, "cannot prepare a log segment");
         }
-        self.state.lock().failure = result.err();
+        let mut state = self.state.lock();
+        state.disk_full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+        state.failure = result.err();
+        drop(state);
         self.prepared.notify_all();
     }
 
@@ -227,8 +232,9 @@ impl SegmentPool {
         match &segment {
             Some(segment) => state.bytes_active += segment.len,
             None if fits.is_none() => {
-                state.wanted.push(len);
-                state.failure = None;
+                if !state.wanted.contains(&len) {
+                    state.wanted.push(len);
+                }
             }
             None => {}
         }
@@ -253,7 +259,7 @@ impl SegmentPool {
     pub fn press(&self) {
         let at_bound = {
             let mut state = self.state.lock();
-            state.pressed = bytes_in_use(&state) + self.segment_bytes > self.bytes_max;
+            state.pressed = state.disk_full || bytes_in_use(&state) + self.segment_bytes > self.bytes_max;
             state.pressed
         };
         if at_bound {
