@@ -152,6 +152,7 @@ fn a_directory_of_something_else_is_refused_and_left_alone() {
             assert_eq!(files(directory.path()), before, "create {create}, read-only {read_only}: something was changed");
         }
     }
+    std::fs::remove_dir(directory.path().join("figures")).expect("mine");
     assert!(builder().open(directory.path()).expect_err("no database").to_string().contains("thesis.txt"));
 }
 
@@ -336,7 +337,8 @@ fn table_names_are_held_to_their_limits() {
     assert_eq!(db.drop_table("u").expect_err("not there").kind(), ErrorKind::NotFound);
 }
 
-/// A table of another database, or one that was dropped, is no way into this one.
+/// Story: a handle of another database (or of this one before it was reopened) was accepted, and the other database's
+/// tree was changed under CSNs that it had never drawn.
 #[test]
 fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     let (one, two) = (builder().open_in_memory().expect("opens"), builder().open_in_memory().expect("opens"));
@@ -349,6 +351,11 @@ fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     assert!(one.begin_read().expect("free").range::<&[u8]>(&foreign, ..).next().is_some_and(|row| row.is_err()));
     tx.insert(&mine, "a", "mine").expect("free row");
     tx.commit().expect("commits");
+    let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
+    let open = || builder().storage(storage.clone()).open("x").expect("free");
+    let stale = open().create_table("t").expect("new");
+    let again = open();
+    assert!(again.begin_read().expect("free").get(&stale, "a").is_err(), "a handle from before it was reopened");
     assert_eq!(rows(&two, "t")[&b"a"[..]], b"theirs");
 }
 
@@ -434,6 +441,19 @@ fn handles_may_be_dropped_in_any_order() {
             assert_eq!(keys, [b"a", b"c"], "order {order}");
         }
     });
+}
+
+/// Story: the thread for upkeep held the database for a moment; if the last handle was dropped just then, the drop returned
+/// at once, closing went on in that thread, and an open right after was refused as `Busy`.
+#[test]
+fn a_database_is_closed_when_the_last_drop_returns() {
+    let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
+    for round in 0..200u32 {
+        let db = builder().storage(storage.clone()).open("x").unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert!(db.recovery().clean, "round {round}");
+        let table = db.table_or_create("t").expect("there");
+        db.transact(|tx| tx.insert(&table, round.to_be_bytes(), "x")).expect("commits");
+    }
 }
 
 #[test]

@@ -263,8 +263,8 @@ fn every_flipped_bit_is_harmless_or_refused_with_its_place() {
             let bytes = sample.disk.read_file(&path).expect("listed");
             for at in used_sectors(&bytes) {
                 let slot_start = path == "MANIFEST" && at % SLOT == 0;
-                let (head, stride) = if slot_start { (160, 331) } else if is_log(&path) { (96, 977) } else { (48, 499) };
-                let step = if slot_start { 1 } else { 5 };
+                let (head, stride) = if slot_start { (160, 331) } else if is_log(&path) { (96, 1499) } else { (48, 811) };
+                let step = if slot_start { 1 } else { 7 };
                 // Different bytes of each block, so that together they cover a block well.
                 let shift = at / SECTOR * 13;
                 let head = (shift % step..head).step_by(step);
