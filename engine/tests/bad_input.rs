@@ -11,7 +11,11 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 fn builder() -> quenchdb::Builder {
-    Database::builder().memory_bytes(4 << 20).segment_bytes(1 << 20).log_bytes_max(64 << 20).checkpoint_log_bytes(0)
+    Database::builder()
+        .memory_bytes(4 << 20)
+        .segment_bytes(1 << 20)
+        .log_bytes_max(64 << 20)
+        .checkpoint_log_bytes(0)
 }
 
 /// Panics if `run` does not come back.
@@ -21,7 +25,9 @@ fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     match receive.recv_timeout(Duration::from_secs(30)) {
         Ok(value) => value,
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => std::panic::resume_unwind(thread.join().expect_err("sent nothing")),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("sent nothing"))
+        }
     }
 }
 
@@ -112,7 +118,8 @@ fn few_descriptors(path: &Path) {
             Err(error) => {
                 failed += 1;
                 println!("{more}: {:?} {error}", error.kind());
-                let clear = error.to_string().contains("file descriptors") || error.to_string().contains("Too many open files");
+                let clear = error.to_string().contains("file descriptors")
+                    || error.to_string().contains("Too many open files");
                 assert!(clear && error.kind() == ErrorKind::Io, "limit {more}: {error}");
             }
         }
@@ -146,10 +153,19 @@ fn a_directory_of_something_else_is_refused_and_left_alone() {
     let before = files(directory.path());
     for create in [true, false] {
         for read_only in [true, false] {
-            let error = builder().create(create).read_only(read_only).open(directory.path()).expect_err("no database");
-            let expected = if create && !read_only { ErrorKind::InvalidArgument } else { ErrorKind::NotFound };
+            let error = builder()
+                .create(create)
+                .read_only(read_only)
+                .open(directory.path())
+                .expect_err("no database");
+            let expected =
+                if create && !read_only { ErrorKind::InvalidArgument } else { ErrorKind::NotFound };
             assert_eq!(error.kind(), expected, "{error}");
-            assert_eq!(files(directory.path()), before, "create {create}, read-only {read_only}: something was changed");
+            assert_eq!(
+                files(directory.path()),
+                before,
+                "create {create}, read-only {read_only}: something was changed"
+            );
         }
     }
     std::fs::remove_dir(directory.path().join("figures")).expect("mine");
@@ -194,7 +210,9 @@ fn a_path_that_is_a_file_is_refused() {
 fn a_missing_directory_is_created_only_on_demand() {
     let directory = tempfile::tempdir().expect("space");
     let path = directory.path().join("deep/below");
-    for builder in [builder().create(false), builder().read_only(true), builder().read_only(true).create(false)] {
+    for builder in
+        [builder().create(false), builder().read_only(true), builder().read_only(true).create(false)]
+    {
         let error = builder.open(&path).expect_err("missing");
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         assert!(!directory.path().join("deep").exists(), "it was created");
@@ -331,7 +349,10 @@ fn table_names_are_held_to_their_limits() {
     let db = builder().open_in_memory().expect("opens");
     assert_eq!(db.create_table("").expect_err("empty").kind(), ErrorKind::InvalidArgument);
     assert_eq!(db.create_table(&"x".repeat(1 << 20)).expect_err("long").kind(), ErrorKind::InvalidArgument);
-    db.create_table("ünïcode / with spaces\0").map(drop).or_else(|error| if error.kind() == ErrorKind::InvalidArgument { Ok(()) } else { Err(error) }).expect("either");
+    db.create_table("ünïcode / with spaces\0")
+        .map(drop)
+        .or_else(|error| if error.kind() == ErrorKind::InvalidArgument { Ok(()) } else { Err(error) })
+        .expect("either");
     db.create_table("t").expect("new");
     assert_eq!(db.create_table("t").expect_err("there").kind(), ErrorKind::AlreadyExists);
     assert_eq!(db.drop_table("u").expect_err("not there").kind(), ErrorKind::NotFound);
@@ -348,14 +369,19 @@ fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     let error = tx.insert(&foreign, "a", "mine").expect_err("not of this database");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert!(tx.get(&foreign, "a").is_err());
-    assert!(one.begin_read().expect("free").range::<&[u8]>(&foreign, ..).next().is_some_and(|row| row.is_err()));
+    assert!(
+        one.begin_read().expect("free").range::<&[u8]>(&foreign, ..).next().is_some_and(|row| row.is_err())
+    );
     tx.insert(&mine, "a", "mine").expect("free row");
     tx.commit().expect("commits");
     let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
     let open = || builder().storage(storage.clone()).open("x").expect("free");
     let stale = open().create_table("t").expect("new");
     let again = open();
-    assert!(again.begin_read().expect("free").get(&stale, "a").is_err(), "a handle from before it was reopened");
+    assert!(
+        again.begin_read().expect("free").get(&stale, "a").is_err(),
+        "a handle from before it was reopened"
+    );
     assert_eq!(rows(&two, "t")[&b"a"[..]], b"theirs");
 }
 
@@ -372,7 +398,8 @@ fn two_thousand_threads_of_one_transaction_each() {
                     .map(|n| {
                         let (db, table) = (db.clone(), table.clone());
                         std::thread::spawn(move || {
-                            let durability = if n % 2 == 0 { Durability::BoundedLoss } else { Durability::Durable };
+                            let durability =
+                                if n % 2 == 0 { Durability::BoundedLoss } else { Durability::Durable };
                             let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
                             tx.insert(&table, (wave * 50 + n).to_be_bytes(), "x").expect("free row");
                             tx.commit().expect("commits");
@@ -427,8 +454,12 @@ fn handles_may_be_dropped_in_any_order() {
             let mut other = db.begin().expect("free");
             other.insert(&table, "c", "3").expect("free row");
             let handle = other.commit_async().expect("commits");
-            let mut things: Vec<Option<Box<dyn std::any::Any>>> =
-                vec![Some(Box::new(db)), Some(Box::new(snapshot)), Some(Box::new(tx)), Some(Box::new((table, handle)))];
+            let mut things: Vec<Option<Box<dyn std::any::Any>>> = vec![
+                Some(Box::new(db)),
+                Some(Box::new(snapshot)),
+                Some(Box::new(tx)),
+                Some(Box::new((table, handle))),
+            ];
             let mut left: Vec<usize> = (0..4).collect();
             let mut rest = order;
             while !left.is_empty() {
@@ -436,7 +467,8 @@ fn handles_may_be_dropped_in_any_order() {
                 rest /= left.len() + 1;
                 things[next] = None;
             }
-            let db = builder().open(directory.path()).unwrap_or_else(|error| panic!("order {order}: {error}"));
+            let db =
+                builder().open(directory.path()).unwrap_or_else(|error| panic!("order {order}: {error}"));
             let keys: Vec<_> = rows(&db, "t").into_keys().collect();
             assert_eq!(keys, [b"a", b"c"], "order {order}");
         }
@@ -449,7 +481,10 @@ fn handles_may_be_dropped_in_any_order() {
 fn a_database_is_closed_when_the_last_drop_returns() {
     let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
     for round in 0..200u32 {
-        let db = builder().storage(storage.clone()).open("x").unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let db = builder()
+            .storage(storage.clone())
+            .open("x")
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert!(db.recovery().clean, "round {round}");
         let table = db.table_or_create("t").expect("there");
         db.transact(|tx| tx.insert(&table, round.to_be_bytes(), "x")).expect("commits");
@@ -482,7 +517,8 @@ fn closing_while_others_commit_keeps_what_was_acknowledged() {
     in_time(|| {
         for round in 0..6 {
             let directory = tempfile::tempdir().expect("space");
-            let db = builder().preset(quenchdb::Preset::ALL[round % 3]).open(directory.path()).expect("opens");
+            let db =
+                builder().preset(quenchdb::Preset::ALL[round % 3]).open(directory.path()).expect("opens");
             let table = db.create_table("t").expect("new");
             let counters: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
             std::thread::scope(|scope| {
@@ -516,7 +552,9 @@ fn closing_while_others_commit_keeps_what_was_acknowledged() {
             let found = rows(&db, "t");
             for (thread, counter) in counters.iter().enumerate() {
                 let told = counter.load(Ordering::SeqCst);
-                let there = found.get(&vec![thread as u8]).map_or(0, |v| u64::from_be_bytes(v[..].try_into().expect("eight bytes")));
+                let there = found
+                    .get(&vec![thread as u8])
+                    .map_or(0, |v| u64::from_be_bytes(v[..].try_into().expect("eight bytes")));
                 assert_eq!(there, told, "round {round}, thread {thread}");
             }
         }

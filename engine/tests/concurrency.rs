@@ -2,7 +2,9 @@
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Snapshot, Table, Transaction};
+use quenchdb::{
+    Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Snapshot, Table, Transaction,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -63,10 +65,15 @@ fn no_update_is_lost_with_threads_on_one_counter() {
                     let (db, table) = (&db, &table);
                     scope.spawn(move || {
                         for n in 0..250 {
-                            let durability = if n % 4 == 0 { Durability::Durable } else { Durability::BoundedLoss };
+                            let durability =
+                                if n % 4 == 0 { Durability::Durable } else { Durability::BoundedLoss };
                             until_committed(db, durability, |tx| {
                                 let key = [(n % 3) as u8];
-                                let old = number(if thread % 2 == 0 { tx.get(table, key)? } else { tx.get_for_update(table, key)? });
+                                let old = number(if thread % 2 == 0 {
+                                    tx.get(table, key)?
+                                } else {
+                                    tx.get_for_update(table, key)?
+                                });
                                 tx.insert(table, key, (old + 1).to_be_bytes())
                             });
                         }
@@ -85,7 +92,8 @@ fn snapshot_isolation_allows_write_skew_and_locking_what_was_read_prevents_it() 
     let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
     let table = db.create_table("on duty").expect("new");
     for lock in [false, true] {
-        db.transact(|tx| ["anna", "bert"].iter().try_for_each(|who| tx.insert(&table, who, "yes"))).expect("commits");
+        db.transact(|tx| ["anna", "bert"].iter().try_for_each(|who| tx.insert(&table, who, "yes")))
+            .expect("commits");
         let both = Barrier::new(2);
         let left: u32 = std::thread::scope(|scope| {
             let leave = |who: &'static str, other: &'static str| {
@@ -102,17 +110,24 @@ fn snapshot_isolation_allows_write_skew_and_locking_what_was_read_prevents_it() 
                 })
             };
             let threads = [leave("anna", "bert"), leave("bert", "anna")];
-            threads.into_iter().map(|thread| match thread.join().expect("no panic") {
-                Ok(()) => 1,
-                Err(error) => {
-                    assert!(error.is_retryable(), "{error}");
-                    0
-                }
-            }).sum()
+            threads
+                .into_iter()
+                .map(|thread| match thread.join().expect("no panic") {
+                    Ok(()) => 1,
+                    Err(error) => {
+                        assert!(error.is_retryable(), "{error}");
+                        0
+                    }
+                })
+                .sum()
         });
         let there = db.begin_read().expect("free").range::<&[u8]>(&table, ..).count() as u32;
         assert_eq!(there, 2 - left, "what was committed is what is there");
-        if lock { assert!(there >= 1, "a read that was locked cannot change") } else { assert_eq!(there, 0, "skew is allowed") }
+        if lock {
+            assert!(there >= 1, "a read that was locked cannot change")
+        } else {
+            assert_eq!(there, 0, "skew is allowed")
+        }
     }
 }
 
@@ -140,8 +155,11 @@ fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reo
             let db = open(&disk, preset);
             let tables = ["a", "b"].map(|name| db.create_table(name).expect("new"));
             db.transact(|tx| {
-                (0..ACCOUNTS).try_for_each(|i| tables.iter().try_for_each(|table| tx.insert(table, i.to_be_bytes(), MONEY.to_be_bytes())))
-            }).expect("commits");
+                (0..ACCOUNTS).try_for_each(|i| {
+                    tables.iter().try_for_each(|table| tx.insert(table, i.to_be_bytes(), MONEY.to_be_bytes()))
+                })
+            })
+            .expect("commits");
             let expected = 2 * u64::from(ACCOUNTS) * MONEY;
             let end = Instant::now() + Duration::from_millis(1500);
             let checkpoints = AtomicU64::new(0);
@@ -151,10 +169,12 @@ fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reo
                     scope.spawn(move || {
                         let mut random = Random::from_seed(thread);
                         while Instant::now() < end {
-                            let (a, b) = (random.below(ACCOUNTS.into()) as u32, random.below(ACCOUNTS.into()) as u32);
+                            let (a, b) =
+                                (random.below(ACCOUNTS.into()) as u32, random.below(ACCOUNTS.into()) as u32);
                             let amount = random.below(20);
                             let way = random.below(2) as usize;
-                            let durability = if thread == 0 { Durability::Durable } else { Durability::BoundedLoss };
+                            let durability =
+                                if thread == 0 { Durability::Durable } else { Durability::BoundedLoss };
                             until_committed(db, durability, |tx| {
                                 let from = number(tx.get(&tables[way], a.to_be_bytes())?);
                                 let to = number(tx.get(&tables[1 - way], b.to_be_bytes())?);
@@ -192,7 +212,11 @@ fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reo
                 let crashed = disk.crash(kind, at, seed);
                 let db = open(&crashed, preset);
                 let tables = ["a", "b"].map(|name| db.table(name).expect("there"));
-                assert_eq!(total(&db.begin_read().expect("free"), &tables), expected, "{preset:?}, {kind:?} at {at}");
+                assert_eq!(
+                    total(&db.begin_read().expect("free"), &tables),
+                    expected,
+                    "{preset:?}, {kind:?} at {at}"
+                );
                 crashed.stop();
             }
         });
@@ -250,7 +274,10 @@ fn asynchronous_commits_may_be_waited_for_in_other_threads() {
                 let Ok(table) = db.table("t") else { continue };
                 let snapshot = db.begin_read().expect("free");
                 for (_, id) in waited.iter().filter(|(operations, _)| *operations <= at) {
-                    assert!(snapshot.get(&table, id.to_be_bytes()).expect("readable").is_some(), "{preset:?}: {id} is lost");
+                    assert!(
+                        snapshot.get(&table, id.to_be_bytes()).expect("readable").is_some(),
+                        "{preset:?}: {id} is lost"
+                    );
                 }
                 crashed.stop();
             }
@@ -267,14 +294,17 @@ fn nobody_reads_what_is_aborted() {
             let db = open(&disk, preset);
             let table = db.create_table("t").expect("new");
             let end = Instant::now() + Duration::from_millis(1200);
-            let check = |row: Option<Vec<u8>>| assert!(row.is_none_or(|row| !row.ends_with(b"!")), "{preset:?}: an aborted value was read");
+            let check = |row: Option<Vec<u8>>| {
+                assert!(row.is_none_or(|row| !row.ends_with(b"!")), "{preset:?}: an aborted value was read")
+            };
             std::thread::scope(|scope| {
                 for thread in 0..3u64 {
                     let (db, table) = (&db, &table);
                     scope.spawn(move || {
                         let mut random = Random::from_seed(thread);
                         while Instant::now() < end {
-                            let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+                            let mut tx =
+                                db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
                             let aborts = random.chance(2, 3);
                             let savepoint = random.chance(1, 3).then(|| tx.savepoint());
                             let mut wrote = Ok(());
@@ -282,13 +312,25 @@ fn nobody_reads_what_is_aborted() {
                                 let key = [random.below(30) as u8];
                                 let mark = if aborts || savepoint.is_some() { "!" } else { "" };
                                 let value = "v".repeat(random.below(120) as usize) + mark;
-                                wrote = wrote.and_then(|()| if random.chance(1, 5) { tx.remove(table, key).map(drop) } else { tx.insert(table, key, value) });
+                                wrote = wrote.and_then(|()| {
+                                    if random.chance(1, 5) {
+                                        tx.remove(table, key).map(drop)
+                                    } else {
+                                        tx.insert(table, key, value)
+                                    }
+                                });
                             }
                             match wrote {
                                 Err(error) => assert!(error.is_retryable(), "{error}"),
-                                Ok(()) if aborts => if random.chance(1, 2) { tx.abort() },
+                                Ok(()) if aborts => {
+                                    if random.chance(1, 2) {
+                                        tx.abort()
+                                    }
+                                }
                                 Ok(()) => {
-                                    savepoint.map_or(Ok(()), |savepoint| tx.rollback_to(savepoint)).expect("own savepoint");
+                                    savepoint
+                                        .map_or(Ok(()), |savepoint| tx.rollback_to(savepoint))
+                                        .expect("own savepoint");
                                     tx.commit().expect("commits");
                                 }
                             }
@@ -303,11 +345,19 @@ fn nobody_reads_what_is_aborted() {
                             let key = [random.below(30) as u8];
                             match random.below(4) {
                                 0 => check(db.begin_read().expect("free").get(table, key).expect("readable")),
-                                1 => db.begin_read().expect("free").range::<&[u8]>(table, ..).for_each(|row| check(Some(row.expect("readable").1))),
+                                1 => db
+                                    .begin_read()
+                                    .expect("free")
+                                    .range::<&[u8]>(table, ..)
+                                    .for_each(|row| check(Some(row.expect("readable").1))),
                                 2 => {
-                                    let tx = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+                                    let tx = db
+                                        .begin_with(Isolation::ReadCommitted, Durability::Durable)
+                                        .expect("free");
                                     check(tx.get(table, key).expect("readable"));
-                                    tx.range::<&[u8]>(table, ..).rev().for_each(|row| check(Some(row.expect("readable").1)));
+                                    tx.range::<&[u8]>(table, ..)
+                                        .rev()
+                                        .for_each(|row| check(Some(row.expect("readable").1)));
                                 }
                                 _ => drop(db.checkpoint().expect("a whole disk")),
                             }
@@ -320,7 +370,10 @@ fn nobody_reads_what_is_aborted() {
             let crashed = disk.crash(CrashKind::Kill, disk.operations(), 1);
             let db = open(&crashed, preset);
             let table = db.table("t").expect("there");
-            db.begin_read().expect("free").range::<&[u8]>(&table, ..).for_each(|row| check(Some(row.expect("readable").1)));
+            db.begin_read()
+                .expect("free")
+                .range::<&[u8]>(&table, ..)
+                .for_each(|row| check(Some(row.expect("readable").1)));
         });
     }
 }
@@ -337,16 +390,20 @@ fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
             let threads = 3u32;
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                let workers: Vec<_> = (0..threads).map(|me| {
-                    let (db, table) = (&db, &table);
-                    scope.spawn(move || owner(db, table, me, threads))
-                }).collect();
+                let workers: Vec<_> = (0..threads)
+                    .map(|me| {
+                        let (db, table) = (&db, &table);
+                        scope.spawn(move || owner(db, table, me, threads))
+                    })
+                    .collect();
                 let (db, table, stop) = (&db, &table, &stop);
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
                         // Both directions of one snapshot, and both ends at once, give the same rows.
                         let snapshot = db.begin_read().expect("free");
-                        let all = |rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>| rows.map(|row| row.expect("readable")).collect::<Vec<_>>();
+                        let all = |rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>| {
+                            rows.map(|row| row.expect("readable")).collect::<Vec<_>>()
+                        };
                         let forward = all(&mut snapshot.range::<&[u8]>(table, ..));
                         let mut backward = all(&mut snapshot.range::<&[u8]>(table, ..).rev());
                         backward.reverse();
@@ -372,7 +429,12 @@ fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
                 stop.store(true, Ordering::Relaxed);
                 let mut expected = BTreeMap::new();
                 models.into_iter().for_each(|model| expected.extend(model.expect("no panic")));
-                let found: BTreeMap<_, _> = db.begin_read().expect("free").range::<&[u8]>(table, ..).map(|row| row.expect("readable")).collect();
+                let found: BTreeMap<_, _> = db
+                    .begin_read()
+                    .expect("free")
+                    .range::<&[u8]>(table, ..)
+                    .map(|row| row.expect("readable"))
+                    .collect();
                 assert!(found == expected, "{preset:?}: not what was committed");
             });
             assert!(db.verify(None).expect("runs").problems.is_empty());
@@ -408,12 +470,19 @@ fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
         let back = random.chance(1, 2);
         let range = tx.range(table, &start[..]..);
         let rows: Vec<_> = if back { range.rev().collect() } else { range.collect() };
-        let mut rows: Vec<_> = rows.into_iter().map(|row| row.expect("readable")).filter(|row| mine(&row.0)).collect();
+        let mut rows: Vec<_> =
+            rows.into_iter().map(|row| row.expect("readable")).filter(|row| mine(&row.0)).collect();
         if back {
             rows.reverse();
         }
-        let expected: Vec<_> = next.range(start.to_vec()..).map(|(key, value)| (key.clone(), value.clone())).collect();
-        assert!(rows == expected, "thread {me}, round {round}, back {back}: {} rows, expected {}", rows.len(), expected.len());
+        let expected: Vec<_> =
+            next.range(start.to_vec()..).map(|(key, value)| (key.clone(), value.clone())).collect();
+        assert!(
+            rows == expected,
+            "thread {me}, round {round}, back {back}: {} rows, expected {}",
+            rows.len(),
+            expected.len()
+        );
         if random.chance(1, 5) {
             tx.abort();
         } else {

@@ -108,7 +108,8 @@ impl Answer {
 
 fn check_error(error: &Error, context: &str) -> ErrorKind {
     let kind = error.kind();
-    let clean = [ErrorKind::Corruption, ErrorKind::Unsupported, ErrorKind::InvalidArgument, ErrorKind::NotFound];
+    let clean =
+        [ErrorKind::Corruption, ErrorKind::Unsupported, ErrorKind::InvalidArgument, ErrorKind::NotFound];
     assert!(clean.contains(&kind), "{context}: {kind:?} is not what damage should be called: {error}");
     assert!(error.location().is_some(), "{context}: the error names no place: {error}");
     kind
@@ -200,7 +201,8 @@ fn all_in_time<J: Send + Sync + Clone + 'static>(
             Ok((_, panicked)) => assert!(!panicked, "a job failed: see above"),
             Err(_) => {
                 let at = next.load(Ordering::Relaxed);
-                let around: Vec<String> = jobs[at.saturating_sub(3)..at.min(jobs.len())].iter().map(&name).collect();
+                let around: Vec<String> =
+                    jobs[at.saturating_sub(3)..at.min(jobs.len())].iter().map(&name).collect();
                 panic!("one of these hangs: {around:#?}");
             }
         }
@@ -233,7 +235,11 @@ fn segments_in_order(sample: &Sample) -> Vec<(String, u64, u64)> {
     for path in sample.disk.files().into_iter().filter(|path| is_log(path)) {
         let bytes = sample.disk.read_file(&path).expect("listed");
         let csn = |at: usize| u64::from_le_bytes(bytes[at + 56..at + 64].try_into().expect("eight bytes"));
-        let blocks: Vec<u64> = used_sectors(&bytes).into_iter().filter(|at| bytes[at + 4..at + 8] == *b"QLOG").map(csn).collect();
+        let blocks: Vec<u64> = used_sectors(&bytes)
+            .into_iter()
+            .filter(|at| bytes[at + 4..at + 8] == *b"QLOG")
+            .map(csn)
+            .collect();
         if let (Some(first), Some(last)) = (blocks.first(), blocks.last()) {
             found.push((path, *first, *last));
         }
@@ -263,7 +269,13 @@ fn every_flipped_bit_is_harmless_or_refused_with_its_place() {
             let bytes = sample.disk.read_file(&path).expect("listed");
             for at in used_sectors(&bytes) {
                 let slot_start = path == "MANIFEST" && at % SLOT == 0;
-                let (head, stride) = if slot_start { (160, 331) } else if is_log(&path) { (96, 1499) } else { (48, 811) };
+                let (head, stride) = if slot_start {
+                    (160, 331)
+                } else if is_log(&path) {
+                    (96, 1499)
+                } else {
+                    (48, 811)
+                };
                 let step = if slot_start { 1 } else { 7 };
                 // Different bytes of each block, so that together they cover a block well.
                 let shift = at / SECTOR * 13;
@@ -277,7 +289,12 @@ fn every_flipped_bit_is_harmless_or_refused_with_its_place() {
             println!("{} flips", flips.len());
         } else {
             // Nothing reads the log of a closed database; a few flips show that.
-            flips = flips.into_iter().enumerate().filter(|(i, flip)| !is_log(&flip.0) || i % 20 == 0).map(|(_, flip)| flip).collect();
+            flips = flips
+                .into_iter()
+                .enumerate()
+                .filter(|(i, flip)| !is_log(&flip.0) || i % 20 == 0)
+                .map(|(_, flip)| flip)
+                .collect();
         }
         let newest = sample.history.len() - 1;
         all_in_time(
@@ -288,12 +305,19 @@ fn every_flipped_bit_is_harmless_or_refused_with_its_place() {
                 let disk = damaged(&sample, path, |bytes| bytes[*at] ^= bit);
                 match judge(&disk, &sample, &context) {
                     Answer::Whole => {}
-                    Answer::Prefix(n) => assert!(is_log(path) && !closed && n + 1 == newest, "{context}: lost {}", newest - n),
-                    Answer::Refused(_) => assert!(!closed || !is_log(path), "{context}: nobody needs this log"),
+                    Answer::Prefix(n) => {
+                        assert!(is_log(path) && !closed && n + 1 == newest, "{context}: lost {}", newest - n)
+                    }
+                    Answer::Refused(_) => {
+                        assert!(!closed || !is_log(path), "{context}: nobody needs this log")
+                    }
                     // A second slot is there to be used.
                     Answer::Partly(_) => assert!(path == "pages/data" || path == "pages", "{context}"),
                 }
-                assert!(path != "MANIFEST" || judge(&disk, &sample, &context) == Answer::Whole, "{context}: one slot is enough");
+                assert!(
+                    path != "MANIFEST" || judge(&disk, &sample, &context) == Answer::Whole,
+                    "{context}: one slot is enough"
+                );
             },
         );
     }
@@ -312,7 +336,10 @@ fn a_cut_file_is_noticed_unless_only_the_newest_transactions_are_gone() {
                 let answer = judge(&disk, &sample, &context);
                 match path.as_str() {
                     // The other slot may be enough; never an older state.
-                    "MANIFEST" => assert!(answer == Answer::Whole || matches!(answer, Answer::Refused(_)), "{context}: {answer:?}"),
+                    "MANIFEST" => assert!(
+                        answer == Answer::Whole || matches!(answer, Answer::Refused(_)),
+                        "{context}: {answer:?}"
+                    ),
                     path if is_log(path) && !closed => {}
                     path if is_log(path) => assert_eq!(answer, Answer::Whole, "{context}"),
                     _ => assert!(!matches!(answer, Answer::Prefix(_)), "{context}: {answer:?}"),
@@ -342,7 +369,10 @@ fn a_file_that_is_gone_is_missed() {
                     None => assert_eq!(answer, Answer::Whole, "{context}: it was empty"),
                     // The oldest may hold only what the checkpoint covers; the newest has no witness.
                     Some(i) if i + 1 == segments.len() => {
-                        assert!(matches!(answer, Answer::Prefix(_) | Answer::Refused(_)), "{context}: {answer:?}");
+                        assert!(
+                            matches!(answer, Answer::Prefix(_) | Answer::Refused(_)),
+                            "{context}: {answer:?}"
+                        );
                     }
                     Some(0) => assert!(!matches!(answer, Answer::Prefix(_)), "{context}: {answer:?}"),
                     Some(_) => assert_eq!(answer, Answer::Refused(ErrorKind::Corruption), "{context}"),
@@ -411,7 +441,9 @@ fn zeroed_and_random_sectors_are_noticed() {
             });
             let answer = judge(&disk, &sample, &context);
             match answer {
-                Answer::Prefix(n) => assert!(is_log(path) && newest - n <= len.div_ceil(SECTOR), "{context}: {answer:?}"),
+                Answer::Prefix(n) => {
+                    assert!(is_log(path) && newest - n <= len.div_ceil(SECTOR), "{context}: {answer:?}")
+                }
                 Answer::Refused(_) => assert!(path != "MANIFEST", "{context}: one slot is enough"),
                 _ => {}
             }
@@ -468,12 +500,15 @@ fn files_of_another_database_are_not_believed() {
             let needed = segments.iter().position(|(segment, ..)| *segment == path);
             match needed {
                 _ if !is_log(&path) => assert!(answer.is_refused(), "{context}: {answer:?}"),
-                Some(i) if !closed && i > 0 && i + 1 < segments.len() => assert!(answer.is_refused(), "{context}: {answer:?}"),
+                Some(i) if !closed && i > 0 && i + 1 < segments.len() => {
+                    assert!(answer.is_refused(), "{context}: {answer:?}")
+                }
                 _ => {}
             }
         }
         // Blocks of a foreign page file in mine, one by one.
-        let pages = mine.disk.files().into_iter().find(|path| path.starts_with("pages")).expect("a page store");
+        let pages =
+            mine.disk.files().into_iter().find(|path| path.starts_with("pages")).expect("a page store");
         let foreign = other.disk.read_file(&pages).expect("a page store");
         for at in used_sectors(&foreign) {
             let disk = damaged(&mine, &pages, |bytes| {

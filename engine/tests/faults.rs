@@ -137,7 +137,9 @@ fn reads_go_on(db: &Database, table: &Table, told: &Told, context: &str) {
                 (Ok(found), Fate::Acknowledged) => assert_eq!(found, Some(value(*n)), "{context}: {n}"),
                 (Ok(found), Fate::No) => assert_eq!(found, None, "{context}: {n} was refused and is seen"),
                 (Ok(_), Fate::Unknown) => {}
-                (Err(error), Fate::Unknown) => assert_eq!(error.kind(), ErrorKind::Poisoned, "{context}: {error}"),
+                (Err(error), Fate::Unknown) => {
+                    assert_eq!(error.kind(), ErrorKind::Poisoned, "{context}: {error}")
+                }
                 (Err(error), _) => panic!("{context}: {n} is {fate:?} and cannot be read: {error}"),
             }
         }
@@ -153,7 +155,8 @@ fn judge(disk: &SimulatedStorage, preset: Preset, told: &Told, context: &str) {
     for (n, fate) in told {
         let halves: Vec<bool> = (0..2)
             .map(|half| {
-                let found = snapshot.get(&table, [*n, half]).unwrap_or_else(|error| panic!("{context}: {error}"));
+                let found =
+                    snapshot.get(&table, [*n, half]).unwrap_or_else(|error| panic!("{context}: {error}"));
                 assert!(found.is_none() || found == Some(value(*n)), "{context}: {n} has a wrong value");
                 found.is_some()
             })
@@ -172,11 +175,19 @@ fn judge(disk: &SimulatedStorage, preset: Preset, told: &Told, context: &str) {
     assert_eq!(chain, newest, "{context}: the chain row tells who was last");
     let report = db.verify(None).expect("runs");
     assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
-    db.transact(|tx| tx.insert(&table, [255, 0], "more")).unwrap_or_else(|error| panic!("{context}: {error}"));
+    db.transact(|tx| tx.insert(&table, [255, 0], "more"))
+        .unwrap_or_else(|error| panic!("{context}: {error}"));
     disk.stop();
 }
 
-fn after_the_failure(disk: &SimulatedStorage, db: Database, preset: Preset, told: &Told, context: &str, seed: u64) {
+fn after_the_failure(
+    disk: &SimulatedStorage,
+    db: Database,
+    preset: Preset,
+    told: &Told,
+    context: &str,
+    seed: u64,
+) {
     disk.stop();
     drop(db);
     judge(&disk.duplicate(), preset, told, &format!("{context}, reopened"));
@@ -211,7 +222,8 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
         let all = work.told.iter().all(|(n, fate)| *fate == Fate::Acknowledged || n % 5 == 1);
         assert!(all, "{context}: a failed checkpoint stopped commits: {:?}", work.told);
         if fault.kind == FaultKind::Once && struck {
-            db.checkpoint().unwrap_or_else(|error| panic!("{context}: no checkpoint after a failed one: {error}"));
+            db.checkpoint()
+                .unwrap_or_else(|error| panic!("{context}: no checkpoint after a failed one: {error}"));
         }
     }
     if !struck {
@@ -291,7 +303,10 @@ fn a_failed_open_can_be_repeated() {
                         in_time(&context, move || {
                             let storage = Arc::new(disk.clone());
                             let left = Arc::downgrade(&storage);
-                            let opened = Database::builder().settings(settings(preset)).storage(storage).open("simulated");
+                            let opened = Database::builder()
+                                .settings(settings(preset))
+                                .storage(storage)
+                                .open("simulated");
                             disk.stop();
                             let end = Instant::now() + Duration::from_secs(5);
                             while opened.is_err() && left.strong_count() > 0 {
@@ -340,13 +355,18 @@ fn fill_up(preset: Preset, context: &str) {
     let table = db.create_table("t").expect("a whole disk");
     // Spare segments are made in the background; from here on nothing grows by itself.
     std::thread::sleep(Duration::from_millis(300));
-    let size: usize = disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len()).sum();
+    let size: usize =
+        disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len()).sum();
     disk.set_capacity(Some(size as u64 + (100 << 10)));
     let mut told = Told::new();
     let mut refused = 0;
     for n in 0..100u8 {
         let start = Instant::now();
-        let committed = db.transact(|tx| (0..2).try_for_each(|half| tx.insert(&table, [n, half], value(n))).and_then(|()| tx.insert(&table, "chain", [n])));
+        let committed = db.transact(|tx| {
+            (0..2)
+                .try_for_each(|half| tx.insert(&table, [n, half], value(n)))
+                .and_then(|()| tx.insert(&table, "chain", [n]))
+        });
         match committed {
             Ok(()) => drop(told.insert(n, Fate::Acknowledged)),
             Err(error) => {
@@ -371,7 +391,11 @@ fn fill_up(preset: Preset, context: &str) {
     judge(&full, preset, &told, &format!("{context}, reopened with space"));
     disk.set_capacity(None);
     for n in 101..120u8 {
-        let committed = db.transact(|tx| (0..2).try_for_each(|half| tx.insert(&table, [n, half], value(n))).and_then(|()| tx.insert(&table, "chain", [n])));
+        let committed = db.transact(|tx| {
+            (0..2)
+                .try_for_each(|half| tx.insert(&table, [n, half], value(n)))
+                .and_then(|()| tx.insert(&table, "chain", [n]))
+        });
         committed.unwrap_or_else(|error| panic!("{context}: there is space again, but {n}: {error}"));
         told.insert(n, Fate::Acknowledged);
     }
@@ -412,7 +436,12 @@ fn every_waiter_learns_of_a_failed_write() {
                 let db = open(&disk, preset).expect("a whole disk");
                 let table = db.create_table("t").expect("a whole disk");
                 disk.set_delay(Duration::from_millis(2));
-                disk.inject(Fault { operation: OperationKind::DurableWrite, after, kind: FaultKind::ForEver, error: EIO });
+                disk.inject(Fault {
+                    operation: OperationKind::DurableWrite,
+                    after,
+                    kind: FaultKind::ForEver,
+                    error: EIO,
+                });
                 let told = std::sync::Mutex::new(BTreeMap::new());
                 std::thread::scope(|scope| {
                     for thread in 0..8u8 {
@@ -422,9 +451,14 @@ fn every_waiter_learns_of_a_failed_write() {
                                 let mut tx = db.begin().expect("free");
                                 let key = [thread, n];
                                 tx.insert(table, key, "x").expect("free row");
-                                let done = if n % 2 == 0 { tx.commit().map(drop) } else { tx.commit_async().and_then(|handle| handle.wait()) };
+                                let done = if n % 2 == 0 {
+                                    tx.commit().map(drop)
+                                } else {
+                                    tx.commit_async().and_then(|handle| handle.wait())
+                                };
                                 let failed = done.is_err();
-                                let fate = done.map_or_else(|error| fate(&error, context), |()| Fate::Acknowledged);
+                                let fate =
+                                    done.map_or_else(|error| fate(&error, context), |()| Fate::Acknowledged);
                                 told.lock().expect("no panic").insert(key, fate);
                                 if failed && fate == Fate::No {
                                     return;
@@ -436,7 +470,8 @@ fn every_waiter_learns_of_a_failed_write() {
                 });
                 disk.stop();
                 drop(db);
-                let db = open(&disk.crash(CrashKind::PowerCut, disk.operations(), after), preset).expect("recovers");
+                let db = open(&disk.crash(CrashKind::PowerCut, disk.operations(), after), preset)
+                    .expect("recovers");
                 let table = db.table("t").expect("there");
                 let snapshot = db.begin_read().expect("free");
                 for (key, fate) in told.into_inner().expect("no panic") {

@@ -1,6 +1,7 @@
 //! A database: opening, tables, transactions, upkeep, closing.
 
 use super::builder::{Builder, Progress};
+use super::creation::{no_database, open_or_create, refuse_before_locking};
 use super::statistics::{LatencySummary, Statistics};
 use super::table::Table;
 use super::transaction::{Snapshot, Transaction};
@@ -12,11 +13,11 @@ use crate::base::{DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::buffer::{PageSource, Pool};
 use crate::checkpoint::{CheckpointReport, Checkpointer};
 use crate::commit::{Commit, Hooks, Start, presets};
+use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
-use crate::device::{DurabilityMethod, Storage};
 use crate::log::{DumpedRecord, SegmentPool};
 use crate::recovery::{Recovery, RecoveryReport};
-use crate::store::{CreationState, Manifest, ManifestFile, PageStore, creation_state};
+use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, thread};
 use crate::transaction::{ActiveTransaction, Isolation, Limits, ReadSnapshot, TransactionSystem};
@@ -383,8 +384,7 @@ impl Database {
             crate::device::file::FileStorage::open(path.as_ref(), settings.device_trust, false, false)?;
         let storage: Arc<dyn Storage> = Arc::new(storage);
         let _lock = storage.lock(false)?;
-        let (_, manifest) =
-            ManifestFile::open(&*storage, true).map_err(|error| no_database(&*storage, error))?;
+        let (_, manifest) = ManifestFile::open(&*storage, true).map_err(|error| no_database(error))?;
         crate::log::dump(&storage, manifest.database, manifest.checkpoint)
     }
 
@@ -558,65 +558,6 @@ impl Parts {
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-/// Opens the manifest, or creates the database. The durability method is set before any file is opened for writing.
-fn open_or_create(storage: &dyn Storage, settings: &mut Settings) -> Result<(ManifestFile, Manifest)> {
-    if storage.facts().volatile_cache {
-        storage.set_durability(match settings.durability_method {
-            Some(MethodSetting::WorkerFlush) => DurabilityMethod::WriteThenFlush,
-            _ => DurabilityMethod::Dsync,
-        });
-    }
-    let state = creation_state(storage).map_err(|error| no_database(storage, error))?;
-    if state != CreationState::Complete {
-        if !settings.create || settings.read_only {
-            return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
-        }
-        if state == CreationState::Empty {
-            refuse_foreign_files(storage)?;
-        }
-        let manifest =
-            Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
-        PageStore::create(storage, manifest.database, settings.page_bytes)?;
-        ManifestFile::create(storage, &manifest)?;
-    }
-    let (file, manifest) =
-        ManifestFile::open(storage, settings.read_only).map_err(|error| no_database(storage, error))?;
-    settings.page_bytes = manifest.page_bytes as usize;
-    Ok((file, manifest))
-}
-
-fn no_database(_storage: &dyn Storage, error: Error) -> Error {
-    if error.kind() == ErrorKind::NotFound {
-        return Error::new(ErrorKind::NotFound, "there is no database in this directory");
-    }
-    error
-}
-
-/// A directory that is no database is left as it is: even a lock file would be one too many.
-fn refuse_before_locking(storage: &dyn Storage, settings: &Settings) -> Result<()> {
-    if storage.list("")?.iter().any(|name| name == "LOCK" || name == "MANIFEST") {
-        return Ok(());
-    }
-    if !settings.create || settings.read_only {
-        return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
-    }
-    refuse_foreign_files(storage)
-}
-
-/// What may be in a directory before a database is created there: what an interrupted creation leaves, and what `mkfs` does.
-const NOT_FOREIGN: [&str; 5] = ["LOCK", "MANIFEST", "log", "pages", "lost+found"];
-
-/// A new database is not put among files of something else.
-fn refuse_foreign_files(storage: &dyn Storage) -> Result<()> {
-    let foreign = storage.list("")?.into_iter().find(|name| !NOT_FOREIGN.contains(&name.as_str()));
-    match foreign {
-        None => Ok(()),
-        Some(name) => Err(Error::invalid(format!(
-            "the directory holds no database, but other files ({name}): choose an empty one"
-        ))),
-    }
 }
 
 impl Inner {

@@ -192,10 +192,12 @@ impl DirectoryLock {
         if let Err(error) = taken {
             return Err(match error {
                 // Readers share the lock and leave no name: the one in the file is that of the last writer.
-                std::fs::TryLockError::WouldBlock if exclusive && file.try_lock_shared().is_ok() => Error::new(
-                    ErrorKind::Busy,
-                    format!("the database {} is open for reading by others", directory.display()),
-                ),
+                std::fs::TryLockError::WouldBlock if exclusive && file.try_lock_shared().is_ok() => {
+                    Error::new(
+                        ErrorKind::Busy,
+                        format!("the database {} is open for reading by others", directory.display()),
+                    )
+                }
                 std::fs::TryLockError::WouldBlock => busy(directory, &mut file),
                 std::fs::TryLockError::Error(e) => Error::io(format!("cannot lock {}", path.display()), e),
             });
