@@ -3,9 +3,9 @@
 //! Thin: every method checks nothing and decides nothing that a lower room does not check and decide.
 
 mod builder;
-mod creation;
 mod database;
 mod handle;
+mod open;
 mod statistics;
 mod table;
 mod transaction;

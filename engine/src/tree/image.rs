@@ -20,14 +20,13 @@ pub enum Resolved {
     Absent,
 }
 
+/// Says what an entry is: gets its meta data, its value, and a buffer for an older one.
+pub type Resolve<'a> = &'a mut dyn FnMut(EntryMeta, &[u8], &mut Vec<u8>) -> Resolved;
+
 /// Writes the image of a latched page to `out`, which is as long as a page; the store's bytes are left zero. `resolve` is
 /// asked for each entry of a leaf, with its value and a buffer for an older one. In the image every stamp is settled and
 /// nothing is a tombstone. True if every entry was kept, so that the image is all there is to know of the page.
-pub fn image_page(
-    page: PageBytes<'_>,
-    out: &mut [u8],
-    resolve: &mut dyn FnMut(EntryMeta, &[u8], &mut Vec<u8>) -> Resolved,
-) -> bool {
+pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> bool {
     let source = Node::new(page);
     if !source.is_leaf() {
         page.copy_to(KIND, &mut out[KIND..]);
