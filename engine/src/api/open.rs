@@ -111,7 +111,8 @@ impl Parts {
                 clock: self.clock.clone(),
                 hooks: Hooks {
                     on_log_pressure: Box::new(move || pressed.press()),
-                    in_progress: Box::new(move || in_progress.load(Ordering::Relaxed)),
+                    // The committer itself has left the count already.
+                    in_progress: Box::new(move || in_progress.load(Ordering::Relaxed) + 1),
                 },
             },
         )?;

@@ -57,6 +57,9 @@ struct State {
     disk_full: bool,
     /// Somebody waits at the bound, or on a full disk.
     pressed: bool,
+    /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
+    /// nothing could be appended otherwise, and so no checkpoint be reached.
+    adopted_bytes: u64,
     closed: bool,
     #[cfg(test)]
     pretend_full: bool,
@@ -110,19 +113,15 @@ impl SegmentPool {
     pub fn adopt(&self, segment: Segment, max_csn: Csn) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
+        state.adopted_bytes += segment.len;
         state.retired.push((segment, max_csn));
     }
 
-    /// Prepares `count` segments now, and from now on keeps spare ones ready from a thread of its own.
+    /// Keeps spare segments ready, from a thread of its own.
     ///
     /// # Errors
-    /// `OutOfSpace`, I/O.
-    pub fn start(self: &Arc<Self>, count: usize) -> Result<()> {
-        while self.state.lock().ready.len() < count {
-            self.prepare(self.segment_bytes)?;
-        }
-        self.state.lock().started = true;
-        self.remove_surplus()?;
+    /// `OutOfMemory` if there is no thread left.
+    pub fn start(self: &Arc<Self>) -> Result<()> {
         let (pool, work) = (Arc::downgrade(self), self.work.clone());
         let handle = thread::spawn("quench-segments", move || {
             loop {
@@ -145,6 +144,28 @@ impl SegmentPool {
         Ok(())
     }
 
+    /// Waits until `count` segments, at most the spare ones, are ready.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, I/O.
+    pub fn await_ready(&self, count: usize) -> Result<()> {
+        loop {
+            let ticket = self.prepared.ticket();
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            let there = {
+                let mut state = self.state.lock();
+                state.started = state.ready.len() >= count.min(self.spare);
+                state.started
+            };
+            if there {
+                return self.remove_surplus();
+            }
+            self.prepared.wait(ticket, None);
+        }
+    }
+
     /// Stops the preparer.
     pub fn close(&self) {
         self.state.lock().closed = true;
@@ -152,6 +173,12 @@ impl SegmentPool {
         if let Some(handle) = self.preparer.lock().take() {
             let _ = handle.join();
         }
+    }
+
+    fn within_bound(&self, state: &State, in_use: u64, more: u64) -> bool {
+        let after_recovery =
+            state.adopted_bytes > 0 && in_use < state.adopted_bytes + RECOVERY_SEGMENTS * self.segment_bytes;
+        in_use + more <= self.bytes_max || after_recovery
     }
 
     fn next_work(&self) -> Work {
@@ -162,7 +189,7 @@ impl SegmentPool {
         let in_use = bytes_in_use(&state);
         while let Some(len) = state.wanted.pop() {
             let there = state.ready.iter().any(|segment| segment.len >= len);
-            if !there && in_use + len <= self.bytes_max {
+            if !there && self.within_bound(&state, in_use, len) {
                 return Work::Prepare(len);
             }
         }
@@ -224,7 +251,7 @@ impl SegmentPool {
         let fits = state.ready.iter().position(|segment| segment.len >= len);
         let in_use = bytes_in_use(&state);
         let segment = match fits {
-            Some(index) if in_use + state.ready[index].len <= self.bytes_max => {
+            Some(index) if self.within_bound(&state, in_use, state.ready[index].len) => {
                 Some(state.ready.swap_remove(index))
             }
             _ => None,
@@ -259,7 +286,8 @@ impl SegmentPool {
     pub fn press(&self) {
         let at_bound = {
             let mut state = self.state.lock();
-            state.pressed = state.disk_full || bytes_in_use(&state) + self.segment_bytes > self.bytes_max;
+            let at_bound = !self.within_bound(&state, bytes_in_use(&state), self.segment_bytes);
+            state.pressed = at_bound || state.disk_full;
             state.pressed
         };
         if at_bound {
@@ -280,7 +308,7 @@ impl SegmentPool {
     }
 
     /// Makes segments READY again whose records the durable checkpoint covers, and removes those that are too many or
-    /// too large; before [`SegmentPool::start`] that waits until start has prepared others.
+    /// too large; before [`SegmentPool::await_ready`] that waits until there are others.
     ///
     /// # Errors
     /// I/O while removing.
@@ -300,6 +328,7 @@ impl SegmentPool {
             }
             state.failure = None;
             state.pressed = false;
+            state.adopted_bytes = 0;
             started = state.started;
         }
         self.prepared.notify_all();
@@ -343,6 +372,8 @@ impl Drop for SegmentPool {
     }
 }
 
+/// Segments that may be taken beyond the bound between recovery and the first checkpoint.
+const RECOVERY_SEGMENTS: u64 = 4;
 /// Recycled segments kept beyond the spare ones.
 const READY_MAX: usize = 64;
 
