@@ -249,9 +249,12 @@ fn refuse_early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
     refuse_foreign_files(&names)
 }
 
+/// What an interrupted creation leaves, and what `mkfs` does.
+const NOT_FOREIGN: [&str; 5] = ["LOCK", "MANIFEST", "log", "pages", "lost+found"];
+
 /// A new database is not put among files of something else.
 fn refuse_foreign_files(names: &[String]) -> Result<()> {
-    let foreign = names.iter().find(|name| *name != "LOCK");
+    let foreign = names.iter().find(|name| !NOT_FOREIGN.contains(&name.as_str()));
     match foreign {
         None => Ok(()),
         Some(name) => Err(Error::invalid(format!(

@@ -128,7 +128,7 @@ impl Storage for FileStorage {
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|e| self.error("list a directory", directory, e))?;
-            if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            if directory.is_empty() || entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
         }
@@ -200,6 +200,13 @@ impl DirectoryLock {
         let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
         if let Err(error) = taken {
             return Err(match error {
+                // Readers share the lock and leave no name: the one in the file is that of the last writer.
+                std::fs::TryLockError::WouldBlock if exclusive && file.try_lock_shared().is_ok() => {
+                    Error::new(
+                        ErrorKind::Busy,
+                        format!("the database {} is open for reading by others", directory.display()),
+                    )
+                }
                 std::fs::TryLockError::WouldBlock => busy(directory, &mut file),
                 std::fs::TryLockError::Error(e) => Error::io(format!("cannot lock {}", path.display()), e),
             });

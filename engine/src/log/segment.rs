@@ -12,7 +12,7 @@
 //! 3. The number in a file's name is a slot, it says nothing about order.
 
 use super::DIRECTORY;
-use crate::base::{Csn, Error, Result, SegmentId};
+use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 use crate::device::{File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::{Event, Mutex, thread};
 use std::sync::Arc;
@@ -47,9 +47,15 @@ struct State {
     next_id: u64,
     /// Lengths asked for and not there.
     wanted: Vec<u64>,
-    /// Why the last preparation failed.
+    /// Why the last preparation failed. Stands until one succeeds; whoever asks for a segment has it tried again.
     failure: Option<Error>,
-    /// Somebody waits at the bound.
+    /// Too many or too large, to be removed once there are READY ones: a database that runs is never without segments,
+    /// so that recovery can tell a lost log from an empty one.
+    surplus: Vec<SegmentId>,
+    started: bool,
+    /// The last preparation found no space on the disk: only a checkpoint can give some.
+    disk_full: bool,
+    /// Somebody waits at the bound, or on a full disk.
     pressed: bool,
     /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
     /// nothing could be appended otherwise, and so no checkpoint be reached.
@@ -68,8 +74,8 @@ pub struct SegmentPool {
     /// READY segments that the preparer keeps.
     spare: usize,
     state: Mutex<State>,
-    /// Wakes the preparer.
-    work: Event,
+    /// Wakes the preparer, which keeps no pool alive while it sleeps: one that a failed open gives up ends with its thread.
+    work: Arc<Event>,
     /// Wakes those who wait for a segment.
     prepared: Event,
     /// Happens when segments fill up: whoever makes checkpoints looks at [`SegmentPool::bytes_in_use`] then.
@@ -96,7 +102,7 @@ impl SegmentPool {
             bytes_max,
             spare,
             state: Mutex::new(State::default()),
-            work: Event::new(),
+            work: Arc::new(Event::new()),
             prepared: Event::new(),
             filled: Event::new(),
             preparer: Mutex::new(None),
@@ -116,16 +122,21 @@ impl SegmentPool {
     /// # Errors
     /// `OutOfMemory` if there is no thread left.
     pub fn start(self: &Arc<Self>) -> Result<()> {
-        let pool = Arc::downgrade(self);
+        let (pool, work) = (Arc::downgrade(self), self.work.clone());
         let handle = thread::spawn("quench-segments", move || {
             loop {
+                let ticket = work.ticket();
                 let Some(pool) = pool.upgrade() else { return };
-                let ticket = pool.work.ticket();
                 match pool.next_work() {
                     Work::Closed => return,
-                    Work::Prepare(len) => pool.prepare_or_note(len),
-                    Work::Nothing => pool.work.wait(ticket, None),
+                    Work::Prepare(len) => {
+                        pool.prepare_or_note(len);
+                        continue;
+                    }
+                    Work::Nothing => {}
                 }
+                drop(pool);
+                work.wait(ticket, None);
             }
         })
         .map_err(|error| Error::io("cannot start the thread that prepares log segments", error))?;
@@ -143,8 +154,13 @@ impl SegmentPool {
             if let Some(failure) = self.failure() {
                 return Err(failure);
             }
-            if self.state.lock().ready.len() >= count.min(self.spare) {
-                return Ok(());
+            let there = {
+                let mut state = self.state.lock();
+                state.started = state.ready.len() >= count.min(self.spare);
+                state.started
+            };
+            if there {
+                return self.remove_surplus();
             }
             self.prepared.wait(ticket, None);
         }
@@ -188,7 +204,10 @@ impl SegmentPool {
         if let Err(error) = &result {
             tracing::warn!(%error, "cannot prepare a log segment");
         }
-        self.state.lock().failure = result.err();
+        let mut state = self.state.lock();
+        state.disk_full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+        state.failure = result.err();
+        drop(state);
         self.prepared.notify_all();
     }
 
@@ -240,8 +259,9 @@ impl SegmentPool {
         match &segment {
             Some(segment) => state.bytes_active += segment.len,
             None if fits.is_none() => {
-                state.wanted.push(len);
-                state.failure = None;
+                if !state.wanted.contains(&len) {
+                    state.wanted.push(len);
+                }
             }
             None => {}
         }
@@ -266,7 +286,8 @@ impl SegmentPool {
     pub fn press(&self) {
         let at_bound = {
             let mut state = self.state.lock();
-            state.pressed = !self.within_bound(&state, bytes_in_use(&state), self.segment_bytes);
+            let at_bound = !self.within_bound(&state, bytes_in_use(&state), self.segment_bytes);
+            state.pressed = at_bound || state.disk_full;
             state.pressed
         };
         if at_bound {
@@ -287,12 +308,12 @@ impl SegmentPool {
     }
 
     /// Makes segments READY again whose records the durable checkpoint covers, and removes those that are too many or
-    /// too large.
+    /// too large; before [`SegmentPool::await_ready`] that waits until there are others.
     ///
     /// # Errors
     /// I/O while removing.
     pub fn recycle(&self, checkpoint: Csn) -> Result<()> {
-        let mut remove = Vec::new();
+        let started;
         {
             let mut state = self.state.lock();
             let retired = std::mem::take(&mut state.retired);
@@ -302,19 +323,22 @@ impl SegmentPool {
                 } else if segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX {
                     state.ready.push(segment);
                 } else {
-                    remove.push(segment.id);
+                    state.surplus.push(segment.id);
                 }
             }
             state.failure = None;
             state.pressed = false;
             state.adopted_bytes = 0;
-        }
-        for id in &remove {
-            self.storage.remove(&path_of(*id))?;
+            started = state.started;
         }
         self.prepared.notify_all();
         self.work.notify_all();
-        Ok(())
+        if started { self.remove_surplus() } else { Ok(()) }
+    }
+
+    fn remove_surplus(&self) -> Result<()> {
+        let surplus = std::mem::take(&mut self.state.lock().surplus);
+        surplus.into_iter().try_for_each(|id| self.storage.remove(&path_of(id)))
     }
 
     /// Makes `take` say no, as if the log were at its bound.
@@ -339,6 +363,12 @@ impl SegmentPool {
     #[must_use]
     pub fn bytes_in_use(&self) -> u64 {
         bytes_in_use(&self.state.lock())
+    }
+}
+
+impl Drop for SegmentPool {
+    fn drop(&mut self) {
+        self.work.notify_all();
     }
 }
 

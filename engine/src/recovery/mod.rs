@@ -16,7 +16,7 @@ pub mod select;
 
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Epoch, LogId, Result};
+use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
 use crate::buffer::Pool;
 use crate::checkpoint::decode_catalog;
 use crate::device::{OpenMode, Storage};
@@ -219,7 +219,12 @@ impl Recovery<'_> {
 
     /// Flushes and reads the log. What is only in a cache now could vanish after it was served.
     fn scan(&self, manifest: &Manifest, read_only: bool, progress: ProgressFn<'_>) -> Result<Scan> {
-        for segment in self.segment_files()? {
+        let segments = self.segment_files()?;
+        if segments.is_empty() {
+            let what = "the log is gone: a database that was not closed has at least one segment";
+            return Err(Error::corruption(what).at(Location::File { path: DIRECTORY.into(), offset: 0 }));
+        }
+        for segment in segments {
             segment.file.flush()?;
         }
         let progress = Mutex::new(progress);
