@@ -202,7 +202,10 @@ impl Database {
     /// # Errors
     /// `Poisoned` if a write or flush failed.
     pub fn flush(&self) -> Result<()> {
-        self.inner.system.commit().flush_all()
+        self.inner.system.commit().flush_all()?;
+        // What had to be remembered until it was durable can go.
+        self.inner.system.collect_all();
+        Ok(())
     }
 
     /// Checks the whole database: every stored page, every tree, the log. May run beside transactions; structure changes
