@@ -311,8 +311,11 @@ mod tests {
             of(MethodSetting::Flusher, 105.0, 176.0, 0.72),
         ];
         assert_eq!(best(&measured), MethodSetting::Flusher);
-        let measured =
-            [of(MethodSetting::WorkerDsync, 20.0, 40.0, 0.9), of(MethodSetting::Flusher, 19.0, 45.0, 0.7)];
-        assert_eq!(best(&measured), MethodSetting::WorkerDsync);
+        let dsync = |p50_us, p99_us| {
+            let flusher = of(MethodSetting::Flusher, 19.0, 45.0, 0.7);
+            best(&[of(MethodSetting::WorkerDsync, p50_us, p99_us, 0.9), flusher])
+        };
+        assert_eq!(dsync(20.0, 40.0), MethodSetting::Flusher);
+        assert_eq!(dsync(10.0, 15.0), MethodSetting::WorkerDsync);
     }
 }
