@@ -258,11 +258,7 @@ impl SegmentPool {
         };
         match &segment {
             Some(segment) => state.bytes_active += segment.len,
-            None if fits.is_none() => {
-                if !state.wanted.contains(&len) {
-                    state.wanted.push(len);
-                }
-            }
+            None if fits.is_none() && !state.wanted.contains(&len) => state.wanted.push(len),
             None => {}
         }
         let wake = segment.is_none() || state.ready.len() < self.spare;

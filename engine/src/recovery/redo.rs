@@ -130,14 +130,13 @@ fn decode<'a>(records: &[Redo<'a>], threads: usize) -> Result<(Vec<Vec<Step<'a>>
 fn decode_part<'a>(records: &[Redo<'a>]) -> Result<(Vec<Step<'a>>, Option<Barrier>)> {
     let mut steps = Vec::with_capacity(records.len());
     for (index, record) in records.iter().enumerate() {
-        let mut position = 0;
-        for operation in operations(record.body) {
+        for (position, operation) in operations(record.body).enumerate() {
+            let position = position as u32;
             let operation = operation.map_err(|error| error.at(Location::Transaction(record.csn)))?;
             let Some(step) = Step::new(record.csn, position, operation) else {
                 return Ok((steps, Some(Barrier { record: index, position })));
             };
             steps.push(step);
-            position += 1;
         }
     }
     Ok((steps, None))
