@@ -1,1 +1,154 @@
 //! Rank 5: where is this key?
+//!
+//! A [`Tree`] is a B+-tree of pages in a [`Pool`]. What its entries mean (who wrote them, who may see them) is for the
+//! transaction layer, which it asks through a [`TreeObserver`].
+//!
+//! ```text
+//!                 root (its page id never changes)       level 2
+//!                /            |           \
+//!            inner          inner        inner           level 1: separators, truncated to what tells children apart
+//!           /  |  \          ...          ...
+//!       leaf leaf leaf                                   level 0: entries with stamps; no sibling pointers
+//! ```
+//!
+//! Invariants:
+//! 1. A node covers the keys from its lower fence (inclusive) to its upper (exclusive); its children's ranges lie side by
+//!    side and fill it. Whoever wants to go on behind a leaf descends again with its upper fence.
+//! 2. *Optimistic latch coupling*: a descent holds nothing. The child's version is read before the parent is validated, so
+//!    the child covered the key at the moment from which its guard counts ([`OptimisticGuard::child`]), and a page that has
+//!    been freed and used again is never taken for the old one. What was read counts only after validation.
+//! 3. Latches are only ever taken by turning an optimistic guard into an exclusive one, which does not wait. So there are no
+//!    deadlocks; whoever does not get a latch drops what it has and starts over.
+//! 4. A structure change (split, merge, root grows or shrinks) holds all pages concerned exclusively, has allocated what it
+//!    needs, tells the observer once, and only then changes anything.
+//! 5. Room rule: the capacity of an unsettled entry never shrinks (see [`TreeObserver::is_settled`]).
+
+mod check;
+mod descent;
+mod edit;
+pub mod image;
+mod merge;
+mod node;
+mod scan;
+mod split;
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;
+mod write;
+
+pub use check::TreeSummary;
+pub use node::{EntryMeta, max_entry_bytes, max_key_bytes};
+pub use scan::{BatchEntry, LeafBatch};
+pub use write::{LeafHint, LeafWrite};
+
+use crate::base::{PageId, Result};
+use crate::buffer::{ExclusiveGuard, Interrupt, Pool};
+use crate::sync::Arc;
+use descent::Target;
+use edit::{Fences, NodeMut};
+use node::Node;
+
+#[cfg(doc)]
+use crate::buffer::OptimisticGuard;
+
+/// What the tree asks and tells the layer above.
+///
+/// 1. Called with latches held: must not use the tree.
+/// 2. Once settled, a stamp stays settled.
+pub trait TreeObserver: Send + Sync {
+    /// Whether everybody may see what the stamp stands for, for ever. Never asked for 0, which is settled.
+    fn is_settled(&self, stamp: u64) -> bool;
+    /// The pages are about to change together, not by single entries. Pages that are new are not among them.
+    fn before_structure_change(&self, participants: &[&ExclusiveGuard<'_>]);
+}
+
+/// A B+-tree; cloning gives another handle to the same tree.
+#[derive(Clone)]
+pub struct Tree {
+    pool: Arc<Pool>,
+    root: PageId,
+    observer: Arc<dyn TreeObserver>,
+}
+
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tree(root {})", self.root)
+    }
+}
+
+impl Tree {
+    /// A new empty tree.
+    ///
+    /// # Errors
+    /// No memory for its root.
+    pub fn create(pool: Arc<Pool>, observer: Arc<dyn TreeObserver>) -> Result<Tree> {
+        let mut guard = pool.allocate()?;
+        let everything = Fences { lower: Vec::new(), upper: None };
+        NodeMut::new(guard.bytes_mut()).init(0, &everything, PageId(0));
+        let root = guard.page_id();
+        drop(guard);
+        Ok(Tree { pool, root, observer })
+    }
+
+    /// The tree whose root is `root`.
+    #[must_use]
+    pub fn open(pool: Arc<Pool>, observer: Arc<dyn TreeObserver>, root: PageId) -> Tree {
+        Tree { pool, root, observer }
+    }
+
+    /// The page that the tree is opened with.
+    #[must_use]
+    pub fn root(&self) -> PageId {
+        self.root
+    }
+
+    #[inline]
+    fn is_settled(&self, stamp: u64) -> bool {
+        self.observer.is_settled(stamp)
+    }
+
+    /// Fills `value` with the value at `key`, and tells whose it is. Holds and writes nothing shared.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    #[inline]
+    pub fn lookup(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<EntryMeta>> {
+        match self.try_lookup(key, value) {
+            Ok(found) => Ok(found),
+            Err(interrupt) => descent::retry_after(interrupt, || self.try_lookup(key, value)),
+        }
+    }
+
+    #[inline]
+    fn try_lookup(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<EntryMeta>, Interrupt> {
+        value.clear();
+        let leaf = self.descend(Target::At(key), 0)?.guard;
+        let node = Node::new(leaf.bytes());
+        let (index, found) = node.search(key);
+        let meta = found.then(|| {
+            let entry = node.entry(index);
+            node.page.append_to(entry.value_offset(), entry.value_len, value);
+            entry.meta
+        });
+        leaf.validate()?;
+        Ok(meta)
+    }
+
+    /// Frees all pages. Nobody else may be using the tree.
+    ///
+    /// # Errors
+    /// A page cannot be read; those below it stay allocated.
+    pub fn destroy(self) -> Result<()> {
+        // A parent is freed before its children are looked at: a damaged page that refers to itself, or up, then meets a
+        // page that does not exist instead of waiting for a latch that this thread holds.
+        let mut rest = vec![self.root];
+        while let Some(page) = rest.pop() {
+            let guard = self.pool.exclusive(page)?;
+            let node = Node::new(guard.bytes());
+            if !node.is_leaf() {
+                rest.extend((0..=node.count()).map(|index| node.child(index)));
+            }
+            self.pool.free(guard);
+        }
+        Ok(())
+    }
+}

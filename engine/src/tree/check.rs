@@ -1,0 +1,170 @@
+//! Is a page a node, and are the nodes a tree?
+//!
+//! [`check_page`] trusts nothing. It is what images from the store are validated with, and each page of
+//! [`Tree::check_invariants`].
+
+use super::Tree;
+use super::node::{
+    INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD, common_prefix,
+    head_of, inner_entry_bytes,
+};
+use crate::base::{Error, PageId, Result};
+use crate::buffer::PageBytes;
+
+/// What [`Tree::check_invariants`] has counted.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct TreeSummary {
+    /// Pages of the tree.
+    pub pages: u64,
+    /// Entries in leaves, tombstones too.
+    pub entries: u64,
+    /// Pages from the root to a leaf.
+    pub depth: u32,
+    /// The used part of all leaves, 0 to 1.
+    pub leaf_fill: f64,
+}
+
+#[derive(Default)]
+struct Census {
+    summary: TreeSummary,
+    leaves: u64,
+    leaf_bytes_used: u64,
+}
+
+/// Where a node should be.
+struct Place<'a> {
+    page: PageId,
+    level: Option<u8>,
+    lower: &'a [u8],
+    upper: Option<&'a [u8]>,
+}
+
+impl Tree {
+    /// Checks every page of the tree and how the pages fit together.
+    ///
+    /// # Errors
+    /// [`crate::base::ErrorKind::Corruption`] naming the page, or a page cannot be read.
+    pub fn check_invariants(&self) -> Result<TreeSummary> {
+        let mut census = Census::default();
+        self.check_below(&Place { page: self.root, level: None, lower: &[], upper: None }, &mut census)?;
+        let capacity = census.leaves * (self.pool.page_bytes() - SLOTS_OFFSET) as u64;
+        census.summary.leaf_fill = census.leaf_bytes_used as f64 / capacity.max(1) as f64;
+        Ok(census.summary)
+    }
+
+    /// Latches are shared and held from the root down, so the tree may be in use. The level falls with every step, so a
+    /// damaged tree ends the descent too.
+    fn check_below(&self, place: &Place<'_>, census: &mut Census) -> Result<()> {
+        let guard = self.pool.shared(place.page)?;
+        let node = Node::new(guard.bytes());
+        let wrong = |what: &str| Error::corruption(format!("{}: {what}", place.page));
+        check_page(guard.bytes()).map_err(wrong)?;
+        if place.level.is_some_and(|level| level != node.level()) {
+            return Err(wrong("level does not fit the parent's"));
+        }
+        if node.lower() != place.lower || node.upper().as_deref() != place.upper {
+            return Err(wrong("fences are not what the parent says"));
+        }
+        census.summary.pages += 1;
+        census.summary.depth = census.summary.depth.max(1 + u32::from(node.level()));
+        if node.is_leaf() {
+            census.leaves += 1;
+            census.summary.entries += node.count() as u64;
+            census.leaf_bytes_used += (node.page.len() - SLOTS_OFFSET - node.gap() - node.garbage()) as u64;
+            return Ok(());
+        }
+        for index in 0..=node.count() {
+            let lower = if index == 0 { place.lower.to_vec() } else { node.key(index - 1) };
+            let upper = if index < node.count() { Some(node.key(index)) } else { node.upper() };
+            let level = Some(node.level() - 1);
+            let child = Place { page: node.child(index), level, lower: &lower, upper: upper.as_deref() };
+            self.check_below(&child, census)?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that can be said of a node alone.
+pub(super) fn check_page(page: PageBytes<'_>) -> Result<(), &'static str> {
+    let node = Node::new(page);
+    let expected = if node.level() == 0 { KIND_LEAF } else { KIND_INNER };
+    if node.kind() != expected {
+        return Err("kind and level are not those of a node");
+    }
+    let header_count = usize::from(page.get_u16(super::node::HEADER_WORD * WORD + 2));
+    let slots_end = SLOTS_OFFSET + header_count * WORD;
+    if node.heap_start() > page.len() || slots_end > node.heap_start() {
+        return Err("slots and heap overlap");
+    }
+    check_fences(node)?;
+    check_entries(node)
+}
+
+fn check_fences(node: Node<'_>) -> Result<(), &'static str> {
+    let inside = |(offset, len): (usize, usize)| {
+        len == 0 || offset >= node.heap_start() && offset + len <= node.page.len()
+    };
+    if !inside(node.lower_place()) || !node.upper_place().is_none_or(inside) {
+        return Err("a fence is outside the heap");
+    }
+    let (lower, upper) = (node.lower(), node.upper());
+    let prefix_len = upper.as_ref().map_or(0, |upper| common_prefix(&lower, upper));
+    if upper.is_some_and(|upper| upper <= lower) {
+        return Err("fences are not in order");
+    }
+    if node.prefix_len() != prefix_len {
+        return Err("prefix is not what the fences have in common");
+    }
+    Ok(())
+}
+
+fn check_entries(node: Node<'_>) -> Result<(), &'static str> {
+    let mut used = 0;
+    let (mut key, mut previous) = (Vec::new(), Vec::new());
+    for index in 0..node.count() {
+        used += check_entry(node, index)?;
+        std::mem::swap(&mut key, &mut previous);
+        key.clear();
+        node.append_key(index, &mut key);
+        let slot = node.slot(index);
+        if slot.head() != head_of(node.suffix_of(&key)) {
+            return Err("head is not that of the suffix");
+        }
+        if index > 0 && previous >= key {
+            return Err("keys are not in order");
+        }
+        // A separator equal to the lower fence would leave an empty child before it.
+        let first_is_lower = !node.is_leaf() && index == 0 && key == node.lower();
+        if first_is_lower || !node.covers(&key) {
+            return Err("key is outside the fences");
+        }
+    }
+    let lower = node.lower_place().1.next_multiple_of(WORD);
+    let upper = node.upper_place().map_or(0, |(_, len)| len.next_multiple_of(WORD).max(WORD));
+    if used + lower + upper + node.garbage() != node.page.len() - node.heap_start() {
+        return Err("heap is not the sum of its parts");
+    }
+    Ok(())
+}
+
+/// Bytes of the entry, if it is inside the heap.
+fn check_entry(node: Node<'_>, index: usize) -> Result<usize, &'static str> {
+    let slot = node.slot(index);
+    let header = if node.is_leaf() { LEAF_ENTRY_HEADER } else { INNER_ENTRY_HEADER };
+    if slot.offset() < node.heap_start() || slot.offset() + header > node.page.len() {
+        return Err("an entry is outside the heap");
+    }
+    let bytes = if node.is_leaf() {
+        let entry = node.entry(index);
+        if entry.value_len > entry.capacity {
+            return Err("a value is longer than its entry");
+        }
+        entry.bytes()
+    } else {
+        inner_entry_bytes(slot.suffix_len())
+    };
+    if slot.offset() + bytes > node.page.len() {
+        return Err("an entry is outside the heap");
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,279 @@
+//! Changing a node in its page.
+//!
+//! Invariants:
+//! 1. Callers have made sure of the room: a change that does not fit is a defect and stops the thread (`expect`), rather
+//!    than leave half a node behind.
+//! 2. **Room rule**: the capacity of an entry with an unsettled stamp never shrinks. [`retained`] is the only place that
+//!    decides what an entry becomes when a node is rebuilt.
+
+use super::node::{
+    BOOKS_WORD, EntryMeta, FENCES_WORD, FIRST_CHILD_WORD, HEADER_WORD, INNER_ENTRY_HEADER, KIND_INNER,
+    KIND_LEAF, LEAF_ENTRY_HEADER, LeafEntry, Node, SLOTS_OFFSET, SLOTS_WORD, Slot, WORD, common_prefix,
+    inner_entry_bytes, leaf_entry_bytes, leaf_entry_word,
+};
+use crate::base::PageId;
+use crate::buffer::{PageBytes, PageBytesMut, ScratchPage};
+
+/// What the transaction layer says of a stamp; 0 is not asked.
+pub(super) type Settled<'a> = dyn Fn(u64) -> bool + 'a;
+
+/// What an entry becomes when its node is rebuilt: stamp and capacity, or nothing.
+#[inline]
+pub(super) fn retained(entry: &LeafEntry, settled: &Settled<'_>) -> Option<(u64, usize)> {
+    let stamp = entry.meta.stamp;
+    if stamp != 0 && !settled(stamp) {
+        return Some((stamp, entry.capacity));
+    }
+    (!entry.meta.tombstone).then_some((0, entry.value_len))
+}
+
+/// Fences of a node to be.
+#[derive(Clone, Debug)]
+pub(super) struct Fences {
+    pub lower: Vec<u8>,
+    pub upper: Option<Vec<u8>>,
+}
+
+impl Fences {
+    pub fn of(node: Node<'_>) -> Fences {
+        Fences { lower: node.lower(), upper: node.upper() }
+    }
+
+    pub fn prefix_len(&self) -> usize {
+        self.upper.as_ref().map_or(0, |upper| common_prefix(&self.lower, upper))
+    }
+
+    /// Bytes of the page that entries and slots can have.
+    pub fn room(&self, page_bytes: usize) -> usize {
+        let upper = self.upper.as_ref().map_or(0, |upper| upper.len().next_multiple_of(WORD).max(WORD));
+        page_bytes - SLOTS_OFFSET - self.lower.len().next_multiple_of(WORD) - upper
+    }
+}
+
+/// The page as it is now, to rebuild it from.
+pub(super) fn snapshot(page: PageBytes<'_>) -> ScratchPage {
+    let mut copy = ScratchPage::new(page.len());
+    let mut target = copy.bytes_mut();
+    for index in HEADER_WORD..page.len() / WORD {
+        target.set_word(index, page.word(index));
+    }
+    copy
+}
+
+/// A node, to change.
+pub(super) struct NodeMut<'a> {
+    page: PageBytesMut<'a>,
+}
+
+impl<'a> NodeMut<'a> {
+    #[inline]
+    pub fn new(page: PageBytesMut<'a>) -> Self {
+        NodeMut { page }
+    }
+
+    #[inline]
+    pub fn node(&self) -> Node<'_> {
+        Node::new(self.page.bytes())
+    }
+
+    /// Makes the page an empty node.
+    pub fn init(&mut self, level: u8, fences: &Fences, first_child: PageId) {
+        let kind = if level == 0 { KIND_LEAF } else { KIND_INNER };
+        let mut top = self.page.len();
+        top -= fences.lower.len().next_multiple_of(WORD);
+        let lower = (top / WORD).min(self.page.len() / WORD - 1);
+        self.page.copy_from(lower * WORD, &fences.lower);
+        let mut words = lower as u64 | (fences.lower.len() as u64) << 16;
+        if let Some(upper) = &fences.upper {
+            top -= upper.len().next_multiple_of(WORD).max(WORD);
+            self.page.copy_from(top, upper);
+            words |= ((top / WORD) as u64) << 32 | (upper.len() as u64) << 48;
+        }
+        self.page.set_word(FENCES_WORD, words);
+        self.page.set_word(BOOKS_WORD, 0);
+        self.page.set_word(FIRST_CHILD_WORD, first_child.0);
+        let header = u64::from(kind) | u64::from(level) << 8 | (fences.prefix_len() as u64) << 32;
+        self.page.set_word(HEADER_WORD, header | ((top / WORD) as u64) << 48);
+    }
+
+    fn set_counts(&mut self, count: usize, heap_start: usize) {
+        let keep = self.page.word(HEADER_WORD) & 0x0000_FFFF_0000_FFFF;
+        self.page.set_word(HEADER_WORD, keep | (count as u64) << 16 | ((heap_start / WORD) as u64) << 48);
+    }
+
+    /// Takes `bytes` of the heap and the slot `index` for an entry with `suffix`; returns where the entry is.
+    #[inline]
+    fn make_entry(&mut self, index: usize, bytes: usize, header: usize, suffix: &[u8]) -> usize {
+        let node = self.node();
+        let (count, gap) = (node.count(), node.gap());
+        assert!(gap >= bytes + WORD && index <= count, "no room was made for an entry");
+        let offset = node.heap_start() - bytes;
+        let at = SLOTS_OFFSET + index * WORD;
+        for slot in (SLOTS_WORD + index..SLOTS_WORD + count).rev() {
+            let word = self.page.word(slot);
+            self.page.set_word(slot + 1, word);
+        }
+        self.page.set_word(at / WORD, Slot::new(offset, suffix).0);
+        self.page.copy_from(offset + header, suffix);
+        self.set_counts(count + 1, offset);
+        offset
+    }
+
+    /// Puts a new entry into a leaf, with the value's bytes to be written by the caller. Returns the value's offset.
+    fn make_leaf_entry(
+        &mut self,
+        index: usize,
+        suffix: &[u8],
+        meta: EntryMeta,
+        value_len: usize,
+        capacity: usize,
+    ) -> usize {
+        let bytes = leaf_entry_bytes(suffix.len(), capacity);
+        let offset = self.make_entry(index, bytes, LEAF_ENTRY_HEADER, suffix);
+        self.page.set_word(offset / WORD, meta.stamp);
+        self.page.set_word(offset / WORD + 1, leaf_entry_word(value_len, capacity, meta.tombstone));
+        offset + LEAF_ENTRY_HEADER + suffix.len()
+    }
+
+    /// A new entry of a leaf.
+    pub fn insert(&mut self, index: usize, suffix: &[u8], meta: EntryMeta, value: &[u8]) {
+        let offset = self.make_leaf_entry(index, suffix, meta, value.len(), value.len());
+        self.page.copy_from(offset, value);
+    }
+
+    /// Notes where an insert went, for the choice of split points.
+    #[inline]
+    pub fn note_insert(&mut self, index: usize) {
+        let (last, run) = self.node().last_insert();
+        let run = if index == last + 1 { (run + 1).min(usize::from(u16::MAX)) } else { 0 };
+        let garbage = self.page.word(BOOKS_WORD) & 0xFFFF_FFFF;
+        self.page.set_word(BOOKS_WORD, garbage | (index as u64) << 32 | (run as u64) << 48);
+    }
+
+    fn add_garbage(&mut self, bytes: usize) {
+        let books = self.page.word(BOOKS_WORD);
+        self.page.set_word(BOOKS_WORD, books + bytes as u64);
+    }
+
+    /// A new separator of an inner node and the child at and above it.
+    pub fn insert_child(&mut self, index: usize, suffix: &[u8], child: PageId) {
+        let offset = self.make_entry(index, inner_entry_bytes(suffix.len()), INNER_ENTRY_HEADER, suffix);
+        self.page.set_word(offset / WORD, child.0);
+    }
+
+    /// Overwrites the `index`th entry of a leaf, whose room the value fits in.
+    pub fn overwrite(&mut self, index: usize, meta: EntryMeta, value: &[u8]) {
+        let entry = self.node().entry(index);
+        let capacity = entry.capacity.max(value.len());
+        assert!(value.len() <= entry.room(), "a value is longer than its entry");
+        self.page.set_word(entry.offset / WORD, meta.stamp);
+        let word = leaf_entry_word(value.len(), capacity, meta.tombstone);
+        self.page.set_word(entry.offset / WORD + 1, word);
+        self.page.copy_from(entry.value_offset(), value);
+    }
+
+    /// Replaces the stamp of the `index`th entry of a leaf.
+    pub fn set_stamp(&mut self, index: usize, stamp: u64) {
+        let offset = self.node().slot(index).offset();
+        self.page.set_word(offset / WORD, stamp);
+    }
+
+    /// Takes the `index`th slot away.
+    pub fn remove(&mut self, index: usize) {
+        let node = self.node();
+        let (count, heap_start) = (node.count(), node.heap_start());
+        let bytes = if node.is_leaf() {
+            node.entry(index).bytes()
+        } else {
+            inner_entry_bytes(node.slot(index).suffix_len())
+        };
+        for slot in SLOTS_WORD + index + 1..SLOTS_WORD + count {
+            let word = self.page.word(slot);
+            self.page.set_word(slot - 1, word);
+        }
+        self.add_garbage(bytes);
+        self.set_counts(count - 1, heap_start);
+    }
+
+    /// Appends the entries `range` of another leaf.
+    pub fn append_entries(&mut self, from: Node<'_>, range: std::ops::Range<usize>, settled: &Settled<'_>) {
+        let prefix_len = self.node().prefix_len();
+        let mut key = Vec::new();
+        for index in range {
+            let entry = from.entry(index);
+            let Some((stamp, capacity)) = retained(&entry, settled) else { continue };
+            key.clear();
+            from.append_key(index, &mut key);
+            let meta = EntryMeta { stamp, tombstone: entry.meta.tombstone };
+            let (at, suffix) = (self.node().count(), key.get(prefix_len..).unwrap_or_default());
+            let to = self.make_leaf_entry(at, suffix, meta, entry.value_len, capacity);
+            self.copy_bytes(to, from.page, entry.value_offset(), entry.value_len);
+        }
+    }
+
+    /// Appends the separators `range` of another inner node.
+    pub fn append_children(&mut self, from: Node<'_>, range: std::ops::Range<usize>) {
+        for index in range {
+            self.append_child(&from.key(index), from.child(index + 1));
+        }
+    }
+
+    /// Appends a separator and its child.
+    pub fn append_child(&mut self, separator: &[u8], child: PageId) {
+        let node = self.node();
+        let (at, prefix_len) = (node.count(), node.prefix_len());
+        self.insert_child(at, separator.get(prefix_len..).unwrap_or_default(), child);
+    }
+
+    fn copy_bytes(&mut self, to: usize, from: PageBytes<'_>, offset: usize, len: usize) {
+        let whole = len / WORD * WORD;
+        for at in (0..whole).step_by(WORD) {
+            self.page.set_u64(to + at, from.get_u64(offset + at));
+        }
+        let tail = from.get_u64(offset + whole).to_le_bytes();
+        self.page.copy_from(to + whole, &tail[..len - whole]);
+    }
+
+    /// Copies all of another node.
+    pub fn copy_node(&mut self, from: PageBytes<'_>) {
+        for index in HEADER_WORD..from.len() / WORD {
+            self.page.set_word(index, from.word(index));
+        }
+    }
+
+    /// Rebuilds the node without garbage; a leaf also without what settled entries do not need.
+    pub fn compact(&mut self, settled: &Settled<'_>) {
+        let old = snapshot(self.page.bytes());
+        let old = Node::new(old.bytes());
+        let (last, run) = old.last_insert();
+        self.init(old.level(), &Fences::of(old), old.child(0));
+        if old.is_leaf() {
+            self.append_entries(old, 0..old.count(), settled);
+        } else {
+            self.append_children(old, 0..old.count());
+        }
+        if self.node().count() == old.count() {
+            self.page.set_word(BOOKS_WORD, (last as u64) << 32 | (run as u64) << 48);
+        }
+    }
+}
+
+/// Bytes of slots and entries that the node would have if it were rebuilt with `prefix_len`.
+pub(super) fn rebuilt_bytes(node: Node<'_>, prefix_len: usize, settled: &Settled<'_>) -> usize {
+    (0..node.count()).map(|index| rebuilt_slot_bytes(node, index, prefix_len, settled)).sum()
+}
+
+/// The share of the `index`th slot in [`rebuilt_bytes`].
+pub(super) fn rebuilt_slot_bytes(
+    node: Node<'_>,
+    index: usize,
+    prefix_len: usize,
+    settled: &Settled<'_>,
+) -> usize {
+    let suffix_len = (node.slot(index).suffix_len() + node.prefix_len()).saturating_sub(prefix_len);
+    if !node.is_leaf() {
+        return inner_entry_bytes(suffix_len) + WORD;
+    }
+    retained(&node.entry(index), settled)
+        .map_or(0, |(_, capacity)| leaf_entry_bytes(suffix_len, capacity) + WORD)
+}

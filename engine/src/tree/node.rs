@@ -1,0 +1,360 @@
+//! How a node of the tree lies in its page: to read.
+//!
+//! Every node covers the keys from its lower fence (inclusive) to its upper fence (exclusive) and stores both. What the
+//! fences have in common, all keys in between have too; this *prefix* is left out of the keys, what remains is a *suffix*.
+//!
+//! | bytes    | what                                                                                       |
+//! |----------|--------------------------------------------------------------------------------------------|
+//! | 0..32    | the store's ([`crate::buffer::PAGE_HEADER_BYTES`])                                          |
+//! | 32       | kind: 1 leaf, 2 inner                                                                      |
+//! | 33       | level: 0 for leaves, a parent's is its children's plus one                                 |
+//! | 34..36   | count of slots                                                                             |
+//! | 36..38   | prefix length                                                                              |
+//! | 38..40   | start of the heap, in words                                                                |
+//! | 40..48   | lower fence: offset in words, length; upper fence: offset in words (0: no bound), length   |
+//! | 48..52   | bytes of the heap that nothing refers to                                                   |
+//! | 52..56   | slot of the last insert; how many inserts before it went each to the next slot             |
+//! | 56..64   | inner: the child below the first separator                                                 |
+//! | 64..     | slots, sorted by key: entry's offset in words u16, suffix length u16, head u32             |
+//! | ..end    | heap, growing down: entries and fences, each starting at a word                            |
+//!
+//! A slot's *head* is the first 4 bytes of the suffix as a big-endian number (zeros behind), so most probes of a search are
+//! one load and one comparison. Entries:
+//!
+//! | leaf     | 0..8 stamp, 8..10 value length, 10..12 capacity, 12..14 flags (1: tombstone), 16.. suffix, value |
+//! |----------|--------------------------------------------------------------------------------------------|
+//! | inner    | 0..8 child, 8.. suffix of the separator: the child's lower fence                           |
+//!
+//! Everything here may be called on torn or damaged bytes: it then returns nonsense, but neither panics nor loops.
+
+use crate::base::PageId;
+use crate::buffer::{PAGE_HEADER_BYTES, PageBytes};
+use std::cmp::Ordering;
+
+pub(super) const WORD: usize = 8;
+pub(super) const HEADER_WORD: usize = PAGE_HEADER_BYTES / WORD;
+pub(super) const FENCES_WORD: usize = HEADER_WORD + 1;
+pub(super) const BOOKS_WORD: usize = HEADER_WORD + 2;
+pub(super) const FIRST_CHILD_WORD: usize = HEADER_WORD + 3;
+pub(super) const SLOTS_WORD: usize = HEADER_WORD + 4;
+pub(super) const SLOTS_OFFSET: usize = SLOTS_WORD * WORD;
+pub(super) const KIND_LEAF: u8 = 1;
+pub(super) const KIND_INNER: u8 = 2;
+/// Where the suffix begins in an entry of a leaf, and of an inner node.
+pub(super) const LEAF_ENTRY_HEADER: usize = 16;
+pub(super) const INNER_ENTRY_HEADER: usize = 8;
+const FLAG_TOMBSTONE: u64 = 1;
+
+/// Bytes that a slot and its entry take: in a leaf.
+#[inline]
+pub(super) fn leaf_entry_bytes(suffix_len: usize, capacity: usize) -> usize {
+    (LEAF_ENTRY_HEADER + suffix_len + capacity).next_multiple_of(WORD)
+}
+
+/// The same in an inner node.
+#[inline]
+pub(super) fn inner_entry_bytes(suffix_len: usize) -> usize {
+    (INNER_ENTRY_HEADER + suffix_len).next_multiple_of(WORD)
+}
+
+/// Longest key: an eighth of a page, so that inner nodes branch.
+#[must_use]
+pub fn max_key_bytes(page_bytes: usize) -> usize {
+    page_bytes / 8
+}
+
+/// Most bytes of a key and its value together: four such entries and two fences fit in a page.
+#[must_use]
+pub fn max_entry_bytes(page_bytes: usize) -> usize {
+    let fences = 2 * (max_key_bytes(page_bytes) + WORD);
+    let per_entry = page_bytes.saturating_sub(SLOTS_OFFSET + fences) / 4;
+    per_entry.saturating_sub(WORD + LEAF_ENTRY_HEADER + WORD).min(usize::from(u16::MAX))
+}
+
+/// The first 4 bytes of `suffix`, comparable as a number.
+#[inline]
+pub(super) fn head_of(suffix: &[u8]) -> u32 {
+    match *suffix {
+        [a, b, c, d, ..] => u32::from_be_bytes([a, b, c, d]),
+        [a, b, c] => u32::from_be_bytes([a, b, c, 0]),
+        [a, b] => u32::from_be_bytes([a, b, 0, 0]),
+        [a] => u32::from_be_bytes([a, 0, 0, 0]),
+        [] => 0,
+    }
+}
+
+/// How many bytes `a` and `b` have in common at their beginning.
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// What is known of an entry besides its key and value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryMeta {
+    /// 0 if settled; otherwise only the transaction layer knows what it means.
+    pub stamp: u64,
+    /// The entry says that there is no such row.
+    pub tombstone: bool,
+}
+
+/// Where an entry is: a decoded slot.
+#[derive(Clone, Copy)]
+pub(super) struct Slot(pub u64);
+
+impl Slot {
+    #[inline]
+    pub fn new(offset: usize, suffix: &[u8]) -> Slot {
+        debug_assert!(offset.is_multiple_of(WORD));
+        let place = (offset / WORD) as u64 | (suffix.len() as u64) << 16;
+        Slot(place | u64::from(head_of(suffix)) << 32)
+    }
+
+    #[inline]
+    pub fn offset(self) -> usize {
+        usize::from(self.0 as u16) * WORD
+    }
+
+    #[inline]
+    pub fn suffix_len(self) -> usize {
+        usize::from((self.0 >> 16) as u16)
+    }
+
+    #[inline]
+    pub fn head(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// A leaf's entry.
+#[derive(Clone, Copy)]
+pub(super) struct LeafEntry {
+    pub offset: usize,
+    pub suffix_len: usize,
+    pub meta: EntryMeta,
+    pub value_len: usize,
+    pub capacity: usize,
+}
+
+impl LeafEntry {
+    pub fn value_offset(&self) -> usize {
+        self.offset + LEAF_ENTRY_HEADER + self.suffix_len
+    }
+
+    pub fn bytes(&self) -> usize {
+        leaf_entry_bytes(self.suffix_len, self.capacity)
+    }
+
+    /// The longest value that could be put where the entry is.
+    pub fn room(&self) -> usize {
+        self.bytes() - LEAF_ENTRY_HEADER - self.suffix_len
+    }
+}
+
+/// The second word of a leaf's entry.
+#[inline]
+pub(super) fn leaf_entry_word(value_len: usize, capacity: usize, tombstone: bool) -> u64 {
+    value_len as u64 | (capacity as u64) << 16 | u64::from(tombstone) << 32
+}
+
+/// A node, to read.
+#[derive(Clone, Copy)]
+pub(super) struct Node<'a> {
+    pub page: PageBytes<'a>,
+    header: u64,
+}
+
+impl<'a> Node<'a> {
+    #[inline]
+    pub fn new(page: PageBytes<'a>) -> Self {
+        Node { page, header: page.word(HEADER_WORD) }
+    }
+
+    #[inline]
+    pub fn kind(self) -> u8 {
+        self.header as u8
+    }
+
+    #[inline]
+    pub fn is_leaf(self) -> bool {
+        self.kind() == KIND_LEAF
+    }
+
+    #[inline]
+    pub fn level(self) -> u8 {
+        (self.header >> 8) as u8
+    }
+
+    /// Never more slots than a page can have.
+    #[inline]
+    pub fn count(self) -> usize {
+        let count = usize::from((self.header >> 16) as u16);
+        count.min(self.page.len().saturating_sub(SLOTS_OFFSET) / WORD)
+    }
+
+    #[inline]
+    pub fn prefix_len(self) -> usize {
+        usize::from((self.header >> 32) as u16)
+    }
+
+    #[inline]
+    pub fn heap_start(self) -> usize {
+        usize::from((self.header >> 48) as u16) * WORD
+    }
+
+    /// Offset and length.
+    #[inline]
+    pub fn lower_place(self) -> (usize, usize) {
+        let fences = self.page.word(FENCES_WORD);
+        (usize::from(fences as u16) * WORD, usize::from((fences >> 16) as u16))
+    }
+
+    /// Offset and length; `None` if there is no upper bound.
+    #[inline]
+    pub fn upper_place(self) -> Option<(usize, usize)> {
+        let fences = self.page.word(FENCES_WORD);
+        let offset = usize::from((fences >> 32) as u16) * WORD;
+        (offset != 0).then_some((offset, usize::from((fences >> 48) as u16)))
+    }
+
+    pub fn lower(self) -> Vec<u8> {
+        let (offset, len) = self.lower_place();
+        let mut fence = Vec::new();
+        self.page.append_to(offset, len, &mut fence);
+        fence
+    }
+
+    pub fn upper(self) -> Option<Vec<u8>> {
+        let (offset, len) = self.upper_place()?;
+        let mut fence = Vec::new();
+        self.page.append_to(offset, len, &mut fence);
+        Some(fence)
+    }
+
+    /// Whether `key` is between the fences.
+    #[inline]
+    pub fn covers(self, key: &[u8]) -> bool {
+        let (offset, len) = self.lower_place();
+        if self.page.compare(offset, len, key) == Ordering::Greater {
+            return false;
+        }
+        self.upper_place().is_none_or(|(offset, len)| self.page.compare(offset, len, key) == Ordering::Greater)
+    }
+
+    /// Bytes of the heap that nothing refers to.
+    #[inline]
+    pub fn garbage(self) -> usize {
+        self.page.word(BOOKS_WORD) as u32 as usize
+    }
+
+    /// Slot of the last insert, and how many inserts before it went each to the next slot.
+    #[inline]
+    pub fn last_insert(self) -> (usize, usize) {
+        let books = self.page.word(BOOKS_WORD);
+        (usize::from((books >> 32) as u16), usize::from((books >> 48) as u16))
+    }
+
+    /// Bytes between the slots and the heap.
+    #[inline]
+    pub fn gap(self) -> usize {
+        self.heap_start().saturating_sub(SLOTS_OFFSET + self.count() * WORD)
+    }
+
+    #[inline]
+    pub fn slot(self, index: usize) -> Slot {
+        Slot(self.page.word(SLOTS_WORD + index))
+    }
+
+    /// Where a slot's suffix is.
+    #[inline]
+    pub fn suffix_offset(self, slot: Slot) -> usize {
+        slot.offset() + if self.is_leaf() { LEAF_ENTRY_HEADER } else { INNER_ENTRY_HEADER }
+    }
+
+    /// What is left of a covered key behind the prefix.
+    #[inline]
+    pub fn suffix_of(self, key: &[u8]) -> &[u8] {
+        key.get(self.prefix_len()..).unwrap_or_default()
+    }
+
+    #[inline]
+    fn compare_slot(self, slot: Slot, suffix: &[u8], head: u32) -> Ordering {
+        if slot.head() != head {
+            return slot.head().cmp(&head);
+        }
+        if slot.suffix_len() <= 4 && suffix.len() <= 4 {
+            return slot.suffix_len().cmp(&suffix.len());
+        }
+        self.page.compare(self.suffix_offset(slot), slot.suffix_len(), suffix)
+    }
+
+    /// The first slot whose key is not less than `key`, and whether it is equal.
+    #[inline]
+    pub fn search(self, key: &[u8]) -> (usize, bool) {
+        let suffix = self.suffix_of(key);
+        let head = head_of(suffix);
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.compare_slot(self.slot(middle), suffix, head) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return (middle, true),
+            }
+        }
+        (low, false)
+    }
+
+    /// The `index`th child; child 0 is the one below the first separator.
+    #[inline]
+    pub fn child(self, index: usize) -> PageId {
+        PageId(match index.checked_sub(1) {
+            None => self.page.word(FIRST_CHILD_WORD),
+            Some(slot) => self.page.word(self.slot(slot).offset() / WORD),
+        })
+    }
+
+    /// Which child covers `key`.
+    #[inline]
+    pub fn child_index(self, key: &[u8]) -> usize {
+        let (slot, found) = self.search(key);
+        slot + usize::from(found)
+    }
+
+    #[inline]
+    pub fn entry(self, index: usize) -> LeafEntry {
+        let slot = self.slot(index);
+        let word = slot.offset() / WORD;
+        let lengths = self.page.word(word + 1);
+        LeafEntry {
+            offset: slot.offset(),
+            suffix_len: slot.suffix_len(),
+            meta: EntryMeta {
+                stamp: self.page.word(word),
+                tombstone: (lengths >> 32) & FLAG_TOMBSTONE != 0,
+            },
+            value_len: usize::from(lengths as u16),
+            capacity: usize::from((lengths >> 16) as u16),
+        }
+    }
+
+    /// Appends the prefix to `out`.
+    #[inline]
+    pub fn append_prefix(self, out: &mut Vec<u8>) {
+        self.page.append_to(self.lower_place().0, self.prefix_len(), out);
+    }
+
+    /// Appends the `index`th key to `out`.
+    #[inline]
+    pub fn append_key(self, index: usize, out: &mut Vec<u8>) {
+        self.append_prefix(out);
+        let slot = self.slot(index);
+        self.page.append_to(self.suffix_offset(slot), slot.suffix_len(), out);
+    }
+
+    /// The `index`th key.
+    pub fn key(self, index: usize) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.append_key(index, &mut key);
+        key
+    }
+}

@@ -1,0 +1,204 @@
+//! Splitting a node that is full.
+//!
+//! A node is split in place: its left part stays, its right part goes to a new page, and the parent gets the separator.
+//! The root keeps its page id: both its parts go to new pages and it becomes their parent. If the parent has no room for
+//! the separator the parent is split instead, and the caller comes again.
+
+use super::Tree;
+use super::descent::Target;
+use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, rebuilt_slot_bytes, snapshot};
+use super::node::{Node, WORD, common_prefix, inner_entry_bytes};
+use crate::base::PageId;
+use crate::buffer::{ExclusiveGuard, Interrupt};
+
+/// So many inserts, each right behind the one before, are taken for a sequence that will go on.
+const SEQUENCE_RUN: usize = 3;
+
+/// How a node is divided.
+struct Plan {
+    /// Slots before this one stay left. In an inner node this one is the separator, and its child the right's first.
+    slot: usize,
+    separator: Vec<u8>,
+}
+
+/// The shortest key above `left` and not above `right`.
+fn shortest_between(left: &[u8], right: &[u8]) -> Vec<u8> {
+    let len = (common_prefix(left, right) + 1).min(right.len());
+    right[..len].to_vec()
+}
+
+impl Tree {
+    /// Splits the node of `level` that covers `key` unless it has room for `needed` more bytes; or, if its parent is full,
+    /// only that.
+    pub(super) fn split(&self, key: &[u8], level: u8, needed: usize) -> Result<(), Interrupt> {
+        let settled = |stamp| self.is_settled(stamp);
+        let arrival = self.descend(Target::At(key), level)?;
+        let Some((parent, index)) = arrival.parent else {
+            let root = arrival.guard.upgrade()?;
+            return match plan(Node::new(root.bytes()), key, needed, &settled) {
+                Some(plan) => self.split_root(root, &plan),
+                None => Ok(()),
+            };
+        };
+        let parent = parent.upgrade()?;
+        let node = arrival.guard.upgrade()?;
+        let Some(plan) = plan(Node::new(node.bytes()), key, needed, &settled) else { return Ok(()) };
+        let above = Node::new(parent.bytes());
+        let suffix_len = plan.separator.len().saturating_sub(above.prefix_len());
+        let needed_above = inner_entry_bytes(suffix_len) + WORD;
+        if !has_room(above, needed_above, &settled) {
+            drop((parent, node));
+            return self.split(key, level + 1, needed_above);
+        }
+        self.split_below(parent, index, node, &plan)
+    }
+
+    fn split_below(
+        &self,
+        mut parent: ExclusiveGuard<'_>,
+        index: usize,
+        mut node: ExclusiveGuard<'_>,
+        plan: &Plan,
+    ) -> Result<(), Interrupt> {
+        let mut right = self.pool.allocate()?;
+        self.observer.before_structure_change(&[&parent, &node]);
+        born_with(&right, &node);
+        let old = snapshot(node.bytes());
+        let old = Node::new(old.bytes());
+        self.build_left(old, plan, &mut node);
+        self.build_right(old, plan, &mut right);
+        let mut above = NodeMut::new(parent.bytes_mut());
+        let suffix = above.node().suffix_of(&plan.separator);
+        if above.node().gap() < inner_entry_bytes(suffix.len()) + WORD {
+            above.compact(&|_| false);
+        }
+        above.insert_child(index, suffix, right.page_id());
+        parent.mark_dirty();
+        node.mark_dirty();
+        Ok(())
+    }
+
+    fn split_root(&self, mut root: ExclusiveGuard<'_>, plan: &Plan) -> Result<(), Interrupt> {
+        let mut left = self.pool.allocate()?;
+        let mut right = match self.pool.allocate() {
+            Ok(right) => right,
+            Err(error) => {
+                self.pool.free(left);
+                return Err(error.into());
+            }
+        };
+        self.observer.before_structure_change(&[&root]);
+        born_with(&left, &root);
+        born_with(&right, &root);
+        let old = snapshot(root.bytes());
+        let old = Node::new(old.bytes());
+        self.build_left(old, plan, &mut left);
+        self.build_right(old, plan, &mut right);
+        let mut above = NodeMut::new(root.bytes_mut());
+        above.init(old.level() + 1, &Fences::of(old), left.page_id());
+        above.append_child(&plan.separator, right.page_id());
+        root.mark_dirty();
+        Ok(())
+    }
+
+    fn build_left(&self, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGuard<'_>) {
+        let fences = Fences { lower: old.lower(), upper: Some(plan.separator.clone()) };
+        let mut left = NodeMut::new(target.bytes_mut());
+        if old.is_leaf() {
+            left.init(0, &fences, PageId(0));
+            left.append_entries(old, 0..plan.slot, &|stamp| self.is_settled(stamp));
+        } else {
+            left.init(old.level(), &fences, old.child(0));
+            left.append_children(old, 0..plan.slot);
+        }
+    }
+
+    fn build_right(&self, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGuard<'_>) {
+        let fences = Fences { lower: plan.separator.clone(), upper: old.upper() };
+        let mut right = NodeMut::new(target.bytes_mut());
+        if old.is_leaf() {
+            right.init(0, &fences, PageId(0));
+            right.append_entries(old, plan.slot..old.count(), &|stamp| self.is_settled(stamp));
+        } else {
+            right.init(old.level(), &fences, old.child(plan.slot + 1));
+            right.append_children(old, plan.slot + 1..old.count());
+        }
+    }
+}
+
+/// A page whose content comes from `source`. If that has been imaged in a round already, the image holds the content, and
+/// the new page does not belong to that round.
+fn born_with(page: &ExclusiveGuard<'_>, source: &ExclusiveGuard<'_>) {
+    page.set_imaged(page.round().max(source.round()));
+}
+
+fn has_room(node: Node<'_>, needed: usize, settled: &Settled<'_>) -> bool {
+    node.gap() >= needed
+        || rebuilt_bytes(node, node.prefix_len(), settled) + needed <= Fences::of(node).room(node.page.len())
+}
+
+/// How to divide the node so that there is room around `key`; `None` if there is room or nothing to divide.
+fn plan(node: Node<'_>, key: &[u8], needed: usize, settled: &Settled<'_>) -> Option<Plan> {
+    if node.count() < 2 || has_room(node, needed, settled) {
+        return None;
+    }
+    if node.is_leaf() { plan_leaf(node, key, settled) } else { plan_inner(node, key, settled) }
+}
+
+fn plan_leaf(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
+    let (slot, found) = node.search(key);
+    let (last, run) = node.last_insert();
+    if !found && slot == last + 1 && run >= SEQUENCE_RUN {
+        // The sequence goes on in the right node; what is left of it gets no more inserts, so leave it full.
+        let mut separator = shortest_between(&node.key(slot - 1), key);
+        for slot in (slot.saturating_sub(2).max(1)..=slot).rev() {
+            if slot < node.count() && separator.is_empty() {
+                separator = shortest_between(&node.key(slot - 1), &node.key(slot));
+            }
+            if parts_fit(node, slot, &separator, settled) {
+                return Some(Plan { slot, separator });
+            }
+            separator.clear();
+        }
+    }
+    let slot = middle(node, settled);
+    Some(Plan { slot, separator: shortest_between(&node.key(slot - 1), &node.key(slot)) })
+}
+
+fn plan_inner(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
+    let count = node.count();
+    if node.upper_place().is_none() && node.child_index(key) == count {
+        let separator = node.key(count - 1);
+        if parts_fit(node, count - 1, &separator, settled) {
+            return Some(Plan { slot: count - 1, separator });
+        }
+    }
+    let slot = middle(node, settled);
+    Some(Plan { slot, separator: node.key(slot) })
+}
+
+/// Whether both parts have room for their items and fences.
+fn parts_fit(node: Node<'_>, slot: usize, separator: &[u8], settled: &Settled<'_>) -> bool {
+    let prefix_len = node.prefix_len();
+    let bytes = |range: std::ops::Range<usize>| -> usize {
+        range.map(|index| rebuilt_slot_bytes(node, index, prefix_len, settled)).sum()
+    };
+    let left = Fences { lower: node.lower(), upper: Some(separator.to_vec()) };
+    let right = Fences { lower: separator.to_vec(), upper: node.upper() };
+    let page_bytes = node.page.len();
+    bytes(0..slot) <= left.room(page_bytes) && bytes(slot..node.count()) <= right.room(page_bytes)
+}
+
+/// The slot before which about half of the bytes are; neither the first nor behind the last.
+fn middle(node: Node<'_>, settled: &Settled<'_>) -> usize {
+    let prefix_len = node.prefix_len();
+    let half = rebuilt_bytes(node, prefix_len, settled) / 2;
+    let mut bytes = 0;
+    for index in 0..node.count() {
+        bytes += rebuilt_slot_bytes(node, index, prefix_len, settled);
+        if bytes >= half {
+            return (index + 1).clamp(1, node.count() - 1);
+        }
+    }
+    node.count() / 2
+}
