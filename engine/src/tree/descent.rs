@@ -71,8 +71,9 @@ fn is_node_of(node: Node<'_>, level: u8) -> bool {
 fn child_at(node: Node<'_>, target: Target<'_>) -> (usize, PageId) {
     let index = match target {
         Target::At(key) => node.child_index(key),
-        Target::Below(key) => node.search(key).0,
-        Target::Last => node.count(),
+        // The node's upper fence is below it too, and need not have the node's prefix.
+        Target::Below(key) if node.covers(key) => node.search(key).0,
+        Target::Below(_) | Target::Last => node.count(),
     };
     (index, node.child(index))
 }

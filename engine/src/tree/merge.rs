@@ -7,7 +7,6 @@ use super::Tree;
 use super::descent::{Target, retry};
 use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, snapshot};
 use super::node::{Node, SLOTS_OFFSET, WORD, inner_entry_bytes};
-use super::write::LeafHint;
 use crate::base::{PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, OptimisticGuard};
 
@@ -24,7 +23,7 @@ impl Tree {
     /// # Errors
     /// A page cannot be read.
     pub fn purge(&self, key: &[u8]) -> Result<()> {
-        let small = self.write(key, 0, &mut LeafHint::default())?.purge();
+        let small = retry(|| Ok(self.leaf_to_purge(key)?.purge()))?;
         if small { self.shrink(key) } else { Ok(()) }
     }
 

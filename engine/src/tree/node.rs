@@ -237,7 +237,8 @@ impl<'a> Node<'a> {
         if self.page.compare(offset, len, key) == Ordering::Greater {
             return false;
         }
-        self.upper_place().is_none_or(|(offset, len)| self.page.compare(offset, len, key) == Ordering::Greater)
+        self.upper_place()
+            .is_none_or(|(offset, len)| self.page.compare(offset, len, key) == Ordering::Greater)
     }
 
     /// Bytes of the heap that nothing refers to.
@@ -328,10 +329,7 @@ impl<'a> Node<'a> {
         LeafEntry {
             offset: slot.offset(),
             suffix_len: slot.suffix_len(),
-            meta: EntryMeta {
-                stamp: self.page.word(word),
-                tombstone: (lengths >> 32) & FLAG_TOMBSTONE != 0,
-            },
+            meta: EntryMeta { stamp: self.page.word(word), tombstone: (lengths >> 32) & FLAG_TOMBSTONE != 0 },
             value_len: usize::from(lengths as u16),
             capacity: usize::from((lengths >> 16) as u16),
         }

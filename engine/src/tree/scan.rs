@@ -6,7 +6,7 @@
 use super::Tree;
 use super::descent::{Target, retry};
 use super::node::Node;
-use crate::base::Result;
+use crate::base::{Error, PageId, Result};
 use crate::buffer::Interrupt;
 use std::ops::{Bound, Range};
 
@@ -87,6 +87,12 @@ impl LeafBatch {
     }
 }
 
+/// Only a damaged page leads a scan back; without this it would never end.
+#[cold]
+fn no_progress(page: PageId) -> Interrupt {
+    Interrupt::Failed(Error::corruption(format!("{page}: a scan would come back to it")))
+}
+
 impl Tree {
     /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before `from`. Returns the key
     /// to go on with (included), `None` at the end.
@@ -128,6 +134,9 @@ impl Tree {
         }
         let next = if end < count { Some(node.key(end)) } else { node.upper() };
         leaf.validate()?;
+        if next.as_deref().is_some_and(|next| next <= key) {
+            return Err(no_progress(leaf.page_id()));
+        }
         Ok(next)
     }
 
@@ -177,6 +186,14 @@ impl Tree {
         }
         let next = if start > 0 { node.key(start) } else { node.lower() };
         leaf.validate()?;
+        let stays = match from {
+            Bound::Included(key) => &next[..] > key,
+            Bound::Excluded(key) => &next[..] >= key && !next.is_empty(),
+            Bound::Unbounded => false,
+        };
+        if stays {
+            return Err(no_progress(leaf.page_id()));
+        }
         Ok((start > 0 || !next.is_empty()).then_some(next))
     }
 }

@@ -5,7 +5,7 @@ use super::edit::{Fences, NodeMut, rebuilt_bytes};
 use super::node::{EntryMeta, Node, WORD, leaf_entry_bytes, max_entry_bytes, max_key_bytes};
 use super::{Tree, TreeObserver};
 use crate::base::{Error, PageId, Result};
-use crate::buffer::{ExclusiveGuard, Version};
+use crate::buffer::{ExclusiveGuard, Interrupt, Version};
 use crate::sync::Arc;
 
 /// Where the caller wrote last. If that leaf has not changed since, and covers the next key too, the descent is saved.
@@ -83,10 +83,17 @@ impl Tree {
                 Err(needed) => {
                     self.split(key, 0, needed)?;
                     let guard = self.descend(Target::At(key), 0)?.guard.upgrade()?;
-                    self.with_room(guard, key, value_len).map_err(|_| crate::buffer::Restart.into())
+                    self.with_room(guard, key, value_len).map_err(|_| Interrupt::Restart)
                 }
             }
         })
+    }
+
+    /// The leaf that covers `key`, without making room: purging must not split.
+    pub(super) fn leaf_to_purge<'t>(&'t self, key: &'t [u8]) -> Result<LeafWrite<'t>, Interrupt> {
+        let guard = self.descend(Target::At(key), 0)?.guard.upgrade()?;
+        let (index, found) = Node::new(guard.bytes()).search(key);
+        Ok(LeafWrite { guard, key, index, found, observer: &self.observer })
     }
 
     /// The write, if there is room or compaction makes it; otherwise how many bytes are needed.
