@@ -145,9 +145,19 @@ impl<'a> NodeMut<'a> {
     #[inline]
     pub fn note_insert(&mut self, index: usize) {
         let (last, run) = self.node().last_insert();
-        let run = if index == last + 1 { (run + 1).min(usize::from(u16::MAX)) } else { 0 };
+        // `last` is 65,535 if the sequence comes from the node to the left.
+        let run = if index as u16 == (last as u16).wrapping_add(1) {
+            (run + 1).min(usize::from(u16::MAX))
+        } else {
+            0
+        };
         let garbage = self.page.word(BOOKS_WORD) & 0xFFFF_FFFF;
         self.page.set_word(BOOKS_WORD, garbage | (index as u64) << 32 | (run as u64) << 48);
+    }
+
+    /// Lets a sequence of inserts go on in a rebuilt node; does not touch the garbage, which there is none of.
+    pub fn continue_sequence(&mut self, (last, run): (usize, usize)) {
+        self.page.set_word(BOOKS_WORD, u64::from(last as u16) << 32 | (run as u64) << 48);
     }
 
     fn add_garbage(&mut self, bytes: usize) {
@@ -253,7 +263,7 @@ impl<'a> NodeMut<'a> {
             self.append_children(old, 0..old.count());
         }
         if self.node().count() == old.count() {
-            self.page.set_word(BOOKS_WORD, (last as u64) << 32 | (run as u64) << 48);
+            self.continue_sequence((last, run));
         }
     }
 }

@@ -188,7 +188,7 @@ impl Tree {
         leaf.validate()?;
         let stays = match from {
             Bound::Included(key) => &next[..] > key,
-            Bound::Excluded(key) => &next[..] >= key && !next.is_empty(),
+            Bound::Excluded(key) => &next[..] >= key && (start > 0 || !next.is_empty()),
             Bound::Unbounded => false,
         };
         if stays {

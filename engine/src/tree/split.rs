@@ -107,6 +107,9 @@ impl Tree {
         if old.is_leaf() {
             left.init(0, &fences, PageId(0));
             left.append_entries(old, 0..plan.slot, &|stamp| self.is_settled(stamp));
+            if left.node().count() == plan.slot && old.last_insert().0 + 1 == plan.slot {
+                left.continue_sequence(old.last_insert());
+            }
         } else {
             left.init(old.level(), &fences, old.child(0));
             left.append_children(old, 0..plan.slot);
@@ -119,6 +122,10 @@ impl Tree {
         if old.is_leaf() {
             right.init(0, &fences, PageId(0));
             right.append_entries(old, plan.slot..old.count(), &|stamp| self.is_settled(stamp));
+            let (last, run) = old.last_insert();
+            if last + 1 >= plan.slot && right.node().count() == old.count() - plan.slot {
+                right.continue_sequence((last.wrapping_sub(plan.slot), run));
+            }
         } else {
             right.init(old.level(), &fences, old.child(plan.slot + 1));
             right.append_children(old, plan.slot + 1..old.count());
@@ -148,21 +155,31 @@ fn plan(node: Node<'_>, key: &[u8], needed: usize, settled: &Settled<'_>) -> Opt
 fn plan_leaf(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
     let (slot, found) = node.search(key);
     let (last, run) = node.last_insert();
-    if !found && slot == last + 1 && run >= SEQUENCE_RUN {
-        // The sequence goes on in the right node; what is left of it gets no more inserts, so leave it full.
-        let mut separator = shortest_between(&node.key(slot - 1), key);
-        for slot in (slot.saturating_sub(2).max(1)..=slot).rev() {
-            if slot < node.count() && separator.is_empty() {
-                separator = shortest_between(&node.key(slot - 1), &node.key(slot));
-            }
-            if parts_fit(node, slot, &separator, settled) {
-                return Some(Plan { slot, separator });
-            }
-            separator.clear();
+    if !found && slot > 0 && slot == last + 1 && run >= SEQUENCE_RUN {
+        if let Some(plan) = plan_sequence(node, slot, key, settled) {
+            return Some(plan);
         }
     }
     let slot = middle(node, settled);
     Some(Plan { slot, separator: shortest_between(&node.key(slot - 1), &node.key(slot)) })
+}
+
+/// The next keys will go to `slot` and behind. What is behind it makes way, once; otherwise the node is left full, for it
+/// gets no more inserts, and the sequence goes on in the right one.
+fn plan_sequence(node: Node<'_>, slot: usize, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
+    if slot < node.count() {
+        let separator = shortest_between(key, &node.key(slot));
+        return parts_fit(node, slot, &separator, settled).then_some(Plan { slot, separator });
+    }
+    let separator = shortest_between(&node.key(slot - 1), key);
+    if parts_fit(node, slot, &separator, settled) {
+        return Some(Plan { slot, separator });
+    }
+    // The left node needs a little of its room for its new upper fence.
+    (slot.saturating_sub(2).max(1)..slot).rev().find_map(|slot| {
+        let separator = shortest_between(&node.key(slot - 1), &node.key(slot));
+        parts_fit(node, slot, &separator, settled).then_some(Plan { slot, separator })
+    })
 }
 
 fn plan_inner(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {

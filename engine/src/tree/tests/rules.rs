@@ -179,3 +179,33 @@ fn image_of_a_settled_page_is_complete() {
         validate_image(&image).expect("an image");
     }
 }
+
+/// Not a benchmark: `cargo test --release -- --ignored --nocapture` gives an idea of the costs.
+#[test]
+#[ignore = "takes seconds; prints times"]
+fn times() {
+    let rows = 2_000_000u64;
+    let time = |what: &str, each: &mut dyn FnMut(u64)| {
+        let start = std::time::Instant::now();
+        (0..rows).for_each(each);
+        println!("{what}: {:?}", start.elapsed() / rows as u32);
+    };
+    let make = || Tree::create(pool(4096, 150_000), Arc::new(Horizon::default())).expect("room");
+    let spread = |n: u64| key(n.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut hint = LeafHint::default();
+    let sequential = make();
+    time("sequential insert", &mut |n| {
+        sequential.write(&key(n), 100, &mut hint).expect("room").put(0, false, &[1; 100]);
+    });
+    let random = make();
+    time("random insert", &mut |n| {
+        let mut hint = LeafHint::default();
+        random.write(&spread(n), 100, &mut hint).expect("room").put(0, false, &[1; 100]);
+    });
+    let mut value = Vec::new();
+    time("random lookup", &mut |n| {
+        let n = n.wrapping_mul(7_368_787) % rows;
+        assert!(random.lookup(&spread(n), &mut value).expect("readable").is_some());
+    });
+    println!("{:?}\n{:?}", sequential.check_invariants(), random.check_invariants());
+}
