@@ -27,6 +27,7 @@ const SETTLED: EntryMeta = EntryMeta { stamp: 0, tombstone: false };
 /// Fills `out`, which is as long as the page, with the page's image; its first [`crate::buffer::PAGE_HEADER_BYTES`] are
 /// left for the store. `resolve` is asked about each entry of a leaf: its meta, its value, and where to put an older one.
 /// A tombstone that is kept is left out. Returns whether every entry was kept. The caller keeps writers out.
+#[allow(clippy::type_complexity)] // one callback, explained above
 pub fn image_page(
     page: PageBytes<'_>,
     out: &mut [u8],

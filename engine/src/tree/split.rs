@@ -155,10 +155,13 @@ fn plan(node: Node<'_>, key: &[u8], needed: usize, settled: &Settled<'_>) -> Opt
 fn plan_leaf(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
     let (slot, found) = node.search(key);
     let (last, run) = node.last_insert();
-    if !found && slot > 0 && slot == last + 1 && run >= SEQUENCE_RUN {
-        if let Some(plan) = plan_sequence(node, slot, key, settled) {
-            return Some(plan);
-        }
+    if !found
+        && slot > 0
+        && slot == last + 1
+        && run >= SEQUENCE_RUN
+        && let Some(plan) = plan_sequence(node, slot, key, settled)
+    {
+        return Some(plan);
     }
     let slot = middle(node, settled);
     Some(Plan { slot, separator: shortest_between(&node.key(slot - 1), &node.key(slot)) })

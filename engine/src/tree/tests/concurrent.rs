@@ -30,7 +30,7 @@ fn write(tree: &Tree, writer: u64) {
     let (mut state, mut hint) = (writer, LeafHint::default());
     for step in 0..STEPS {
         let n = next(&mut state) % KEYS / 3 * 3 + writer;
-        if n % STABLE == 0 {
+        if n.is_multiple_of(STABLE) {
             continue;
         }
         let key = key(n);
@@ -39,7 +39,7 @@ fn write(tree: &Tree, writer: u64) {
             tree.write(&key, value.len(), &mut hint).expect("room").put(0, false, &value);
             assert_eq!(get(tree, &key).expect("just put").1, value);
         } else {
-            for n in (n..n + 90).step_by(3).filter(|n| n % STABLE != 0) {
+            for n in (n..n + 90).step_by(3).filter(|n| !n.is_multiple_of(STABLE)) {
                 put_tombstone(tree, n, &mut hint);
             }
         }
@@ -68,7 +68,7 @@ fn scan(tree: &Tree, forward: bool) {
             let n = number(entry.key);
             assert!(previous.is_none_or(|previous| if forward { previous < n } else { previous > n }));
             assert!(entry.value.iter().all(|byte| *byte == n as u8), "a torn value");
-            seen += u64::from(n % STABLE == 0);
+            seen += u64::from(n.is_multiple_of(STABLE));
             previous = Some(n);
         }
         match more.expect("readable") {

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-type Model = BTreeMap<Vec<u8>, (u64, bool, Vec<u8>)>;
+type Entry = (u64, bool, Vec<u8>);
+type Model = BTreeMap<Vec<u8>, Entry>;
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -103,7 +104,7 @@ fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 type Rows = Vec<(Vec<u8>, bool, Vec<u8>)>;
 
 fn compare_scan(tree: &Tree, model: &Model, from: Bound<Vec<u8>>, limit: usize, forward: bool) {
-    let rows = |key: &Vec<u8>, (stamp, tombstone, value): &(u64, bool, Vec<u8>)| {
+    let rows = |key: &Vec<u8>, (stamp, tombstone, value): &Entry| {
         (!*tombstone || *stamp >= HORIZON).then(|| (key.clone(), *tombstone, value.clone()))
     };
     let expected: Rows = if forward {
