@@ -34,7 +34,7 @@ fn write(tree: &Tree, writer: u64) {
             continue;
         }
         let key = key(n);
-        if step / (STEPS / 8) % 2 == 0 {
+        if (step / (STEPS / 8)).is_multiple_of(2) {
             let value = vec![n as u8; 20 + (next(&mut state) % 150) as usize];
             tree.write(&key, value.len(), &mut hint).expect("room").put(0, false, &value);
             assert_eq!(get(tree, &key).expect("just put").1, value);

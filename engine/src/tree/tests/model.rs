@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+type Onwards = fn(Vec<u8>) -> Bound<Vec<u8>>;
 type Entry = (u64, bool, Vec<u8>);
 type Model = BTreeMap<Vec<u8>, Entry>;
 
@@ -116,7 +117,7 @@ fn compare_scan(tree: &Tree, model: &Model, from: Bound<Vec<u8>>, limit: usize, 
     let (mut batch, mut next) = (LeafBatch::default(), from);
     loop {
         batch.clear();
-        let (bound, go_on): (_, fn(Vec<u8>) -> Bound<Vec<u8>>) = (
+        let (bound, go_on): (_, Onwards) = (
             as_slices(&next),
             match forward {
                 true => Bound::Included,
