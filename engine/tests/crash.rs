@@ -90,7 +90,14 @@ fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) -> R
 }
 
 /// Transactions of several threads; stops at the first error that is no conflict (the disk was stopped).
-fn work(db: &Database, storage: &SimulatedStorage, run: u8, threads: u8, each: u8, seed: u64) -> Acknowledged {
+fn work(
+    db: &Database,
+    storage: &SimulatedStorage,
+    run: u8,
+    threads: u8,
+    each: u8,
+    seed: u64,
+) -> Acknowledged {
     let acknowledged = Mutex::new(Vec::new());
     let Ok(tables) = Tables::of(db) else { return Vec::new() };
     std::thread::scope(|scope| {
@@ -157,7 +164,10 @@ fn content(db: &Database) -> Content {
 fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
     let all = content(db);
     let rows = |table: &str| {
-        all.iter().filter(|((t, _), _)| t == table).map(|((_, k), v)| (k.clone(), v.clone())).collect::<Vec<_>>()
+        all.iter()
+            .filter(|((t, _), _)| t == table)
+            .map(|((_, k), v)| (k.clone(), v.clone()))
+            .collect::<Vec<_>>()
     };
     let journal: BTreeMap<Vec<u8>, Vec<u8>> = rows("journal").into_iter().collect();
     for id in must {
@@ -214,7 +224,8 @@ fn run(seed: u64, points: u64) -> u64 {
     for point in 0..points {
         let at = random.below(end as u64 + 1) as usize;
         let first = kind(&mut random);
-        let context = format!("seed {seed}, point {point}: {first:?} after {at} of {end} operations, {settings:?}");
+        let context =
+            format!("seed {seed}, point {point}: {first:?} after {at} of {end} operations, {settings:?}");
         let must = acknowledged_by(&acknowledged, at);
         let disk = storage.crash(first, at, random.next_u64());
         let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -232,7 +243,12 @@ fn run(seed: u64, points: u64) -> u64 {
         must_now.extend(acknowledged_by(&more, at));
         if at >= recovered_at {
             // Whatever was served must stay.
-            must_now.extend(before.keys().filter(|(t, _)| t == "journal").map(|(_, k)| <Id>::try_from(&k[..]).expect("an id")));
+            must_now.extend(
+                before
+                    .keys()
+                    .filter(|(t, _)| t == "journal")
+                    .map(|(_, k)| <Id>::try_from(&k[..]).expect("an id")),
+            );
         }
         let disk = disk.crash(second, at, random.next_u64());
         let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
