@@ -137,7 +137,7 @@ impl Builder {
                 self.settings.create,
             )?),
         };
-        Database::open_storage(storage, path.as_ref(), self)
+        super::open::open(storage, path.as_ref(), self)
     }
 
     /// Opens a database that lives in memory and is gone with its last handle.

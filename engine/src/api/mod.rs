@@ -5,6 +5,7 @@
 mod builder;
 mod database;
 mod handle;
+mod open;
 mod statistics;
 mod table;
 mod transaction;

@@ -192,7 +192,7 @@ impl Settings {
         within("gather_window", self.gather_window.as_millis() as u64, 0, 1_000)?;
         within("lock_wait", self.lock_wait.as_millis() as u64, 0, 3_600_000)?;
         let contradiction = |name, what: &str| Err(Error::invalid(what).at(Location::Setting(name)));
-        if self.segment_bytes % 4096 != 0 {
+        if !self.segment_bytes.is_multiple_of(4096) {
             return contradiction("segment_bytes", "not a multiple of 4096");
         }
         if self.log_bytes_max < 4 * self.segment_bytes {

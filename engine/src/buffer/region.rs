@@ -85,7 +85,7 @@ impl<T: ZeroIsDefault> Region<T> {
         let (start, bytes) = (values.as_ptr().cast_mut().cast(), size_of_val(values));
         // The system gives back whole pages of its own, rounding outwards: values beside the range would be lost.
         let unit = rustix::param::page_size();
-        if values.as_ptr().addr() % unit != 0 || bytes % unit != 0 {
+        if !values.as_ptr().addr().is_multiple_of(unit) || !bytes.is_multiple_of(unit) {
             return;
         }
         // SAFETY: inside the mapping; zero bytes are valid values of `T`, and every access to them is atomic or excluded

@@ -27,7 +27,7 @@ mod image;
 pub use catalog_blob::{TableRecord, decode_catalog, encode_catalog};
 
 use crate::base::clock::Clock;
-use crate::base::{Csn, PageId, Result, TableId};
+use crate::base::{Csn, Error, PageId, Result, TableId};
 use crate::buffer::Pool;
 use crate::store::{Manifest, ManifestFile, PageStore, Round};
 use crate::sync::Mutex;
@@ -35,6 +35,15 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::transaction::{CheckpointView, TransactionSystem};
 use image::{HandedOver, Imager};
 use std::sync::Arc;
+
+/// Threads that write images.
+const WRITERS: usize = 8;
+/// Fewer pages than this are written by the caller alone.
+const PARALLEL_FROM_PAGES: u64 = 256;
+
+fn join(result: std::thread::Result<Result<()>>) -> Result<()> {
+    result.unwrap_or_else(|_| Err(Error::corruption("a thread that writes page images panicked")))
+}
 
 /// What a checkpoint did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -196,29 +205,45 @@ impl Checkpointer {
         for page in freed {
             round.remove_page(*page)?;
         }
-        let mut pages_written = 0;
-        let mut id = 1;
-        // Pages that appear meanwhile were born in this round, or were split from a page that is not imaged yet.
-        while id < self.pool.page_count() {
-            pages_written += self.write_handed_over(round, csn)?;
+        let (next, written) = (AtomicU64::new(1), AtomicU64::new(0));
+        let end = self.pool.page_count();
+        let write = |id: u64| -> Result<()> {
+            self.write_handed_over(round, csn, &written)?;
             if let Some(mut image) = self.imager.image_page(PageId(id))? {
                 round.write_page(PageId(id), &mut image, csn)?;
-                pages_written += 1;
+                written.fetch_add(1, Ordering::Relaxed);
             }
-            id += 1;
-        }
-        pages_written += self.write_handed_over(round, csn)?;
+            Ok(())
+        };
+        let writer = || -> Result<()> {
+            loop {
+                match next.fetch_add(1, Ordering::Relaxed) {
+                    id if id < end => write(id)?,
+                    _ => return Ok(()),
+                }
+            }
+        };
+        // A device takes many writes at a time; a thread waits for each of its own.
+        let threads = if self.pool.page_count() < PARALLEL_FROM_PAGES { 1 } else { WRITERS };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(writer)).collect();
+            let mine = writer();
+            others.into_iter().map(|other| join(other.join())).fold(mine, Result::and)
+        })?;
+        // A structure change that was under way when the round began may have made pages since; it has ended by now, because
+        // its other pages were latched for their images.
+        (end..self.pool.page_count()).try_for_each(write)?;
+        self.write_handed_over(round, csn, &written)?;
         round.write_blob(&encode_catalog(tables))?;
-        Ok(pages_written)
+        Ok(written.into_inner())
     }
 
-    fn write_handed_over(&self, round: &Round, csn: Csn) -> Result<u64> {
-        let handed_over = self.imager.take_handed_over();
-        let count = handed_over.len() as u64;
-        for HandedOver { page, mut image } in handed_over {
+    fn write_handed_over(&self, round: &Round, csn: Csn, written: &AtomicU64) -> Result<()> {
+        for HandedOver { page, mut image } in self.imager.take_handed_over() {
             round.write_page(page, &mut image, csn)?;
+            written.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(count)
+        Ok(())
     }
 
     /// The manifest as published last, for `stat` and `verify`.

@@ -11,20 +11,20 @@
 //!                 asynchronous: the flusher thread, or the worker's own queue            (flusher, worker)
 //! ```
 //!
-//! One code path with different numbers serves all presets; see [`presets`]. The parts:
+//! One code path with different numbers serves all presets; see `presets`. The parts:
 //!
 //! | file | question |
 //! |---|---|
-//! | [`watermark`] | which CSNs are durable, everywhere? |
-//! | [`queue`] | which transactions wait without a thread? |
-//! | [`writer`] | what does one log owe the device, and who writes? |
-//! | [`precommit`] | how does a record get its CSN and its place? |
-//! | [`leader`] | how does a waiter cause the writes it needs? |
-//! | [`flusher`] | who writes when nobody waits? |
-//! | [`worker`] | what does a worker do between transactions? |
-//! | [`acknowledge`] | what happens when a write has completed? |
-//! | [`waiters`] | how do futures learn of it? |
-//! | [`levels`], [`presets`], [`poison`], [`metrics`] | due times; axes; failure; cost |
+//! | `watermark` | which CSNs are durable, everywhere? |
+//! | `queue` | which transactions wait without a thread? |
+//! | `writer` | what does one log owe the device, and who writes? |
+//! | `precommit` | how does a record get its CSN and its place? |
+//! | `leader` | how does a waiter cause the writes it needs? |
+//! | `flusher` | who writes when nobody waits? |
+//! | `worker` | what does a worker do between transactions? |
+//! | `acknowledge` | what happens when a write has completed? |
+//! | `waiters` | how do futures learn of it? |
+//! | `levels`, `presets`, `poison`, `metrics` | due times; axes; failure; cost |
 //!
 //! # Guarantees
 //! 1. A call says "committed" only if the record and everything below the DSN is durable as the device promises (I1, I5).

@@ -1,1 +1,310 @@
-//! To be written.
+//! Measuring a device: the raw floor that commits are compared with, and which durability method suits it.
+//!
+//! On an idle machine a DSYNC write through io_uring looks best; beside busy threads its completion may wait for a
+//! scheduler tick, because it is delivered to the busy thread. So the methods are compared **beside computing threads**,
+//! by what they cost those threads and how long their tail is.
+
+use super::facts::DurabilityMethod;
+use super::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage, WriteRequest};
+use crate::base::settings::MethodSetting;
+use crate::base::{Error, Result};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use hdrhistogram::Histogram;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SCRATCH: &str = "quench-probe.tmp";
+
+/// Durable writes without a database around them.
+#[derive(Clone, Debug)]
+pub struct RawWrites {
+    /// Of one write, in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// Of all writers together.
+    pub writes_per_second: f64,
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constant bounds that the library accepts")
+}
+
+/// A preallocated, zero-filled file that is removed again.
+struct Scratch {
+    storage: Arc<dyn Storage>,
+    file: Arc<dyn File>,
+}
+
+impl Scratch {
+    fn new(storage: &Arc<dyn Storage>, len: u64) -> Result<Scratch> {
+        let file = storage.open(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
+        let scratch = Scratch { storage: storage.clone(), file };
+        scratch.file.zero_extend(len)?;
+        Ok(scratch)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A probe file that stays behind is overwritten by the next probe.
+        let _ = self.storage.remove(SCRATCH);
+    }
+}
+
+/// `writers` threads overwrite `bytes` at a time, durably, each in its own part of a file, for `duration`.
+///
+/// # Errors
+/// `OutOfSpace`, I/O.
+pub fn raw_durable_write(
+    storage: &Arc<dyn Storage>,
+    bytes: usize,
+    writers: usize,
+    duration: Duration,
+) -> Result<RawWrites> {
+    const PLACES: u64 = 64;
+    let bytes = bytes.next_multiple_of(SECTOR_BYTES);
+    let part = PLACES * bytes as u64;
+    let scratch = Scratch::new(storage, part * writers as u64)?;
+    let start = Instant::now();
+    let worker = |writer: u64| -> Result<Histogram<u64>> {
+        let mut latency = histogram();
+        let mut buffer = AlignedBuffer::zeroed(bytes);
+        for n in 0u64.. {
+            buffer[..8].copy_from_slice(&n.to_le_bytes());
+            let begun = Instant::now();
+            scratch.file.write_durable_at(writer * part + n % PLACES * bytes as u64, &buffer)?;
+            latency.saturating_record(begun.elapsed().as_nanos() as u64);
+            if start.elapsed() >= duration {
+                break;
+            }
+        }
+        Ok(latency)
+    };
+    let results: Vec<Result<Histogram<u64>>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..writers as u64).map(|w| scope.spawn(move || worker(w))).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(panicked()))).collect()
+    });
+    let mut latency = histogram();
+    for result in results {
+        latency.add(result?).map_err(|e| Error::invalid(format!("cannot merge histograms: {e}")))?;
+    }
+    let writes_per_second = latency.len() as f64 / start.elapsed().as_secs_f64();
+    Ok(RawWrites { latency, writes_per_second })
+}
+
+fn panicked() -> Error {
+    Error::invalid("a thread of the probe panicked")
+}
+
+/// One method beside busy threads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MethodMeasured {
+    /// The method.
+    pub method: MethodSetting,
+    /// Median of a write, microseconds.
+    pub p50_us: f64,
+    /// 99th percentile, microseconds.
+    pub p99_us: f64,
+    /// Computation left to the busy threads, relative to no writes at all.
+    pub computation_left: f64,
+}
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeReport {
+    /// Every method that was tried.
+    pub measured: Vec<MethodMeasured>,
+    /// The one to use.
+    pub chosen: MethodSetting,
+}
+
+impl ProbeReport {
+    /// The choice, as it is kept with a database on the device with this number.
+    #[must_use]
+    pub fn encode(&self, device_number: u64) -> Vec<u8> {
+        let index = MethodSetting::ALL.iter().position(|(method, _)| *method == self.chosen).unwrap_or(0);
+        let mut out = vec![index as u8];
+        out.extend(device_number.to_le_bytes());
+        out
+    }
+
+    /// The choice that was kept, unless it was made for another device.
+    #[must_use]
+    pub fn decode(bytes: &[u8], device_number: u64) -> Option<MethodSetting> {
+        let (index, number) = bytes.split_first()?;
+        if number != device_number.to_le_bytes() {
+            return None;
+        }
+        MethodSetting::ALL.get(usize::from(*index)).map(|(method, _)| *method)
+    }
+}
+
+/// Computation done by busy threads: rounds of arithmetic.
+struct Busy<'s> {
+    stop: &'s AtomicBool,
+    rounds: &'s AtomicU64,
+}
+
+impl Busy<'_> {
+    fn run(&self) {
+        let mut x = 1u64;
+        while !self.stop.load(Ordering::Relaxed) {
+            for _ in 0..200 {
+                x = std::hint::black_box(x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7));
+            }
+            self.rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Rounds of computation in `duration` while `beside` runs on this thread.
+fn beside_busy<T>(threads: usize, beside: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
+    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let start = Instant::now();
+    let value = std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| Busy { stop: &stop, rounds: &rounds }.run());
+        }
+        let value = beside();
+        stop.store(true, Ordering::Relaxed);
+        value
+    })?;
+    Ok((rounds.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64(), value))
+}
+
+/// Measures each method for `each` beside `threads` computing threads and chooses. Where the cache is durable, or there
+/// is no io_uring, there is nothing to choose: the flusher thread serves.
+///
+/// # Errors
+/// `OutOfSpace`, I/O.
+pub fn choose(storage: &Arc<dyn Storage>, threads: usize, each: Duration) -> Result<ProbeReport> {
+    let only = ProbeReport { measured: Vec::new(), chosen: MethodSetting::Flusher };
+    if !storage.facts().volatile_cache || storage.facts().io_uring.is_err() {
+        return Ok(only);
+    }
+    let scratch = Scratch::new(storage, 64 * SECTOR_BYTES as u64)?;
+    let (undisturbed, ()) = beside_busy(threads, || {
+        std::thread::sleep(each);
+        Ok(())
+    })?;
+    let before = storage.durability();
+    let mut measured = Vec::new();
+    for (method, _) in MethodSetting::ALL {
+        storage.set_durability(match method {
+            MethodSetting::WorkerFlush => DurabilityMethod::WriteThenFlush,
+            _ => DurabilityMethod::Dsync,
+        });
+        let (left, latency) = match method {
+            MethodSetting::Flusher => beside_busy(threads, || sleeping_writer(&scratch, each))?,
+            _ => beside_busy(threads.saturating_sub(1), || computing_writer(storage, &scratch, each))?,
+        };
+        measured.push(MethodMeasured {
+            method,
+            p50_us: latency.value_at_quantile(0.5) as f64 / 1000.0,
+            p99_us: latency.value_at_quantile(0.99) as f64 / 1000.0,
+            computation_left: left / undisturbed,
+        });
+    }
+    storage.set_durability(before);
+    Ok(ProbeReport { chosen: best(&measured), measured })
+}
+
+/// The shortest tail, unless another one is nearly as short and leaves more computation.
+fn best(measured: &[MethodMeasured]) -> MethodSetting {
+    let cost = |m: &MethodMeasured| m.p50_us + m.p99_us / 10.0;
+    let shortest = measured.iter().map(cost).fold(f64::INFINITY, f64::min);
+    measured
+        .iter()
+        .filter(|m| cost(m) <= 1.25 * shortest)
+        .max_by(|a, b| a.computation_left.total_cmp(&b.computation_left))
+        .map_or(MethodSetting::Flusher, |m| m.method)
+}
+
+/// One thread that sleeps in each write, as the flusher does.
+fn sleeping_writer(scratch: &Scratch, each: Duration) -> Result<Histogram<u64>> {
+    let (start, mut latency, buffer) = (Instant::now(), histogram(), AlignedBuffer::zeroed(SECTOR_BYTES));
+    for n in 0u64.. {
+        let begun = Instant::now();
+        scratch.file.write_durable_at(n % 64 * SECTOR_BYTES as u64, &buffer)?;
+        latency.saturating_record(begun.elapsed().as_nanos() as u64);
+        if start.elapsed() >= each {
+            break;
+        }
+    }
+    Ok(latency)
+}
+
+/// A worker that computes and looks for its completions now and then.
+fn computing_writer(storage: &Arc<dyn Storage>, scratch: &Scratch, each: Duration) -> Result<Histogram<u64>> {
+    let mut queue = storage.write_queue(1)?;
+    let (start, mut latency, mut done) = (Instant::now(), histogram(), Vec::new());
+    let mut spare = Some(AlignedBuffer::zeroed(SECTOR_BYTES));
+    let (mut begun, mut n, mut x) = (start, 0u64, 1u64);
+    while start.elapsed() < each {
+        if let Some(buffer) = spare.take() {
+            begun = Instant::now();
+            n += 1;
+            let offset = n % 64 * SECTOR_BYTES as u64;
+            let file = scratch.file.clone();
+            queue.submit(WriteRequest {
+                file,
+                offset,
+                buffer,
+                len: SECTOR_BYTES,
+                durable: true,
+                token: n,
+            })?;
+        }
+        for _ in 0..2000 {
+            x = std::hint::black_box(x.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7));
+        }
+        queue.reap(false, &mut done)?;
+        for completion in done.drain(..) {
+            completion.result?;
+            latency.saturating_record(begun.elapsed().as_nanos() as u64);
+            spare = Some(completion.buffer);
+        }
+    }
+    Ok(latency)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::memory::MemoryStorage;
+
+    #[test]
+    fn raw_writes_are_counted_and_leave_no_file() {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let raw = raw_durable_write(&storage, 5000, 3, Duration::from_millis(5)).expect("memory");
+        assert!(raw.latency.len() >= 3 && raw.writes_per_second > 0.0);
+        assert!(storage.list("").expect("memory").is_empty());
+    }
+
+    #[test]
+    fn a_choice_is_kept_for_its_device_only() {
+        let report = ProbeReport { measured: Vec::new(), chosen: MethodSetting::Flusher };
+        let bytes = report.encode(7);
+        assert_eq!(ProbeReport::decode(&bytes, 7), Some(MethodSetting::Flusher));
+        assert_eq!(ProbeReport::decode(&bytes, 8), None);
+        assert_eq!(ProbeReport::decode(&[], 7), None);
+    }
+
+    #[test]
+    fn a_short_tail_wins_and_a_tie_goes_to_what_leaves_more_computation() {
+        let of = |method, p50_us, p99_us, computation_left| MethodMeasured {
+            method,
+            p50_us,
+            p99_us,
+            computation_left,
+        };
+        let measured = [
+            of(MethodSetting::WorkerDsync, 143.0, 4066.0, 0.78),
+            of(MethodSetting::WorkerFlush, 148.0, 380.0, 0.5),
+            of(MethodSetting::Flusher, 105.0, 176.0, 0.72),
+        ];
+        assert_eq!(best(&measured), MethodSetting::Flusher);
+        let measured =
+            [of(MethodSetting::WorkerDsync, 20.0, 40.0, 0.9), of(MethodSetting::Flusher, 19.0, 45.0, 0.7)];
+        assert_eq!(best(&measured), MethodSetting::WorkerDsync);
+    }
+}

@@ -30,7 +30,7 @@ pub const BLOCK_HEADER_BYTES: usize = 80;
 const MAGIC: u32 = u32::from_le_bytes(*b"QLOG");
 pub(super) const VERSION: u16 = 1;
 
-const _: () = assert!(BLOCK_HEADER_BYTES % 8 == 0 && BLOCK_HEADER_BYTES < SECTOR_BYTES);
+const _: () = assert!(BLOCK_HEADER_BYTES.is_multiple_of(8) && BLOCK_HEADER_BYTES < SECTOR_BYTES);
 
 /// A block's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

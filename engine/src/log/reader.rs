@@ -164,7 +164,7 @@ pub fn scan(
         Ok(())
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (1..threads.min(segments.len())).map(|_| scope.spawn(&worker)).collect();
+        let workers: Vec<_> = (1..threads.min(segments.len())).map(|_| scope.spawn(worker)).collect();
         let first = worker();
         workers.into_iter().try_for_each(|handle| {
             handle.join().unwrap_or_else(|_| Err(Error::corruption("a thread that scans the log panicked")))

@@ -78,6 +78,9 @@ pub struct Recovered {
 /// Progress: what, how much is done, how much there is.
 pub type ProgressFn<'a> = &'a mut (dyn FnMut(&str, u64, u64) + Send);
 
+/// A record to be appended again: its CSN and its bytes.
+type Copy = (Csn, Vec<u8>);
+
 /// A selected record of the scan: its whole bytes and its body.
 struct Found<'a> {
     bytes: &'a [u8],
@@ -172,9 +175,10 @@ impl Recovery<'_> {
         let entry = selection.entry(&Decided::of(&manifest));
         let segments = self.segment_pool()?;
         for found in &scan.segments {
+            // None is written to before the next checkpoint, not even one that looks empty: a write of the killed process
+            // may still be on its way to it.
             segments.adopt(found.segment.clone(), found.max_csn);
         }
-        segments.recycle(manifest.checkpoint)?;
         let epoch = Epoch(manifest.reserved_epoch.0.max(manifest.epoch.0) + 1);
         manifest.reserved_epoch = epoch;
         if !copies.is_empty() {
@@ -216,7 +220,7 @@ impl Recovery<'_> {
         scan: &Scan,
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
-    ) -> Result<(Selection, Vec<(Csn, Vec<u8>)>)> {
+    ) -> Result<(Selection, Vec<Copy>)> {
         let (scanned, records) = index(scan)?;
         let selection = select::select(&Decided::of(manifest), &scanned)?;
         let redo: Vec<Redo<'_>> = selection
@@ -305,7 +309,7 @@ fn index(scan: &Scan) -> Result<(Vec<ScannedLog>, Vec<Found<'_>>)> {
 }
 
 /// Writes copies of records, in CSN order, to the first log of the new epoch, durably.
-fn append_again(log: &Log, copies: &[(Csn, Vec<u8>)]) -> Result<()> {
+fn append_again(log: &Log, copies: &[Copy]) -> Result<()> {
     let mut guard = log.lock();
     for (csn, bytes) in copies {
         debug_assert_eq!(bytes.len(), record_bytes(bytes.len() - crate::log::RECORD_HEADER_BYTES));

@@ -121,10 +121,12 @@ impl Default for Descriptor {
     }
 }
 
+type Chunk = Box<[CachePadded<Descriptor>]>;
+
 /// All descriptors of a database.
 #[derive(Debug)]
 pub struct Descriptors {
-    chunks: Box<[OnceLock<Box<[CachePadded<Descriptor>]>>]>,
+    chunks: Box<[OnceLock<Chunk>]>,
     /// Slots below this were used at least once.
     high_water: AtomicUsize,
     grow: Mutex<()>,

@@ -1,9 +1,9 @@
 //! Rank 6: what does a transaction see, and may it commit?
 //!
 //! Multi-version snapshot isolation over trees that hold only the newest value of each key. A write changes the page in
-//! place and leaves a version behind ([`versions`]); a read walks back from the page to what its snapshot sees
-//! ([`view`]); a [`descriptor`] tells everybody how far a transaction is; [`garbage`] gives versions back; the
-//! [`catalog`] knows the tables. The first updater of a row wins: a later one waits for it, and fails with a conflict if
+//! place and leaves a version behind (`versions`); a read walks back from the page to what its snapshot sees
+//! (`view`); a `descriptor` tells everybody how far a transaction is; `garbage` gives versions back; the
+//! `catalog` knows the tables. The first updater of a row wins: a later one waits for it, and fails with a conflict if
 //! it commits.
 //!
 //! # The life of a write

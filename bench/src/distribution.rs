@@ -1,0 +1,152 @@
+//! Which row comes next: uniform, or Zipfian as in Gray et al., "Quickly generating billion-record synthetic
+//! databases" (SIGMOD 1994), with the ranks scattered over the rows so that hot rows are not neighbours.
+
+use quenchdb::base::random::Random;
+
+/// An odd constant near 2^64 / phi: multiplication by it permutes the 64-bit numbers and scatters neighbours.
+const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A permutation of the 64-bit numbers: a counter becomes keys in random order, all different.
+#[must_use]
+pub fn scrambled(counter: u64) -> u64 {
+    let mut z = counter.wrapping_mul(SCATTER);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Zipf's law over ranks `0 .. rows`: rank i has weight 1 / (i + 1)^theta.
+#[derive(Clone, Debug)]
+pub struct Zipfian {
+    rows: u64,
+    theta: f64,
+    alpha: f64,
+    zeta: f64,
+    eta: f64,
+}
+
+impl Zipfian {
+    /// `theta` must be above 0 and not 1; `rows` at least 1.
+    #[must_use]
+    pub fn new(rows: u64, theta: f64) -> Zipfian {
+        assert!(rows > 0 && theta > 0.0 && (theta - 1.0).abs() > 1e-9, "checked by the caller");
+        let zeta = zeta(rows, theta);
+        let eta = (1.0 - (2.0 / rows as f64).powf(1.0 - theta)) / (1.0 - zeta_two(theta) / zeta);
+        Zipfian { rows, theta, alpha: 1.0 / (1.0 - theta), zeta, eta }
+    }
+
+    /// The next rank; 0 is the most frequent.
+    pub fn rank(&self, random: &mut Random) -> u64 {
+        let u = random.unit();
+        let scaled = u * self.zeta;
+        if scaled < 1.0 || self.rows == 1 {
+            return 0;
+        }
+        if scaled < zeta_two(self.theta) || self.rows == 2 {
+            return 1;
+        }
+        let rank = self.rows as f64 * (self.eta * u - self.eta + 1.0).powf(self.alpha);
+        (rank as u64).min(self.rows - 1)
+    }
+}
+
+fn zeta_two(theta: f64) -> f64 {
+    1.0 + 0.5f64.powf(theta)
+}
+
+/// Sum of 1 / i^theta. Exact up to ten million terms, then the integral with the midpoint correction.
+fn zeta(rows: u64, theta: f64) -> f64 {
+    const EXACT: u64 = 10_000_000;
+    let exact: f64 = (1..=rows.min(EXACT)).map(|i| (i as f64).powf(-theta)).sum();
+    if rows <= EXACT {
+        return exact;
+    }
+    let integral = |x: f64| x.powf(1.0 - theta) / (1.0 - theta);
+    exact + integral(rows as f64 + 0.5) - integral(EXACT as f64 + 0.5)
+}
+
+/// How a workload chooses rows.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// Every row equally often.
+    Uniform(u64),
+    /// Zipfian over scattered ranks.
+    Zipfian(Zipfian),
+}
+
+impl Choice {
+    /// Over `rows` rows; uniform when `theta` is 0.
+    #[must_use]
+    pub fn new(rows: u64, theta: f64) -> Choice {
+        if theta == 0.0 { Choice::Uniform(rows) } else { Choice::Zipfian(Zipfian::new(rows, theta)) }
+    }
+
+    /// The next row number.
+    pub fn row(&self, random: &mut Random) -> u64 {
+        match self {
+            Choice::Uniform(rows) => random.below(*rows),
+            Choice::Zipfian(zipfian) => {
+                let scattered = zipfian.rank(random).wrapping_add(1).wrapping_mul(SCATTER);
+                // The high half of the product: as even over the rows as the hash is over 64 bits.
+                ((u128::from(scattered) * u128::from(zipfian.rows)) >> 64) as u64
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn frequencies_follow_zipfs_law() {
+        // theta = 0.99 over 1000 rows. The method is exact for the first two ranks and approximates the tail by an
+        // integral, so cumulative shares are compared, with room for that.
+        let (rows, theta, draws) = (1000u64, 0.99, 1_000_000u64);
+        let zipfian = Zipfian::new(rows, theta);
+        let mut random = Random::from_seed(1);
+        let mut counts = vec![0u64; rows as usize];
+        for _ in 0..draws {
+            counts[zipfian.rank(&mut random) as usize] += 1;
+        }
+        let whole: f64 = (1..=rows).map(|i| (i as f64).powf(-theta)).sum();
+        for (rank, room) in [(1usize, 0.003), (2, 0.003), (10, 0.03), (100, 0.03), (500, 0.03), (1000, 1e-9)]
+        {
+            let expected = (1..=rank).map(|i| (i as f64).powf(-theta)).sum::<f64>() / whole;
+            let seen = counts[..rank].iter().sum::<u64>() as f64 / draws as f64;
+            assert!((expected - seen).abs() <= room, "first {rank}: expected {expected}, seen {seen}");
+        }
+    }
+
+    #[test]
+    fn rows_stay_within_bounds_for_every_theta_and_size() {
+        let mut random = Random::from_seed(2);
+        for rows in [1u64, 2, 3, 10, 1_000_000] {
+            for theta in [0.0, 0.5, 0.99, 1.2] {
+                let choice = Choice::new(rows, theta);
+                assert!((0..1000).all(|_| choice.row(&mut random) < rows), "rows {rows} theta {theta}");
+            }
+        }
+    }
+
+    #[test]
+    fn hot_rows_are_scattered_but_stay_hot() {
+        let choice = Choice::new(1_000_000, 1.1);
+        let mut random = Random::from_seed(3);
+        let mut counts = std::collections::HashMap::new();
+        for _ in 0..100_000 {
+            *counts.entry(choice.row(&mut random)).or_insert(0u32) += 1;
+        }
+        let mut hot: Vec<_> = counts.into_iter().collect();
+        hot.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        assert!(hot[0].1 > 5_000, "{:?}", hot[0]);
+        assert!(hot[0].0.abs_diff(hot[1].0) > 1000, "{:?}", &hot[..2]);
+    }
+
+    #[test]
+    fn scrambling_gives_every_counter_its_own_key() {
+        let keys: HashSet<u64> = (0..100_000).map(scrambled).collect();
+        assert_eq!(keys.len(), 100_000);
+    }
+}

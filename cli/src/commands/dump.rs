@@ -1,0 +1,50 @@
+//! `dump`: a table as lines, in key order; what `load` reads.
+
+use super::table_to_read;
+use crate::output::Outcome;
+use crate::rows::{encode_line, escape};
+use anyhow::{Context, Result};
+use serde_json::json;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// `quench dump`
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quench dump mydb words > words.tsv\n  quench dump mydb words | head -3\n  \
+                        quench dump mydb words --json"
+)]
+pub struct DumpArgs {
+    /// Database directory
+    directory: PathBuf,
+    /// Table
+    table: String,
+    /// File to write, or - for standard output
+    #[arg(default_value = "-")]
+    file: PathBuf,
+}
+
+/// Runs it.
+pub fn run(args: &DumpArgs, as_json: bool) -> Result<Outcome> {
+    let (_database, table, snapshot) = table_to_read(&args.directory, &args.table)?;
+    let sink: Box<dyn Write> = if args.file == Path::new("-") {
+        Box::new(std::io::stdout().lock())
+    } else {
+        Box::new(File::create(&args.file).with_context(|| format!("cannot create {}", args.file.display()))?)
+    };
+    let mut out = BufWriter::with_capacity(1 << 18, sink);
+    let mut line = Vec::new();
+    for row in snapshot.range::<&[u8]>(&table, ..) {
+        let (key, value) = row?;
+        if as_json {
+            writeln!(out, "{}", json!({"key": escape(&key), "value": escape(&value)}))?;
+            continue;
+        }
+        line.clear();
+        encode_line(&key, &value, &mut line);
+        out.write_all(&line)?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}

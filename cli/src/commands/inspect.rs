@@ -1,0 +1,222 @@
+//! `tables`, `stat`, `verify`, `checkpoint`, `log`: what is in a database and whether it is sound.
+
+use super::load::MARKERS;
+use super::{open_to_read, open_to_write};
+use crate::output::{Outcome, Progress, print_json, print_text};
+use anyhow::Result;
+use quenchdb::{Database, ErrorKind, Statistics};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+/// A database and nothing else.
+#[derive(clap::Args)]
+pub struct DatabaseArgs {
+    /// Database directory
+    directory: PathBuf,
+}
+
+/// `quench tables`
+#[derive(clap::Args)]
+pub struct TablesArgs {
+    /// Database directory
+    directory: PathBuf,
+    /// Count the rows of each table too
+    #[arg(long)]
+    count: bool,
+}
+
+/// `quench log`
+#[derive(clap::Args)]
+pub struct LogArgs {
+    /// Database directory
+    directory: PathBuf,
+    /// At most so many records, the newest
+    #[arg(long)]
+    limit: Option<usize>,
+}
+
+/// Runs `tables`.
+pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
+    let database = open_to_read(&args.directory)?;
+    let mut listed: Vec<Value> = Vec::new();
+    let mut text = String::new();
+    let snapshot = database.begin_read()?;
+    for name in database.tables() {
+        let internal = name == MARKERS;
+        let mut rows = None;
+        if args.count {
+            let mut count = 0u64;
+            for row in snapshot.range::<&[u8]>(&database.table(&name)?, ..) {
+                row?;
+                count += 1;
+            }
+            rows = Some(count);
+        }
+        let _ = write!(text, "{name}");
+        if let Some(rows) = rows {
+            let _ = write!(text, "\t{rows}");
+        }
+        text.push_str(if internal { "\t(progress of quench load)\n" } else { "\n" });
+        listed.push(json!({"name": name, "rows": rows, "internal": internal}));
+    }
+    if as_json {
+        print_json(&json!({"tables": listed}))?;
+    } else if !text.is_empty() {
+        print_text(&text)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
+    let recovery = database.recovery();
+    vec![
+        ("device", json!(s.device.name)),
+        ("volatile_cache", json!(s.device.volatile_cache)),
+        ("direct_io", json!(s.device.direct_io.is_ok())),
+        ("io_uring", json!(s.device.io_uring.is_ok())),
+        ("durability", json!(s.durability_method)),
+        ("preset", json!(s.preset.name())),
+        ("logs", json!(s.logs)),
+        ("tables", json!(s.tables)),
+        ("newest_csn", json!(s.newest_csn.0)),
+        ("watermark", json!(s.watermark.0)),
+        ("checkpoint_csn", json!(s.checkpoint_csn.0)),
+        ("pages", json!(s.pages)),
+        ("page_bytes", json!(s.page_bytes)),
+        ("versions", json!(s.versions)),
+        ("version_bytes", json!(s.version_bytes)),
+        ("log_bytes_in_use", json!(s.log_bytes_in_use)),
+        ("closed_cleanly", json!(recovery.clean)),
+        ("recovery_replayed", json!(recovery.replayed)),
+        ("recovery_discarded", json!(recovery.discarded)),
+        ("recovery_log_bytes", json!(recovery.log_bytes)),
+        ("recovery_seconds", json!(recovery.seconds)),
+        ("max_key_bytes", json!(database.max_key_bytes())),
+        ("max_entry_bytes", json!(database.max_entry_bytes())),
+    ]
+}
+
+/// Runs `stat`.
+pub fn stat(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
+    let database = open_to_read(&args.directory)?;
+    let facts = facts(&database, &database.statistics());
+    if as_json {
+        let object: serde_json::Map<String, Value> =
+            facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        print_json(&object)?;
+        return Ok(Outcome::Done);
+    }
+    let mut text = database.open_line() + "\n";
+    for (name, value) in facts {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        let _ = writeln!(text, "{name:<20} {value}");
+    }
+    print_text(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// Runs `verify`. Damage that already stops the open is found damage too.
+pub fn verify(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
+    let progress = Progress::new();
+    let checked =
+        open_to_read(&args.directory).and_then(|database| Ok(database.verify(Some(progress.callback()))?));
+    progress.finish();
+    let report = match checked {
+        Ok(report) => report,
+        Err(error) => {
+            let damaged = error
+                .downcast_ref::<quenchdb::Error>()
+                .or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
+                .is_some_and(|e| e.kind() == ErrorKind::Corruption);
+            if !damaged {
+                return Err(error);
+            }
+            quenchdb::VerifyReport { problems: vec![crate::output::one_line(&error)], ..Default::default() }
+        }
+    };
+    let sound = report.problems.is_empty();
+    if as_json {
+        print_json(&json!({
+            "sound": sound,
+            "tables": report.tables,
+            "pages": report.pages,
+            "entries": report.entries,
+            "stored_pages": report.stored_pages,
+            "problems": report.problems,
+        }))?;
+    } else {
+        let mut text = String::new();
+        for problem in &report.problems {
+            let _ = writeln!(text, "damaged: {problem}");
+        }
+        let _ = writeln!(
+            text,
+            "{}: {} tables, {} pages, {} entries, {} stored pages",
+            if sound { "sound" } else { "NOT SOUND" },
+            report.tables,
+            report.pages,
+            report.entries,
+            report.stored_pages
+        );
+        print_text(&text)?;
+    }
+    Ok(if sound { Outcome::Done } else { Outcome::Wrong })
+}
+
+/// Runs `checkpoint`.
+pub fn checkpoint(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
+    let database = open_to_write(&args.directory, false)?;
+    let report = database.checkpoint()?;
+    database.close()?;
+    if as_json {
+        print_json(&json!({
+            "csn": report.csn.0,
+            "pages_written": report.pages_written,
+            "bytes_written": report.bytes_written,
+            "seconds": report.seconds,
+        }))?;
+    } else {
+        print_text(&format!(
+            "checkpoint at CSN {}: {} pages, {} bytes in {:.3} s",
+            report.csn, report.pages_written, report.bytes_written, report.seconds
+        ))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs `log`.
+pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
+    let records = Database::dump_log(&args.directory)?;
+    let first = args.limit.map_or(0, |limit| records.len().saturating_sub(limit));
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for r in &records[first..] {
+        if as_json {
+            let record = json!({
+                "location": r.location.to_string(),
+                "epoch": r.epoch,
+                "block": r.block,
+                "csn": r.csn.0,
+                "dsn": r.dsn.0,
+                "watermark": r.watermark.0,
+                "bytes": r.bytes,
+                "beyond_hole": r.beyond_hole,
+                "operations": r.operations,
+            });
+            writeln!(out, "{record}")?;
+            continue;
+        }
+        let hole = if r.beyond_hole { "  (beyond a hole: not used)" } else { "" };
+        writeln!(
+            out,
+            "csn {} epoch {}  depends on {}  watermark {}  {} bytes at {}, block {}{hole}",
+            r.csn, r.epoch, r.dsn, r.watermark, r.bytes, r.location, r.block
+        )?;
+        for operation in &r.operations {
+            writeln!(out, "    {operation}")?;
+        }
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}

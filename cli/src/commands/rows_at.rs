@@ -1,0 +1,215 @@
+//! `get`, `put`, `delete`, `scan`: rows by key.
+
+use super::{open_to_write, table_to_read};
+use crate::output::{Outcome, print_json, print_text};
+use crate::rows::{encode_line, escape, unescape};
+use anyhow::{Context, Result};
+use serde_json::json;
+use std::io::{BufWriter, Read, Write};
+use std::ops::Bound;
+use std::path::PathBuf;
+
+/// A row of a database.
+#[derive(clap::Args)]
+pub struct RowArgs {
+    /// Database directory
+    directory: PathBuf,
+    /// Table
+    table: String,
+    /// Key; \t \n \r \\ \xNN are escapes
+    key: String,
+}
+
+impl RowArgs {
+    fn key(&self) -> Result<Vec<u8>> {
+        unescape(self.key.as_bytes()).context("the key")
+    }
+}
+
+/// `quench get`
+#[derive(clap::Args)]
+pub struct GetArgs {
+    #[command(flatten)]
+    row: RowArgs,
+    /// Write the value's bytes as they are, without escapes and newline
+    #[arg(long)]
+    raw: bool,
+}
+
+/// `quench put`
+#[derive(clap::Args)]
+pub struct PutArgs {
+    #[command(flatten)]
+    row: RowArgs,
+    /// Value with the same escapes, or - for the bytes of standard input as they are
+    #[arg(allow_hyphen_values = true)]
+    value: String,
+}
+
+/// `quench delete`
+#[derive(clap::Args)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    row: RowArgs,
+}
+
+/// `quench scan`
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quench scan mydb t --from a --to b\n  quench scan mydb t --prefix user: --limit 10\n  \
+                        quench scan mydb t --reverse --limit 1    the last row"
+)]
+pub struct ScanArgs {
+    /// Database directory
+    directory: PathBuf,
+    /// Table
+    table: String,
+    /// First key of the range (with the same escapes)
+    #[arg(long)]
+    from: Option<String>,
+    /// End of the range: keys below this one
+    #[arg(long)]
+    to: Option<String>,
+    /// Only keys that begin with this
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    prefix: Option<String>,
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+    /// At most so many rows
+    #[arg(long)]
+    limit: Option<usize>,
+}
+
+/// Runs `get`.
+pub fn get(args: &GetArgs, as_json: bool) -> Result<Outcome> {
+    let key = args.row.key()?;
+    let (_database, table, snapshot) = table_to_read(&args.row.directory, &args.row.table)?;
+    let value = snapshot.get(&table, &key)?;
+    if as_json {
+        print_json(&json!({
+            "key": escape(&key),
+            "found": value.is_some(),
+            "value": value.as_deref().map(escape),
+        }))?;
+    } else if let Some(value) = &value {
+        if args.raw {
+            let mut out = std::io::stdout().lock();
+            out.write_all(value)?;
+            out.flush()?;
+        } else {
+            print_text(&(escape(value) + "\n"))?;
+        }
+    }
+    Ok(if value.is_some() { Outcome::Done } else { not_found(args.row.key.as_str(), as_json) })
+}
+
+fn not_found(key: &str, as_json: bool) -> Outcome {
+    if !as_json {
+        crate::output::complain(&format!("no row has the key `{key}`"));
+    }
+    Outcome::Wrong
+}
+
+/// Runs `put`.
+pub fn put(args: &PutArgs, as_json: bool) -> Result<Outcome> {
+    let key = args.row.key()?;
+    let value = if args.value == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+        bytes
+    } else {
+        unescape(args.value.as_bytes()).context("the value")?
+    };
+    let database = open_to_write(&args.row.directory, true)?;
+    let table = database.table_or_create(&args.row.table)?;
+    let mut transaction = database.begin()?;
+    transaction.insert(&table, &key, &value)?;
+    let csn = transaction.commit()?;
+    database.close()?;
+    if as_json {
+        print_json(&json!({"key": escape(&key), "value_bytes": value.len(), "csn": csn.0}))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs `delete`.
+pub fn delete(args: &DeleteArgs, as_json: bool) -> Result<Outcome> {
+    let key = args.row.key()?;
+    let database = open_to_write(&args.row.directory, false)?;
+    let table = database.table(&args.row.table)?;
+    let mut transaction = database.begin()?;
+    let found = transaction.remove(&table, &key)?;
+    transaction.commit()?;
+    database.close()?;
+    if as_json {
+        print_json(&json!({"key": escape(&key), "found": found}))?;
+    }
+    Ok(if found { Outcome::Done } else { not_found(&args.row.key, as_json) })
+}
+
+/// The first key above all that begin with `prefix`.
+fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return Bound::Excluded(end);
+        }
+    }
+    Bound::Unbounded
+}
+
+type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+fn bounds(args: &ScanArgs) -> Result<KeyRange> {
+    let decode = |text: &String| unescape(text.as_bytes()).context("the range");
+    if let Some(prefix) = &args.prefix {
+        let prefix = decode(prefix)?;
+        let end = after_prefix(&prefix);
+        return Ok((if prefix.is_empty() { Bound::Unbounded } else { Bound::Included(prefix) }, end));
+    }
+    let from = args.from.as_ref().map(decode).transpose()?.map_or(Bound::Unbounded, Bound::Included);
+    let to = args.to.as_ref().map(decode).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
+    Ok((from, to))
+}
+
+/// Runs `scan`.
+pub fn scan(args: &ScanArgs, as_json: bool) -> Result<Outcome> {
+    let bounds = bounds(args)?;
+    if let (Bound::Included(from), Bound::Excluded(to)) = &bounds
+        && from >= to
+    {
+        return Ok(Outcome::Done);
+    }
+    let (_database, table, snapshot) = table_to_read(&args.directory, &args.table)?;
+    let range = snapshot.range(&table, bounds);
+    let rows: Box<dyn Iterator<Item = _>> =
+        if args.reverse { Box::new(range.rev()) } else { Box::new(range) };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut line = Vec::new();
+    for row in rows.take(args.limit.unwrap_or(usize::MAX)) {
+        let (key, value) = row?;
+        if as_json {
+            writeln!(out, "{}", json!({"key": escape(&key), "value": escape(&value)}))?;
+            continue;
+        }
+        line.clear();
+        encode_line(&key, &value, &mut line);
+        out.write_all(&line)?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_a_prefix_is_the_next_key_that_does_not_have_it() {
+        assert_eq!(after_prefix(b"ab"), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(after_prefix(b"a\xff"), Bound::Excluded(b"b".to_vec()));
+        assert_eq!(after_prefix(b"\xff\xff"), Bound::Unbounded);
+    }
+}

@@ -1,0 +1,115 @@
+//! What every command shares: outcomes, one-line errors, progress on a terminal, JSON on standard output.
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+
+/// How a command that could be done ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// All is well.
+    Done,
+    /// Something is wrong: not found, damaged, or a promise broken.
+    Wrong,
+}
+
+/// One line on standard error. A closed standard error is nobody's loss.
+pub fn complain(what: &str) {
+    let line: String = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    let _ = writeln!(std::io::stderr(), "quench: {line}");
+}
+
+/// The error with its contexts. The engine's errors name their own sources, so the chain ends at the first of them.
+pub fn one_line(error: &anyhow::Error) -> String {
+    let mut parts = Vec::new();
+    for cause in error.chain() {
+        parts.push(cause.to_string());
+        if cause.is::<quenchdb::Error>() {
+            break;
+        }
+    }
+    parts.join(": ")
+}
+
+/// The reader of our output went away: no reason to complain.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Prints `value` as one JSON object on a line of its own.
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(value)?)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints text to standard output.
+pub fn print_text(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Progress of long work, drawn only when standard error is a terminal.
+#[derive(Clone)]
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Nothing is drawn until the first [`Progress::at`].
+    pub fn new() -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress { bar: ProgressBar::hidden() };
+        }
+        let bar = ProgressBar::new(0);
+        if let Ok(style) =
+            ProgressStyle::with_template("{msg:<28} {wide_bar} {percent:>3} % {elapsed:>4} (left {eta})")
+        {
+            bar.set_style(style);
+        }
+        Progress { bar }
+    }
+
+    /// `done` of `total` of `what`.
+    pub fn at(&self, what: &str, done: u64, total: u64) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        if self.bar.message() != what {
+            self.bar.set_message(what.to_string());
+            self.bar.reset_elapsed();
+            self.bar.reset_eta();
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done.min(total));
+    }
+
+    /// The same, with a text that changes as the work goes on.
+    pub fn counting(&self, text: String, done: u64, total: u64) {
+        if !self.bar.is_hidden() {
+            self.bar.set_message(text);
+            self.bar.set_length(total);
+            self.bar.set_position(done.min(total));
+        }
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// For the engine's long work.
+    pub fn callback(&self) -> quenchdb::Progress {
+        let progress = self.clone();
+        Box::new(move |what, done, total| progress.at(what, done, total))
+    }
+}

@@ -1,0 +1,201 @@
+//! `torture`: a child works, is killed at a random moment, and the parent checks every promise it made. Again and again.
+
+pub mod check;
+pub mod child;
+
+use crate::commands::bench::{parse_preset, positive_seconds};
+use crate::output::{Outcome, Progress, one_line, print_json, print_text};
+use anyhow::{Context, Result};
+use check::{Acknowledged, Findings};
+use quenchdb::Preset;
+use quenchdb::base::random::Random;
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// `quench torture`
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  quench torture /tmp/t --seconds 60 --preset autonomous --seed 7\n\n\
+                        Works in DIR/torture-db, which it removes at the start; it stays afterwards for a look.")]
+pub struct TortureArgs {
+    /// Directory to work in; created if there is none
+    directory: PathBuf,
+    /// How long
+    #[arg(long, default_value_t = 10.0, value_parser = positive_seconds)]
+    seconds: f64,
+    /// Threads of the child
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: u32,
+    /// Commit protocol: per-transaction, group, autonomous
+    #[arg(long, default_value = "group", value_parser = parse_preset)]
+    preset: Preset,
+    /// Seed of the random choices (the moments of the kills still depend on the machine)
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A database this large is left for a new one, so that checks stay short.
+const ROWS_MAX: u64 = 200_000;
+/// Problems that are printed.
+const SHOWN_MAX: usize = 20;
+
+struct Torture<'a> {
+    args: &'a TortureArgs,
+    database: PathBuf,
+    random: Random,
+    acknowledged: Acknowledged,
+    round: u32,
+    kills: u64,
+    acknowledged_before: u64,
+    lost: u64,
+    violations: Vec<String>,
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Torture<'_> {
+    /// Starts a child, reads what it reports, kills it. False if it stopped by itself.
+    fn work_and_kill(&mut self, delay: Duration) -> Result<()> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("torture-child")
+            .arg(&self.database)
+            .args(["--threads", &self.args.threads.to_string(), "--preset", self.args.preset.name()])
+            .args(["--seed", &self.args.seed.to_string(), "--round", &self.round.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the child")?;
+        let pipe = child.stdout.take().context("the child has no standard output")?;
+        // The pipe is read until its end, which the kill brings: nothing reported is missed.
+        let mut acknowledged = std::mem::take(&mut self.acknowledged);
+        let reader = std::thread::spawn(move || {
+            let mut strange = Vec::new();
+            let mut lines = BufReader::with_capacity(1 << 16, pipe);
+            let mut line = String::new();
+            while lines.read_line(&mut line).is_ok_and(|read| read > 0) {
+                // A last line without its newline was cut by the kill: not acknowledged to anyone.
+                if let Some(whole) = line.strip_suffix('\n')
+                    && !acknowledged.line(whole)
+                {
+                    strange.push(whole.to_string());
+                }
+                line.clear();
+            }
+            (acknowledged, strange)
+        });
+        let began = Instant::now();
+        let mut stopped = None;
+        while began.elapsed() < delay && stopped.is_none() {
+            std::thread::sleep((delay - began.elapsed().min(delay)).min(Duration::from_millis(20)));
+            stopped = child.try_wait()?;
+        }
+        child.kill()?;
+        child.wait()?;
+        let (acknowledged, strange) = reader.join().unwrap_or_default();
+        self.acknowledged = acknowledged;
+        if let Some(status) = stopped {
+            self.violations.push(format!("the child stopped by itself: {status}"));
+        } else {
+            self.kills += 1;
+        }
+        self.violations.extend(strange.into_iter().map(|line| format!("the child wrote `{line}`")));
+        Ok(())
+    }
+
+    /// Recovers, checks, and recovers again.
+    fn check(&self) -> Result<Findings> {
+        let database =
+            child::open(&self.database, self.args.preset).context("the first open after the kill")?;
+        let mut findings = check::check(&database, &self.acknowledged)?;
+        let first = check::content_hash(&database)?;
+        drop(database);
+        let database = child::open(&self.database, self.args.preset).context("the second open")?;
+        if check::content_hash(&database)? != first {
+            findings.violations.push("opening twice gave different contents".into());
+        }
+        Ok(findings)
+    }
+
+    fn round(&mut self) -> Result<()> {
+        // Every fourth kill falls into open and recovery.
+        let delay =
+            if self.random.chance(1, 4) { self.random.below(50) } else { 20 + self.random.below(1480) };
+        self.work_and_kill(Duration::from_millis(delay))?;
+        match self.check() {
+            Ok(findings) => {
+                self.lost += findings.lost;
+                self.violations.extend(findings.violations);
+                if findings.rows > ROWS_MAX && self.violations.is_empty() {
+                    self.acknowledged_before += std::mem::take(&mut self.acknowledged).len();
+                    remove(&self.database)?;
+                }
+            }
+            Err(error) => self.violations.push(one_line(&error)),
+        }
+        self.round = (self.round + 1) % (u32::MAX / child::WRITERS_A_ROUND);
+        Ok(())
+    }
+}
+
+/// Runs it. Stops at the first round that finds something wrong, so that the database can be looked at.
+pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
+    std::fs::create_dir_all(&args.directory)
+        .with_context(|| format!("cannot create {}", args.directory.display()))?;
+    let database = args.directory.join("torture-db");
+    remove(&database)?;
+    let mut torture = Torture {
+        args,
+        database,
+        random: Random::from_seed(args.seed),
+        acknowledged: Acknowledged::default(),
+        round: 0,
+        kills: 0,
+        acknowledged_before: 0,
+        lost: 0,
+        violations: Vec::new(),
+    };
+    let progress = Progress::new();
+    let began = Instant::now();
+    while began.elapsed().as_secs_f64() < args.seconds && torture.violations.is_empty() {
+        torture.round()?;
+        progress.counting(
+            format!("{} kills", torture.kills),
+            began.elapsed().as_secs().min(args.seconds as u64),
+            args.seconds as u64,
+        );
+    }
+    progress.finish();
+    let acknowledged = torture.acknowledged_before + torture.acknowledged.len();
+    let violations = torture.violations.len();
+    let shown = &torture.violations[..violations.min(SHOWN_MAX)];
+    if as_json {
+        print_json(&json!({
+            "preset": args.preset.name(),
+            "threads": args.threads,
+            "seed": args.seed,
+            "seconds": began.elapsed().as_secs_f64(),
+            "kills": torture.kills,
+            "acknowledged": acknowledged,
+            "lost": torture.lost,
+            "violations": violations,
+            "problems": shown,
+        }))?;
+    } else {
+        let mut text: String = shown.iter().map(|problem| format!("VIOLATION: {problem}\n")).collect();
+        text += &format!(
+            "{} kills, {acknowledged} acknowledged commits, {} lost, {violations} violations\n",
+            torture.kills, torture.lost
+        );
+        print_text(&text)?;
+    }
+    Ok(if violations == 0 { Outcome::Done } else { Outcome::Wrong })
+}

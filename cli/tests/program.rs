@@ -1,0 +1,332 @@
+//! Drives the built `quench` the way people and scripts do.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn quench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    quench(arguments).output().expect("the program starts")
+}
+
+fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = quench(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // A program that refuses the input closes the pipe: fine.
+            let _ = stdin.write_all(input);
+        });
+        child.wait_with_output().expect("the program ends")
+    })
+}
+
+#[track_caller]
+fn expect_code(output: &Output, code: i32) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "stderr: {stderr}");
+    if code == 2 {
+        assert_eq!(stderr.trim_end().lines().count(), 1, "one line, not: {stderr}");
+        assert!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{stderr}");
+    }
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
+}
+
+fn directory() -> tempfile::TempDir {
+    // Beside the build, not in /tmp, which may be memory.
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("our own path")
+}
+
+/// The same bytes in each run: xorshift.
+fn random_bytes(state: &mut u64, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|_| {
+            *state ^= *state << 13;
+            *state ^= *state >> 7;
+            *state ^= *state << 17;
+            (*state >> 32) as u8
+        })
+        .collect()
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .map(|&b| match b {
+            b'\t' => "\\t".into(),
+            b'\n' => "\\n".into(),
+            b'\r' => "\\r".into(),
+            b'\\' => "\\\\".into(),
+            0x20..=0x7e => char::from(b).to_string(),
+            _ => format!("\\x{b:02x}"),
+        })
+        .collect()
+}
+
+/// Sorted lines of random rows with different keys.
+fn random_lines(rows: usize) -> Vec<u8> {
+    let mut state = 0x1234_5678_9abc_def1;
+    let mut all = std::collections::BTreeMap::new();
+    for row in 0..rows {
+        let key = random_bytes(&mut state, 1 + row % 40);
+        all.insert(key, random_bytes(&mut state, row * 7 % 300));
+    }
+    all.iter().map(|(k, v)| format!("{}\t{}\n", escaped(k), escaped(v))).collect::<String>().into_bytes()
+}
+
+#[test]
+fn load_then_dump_is_the_identity_on_random_bytes() {
+    let dir = directory();
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    let lines = random_lines(5000);
+    expect_code(&run_with_input(&["load", text(&one), "t", "-", "--batch", "77"], &lines), 0);
+    let dumped = run(&["dump", text(&one), "t"]);
+    expect_code(&dumped, 0);
+    assert!(dumped.stdout == lines, "the dump differs from what was loaded");
+    expect_code(&run_with_input(&["load", text(&two), "t"], &dumped.stdout), 0);
+    assert!(run(&["dump", text(&two), "t"]).stdout == lines);
+    let verified = run(&["verify", text(&two), "--json"]);
+    expect_code(&verified, 0);
+    assert_eq!(json(&verified)["sound"], true);
+}
+
+#[test]
+fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
+    let dir = directory();
+    let database = dir.path().join("db");
+    let file: PathBuf = dir.path().join("rows.tsv");
+    let lines: String = (0..200_000).map(|i| format!("{i:08}\tvalue {i}\n")).collect();
+    std::fs::write(&file, &lines).expect("written");
+    let mut child =
+        quench(&["load", text(&database), "t", text(&file), "--batch", "50"]).spawn().expect("starts");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    child.kill().expect("our own child");
+    child.wait().expect("ended");
+    let resumed = run(&["load", text(&database), "t", text(&file), "--resume", "--json"]);
+    expect_code(&resumed, 0);
+    let report = json(&resumed);
+    let (rows, skipped) =
+        (report["rows"].as_u64().expect("rows"), report["skipped"].as_u64().expect("skipped"));
+    assert_eq!(rows + skipped, 200_000);
+    assert!(run(&["dump", text(&database), "t"]).stdout == lines.as_bytes());
+    assert!(run(&["dump", text(&database), "quench.load"]).stdout.is_empty(), "the marker is removed");
+}
+
+#[test]
+fn malformed_lines_are_named_and_earlier_batches_stay() {
+    let dir = directory();
+    let database = dir.path().join("db");
+    let output =
+        run_with_input(&["load", text(&database), "t", "-", "--batch", "1"], b"a\t1\nb\t2\nc\\q\t3\n");
+    expect_code(&output, 2);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("line 3") && stderr.contains("column 2"), "{stderr}");
+    assert_eq!(run(&["dump", text(&database), "t"]).stdout, b"a\t1\nb\t2\n");
+}
+
+#[test]
+fn rows_are_put_got_scanned_and_deleted() {
+    let dir = directory();
+    let path = dir.path().join("db");
+    let db = text(&path);
+    for (key, value) in [("a", "1"), ("b\\x00", "two\\n"), ("c", "-3")] {
+        expect_code(&run(&["put", db, "t", key, value]), 0);
+    }
+    assert_eq!(run(&["get", db, "t", "b\\x00"]).stdout, b"two\\n\n");
+    assert_eq!(run(&["get", db, "t", "b\\x00", "--raw"]).stdout, b"two\n");
+    assert_eq!(run(&["scan", db, "t", "--from", "b"]).stdout, b"b\\x00\ttwo\\n\nc\t-3\n");
+    assert_eq!(run(&["scan", db, "t", "--prefix", "b"]).stdout, b"b\\x00\ttwo\\n\n");
+    assert_eq!(run(&["scan", db, "t", "--reverse", "--limit", "1"]).stdout, b"c\t-3\n");
+    expect_code(&run(&["delete", db, "t", "a"]), 0);
+    expect_code(&run(&["delete", db, "t", "a"]), 1);
+    let missing = run(&["get", db, "t", "a", "--json"]);
+    expect_code(&missing, 1);
+    assert_eq!(json(&missing)["found"], false);
+    expect_code(&run_with_input(&["put", db, "t", "raw", "-"], b"\0\xff\n"), 0);
+    assert_eq!(run(&["get", db, "t", "raw", "--raw"]).stdout, b"\0\xff\n");
+}
+
+#[test]
+fn what_cannot_be_done_ends_with_code_2_and_one_line() {
+    let dir = directory();
+    let path = dir.path().join("db");
+    let db = text(&path);
+    expect_code(&run(&["put", db, "t", "a", "1"]), 0);
+    for arguments in [
+        vec!["get", db, "no such table", "a"],
+        vec!["dump", db, "no such table"],
+        vec!["scan", db, "no such table"],
+        vec!["put", db, "t", "", "empty key"],
+        vec!["put", db, "t", "\\q", "bad escape"],
+        vec!["load", db, "t", "/no/such/file"],
+    ] {
+        expect_code(&run(&arguments), 2);
+    }
+    let stranger = dir.path().join("stranger");
+    std::fs::create_dir(&stranger).expect("created");
+    std::fs::write(stranger.join("notes.txt"), "mine").expect("written");
+    for command in ["tables", "stat", "verify", "checkpoint", "log"] {
+        expect_code(&run(&[command, text(&stranger)]), 2);
+        expect_code(&run(&[command, "/no/such/directory"]), 2);
+    }
+    let names: Vec<_> = std::fs::read_dir(&stranger).expect("read").collect();
+    assert_eq!(names.len(), 1, "nothing is created in a directory that is no database");
+}
+
+#[test]
+fn every_inspecting_command_prints_json_that_parses() {
+    let dir = directory();
+    let path = dir.path().join("db");
+    let db = text(&path);
+    expect_code(&run_with_input(&["load", db, "t", "--json"], b"a\t1\nb\t2\n"), 0);
+    for arguments in [
+        vec!["tables", db, "--json", "--count"],
+        vec!["stat", db, "--json"],
+        vec!["verify", db, "--json"],
+        vec!["checkpoint", db, "--json"],
+    ] {
+        let output = run(&arguments);
+        expect_code(&output, 0);
+        assert!(json(&output).is_object());
+    }
+    let tables = json(&run(&["tables", db, "--json", "--count"]));
+    let row = |name: &str| {
+        tables["tables"].as_array().expect("list").iter().find(|t| t["name"] == name).expect("table").clone()
+    };
+    assert_eq!(row("t")["rows"], 2);
+    assert_eq!(row("quench.load")["internal"], true);
+    for line in run(&["dump", db, "t", "--json"]).stdout.lines().map(|l| l.expect("read")) {
+        let row: Value = serde_json::from_str(&line).expect("json");
+        assert!(row["key"].is_string() && row["value"].is_string());
+    }
+}
+
+#[test]
+fn log_prints_what_a_kill_left_there() {
+    let dir = directory();
+    let report = run(&["bench", "put", "--reopen", "kill", "--rows", "2000", "--seconds", "1", "--json"]);
+    expect_code(&report, 0);
+    let report = json(&report);
+    assert!(report["replayed"].as_u64().expect("replayed") >= 2000, "{report}");
+    let torture = run(&["torture", text(dir.path()), "--seconds", "1"]);
+    expect_code(&torture, 0);
+    let log = run(&["log", text(&dir.path().join("torture-db")), "--json"]);
+    expect_code(&log, 0);
+    for line in log.stdout.lines().map(|l| l.expect("read")) {
+        let record: Value = serde_json::from_str(&line).expect("json");
+        assert!(record["csn"].is_u64() && record["operations"].is_array());
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let dir = directory();
+    let path = dir.path().join("db");
+    let lines: String = (0..100_000).map(|i| format!("{i:08}\tvalue {i}\n")).collect();
+    expect_code(&run_with_input(&["load", text(&path), "t"], lines.as_bytes()), 0);
+    let mut child = quench(&["dump", text(&path), "t"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut first).expect("a line");
+    assert_eq!(first, "00000000\tvalue 0\n");
+    let output = child.wait_with_output().expect("ends");
+    expect_code(&output, 0);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn bench_reports_every_field() {
+    for arguments in [
+        vec!["ycsb", "--rows", "2000", "--ops", "4", "--zipf", "0.99"],
+        vec!["put", "--commit", "async", "--preset", "autonomous"],
+        vec!["put", "--level", "bounded"],
+    ] {
+        let common = ["--threads", "2", "--seconds", "0.5", "--json"];
+        let output = run(&[&["bench"], &arguments[..], &common].concat());
+        expect_code(&output, 0);
+        let report = json(&output);
+        for field in [
+            "workload",
+            "preset",
+            "threads",
+            "logs",
+            "commit",
+            "durability",
+            "seconds",
+            "committed",
+            "aborted",
+            "throughput_tps",
+            "log_bytes",
+            "device_bytes",
+            "device_writes",
+            "device_flushes",
+            "cpu_seconds",
+        ] {
+            assert!(!report[field].is_null(), "{field} of {report}");
+        }
+        for latency in ["commit_latency_us", "total_latency_us"] {
+            for figure in ["mean", "p50", "p90", "p99", "p999", "p9999", "max"] {
+                assert!(report[latency][figure].is_f64(), "{latency}.{figure} of {report}");
+            }
+        }
+        assert!(report["floor_us"]["p50"].as_f64().expect("p50") > 0.0);
+        assert!(report["committed"].as_u64().expect("committed") > 0);
+    }
+    let device = run(&["bench", "device", "--threads", "2", "--seconds", "0.4", "--json"]);
+    expect_code(&device, 0);
+    assert_eq!(json(&device)["writes"].as_array().expect("list").len(), 4);
+}
+
+#[test]
+fn torture_finds_nothing_lost() {
+    for preset in ["per-transaction", "group", "autonomous"] {
+        let dir = directory();
+        let output = run(&["torture", text(dir.path()), "--seconds", "2", "--preset", preset, "--json"]);
+        let report = json(&output);
+        expect_code(&output, 0);
+        assert!(report["kills"].as_u64().expect("kills") > 0, "{report}");
+        assert_eq!((&report["lost"], &report["violations"]), (&Value::from(0), &Value::from(0)), "{report}");
+    }
+}
+
+#[test]
+fn demo_keeps_its_promise() {
+    let dir = directory();
+    let output = run(&["demo", text(&dir.path().join("demo")), "--seconds", "2", "--json"]);
+    expect_code(&output, 0);
+    let report = json(&output);
+    assert_eq!(report["missing"], 0);
+    assert_eq!(report["kept"], true);
+    assert!(report["acknowledged"].as_u64().expect("acknowledged") > 0);
+    assert_eq!(report["rounds"].as_array().expect("rounds").len(), 3);
+}
+
+#[test]
+fn demo_refuses_a_directory_that_is_not_empty() {
+    let dir = directory();
+    std::fs::write(dir.path().join("notes.txt"), "mine").expect("written");
+    expect_code(&run(&["demo", text(dir.path())]), 2);
+}

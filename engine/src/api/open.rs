@@ -1,0 +1,272 @@
+//! Opening a database: lock, manifest, store, pool, recovery, commit room, upkeep.
+
+use super::builder::{Builder, Progress};
+use super::database::{Database, Inner};
+use crate::base::clock::Clock;
+use crate::base::random::Random;
+use crate::base::settings::{MethodSetting, Preset, Settings};
+use crate::base::{DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::buffer::{PageSource, Pool};
+use crate::checkpoint::Checkpointer;
+use crate::commit::{Commit, Hooks, Start, presets};
+use crate::device::memory::MemoryStorage;
+use crate::device::probe::{self, ProbeReport};
+use crate::device::{DurabilityMethod, Storage};
+use crate::log::SegmentPool;
+use crate::recovery::{Recovery, RecoveryReport};
+use crate::store::{CreationState, Manifest, ManifestFile, PageStore, creation_state};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::transaction::{Limits, TransactionSystem};
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Pages of the store, checked before the tree sees them.
+struct StoredPages(Arc<PageStore>);
+
+impl PageSource for StoredPages {
+    fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<()> {
+        self.0.read_page(page, into)?;
+        crate::tree::image::validate_image(into).map_err(|error| error.at(Location::Page { page, offset: 0 }))
+    }
+}
+
+/// Opens, recovers, and starts upkeep.
+pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder) -> Result<Database> {
+    let mut settings = std::mem::take(&mut builder.settings);
+    let lock = storage.lock(!settings.read_only)?;
+    let (file, mut manifest) = open_or_create(&*storage, &mut settings)?;
+    choose_method(&storage, &mut settings, &mut manifest)?;
+    let page_bytes = manifest.page_bytes as usize;
+    let (id, root) = (manifest.database, &manifest.store);
+    let store = if settings.read_only {
+        PageStore::open_read_only(&*storage, id, page_bytes, root)?
+    } else {
+        PageStore::open(&*storage, id, page_bytes, root)?
+    };
+    let pool = Pool::new(page_bytes, settings.memory_bytes, Arc::new(StoredPages(store.clone())))?;
+    let limits = Limits::for_page(page_bytes, settings.transaction_bytes_max, settings.lock_wait);
+    let clock = builder.clock.clone();
+    let system =
+        Arc::new(TransactionSystem::new(pool.clone(), limits, settings.version_bytes, clock.clone()));
+    let path = path.display().to_string();
+    let parts = Parts { path, storage, store, pool, system, settings, clock, lock };
+    let opened = if parts.settings.read_only {
+        parts.open_read_only(&manifest, builder.progress)?
+    } else {
+        parts.open_for_writing(file, manifest, builder.progress)?
+    };
+    let database = Database { inner: Arc::new(opened) };
+    database.start_upkeep()?;
+    tracing::info!("{}", database.open_line());
+    Ok(database)
+}
+
+/// What opening has collected so far.
+struct Parts {
+    path: String,
+    storage: Arc<dyn Storage>,
+    store: Arc<PageStore>,
+    pool: Arc<Pool>,
+    system: Arc<TransactionSystem>,
+    settings: Settings,
+    clock: Clock,
+    lock: Box<dyn Send + Sync>,
+}
+
+impl Parts {
+    fn recovery(&self, logs: usize) -> Recovery<'_> {
+        Recovery {
+            storage: &self.storage,
+            settings: &self.settings,
+            store: &self.store,
+            pool: &self.pool,
+            system: &self.system,
+            clock: self.clock.clone(),
+            logs,
+        }
+    }
+
+    fn open_for_writing(
+        self,
+        file: ManifestFile,
+        manifest: Manifest,
+        progress: Option<Progress>,
+    ) -> Result<Inner> {
+        let logs = presets::log_count(&self.settings, cores());
+        let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        let recovered = self.recovery(logs).run(&file, manifest, &mut *progress)?;
+        let in_progress = self.system.in_progress();
+        let pressed = recovered.segments.clone();
+        let commit = Commit::start(
+            &self.settings,
+            Start {
+                storage: self.storage.clone(),
+                logs: recovered.logs,
+                segments: recovered.segments.clone(),
+                first_csn: recovered.first_csn,
+                epoch: recovered.manifest.epoch,
+                clock: self.clock.clone(),
+                hooks: Hooks {
+                    on_log_pressure: Box::new(move || pressed.press()),
+                    in_progress: Box::new(move || in_progress.load(Ordering::Relaxed)),
+                },
+            },
+        )?;
+        self.system.connect(commit, logs);
+        let checkpointer = Checkpointer::new(
+            self.system.clone(),
+            self.pool.clone(),
+            self.store.clone(),
+            file,
+            recovered.manifest,
+            self.clock.clone(),
+        );
+        Ok(self.finish(Some(checkpointer), recovered.segments, logs, recovered.report))
+    }
+
+    /// Commits of a read-only database would go to memory; there are none.
+    fn open_read_only(self, manifest: &Manifest, progress: Option<Progress>) -> Result<Inner> {
+        let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        let (first_csn, report) = self.recovery(1).run_read_only(manifest, &mut *progress)?;
+        let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let segments = SegmentPool::new(memory.clone(), 64 << 10, 1 << 20, 0)?;
+        let log = crate::log::Log::new(
+            crate::base::LogId(0),
+            DatabaseId(0),
+            manifest.epoch,
+            64 << 10,
+            segments.clone(),
+        );
+        let start = Start {
+            storage: memory,
+            logs: vec![Arc::new(log)],
+            segments: segments.clone(),
+            first_csn,
+            epoch: manifest.epoch,
+            clock: self.clock.clone(),
+            hooks: Hooks::default(),
+        };
+        self.system.connect(Commit::start(&self.settings, start)?, 1);
+        Ok(self.finish(None, segments, 0, report))
+    }
+
+    fn finish(
+        self,
+        checkpointer: Option<Checkpointer>,
+        segments: Arc<SegmentPool>,
+        logs: usize,
+        recovery: RecoveryReport,
+    ) -> Inner {
+        Inner {
+            system: self.system,
+            pool: self.pool,
+            store: self.store,
+            storage: self.storage,
+            checkpointer,
+            segments,
+            settings: self.settings,
+            logs,
+            recovery,
+            path: self.path,
+            upkeep: Mutex::new(None),
+            closed: AtomicBool::new(false),
+            _lock: self.lock,
+        }
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// How long the probe measures each method.
+const PROBE_TIME: Duration = Duration::from_millis(25);
+
+/// Finds out how writes are made durable best, where that makes a difference and was not said. The result is kept in the
+/// manifest for as long as the database stays on the same device.
+fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: &mut Manifest) -> Result<()> {
+    let facts = storage.facts();
+    if settings.preset == Preset::Autonomous && settings.durability_method.is_none() && !settings.read_only {
+        let known = ProbeReport::decode(&manifest.probe, facts.device_number);
+        let chosen = match known {
+            Some(method) => method,
+            None => {
+                let report = probe::choose(storage, cores(), PROBE_TIME)?;
+                tracing::info!(?report, "durability methods measured beside busy threads");
+                manifest.probe = report.encode(facts.device_number);
+                report.chosen
+            }
+        };
+        settings.durability_method = Some(chosen);
+    }
+    if facts.volatile_cache {
+        storage.set_durability(match settings.durability_method {
+            Some(MethodSetting::WorkerFlush) => DurabilityMethod::WriteThenFlush,
+            _ => DurabilityMethod::Dsync,
+        });
+    }
+    Ok(())
+}
+
+/// Opens the manifest, or creates the database.
+fn open_or_create(storage: &dyn Storage, settings: &mut Settings) -> Result<(ManifestFile, Manifest)> {
+    let state = creation_state(storage).map_err(no_database)?;
+    if state != CreationState::Complete {
+        if !settings.create || settings.read_only {
+            return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
+        }
+        if state == CreationState::Empty {
+            refuse_foreign_files(storage)?;
+        }
+        let manifest =
+            Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
+        PageStore::create(storage, manifest.database, settings.page_bytes)?;
+        ManifestFile::create(storage, &manifest)?;
+    }
+    let (file, manifest) = ManifestFile::open(storage, settings.read_only).map_err(no_database)?;
+    settings.page_bytes = manifest.page_bytes as usize;
+    Ok((file, manifest))
+}
+
+/// A missing file means that there is no database.
+pub(super) fn no_database(error: Error) -> Error {
+    if error.kind() == ErrorKind::NotFound {
+        return Error::new(ErrorKind::NotFound, "there is no database in this directory");
+    }
+    error
+}
+
+/// A new database is not put among files of something else.
+fn refuse_foreign_files(storage: &dyn Storage) -> Result<()> {
+    let foreign = storage.list("")?.into_iter().find(|name| name != "LOCK" && name != "MANIFEST");
+    match foreign {
+        None => Ok(()),
+        Some(name) => Err(Error::invalid(format!(
+            "the directory holds no database, but other files ({name}): choose an empty one"
+        ))),
+    }
+}
+
+/// Makes a checkpoint whenever the log has grown enough; asleep otherwise.
+pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
+    loop {
+        let ticket = segments.filled().ticket();
+        {
+            let Some(inner) = inner.upgrade() else { return };
+            if inner.closed.load(Ordering::SeqCst) {
+                return;
+            }
+            let limit = inner.settings.checkpoint_log_bytes;
+            let pressed = segments.is_pressed();
+            if (limit > 0 && segments.bytes_in_use() >= limit || pressed)
+                && let Some(checkpointer) = &inner.checkpointer
+                && let Err(error) = checkpointer.checkpoint()
+            {
+                tracing::warn!(%error, "an automatic checkpoint failed; the log is kept");
+            }
+        }
+        segments.filled().wait(ticket, None);
+    }
+}
