@@ -135,9 +135,9 @@ impl<'a> NodeMut<'a> {
         offset + LEAF_ENTRY_HEADER + suffix.len()
     }
 
-    /// A new entry of a leaf.
-    pub fn insert(&mut self, index: usize, suffix: &[u8], meta: EntryMeta, value: &[u8]) {
-        let offset = self.make_leaf_entry(index, suffix, meta, value.len(), value.len());
+    /// A new entry of a leaf; `capacity` is at least the value's length.
+    pub fn insert(&mut self, index: usize, suffix: &[u8], meta: EntryMeta, value: &[u8], capacity: usize) {
+        let offset = self.make_leaf_entry(index, suffix, meta, value.len(), capacity);
         self.page.copy_from(offset, value);
     }
 

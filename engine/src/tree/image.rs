@@ -59,7 +59,7 @@ pub fn image_page(
         key.clear();
         node.append_key(index, &mut key);
         let at = leaf.node().count();
-        leaf.insert(at, node.suffix_of(&key), SETTLED, content);
+        leaf.insert(at, node.suffix_of(&key), SETTLED, content, content.len());
     }
     image.bytes().copy_to(0, out);
     all_kept

@@ -10,6 +10,9 @@ use crate::base::{Error, PageId, Result};
 use crate::buffer::Interrupt;
 use std::ops::{Bound, Range};
 
+/// Copying a leaf takes longer than a small write. A scan that so many writers in a row were in the way of keeps them out.
+const OPTIMISTIC_ATTEMPTS: u32 = 8;
+
 /// Entries copied from leaves; reuse it to save allocations.
 #[derive(Default, Debug)]
 pub struct LeafBatch {
@@ -105,10 +108,11 @@ impl Tree {
         limit: usize,
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>> {
-        let mark = batch.mark();
+        let (mark, mut attempts) = (batch.mark(), 0);
         retry(|| {
+            attempts += 1;
             batch.cut(mark);
-            self.try_scan_forward(from, limit.max(1), batch)
+            self.try_scan_forward(from, limit.max(1), attempts > OPTIMISTIC_ATTEMPTS, batch)
         })
     }
 
@@ -116,6 +120,7 @@ impl Tree {
         &self,
         from: Bound<&[u8]>,
         limit: usize,
+        latched: bool,
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>, Interrupt> {
         let (key, excluded) = match from {
@@ -124,6 +129,7 @@ impl Tree {
             Bound::Unbounded => (&[][..], false),
         };
         let leaf = self.descend(Target::At(key), 0)?.guard;
+        let _latch = if latched { Some(leaf.upgrade_shared()?) } else { None };
         let node = Node::new(leaf.bytes());
         let (slot, found) = node.search(key);
         let start = slot + usize::from(found && excluded);
@@ -151,10 +157,11 @@ impl Tree {
         limit: usize,
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>> {
-        let mark = batch.mark();
+        let (mark, mut attempts) = (batch.mark(), 0);
         retry(|| {
+            attempts += 1;
             batch.cut(mark);
-            self.try_scan_backward(from, limit.max(1), batch)
+            self.try_scan_backward(from, limit.max(1), attempts > OPTIMISTIC_ATTEMPTS, batch)
         })
     }
 
@@ -162,6 +169,7 @@ impl Tree {
         &self,
         from: Bound<&[u8]>,
         limit: usize,
+        latched: bool,
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>, Interrupt> {
         let target = match from {
@@ -170,6 +178,7 @@ impl Tree {
             Bound::Unbounded => Target::Last,
         };
         let leaf = self.descend(target, 0)?.guard;
+        let _latch = if latched { Some(leaf.upgrade_shared()?) } else { None };
         let node = Node::new(leaf.bytes());
         let end = match target {
             Target::At(key) => {

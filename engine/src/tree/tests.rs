@@ -1,5 +1,6 @@
 //! The tree against a `BTreeMap`, under threads, and on damaged pages.
 
+mod checkpoint;
 mod concurrent;
 mod damaged;
 mod model;

@@ -20,6 +20,8 @@ pub struct LeafWrite<'t> {
     key: &'t [u8],
     index: usize,
     found: bool,
+    /// What room was made for: a new entry gets that capacity, so that a second, longer put finds it.
+    asked: usize,
     observer: &'t Arc<dyn TreeObserver>,
 }
 
@@ -93,7 +95,7 @@ impl Tree {
     pub(super) fn leaf_to_purge<'t>(&'t self, key: &'t [u8]) -> Result<LeafWrite<'t>, Interrupt> {
         let guard = self.descend(Target::At(key), 0)?.guard.upgrade()?;
         let (index, found) = Node::new(guard.bytes()).search(key);
-        Ok(LeafWrite { guard, key, index, found, observer: &self.observer })
+        Ok(LeafWrite { guard, key, index, found, asked: 0, observer: &self.observer })
     }
 
     /// The write, if there is room or compaction makes it; otherwise how many bytes are needed.
@@ -117,7 +119,7 @@ impl Tree {
             NodeMut::new(guard.bytes_mut()).compact(&settled);
             (index, found) = Node::new(guard.bytes()).search(key);
         }
-        Ok(LeafWrite { guard, key, index, found, observer: &self.observer })
+        Ok(LeafWrite { guard, key, index, found, asked: value_len, observer: &self.observer })
     }
 }
 
@@ -173,10 +175,23 @@ impl LeafWrite<'_> {
     }
 
     fn make(&mut self, meta: EntryMeta, value: &[u8]) {
+        let capacity = value.len().max(self.asked);
+        let node = Node::new(self.guard.bytes());
+        if node.gap() < leaf_entry_bytes(node.suffix_of(self.key).len(), capacity) + WORD {
+            self.take_back_removed();
+        }
         let mut node = NodeMut::new(self.guard.bytes_mut());
         let suffix = node.node().suffix_of(self.key);
-        node.insert(self.index, suffix, meta, value);
+        node.insert(self.index, suffix, meta, value, capacity);
         self.found = true;
+    }
+
+    /// The entry was found, so no room was made, and then it was removed: its place is garbage now.
+    #[cold]
+    fn take_back_removed(&mut self) {
+        let observer = self.observer;
+        NodeMut::new(self.guard.bytes_mut()).compact(&|stamp| observer.is_settled(stamp));
+        self.index = Node::new(self.guard.bytes()).search(self.key).0;
     }
 
     /// Replaces the stamp of the entry, if there is one.

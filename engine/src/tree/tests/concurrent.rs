@@ -111,3 +111,52 @@ fn scans_and_lookups_stay_right_while_leaves_split_and_merge() {
     tree.check_invariants().expect("sound");
     assert!(observer.changes.load(Ordering::Relaxed) > 0);
 }
+
+#[test]
+fn threads_that_append_side_by_side_keep_every_row() {
+    let rows = STEPS / 8;
+    for _ in 0..4 {
+        let (tree, _) = tree(1024);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let tree = &tree;
+                scope.spawn(move || {
+                    let mut hint = LeafHint::default();
+                    for n in 0..rows {
+                        let key = key(n * 4 + thread);
+                        tree.write(&key, 100, &mut hint).expect("room").put(0, false, &[1; 100]);
+                    }
+                });
+            }
+        });
+        assert_eq!(tree.check_invariants().expect("sound").entries, rows * 4);
+    }
+}
+
+#[test]
+fn scan_of_a_leaf_that_never_rests_comes_to_an_end() {
+    let (tree, _) = tree(32_768);
+    for n in 0..100 {
+        put(&tree, &key(n), 0, false, &[n as u8; 250]);
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (tree, stop) = (&tree, &stop);
+        scope.spawn(move || {
+            let mut hint = LeafHint::default();
+            while !stop.load(Ordering::Relaxed) {
+                tree.write(&key(50), 250, &mut hint).expect("room").put(0, false, &[50; 250]);
+            }
+        });
+        let mut batch = LeafBatch::default();
+        for _ in 0..STEPS / 40 {
+            for from in [Bound::Included(&key(0)[..]), Bound::Unbounded] {
+                batch.clear();
+                tree.scan_forward(from, 1000, &mut batch).expect("readable");
+                tree.scan_backward(Bound::Unbounded, 1000, &mut batch).expect("readable");
+                assert_eq!(batch.len(), 200);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
