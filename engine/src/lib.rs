@@ -1,4 +1,7 @@
 //! QuenchDB: an embeddable transactional storage engine.
+//!
+//! Ordered tables of bytes, ACID transactions from many threads, durable commits that cost one device write. Start at
+//! [`Database`]. The rooms below it are public for tools and tests; what a program needs is re-exported here.
 
 #![deny(unsafe_code)]
 
@@ -21,3 +24,8 @@ pub mod tree;
 pub use api::*;
 pub use base::settings::{DeviceTrust, Durability, MethodSetting, Preset, Settings};
 pub use base::{Csn, Error, ErrorKind, Location, Result};
+
+/// Compiles and runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

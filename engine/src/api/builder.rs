@@ -134,7 +134,7 @@ impl Builder {
                 path.as_ref(),
                 self.settings.device_trust,
                 self.settings.io_uring,
-                self.settings.create,
+                self.settings.create && !self.settings.read_only,
             )?),
         };
         super::open::open(storage, path.as_ref(), self)

@@ -25,7 +25,22 @@ use std::time::Duration;
 /// An open database. Cloning gives another handle; the last one that is dropped closes it, as [`Database::close`] does.
 #[derive(Clone, Debug)]
 pub struct Database {
+    pub(super) inner: Arc<Owner>,
+}
+
+/// What the users' handles share. When the last one goes the database closes, in that thread: the upkeep thread, which may
+/// be in the middle of a checkpoint, is waited for, and the lock is free when the drop returns.
+#[derive(Debug)]
+pub(super) struct Owner {
     pub(super) inner: Arc<Inner>,
+}
+
+impl std::ops::Deref for Owner {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
 }
 
 pub(super) struct Inner {
@@ -318,8 +333,11 @@ impl Database {
         let storage =
             crate::device::file::FileStorage::open(path.as_ref(), settings.device_trust, false, false)?;
         let storage: Arc<dyn Storage> = Arc::new(storage);
+        let open = || ManifestFile::open(&*storage, true).map_err(no_database);
+        // Before the lock, so that nothing is put into a directory that is no database; and once more under it.
+        open()?;
         let _lock = storage.lock(false)?;
-        let (_, manifest) = ManifestFile::open(&*storage, true).map_err(no_database)?;
+        let (_, manifest) = open()?;
         crate::log::dump(&storage, manifest.database, manifest.checkpoint)
     }
 
@@ -340,7 +358,7 @@ impl Database {
         if self.inner.checkpointer.is_none() {
             return Ok(());
         }
-        let inner = Arc::downgrade(&self.inner);
+        let inner = Arc::downgrade(&self.inner.inner);
         let segments = self.inner.segments.clone();
         let handle = thread::spawn("quench-upkeep", move || upkeep(&inner, &segments))
             .map_err(|error| Error::io("cannot start the thread that makes checkpoints", error))?;
@@ -362,10 +380,7 @@ impl Inner {
             return Ok(());
         }
         self.segments.filled().notify_all();
-        let upkeep = self.upkeep.lock().take();
-        if let Some(thread) = upkeep
-            && !is_current(&thread)
-        {
+        if let Some(thread) = self.upkeep.lock().take() {
             let _ = thread.join();
         }
         let flushed = self.system.commit().close();
@@ -375,14 +390,9 @@ impl Inner {
     }
 }
 
-/// The upkeep thread may be the one that drops the last handle.
-fn is_current(handle: &thread::JoinHandle<()>) -> bool {
-    handle.thread().id() == std::thread::current().id()
-}
-
-impl Drop for Inner {
+impl Drop for Owner {
     fn drop(&mut self) {
-        if let Err(error) = self.close() {
+        if let Err(error) = self.inner.close() {
             tracing::error!(%error, "the database was not closed cleanly; the next open recovers it");
         }
     }

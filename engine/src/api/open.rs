@@ -1,7 +1,7 @@
 //! Opening a database: lock, manifest, store, pool, recovery, commit room, upkeep.
 
 use super::builder::{Builder, Progress};
-use super::database::{Database, Inner};
+use super::database::{Database, Inner, Owner};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings};
@@ -14,7 +14,7 @@ use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, Storage};
 use crate::log::SegmentPool;
 use crate::recovery::{Recovery, RecoveryReport};
-use crate::store::{CreationState, Manifest, ManifestFile, PageStore, creation_state};
+use crate::store::{CreationState, MANIFEST_PATH, Manifest, ManifestFile, PageStore, creation_state};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::transaction::{Limits, TransactionSystem};
@@ -35,6 +35,7 @@ impl PageSource for StoredPages {
 /// Opens, recovers, and starts upkeep.
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder) -> Result<Database> {
     let mut settings = std::mem::take(&mut builder.settings);
+    refuse_early(&*storage, &settings)?;
     let lock = storage.lock(!settings.read_only)?;
     let (file, mut manifest) = open_or_create(&*storage, &mut settings)?;
     choose_method(&storage, &mut settings, &mut manifest)?;
@@ -57,7 +58,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     } else {
         parts.open_for_writing(file, manifest, builder.progress)?
     };
-    let database = Database { inner: Arc::new(opened) };
+    let database = Database { inner: Arc::new(Owner { inner: Arc::new(opened) }) };
     database.start_upkeep()?;
     tracing::info!("{}", database.open_line());
     Ok(database)
@@ -110,7 +111,8 @@ impl Parts {
                 clock: self.clock.clone(),
                 hooks: Hooks {
                     on_log_pressure: Box::new(move || pressed.press()),
-                    in_progress: Box::new(move || in_progress.load(Ordering::Relaxed)),
+                    // The committer itself has left the count already.
+                    in_progress: Box::new(move || in_progress.load(Ordering::Relaxed) + 1),
                 },
             },
         )?;
@@ -217,9 +219,6 @@ fn open_or_create(storage: &dyn Storage, settings: &mut Settings) -> Result<(Man
         if !settings.create || settings.read_only {
             return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
         }
-        if state == CreationState::Empty {
-            refuse_foreign_files(storage)?;
-        }
         let manifest =
             Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
         PageStore::create(storage, manifest.database, settings.page_bytes)?;
@@ -238,9 +237,24 @@ pub(super) fn no_database(error: Error) -> Error {
     error
 }
 
+/// What can be refused before anything, the lock file included, is put into the directory.
+fn refuse_early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
+    let names = storage.list("")?;
+    if names.iter().any(|name| name == MANIFEST_PATH) {
+        return Ok(());
+    }
+    if !settings.create || settings.read_only {
+        return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
+    }
+    refuse_foreign_files(&names)
+}
+
+/// What an interrupted creation leaves, and what `mkfs` does.
+const NOT_FOREIGN: [&str; 5] = ["LOCK", "MANIFEST", "log", "pages", "lost+found"];
+
 /// A new database is not put among files of something else.
-fn refuse_foreign_files(storage: &dyn Storage) -> Result<()> {
-    let foreign = storage.list("")?.into_iter().find(|name| name != "LOCK" && name != "MANIFEST");
+fn refuse_foreign_files(names: &[String]) -> Result<()> {
+    let foreign = names.iter().find(|name| !NOT_FOREIGN.contains(&name.as_str()));
     match foreign {
         None => Ok(()),
         Some(name) => Err(Error::invalid(format!(

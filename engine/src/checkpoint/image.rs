@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 /// A page's image, waiting to be written.
 pub(super) struct HandedOver {
+    round: u32,
     pub(super) page: PageId,
     pub(super) image: AlignedBuffer,
 }
@@ -54,8 +55,13 @@ impl Imager {
         }
     }
 
+    /// What structure changes handed over in the running round. What was made for an earlier round, by a thread that was
+    /// in the middle of it when the round ended, is dropped: it is as of an older CSN.
     pub(super) fn take_handed_over(&self) -> Vec<HandedOver> {
-        std::mem::take(&mut *self.handed_over.lock())
+        let round = self.running.lock().as_ref().map(|(round, _)| *round);
+        let mut images = std::mem::take(&mut *self.handed_over.lock());
+        images.retain(|image| Some(image.round) == round);
+        images
     }
 
     /// A structure change is about to happen to `participants`, all latched: those without an image in this round get
@@ -65,7 +71,7 @@ impl Imager {
         for guard in participants.iter().filter(|guard| guard.round() < round) {
             if guard.is_dirty() {
                 let (image, _) = image(&view, guard.bytes(), self.pool.page_bytes());
-                self.handed_over.lock().push(HandedOver { page: guard.page_id(), image });
+                self.handed_over.lock().push(HandedOver { round, page: guard.page_id(), image });
             }
             guard.set_imaged(round);
         }

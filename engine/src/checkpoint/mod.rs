@@ -166,6 +166,13 @@ impl Checkpointer {
         manifest.store = finished.root().clone();
         manifest.clean = close;
         manifest.forget_covered();
+        if let Err(error) = manifest.encode() {
+            // Nothing was written, so nothing is in doubt.
+            self.store.round_abandoned(finished);
+            self.pool.return_freed(freed);
+            self.imager.mark_dirty_again();
+            return Err(error);
+        }
         // If publishing fails nobody knows which manifest counts: `finished` is dropped undecided, and no block is reused.
         published.file.publish(&manifest)?;
         published.manifest = manifest;
@@ -239,7 +246,7 @@ impl Checkpointer {
     }
 
     fn write_handed_over(&self, round: &Round, csn: Csn, written: &AtomicU64) -> Result<()> {
-        for HandedOver { page, mut image } in self.imager.take_handed_over() {
+        for HandedOver { page, mut image, .. } in self.imager.take_handed_over() {
             round.write_page(page, &mut image, csn)?;
             written.fetch_add(1, Ordering::Relaxed);
         }

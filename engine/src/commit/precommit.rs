@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// How long a committer waits for log space before it gives up.
 const SPACE_WAIT: Duration = Duration::from_secs(5);
+/// The same where no segment can be made because the device fails: waiting longer frees nothing.
+const BROKEN_WAIT: Duration = Duration::from_millis(100);
 /// How often it looks although nobody told it: segments are prepared by a thread that does not know of waiters.
 const SPACE_LOOK: Duration = Duration::from_millis(1);
 
@@ -210,7 +212,7 @@ impl Core {
         mut record: Option<Room<'_>>,
         entry: bool,
     ) -> Result<LogGuard<'a>> {
-        let mut space_deadline = None;
+        let mut space_wanted_since = None;
         loop {
             // Tickets first, then the look: see `sync::event`.
             let tickets = (writer.event.ticket(), self.progress.ticket(), self.space.ticket());
@@ -237,10 +239,12 @@ impl Core {
                 }
                 Obstacle::Space => {
                     let now = self.clock.now();
-                    let deadline = *space_deadline.get_or_insert(levels::after(now, SPACE_WAIT));
-                    if now >= deadline {
+                    let waited = now.since(*space_wanted_since.get_or_insert(now));
+                    let failure = self.segments.failure();
+                    let broken = failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace);
+                    if waited >= if broken { BROKEN_WAIT } else { SPACE_WAIT } {
                         let full = || Error::new(ErrorKind::OutOfSpace, "the log is full");
-                        return Err(self.segments.failure().unwrap_or_else(full));
+                        return Err(failure.unwrap_or_else(full));
                     }
                     (self.hooks.on_log_pressure)();
                     self.space.wait(tickets.2, Some(SPACE_LOOK));

@@ -99,11 +99,15 @@ impl Storage for FileStorage {
         let direct = mode.direct && self.facts.direct_io.is_ok();
         let flags = access | create | OFlags::CLOEXEC;
         let open = |flags| rustix::fs::open(self.path(path), flags, Mode::from_raw_mode(0o644));
-        let fd = if direct { open(flags | OFlags::DIRECT).or_else(|_| open(flags)) } else { open(flags) }
+        let opened =
+            if direct { open(flags | OFlags::DIRECT).map(|fd| (fd, true)) } else { Err(Errno::INVAL) };
+        let (fd, direct) = opened
+            .or_else(|_| open(flags).map(|fd| (fd, false)))
             .map_err(|e| self.error("open a file", path, e.into()))?;
         Ok(Arc::new(RealFile {
             fd,
             path: path.to_string(),
+            direct,
             method: self.method.clone(),
             dsync_refused: self.dsync_refused.clone(),
         }))
@@ -124,7 +128,7 @@ impl Storage for FileStorage {
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|e| self.error("list a directory", directory, e))?;
-            if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            if directory.is_empty() || entry.file_type().is_ok_and(|kind| kind.is_file()) {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
         }
@@ -165,7 +169,12 @@ impl Storage for FileStorage {
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
         if self.facts.io_uring.is_ok() && !self.dsync_refused.load(Ordering::Relaxed) {
-            return Ok(Box::new(UringQueue::new(depth, self.durability())?));
+            let method = match self.durability() {
+                // Without direct I/O a completed write is in the page cache.
+                DurabilityMethod::Plain if self.facts.direct_io.is_err() => DurabilityMethod::WriteThenFlush,
+                method => method,
+            };
+            return Ok(Box::new(UringQueue::new(depth, method)?));
         }
         Ok(Box::new(BlockingQueue::new()))
     }
@@ -191,6 +200,13 @@ impl DirectoryLock {
         let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
         if let Err(error) = taken {
             return Err(match error {
+                // Readers share the lock and leave no name: the one in the file is that of the last writer.
+                std::fs::TryLockError::WouldBlock if exclusive && file.try_lock_shared().is_ok() => {
+                    Error::new(
+                        ErrorKind::Busy,
+                        format!("the database {} is open for reading by others", directory.display()),
+                    )
+                }
                 std::fs::TryLockError::WouldBlock => busy(directory, &mut file),
                 std::fs::TryLockError::Error(e) => Error::io(format!("cannot lock {}", path.display()), e),
             });
@@ -235,6 +251,8 @@ impl Drop for DirectoryLock {
 struct RealFile {
     fd: OwnedFd,
     path: String,
+    /// Writes go to the device, not to the page cache.
+    direct: bool,
     method: Arc<AtomicU8>,
     dsync_refused: Arc<AtomicBool>,
 }
@@ -310,7 +328,8 @@ impl File for RealFile {
             }
         }
         self.write_at(offset, bytes)?;
-        if method == DurabilityMethod::Plain { Ok(()) } else { self.flush() }
+        // A durable device cache says nothing about the page cache.
+        if method == DurabilityMethod::Plain && self.direct { Ok(()) } else { self.flush() }
     }
 
     fn flush(&self) -> Result<()> {

@@ -57,7 +57,8 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// I/O.
     fn remove(&self, path: &str) -> Result<()>;
 
-    /// Names (not paths) of the files in `directory` (`""` is the root), sorted. A missing directory is empty.
+    /// Names (not paths) of the files in `directory` (`""` is the root), sorted. A missing directory is empty. In the root
+    /// of a real directory all else that is there is named too, so that it can be refused as foreign.
     ///
     /// # Errors
     /// I/O.

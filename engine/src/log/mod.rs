@@ -32,8 +32,8 @@ pub use block::BLOCK_HEADER_BYTES;
 pub use dump::{DumpedRecord, dump};
 pub use reader::{Chain, Scan, ScannedBlock, ScannedSegment, scan};
 pub use record::{
-    DependencyRule, Operation, RECORD_HEADER_BYTES, Record, RecordHeader, RedoBuffer, RedoMark, operations,
-    record_bytes,
+    DependencyRule, Operation, RECORD_HEADER_BYTES, Record, RecordHeader, RedoBuffer, RedoMark,
+    begins_with_catalog_change, operations, record_bytes,
 };
 pub use segment::{Segment, SegmentPool, id_of as segment_id};
 pub use stream::{Log, LogGuard, Reserve, SealedBlock};

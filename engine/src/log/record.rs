@@ -212,6 +212,12 @@ pub fn operations(body: &[u8]) -> impl Iterator<Item = Result<Operation<'_>>> {
     })
 }
 
+/// True if the first operation of an encoded body creates or drops a table.
+#[must_use]
+pub fn begins_with_catalog_change(body: &[u8]) -> bool {
+    matches!(body.first(), Some(&(CREATE_TABLE | DROP_TABLE)))
+}
+
 fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
     let kind = reader.u8()?;
     let table = TableId(u32::try_from(reader.varint()?).ok()?);

@@ -12,7 +12,7 @@
 //! 3. The number in a file's name is a slot, it says nothing about order.
 
 use super::DIRECTORY;
-use crate::base::{Csn, Error, Result, SegmentId};
+use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 use crate::device::{File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::{Event, Mutex, thread};
 use std::sync::Arc;
@@ -47,10 +47,19 @@ struct State {
     next_id: u64,
     /// Lengths asked for and not there.
     wanted: Vec<u64>,
-    /// Why the last preparation failed.
+    /// Why the last preparation failed. Stands until one succeeds; whoever asks for a segment has it tried again.
     failure: Option<Error>,
-    /// Somebody waits at the bound.
+    /// Too many or too large, to be removed once there are READY ones: a database that runs is never without segments,
+    /// so that recovery can tell a lost log from an empty one.
+    surplus: Vec<SegmentId>,
+    started: bool,
+    /// The last preparation found no space on the disk: only a checkpoint can give some.
+    disk_full: bool,
+    /// Somebody waits at the bound, or on a full disk.
     pressed: bool,
+    /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
+    /// nothing could be appended otherwise, and so no checkpoint be reached.
+    adopted_bytes: u64,
     closed: bool,
     #[cfg(test)]
     pretend_full: bool,
@@ -65,8 +74,8 @@ pub struct SegmentPool {
     /// READY segments that the preparer keeps.
     spare: usize,
     state: Mutex<State>,
-    /// Wakes the preparer.
-    work: Event,
+    /// Wakes the preparer, which keeps no pool alive while it sleeps: one that a failed open gives up ends with its thread.
+    work: Arc<Event>,
     /// Wakes those who wait for a segment.
     prepared: Event,
     /// Happens when segments fill up: whoever makes checkpoints looks at [`SegmentPool::bytes_in_use`] then.
@@ -93,7 +102,7 @@ impl SegmentPool {
             bytes_max,
             spare,
             state: Mutex::new(State::default()),
-            work: Event::new(),
+            work: Arc::new(Event::new()),
             prepared: Event::new(),
             filled: Event::new(),
             preparer: Mutex::new(None),
@@ -104,32 +113,57 @@ impl SegmentPool {
     pub fn adopt(&self, segment: Segment, max_csn: Csn) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
+        state.adopted_bytes += segment.len;
         state.retired.push((segment, max_csn));
     }
 
-    /// Prepares `count` segments now, and from now on keeps spare ones ready from a thread of its own.
+    /// Keeps spare segments ready, from a thread of its own.
     ///
     /// # Errors
-    /// `OutOfSpace`, I/O.
-    pub fn start(self: &Arc<Self>, count: usize) -> Result<()> {
-        while self.state.lock().ready.len() < count {
-            self.prepare(self.segment_bytes)?;
-        }
-        let pool = Arc::downgrade(self);
+    /// `OutOfMemory` if there is no thread left.
+    pub fn start(self: &Arc<Self>) -> Result<()> {
+        let (pool, work) = (Arc::downgrade(self), self.work.clone());
         let handle = thread::spawn("quench-segments", move || {
             loop {
+                let ticket = work.ticket();
                 let Some(pool) = pool.upgrade() else { return };
-                let ticket = pool.work.ticket();
                 match pool.next_work() {
                     Work::Closed => return,
-                    Work::Prepare(len) => pool.prepare_or_note(len),
-                    Work::Nothing => pool.work.wait(ticket, None),
+                    Work::Prepare(len) => {
+                        pool.prepare_or_note(len);
+                        continue;
+                    }
+                    Work::Nothing => {}
                 }
+                drop(pool);
+                work.wait(ticket, None);
             }
         })
         .map_err(|error| Error::io("cannot start the thread that prepares log segments", error))?;
         *self.preparer.lock() = Some(handle);
         Ok(())
+    }
+
+    /// Waits until `count` segments, at most the spare ones, are ready.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, I/O.
+    pub fn await_ready(&self, count: usize) -> Result<()> {
+        loop {
+            let ticket = self.prepared.ticket();
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            let there = {
+                let mut state = self.state.lock();
+                state.started = state.ready.len() >= count.min(self.spare);
+                state.started
+            };
+            if there {
+                return self.remove_surplus();
+            }
+            self.prepared.wait(ticket, None);
+        }
     }
 
     /// Stops the preparer.
@@ -141,6 +175,12 @@ impl SegmentPool {
         }
     }
 
+    fn within_bound(&self, state: &State, in_use: u64, more: u64) -> bool {
+        let after_recovery =
+            state.adopted_bytes > 0 && in_use < state.adopted_bytes + RECOVERY_SEGMENTS * self.segment_bytes;
+        in_use + more <= self.bytes_max || after_recovery
+    }
+
     fn next_work(&self) -> Work {
         let mut state = self.state.lock();
         if state.closed {
@@ -149,7 +189,7 @@ impl SegmentPool {
         let in_use = bytes_in_use(&state);
         while let Some(len) = state.wanted.pop() {
             let there = state.ready.iter().any(|segment| segment.len >= len);
-            if !there && in_use + len <= self.bytes_max {
+            if !there && self.within_bound(&state, in_use, len) {
                 return Work::Prepare(len);
             }
         }
@@ -164,7 +204,10 @@ impl SegmentPool {
         if let Err(error) = &result {
             tracing::warn!(%error, "cannot prepare a log segment");
         }
-        self.state.lock().failure = result.err();
+        let mut state = self.state.lock();
+        state.disk_full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+        state.failure = result.err();
+        drop(state);
         self.prepared.notify_all();
     }
 
@@ -208,7 +251,7 @@ impl SegmentPool {
         let fits = state.ready.iter().position(|segment| segment.len >= len);
         let in_use = bytes_in_use(&state);
         let segment = match fits {
-            Some(index) if in_use + state.ready[index].len <= self.bytes_max => {
+            Some(index) if self.within_bound(&state, in_use, state.ready[index].len) => {
                 Some(state.ready.swap_remove(index))
             }
             _ => None,
@@ -216,8 +259,9 @@ impl SegmentPool {
         match &segment {
             Some(segment) => state.bytes_active += segment.len,
             None if fits.is_none() => {
-                state.wanted.push(len);
-                state.failure = None;
+                if !state.wanted.contains(&len) {
+                    state.wanted.push(len);
+                }
             }
             None => {}
         }
@@ -242,7 +286,8 @@ impl SegmentPool {
     pub fn press(&self) {
         let at_bound = {
             let mut state = self.state.lock();
-            state.pressed = bytes_in_use(&state) + self.segment_bytes > self.bytes_max;
+            let at_bound = !self.within_bound(&state, bytes_in_use(&state), self.segment_bytes);
+            state.pressed = at_bound || state.disk_full;
             state.pressed
         };
         if at_bound {
@@ -263,12 +308,12 @@ impl SegmentPool {
     }
 
     /// Makes segments READY again whose records the durable checkpoint covers, and removes those that are too many or
-    /// too large.
+    /// too large; before [`SegmentPool::await_ready`] that waits until there are others.
     ///
     /// # Errors
     /// I/O while removing.
     pub fn recycle(&self, checkpoint: Csn) -> Result<()> {
-        let mut remove = Vec::new();
+        let started;
         {
             let mut state = self.state.lock();
             let retired = std::mem::take(&mut state.retired);
@@ -278,18 +323,22 @@ impl SegmentPool {
                 } else if segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX {
                     state.ready.push(segment);
                 } else {
-                    remove.push(segment.id);
+                    state.surplus.push(segment.id);
                 }
             }
             state.failure = None;
             state.pressed = false;
-        }
-        for id in &remove {
-            self.storage.remove(&path_of(*id))?;
+            state.adopted_bytes = 0;
+            started = state.started;
         }
         self.prepared.notify_all();
         self.work.notify_all();
-        Ok(())
+        if started { self.remove_surplus() } else { Ok(()) }
+    }
+
+    fn remove_surplus(&self) -> Result<()> {
+        let surplus = std::mem::take(&mut self.state.lock().surplus);
+        surplus.into_iter().try_for_each(|id| self.storage.remove(&path_of(id)))
     }
 
     /// Makes `take` say no, as if the log were at its bound.
@@ -317,6 +366,14 @@ impl SegmentPool {
     }
 }
 
+impl Drop for SegmentPool {
+    fn drop(&mut self) {
+        self.work.notify_all();
+    }
+}
+
+/// Segments that may be taken beyond the bound between recovery and the first checkpoint.
+const RECOVERY_SEGMENTS: u64 = 4;
 /// Recycled segments kept beyond the spare ones.
 const READY_MAX: usize = 64;
 

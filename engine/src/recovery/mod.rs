@@ -16,7 +16,7 @@ pub mod select;
 
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Epoch, LogId, Result};
+use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
 use crate::buffer::Pool;
 use crate::checkpoint::decode_catalog;
 use crate::device::{OpenMode, Storage};
@@ -154,6 +154,7 @@ impl Recovery<'_> {
             segments.adopt(segment, Csn::ZERO);
         }
         segments.recycle(manifest.checkpoint)?;
+        segments.start()?;
         let epoch = Epoch(manifest.reserved_epoch.0 + 1);
         let first_csn = manifest.next_csn;
         (manifest.clean, manifest.epoch, manifest.reserved_epoch) = (false, epoch, epoch);
@@ -166,19 +167,34 @@ impl Recovery<'_> {
     fn replay_log(
         &self,
         file: &ManifestFile,
-        mut manifest: Manifest,
+        manifest: Manifest,
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
         let scan = self.scan(&manifest, false, progress)?;
-        let (selection, copies) = self.select_and_redo(&manifest, &scan, report, progress)?;
-        let entry = selection.entry(&Decided::of(&manifest));
         let segments = self.segment_pool()?;
         for found in &scan.segments {
             // None is written to before the next checkpoint, not even one that looks empty: a write of the killed process
             // may still be on its way to it.
             segments.adopt(found.segment.clone(), found.max_csn);
         }
+        // The new epoch's first segments are prepared while the old one is replayed.
+        segments.start()?;
+        let begun = self.replay_and_begin(file, manifest, &scan, &segments, report, progress);
+        begun.inspect_err(|_| segments.close())
+    }
+
+    fn replay_and_begin(
+        &self,
+        file: &ManifestFile,
+        mut manifest: Manifest,
+        scan: &Scan,
+        segments: &Arc<SegmentPool>,
+        report: &mut RecoveryReport,
+        progress: ProgressFn<'_>,
+    ) -> Result<Recovered> {
+        let (selection, copies) = self.select_and_redo(&manifest, scan, report, progress)?;
+        let entry = selection.entry(&Decided::of(&manifest));
         let epoch = Epoch(manifest.reserved_epoch.0.max(manifest.epoch.0) + 1);
         manifest.reserved_epoch = epoch;
         if !copies.is_empty() {
@@ -189,15 +205,26 @@ impl Recovery<'_> {
         (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
         manifest.next_table = self.system.catalog().lock().next_id();
         manifest.epochs.push(entry);
-        let logs = self.new_logs(&manifest, &segments)?;
+        let logs = self.new_logs(&manifest, segments)?;
         append_again(&logs[0], &copies)?;
         file.publish(&manifest)?;
-        Ok(Recovered { manifest, logs, segments, first_csn, report: RecoveryReport::default() })
+        Ok(Recovered {
+            manifest,
+            logs,
+            segments: segments.clone(),
+            first_csn,
+            report: RecoveryReport::default(),
+        })
     }
 
     /// Flushes and reads the log. What is only in a cache now could vanish after it was served.
     fn scan(&self, manifest: &Manifest, read_only: bool, progress: ProgressFn<'_>) -> Result<Scan> {
-        for segment in self.segment_files()? {
+        let segments = self.segment_files()?;
+        if segments.is_empty() {
+            let what = "the log is gone: a database that was not closed has at least one segment";
+            return Err(Error::corruption(what).at(Location::File { path: DIRECTORY.into(), offset: 0 }));
+        }
+        for segment in segments {
             segment.file.flush()?;
         }
         let progress = Mutex::new(progress);
@@ -258,7 +285,7 @@ impl Recovery<'_> {
     }
 
     fn new_logs(&self, manifest: &Manifest, segments: &Arc<SegmentPool>) -> Result<Vec<Arc<Log>>> {
-        segments.start(self.logs.min(SEGMENTS_AT_OPEN))?;
+        segments.await_ready(self.logs.min(SEGMENTS_AT_OPEN))?;
         let log = |id| {
             let (database, epoch) = (manifest.database, manifest.epoch);
             Arc::new(Log::new(

@@ -6,7 +6,7 @@
 //! operations before and after them in CSN order are separate phases.
 
 use crate::base::{Csn, Error, Location, Result, TableId};
-use crate::log::{Operation, operations};
+use crate::log::{Operation, begins_with_catalog_change, operations};
 use crate::transaction::{Replay, TableState, TransactionSystem};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -75,23 +75,87 @@ pub fn redo(
     threads: usize,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
+    let mut done = 0;
+    while done < records.len() {
+        // Everything up to the next change of the catalog can be decoded and applied in parallel. Such changes are records
+        // of their own, so looking at how records begin finds them; `decode` finds any other, which only costs time.
+        let rest = &records[done..];
+        let end = rest
+            .iter()
+            .skip(1)
+            .position(|r| begins_with_catalog_change(r.body))
+            .map_or(rest.len(), |i| i + 1);
+        let phase = &rest[..end];
+        let (steps, barrier) = decode(phase, threads)?;
+        apply(system, steps, threads)?;
+        done += barrier.as_ref().map_or(phase.len(), |barrier| barrier.record);
+        progress(done as u64);
+        if let Some(barrier) = barrier {
+            apply_barrier(system, &records[done], barrier.position)?;
+            done += 1;
+        }
+    }
+    progress(records.len() as u64);
+    Ok(())
+}
+
+/// A record that changes the catalog.
+struct Barrier {
+    /// Its index.
+    record: usize,
+    /// Row operations before the first change of the catalog in it, all of which are in the steps.
+    position: u32,
+}
+
+/// The row operations of `records` up to the first change of the catalog, in parts that nobody has sorted.
+fn decode<'a>(records: &[Redo<'a>], threads: usize) -> Result<(Vec<Vec<Step<'a>>>, Option<Barrier>)> {
+    let size = records.len().div_ceil(threads.max(1)).max(PARALLEL_AT);
+    let parts: Vec<Result<(Vec<Step<'a>>, Option<Barrier>)>> = std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            records.chunks(size).map(|chunk| scope.spawn(move || decode_part(chunk))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(panicked()))).collect()
+    });
+    let (mut steps, mut before) = (Vec::new(), 0);
+    for (part, chunk) in parts.into_iter().zip(records.chunks(size)) {
+        let (part, barrier) = part?;
+        steps.push(part);
+        if let Some(barrier) = barrier {
+            return Ok((steps, Some(Barrier { record: before + barrier.record, ..barrier })));
+        }
+        before += chunk.len();
+    }
+    Ok((steps, None))
+}
+
+fn decode_part<'a>(records: &[Redo<'a>]) -> Result<(Vec<Step<'a>>, Option<Barrier>)> {
     let mut steps = Vec::with_capacity(records.len());
     for (index, record) in records.iter().enumerate() {
         let mut position = 0;
         for operation in operations(record.body) {
             let operation = operation.map_err(|error| error.at(Location::Transaction(record.csn)))?;
-            if let Some(step) = Step::new(record.csn, position, operation) {
-                steps.push(step);
-                position += 1;
-                continue;
-            }
-            apply(system, std::mem::take(&mut steps), threads)?;
-            progress(index as u64);
-            apply_catalog(system, &operation, record.csn)?;
+            let Some(step) = Step::new(record.csn, position, operation) else {
+                return Ok((steps, Some(Barrier { record: index, position })));
+            };
+            steps.push(step);
+            position += 1;
         }
     }
-    apply(system, steps, threads)?;
-    progress(records.len() as u64);
+    Ok((steps, None))
+}
+
+fn panicked() -> Error {
+    Error::corruption("a redo thread panicked")
+}
+
+/// Applies a record with changes of the catalog from its operation `from` on, one by one.
+fn apply_barrier(system: &TransactionSystem, record: &Redo<'_>, from: u32) -> Result<()> {
+    for (position, operation) in operations(record.body).enumerate().skip(from as usize) {
+        let operation = operation.map_err(|error| error.at(Location::Transaction(record.csn)))?;
+        match Step::new(record.csn, position as u32, operation) {
+            Some(step) => apply(system, vec![vec![step]], 1)?,
+            None => apply_catalog(system, &operation, record.csn)?,
+        }
+    }
     Ok(())
 }
 
@@ -106,18 +170,28 @@ fn apply_catalog(system: &TransactionSystem, operation: &Operation<'_>, csn: Csn
 /// Below this many operations threads cost more than they save.
 const PARALLEL_AT: usize = 4096;
 
-fn apply(system: &TransactionSystem, steps: Vec<Step<'_>>, threads: usize) -> Result<()> {
+fn apply(system: &TransactionSystem, steps: Vec<Vec<Step<'_>>>, threads: usize) -> Result<()> {
     let tables = tables_of(system);
-    if steps.len() < PARALLEL_AT || threads < 2 {
+    let count: usize = steps.iter().map(Vec::len).sum();
+    if count < PARALLEL_AT || threads < 2 {
         return apply_part(&tables, steps);
     }
-    let parts = partition(steps, threads);
+    let splitters = splitters(&steps, count, threads);
+    // Each thread of the first stage splits its part by ranges; each thread of the second takes one range of all.
+    let split: Vec<Vec<Vec<Step<'_>>>> = std::thread::scope(|scope| {
+        let splitters = &splitters;
+        let workers: Vec<_> =
+            steps.into_iter().map(|part| scope.spawn(move || split_part(part, splitters))).collect();
+        workers.into_iter().map(|worker| worker.join().map_err(|_| panicked())).collect::<Result<_>>()
+    })?;
+    let mut ranges: Vec<Vec<Vec<Step<'_>>>> = (0..threads).map(|_| Vec::new()).collect();
+    for part in split {
+        ranges.iter_mut().zip(part).for_each(|(range, steps)| range.push(steps));
+    }
     std::thread::scope(|scope| {
         let workers: Vec<_> =
-            parts.into_iter().map(|part| scope.spawn(|| apply_part(&tables, part))).collect();
-        workers.into_iter().try_for_each(|worker| {
-            worker.join().unwrap_or_else(|_| Err(Error::corruption("a redo thread panicked")))
-        })
+            ranges.into_iter().map(|range| scope.spawn(|| apply_part(&tables, range))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(panicked())))
     })
 }
 
@@ -125,27 +199,35 @@ fn tables_of(system: &TransactionSystem) -> HashMap<u32, Arc<TableState>> {
     system.catalog().lock().tables().into_iter().map(|table| (table.id.0, table)).collect()
 }
 
-/// Splits operations into ranges of rows of about equal size, by sampling.
-fn partition(steps: Vec<Step<'_>>, parts: usize) -> Vec<Vec<Step<'_>>> {
+/// The first row of each range but the first.
+type Splitter = (u32, u64, Vec<u8>);
+
+/// Rows that split the operations into ranges of about equal size, found by sampling.
+fn splitters(steps: &[Vec<Step<'_>>], count: usize, ranges: usize) -> Vec<Splitter> {
     const SAMPLES: usize = 1024;
-    let stride = (steps.len() / SAMPLES).max(1);
-    let mut sample: Vec<usize> = (0..steps.len()).step_by(stride).collect();
-    sample.sort_unstable_by(|a, b| steps[*a].compare_row(&steps[*b]));
-    let splitters: Vec<(u32, u64, Vec<u8>)> = (1..parts)
-        .map(|i| &steps[sample[i * sample.len() / parts]])
+    let stride = (count / SAMPLES).max(1);
+    let mut sample: Vec<&Step<'_>> = steps.iter().flatten().step_by(stride).collect();
+    sample.sort_unstable_by(|a, b| a.compare_row(b));
+    (1..ranges)
+        .map(|i| sample[i * sample.len() / ranges])
         .map(|step| (step.table, step.prefix, step.key().to_vec()))
-        .collect();
-    let mut out: Vec<Vec<Step<'_>>> = (0..parts).map(|_| Vec::with_capacity(steps.len() / parts)).collect();
+        .collect()
+}
+
+fn split_part<'a>(steps: Vec<Step<'a>>, splitters: &[Splitter]) -> Vec<Vec<Step<'a>>> {
+    let ranges = splitters.len() + 1;
+    let mut out: Vec<Vec<Step<'_>>> = (0..ranges).map(|_| Vec::with_capacity(steps.len() / ranges)).collect();
     for step in steps {
-        let part = splitters.partition_point(|(table, prefix, key)| {
+        let range = splitters.partition_point(|(table, prefix, key)| {
             (*table, *prefix, key.as_slice()) <= (step.table, step.prefix, step.key())
         });
-        out[part].push(step);
+        out[range].push(step);
     }
     out
 }
 
-fn apply_part(tables: &HashMap<u32, Arc<TableState>>, mut steps: Vec<Step<'_>>) -> Result<()> {
+fn apply_part(tables: &HashMap<u32, Arc<TableState>>, parts: Vec<Vec<Step<'_>>>) -> Result<()> {
+    let mut steps: Vec<Step<'_>> = parts.into_iter().flatten().collect();
     steps.sort_unstable_by(Step::compare);
     let mut replay = Replay::default();
     for step in &steps {

@@ -41,7 +41,7 @@ pub use blob::BlobRef;
 pub use blocks::BLOCK_HEADER_BYTES;
 pub use csn_set::{CSN_LIMIT, CsnSet};
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
-pub use manifest_file::{CreationState, ManifestFile, creation_state};
+pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
 pub use round::{FinishedRound, Round};
 
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};

@@ -159,7 +159,7 @@ impl ActiveTransaction {
         if used.iter().any(|known| Arc::ptr_eq(known, table)) {
             return Ok(());
         }
-        table.begin_use()?;
+        self.system.begin_use(table)?;
         self.depend_on(table.create_csn());
         used.push(table.clone());
         Ok(())

@@ -61,7 +61,7 @@ impl ReadSnapshot {
     fn touch(&self, table: &Arc<TableState>) -> Result<()> {
         let mut used = self.used.lock();
         if !used.iter().any(|known| Arc::ptr_eq(known, table)) {
-            table.begin_use()?;
+            self.system.begin_use(table)?;
             used.push(table.clone());
             drop(used);
             self.wait_committed(table.create_csn())?;

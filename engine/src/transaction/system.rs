@@ -341,6 +341,15 @@ impl TransactionSystem {
     }
 
     /// Checks a key.
+    /// Begins the use of a table, which must be of this database: one of another would be changed under our CSNs.
+    pub(super) fn begin_use(&self, table: &TableState) -> Result<()> {
+        if !table.tree.is_in(&self.pool) {
+            return Err(Error::invalid("the table belongs to another database, or to one that was closed")
+                .at(Location::Table(table.name.clone())));
+        }
+        table.begin_use()
+    }
+
     pub(super) fn check_key(&self, table: &TableState, key: &[u8]) -> Result<()> {
         let max = self.limits.key_bytes_max;
         if key.is_empty() || key.len() > max {

@@ -9,7 +9,7 @@ use super::check::check_page;
 use super::edit::{Fences, NodeMut};
 use super::node::Node;
 use crate::base::{Error, PageId, Result};
-use crate::buffer::{PageBytes, ScratchPage};
+use crate::buffer::{PAGE_HEADER_BYTES, PageBytes, ScratchPage};
 
 /// What an entry is in the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,20 +22,18 @@ pub enum Resolved {
     Absent,
 }
 
+/// Says what an entry is: gets its meta, its value, and an empty buffer for an older one.
+pub type Resolve<'a> = &'a mut dyn FnMut(EntryMeta, &[u8], &mut Vec<u8>) -> Resolved;
+
 const SETTLED: EntryMeta = EntryMeta { stamp: 0, tombstone: false };
 
-/// Fills `out`, which is as long as the page, with the page's image; its first [`crate::buffer::PAGE_HEADER_BYTES`] are
+/// Fills `out`, which is as long as the page, with the page's image; its first [`PAGE_HEADER_BYTES`] are
 /// left for the store. `resolve` is asked about each entry of a leaf: its meta, its value, and where to put an older one.
 /// A tombstone that is kept is left out. Returns whether every entry was kept. The caller keeps writers out.
-#[allow(clippy::type_complexity)] // one callback, explained above
-pub fn image_page(
-    page: PageBytes<'_>,
-    out: &mut [u8],
-    resolve: &mut dyn FnMut(EntryMeta, &[u8], &mut Vec<u8>) -> Resolved,
-) -> bool {
+pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> bool {
     let node = Node::new(page);
     if !node.is_leaf() {
-        page.copy_to(0, out);
+        page.copy_to(PAGE_HEADER_BYTES, &mut out[PAGE_HEADER_BYTES..]);
         return true;
     }
     let mut image = ScratchPage::new(page.len());
@@ -61,7 +59,7 @@ pub fn image_page(
         let at = leaf.node().count();
         leaf.insert(at, node.suffix_of(&key), SETTLED, content, content.len());
     }
-    image.bytes().copy_to(0, out);
+    image.bytes().copy_to(PAGE_HEADER_BYTES, &mut out[PAGE_HEADER_BYTES..]);
     all_kept
 }
 

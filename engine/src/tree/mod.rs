@@ -95,7 +95,13 @@ impl Tree {
         Tree { pool, root, observer }
     }
 
-    /// The page that the tree is opened with.
+    /// True if its pages are in `pool`, hence in the database of `pool`.
+    #[must_use]
+    pub fn is_in(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+
+    /// The page of the root: identifies the tree for ever.
     #[must_use]
     pub fn root(&self) -> PageId {
         self.root

@@ -133,10 +133,11 @@ impl Tree {
     }
 }
 
-/// A page whose content comes from `source`. If that has been imaged in a round already, the image holds the content, and
-/// the new page does not belong to that round.
+/// A new page counts as imaged in the round in which the page that its content comes from was: either the image of that one
+/// holds the content, or both will be imaged (`docs/decisions/0004`). The round of its allocation would be wrong if the next
+/// one began in between.
 fn born_with(page: &ExclusiveGuard<'_>, source: &ExclusiveGuard<'_>) {
-    page.set_imaged(page.round().max(source.round()));
+    page.set_imaged(source.round());
 }
 
 fn has_room(node: Node<'_>, needed: usize, settled: &Settled<'_>) -> bool {

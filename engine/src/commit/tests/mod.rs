@@ -47,7 +47,8 @@ impl World {
         let count = presets::log_count(&settings, 2);
         let segments =
             SegmentPool::new(storage.clone(), SEGMENT_BYTES, 1 << 40, 1).expect("the disk is whole");
-        segments.start(count).expect("the disk is whole");
+        segments.start().expect("threads");
+        segments.await_ready(1).expect("the disk is whole");
         let logs = (0..count)
             .map(|i| {
                 let id = LogId(i as u32);

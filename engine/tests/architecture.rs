@@ -1,0 +1,134 @@
+//! ARCHITECTURE.md names functions and types: each of them exists.
+//!
+//! A name is what stands between backquotes and has the form `Owner::name`. The owner is a type or a module; the name
+//! is a function of it (in one of the files that implement the owner), or a type in that module.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+struct Source {
+    /// Path below `engine/src`, without the ending: `commit/mod`.
+    path: String,
+    text: String,
+}
+
+fn sources() -> Vec<Source> {
+    fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("engine/src is readable").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                collect(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    collect(&root, &mut found);
+    let below = |path: &Path| {
+        path.strip_prefix(&root).expect("under the root").with_extension("").display().to_string()
+    };
+    found
+        .iter()
+        .map(|path| Source {
+            path: below(path),
+            text: fs::read_to_string(path).expect("a source file is UTF-8"),
+        })
+        .collect()
+}
+
+fn is_identifier(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// All `Owner::name` between backquotes. Lines of code blocks are passed over.
+fn names_in(document: &str) -> Vec<(String, String)> {
+    let mut names = Vec::new();
+    let mut in_block = false;
+    for line in document.lines() {
+        if line.starts_with("```") {
+            in_block = !in_block;
+        }
+        if in_block {
+            continue;
+        }
+        for quoted in line.split('`').skip(1).step_by(2) {
+            let Some((owner, name)) = quoted.rsplit_once("::") else { continue };
+            let owner = owner.rsplit("::").next().unwrap_or(owner);
+            if is_identifier(owner) && is_identifier(name) {
+                names.push((owner.to_string(), name.to_string()));
+            }
+        }
+    }
+    names
+}
+
+/// True if `word` occurs in `text` right behind one of `keywords`, as a whole word.
+fn declares(text: &str, keywords: &[&str], word: &str) -> bool {
+    keywords.iter().any(|keyword| {
+        let wanted = format!("{keyword} {word}");
+        text.match_indices(&wanted).any(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            let after = text[at + wanted.len()..].chars().next();
+            let part_of_word = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+            !part_of_word(before) && !part_of_word(after)
+        })
+    })
+}
+
+/// True if a line of `text` begins an implementation or the declaration of `owner`.
+fn implements(text: &str, owner: &str) -> bool {
+    text.lines().any(|line| {
+        let code = line.trim_start();
+        (code.starts_with("impl") || declares(code, &["trait"], owner))
+            && code.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).any(|word| word == owner)
+    })
+}
+
+fn is_module(source: &Source, owner: &str) -> bool {
+    source.path == owner
+        || source.path.ends_with(&format!("/{owner}"))
+        || source.path == format!("{owner}/mod")
+        || source.path.ends_with(&format!("/{owner}/mod"))
+}
+
+/// What is wrong with a name, if anything.
+fn problem(sources: &[Source], owner: &str, name: &str) -> Option<String> {
+    const TYPES: [&str; 4] = ["struct", "enum", "trait", "type"];
+    let is_type = sources.iter().any(|source| declares(&source.text, &TYPES, owner));
+    let modules: Vec<&Source> = sources.iter().filter(|source| is_module(source, owner)).collect();
+    if !is_type && modules.is_empty() {
+        return Some(format!("`{owner}::{name}`: there is no type and no module `{owner}`"));
+    }
+    let as_method =
+        sources.iter().any(|source| implements(&source.text, owner) && declares(&source.text, &["fn"], name));
+    let in_module =
+        modules.iter().any(|source| declares(&source.text, &["fn", "struct", "enum", "trait"], name));
+    (!(is_type && as_method || in_module)).then(|| format!("`{owner}::{name}`: `{owner}` has no `{name}`"))
+}
+
+#[test]
+fn every_name_in_the_architecture_exists() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
+    let document = fs::read_to_string(path).expect("ARCHITECTURE.md is there");
+    let (names, sources) = (names_in(&document), sources());
+    assert!(names.len() > 50, "the page names what does each step");
+    let wrong: Vec<_> = names.iter().filter_map(|(owner, name)| problem(&sources, owner, name)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_wrong_name_is_found() {
+    let sources = sources();
+    let wrong = |text: &str| {
+        names_in(text).iter().filter(|(owner, name)| problem(&sources, owner, name).is_some()).count()
+    };
+    assert_eq!(wrong("`Commit::precommit`, `select::select`, `Watermark`, `a + b`"), 0);
+    assert_eq!(wrong("`Commit::precommits`"), 1);
+    assert_eq!(wrong("`Commits::precommit`"), 1);
+    // Both parts exist, but do not belong together.
+    assert_eq!(wrong("`Manifest::precommit`"), 1);
+    assert_eq!(wrong("`blob::precommit`"), 1);
+}

@@ -1,0 +1,615 @@
+//! Wrong use on real directories: paths that are no database, two users of one directory, limits, odd orders of dropping.
+//!
+//! Tests that need another process run this binary again with `QUENCH_CHILD` set: see [`child`].
+
+use quenchdb::{Database, Durability, ErrorKind, Isolation, Result, Table, Transaction};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+fn builder() -> quenchdb::Builder {
+    Database::builder()
+        .memory_bytes(4 << 20)
+        .segment_bytes(1 << 20)
+        .log_bytes_max(64 << 20)
+        .checkpoint_log_bytes(0)
+}
+
+/// Panics if `run` does not come back.
+fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || drop(send.send(run())));
+    match receive.recv_timeout(Duration::from_secs(30)) {
+        Ok(value) => value,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("sent nothing"))
+        }
+    }
+}
+
+/// Every file below `directory` with its bytes.
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            all.insert(path.clone(), Vec::new());
+            all.append(&mut files(&path));
+        } else {
+            all.insert(path.clone(), std::fs::read(&path).expect("readable"));
+        }
+    }
+    all
+}
+
+fn put(db: &Database, table: &Table, key: &str, value: &str) {
+    db.transact(|tx| tx.insert(table, key, value)).expect("commits");
+}
+
+fn rows(db: &Database, table: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let table = db.table(table).expect("there");
+    db.begin_read().expect("free").range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
+}
+
+/// Runs `role` of [`child`] in another process.
+fn in_another_process(role: &str, path: &Path) -> Output {
+    let exe = std::env::current_exe().expect("running");
+    let mut command = Command::new(exe);
+    command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
+    command.env("QUENCH_CHILD", role).env("QUENCH_PATH", path);
+    command.output().expect("starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// No test of its own: what the other tests let another process do.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var("QUENCH_CHILD") else { return };
+    let path = PathBuf::from(std::env::var_os("QUENCH_PATH").expect("set with the role"));
+    match role.as_str() {
+        "open" => match builder().open(&path) {
+            Ok(_) => println!("ANSWER opened"),
+            Err(error) => println!("ANSWER {:?} {error}", error.kind()),
+        },
+        "open-read-only" => match builder().read_only(true).open(&path) {
+            Ok(db) => println!("ANSWER opened with {} rows", rows(&db, "t").len()),
+            Err(error) => println!("ANSWER {:?} {error}", error.kind()),
+        },
+        "crash" => {
+            let db = builder().open(&path).expect("opens");
+            let table = db.table_or_create("t").expect("new");
+            for i in 0..100 {
+                put(&db, &table, &format!("key {i}"), &format!("value {i}"));
+                if i == 50 {
+                    db.checkpoint().expect("works");
+                }
+            }
+            let mut open = db.begin().expect("free");
+            open.insert(&table, "open", "never committed").expect("free row");
+            std::process::abort();
+        }
+        "few-descriptors" => few_descriptors(&path),
+        other => panic!("no such role: {other}"),
+    }
+}
+
+fn few_descriptors(path: &Path) {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let in_use = std::fs::read_dir("/proc/self/fd").expect("linux").count() as u64;
+    let mut failed = 0;
+    for more in 0..24 {
+        let limit = in_use + more;
+        setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum: Some(4096) }).expect("allowed");
+        match builder().open(path) {
+            Ok(db) => {
+                let table = db.table_or_create("t").expect("works once it is open");
+                put(&db, &table, "a", "b");
+                drop((db, table));
+                println!("ANSWER opened with {more} after {failed} failures");
+                return;
+            }
+            Err(error) => {
+                failed += 1;
+                println!("{more}: {:?} {error}", error.kind());
+                let clear = error.to_string().contains("file descriptors")
+                    || error.to_string().contains("Too many open files");
+                assert!(clear && error.kind() == ErrorKind::Io, "limit {more}: {error}");
+            }
+        }
+    }
+    panic!("24 descriptors are not enough");
+}
+
+#[test]
+fn too_few_file_descriptors_are_named() {
+    for existing in [false, true] {
+        let directory = tempfile::tempdir().expect("space");
+        let path = directory.path().join("db");
+        if existing {
+            assert!(!in_another_process("crash", &path).status.success(), "it aborts");
+        }
+        let output = in_another_process("few-descriptors", &path);
+        let text = text(&output);
+        assert!(output.status.success() && text.contains("ANSWER opened"), "{text}");
+        assert!(!text.contains("after 0 failures"), "{text}");
+        let db = builder().open(&path).expect("opens");
+        assert_eq!(rows(&db, "t").len(), if existing { 101 } else { 1 });
+    }
+}
+
+/// Story: the refusal used to come after the lock file had been made, so a mistyped path left a file `LOCK` behind.
+#[test]
+fn a_directory_of_something_else_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().expect("space");
+    std::fs::write(directory.path().join("thesis.txt"), "important").expect("space");
+    std::fs::create_dir(directory.path().join("figures")).expect("space");
+    let before = files(directory.path());
+    for create in [true, false] {
+        for read_only in [true, false] {
+            let error = builder()
+                .create(create)
+                .read_only(read_only)
+                .open(directory.path())
+                .expect_err("no database");
+            let expected =
+                if create && !read_only { ErrorKind::InvalidArgument } else { ErrorKind::NotFound };
+            assert_eq!(error.kind(), expected, "{error}");
+            assert_eq!(
+                files(directory.path()),
+                before,
+                "create {create}, read-only {read_only}: something was changed"
+            );
+        }
+    }
+    std::fs::remove_dir(directory.path().join("figures")).expect("mine");
+    assert!(builder().open(directory.path()).expect_err("no database").to_string().contains("thesis.txt"));
+}
+
+#[test]
+fn a_directory_with_foreign_directories_is_refused() {
+    let directory = tempfile::tempdir().expect("space");
+    std::fs::create_dir(directory.path().join("figures")).expect("space");
+    let error = builder().open(directory.path()).expect_err("not empty");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(error.to_string().contains("figures"), "{error}");
+}
+
+#[test]
+fn a_foreign_file_with_our_name_is_no_manifest() {
+    let directory = tempfile::tempdir().expect("space");
+    std::fs::write(directory.path().join("MANIFEST"), "Manifest-Version: 1.0\n".repeat(500)).expect("space");
+    let before = std::fs::read(directory.path().join("MANIFEST")).expect("there");
+    let error = builder().open(directory.path()).expect_err("no database");
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(error.location().is_some(), "{error}");
+    assert_eq!(std::fs::read(directory.path().join("MANIFEST")).expect("there"), before);
+}
+
+#[test]
+fn a_path_that_is_a_file_is_refused() {
+    let directory = tempfile::tempdir().expect("space");
+    let path = directory.path().join("file");
+    std::fs::write(&path, "x").expect("space");
+    for path in [path.clone(), path.join("below")] {
+        let error = builder().open(&path).expect_err("not a directory");
+        assert!(matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::Io), "{error}");
+        assert!(error.to_string().contains("file"), "it names the path: {error}");
+    }
+    assert_eq!(std::fs::read(&path).expect("there"), b"x");
+}
+
+/// Story: a read-only open of a mistyped path made the directory, because `create` is on by default.
+#[test]
+fn a_missing_directory_is_created_only_on_demand() {
+    let directory = tempfile::tempdir().expect("space");
+    let path = directory.path().join("deep/below");
+    for builder in
+        [builder().create(false), builder().read_only(true), builder().read_only(true).create(false)]
+    {
+        let error = builder.open(&path).expect_err("missing");
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert!(!directory.path().join("deep").exists(), "it was created");
+    }
+    let empty = tempfile::tempdir().expect("space");
+    for builder in [builder().create(false), builder().read_only(true)] {
+        assert_eq!(builder.open(empty.path()).expect_err("empty").kind(), ErrorKind::NotFound);
+        assert!(files(empty.path()).is_empty(), "{:?}", files(empty.path()).keys());
+    }
+    let db = builder().open(&path).expect("creates it and its parents");
+    db.create_table("t").expect("new");
+    db.close().expect("closes");
+    assert!(builder().create(false).open(&path).expect("it is there").recovery().clean);
+}
+
+#[test]
+fn a_second_user_is_told_who_is_the_first() {
+    let directory = tempfile::tempdir().expect("space");
+    let db = builder().open(directory.path()).expect("opens");
+    let table = db.create_table("t").expect("new");
+    put(&db, &table, "a", "1");
+    for read_only in [false, true] {
+        let error = builder().read_only(read_only).open(directory.path()).expect_err("in use");
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        assert!(error.to_string().contains("this process"), "{error}");
+    }
+    // Another name of the same directory.
+    let link = directory.path().parent().expect("has one").join(format!("link-{}", std::process::id()));
+    std::os::unix::fs::symlink(directory.path(), &link).expect("space");
+    let error = builder().open(&link).expect_err("in use");
+    std::fs::remove_file(&link).expect("mine");
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    for role in ["open", "open-read-only"] {
+        let text = text(&in_another_process(role, directory.path()));
+        assert!(text.contains("ANSWER Busy"), "{text}");
+        assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
+    }
+    put(&db, &table, "b", "2");
+    assert_eq!(rows(&db, "t").len(), 2, "the first goes on undisturbed");
+    drop((db, table));
+    assert_eq!(rows(&builder().open(directory.path()).expect("free again"), "t").len(), 2);
+}
+
+/// Story: the lock file names the last writer; a writer refused because of readers was told that a process long gone has
+/// the database open.
+#[test]
+fn readers_keep_a_writer_out_and_are_not_taken_for_the_last_writer() {
+    let directory = tempfile::tempdir().expect("space");
+    assert!(!in_another_process("crash", directory.path()).status.success());
+    let one = builder().read_only(true).open(directory.path()).expect("free");
+    let two = builder().read_only(true).open(directory.path()).expect("readers share it");
+    assert_eq!(rows(&one, "t"), rows(&two, "t"));
+    let shared = text(&in_another_process("open-read-only", directory.path()));
+    assert!(shared.contains("ANSWER opened with 100 rows"), "{shared}");
+    let error = builder().open(directory.path()).expect_err("read by others");
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert!(error.to_string().contains("read"), "{error}");
+    drop((one, two));
+    builder().open(directory.path()).expect("free again");
+}
+
+#[test]
+fn a_crashed_database_can_be_read_without_writing_a_byte() {
+    let directory = tempfile::tempdir().expect("space");
+    assert!(!in_another_process("crash", directory.path()).status.success());
+    let before = files(directory.path());
+    for _ in 0..2 {
+        let db = builder().read_only(true).open(directory.path()).expect("readable");
+        let found = rows(&db, "t");
+        assert_eq!(found.len(), 100);
+        for i in 0..100 {
+            assert_eq!(found[format!("key {i}").as_bytes()], format!("value {i}").into_bytes());
+        }
+        assert!(!db.recovery().clean && db.recovery().replayed > 0);
+        assert!(db.verify(None).expect("runs").problems.is_empty());
+        let refused = |result: Result<()>| {
+            let error = result.expect_err("read-only");
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        };
+        refused(db.begin().map(drop));
+        refused(db.create_table("x").map(drop));
+        refused(db.drop_table("t"));
+        refused(db.checkpoint().map(drop));
+        refused(db.transact(|_| Ok(())));
+        db.close().expect("nothing to do");
+        assert!(files(directory.path()) == before, "reading changed a file");
+    }
+    let db = builder().open(directory.path()).expect("recovers");
+    assert_eq!(rows(&db, "t").len(), 100);
+}
+
+#[test]
+fn keys_and_values_are_held_to_their_limits() {
+    for page_bytes in [4096, 32768] {
+        let db = builder().page_bytes(page_bytes).open_in_memory().expect("opens");
+        let table = db.create_table("t").expect("new");
+        let (key_max, entry_max) = (db.max_key_bytes(), db.max_entry_bytes());
+        let mut tx = db.begin().expect("free");
+        let invalid = |result: Result<()>| {
+            let error = result.expect_err("outside the limits");
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        };
+        invalid(tx.insert(&table, "", "x"));
+        invalid(tx.insert(&table, vec![1; key_max + 1], ""));
+        invalid(tx.insert(&table, "k", vec![1; entry_max]));
+        invalid(tx.insert(&table, "k", vec![1; 10 << 20]));
+        invalid(tx.get(&table, "").map(drop));
+        invalid(tx.get(&table, vec![1; key_max + 1]).map(drop));
+        invalid(tx.remove(&table, vec![1; 1 << 20]).map(drop));
+        invalid(tx.get_for_update(&table, "").map(drop));
+        let mut expected = BTreeMap::new();
+        for i in 0..60u8 {
+            for key_len in [1, key_max / 2, key_max] {
+                let mut key = vec![i; key_len];
+                key[0] = i;
+                for value_len in [0, 1, entry_max - key_len] {
+                    tx.insert(&table, &key, vec![i; value_len]).expect("within the limits");
+                    expected.insert(key.clone(), vec![i; value_len]);
+                }
+            }
+        }
+        tx.commit().expect("commits");
+        assert_eq!(rows(&db, "t"), expected);
+        // Limits of ranges are no keys: anything goes.
+        let snapshot = db.begin_read().expect("free");
+        let long = vec![0xff; key_max * 3];
+        assert_eq!(snapshot.range::<&[u8]>(&table, &[][..]..&long[..]).count(), expected.len());
+        assert!(db.verify(None).expect("runs").problems.is_empty());
+    }
+}
+
+#[test]
+fn table_names_are_held_to_their_limits() {
+    let db = builder().open_in_memory().expect("opens");
+    assert_eq!(db.create_table("").expect_err("empty").kind(), ErrorKind::InvalidArgument);
+    assert_eq!(db.create_table(&"x".repeat(1 << 20)).expect_err("long").kind(), ErrorKind::InvalidArgument);
+    db.create_table("ünïcode / with spaces\0")
+        .map(drop)
+        .or_else(|error| if error.kind() == ErrorKind::InvalidArgument { Ok(()) } else { Err(error) })
+        .expect("either");
+    db.create_table("t").expect("new");
+    assert_eq!(db.create_table("t").expect_err("there").kind(), ErrorKind::AlreadyExists);
+    assert_eq!(db.drop_table("u").expect_err("not there").kind(), ErrorKind::NotFound);
+}
+
+/// Story: a handle of another database (or of this one before it was reopened) was accepted, and the other database's
+/// tree was changed under CSNs that it had never drawn.
+#[test]
+fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
+    let (one, two) = (builder().open_in_memory().expect("opens"), builder().open_in_memory().expect("opens"));
+    let (mine, foreign) = (one.create_table("t").expect("new"), two.create_table("t").expect("new"));
+    put(&two, &foreign, "a", "theirs");
+    let mut tx = one.begin().expect("free");
+    let error = tx.insert(&foreign, "a", "mine").expect_err("not of this database");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(tx.get(&foreign, "a").is_err());
+    assert!(
+        one.begin_read().expect("free").range::<&[u8]>(&foreign, ..).next().is_some_and(|row| row.is_err())
+    );
+    tx.insert(&mine, "a", "mine").expect("free row");
+    tx.commit().expect("commits");
+    let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
+    let open = || builder().storage(storage.clone()).open("x").expect("free");
+    let stale = open().create_table("t").expect("new");
+    let again = open();
+    assert!(
+        again.begin_read().expect("free").get(&stale, "a").is_err(),
+        "a handle from before it was reopened"
+    );
+    assert_eq!(rows(&two, "t")[&b"a"[..]], b"theirs");
+}
+
+#[test]
+fn two_thousand_threads_of_one_transaction_each() {
+    let directory = tempfile::tempdir().expect("space");
+    let db = builder().open(directory.path()).expect("opens");
+    let table = db.create_table("t").expect("new");
+    in_time({
+        let (db, table) = (db.clone(), table.clone());
+        move || {
+            for wave in 0..40u32 {
+                let threads: Vec<_> = (0..50u32)
+                    .map(|n| {
+                        let (db, table) = (db.clone(), table.clone());
+                        std::thread::spawn(move || {
+                            let durability =
+                                if n % 2 == 0 { Durability::BoundedLoss } else { Durability::Durable };
+                            let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+                            tx.insert(&table, (wave * 50 + n).to_be_bytes(), "x").expect("free row");
+                            tx.commit().expect("commits");
+                        })
+                    })
+                    .collect();
+                threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            }
+        }
+    });
+    assert_eq!(rows(&db, "t").len(), 2000);
+    assert_eq!(db.statistics().open_snapshots, 0);
+}
+
+#[test]
+fn three_hundred_open_snapshots_each_see_their_moment() {
+    let db = builder().open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    let mut open = Vec::new();
+    for i in 0..300u32 {
+        put(&db, &table, "a", &i.to_string());
+        match db.begin_read() {
+            Ok(snapshot) => open.push((i, snapshot)),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+                break;
+            }
+        }
+    }
+    assert!(open.len() >= 200, "only {} snapshots", open.len());
+    for (i, snapshot) in &open {
+        assert_eq!(snapshot.get(&table, "a").expect("readable"), Some(i.to_string().into_bytes()));
+    }
+    let transactions: Vec<Result<Transaction>> = (0..100).map(|_| db.begin()).collect();
+    assert!(transactions.iter().flatten().count() > 0);
+    drop((open, transactions));
+    assert_eq!(db.statistics().open_snapshots, 0);
+    put(&db, &table, "a", "end");
+}
+
+#[test]
+fn handles_may_be_dropped_in_any_order() {
+    in_time(|| {
+        for order in 0..24 {
+            let directory = tempfile::tempdir().expect("space");
+            let db = builder().open(directory.path()).expect("opens");
+            let table = db.create_table("t").expect("new");
+            put(&db, &table, "a", "1");
+            let snapshot = db.begin_read().expect("free");
+            let mut tx = db.begin().expect("free");
+            tx.insert(&table, "b", "2").expect("free row");
+            let mut other = db.begin().expect("free");
+            other.insert(&table, "c", "3").expect("free row");
+            let handle = other.commit_async().expect("commits");
+            let mut things: Vec<Option<Box<dyn std::any::Any>>> = vec![
+                Some(Box::new(db)),
+                Some(Box::new(snapshot)),
+                Some(Box::new(tx)),
+                Some(Box::new((table, handle))),
+            ];
+            let mut left: Vec<usize> = (0..4).collect();
+            let mut rest = order;
+            while !left.is_empty() {
+                let next = left.remove(rest % left.len());
+                rest /= left.len() + 1;
+                things[next] = None;
+            }
+            let db =
+                builder().open(directory.path()).unwrap_or_else(|error| panic!("order {order}: {error}"));
+            let keys: Vec<_> = rows(&db, "t").into_keys().collect();
+            assert_eq!(keys, [b"a", b"c"], "order {order}");
+        }
+    });
+}
+
+/// Story: the thread for upkeep held the database for a moment; if the last handle was dropped just then, the drop returned
+/// at once, closing went on in that thread, and an open right after was refused as `Busy`.
+#[test]
+fn a_database_is_closed_when_the_last_drop_returns() {
+    let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
+    for round in 0..200u32 {
+        let db = builder()
+            .storage(storage.clone())
+            .open("x")
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert!(db.recovery().clean, "round {round}");
+        let table = db.table_or_create("t").expect("there");
+        db.transact(|tx| tx.insert(&table, round.to_be_bytes(), "x")).expect("commits");
+    }
+}
+
+#[test]
+fn what_outlives_the_database_goes_on_or_says_why_not() {
+    in_time(|| {
+        let directory = tempfile::tempdir().expect("space");
+        let db = builder().open(directory.path()).expect("opens");
+        let table = db.create_table("t").expect("new");
+        put(&db, &table, "a", "1");
+        let snapshot = db.begin_read().expect("free");
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, "b", "2").expect("free row");
+        db.close().expect("closes though a transaction is open");
+        assert_eq!(snapshot.get(&table, "a").expect("readable"), Some(b"1".to_vec()));
+        let error = tx.commit().expect_err("the database is closed");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        drop(snapshot);
+        let db = builder().open(directory.path()).expect("free");
+        assert!(db.recovery().clean);
+        assert_eq!(rows(&db, "t").len(), 1);
+    });
+}
+
+#[test]
+fn closing_while_others_commit_keeps_what_was_acknowledged() {
+    in_time(|| {
+        for round in 0..6 {
+            let directory = tempfile::tempdir().expect("space");
+            let db =
+                builder().preset(quenchdb::Preset::ALL[round % 3]).open(directory.path()).expect("opens");
+            let table = db.create_table("t").expect("new");
+            let counters: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
+            std::thread::scope(|scope| {
+                for (thread, counter) in counters.iter().enumerate() {
+                    let (db, table) = (db.clone(), table.clone());
+                    scope.spawn(move || {
+                        for n in 1.. {
+                            let done = db.begin().and_then(|mut tx| {
+                                tx.insert(&table, [thread as u8], u64::to_be_bytes(n))?;
+                                if n % 3 == 0 { tx.commit_async()?.wait() } else { tx.commit().map(drop) }
+                            });
+                            match done {
+                                Ok(()) => counter.store(n, Ordering::SeqCst),
+                                Err(error) => {
+                                    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+                                    return;
+                                }
+                            }
+                        }
+                    });
+                }
+                let db = db.clone();
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(30));
+                    db.close().expect("closes");
+                });
+            });
+            drop((db, table));
+            let db = builder().open(directory.path()).expect("opens");
+            assert!(db.recovery().clean, "round {round}");
+            let found = rows(&db, "t");
+            for (thread, counter) in counters.iter().enumerate() {
+                let told = counter.load(Ordering::SeqCst);
+                let there = found
+                    .get(&vec![thread as u8])
+                    .map_or(0, |v| u64::from_be_bytes(v[..].try_into().expect("eight bytes")));
+                assert_eq!(there, told, "round {round}, thread {thread}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_database_may_be_dropped_in_a_thread_while_a_transaction_is_open_in_another() {
+    in_time(|| {
+        let directory = tempfile::tempdir().expect("space");
+        for round in 0..10 {
+            let db = builder().open(directory.path()).expect("opens");
+            let table = db.table_or_create("t").expect("there");
+            let mut tx = db.begin().expect("free");
+            tx.insert(&table, "open", "x").expect("free row");
+            let dropper = std::thread::spawn(move || drop(db));
+            if round % 2 == 0 {
+                dropper.join().expect("no panic");
+                assert!(tx.commit().is_err(), "the database is gone");
+            } else {
+                let _ = tx.get(&table, "open");
+                drop(tx);
+                dropper.join().expect("no panic");
+            }
+        }
+        let db = builder().open(directory.path()).expect("opens");
+        assert!(rows(&db, "t").is_empty());
+    });
+}
+
+#[test]
+fn a_panic_in_a_closure_aborts_its_transaction_and_nothing_else() {
+    let db = builder().open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    put(&db, &table, "other", "x");
+    let stop = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (db_too, table_too, stop_too) = (db.clone(), table.clone(), stop.clone());
+        scope.spawn(move || {
+            while !stop_too.load(Ordering::Relaxed) {
+                put(&db_too, &table_too, "other", "x");
+            }
+        });
+        for _ in 0..20 {
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                db.transact(|tx| -> Result<()> {
+                    tx.insert(&table, "mine", "x")?;
+                    std::panic::resume_unwind(Box::new("as if the user's code had panicked"))
+                })
+            }));
+            assert!(panicked.is_err());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(rows(&db, "t").into_keys().collect::<Vec<_>>(), [b"other"]);
+    put(&db, &table, "mine", "y");
+    assert_eq!(db.statistics().open_snapshots, 0);
+}

@@ -1,0 +1,523 @@
+//! What transactions of many threads may and may not see of each other.
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{
+    Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Snapshot, Table, Transaction,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+fn settings(preset: Preset) -> Settings {
+    Settings {
+        preset,
+        memory_bytes: 8 << 20,
+        segment_bytes: 256 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        lock_wait: Duration::from_millis(50),
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
+    Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("x").expect("opens")
+}
+
+/// Ends the test if `run` does not come back.
+fn in_time(run: impl FnOnce() + Send + 'static) {
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        run();
+        let _ = send.send(());
+    });
+    match receive.recv_timeout(Duration::from_secs(40)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
+        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+    }
+}
+
+fn number(bytes: Option<Vec<u8>>) -> u64 {
+    bytes.map_or(0, |bytes| u64::from_be_bytes(bytes[..].try_into().expect("eight bytes")))
+}
+
+/// Runs `step` until it commits; conflicts begin again.
+fn until_committed(db: &Database, durability: Durability, step: impl Fn(&mut Transaction) -> Result<()>) {
+    loop {
+        let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+        match step(&mut tx).and_then(|()| tx.commit().map(drop)) {
+            Ok(()) => return,
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn no_update_is_lost_with_threads_on_one_counter() {
+    for preset in Preset::ALL {
+        in_time(move || {
+            let db = open(&SimulatedStorage::new(1), preset);
+            let table = db.create_table("t").expect("new");
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    let (db, table) = (&db, &table);
+                    scope.spawn(move || {
+                        for n in 0..250 {
+                            let durability =
+                                if n % 4 == 0 { Durability::Durable } else { Durability::BoundedLoss };
+                            until_committed(db, durability, |tx| {
+                                let key = [(n % 3) as u8];
+                                let old = number(if thread % 2 == 0 {
+                                    tx.get(table, key)?
+                                } else {
+                                    tx.get_for_update(table, key)?
+                                });
+                                tx.insert(table, key, (old + 1).to_be_bytes())
+                            });
+                        }
+                    });
+                }
+            });
+            let snapshot = db.begin_read().expect("free");
+            let sum: u64 = (0..3u8).map(|key| number(snapshot.get(&table, [key]).expect("readable"))).sum();
+            assert_eq!(sum, 1000, "{preset:?}");
+        });
+    }
+}
+
+#[test]
+fn snapshot_isolation_allows_write_skew_and_locking_what_was_read_prevents_it() {
+    let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
+    let table = db.create_table("on duty").expect("new");
+    for lock in [false, true] {
+        db.transact(|tx| ["anna", "bert"].iter().try_for_each(|who| tx.insert(&table, who, "yes")))
+            .expect("commits");
+        let both = Barrier::new(2);
+        let left: u32 = std::thread::scope(|scope| {
+            let leave = |who: &'static str, other: &'static str| {
+                let (db, table, both) = (&db, &table, &both);
+                scope.spawn(move || {
+                    let mut tx = db.begin().expect("free");
+                    assert!(tx.get(table, other).expect("readable").is_some());
+                    both.wait();
+                    if lock {
+                        tx.get_for_update(table, other)?;
+                    }
+                    tx.remove(table, who)?;
+                    tx.commit().map(drop)
+                })
+            };
+            let threads = [leave("anna", "bert"), leave("bert", "anna")];
+            threads
+                .into_iter()
+                .map(|thread| match thread.join().expect("no panic") {
+                    Ok(()) => 1,
+                    Err(error) => {
+                        assert!(error.is_retryable(), "{error}");
+                        0
+                    }
+                })
+                .sum()
+        });
+        let there = db.begin_read().expect("free").range::<&[u8]>(&table, ..).count() as u32;
+        assert_eq!(there, 2 - left, "what was committed is what is there");
+        if lock {
+            assert!(there >= 1, "a read that was locked cannot change")
+        } else {
+            assert_eq!(there, 0, "skew is allowed")
+        }
+    }
+}
+
+const ACCOUNTS: u32 = 40;
+const MONEY: u64 = 1000;
+
+fn total(snapshot: &Snapshot, tables: &[Table; 2]) -> u64 {
+    let mut sum = 0;
+    let mut rows = 0;
+    for table in tables {
+        for row in snapshot.range::<&[u8]>(table, ..) {
+            sum += number(Some(row.expect("readable").1));
+            rows += 1;
+        }
+    }
+    assert_eq!(rows, 2 * ACCOUNTS);
+    sum
+}
+
+#[test]
+fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reopening() {
+    for preset in Preset::ALL {
+        in_time(move || {
+            let disk = SimulatedStorage::new(9);
+            let db = open(&disk, preset);
+            let tables = ["a", "b"].map(|name| db.create_table(name).expect("new"));
+            db.transact(|tx| {
+                (0..ACCOUNTS).try_for_each(|i| {
+                    tables.iter().try_for_each(|table| tx.insert(table, i.to_be_bytes(), MONEY.to_be_bytes()))
+                })
+            })
+            .expect("commits");
+            let expected = 2 * u64::from(ACCOUNTS) * MONEY;
+            let end = Instant::now() + Duration::from_millis(1500);
+            let checkpoints = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                for thread in 0..3u64 {
+                    let (db, tables) = (&db, &tables);
+                    scope.spawn(move || {
+                        let mut random = Random::from_seed(thread);
+                        while Instant::now() < end {
+                            let (a, b) =
+                                (random.below(ACCOUNTS.into()) as u32, random.below(ACCOUNTS.into()) as u32);
+                            let amount = random.below(20);
+                            let way = random.below(2) as usize;
+                            let durability =
+                                if thread == 0 { Durability::Durable } else { Durability::BoundedLoss };
+                            until_committed(db, durability, |tx| {
+                                let from = number(tx.get(&tables[way], a.to_be_bytes())?);
+                                let to = number(tx.get(&tables[1 - way], b.to_be_bytes())?);
+                                let amount = amount.min(from);
+                                tx.insert(&tables[way], a.to_be_bytes(), (from - amount).to_be_bytes())?;
+                                tx.insert(&tables[1 - way], b.to_be_bytes(), (to + amount).to_be_bytes())
+                            });
+                        }
+                    });
+                }
+                for _ in 0..2 {
+                    let (db, tables) = (&db, &tables);
+                    scope.spawn(move || {
+                        while Instant::now() < end {
+                            let snapshot = db.begin_read().expect("free");
+                            assert_eq!(total(&snapshot, tables), expected, "{preset:?}");
+                            assert_eq!(total(&snapshot, tables), expected, "{preset:?}, a second time");
+                        }
+                    });
+                }
+                let (db, checkpoints) = (&db, &checkpoints);
+                scope.spawn(move || {
+                    while Instant::now() < end {
+                        db.checkpoint().expect("a whole disk");
+                        checkpoints.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            });
+            assert!(checkpoints.into_inner() > 2);
+            disk.stop();
+            drop(db);
+            for seed in 0..6 {
+                let kind = if seed % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
+                let at = disk.operations() - seed as usize * disk.operations() / 20;
+                let crashed = disk.crash(kind, at, seed);
+                let db = open(&crashed, preset);
+                let tables = ["a", "b"].map(|name| db.table(name).expect("there"));
+                assert_eq!(
+                    total(&db.begin_read().expect("free"), &tables),
+                    expected,
+                    "{preset:?}, {kind:?} at {at}"
+                );
+                crashed.stop();
+            }
+        });
+    }
+}
+
+#[test]
+fn asynchronous_commits_may_be_waited_for_in_other_threads() {
+    for preset in Preset::ALL {
+        in_time(move || {
+            let disk = SimulatedStorage::new(2);
+            let db = open(&disk, preset);
+            let table = db.create_table("t").expect("new");
+            let waited = Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                let (send, receive) = mpsc::channel::<(u64, quenchdb::CommitHandle)>();
+                let receive = Arc::new(Mutex::new(receive));
+                for writer in 0..2u64 {
+                    let (db, table, send) = (&db, &table, send.clone());
+                    scope.spawn(move || {
+                        for n in 0..400 {
+                            let id = n * 2 + writer;
+                            let mut tx = db.begin().expect("free");
+                            tx.insert(table, id.to_be_bytes(), "x").expect("free row");
+                            send.send((id, tx.commit_async().expect("commits"))).expect("received");
+                        }
+                    });
+                }
+                drop(send);
+                for _ in 0..3 {
+                    let (receive, waited, disk) = (receive.clone(), &waited, &disk);
+                    scope.spawn(move || {
+                        loop {
+                            let next = receive.lock().expect("no panic").recv();
+                            let Ok((id, handle)) = next else { return };
+                            if id % 3 == 0 {
+                                while !handle.wait_timeout(Duration::from_millis(1)).expect("a whole disk") {}
+                            } else {
+                                handle.wait().expect("a whole disk");
+                            }
+                            assert!(handle.is_committed());
+                            waited.lock().expect("no panic").push((disk.operations(), id));
+                        }
+                    });
+                }
+            });
+            disk.stop();
+            drop(db);
+            let waited = waited.into_inner().expect("no panic");
+            assert_eq!(waited.len(), 800);
+            for seed in 0..5 {
+                let at = disk.operations() * (seed as usize + 1) / 5;
+                let crashed = disk.crash(CrashKind::PowerCut, at, seed);
+                let db = open(&crashed, preset);
+                let Ok(table) = db.table("t") else { continue };
+                let snapshot = db.begin_read().expect("free");
+                for (_, id) in waited.iter().filter(|(operations, _)| *operations <= at) {
+                    assert!(
+                        snapshot.get(&table, id.to_be_bytes()).expect("readable").is_some(),
+                        "{preset:?}: {id} is lost"
+                    );
+                }
+                crashed.stop();
+            }
+        });
+    }
+}
+
+/// A value ends in `!` only if its transaction is going to abort.
+#[test]
+fn nobody_reads_what_is_aborted() {
+    for preset in Preset::ALL {
+        in_time(move || {
+            let disk = SimulatedStorage::new(5);
+            let db = open(&disk, preset);
+            let table = db.create_table("t").expect("new");
+            let end = Instant::now() + Duration::from_millis(1200);
+            let check = |row: Option<Vec<u8>>| {
+                assert!(row.is_none_or(|row| !row.ends_with(b"!")), "{preset:?}: an aborted value was read")
+            };
+            std::thread::scope(|scope| {
+                for thread in 0..3u64 {
+                    let (db, table) = (&db, &table);
+                    scope.spawn(move || {
+                        let mut random = Random::from_seed(thread);
+                        while Instant::now() < end {
+                            let mut tx =
+                                db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+                            let aborts = random.chance(2, 3);
+                            let savepoint = random.chance(1, 3).then(|| tx.savepoint());
+                            let mut wrote = Ok(());
+                            for _ in 0..random.below(5) {
+                                let key = [random.below(30) as u8];
+                                let mark = if aborts || savepoint.is_some() { "!" } else { "" };
+                                let value = "v".repeat(random.below(120) as usize) + mark;
+                                wrote = wrote.and_then(|()| {
+                                    if random.chance(1, 5) {
+                                        tx.remove(table, key).map(drop)
+                                    } else {
+                                        tx.insert(table, key, value)
+                                    }
+                                });
+                            }
+                            match wrote {
+                                Err(error) => assert!(error.is_retryable(), "{error}"),
+                                Ok(()) if aborts => {
+                                    if random.chance(1, 2) {
+                                        tx.abort()
+                                    }
+                                }
+                                Ok(()) => {
+                                    savepoint
+                                        .map_or(Ok(()), |savepoint| tx.rollback_to(savepoint))
+                                        .expect("own savepoint");
+                                    tx.commit().expect("commits");
+                                }
+                            }
+                        }
+                    });
+                }
+                for reader in 0..2u64 {
+                    let (db, table) = (&db, &table);
+                    scope.spawn(move || {
+                        let mut random = Random::from_seed(100 + reader);
+                        while Instant::now() < end {
+                            let key = [random.below(30) as u8];
+                            match random.below(4) {
+                                0 => check(db.begin_read().expect("free").get(table, key).expect("readable")),
+                                1 => db
+                                    .begin_read()
+                                    .expect("free")
+                                    .range::<&[u8]>(table, ..)
+                                    .for_each(|row| check(Some(row.expect("readable").1))),
+                                2 => {
+                                    let tx = db
+                                        .begin_with(Isolation::ReadCommitted, Durability::Durable)
+                                        .expect("free");
+                                    check(tx.get(table, key).expect("readable"));
+                                    tx.range::<&[u8]>(table, ..)
+                                        .rev()
+                                        .for_each(|row| check(Some(row.expect("readable").1)));
+                                }
+                                _ => drop(db.checkpoint().expect("a whole disk")),
+                            }
+                        }
+                    });
+                }
+            });
+            disk.stop();
+            drop((db, table));
+            let crashed = disk.crash(CrashKind::Kill, disk.operations(), 1);
+            let db = open(&crashed, preset);
+            let table = db.table("t").expect("there");
+            db.begin_read()
+                .expect("free")
+                .range::<&[u8]>(&table, ..)
+                .for_each(|row| check(Some(row.expect("readable").1)));
+        });
+    }
+}
+
+const KEYS: u32 = 600;
+
+/// Each thread owns the keys of its residue and knows exactly what must be there; ranges run in both directions over all.
+#[test]
+fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
+    for preset in Preset::ALL {
+        in_time(move || {
+            let db = open(&SimulatedStorage::new(6), preset);
+            let table = db.create_table("t").expect("new");
+            let threads = 3u32;
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..threads)
+                    .map(|me| {
+                        let (db, table) = (&db, &table);
+                        scope.spawn(move || owner(db, table, me, threads))
+                    })
+                    .collect();
+                let (db, table, stop) = (&db, &table, &stop);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        // Both directions of one snapshot, and both ends at once, give the same rows.
+                        let snapshot = db.begin_read().expect("free");
+                        let all = |rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>| {
+                            rows.map(|row| row.expect("readable")).collect::<Vec<_>>()
+                        };
+                        let forward = all(&mut snapshot.range::<&[u8]>(table, ..));
+                        let mut backward = all(&mut snapshot.range::<&[u8]>(table, ..).rev());
+                        backward.reverse();
+                        assert!(forward == backward, "{preset:?}: the two directions disagree");
+                        assert!(forward.is_sorted_by(|a, b| a.0 < b.0));
+                        let mut ends = snapshot.range::<&[u8]>(table, ..);
+                        let (mut low, mut high) = (Vec::new(), Vec::new());
+                        while let Some(row) = ends.next() {
+                            low.push(row.expect("readable"));
+                            high.extend(ends.next_back().map(|row| row.expect("readable")));
+                        }
+                        low.extend(high.into_iter().rev());
+                        assert!(low == forward, "{preset:?}: both ends at once disagree");
+                        for (key, value) in forward.iter().step_by(37) {
+                            assert_eq!(snapshot.get(table, key).expect("readable").as_ref(), Some(value));
+                        }
+                        if forward.len() % 7 == 0 {
+                            db.checkpoint().expect("a whole disk");
+                        }
+                    }
+                });
+                let models: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+                stop.store(true, Ordering::Relaxed);
+                let mut expected = BTreeMap::new();
+                models.into_iter().for_each(|model| expected.extend(model.expect("no panic")));
+                let found: BTreeMap<_, _> = db
+                    .begin_read()
+                    .expect("free")
+                    .range::<&[u8]>(table, ..)
+                    .map(|row| row.expect("readable"))
+                    .collect();
+                assert!(found == expected, "{preset:?}: not what was committed");
+            });
+            assert!(db.verify(None).expect("runs").problems.is_empty());
+        });
+    }
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
+    let mut random = Random::from_seed(me.into());
+    let mut model = Model::new();
+    let mine = |key: &[u8]| u32::from_be_bytes(key[..4].try_into().expect("four bytes")) % threads == me;
+    let end = Instant::now() + Duration::from_millis(1500);
+    let mut round = 0;
+    while Instant::now() < end {
+        round += 1;
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+        let mut next = model.clone();
+        let emptying = round / 20 % 2 == 1;
+        for _ in 0..1 + random.below(20) {
+            let key = (random.below((KEYS / threads).into()) as u32 * threads + me).to_be_bytes().to_vec();
+            if random.chance(if emptying { 4 } else { 1 }, 5) {
+                assert_eq!(tx.remove(table, &key).expect("own row"), next.remove(&key).is_some());
+            } else {
+                let value = vec![round as u8; random.below(300) as usize];
+                tx.insert(table, &key, &value).expect("own row");
+                next.insert(key, value);
+            }
+        }
+        // Its own changes are seen in both directions before they are committed.
+        let start = (random.below(KEYS.into()) as u32).to_be_bytes();
+        let back = random.chance(1, 2);
+        let range = tx.range(table, &start[..]..);
+        let rows: Vec<_> = if back { range.rev().collect() } else { range.collect() };
+        let mut rows: Vec<_> =
+            rows.into_iter().map(|row| row.expect("readable")).filter(|row| mine(&row.0)).collect();
+        if back {
+            rows.reverse();
+        }
+        let expected: Vec<_> =
+            next.range(start.to_vec()..).map(|(key, value)| (key.clone(), value.clone())).collect();
+        assert!(
+            rows == expected,
+            "thread {me}, round {round}, back {back}: {} rows, expected {}",
+            rows.len(),
+            expected.len()
+        );
+        if random.chance(1, 5) {
+            tx.abort();
+        } else {
+            tx.commit().expect("own rows");
+            model = next;
+        }
+    }
+    assert!(round > 10);
+    model
+}
+
+#[test]
+fn a_long_wait_for_a_row_ends_as_a_conflict_and_a_deadlock_too() {
+    in_time(|| {
+        let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
+        let table = db.create_table("t").expect("new");
+        let both = Barrier::new(2);
+        let won: u32 = std::thread::scope(|scope| {
+            let threads = [("a", "b"), ("b", "a")].map(|(first, second)| {
+                let (db, table, both) = (&db, &table, &both);
+                scope.spawn(move || {
+                    let mut tx = db.begin().expect("free");
+                    tx.insert(table, first, "x").expect("free row");
+                    both.wait();
+                    match tx.insert(table, second, "x").and_then(|()| tx.commit().map(drop)) {
+                        Ok(()) => 1,
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                            0
+                        }
+                    }
+                })
+            });
+            threads.map(|thread| thread.join().expect("no panic")).iter().sum()
+        });
+        assert!(won <= 1, "both hold what the other needs");
+    });
+}

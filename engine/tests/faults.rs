@@ -1,0 +1,485 @@
+//! A device that fails: every operation of a small workload in turn, once or for ever, with EIO and with ENOSPC.
+//!
+//! Whatever fails, nothing panics or hangs, nothing acknowledged is lost, transactions stay whole, and what was committed can
+//! still be read. After a failed log write nothing commits any more until the database is reopened; after a failed
+//! checkpoint everything goes on.
+
+use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::{Database, Durability, Error, ErrorKind, Isolation, Preset, Result, Settings, Table};
+use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+fn settings(preset: Preset) -> Settings {
+    Settings {
+        preset,
+        logs: if preset == Preset::Group { 1 } else { 2 },
+        page_bytes: 32768,
+        memory_bytes: 4 << 20,
+        version_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 1 << 20,
+        checkpoint_log_bytes: 0,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, preset: Preset) -> Result<Database> {
+    Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+/// Panics if `run` does not come back.
+fn in_time<T: Send + 'static>(context: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || drop(send.send(run())));
+    match receive.recv_timeout(Duration::from_secs(20)) {
+        Ok(value) => value,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{context}: hangs"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            let text = thread.join().expect_err("it sent nothing");
+            let text = text.downcast_ref::<String>().cloned().unwrap_or_default();
+            panic!("{context}: panicked: {text}")
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Acknowledged,
+    Unknown,
+    /// Refused before it could happen.
+    No,
+}
+
+/// Transaction number to what its committer was told. Each wrote rows `[n, 0]` and `[n, 1]`.
+type Told = BTreeMap<u8, Fate>;
+
+struct Work {
+    told: Told,
+    checkpoints: Vec<Result<()>>,
+}
+
+fn value(n: u8) -> Vec<u8> {
+    vec![n; 3000 + usize::from(n)]
+}
+
+fn fate(error: &Error, context: &str) -> Fate {
+    match error.kind() {
+        ErrorKind::OutcomeUnknown => Fate::Unknown,
+        ErrorKind::Poisoned | ErrorKind::OutOfSpace | ErrorKind::Io => Fate::No,
+        other => panic!("{context}: a commit failed with {other:?}: {error}"),
+    }
+}
+
+/// Commits of all kinds, two checkpoints, and enough bytes for several segments.
+fn work(db: &Database, table: &Table, first: u8, context: &str) -> Work {
+    let mut work = Work { told: Told::new(), checkpoints: Vec::new() };
+    let mut handles = Vec::new();
+    for n in first..first + 24 {
+        let durability = if n % 5 == 1 { Durability::BoundedLoss } else { Durability::Durable };
+        let tx = db.begin_with(Isolation::Snapshot, durability).and_then(|mut tx| {
+            tx.insert(table, [n, 0], value(n))?;
+            tx.insert(table, [n, 1], value(n))?;
+            Ok(tx)
+        });
+        let mut tx = match tx {
+            Ok(tx) => tx,
+            Err(error) => {
+                work.told.insert(n, fate(&error, context));
+                continue;
+            }
+        };
+        // Everybody depends on the one before.
+        let chained = tx.get_for_update(table, "chain").and_then(|_| tx.insert(table, "chain", [n]));
+        let committed = chained.and_then(|()| match n % 5 {
+            0 | 2 => {
+                handles.push((n, tx.commit_async()?));
+                Ok(Fate::Unknown)
+            }
+            1 => tx.commit().map(|_| Fate::Unknown),
+            _ => tx.commit().map(|_| Fate::Acknowledged),
+        });
+        work.told.insert(n, committed.unwrap_or_else(|error| fate(&error, context)));
+        if n % 5 == 3 {
+            wait_all(&mut handles, &mut work.told, context);
+        }
+        if n % 10 == 9 {
+            work.checkpoints.push(db.checkpoint().map(drop));
+        }
+    }
+    wait_all(&mut handles, &mut work.told, context);
+    work
+}
+
+fn wait_all(handles: &mut Vec<(u8, quenchdb::CommitHandle)>, told: &mut Told, context: &str) {
+    for (n, handle) in handles.drain(..) {
+        match handle.wait() {
+            Ok(()) => {
+                assert!(handle.is_committed(), "{context}: {n} was waited for");
+                told.insert(n, Fate::Acknowledged);
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{context}: {error}"),
+        }
+    }
+}
+
+/// What was acknowledged can be read in the database that met the failure.
+fn reads_go_on(db: &Database, table: &Table, told: &Told, context: &str) {
+    let snapshot = db.begin_read().unwrap_or_else(|error| panic!("{context}: no snapshot: {error}"));
+    for (n, fate) in told {
+        for half in 0..2 {
+            match (snapshot.get(table, [*n, half]), fate) {
+                (Ok(found), Fate::Acknowledged) => assert_eq!(found, Some(value(*n)), "{context}: {n}"),
+                (Ok(found), Fate::No) => assert_eq!(found, None, "{context}: {n} was refused and is seen"),
+                (Ok(_), Fate::Unknown) => {}
+                (Err(error), Fate::Unknown) => {
+                    assert_eq!(error.kind(), ErrorKind::Poisoned, "{context}: {error}")
+                }
+                (Err(error), _) => panic!("{context}: {n} is {fate:?} and cannot be read: {error}"),
+            }
+        }
+    }
+}
+
+/// After reopening: everything acknowledged, everything whole, the order kept, and it goes on.
+fn judge(disk: &SimulatedStorage, preset: Preset, told: &Told, context: &str) {
+    let db = open(disk, preset).unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
+    let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
+    let snapshot = db.begin_read().expect("free");
+    let mut newest = None;
+    for (n, fate) in told {
+        let halves: Vec<bool> = (0..2)
+            .map(|half| {
+                let found =
+                    snapshot.get(&table, [*n, half]).unwrap_or_else(|error| panic!("{context}: {error}"));
+                assert!(found.is_none() || found == Some(value(*n)), "{context}: {n} has a wrong value");
+                found.is_some()
+            })
+            .collect();
+        assert_eq!(halves[0], halves[1], "{context}: half of {n} is there");
+        match fate {
+            Fate::Acknowledged => assert!(halves[0], "{context}: acknowledged {n} is lost"),
+            Fate::No => assert!(!halves[0], "{context}: {n} was refused and is there"),
+            Fate::Unknown => {}
+        }
+        if halves[0] {
+            newest = Some(*n);
+        }
+    }
+    let chain = snapshot.get(&table, "chain").expect("readable").map(|value| value[0]);
+    assert_eq!(chain, newest, "{context}: the chain row tells who was last");
+    let report = db.verify(None).expect("runs");
+    assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
+    db.transact(|tx| tx.insert(&table, [255, 0], "more"))
+        .unwrap_or_else(|error| panic!("{context}: {error}"));
+    disk.stop();
+}
+
+fn after_the_failure(
+    disk: &SimulatedStorage,
+    db: Database,
+    preset: Preset,
+    told: &Told,
+    context: &str,
+    seed: u64,
+) {
+    disk.stop();
+    drop(db);
+    judge(&disk.duplicate(), preset, told, &format!("{context}, reopened"));
+    let kind = if seed % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
+    let crashed = disk.crash(kind, disk.operations(), seed);
+    judge(&crashed, preset, told, &format!("{context}, reopened after {kind:?}"));
+}
+
+const VARIANTS: [(FaultKind, i32); 3] =
+    [(FaultKind::Once, EIO), (FaultKind::ForEver, EIO), (FaultKind::Once, ENOSPC)];
+
+/// One run with one fault; false if the workload ended before it struck.
+fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
+    let disk = SimulatedStorage::new(fault.after);
+    let db = open(&disk, preset).expect("a whole disk");
+    let table = db.create_table("t").expect("a whole disk");
+    disk.inject(fault);
+    let work = work(&db, &table, 0, context);
+    reads_go_on(&db, &table, &work.told, context);
+    let struck = disk.faults_struck() > 0;
+    let lost_log = work.told.iter().any(|(n, fate)| *fate == Fate::Unknown && n % 5 != 1);
+    if lost_log {
+        let error = db.transact(|tx| tx.insert(&table, [200, 0], "x")).expect_err("poisoned");
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{context}: {error}");
+        assert_eq!(db.flush().expect_err("poisoned").kind(), ErrorKind::Poisoned, "{context}");
+        let error = db.checkpoint().expect_err("poisoned");
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{context}: {error}");
+        reads_go_on(&db, &table, &work.told, context);
+    }
+    if fault.operation == OperationKind::Write {
+        // Only checkpoints write without asking for durability.
+        let all = work.told.iter().all(|(n, fate)| *fate == Fate::Acknowledged || n % 5 == 1);
+        assert!(all, "{context}: a failed checkpoint stopped commits: {:?}", work.told);
+        if fault.kind == FaultKind::Once && struck {
+            db.checkpoint()
+                .unwrap_or_else(|error| panic!("{context}: no checkpoint after a failed one: {error}"));
+        }
+    }
+    if !struck {
+        assert!(work.checkpoints.iter().all(Result::is_ok) && !lost_log, "{context}");
+    }
+    let mut told = work.told;
+    if db.flush().is_ok() {
+        told.values_mut().filter(|fate| **fate == Fate::Unknown).for_each(|fate| *fate = Fate::Acknowledged);
+    }
+    after_the_failure(&disk, db, preset, &told, context, fault.after);
+    struck
+}
+
+fn every_fault(preset: Preset) {
+    use OperationKind::{DurableWrite, Flush, Open, Write, ZeroExtend};
+    let mut runs = 0;
+    for operation in [Write, DurableWrite, Flush, ZeroExtend, Open] {
+        for (kind, error) in VARIANTS {
+            for after in 0.. {
+                let fault = Fault { operation, after, kind, error };
+                let context = format!("{preset:?}, {fault:?}");
+                let for_thread = context.clone();
+                runs += 1;
+                if !in_time(&context, move || one_fault(preset, fault, &for_thread)) {
+                    break;
+                }
+                assert!(after < 500, "{context}: the workload never ends");
+            }
+        }
+    }
+    println!("{preset:?}: {runs} runs");
+}
+
+#[test]
+fn any_operation_may_fail_per_transaction() {
+    every_fault(Preset::PerTransaction);
+}
+
+#[test]
+fn any_operation_may_fail_group() {
+    every_fault(Preset::Group);
+}
+
+#[test]
+fn any_operation_may_fail_autonomous() {
+    every_fault(Preset::Autonomous);
+}
+
+/// Any operation of opening may fail, of a new, a crashed and a closed database: the next attempt succeeds.
+///
+/// Story: the thread that prepares segments kept its pool alive, so an open that failed after starting it left the thread
+/// and all its files behind, once per attempt.
+#[test]
+fn a_failed_open_can_be_repeated() {
+    use OperationKind::{DurableWrite, Flush, Open, Read, Write, ZeroExtend};
+    for preset in Preset::ALL {
+        let crashed = SimulatedStorage::new(7);
+        let db = open(&crashed, preset).expect("a whole disk");
+        let table = db.create_table("t").expect("a whole disk");
+        let mut told = work(&db, &table, 0, "whole").told;
+        db.flush().expect("a whole disk");
+        told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
+        crashed.stop();
+        drop((db, table));
+        let crashed = crashed.duplicate();
+        let closed = crashed.duplicate();
+        open(&closed, preset).expect("opens").close().expect("closes");
+        for (name, start) in [("new", SimulatedStorage::new(3)), ("crashed", crashed), ("closed", closed)] {
+            for operation in [Read, Write, DurableWrite, Flush, ZeroExtend, Open] {
+                for after in 0.. {
+                    let fault = Fault { operation, after, kind: FaultKind::Once, error: EIO };
+                    let context = format!("{preset:?}, {name}, {fault:?}");
+                    let disk = start.duplicate();
+                    disk.inject(fault);
+                    let opened = {
+                        let disk = disk.clone();
+                        in_time(&context, move || {
+                            let storage = Arc::new(disk.clone());
+                            let left = Arc::downgrade(&storage);
+                            let opened = Database::builder()
+                                .settings(settings(preset))
+                                .storage(storage)
+                                .open("simulated");
+                            disk.stop();
+                            let end = Instant::now() + Duration::from_secs(5);
+                            while opened.is_err() && left.strong_count() > 0 {
+                                assert!(Instant::now() < end, "a failed open keeps the storage");
+                                std::thread::sleep(Duration::from_millis(1));
+                            }
+                            opened.map(drop).map_err(|error| (error.kind(), error.to_string()))
+                        })
+                    };
+                    let struck = disk.faults_struck() > 0;
+                    if let Err((kind, error)) = opened {
+                        assert!(struck, "{context}: {error}");
+                        assert_eq!(kind, ErrorKind::Io, "{context}: {error}");
+                    }
+                    let again = disk.crash(CrashKind::PowerCut, disk.operations(), after);
+                    if name == "new" {
+                        let opened = open(&again, preset);
+                        opened.unwrap_or_else(|error| panic!("{context}: {error}")).close().expect("closes");
+                    } else {
+                        judge(&again, preset, &told, &context);
+                    }
+                    if !struck {
+                        break;
+                    }
+                    assert!(after < 500, "{context}: opening never ends");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_work_and_loses_nothing_and_goes_on_when_there_is_space() {
+    let threads = Preset::ALL.map(|preset| {
+        std::thread::spawn(move || {
+            let context = format!("{preset:?}");
+            in_time(&context.clone(), move || fill_up(preset, &context));
+        })
+    });
+    threads.into_iter().for_each(|thread| thread.join().expect("see above"));
+}
+
+fn fill_up(preset: Preset, context: &str) {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, preset).expect("a whole disk");
+    let table = db.create_table("t").expect("a whole disk");
+    // Spare segments are made in the background; from here on nothing grows by itself.
+    std::thread::sleep(Duration::from_millis(300));
+    let size: usize =
+        disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len()).sum();
+    disk.set_capacity(Some(size as u64 + (100 << 10)));
+    let mut told = Told::new();
+    let mut refused = 0;
+    for n in 0..100u8 {
+        let start = Instant::now();
+        let committed = db.transact(|tx| {
+            (0..2)
+                .try_for_each(|half| tx.insert(&table, [n, half], value(n)))
+                .and_then(|()| tx.insert(&table, "chain", [n]))
+        });
+        match committed {
+            Ok(()) => drop(told.insert(n, Fate::Acknowledged)),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
+                told.insert(n, Fate::No);
+                refused += 1;
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(8), "{context}: {n} took {:?}", start.elapsed());
+        if refused > 0 {
+            break;
+        }
+    }
+    assert!(refused > 0, "{context}: the disk never was full");
+    reads_go_on(&db, &table, &told, context);
+    if let Err(error) = db.checkpoint() {
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
+    }
+    reads_go_on(&db, &table, &told, context);
+    let full = disk.duplicate();
+    full.set_capacity(None);
+    judge(&full, preset, &told, &format!("{context}, reopened with space"));
+    disk.set_capacity(None);
+    for n in 101..120u8 {
+        let committed = db.transact(|tx| {
+            (0..2)
+                .try_for_each(|half| tx.insert(&table, [n, half], value(n)))
+                .and_then(|()| tx.insert(&table, "chain", [n]))
+        });
+        committed.unwrap_or_else(|error| panic!("{context}: there is space again, but {n}: {error}"));
+        told.insert(n, Fate::Acknowledged);
+    }
+    db.checkpoint().unwrap_or_else(|error| panic!("{context}: there is space again: {error}"));
+    after_the_failure(&disk, db, preset, &told, context, 4);
+}
+
+/// Opening a database on a disk that is full to the last byte is refused; nothing is lost.
+#[test]
+fn opening_on_a_full_disk_loses_nothing() {
+    for preset in Preset::ALL {
+        let disk = SimulatedStorage::new(1);
+        let db = open(&disk, preset).expect("a whole disk");
+        let table = db.create_table("t").expect("a whole disk");
+        let mut told = work(&db, &table, 0, "whole").told;
+        db.flush().expect("a whole disk");
+        told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
+        disk.stop();
+        drop(db);
+        let full = disk.duplicate();
+        full.set_capacity(Some(0));
+        if let Err(error) = open(&full, preset) {
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{preset:?}: {error}");
+        }
+        full.stop();
+        judge(&full.duplicate(), preset, &told, &format!("{preset:?}, after a full disk"));
+    }
+}
+
+/// Waiters in other threads learn of the failure, all of them.
+#[test]
+fn every_waiter_learns_of_a_failed_write() {
+    for preset in Preset::ALL {
+        for after in 0..6 {
+            let context = format!("{preset:?}, after {after}");
+            in_time(&context.clone(), move || {
+                let disk = SimulatedStorage::new(after);
+                let db = open(&disk, preset).expect("a whole disk");
+                let table = db.create_table("t").expect("a whole disk");
+                disk.set_delay(Duration::from_millis(2));
+                disk.inject(Fault {
+                    operation: OperationKind::DurableWrite,
+                    after,
+                    kind: FaultKind::ForEver,
+                    error: EIO,
+                });
+                let told = std::sync::Mutex::new(BTreeMap::new());
+                std::thread::scope(|scope| {
+                    for thread in 0..8u8 {
+                        let (db, table, told, context) = (&db, &table, &told, &context);
+                        scope.spawn(move || {
+                            for n in 0..20u8 {
+                                let mut tx = db.begin().expect("free");
+                                let key = [thread, n];
+                                tx.insert(table, key, "x").expect("free row");
+                                let done = if n % 2 == 0 {
+                                    tx.commit().map(drop)
+                                } else {
+                                    tx.commit_async().and_then(|handle| handle.wait())
+                                };
+                                let failed = done.is_err();
+                                let fate =
+                                    done.map_or_else(|error| fate(&error, context), |()| Fate::Acknowledged);
+                                told.lock().expect("no panic").insert(key, fate);
+                                if failed && fate == Fate::No {
+                                    return;
+                                }
+                            }
+                            panic!("{context}: nothing failed");
+                        });
+                    }
+                });
+                disk.stop();
+                drop(db);
+                let db = open(&disk.crash(CrashKind::PowerCut, disk.operations(), after), preset)
+                    .expect("recovers");
+                let table = db.table("t").expect("there");
+                let snapshot = db.begin_read().expect("free");
+                for (key, fate) in told.into_inner().expect("no panic") {
+                    let there = snapshot.get(&table, key).expect("readable").is_some();
+                    assert!(there || fate != Fate::Acknowledged, "{context}: {key:?} is lost");
+                    assert!(!there || fate != Fate::No, "{context}: {key:?} was refused and is there");
+                }
+            });
+        }
+    }
+}
