@@ -100,6 +100,9 @@ impl Recovery<'_> {
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
         let start = self.clock.now();
+        // A segment that a killed process had just made has a name that a power cut could still take away.
+        self.storage.create_directory(DIRECTORY)?;
+        self.storage.flush_directory(DIRECTORY)?;
         self.load_checkpoint(&manifest)?;
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
         let recovered = if manifest.clean {

@@ -229,6 +229,8 @@ impl Disk {
                 continue;
             }
             file.cut(survives, random);
+            // What is on the disk after a power cut is durable, its name too.
+            file.name_durable = true;
         }
         for path in lost {
             self.files.remove(&path);

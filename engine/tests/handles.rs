@@ -1,0 +1,266 @@
+//! Threads that come and go, snapshots by the hundred, and handles dropped in any order.
+
+use quenchdb::{Database, Durability, ErrorKind, Isolation, Result, Table, Transaction};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+fn builder() -> quenchdb::Builder {
+    Database::builder()
+        .memory_bytes(4 << 20)
+        .segment_bytes(1 << 20)
+        .log_bytes_max(64 << 20)
+        .checkpoint_log_bytes(0)
+}
+
+/// Panics if `run` does not come back.
+fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || drop(send.send(run())));
+    match receive.recv_timeout(Duration::from_secs(30)) {
+        Ok(value) => value,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().expect_err("sent nothing"))
+        }
+    }
+}
+
+fn put(db: &Database, table: &Table, key: &str, value: &str) {
+    db.transact(|tx| tx.insert(table, key, value)).expect("commits");
+}
+
+fn rows(db: &Database, table: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let table = db.table(table).expect("there");
+    db.begin_read().expect("free").range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
+}
+
+#[test]
+fn two_thousand_threads_of_one_transaction_each() {
+    let directory = tempfile::tempdir().expect("space");
+    let db = builder().open(directory.path()).expect("opens");
+    let table = db.create_table("t").expect("new");
+    in_time({
+        let (db, table) = (db.clone(), table.clone());
+        move || {
+            for wave in 0..40u32 {
+                let threads: Vec<_> = (0..50u32)
+                    .map(|n| {
+                        let (db, table) = (db.clone(), table.clone());
+                        std::thread::spawn(move || {
+                            let durability =
+                                if n % 2 == 0 { Durability::BoundedLoss } else { Durability::Durable };
+                            let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+                            tx.insert(&table, (wave * 50 + n).to_be_bytes(), "x").expect("free row");
+                            tx.commit().expect("commits");
+                        })
+                    })
+                    .collect();
+                threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            }
+        }
+    });
+    assert_eq!(rows(&db, "t").len(), 2000);
+    assert_eq!(db.statistics().open_snapshots, 0);
+}
+
+#[test]
+fn three_hundred_open_snapshots_each_see_their_moment() {
+    let db = builder().open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    let mut open = Vec::new();
+    for i in 0..300u32 {
+        put(&db, &table, "a", &i.to_string());
+        match db.begin_read() {
+            Ok(snapshot) => open.push((i, snapshot)),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+                break;
+            }
+        }
+    }
+    assert!(open.len() >= 200, "only {} snapshots", open.len());
+    for (i, snapshot) in &open {
+        assert_eq!(snapshot.get(&table, "a").expect("readable"), Some(i.to_string().into_bytes()));
+    }
+    let transactions: Vec<Result<Transaction>> = (0..100).map(|_| db.begin()).collect();
+    assert!(transactions.iter().flatten().count() > 0);
+    drop((open, transactions));
+    assert_eq!(db.statistics().open_snapshots, 0);
+    put(&db, &table, "a", "end");
+}
+
+#[test]
+fn handles_may_be_dropped_in_any_order() {
+    in_time(|| {
+        for order in 0..24 {
+            let directory = tempfile::tempdir().expect("space");
+            let db = builder().open(directory.path()).expect("opens");
+            let table = db.create_table("t").expect("new");
+            put(&db, &table, "a", "1");
+            let snapshot = db.begin_read().expect("free");
+            let mut tx = db.begin().expect("free");
+            tx.insert(&table, "b", "2").expect("free row");
+            let mut other = db.begin().expect("free");
+            other.insert(&table, "c", "3").expect("free row");
+            let handle = other.commit_async().expect("commits");
+            let mut things: Vec<Option<Box<dyn std::any::Any>>> = vec![
+                Some(Box::new(db)),
+                Some(Box::new(snapshot)),
+                Some(Box::new(tx)),
+                Some(Box::new((table, handle))),
+            ];
+            let mut left: Vec<usize> = (0..4).collect();
+            let mut rest = order;
+            while !left.is_empty() {
+                let next = left.remove(rest % left.len());
+                rest /= left.len() + 1;
+                things[next] = None;
+            }
+            let db =
+                builder().open(directory.path()).unwrap_or_else(|error| panic!("order {order}: {error}"));
+            let keys: Vec<_> = rows(&db, "t").into_keys().collect();
+            assert_eq!(keys, [b"a", b"c"], "order {order}");
+        }
+    });
+}
+
+/// Story: the thread for upkeep held the database for a moment; if the last handle was dropped just then, the drop returned
+/// at once, closing went on in that thread, and an open right after was refused as `Busy`.
+#[test]
+fn a_database_is_closed_when_the_last_drop_returns() {
+    let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
+    for round in 0..200u32 {
+        let db = builder()
+            .storage(storage.clone())
+            .open("x")
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert!(db.recovery().clean, "round {round}");
+        let table = db.table_or_create("t").expect("there");
+        db.transact(|tx| tx.insert(&table, round.to_be_bytes(), "x")).expect("commits");
+    }
+}
+
+#[test]
+fn what_outlives_the_database_goes_on_or_says_why_not() {
+    in_time(|| {
+        let directory = tempfile::tempdir().expect("space");
+        let db = builder().open(directory.path()).expect("opens");
+        let table = db.create_table("t").expect("new");
+        put(&db, &table, "a", "1");
+        let snapshot = db.begin_read().expect("free");
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, "b", "2").expect("free row");
+        db.close().expect("closes though a transaction is open");
+        assert_eq!(snapshot.get(&table, "a").expect("readable"), Some(b"1".to_vec()));
+        let error = tx.commit().expect_err("the database is closed");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        drop(snapshot);
+        let db = builder().open(directory.path()).expect("free");
+        assert!(db.recovery().clean);
+        assert_eq!(rows(&db, "t").len(), 1);
+    });
+}
+
+#[test]
+fn closing_while_others_commit_keeps_what_was_acknowledged() {
+    in_time(|| {
+        for round in 0..6 {
+            let directory = tempfile::tempdir().expect("space");
+            let db =
+                builder().preset(quenchdb::Preset::ALL[round % 3]).open(directory.path()).expect("opens");
+            let table = db.create_table("t").expect("new");
+            let counters: Vec<AtomicU64> = (0..4).map(|_| AtomicU64::new(0)).collect();
+            std::thread::scope(|scope| {
+                for (thread, counter) in counters.iter().enumerate() {
+                    let (db, table) = (db.clone(), table.clone());
+                    scope.spawn(move || {
+                        for n in 1.. {
+                            let done = db.begin().and_then(|mut tx| {
+                                tx.insert(&table, [thread as u8], u64::to_be_bytes(n))?;
+                                if n % 3 == 0 { tx.commit_async()?.wait() } else { tx.commit().map(drop) }
+                            });
+                            match done {
+                                Ok(()) => counter.store(n, Ordering::SeqCst),
+                                Err(error) => {
+                                    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+                                    return;
+                                }
+                            }
+                        }
+                    });
+                }
+                let db = db.clone();
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(30));
+                    db.close().expect("closes");
+                });
+            });
+            drop((db, table));
+            let db = builder().open(directory.path()).expect("opens");
+            assert!(db.recovery().clean, "round {round}");
+            let found = rows(&db, "t");
+            for (thread, counter) in counters.iter().enumerate() {
+                let told = counter.load(Ordering::SeqCst);
+                let there = found
+                    .get(&vec![thread as u8])
+                    .map_or(0, |v| u64::from_be_bytes(v[..].try_into().expect("eight bytes")));
+                assert_eq!(there, told, "round {round}, thread {thread}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_database_may_be_dropped_in_a_thread_while_a_transaction_is_open_in_another() {
+    in_time(|| {
+        let directory = tempfile::tempdir().expect("space");
+        for round in 0..10 {
+            let db = builder().open(directory.path()).expect("opens");
+            let table = db.table_or_create("t").expect("there");
+            let mut tx = db.begin().expect("free");
+            tx.insert(&table, "open", "x").expect("free row");
+            let dropper = std::thread::spawn(move || drop(db));
+            if round % 2 == 0 {
+                dropper.join().expect("no panic");
+                assert!(tx.commit().is_err(), "the database is gone");
+            } else {
+                let _ = tx.get(&table, "open");
+                drop(tx);
+                dropper.join().expect("no panic");
+            }
+        }
+        let db = builder().open(directory.path()).expect("opens");
+        assert!(rows(&db, "t").is_empty());
+    });
+}
+
+#[test]
+fn a_panic_in_a_closure_aborts_its_transaction_and_nothing_else() {
+    let db = builder().open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    put(&db, &table, "other", "x");
+    let stop = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (db_too, table_too, stop_too) = (db.clone(), table.clone(), stop.clone());
+        scope.spawn(move || {
+            while !stop_too.load(Ordering::Relaxed) {
+                put(&db_too, &table_too, "other", "x");
+            }
+        });
+        for _ in 0..20 {
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                db.transact(|tx| -> Result<()> {
+                    tx.insert(&table, "mine", "x")?;
+                    std::panic::resume_unwind(Box::new("as if the user's code had panicked"))
+                })
+            }));
+            assert!(panicked.is_err());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(rows(&db, "t").into_keys().collect::<Vec<_>>(), [b"other"]);
+    put(&db, &table, "mine", "y");
+    assert_eq!(db.statistics().open_snapshots, 0);
+}
