@@ -1,76 +1,176 @@
-//! Checking a whole tree.
+//! Is a page a node, and are the nodes a tree?
+//!
+//! [`check_page`] trusts nothing. It is what images from the store are validated with, and each page of
+//! [`Tree::check_invariants`].
 
-use super::image::problem;
-use super::node::{Node, SLOTS};
-use super::{DEPTH_MAX, Tree, corrupt};
-use crate::base::{PageId, Result};
+use super::Tree;
+use super::node::{
+    INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD, common_prefix,
+    head_of, inner_entry_bytes,
+};
+use crate::base::{Error, PageId, Result};
+use crate::buffer::PageBytes;
 use std::collections::HashSet;
 
-/// What a check counted.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What [`Tree::check_invariants`] has counted.
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct TreeSummary {
-    /// Pages.
+    /// Pages of the tree.
     pub pages: u64,
-    /// Entries, tombstones included.
+    /// Entries in leaves, tombstones too.
     pub entries: u64,
-    /// Levels.
-    pub depth: u64,
-    /// Share of the leaves' bytes that holds entries.
+    /// Pages from the root to a leaf.
+    pub depth: u32,
+    /// The used part of all leaves, 0 to 1.
     pub leaf_fill: f64,
-    leaves: u64,
-    used_bytes: u64,
-    /// Ids of the pages, for the search for leaks.
+    /// Ids of the pages, for the search for pages that belong to nobody.
     pub page_ids: HashSet<PageId>,
 }
 
+#[derive(Default)]
+struct Census {
+    summary: TreeSummary,
+    leaves: u64,
+    leaf_bytes_used: u64,
+}
+
+/// Where a node should be.
+struct Place<'a> {
+    page: PageId,
+    level: Option<u8>,
+    lower: &'a [u8],
+    upper: Option<&'a [u8]>,
+}
+
 impl Tree {
-    /// Checks that every page is a valid node, covers exactly the range its parent gives it, and is there once. May run
-    /// beside readers and writers; structure changes wait.
+    /// Checks every page of the tree and how the pages fit together.
     ///
     /// # Errors
-    /// `Corruption` that names the page; I/O.
+    /// [`crate::base::ErrorKind::Corruption`] naming the page, or a page cannot be read.
     pub fn check_invariants(&self) -> Result<TreeSummary> {
-        let mut summary = TreeSummary::default();
-        self.check_below(self.root, Vec::new(), None, 1, &mut summary)?;
-        let bytes = summary.leaves * (self.pool.page_bytes() - SLOTS) as u64;
-        summary.leaf_fill = summary.used_bytes as f64 / bytes.max(1) as f64;
-        summary.pages = summary.page_ids.len() as u64;
-        Ok(summary)
+        let mut census = Census::default();
+        self.check_below(&Place { page: self.root, level: None, lower: &[], upper: None }, &mut census)?;
+        let capacity = census.leaves * (self.pool.page_bytes() - SLOTS_OFFSET) as u64;
+        census.summary.leaf_fill = census.leaf_bytes_used as f64 / capacity.max(1) as f64;
+        Ok(census.summary)
     }
 
-    fn check_below(
-        &self,
-        page: PageId,
-        lower: Vec<u8>,
-        upper: Option<Vec<u8>>,
-        depth: usize,
-        summary: &mut TreeSummary,
-    ) -> Result<()> {
-        if depth > DEPTH_MAX || !summary.page_ids.insert(page) {
-            return Err(corrupt(page, "a page is in a tree twice"));
-        }
-        let guard = self.pool.shared(page)?;
+    /// Latches are shared and held from the root down, so the tree may be in use. The level falls with every step, so a
+    /// damaged tree ends the descent too.
+    fn check_below(&self, place: &Place<'_>, census: &mut Census) -> Result<()> {
+        let guard = self.pool.shared(place.page)?;
         let node = Node::new(guard.bytes());
-        if let Some(what) = problem(node) {
-            return Err(corrupt(page, what));
+        let wrong = |what: &str| Error::corruption(format!("{}: {what}", place.page));
+        check_page(guard.bytes()).map_err(wrong)?;
+        if place.level.is_some_and(|level| level != node.level()) {
+            return Err(wrong("level does not fit the parent's"));
         }
-        if node.lower() != lower || node.upper() != upper {
-            return Err(corrupt(page, "a page is for another range of keys than its parent says"));
+        if node.lower() != place.lower || node.upper().as_deref() != place.upper {
+            return Err(wrong("fences are not what the parent says"));
         }
-        summary.depth = summary.depth.max(depth as u64);
+        if !census.summary.page_ids.insert(place.page) {
+            return Err(wrong("the page is in the tree twice"));
+        }
+        census.summary.pages += 1;
+        census.summary.depth = census.summary.depth.max(1 + u32::from(node.level()));
         if node.is_leaf() {
-            summary.leaves += 1;
-            summary.entries += node.count() as u64;
-            summary.used_bytes +=
-                (node.heap_end() - node.heap_start() - node.dead_bytes() + 8 * node.count()) as u64;
+            census.leaves += 1;
+            census.summary.entries += node.count() as u64;
+            census.leaf_bytes_used += (node.page.len() - SLOTS_OFFSET - node.gap() - node.garbage()) as u64;
             return Ok(());
         }
-        let mut from = lower;
         for index in 0..=node.count() {
-            let to = if index < node.count() { Some(node.key(index)) } else { upper.clone() };
-            self.check_below(node.child(index), from, to.clone(), depth + 1, summary)?;
-            from = to.unwrap_or_default();
+            let lower = if index == 0 { place.lower.to_vec() } else { node.key(index - 1) };
+            let upper = if index < node.count() { Some(node.key(index)) } else { node.upper() };
+            let level = Some(node.level() - 1);
+            let child = Place { page: node.child(index), level, lower: &lower, upper: upper.as_deref() };
+            self.check_below(&child, census)?;
         }
         Ok(())
     }
+}
+
+/// Everything that can be said of a node alone.
+pub(super) fn check_page(page: PageBytes<'_>) -> Result<(), &'static str> {
+    let node = Node::new(page);
+    let expected = if node.level() == 0 { KIND_LEAF } else { KIND_INNER };
+    if node.kind() != expected {
+        return Err("kind and level are not those of a node");
+    }
+    let header_count = usize::from(page.get_u16(super::node::HEADER_WORD * WORD + 2));
+    let slots_end = SLOTS_OFFSET + header_count * WORD;
+    if node.heap_start() > page.len() || slots_end > node.heap_start() {
+        return Err("slots and heap overlap");
+    }
+    check_fences(node)?;
+    check_entries(node)
+}
+
+fn check_fences(node: Node<'_>) -> Result<(), &'static str> {
+    let inside = |(offset, len): (usize, usize)| {
+        len == 0 || offset >= node.heap_start() && offset + len <= node.page.len()
+    };
+    if !inside(node.lower_place()) || !node.upper_place().is_none_or(inside) {
+        return Err("a fence is outside the heap");
+    }
+    let (lower, upper) = (node.lower(), node.upper());
+    let prefix_len = upper.as_ref().map_or(0, |upper| common_prefix(&lower, upper));
+    if upper.is_some_and(|upper| upper <= lower) {
+        return Err("fences are not in order");
+    }
+    if node.prefix_len() != prefix_len {
+        return Err("prefix is not what the fences have in common");
+    }
+    Ok(())
+}
+
+fn check_entries(node: Node<'_>) -> Result<(), &'static str> {
+    let mut used = 0;
+    let (mut key, mut previous) = (Vec::new(), Vec::new());
+    for index in 0..node.count() {
+        used += check_entry(node, index)?;
+        std::mem::swap(&mut key, &mut previous);
+        key.clear();
+        node.append_key(index, &mut key);
+        let slot = node.slot(index);
+        if slot.head() != head_of(node.suffix_of(&key)) {
+            return Err("head is not that of the suffix");
+        }
+        if index > 0 && previous >= key {
+            return Err("keys are not in order");
+        }
+        // A separator equal to the lower fence would leave an empty child before it.
+        let first_is_lower = !node.is_leaf() && index == 0 && key == node.lower();
+        if first_is_lower || !node.covers(&key) {
+            return Err("key is outside the fences");
+        }
+    }
+    let lower = node.lower_place().1.next_multiple_of(WORD);
+    let upper = node.upper_place().map_or(0, |(_, len)| len.next_multiple_of(WORD).max(WORD));
+    if used + lower + upper + node.garbage() != node.page.len() - node.heap_start() {
+        return Err("heap is not the sum of its parts");
+    }
+    Ok(())
+}
+
+/// Bytes of the entry, if it is inside the heap.
+fn check_entry(node: Node<'_>, index: usize) -> Result<usize, &'static str> {
+    let slot = node.slot(index);
+    let header = if node.is_leaf() { LEAF_ENTRY_HEADER } else { INNER_ENTRY_HEADER };
+    if slot.offset() < node.heap_start() || slot.offset() + header > node.page.len() {
+        return Err("an entry is outside the heap");
+    }
+    let bytes = if node.is_leaf() {
+        let entry = node.entry(index);
+        if entry.value_len > entry.capacity {
+            return Err("a value is longer than its entry");
+        }
+        entry.bytes()
+    } else {
+        inner_entry_bytes(slot.suffix_len())
+    };
+    if slot.offset() + bytes > node.page.len() {
+        return Err("an entry is outside the heap");
+    }
+    Ok(bytes)
 }

@@ -1,243 +1,289 @@
-//! Changing a node that is held alone.
+//! Changing a node in its page.
+//!
+//! Invariants:
+//! 1. Callers have made sure of the room: a change that does not fit is a defect and stops the thread (`expect`), rather
+//!    than leave half a node behind.
+//! 2. **Room rule**: the capacity of an entry with an unsettled stamp never shrinks. [`retained`] is the only place that
+//!    decides what an entry becomes when a node is rebuilt.
 
 use super::node::{
-    COUNT, DEAD_BYTES, EntryMeta, HAS_UPPER, HEAP_START, KIND, LEAF, LEAF_HEAD_BYTES, LOWER_LEN, Node,
-    PREFIX_LEN, SLOT_BYTES, SLOTS, Slot, TOMBSTONE, UPPER_CHILD, UPPER_LEN, head_of, inner_entry_bytes,
-    leaf_entry_bytes,
+    BOOKS_WORD, EntryMeta, FENCES_WORD, FIRST_CHILD_WORD, HEADER_WORD, INNER_ENTRY_HEADER, KIND_INNER,
+    KIND_LEAF, LEAF_ENTRY_HEADER, LeafEntry, Node, SLOTS_OFFSET, SLOTS_WORD, Slot, WORD, common_prefix,
+    inner_entry_bytes, leaf_entry_bytes, leaf_entry_word,
 };
 use crate::base::PageId;
-use crate::buffer::{PageBytesMut, ScratchPage};
+use crate::buffer::{PageBytes, PageBytesMut, ScratchPage};
 
-/// The range of keys of a node.
+/// What the transaction layer says of a stamp; 0 is not asked.
+pub(super) type Settled<'a> = dyn Fn(u64) -> bool + 'a;
+
+/// What an entry becomes when its node is rebuilt: stamp and capacity, or nothing.
+#[inline]
+pub(super) fn retained(entry: &LeafEntry, settled: &Settled<'_>) -> Option<(u64, usize)> {
+    let stamp = entry.meta.stamp;
+    if stamp != 0 && !settled(stamp) {
+        return Some((stamp, entry.capacity));
+    }
+    (!entry.meta.tombstone).then_some((0, entry.value_len))
+}
+
+/// Fences of a node to be.
 #[derive(Clone, Debug)]
 pub(super) struct Fences {
-    pub(super) lower: Vec<u8>,
-    pub(super) upper: Option<Vec<u8>>,
+    pub lower: Vec<u8>,
+    pub upper: Option<Vec<u8>>,
 }
 
 impl Fences {
-    pub(super) fn of(node: Node<'_>) -> Fences {
+    pub fn of(node: Node<'_>) -> Fences {
         Fences { lower: node.lower(), upper: node.upper() }
     }
 
-    fn prefix_len(&self) -> usize {
-        let Some(upper) = &self.upper else { return 0 };
-        self.lower.iter().zip(upper).take_while(|(a, b)| a == b).count()
+    pub fn prefix_len(&self) -> usize {
+        self.upper.as_ref().map_or(0, |upper| common_prefix(&self.lower, upper))
     }
 
-    /// Bytes that fences and entries of `node` would take in a page with these fences.
-    pub(super) fn bytes_with(&self, nodes: &[Node<'_>]) -> usize {
-        let fences = self.lower.len() + self.upper.as_ref().map_or(0, Vec::len) + 8;
-        let prefix_len = self.prefix_len();
-        let mut sum = SLOTS + fences;
-        for node in nodes {
-            for index in 0..node.count() {
-                let key_len = node.prefix_len() + node.slot(index).key_len();
-                let suffix_len = key_len.saturating_sub(prefix_len);
-                let entry = if node.is_leaf() {
-                    leaf_entry_bytes(suffix_len, node.capacity(index))
-                } else {
-                    inner_entry_bytes(suffix_len)
-                };
-                sum += entry + SLOT_BYTES;
-            }
-        }
-        sum
+    /// Bytes of the page that entries and slots can have.
+    pub fn room(&self, page_bytes: usize) -> usize {
+        let upper = self.upper.as_ref().map_or(0, |upper| upper.len().next_multiple_of(WORD).max(WORD));
+        page_bytes - SLOTS_OFFSET - self.lower.len().next_multiple_of(WORD) - upper
     }
 }
 
-/// An entry to be put into a leaf.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NewEntry<'a> {
-    pub(super) meta: EntryMeta,
-    pub(super) value: &'a [u8],
-    pub(super) capacity: usize,
+/// The page as it is now, to rebuild it from.
+pub(super) fn snapshot(page: PageBytes<'_>) -> ScratchPage {
+    let mut copy = ScratchPage::new(page.len());
+    let mut target = copy.bytes_mut();
+    for index in HEADER_WORD..page.len() / WORD {
+        target.set_word(index, page.word(index));
+    }
+    copy
 }
 
-/// A node and the right to change it.
+/// A node, to change.
 pub(super) struct NodeMut<'a> {
-    pub(super) bytes: PageBytesMut<'a>,
+    page: PageBytesMut<'a>,
 }
 
 impl<'a> NodeMut<'a> {
-    pub(super) fn new(bytes: PageBytesMut<'a>) -> NodeMut<'a> {
-        NodeMut { bytes }
+    #[inline]
+    pub fn new(page: PageBytesMut<'a>) -> Self {
+        NodeMut { page }
     }
 
-    pub(super) fn node(&self) -> Node<'_> {
-        Node::new(self.bytes.bytes())
+    #[inline]
+    pub fn node(&self) -> Node<'_> {
+        Node::new(self.page.bytes())
     }
 
-    /// Makes the page an empty node of `kind` for a range of keys. Leaves the store's bytes alone.
-    pub(super) fn init(&mut self, kind: u8, fences: &Fences) {
-        let len = self.bytes.bytes().len();
-        self.bytes.fill(KIND, SLOTS - KIND, 0);
-        self.bytes.set_u8(KIND, kind);
-        let lower_start = len - fences.lower.len();
-        self.bytes.set_u16(LOWER_LEN, fences.lower.len() as u16);
-        self.bytes.copy_from(lower_start, &fences.lower);
+    /// Makes the page an empty node.
+    pub fn init(&mut self, level: u8, fences: &Fences, first_child: PageId) {
+        let kind = if level == 0 { KIND_LEAF } else { KIND_INNER };
+        let mut top = self.page.len();
+        top -= fences.lower.len().next_multiple_of(WORD);
+        let lower = (top / WORD).min(self.page.len() / WORD - 1);
+        self.page.copy_from(lower * WORD, &fences.lower);
+        let mut words = lower as u64 | (fences.lower.len() as u64) << 16;
         if let Some(upper) = &fences.upper {
-            self.bytes.set_u8(HAS_UPPER, 1);
-            self.bytes.set_u16(UPPER_LEN, upper.len() as u16);
-            self.bytes.copy_from(lower_start - upper.len(), upper);
+            top -= upper.len().next_multiple_of(WORD).max(WORD);
+            self.page.copy_from(top, upper);
+            words |= ((top / WORD) as u64) << 32 | (upper.len() as u64) << 48;
         }
-        self.bytes.set_u16(PREFIX_LEN, fences.prefix_len() as u16);
-        let heap_end = self.node().heap_end();
-        self.bytes.set_u32(HEAP_START, heap_end as u32);
+        self.page.set_word(FENCES_WORD, words);
+        self.page.set_word(BOOKS_WORD, 0);
+        self.page.set_word(FIRST_CHILD_WORD, first_child.0);
+        let header = u64::from(kind) | u64::from(level) << 8 | (fences.prefix_len() as u64) << 32;
+        self.page.set_word(HEADER_WORD, header | ((top / WORD) as u64) << 48);
     }
 
-    fn set_slot(&mut self, index: usize, slot: Slot) {
-        self.bytes.set_word(SLOTS / SLOT_BYTES + index, slot.0);
+    fn set_counts(&mut self, count: usize, heap_start: usize) {
+        let keep = self.page.word(HEADER_WORD) & 0x0000_FFFF_0000_FFFF;
+        self.page.set_word(HEADER_WORD, keep | (count as u64) << 16 | ((heap_start / WORD) as u64) << 48);
     }
 
-    fn allocate(&mut self, bytes: usize) -> usize {
-        let start = self.node().heap_start() - bytes;
-        debug_assert!(start >= SLOTS + self.node().count() * SLOT_BYTES);
-        self.bytes.set_u32(HEAP_START, start as u32);
-        start
+    /// Takes `bytes` of the heap and the slot `index` for an entry with `suffix`; returns where the entry is.
+    #[inline]
+    fn make_entry(&mut self, index: usize, bytes: usize, header: usize, suffix: &[u8]) -> usize {
+        let node = self.node();
+        let (count, gap) = (node.count(), node.gap());
+        assert!(gap >= bytes + WORD && index <= count, "no room was made for an entry");
+        let offset = node.heap_start() - bytes;
+        let at = SLOTS_OFFSET + index * WORD;
+        for slot in (SLOTS_WORD + index..SLOTS_WORD + count).rev() {
+            let word = self.page.word(slot);
+            self.page.set_word(slot + 1, word);
+        }
+        self.page.set_word(at / WORD, Slot::new(offset, suffix).0);
+        self.page.copy_from(offset + header, suffix);
+        self.set_counts(count + 1, offset);
+        offset
     }
 
-    fn add_dead(&mut self, bytes: usize) {
-        let dead = self.node().dead_bytes() + bytes;
-        self.bytes.set_u32(DEAD_BYTES, dead as u32);
-    }
-
-    fn open_slot(&mut self, index: usize) {
-        let count = self.node().count();
-        let start = SLOTS + index * SLOT_BYTES;
-        self.bytes.move_within(start, start + SLOT_BYTES, (count - index) * SLOT_BYTES);
-        self.bytes.set_u16(COUNT, count as u16 + 1);
-    }
-
-    /// Removes an entry.
-    pub(super) fn remove(&mut self, index: usize) {
-        let (count, dead) = (self.node().count(), self.node().entry_bytes(index));
-        let start = SLOTS + index * SLOT_BYTES;
-        self.bytes.move_within(start + SLOT_BYTES, start, (count - index - 1) * SLOT_BYTES);
-        self.bytes.set_u16(COUNT, count as u16 - 1);
-        self.add_dead(dead);
-    }
-
-    /// Inserts a leaf's entry; there is room for it.
-    pub(super) fn insert_leaf(&mut self, index: usize, suffix: &[u8], entry: NewEntry<'_>) {
-        self.open_slot(index);
-        self.place_leaf(index, suffix, entry);
-    }
-
-    fn place_leaf(&mut self, index: usize, suffix: &[u8], entry: NewEntry<'_>) {
-        let offset = self.allocate(leaf_entry_bytes(suffix.len(), entry.capacity));
-        self.set_slot(index, Slot::new(offset, suffix.len(), head_of(suffix)));
-        self.bytes.copy_from(offset + LEAF_HEAD_BYTES, suffix);
-        self.bytes.set_u16(offset + 10, entry.capacity as u16);
-        self.bytes.set_u16(offset + 14, 0);
-        self.set_content(index, entry.meta, entry.value);
-    }
-
-    /// Replaces value and stamp in place; the value fits in the capacity.
-    pub(super) fn set_content(&mut self, index: usize, meta: EntryMeta, value: &[u8]) {
-        let slot = self.node().slot(index);
-        let offset = slot.offset();
-        self.bytes.set_u64(offset, meta.stamp);
-        self.bytes.set_u16(offset + 8, value.len() as u16);
-        self.bytes.set_u16(offset + 12, if meta.tombstone { TOMBSTONE } else { 0 });
-        self.bytes.copy_from(offset + LEAF_HEAD_BYTES + slot.key_len(), value);
-    }
-
-    /// Moves an entry to a larger place.
-    pub(super) fn grow_leaf(&mut self, index: usize, suffix: &[u8], entry: NewEntry<'_>) {
-        self.add_dead(self.node().entry_bytes(index));
-        self.place_leaf(index, suffix, entry);
-    }
-
-    pub(super) fn set_stamp(&mut self, index: usize, stamp: u64) {
-        let offset = self.node().slot(index).offset();
-        self.bytes.set_u64(offset, stamp);
-    }
-
-    /// Inserts a separator; there is room for it.
-    pub(super) fn insert_inner(&mut self, index: usize, separator: &[u8], child: PageId) {
-        let prefix_len = self.node().prefix_len();
-        let suffix = &separator[prefix_len..];
-        self.open_slot(index);
-        let offset = self.allocate(inner_entry_bytes(suffix.len()));
-        self.set_slot(index, Slot::new(offset, suffix.len(), head_of(suffix)));
-        self.bytes.set_u64(offset, child.0);
-        self.bytes.copy_from(offset + 8, suffix);
-    }
-
-    /// Sets the child at `index`; the last one is behind all separators.
-    pub(super) fn set_child(&mut self, index: usize, child: PageId) {
-        let offset = if index < self.node().count() { self.node().slot(index).offset() } else { UPPER_CHILD };
-        self.bytes.set_u64(offset, child.0);
-    }
-
-    /// Appends entries `from..to` of another node whose keys belong here. `keep` gives each leaf entry's capacity, or
-    /// drops it.
-    pub(super) fn append_from(
+    /// Puts a new entry into a leaf, with the value's bytes to be written by the caller. Returns the value's offset.
+    fn make_leaf_entry(
         &mut self,
-        source: Node<'_>,
-        range: std::ops::Range<usize>,
-        keep: &mut dyn FnMut(usize) -> Option<usize>,
-    ) {
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        for index in range {
-            key.clear();
-            source.key_into(index, &mut key);
-            let at = self.node().count();
-            if !source.is_leaf() {
-                self.insert_inner(at, &key, source.child(index));
-                continue;
-            }
-            let Some(capacity) = keep(index) else { continue };
-            value.clear();
-            source.value_into(index, &mut value);
-            let prefix_len = self.node().prefix_len();
-            let entry = NewEntry { meta: source.meta(index), value: &value, capacity };
-            self.insert_leaf(at, &key[prefix_len..], entry);
-        }
+        index: usize,
+        suffix: &[u8],
+        meta: EntryMeta,
+        value_len: usize,
+        capacity: usize,
+    ) -> usize {
+        let bytes = leaf_entry_bytes(suffix.len(), capacity);
+        let offset = self.make_entry(index, bytes, LEAF_ENTRY_HEADER, suffix);
+        self.page.set_word(offset / WORD, meta.stamp);
+        self.page.set_word(offset / WORD + 1, leaf_entry_word(value_len, capacity, meta.tombstone));
+        offset + LEAF_ENTRY_HEADER + suffix.len()
     }
 
-    /// Takes over the whole content of another page, less the store's bytes.
-    pub(super) fn copy_page(&mut self, source: Node<'_>) {
-        for index in KIND / SLOT_BYTES..source.bytes.len() / SLOT_BYTES {
-            self.bytes.set_word(index, source.bytes.word(index));
-        }
+    /// A new entry of a leaf; `capacity` is at least the value's length.
+    pub fn insert(&mut self, index: usize, suffix: &[u8], meta: EntryMeta, value: &[u8], capacity: usize) {
+        let offset = self.make_leaf_entry(index, suffix, meta, value.len(), capacity);
+        self.page.copy_from(offset, value);
     }
 
-    /// Rewrites a leaf without dead bytes: capacities and tombstones of settled entries go.
-    pub(super) fn compact(&mut self, is_settled: &dyn Fn(u64) -> bool) {
-        let mut scratch = ScratchPage::new(self.bytes.bytes().len());
-        {
-            let source = self.node();
-            let mut target = NodeMut::new(scratch.bytes_mut());
-            target.init(LEAF, &Fences::of(source));
-            target.append_from(source, 0..source.count(), &mut |index| {
-                kept_capacity(source, index, is_settled)
-            });
-        }
-        self.copy_page(Node::new(scratch.bytes()));
-    }
-}
-
-/// The room rule: what an entry must keep, or `None` if it may go.
-pub(super) fn kept_capacity(node: Node<'_>, index: usize, is_settled: &dyn Fn(u64) -> bool) -> Option<usize> {
-    let meta = node.meta(index);
-    if !is_settled(meta.stamp) {
-        return Some(node.capacity(index));
-    }
-    (!meta.tombstone).then(|| node.value_len(index))
-}
-
-/// Bytes that [`NodeMut::compact`] would make free.
-pub(super) fn reclaimable_bytes(node: Node<'_>, is_settled: &dyn Fn(u64) -> bool) -> usize {
-    let mut sum = node.dead_bytes();
-    for index in 0..node.count() {
-        let key_len = node.slot(index).key_len();
-        let now = node.entry_bytes(index);
-        sum += match kept_capacity(node, index, is_settled) {
-            Some(capacity) => now - leaf_entry_bytes(key_len, capacity),
-            None => now + SLOT_BYTES,
+    /// Notes where an insert went, for the choice of split points.
+    #[inline]
+    pub fn note_insert(&mut self, index: usize) {
+        let (last, run) = self.node().last_insert();
+        // `last` is 65,535 if the sequence comes from the node to the left.
+        let run = if index as u16 == (last as u16).wrapping_add(1) {
+            (run + 1).min(usize::from(u16::MAX))
+        } else {
+            0
         };
+        let garbage = self.page.word(BOOKS_WORD) & 0xFFFF_FFFF;
+        self.page.set_word(BOOKS_WORD, garbage | (index as u64) << 32 | (run as u64) << 48);
     }
-    sum
+
+    /// Lets a sequence of inserts go on in a rebuilt node; does not touch the garbage, which there is none of.
+    pub fn continue_sequence(&mut self, (last, run): (usize, usize)) {
+        self.page.set_word(BOOKS_WORD, u64::from(last as u16) << 32 | (run as u64) << 48);
+    }
+
+    fn add_garbage(&mut self, bytes: usize) {
+        let books = self.page.word(BOOKS_WORD);
+        self.page.set_word(BOOKS_WORD, books + bytes as u64);
+    }
+
+    /// A new separator of an inner node and the child at and above it.
+    pub fn insert_child(&mut self, index: usize, suffix: &[u8], child: PageId) {
+        let offset = self.make_entry(index, inner_entry_bytes(suffix.len()), INNER_ENTRY_HEADER, suffix);
+        self.page.set_word(offset / WORD, child.0);
+    }
+
+    /// Overwrites the `index`th entry of a leaf, whose room the value fits in.
+    pub fn overwrite(&mut self, index: usize, meta: EntryMeta, value: &[u8]) {
+        let entry = self.node().entry(index);
+        let capacity = entry.capacity.max(value.len());
+        assert!(value.len() <= entry.room(), "a value is longer than its entry");
+        self.page.set_word(entry.offset / WORD, meta.stamp);
+        let word = leaf_entry_word(value.len(), capacity, meta.tombstone);
+        self.page.set_word(entry.offset / WORD + 1, word);
+        self.page.copy_from(entry.value_offset(), value);
+    }
+
+    /// Replaces the stamp of the `index`th entry of a leaf.
+    pub fn set_stamp(&mut self, index: usize, stamp: u64) {
+        let offset = self.node().slot(index).offset();
+        self.page.set_word(offset / WORD, stamp);
+    }
+
+    /// Takes the `index`th slot away.
+    pub fn remove(&mut self, index: usize) {
+        let node = self.node();
+        let (count, heap_start) = (node.count(), node.heap_start());
+        let bytes = if node.is_leaf() {
+            node.entry(index).bytes()
+        } else {
+            inner_entry_bytes(node.slot(index).suffix_len())
+        };
+        for slot in SLOTS_WORD + index + 1..SLOTS_WORD + count {
+            let word = self.page.word(slot);
+            self.page.set_word(slot - 1, word);
+        }
+        self.add_garbage(bytes);
+        self.set_counts(count - 1, heap_start);
+    }
+
+    /// Appends the entries `range` of another leaf.
+    pub fn append_entries(&mut self, from: Node<'_>, range: std::ops::Range<usize>, settled: &Settled<'_>) {
+        let prefix_len = self.node().prefix_len();
+        let mut key = Vec::new();
+        for index in range {
+            let entry = from.entry(index);
+            let Some((stamp, capacity)) = retained(&entry, settled) else { continue };
+            key.clear();
+            from.append_key(index, &mut key);
+            let meta = EntryMeta { stamp, tombstone: entry.meta.tombstone };
+            let (at, suffix) = (self.node().count(), key.get(prefix_len..).unwrap_or_default());
+            let to = self.make_leaf_entry(at, suffix, meta, entry.value_len, capacity);
+            self.copy_bytes(to, from.page, entry.value_offset(), entry.value_len);
+        }
+    }
+
+    /// Appends the separators `range` of another inner node.
+    pub fn append_children(&mut self, from: Node<'_>, range: std::ops::Range<usize>) {
+        for index in range {
+            self.append_child(&from.key(index), from.child(index + 1));
+        }
+    }
+
+    /// Appends a separator and its child.
+    pub fn append_child(&mut self, separator: &[u8], child: PageId) {
+        let node = self.node();
+        let (at, prefix_len) = (node.count(), node.prefix_len());
+        self.insert_child(at, separator.get(prefix_len..).unwrap_or_default(), child);
+    }
+
+    fn copy_bytes(&mut self, to: usize, from: PageBytes<'_>, offset: usize, len: usize) {
+        let whole = len / WORD * WORD;
+        for at in (0..whole).step_by(WORD) {
+            self.page.set_u64(to + at, from.get_u64(offset + at));
+        }
+        let tail = from.get_u64(offset + whole).to_le_bytes();
+        self.page.copy_from(to + whole, &tail[..len - whole]);
+    }
+
+    /// Copies all of another node.
+    pub fn copy_node(&mut self, from: PageBytes<'_>) {
+        for index in HEADER_WORD..from.len() / WORD {
+            self.page.set_word(index, from.word(index));
+        }
+    }
+
+    /// Rebuilds the node without garbage; a leaf also without what settled entries do not need.
+    pub fn compact(&mut self, settled: &Settled<'_>) {
+        let old = snapshot(self.page.bytes());
+        let old = Node::new(old.bytes());
+        let (last, run) = old.last_insert();
+        self.init(old.level(), &Fences::of(old), old.child(0));
+        if old.is_leaf() {
+            self.append_entries(old, 0..old.count(), settled);
+        } else {
+            self.append_children(old, 0..old.count());
+        }
+        if self.node().count() == old.count() {
+            self.continue_sequence((last, run));
+        }
+    }
+}
+
+/// Bytes of slots and entries that the node would have if it were rebuilt with `prefix_len`.
+pub(super) fn rebuilt_bytes(node: Node<'_>, prefix_len: usize, settled: &Settled<'_>) -> usize {
+    (0..node.count()).map(|index| rebuilt_slot_bytes(node, index, prefix_len, settled)).sum()
+}
+
+/// The share of the `index`th slot in [`rebuilt_bytes`].
+pub(super) fn rebuilt_slot_bytes(
+    node: Node<'_>,
+    index: usize,
+    prefix_len: usize,
+    settled: &Settled<'_>,
+) -> usize {
+    let suffix_len = (node.slot(index).suffix_len() + node.prefix_len()).saturating_sub(prefix_len);
+    if !node.is_leaf() {
+        return inner_entry_bytes(suffix_len) + WORD;
+    }
+    retained(&node.entry(index), settled)
+        .map_or(0, |(_, capacity)| leaf_entry_bytes(suffix_len, capacity) + WORD)
 }

@@ -1,61 +1,67 @@
 //! Rank 5: where is this key?
 //!
-//! A B+-tree of variable-length keys and values in pages of the buffer pool. It knows nothing of snapshots: an entry
-//! carries a *stamp*, a word of the transaction room, and the tree only ever asks whether a stamp is settled.
+//! A [`Tree`] is a B+-tree of pages in a [`Pool`]. What its entries mean (who wrote them, who may see them) is for the
+//! transaction layer, which it asks through a [`TreeObserver`].
 //!
 //! ```text
-//!                    ┌───────── inner: separators, children ─────────┐
-//!                    ▼                                               ▼
-//!      leaf ["", "m")  a=1 c=2 k=9                    leaf ["m", ∞)  m=4 x=7
+//!                 root (its page id never changes)       level 2
+//!                /            |           \
+//!            inner          inner        inner           level 1: separators, truncated to what tells children apart
+//!           /  |  \          ...          ...
+//!       leaf leaf leaf                                   level 0: entries with stamps; no sibling pointers
 //! ```
 //!
-//! Every node stores the range of keys that it is for (its *fences*), so a reader knows whether it is in the right place,
-//! keys need not repeat their common prefix, and cursors need no sibling pointers: they go on from a fence.
-//!
-//! # Concurrency
-//! Optimistic lock coupling (Leis et al., 2016): readers take nothing, they validate. A writer latches only its leaf. A
-//! structure change latches parent and node, top-down, by upgrading what it read: it never waits while it holds a latch,
-//! so there is no deadlock, only starting over.
-//!
-//! 1. The root of a tree keeps its page: it grows by moving its content down, and shrinks by taking its only child's.
-//! 2. **Room rule**: an entry's capacity never shrinks, and a tombstone never goes, while its stamp is not settled. So what an
-//!    older snapshot sees of a leaf always fits in one page, and taking a change back never needs room.
-//! 3. Before a structure change the observer is called with all participants latched; afterwards a new page has the
-//!    checkpoint round of the page it was split from.
-//! 4. Structure changes change no logical content and are not logged.
+//! Invariants:
+//! 1. A node covers the keys from its lower fence (inclusive) to its upper (exclusive); its children's ranges lie side by
+//!    side and fill it. Whoever wants to go on behind a leaf descends again with its upper fence.
+//! 2. *Optimistic latch coupling*: a descent holds nothing. The child's version is read before the parent is validated, so
+//!    the child covered the key at the moment from which its guard counts ([`OptimisticGuard::child`]), and a page that has
+//!    been freed and used again is never taken for the old one. What was read counts only after validation.
+//! 3. Latches are only ever taken by turning an optimistic guard into an exclusive one, which does not wait. So there are no
+//!    deadlocks; whoever does not get a latch drops what it has and starts over.
+//! 4. A structure change (split, merge, root grows or shrinks) holds all pages concerned exclusively, has allocated what it
+//!    needs, tells the observer once, and only then changes anything.
+//! 5. Room rule: the capacity of an unsettled entry never shrinks (see [`TreeObserver::is_settled`]).
 
 mod check;
-mod cursor;
+mod descent;
 mod edit;
 pub mod image;
-mod leaf;
+mod merge;
 mod node;
+mod scan;
 mod split;
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
+mod write;
 
 pub use check::TreeSummary;
-pub use cursor::{BatchEntry, LeafBatch};
-pub use leaf::{LeafHint, LeafWrite};
 pub use node::{EntryMeta, max_entry_bytes, max_key_bytes};
+pub use scan::{BatchEntry, LeafBatch};
+pub use write::{LeafHint, LeafWrite};
 
-use crate::base::{Error, Location, PageId, Result};
-use crate::buffer::{ExclusiveGuard, Interrupt, OptimisticGuard, Pool};
-use crate::sync::Backoff;
+use crate::base::{PageId, Result};
+use crate::buffer::{ExclusiveGuard, Interrupt, Pool};
+use crate::sync::Arc;
+use descent::Target;
 use edit::{Fences, NodeMut};
-use node::{LEAF, Node};
-use std::sync::Arc;
+use node::Node;
 
-/// What the tree asks and tells the rooms above.
+#[cfg(doc)]
+use crate::buffer::OptimisticGuard;
+
+/// What the tree asks and tells the layer above.
+///
+/// 1. Called with latches held: must not use the tree.
+/// 2. Once settled, a stamp stays settled.
 pub trait TreeObserver: Send + Sync {
-    /// True if nobody needs to know any more who wrote an entry with this stamp, or what was there before.
+    /// Whether everybody may see what the stamp stands for, for ever. Never asked for 0, which is settled.
     fn is_settled(&self, stamp: u64) -> bool;
-
-    /// The structure of `participants` is about to change; all are latched.
+    /// The pages are about to change together, not by single entries. Pages that are new are not among them.
     fn before_structure_change(&self, participants: &[&ExclusiveGuard<'_>]);
 }
 
-/// A tree. Cloning gives another handle of the same one.
+/// A B+-tree; cloning gives another handle to the same tree.
 #[derive(Clone)]
 pub struct Tree {
     pool: Arc<Pool>,
@@ -65,52 +71,21 @@ pub struct Tree {
 
 impl std::fmt::Debug for Tree {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tree(root {:?})", self.root)
+        write!(f, "Tree(root {})", self.root)
     }
-}
-
-/// A tree deeper than this is a cycle of corrupt pages.
-const DEPTH_MAX: usize = 64;
-
-/// Runs `step` until it is not interrupted.
-fn retry<T>(mut step: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
-    let mut backoff = Backoff::new();
-    loop {
-        match step() {
-            Ok(value) => return Ok(value),
-            Err(Interrupt::Restart) => backoff.pause(),
-            Err(Interrupt::Failed(error)) => return Err(error),
-        }
-    }
-}
-
-fn corrupt(page: PageId, what: &str) -> Error {
-    Error::corruption(what).at(Location::Page { page, offset: 0 })
-}
-
-/// Which leaf a descent is for.
-#[derive(Clone, Copy)]
-enum Target<'k> {
-    /// The one that covers the key.
-    Covering(&'k [u8]),
-    /// The one with the keys right below the key.
-    Below(&'k [u8]),
-    /// The last one.
-    Last,
 }
 
 impl Tree {
-    /// An empty tree.
+    /// A new empty tree.
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// No memory for its root.
     pub fn create(pool: Arc<Pool>, observer: Arc<dyn TreeObserver>) -> Result<Tree> {
-        let root = {
-            let mut guard = pool.allocate()?;
-            let everything = Fences { lower: Vec::new(), upper: None };
-            NodeMut::new(guard.bytes_mut()).init(LEAF, &everything);
-            guard.page_id()
-        };
+        let mut guard = pool.allocate()?;
+        let everything = Fences { lower: Vec::new(), upper: None };
+        NodeMut::new(guard.bytes_mut()).init(0, &everything, PageId(0));
+        let root = guard.page_id();
+        drop(guard);
         Ok(Tree { pool, root, observer })
     }
 
@@ -132,74 +107,54 @@ impl Tree {
         self.root
     }
 
-    /// Looks at the leaf for `target`. Not validated.
     #[inline]
-    fn descend(&self, target: Target<'_>) -> Result<OptimisticGuard<'_>, Interrupt> {
-        let mut guard = self.pool.optimistic(self.root)?;
-        for _ in 0..DEPTH_MAX {
-            let node = Node::new(guard.bytes());
-            if node.is_leaf() {
-                return Ok(guard);
-            }
-            if !node.is_inner() {
-                guard.validate()?;
-                return Err(corrupt(guard.page_id(), "a page of a tree is no node").into());
-            }
-            let index = match target {
-                Target::Covering(key) => node.child_index(key, false),
-                Target::Below(key) => node.child_index(key, true),
-                Target::Last => node.count(),
-            };
-            guard = guard.child(node.child(index))?;
-        }
-        guard.validate()?;
-        Err(corrupt(self.root, "a tree is deeper than can be: its pages form a cycle").into())
+    fn is_settled(&self, stamp: u64) -> bool {
+        self.observer.is_settled(stamp)
     }
 
-    /// Reads `key`'s entry: its value goes to `value`, which is cleared first. `None` if there is no entry.
+    /// Fills `value` with the value at `key`, and tells whose it is. Holds and writes nothing shared.
     ///
     /// # Errors
-    /// I/O, `Corruption`, `OutOfMemory` when a page has to be read.
+    /// A page cannot be read.
+    #[inline]
     pub fn lookup(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<EntryMeta>> {
-        retry(|| {
-            value.clear();
-            let guard = self.descend(Target::Covering(key))?;
-            let node = Node::new(guard.bytes());
-            let (index, found) = node.search(key);
-            let entry = found.then(|| {
-                node.value_into(index, value);
-                node.meta(index)
-            });
-            guard.validate()?;
-            Ok(entry)
-        })
+        match self.try_lookup(key, value) {
+            Ok(found) => Ok(found),
+            Err(interrupt) => descent::retry_after(interrupt, || self.try_lookup(key, value)),
+        }
     }
 
-    fn settled(&self, stamp: u64) -> bool {
-        stamp == 0 || self.observer.is_settled(stamp)
+    #[inline]
+    fn try_lookup(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<EntryMeta>, Interrupt> {
+        value.clear();
+        let leaf = self.descend(Target::At(key), 0)?.guard;
+        let node = Node::new(leaf.bytes());
+        let (index, found) = node.search(key);
+        let meta = found.then(|| {
+            let entry = node.entry(index);
+            node.page.append_to(entry.value_offset(), entry.value_len, value);
+            entry.meta
+        });
+        leaf.validate()?;
+        Ok(meta)
     }
 
-    /// Frees all pages. Nobody may use the tree during this or afterwards.
+    /// Frees all pages. Nobody else may be using the tree.
     ///
     /// # Errors
-    /// I/O, `Corruption` while pages are read: the rest of the pages stays allocated.
+    /// A page cannot be read; those below it stay allocated.
     pub fn destroy(self) -> Result<()> {
-        self.destroy_below(self.root, DEPTH_MAX)
-    }
-
-    fn destroy_below(&self, page: PageId, depth: usize) -> Result<()> {
-        if depth == 0 {
-            return Err(corrupt(page, "a tree is deeper than can be: its pages form a cycle"));
-        }
-        let guard = self.pool.exclusive(page)?;
-        let children: Vec<PageId> = {
+        // A parent is freed before its children are looked at: a damaged page that refers to itself, or up, then meets a
+        // page that does not exist instead of waiting for a latch that this thread holds.
+        let mut rest = vec![self.root];
+        while let Some(page) = rest.pop() {
+            let guard = self.pool.exclusive(page)?;
             let node = Node::new(guard.bytes());
-            if node.is_inner() { (0..=node.count()).map(|i| node.child(i)).collect() } else { Vec::new() }
-        };
-        for child in children {
-            self.destroy_below(child, depth - 1)?;
+            if !node.is_leaf() {
+                rest.extend((0..=node.count()).map(|index| node.child(index)));
+            }
+            self.pool.free(guard);
         }
-        self.pool.free(guard);
         Ok(())
     }
 }

@@ -1,240 +1,302 @@
-//! Nodes: the layout of a tree's page, and reading it.
+//! How a node of the tree lies in its page: to read.
 //!
-//! | offset | bytes | content (little-endian) |
-//! |---|---|---|
-//! | 0 | 32 | the store's |
-//! | 32 | 1 | kind: 1 leaf, 2 inner |
-//! | 33 | 1 | 1 if there is an upper fence |
-//! | 34 | 2 | number of entries |
-//! | 36 | 4 | start of the heap: the lowest byte in use by an entry |
-//! | 40 | 4 | dead bytes in the heap |
-//! | 44 | 2 | length of the prefix that all keys share |
-//! | 46 | 2 | length of the lower fence |
-//! | 48 | 2 | length of the upper fence |
-//! | 50 | 6 | 0 |
-//! | 56 | 8 | inner: child for keys at or above the last separator |
-//! | 64 | 8 each | slots, in key order |
-//! | … | | free |
-//! | heap | | entries, 8-aligned |
-//! | end | | upper fence, lower fence |
+//! Every node covers the keys from its lower fence (inclusive) to its upper fence (exclusive) and stores both. What the
+//! fences have in common, all keys in between have too; this *prefix* is left out of the keys, what remains is a *suffix*.
 //!
-//! A slot is one word, so that a step of a binary search is one load: bytes 0..2 offset of the entry / 8, bytes 2..4
-//! length of the key without the prefix, bytes 4..8 the *head*: the first four of those bytes as a big-endian number.
+//! | bytes    | what                                                                                       |
+//! |----------|--------------------------------------------------------------------------------------------|
+//! | 0..32    | the store's ([`crate::buffer::PAGE_HEADER_BYTES`])                                          |
+//! | 32       | kind: 1 leaf, 2 inner                                                                      |
+//! | 33       | level: 0 for leaves, a parent's is its children's plus one                                 |
+//! | 34..36   | count of slots                                                                             |
+//! | 36..38   | prefix length                                                                              |
+//! | 38..40   | start of the heap, in words                                                                |
+//! | 40..48   | lower fence: offset in words, length; upper fence: offset in words (0: no bound), length   |
+//! | 48..52   | bytes of the heap that nothing refers to                                                   |
+//! | 52..56   | slot of the last insert; how many inserts before it went each to the next slot             |
+//! | 56..64   | inner: the child below the first separator                                                 |
+//! | 64..     | slots, sorted by key: entry's offset in words u16, suffix length u16, head u32             |
+//! | ..end    | heap, growing down: entries and fences, each starting at a word                            |
 //!
-//! | leaf entry | bytes | content |
-//! |---|---|---|
-//! | 0 | 8 | stamp |
-//! | 8 | 2 | length of the value |
-//! | 10 | 2 | capacity for the value |
-//! | 12 | 2 | flags: 1 tombstone |
-//! | 14 | 2 | 0 |
-//! | 16 | | key without the prefix, value, unused capacity |
+//! A slot's *head* is the first 4 bytes of the suffix as a big-endian number (zeros behind), so most probes of a search are
+//! one load and one comparison. Entries:
 //!
-//! | inner entry | bytes | content |
-//! |---|---|---|
-//! | 0 | 8 | child for keys below the separator |
-//! | 8 | | separator without the prefix |
+//! | leaf     | 0..8 stamp, 8..10 value length, 10..12 capacity, 12..14 flags (1: tombstone), 16.. suffix, value |
+//! |----------|--------------------------------------------------------------------------------------------|
+//! | inner    | 0..8 child, 8.. suffix of the separator: the child's lower fence                           |
 //!
-//! 1. Every key of a node is at or above its lower fence and below its upper fence; so it begins with their common prefix,
-//!    which is stored once.
-//! 2. A separator is the lower fence of the node to its right.
-//! 3. What an optimistic reader finds here may be torn: nothing is believed before the guard is validated, and no value
-//!    read from a page can make these functions panic or loop.
+//! Everything here may be called on torn or damaged bytes: it then returns nonsense, but neither panics nor loops.
 
 use crate::base::PageId;
-use crate::buffer::PageBytes;
+use crate::buffer::{PAGE_HEADER_BYTES, PageBytes};
 use std::cmp::Ordering;
 
-pub(super) const KIND: usize = 32;
-pub(super) const HAS_UPPER: usize = 33;
-pub(super) const COUNT: usize = 34;
-pub(super) const HEAP_START: usize = 36;
-pub(super) const DEAD_BYTES: usize = 40;
-pub(super) const PREFIX_LEN: usize = 44;
-pub(super) const LOWER_LEN: usize = 46;
-pub(super) const UPPER_LEN: usize = 48;
-pub(super) const UPPER_CHILD: usize = 56;
-pub(super) const SLOTS: usize = 64;
-pub(super) const SLOT_BYTES: usize = 8;
+pub(super) const WORD: usize = 8;
+pub(super) const HEADER_WORD: usize = PAGE_HEADER_BYTES / WORD;
+pub(super) const FENCES_WORD: usize = HEADER_WORD + 1;
+pub(super) const BOOKS_WORD: usize = HEADER_WORD + 2;
+pub(super) const FIRST_CHILD_WORD: usize = HEADER_WORD + 3;
+pub(super) const SLOTS_WORD: usize = HEADER_WORD + 4;
+pub(super) const SLOTS_OFFSET: usize = SLOTS_WORD * WORD;
+pub(super) const KIND_LEAF: u8 = 1;
+pub(super) const KIND_INNER: u8 = 2;
+/// Where the suffix begins in an entry of a leaf, and of an inner node.
+pub(super) const LEAF_ENTRY_HEADER: usize = 16;
+pub(super) const INNER_ENTRY_HEADER: usize = 8;
+const FLAG_TOMBSTONE: u64 = 1;
 
-pub(super) const LEAF: u8 = 1;
-pub(super) const INNER: u8 = 2;
+/// Bytes that a slot and its entry take: in a leaf.
+#[inline]
+pub(super) fn leaf_entry_bytes(suffix_len: usize, capacity: usize) -> usize {
+    (LEAF_ENTRY_HEADER + suffix_len + capacity).next_multiple_of(WORD)
+}
 
-pub(super) const LEAF_HEAD_BYTES: usize = 16;
-pub(super) const INNER_HEAD_BYTES: usize = 8;
-pub(super) const TOMBSTONE: u16 = 1;
+/// The same in an inner node.
+#[inline]
+pub(super) fn inner_entry_bytes(suffix_len: usize) -> usize {
+    (INNER_ENTRY_HEADER + suffix_len).next_multiple_of(WORD)
+}
 
-const _: () = assert!(crate::buffer::PAGE_HEADER_BYTES == KIND);
+/// Longest key: an eighth of a page, so that inner nodes branch.
+#[must_use]
+pub fn max_key_bytes(page_bytes: usize) -> usize {
+    page_bytes / 8
+}
 
-/// What an entry says besides key and value.
+/// Most bytes of a key and its value together: four such entries and two fences fit in a page.
+#[must_use]
+pub fn max_entry_bytes(page_bytes: usize) -> usize {
+    let fences = 2 * (max_key_bytes(page_bytes) + WORD);
+    let per_entry = page_bytes.saturating_sub(SLOTS_OFFSET + fences) / 4;
+    per_entry.saturating_sub(WORD + LEAF_ENTRY_HEADER + WORD).min(usize::from(u16::MAX))
+}
+
+/// The first 4 bytes of `suffix`, comparable as a number.
+#[inline]
+pub(super) fn head_of(suffix: &[u8]) -> u32 {
+    match *suffix {
+        [a, b, c, d, ..] => u32::from_be_bytes([a, b, c, d]),
+        [a, b, c] => u32::from_be_bytes([a, b, c, 0]),
+        [a, b] => u32::from_be_bytes([a, b, 0, 0]),
+        [a] => u32::from_be_bytes([a, 0, 0, 0]),
+        [] => 0,
+    }
+}
+
+/// How many bytes `a` and `b` have in common at their beginning.
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// What is known of an entry besides its key and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryMeta {
-    /// The transaction room's word; 0 is settled.
+    /// 0 if settled; otherwise only the transaction layer knows what it means.
     pub stamp: u64,
-    /// The key is deleted; the entry stays until nobody needs to know.
+    /// The entry says that there is no such row.
     pub tombstone: bool,
 }
 
-/// A slot's word.
+/// Where an entry is: a decoded slot.
 #[derive(Clone, Copy)]
-pub(super) struct Slot(pub(super) u64);
+pub(super) struct Slot(pub u64);
 
 impl Slot {
-    pub(super) fn new(offset: usize, key_len: usize, head: u32) -> Slot {
-        Slot((offset as u64 / 8) | (key_len as u64) << 16 | u64::from(head) << 32)
+    #[inline]
+    pub fn new(offset: usize, suffix: &[u8]) -> Slot {
+        debug_assert!(offset.is_multiple_of(WORD));
+        let place = (offset / WORD) as u64 | (suffix.len() as u64) << 16;
+        Slot(place | u64::from(head_of(suffix)) << 32)
     }
 
     #[inline]
-    pub(super) fn offset(self) -> usize {
-        (self.0 & 0xffff) as usize * 8
+    pub fn offset(self) -> usize {
+        usize::from(self.0 as u16) * WORD
     }
 
     #[inline]
-    pub(super) fn key_len(self) -> usize {
-        (self.0 >> 16 & 0xffff) as usize
+    pub fn suffix_len(self) -> usize {
+        usize::from((self.0 >> 16) as u16)
     }
 
     #[inline]
-    pub(super) fn head(self) -> u32 {
+    pub fn head(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// The head of a key without its prefix.
-#[inline]
-pub(super) fn head_of(suffix: &[u8]) -> u32 {
-    let mut bytes = [0; 4];
-    let len = suffix.len().min(4);
-    bytes[..len].copy_from_slice(&suffix[..len]);
-    u32::from_be_bytes(bytes)
+/// A leaf's entry.
+#[derive(Clone, Copy)]
+pub(super) struct LeafEntry {
+    pub offset: usize,
+    pub suffix_len: usize,
+    pub meta: EntryMeta,
+    pub value_len: usize,
+    pub capacity: usize,
 }
 
-/// Reading a node.
+impl LeafEntry {
+    pub fn value_offset(&self) -> usize {
+        self.offset + LEAF_ENTRY_HEADER + self.suffix_len
+    }
+
+    pub fn bytes(&self) -> usize {
+        leaf_entry_bytes(self.suffix_len, self.capacity)
+    }
+
+    /// The longest value that could be put where the entry is.
+    pub fn room(&self) -> usize {
+        self.bytes() - LEAF_ENTRY_HEADER - self.suffix_len
+    }
+}
+
+/// The second word of a leaf's entry.
+#[inline]
+pub(super) fn leaf_entry_word(value_len: usize, capacity: usize, tombstone: bool) -> u64 {
+    value_len as u64 | (capacity as u64) << 16 | u64::from(tombstone) << 32
+}
+
+/// A node, to read.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'a> {
-    pub(super) bytes: PageBytes<'a>,
+    pub page: PageBytes<'a>,
+    header: u64,
 }
 
 impl<'a> Node<'a> {
     #[inline]
-    pub(super) fn new(bytes: PageBytes<'a>) -> Node<'a> {
-        Node { bytes }
+    pub fn new(page: PageBytes<'a>) -> Self {
+        Node { page, header: page.word(HEADER_WORD) }
     }
 
     #[inline]
-    pub(super) fn is_leaf(self) -> bool {
-        self.bytes.get_u8(KIND) == LEAF
+    pub fn kind(self) -> u8 {
+        self.header as u8
     }
 
     #[inline]
-    pub(super) fn is_inner(self) -> bool {
-        self.bytes.get_u8(KIND) == INNER
-    }
-
-    /// Number of entries; never more than have slots in a page.
-    #[inline]
-    pub(super) fn count(self) -> usize {
-        (self.bytes.get_u16(COUNT) as usize).min((self.bytes.len() - SLOTS) / SLOT_BYTES)
+    pub fn is_leaf(self) -> bool {
+        self.kind() == KIND_LEAF
     }
 
     #[inline]
-    pub(super) fn heap_start(self) -> usize {
-        self.bytes.get_u32(HEAP_START) as usize
+    pub fn level(self) -> u8 {
+        (self.header >> 8) as u8
     }
 
-    pub(super) fn dead_bytes(self) -> usize {
-        self.bytes.get_u32(DEAD_BYTES) as usize
+    /// Never more slots than a page can have.
+    #[inline]
+    pub fn count(self) -> usize {
+        let count = usize::from((self.header >> 16) as u16);
+        count.min(self.page.len().saturating_sub(SLOTS_OFFSET) / WORD)
     }
 
     #[inline]
-    pub(super) fn prefix_len(self) -> usize {
-        self.bytes.get_u16(PREFIX_LEN) as usize
+    pub fn prefix_len(self) -> usize {
+        usize::from((self.header >> 32) as u16)
     }
 
-    fn lower_start(self) -> usize {
-        self.bytes.len().saturating_sub(self.bytes.get_u16(LOWER_LEN) as usize)
+    #[inline]
+    pub fn heap_start(self) -> usize {
+        usize::from((self.header >> 48) as u16) * WORD
     }
 
-    /// Appends the lower fence; an empty one is below every key.
-    pub(super) fn lower_into(self, out: &mut Vec<u8>) {
-        self.bytes.append_to(self.lower_start(), self.bytes.get_u16(LOWER_LEN) as usize, out);
+    /// Offset and length.
+    #[inline]
+    pub fn lower_place(self) -> (usize, usize) {
+        let fences = self.page.word(FENCES_WORD);
+        (usize::from(fences as u16) * WORD, usize::from((fences >> 16) as u16))
     }
 
-    pub(super) fn has_upper(self) -> bool {
-        self.bytes.get_u8(HAS_UPPER) != 0
+    /// Offset and length; `None` if there is no upper bound.
+    #[inline]
+    pub fn upper_place(self) -> Option<(usize, usize)> {
+        let fences = self.page.word(FENCES_WORD);
+        let offset = usize::from((fences >> 32) as u16) * WORD;
+        (offset != 0).then_some((offset, usize::from((fences >> 48) as u16)))
     }
 
-    /// Appends the upper fence.
-    pub(super) fn upper_into(self, out: &mut Vec<u8>) {
-        let len = self.bytes.get_u16(UPPER_LEN) as usize;
-        self.bytes.append_to(self.lower_start().saturating_sub(len), len, out);
+    pub fn lower(self) -> Vec<u8> {
+        let (offset, len) = self.lower_place();
+        let mut fence = Vec::new();
+        self.page.append_to(offset, len, &mut fence);
+        fence
     }
 
-    pub(super) fn lower(self) -> Vec<u8> {
-        let mut out = Vec::new();
-        self.lower_into(&mut out);
-        out
+    pub fn upper(self) -> Option<Vec<u8>> {
+        let (offset, len) = self.upper_place()?;
+        let mut fence = Vec::new();
+        self.page.append_to(offset, len, &mut fence);
+        Some(fence)
     }
 
-    pub(super) fn upper(self) -> Option<Vec<u8>> {
-        let mut out = Vec::new();
-        self.upper_into(&mut out);
-        self.has_upper().then_some(out)
-    }
-
-    /// True if the node is the one for `key`.
-    pub(super) fn covers(self, key: &[u8]) -> bool {
-        let lower_len = self.bytes.get_u16(LOWER_LEN) as usize;
-        if self.bytes.compare(self.lower_start(), lower_len, key) == Ordering::Greater {
+    /// Whether `key` is between the fences.
+    #[inline]
+    pub fn covers(self, key: &[u8]) -> bool {
+        let (offset, len) = self.lower_place();
+        if self.page.compare(offset, len, key) == Ordering::Greater {
             return false;
         }
-        let upper_len = self.bytes.get_u16(UPPER_LEN) as usize;
-        let upper_start = self.lower_start().saturating_sub(upper_len);
-        !self.has_upper() || self.bytes.compare(upper_start, upper_len, key) == Ordering::Greater
+        self.upper_place()
+            .is_none_or(|(offset, len)| self.page.compare(offset, len, key) == Ordering::Greater)
     }
 
-    /// Where the heap ended when it was empty.
-    pub(super) fn heap_end(self) -> usize {
-        let fences = self.bytes.get_u16(LOWER_LEN) as usize + self.bytes.get_u16(UPPER_LEN) as usize;
-        self.bytes.len().saturating_sub(fences) & !7
-    }
-
+    /// Bytes of the heap that nothing refers to.
     #[inline]
-    pub(super) fn slot(self, index: usize) -> Slot {
-        Slot(self.bytes.word(SLOTS / SLOT_BYTES + index))
+    pub fn garbage(self) -> usize {
+        self.page.word(BOOKS_WORD) as u32 as usize
+    }
+
+    /// Slot of the last insert, and how many inserts before it went each to the next slot.
+    #[inline]
+    pub fn last_insert(self) -> (usize, usize) {
+        let books = self.page.word(BOOKS_WORD);
+        (usize::from((books >> 32) as u16), usize::from((books >> 48) as u16))
     }
 
     /// Bytes between the slots and the heap.
-    pub(super) fn free_bytes(self) -> usize {
-        self.heap_start().saturating_sub(SLOTS + self.count() * SLOT_BYTES)
+    #[inline]
+    pub fn gap(self) -> usize {
+        self.heap_start().saturating_sub(SLOTS_OFFSET + self.count() * WORD)
     }
 
     #[inline]
-    fn key_start(self, slot: Slot) -> usize {
-        slot.offset() + if self.is_leaf() { LEAF_HEAD_BYTES } else { INNER_HEAD_BYTES }
+    pub fn slot(self, index: usize) -> Slot {
+        Slot(self.page.word(SLOTS_WORD + index))
+    }
+
+    /// Where a slot's suffix is.
+    #[inline]
+    pub fn suffix_offset(self, slot: Slot) -> usize {
+        slot.offset() + if self.is_leaf() { LEAF_ENTRY_HEADER } else { INNER_ENTRY_HEADER }
+    }
+
+    /// What is left of a covered key behind the prefix.
+    #[inline]
+    pub fn suffix_of(self, key: &[u8]) -> &[u8] {
+        key.get(self.prefix_len()..).unwrap_or_default()
     }
 
     #[inline]
-    fn compare(self, index: usize, suffix: &[u8], head: u32) -> Ordering {
-        let slot = self.slot(index);
-        slot.head().cmp(&head).then_with(|| self.bytes.compare(self.key_start(slot), slot.key_len(), suffix))
+    fn compare_slot(self, slot: Slot, suffix: &[u8], head: u32) -> Ordering {
+        if slot.head() != head {
+            return slot.head().cmp(&head);
+        }
+        if slot.suffix_len() <= 4 && suffix.len() <= 4 {
+            return slot.suffix_len().cmp(&suffix.len());
+        }
+        self.page.compare(self.suffix_offset(slot), slot.suffix_len(), suffix)
     }
 
-    /// The key without the prefix.
+    /// The first slot whose key is not less than `key`, and whether it is equal.
     #[inline]
-    pub(super) fn suffix_of(self, key: &[u8]) -> &[u8] {
-        key.get(self.prefix_len()..).unwrap_or(&[])
-    }
-
-    /// The first entry at or above `key`, and whether it is `key`.
-    #[inline]
-    pub(super) fn search(self, key: &[u8]) -> (usize, bool) {
+    pub fn search(self, key: &[u8]) -> (usize, bool) {
         let suffix = self.suffix_of(key);
         let head = head_of(suffix);
         let (mut low, mut high) = (0, self.count());
         while low < high {
             let middle = low.midpoint(high);
-            match self.compare(middle, suffix, head) {
+            match self.compare_slot(self.slot(middle), suffix, head) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
                 Ordering::Equal => return (middle, true),
@@ -243,92 +305,54 @@ impl<'a> Node<'a> {
         (low, false)
     }
 
-    /// Index of the child for `key`: its position among the separators. With `below`, the child for the keys right below
-    /// `key`.
+    /// The `index`th child; child 0 is the one below the first separator.
     #[inline]
-    pub(super) fn child_index(self, key: &[u8], below: bool) -> usize {
-        let (index, equal) = self.search(key);
-        if equal && !below { index + 1 } else { index }
+    pub fn child(self, index: usize) -> PageId {
+        PageId(match index.checked_sub(1) {
+            None => self.page.word(FIRST_CHILD_WORD),
+            Some(slot) => self.page.word(self.slot(slot).offset() / WORD),
+        })
     }
 
-    /// The child at `index`; the last one is behind all separators.
+    /// Which child covers `key`.
     #[inline]
-    pub(super) fn child(self, index: usize) -> PageId {
-        if index < self.count() {
-            PageId(self.bytes.get_u64(self.slot(index).offset()))
-        } else {
-            PageId(self.bytes.get_u64(UPPER_CHILD))
-        }
+    pub fn child_index(self, key: &[u8]) -> usize {
+        let (slot, found) = self.search(key);
+        slot + usize::from(found)
     }
 
-    /// Appends the whole key of an entry.
-    pub(super) fn key_into(self, index: usize, out: &mut Vec<u8>) {
+    #[inline]
+    pub fn entry(self, index: usize) -> LeafEntry {
         let slot = self.slot(index);
-        self.bytes.append_to(self.lower_start(), self.prefix_len(), out);
-        self.bytes.append_to(self.key_start(slot), slot.key_len(), out);
-    }
-
-    pub(super) fn key(self, index: usize) -> Vec<u8> {
-        let mut out = Vec::new();
-        self.key_into(index, &mut out);
-        out
-    }
-
-    #[inline]
-    pub(super) fn meta(self, index: usize) -> EntryMeta {
-        let offset = self.slot(index).offset();
-        EntryMeta {
-            stamp: self.bytes.get_u64(offset),
-            tombstone: self.bytes.get_u16(offset + 12) & TOMBSTONE != 0,
+        let word = slot.offset() / WORD;
+        let lengths = self.page.word(word + 1);
+        LeafEntry {
+            offset: slot.offset(),
+            suffix_len: slot.suffix_len(),
+            meta: EntryMeta { stamp: self.page.word(word), tombstone: (lengths >> 32) & FLAG_TOMBSTONE != 0 },
+            value_len: usize::from(lengths as u16),
+            capacity: usize::from((lengths >> 16) as u16),
         }
     }
 
-    pub(super) fn value_len(self, index: usize) -> usize {
-        self.bytes.get_u16(self.slot(index).offset() + 8) as usize
-    }
-
-    pub(super) fn capacity(self, index: usize) -> usize {
-        self.bytes.get_u16(self.slot(index).offset() + 10) as usize
-    }
-
-    /// Appends the value of a leaf's entry.
+    /// Appends the prefix to `out`.
     #[inline]
-    pub(super) fn value_into(self, index: usize, out: &mut Vec<u8>) {
+    pub fn append_prefix(self, out: &mut Vec<u8>) {
+        self.page.append_to(self.lower_place().0, self.prefix_len(), out);
+    }
+
+    /// Appends the `index`th key to `out`.
+    #[inline]
+    pub fn append_key(self, index: usize, out: &mut Vec<u8>) {
+        self.append_prefix(out);
         let slot = self.slot(index);
-        let start = slot.offset() + LEAF_HEAD_BYTES + slot.key_len();
-        self.bytes.append_to(start, self.value_len(index), out);
+        self.page.append_to(self.suffix_offset(slot), slot.suffix_len(), out);
     }
 
-    /// Bytes that an entry takes in the heap.
-    pub(super) fn entry_bytes(self, index: usize) -> usize {
-        let key_len = self.slot(index).key_len();
-        if self.is_leaf() {
-            leaf_entry_bytes(key_len, self.capacity(index))
-        } else {
-            inner_entry_bytes(key_len)
-        }
+    /// The `index`th key.
+    pub fn key(self, index: usize) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.append_key(index, &mut key);
+        key
     }
-}
-
-/// Bytes in the heap of a leaf's entry.
-pub(super) fn leaf_entry_bytes(suffix_len: usize, capacity: usize) -> usize {
-    (LEAF_HEAD_BYTES + suffix_len + capacity).next_multiple_of(8)
-}
-
-/// Bytes in the heap of an inner node's entry.
-pub(super) fn inner_entry_bytes(suffix_len: usize) -> usize {
-    (INNER_HEAD_BYTES + suffix_len).next_multiple_of(8)
-}
-
-/// Longest key that a tree with this page size holds.
-#[must_use]
-pub fn max_key_bytes(page_bytes: usize) -> usize {
-    page_bytes / 8
-}
-
-/// Most bytes of a key and its value together: four entries and two longest fences fit in a page.
-#[must_use]
-pub fn max_entry_bytes(page_bytes: usize) -> usize {
-    let heap = page_bytes - SLOTS - 2 * max_key_bytes(page_bytes) - 8;
-    (heap / 4 - SLOT_BYTES - LEAF_HEAD_BYTES - 8) & !7
 }

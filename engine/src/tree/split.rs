@@ -1,285 +1,225 @@
-//! Structure changes: splitting, growing and shrinking the root, merging.
+//! Splitting a node that is full.
 //!
-//! All take their latches by upgrading what they read on the way down, so they never wait for a latch while they hold one;
-//! all allocate before they change anything, so that a full pool leaves the tree as it was.
+//! A node is split in place: its left part stays, its right part goes to a new page, and the parent gets the separator.
+//! The root keeps its page id: both its parts go to new pages and it becomes their parent. If the parent has no room for
+//! the separator the parent is split instead, and the caller comes again.
 
-use super::edit::{Fences, NodeMut, kept_capacity};
-use super::leaf::LeafHint;
-use super::node::{INNER, LEAF, Node, SLOT_BYTES, UPPER_CHILD, inner_entry_bytes, max_key_bytes};
-use super::{DEPTH_MAX, Tree, corrupt, retry};
-use crate::base::Result;
-use crate::buffer::{ExclusiveGuard, Interrupt, OptimisticGuard, ScratchPage};
+use super::Tree;
+use super::descent::Target;
+use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, rebuilt_slot_bytes, snapshot};
+use super::node::{Node, WORD, common_prefix, inner_entry_bytes};
+use crate::base::PageId;
+use crate::buffer::{ExclusiveGuard, Interrupt};
 
-/// Where a leaf is split.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum SplitAt {
-    /// Half of the bytes go right.
-    Middle,
-    /// Everything stays: the next keys will be higher.
-    End,
+/// So many inserts, each right behind the one before, are taken for a sequence that will go on.
+const SEQUENCE_RUN: usize = 3;
+
+/// How a node is divided.
+struct Plan {
+    /// Slots before this one stay left. In an inner node this one is the separator, and its child the right's first.
+    slot: usize,
+    separator: Vec<u8>,
+}
+
+/// The shortest key above `left` and not above `right`.
+fn shortest_between(left: &[u8], right: &[u8]) -> Vec<u8> {
+    let len = (common_prefix(left, right) + 1).min(right.len());
+    right[..len].to_vec()
 }
 
 impl Tree {
-    /// Splits the leaf that covers `key`, and full nodes above it on the way down.
-    pub(super) fn split_leaf(&self, key: &[u8], at: SplitAt) -> Result<()> {
-        retry(|| self.try_split(key, at))
-    }
-
-    fn try_split(&self, key: &[u8], at: SplitAt) -> Result<(), Interrupt> {
-        let separator_bytes = inner_entry_bytes(max_key_bytes(self.pool.page_bytes())) + SLOT_BYTES;
-        let mut parent: Option<OptimisticGuard<'_>> = None;
-        let mut guard = self.pool.optimistic(self.root)?;
-        for _ in 0..DEPTH_MAX {
-            let node = Node::new(guard.bytes());
-            let is_leaf = node.is_leaf();
-            let full = is_leaf || node.free_bytes() < separator_bytes;
-            if full {
-                guard.validate()?;
-                if !is_leaf && node.free_bytes() + node.dead_bytes() >= separator_bytes {
-                    self.compact_inner(guard)?;
-                } else if let Some(parent) = parent {
-                    self.split_node(parent, guard, key, if is_leaf { at } else { SplitAt::Middle })?;
-                } else {
-                    self.grow_root(guard)?;
-                    return Err(Interrupt::Restart);
-                }
-                // A full inner node made room for its child's separator: the leaf is next, from the root again.
-                return if is_leaf { Ok(()) } else { Err(Interrupt::Restart) };
-            }
-            let child = guard.child(node.child(node.child_index(key, false)))?;
-            parent = Some(std::mem::replace(&mut guard, child));
-        }
-        guard.validate()?;
-        Err(corrupt(self.root, "a tree is deeper than can be: its pages form a cycle").into())
-    }
-
-    fn compact_inner(&self, guard: OptimisticGuard<'_>) -> Result<(), Interrupt> {
-        let mut guard = guard.upgrade()?;
-        let mut scratch = ScratchPage::new(self.pool.page_bytes());
-        {
-            let source = Node::new(guard.bytes());
-            let mut target = NodeMut::new(scratch.bytes_mut());
-            target.init(INNER, &Fences::of(source));
-            target.append_from(source, 0..source.count(), &mut |_| None);
-            target.set_child(source.count(), source.child(source.count()));
-        }
-        NodeMut::new(guard.bytes_mut()).copy_page(Node::new(scratch.bytes()));
-        Ok(())
-    }
-
-    /// Moves the root's content to a new page, its only child.
-    fn grow_root(&self, root: OptimisticGuard<'_>) -> Result<(), Interrupt> {
-        let mut root = root.upgrade()?;
-        let mut child = self.pool.allocate()?;
-        self.observer.before_structure_change(&[&root]);
-        child.set_imaged(root.round());
-        NodeMut::new(child.bytes_mut()).copy_page(Node::new(root.bytes()));
-        let mut node = NodeMut::new(root.bytes_mut());
-        node.init(INNER, &Fences { lower: Vec::new(), upper: None });
-        node.set_child(0, child.page_id());
-        root.mark_dirty();
-        Ok(())
-    }
-
-    /// Moves the upper part of a node to a new page on its right; the parent has room for the separator.
-    fn split_node(
-        &self,
-        parent: OptimisticGuard<'_>,
-        node: OptimisticGuard<'_>,
-        key: &[u8],
-        at: SplitAt,
-    ) -> Result<(), Interrupt> {
-        let mut parent = parent.upgrade()?;
-        let mut left = node.upgrade()?;
-        let source = Node::new(left.bytes());
-        let Some((middle, separator)) = split_point(source, key, at) else {
-            return Err(corrupt(left.page_id(), "a full node has too few entries to split").into());
+    /// Splits the node of `level` that covers `key` unless it has room for `needed` more bytes; or, if its parent is full,
+    /// only that.
+    pub(super) fn split(&self, key: &[u8], level: u8, needed: usize) -> Result<(), Interrupt> {
+        let settled = |stamp| self.is_settled(stamp);
+        let arrival = self.descend(Target::At(key), level)?;
+        let Some((parent, index)) = arrival.parent else {
+            let root = arrival.guard.upgrade()?;
+            return match plan(Node::new(root.bytes()), key, needed, &settled) {
+                Some(plan) => self.split_root(root, &plan),
+                None => Ok(()),
+            };
         };
-        let mut right = self.pool.allocate()?;
-        self.observer.before_structure_change(&[&parent, &left]);
-        right.set_imaged(left.round());
-        let fences = Fences::of(source);
-        let mut scratch = ScratchPage::new(self.pool.page_bytes());
-        let is_settled = |stamp| self.settled(stamp);
-        let mut keep = |index| kept_capacity(source, index, &is_settled);
-        let (kind, count) = if source.is_leaf() { (LEAF, source.count()) } else { (INNER, source.count()) };
-        let mut low = NodeMut::new(scratch.bytes_mut());
-        low.init(kind, &Fences { lower: fences.lower, upper: Some(separator.clone()) });
-        low.append_from(source, 0..middle, &mut keep);
-        let mut high = NodeMut::new(right.bytes_mut());
-        high.init(kind, &Fences { lower: separator.clone(), upper: fences.upper });
-        if kind == LEAF {
-            high.append_from(source, middle..count, &mut keep);
-        } else {
-            // The middle separator moves up; its child becomes the last one of the left node.
-            low.bytes.set_u64(UPPER_CHILD, source.child(middle).0);
-            high.append_from(source, middle + 1..count, &mut keep);
-            high.bytes.set_u64(UPPER_CHILD, source.child(count).0);
-        }
-        NodeMut::new(left.bytes_mut()).copy_page(Node::new(scratch.bytes()));
-        let mut above = NodeMut::new(parent.bytes_mut());
-        let index = above.node().child_index(&separator, false);
-        above.insert_inner(index, &separator, left.page_id());
-        above.set_child(index + 1, right.page_id());
-        for guard in [&parent, &left, &right] {
-            guard.mark_dirty();
-        }
-        Ok(())
-    }
-
-    /// Removes `key`'s entry if it is a tombstone that nobody needs, and merges the leaf with a neighbour if both are
-    /// nearly empty.
-    ///
-    /// # Errors
-    /// I/O, `Corruption` when a page has to be read.
-    pub fn purge(&self, key: &[u8]) -> Result<()> {
-        let sparse = {
-            let mut hint = LeafHint::default();
-            let mut leaf = self.write(key, 0, &mut hint)?;
-            match leaf.entry() {
-                Some(entry) if entry.tombstone && self.settled(entry.stamp) => leaf.remove(),
-                _ => return Ok(()),
-            }
-            leaf.used_bytes() < self.pool.page_bytes() / 4
-        };
-        if !sparse {
-            return Ok(());
-        }
-        match self.try_merge(key) {
-            // Somebody was in the way: the next purge in this leaf tries again.
-            Ok(()) | Err(Interrupt::Restart) => Ok(()),
-            Err(Interrupt::Failed(error)) => Err(error),
-        }
-    }
-
-    fn try_merge(&self, key: &[u8]) -> Result<(), Interrupt> {
-        let mut parent: Option<OptimisticGuard<'_>> = None;
-        let mut guard = self.pool.optimistic(self.root)?;
-        for _ in 0..DEPTH_MAX {
-            let node = Node::new(guard.bytes());
-            if node.is_leaf() {
-                break;
-            }
-            let child = guard.child(node.child(node.child_index(key, false)))?;
-            parent = Some(std::mem::replace(&mut guard, child));
-        }
-        let Some(parent) = parent else { return Ok(()) };
+        let parent = parent.upgrade()?;
+        let node = arrival.guard.upgrade()?;
+        let Some(plan) = plan(Node::new(node.bytes()), key, needed, &settled) else { return Ok(()) };
         let above = Node::new(parent.bytes());
-        if above.count() == 0 {
-            return self.merge_only_child(parent, guard);
+        let suffix_len = plan.separator.len().saturating_sub(above.prefix_len());
+        let needed_above = inner_entry_bytes(suffix_len) + WORD;
+        if !has_room(above, needed_above, &settled) {
+            drop((parent, node));
+            return self.split(key, level + 1, needed_above);
         }
-        let index = above.child_index(key, false);
-        let (index, left, right) = if index < above.count() {
-            (index, guard, parent.child(above.child(index + 1))?)
-        } else {
-            (index - 1, parent.child(above.child(index - 1))?, guard)
-        };
-        self.merge(parent.upgrade()?, index, left.upgrade()?, right.upgrade()?);
-        Ok(())
+        self.split_below(parent, index, node, &plan)
     }
 
-    /// Takes the right leaf's entries into the left one, if both together leave room.
-    fn merge(
+    fn split_below(
         &self,
         mut parent: ExclusiveGuard<'_>,
         index: usize,
-        mut left: ExclusiveGuard<'_>,
-        right: ExclusiveGuard<'_>,
-    ) {
-        let page_bytes = self.pool.page_bytes();
-        let mut scratch = ScratchPage::new(page_bytes);
-        {
-            let (low, high) = (Node::new(left.bytes()), Node::new(right.bytes()));
-            if !low.is_leaf() || !high.is_leaf() {
-                return;
-            }
-            let fences = Fences { lower: low.lower(), upper: high.upper() };
-            // An empty leaf goes in any case: it would never become sparser.
-            let empty = low.count() == 0 || high.count() == 0;
-            let bytes_max = if empty { page_bytes } else { page_bytes / 4 * 3 };
-            if fences.bytes_with(&[low, high]) > bytes_max {
-                return;
-            }
-            self.observer.before_structure_change(&[&parent, &left, &right]);
-            let is_settled = |stamp| self.settled(stamp);
-            let mut target = NodeMut::new(scratch.bytes_mut());
-            target.init(LEAF, &fences);
-            for source in [low, high] {
-                target.append_from(source, 0..source.count(), &mut |i| kept_capacity(source, i, &is_settled));
-            }
-        }
-        NodeMut::new(left.bytes_mut()).copy_page(Node::new(scratch.bytes()));
-        let mut above = NodeMut::new(parent.bytes_mut());
-        above.set_child(index + 1, left.page_id());
-        above.remove(index);
-        let last = above.node().count() == 0;
-        parent.mark_dirty();
-        left.mark_dirty();
-        self.pool.free(right);
-        if last && parent.page_id() == self.root {
-            self.shrink_root(parent, left);
-        }
-    }
-
-    fn merge_only_child(
-        &self,
-        parent: OptimisticGuard<'_>,
-        child: OptimisticGuard<'_>,
+        mut node: ExclusiveGuard<'_>,
+        plan: &Plan,
     ) -> Result<(), Interrupt> {
-        if parent.page_id() != self.root {
-            return Ok(());
+        let mut right = self.pool.allocate()?;
+        self.observer.before_structure_change(&[&parent, &node]);
+        born_with(&right, &node);
+        let old = snapshot(node.bytes());
+        let old = Node::new(old.bytes());
+        self.build_left(old, plan, &mut node);
+        self.build_right(old, plan, &mut right);
+        let mut above = NodeMut::new(parent.bytes_mut());
+        let suffix = above.node().suffix_of(&plan.separator);
+        if above.node().gap() < inner_entry_bytes(suffix.len()) + WORD {
+            above.compact(&|_| false);
         }
-        let (parent, child) = (parent.upgrade()?, child.upgrade()?);
-        self.observer.before_structure_change(&[&parent, &child]);
-        self.shrink_root(parent, child);
+        above.insert_child(index, suffix, right.page_id());
+        parent.mark_dirty();
+        node.mark_dirty();
         Ok(())
     }
 
-    /// The root takes the content of its only child. Both were announced as participants.
-    fn shrink_root(&self, mut root: ExclusiveGuard<'_>, child: ExclusiveGuard<'_>) {
-        NodeMut::new(root.bytes_mut()).copy_page(Node::new(child.bytes()));
+    fn split_root(&self, mut root: ExclusiveGuard<'_>, plan: &Plan) -> Result<(), Interrupt> {
+        let mut left = self.pool.allocate()?;
+        let mut right = match self.pool.allocate() {
+            Ok(right) => right,
+            Err(error) => {
+                self.pool.free(left);
+                return Err(error.into());
+            }
+        };
+        self.observer.before_structure_change(&[&root]);
+        born_with(&left, &root);
+        born_with(&right, &root);
+        let old = snapshot(root.bytes());
+        let old = Node::new(old.bytes());
+        self.build_left(old, plan, &mut left);
+        self.build_right(old, plan, &mut right);
+        let mut above = NodeMut::new(root.bytes_mut());
+        above.init(old.level() + 1, &Fences::of(old), left.page_id());
+        above.append_child(&plan.separator, right.page_id());
         root.mark_dirty();
-        self.pool.free(child);
+        Ok(())
     }
-}
 
-/// First entry that goes right, and the separator: above everything left, at or below everything right.
-fn split_point(node: Node<'_>, key: &[u8], at: SplitAt) -> Option<(usize, Vec<u8>)> {
-    let count = node.count();
-    if count < 2 {
-        return None;
-    }
-    if !node.is_leaf() {
-        let middle = middle_of(node).clamp(1, count - 1);
-        return Some((middle, node.key(middle)));
-    }
-    if at == SplitAt::End {
-        let last = node.key(count - 1);
-        let separator = separator_between(&last, key);
-        let fences = Fences { lower: node.lower(), upper: Some(separator.clone()) };
-        if last.as_slice() < key && fences.bytes_with(&[node]) <= node.bytes.len() {
-            return Some((count, separator));
+    fn build_left(&self, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGuard<'_>) {
+        let fences = Fences { lower: old.lower(), upper: Some(plan.separator.clone()) };
+        let mut left = NodeMut::new(target.bytes_mut());
+        if old.is_leaf() {
+            left.init(0, &fences, PageId(0));
+            left.append_entries(old, 0..plan.slot, &|stamp| self.is_settled(stamp));
+            if left.node().count() == plan.slot && old.last_insert().0 + 1 == plan.slot {
+                left.continue_sequence(old.last_insert());
+            }
+        } else {
+            left.init(old.level(), &fences, old.child(0));
+            left.append_children(old, 0..plan.slot);
         }
     }
-    let middle = middle_of(node).clamp(1, count - 1);
-    Some((middle, separator_between(&node.key(middle - 1), &node.key(middle))))
+
+    fn build_right(&self, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGuard<'_>) {
+        let fences = Fences { lower: plan.separator.clone(), upper: old.upper() };
+        let mut right = NodeMut::new(target.bytes_mut());
+        if old.is_leaf() {
+            right.init(0, &fences, PageId(0));
+            right.append_entries(old, plan.slot..old.count(), &|stamp| self.is_settled(stamp));
+            let (last, run) = old.last_insert();
+            if last + 1 >= plan.slot && right.node().count() == old.count() - plan.slot {
+                right.continue_sequence((last.wrapping_sub(plan.slot), run));
+            }
+        } else {
+            right.init(old.level(), &fences, old.child(plan.slot + 1));
+            right.append_children(old, plan.slot + 1..old.count());
+        }
+    }
 }
 
-/// The entry at which half of the bytes are passed.
-fn middle_of(node: Node<'_>) -> usize {
-    let total: usize = (0..node.count()).map(|i| node.entry_bytes(i) + SLOT_BYTES).sum();
-    let mut sum = 0;
+/// A new page counts as imaged in the round in which the page that its content comes from was: either the image of that one
+/// holds the content, or both will be imaged (`docs/decisions/0004`). The round of its allocation would be wrong if the next
+/// one began in between.
+fn born_with(page: &ExclusiveGuard<'_>, source: &ExclusiveGuard<'_>) {
+    page.set_imaged(source.round());
+}
+
+fn has_room(node: Node<'_>, needed: usize, settled: &Settled<'_>) -> bool {
+    node.gap() >= needed
+        || rebuilt_bytes(node, node.prefix_len(), settled) + needed <= Fences::of(node).room(node.page.len())
+}
+
+/// How to divide the node so that there is room around `key`; `None` if there is room or nothing to divide.
+fn plan(node: Node<'_>, key: &[u8], needed: usize, settled: &Settled<'_>) -> Option<Plan> {
+    if node.count() < 2 || has_room(node, needed, settled) {
+        return None;
+    }
+    if node.is_leaf() { plan_leaf(node, key, settled) } else { plan_inner(node, key, settled) }
+}
+
+fn plan_leaf(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
+    let (slot, found) = node.search(key);
+    let (last, run) = node.last_insert();
+    if !found
+        && slot > 0
+        && slot == last + 1
+        && run >= SEQUENCE_RUN
+        && let Some(plan) = plan_sequence(node, slot, key, settled)
+    {
+        return Some(plan);
+    }
+    let slot = middle(node, settled);
+    Some(Plan { slot, separator: shortest_between(&node.key(slot - 1), &node.key(slot)) })
+}
+
+/// The next keys will go to `slot` and behind. What is behind it makes way, once; otherwise the node is left full, for it
+/// gets no more inserts, and the sequence goes on in the right one.
+fn plan_sequence(node: Node<'_>, slot: usize, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
+    if slot < node.count() {
+        let separator = shortest_between(key, &node.key(slot));
+        return parts_fit(node, slot, &separator, settled).then_some(Plan { slot, separator });
+    }
+    let separator = shortest_between(&node.key(slot - 1), key);
+    if parts_fit(node, slot, &separator, settled) {
+        return Some(Plan { slot, separator });
+    }
+    // The left node needs a little of its room for its new upper fence.
+    (slot.saturating_sub(2).max(1)..slot).rev().find_map(|slot| {
+        let separator = shortest_between(&node.key(slot - 1), &node.key(slot));
+        parts_fit(node, slot, &separator, settled).then_some(Plan { slot, separator })
+    })
+}
+
+fn plan_inner(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
+    let count = node.count();
+    if node.upper_place().is_none() && node.child_index(key) == count {
+        let separator = node.key(count - 1);
+        if parts_fit(node, count - 1, &separator, settled) {
+            return Some(Plan { slot: count - 1, separator });
+        }
+    }
+    let slot = middle(node, settled);
+    Some(Plan { slot, separator: node.key(slot) })
+}
+
+/// Whether both parts have room for their items and fences.
+fn parts_fit(node: Node<'_>, slot: usize, separator: &[u8], settled: &Settled<'_>) -> bool {
+    let prefix_len = node.prefix_len();
+    let bytes = |range: std::ops::Range<usize>| -> usize {
+        range.map(|index| rebuilt_slot_bytes(node, index, prefix_len, settled)).sum()
+    };
+    let left = Fences { lower: node.lower(), upper: Some(separator.to_vec()) };
+    let right = Fences { lower: separator.to_vec(), upper: node.upper() };
+    let page_bytes = node.page.len();
+    bytes(0..slot) <= left.room(page_bytes) && bytes(slot..node.count()) <= right.room(page_bytes)
+}
+
+/// The slot before which about half of the bytes are; neither the first nor behind the last.
+fn middle(node: Node<'_>, settled: &Settled<'_>) -> usize {
+    let prefix_len = node.prefix_len();
+    let half = rebuilt_bytes(node, prefix_len, settled) / 2;
+    let mut bytes = 0;
     for index in 0..node.count() {
-        sum += node.entry_bytes(index) + SLOT_BYTES;
-        if sum * 2 >= total {
-            return index + usize::from(node.is_leaf());
+        bytes += rebuilt_slot_bytes(node, index, prefix_len, settled);
+        if bytes >= half {
+            return (index + 1).clamp(1, node.count() - 1);
         }
     }
     node.count() / 2
-}
-
-/// The shortest key above `low` and at or below `high`: a prefix of `high`.
-fn separator_between(low: &[u8], high: &[u8]) -> Vec<u8> {
-    let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();
-    high[..(common + 1).min(high.len())].to_vec()
 }

@@ -1,0 +1,108 @@
+//! Going down the tree, and starting over.
+
+use super::Tree;
+use super::node::{KIND_INNER, KIND_LEAF, Node};
+use crate::base::{Error, PageId, Result};
+use crate::buffer::latch::LatchWait;
+use crate::buffer::{Interrupt, OptimisticGuard};
+
+/// Which leaf is wanted.
+#[derive(Clone, Copy)]
+pub(super) enum Target<'k> {
+    /// The one that covers the key.
+    At(&'k [u8]),
+    /// The one that covers the keys just below the key.
+    Below(&'k [u8]),
+    /// The last one.
+    Last,
+}
+
+/// Where a descent has arrived. Nothing of it counts before the guards are validated or upgraded.
+pub(super) struct Arrival<'p> {
+    pub guard: OptimisticGuard<'p>,
+    /// The parent and which of its children `guard` is; `None` at the root.
+    pub parent: Option<(OptimisticGuard<'p>, usize)>,
+}
+
+/// Repeats `attempt` until no writer is in the way.
+pub(super) fn retry<T>(attempt: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
+    retry_after(Interrupt::Restart, attempt)
+}
+
+/// [`retry`] after a first attempt that was interrupted.
+#[cold]
+pub(super) fn retry_after<T>(
+    mut interrupt: Interrupt,
+    mut attempt: impl FnMut() -> Result<T, Interrupt>,
+) -> Result<T> {
+    let mut wait = None::<LatchWait>;
+    loop {
+        if let Interrupt::Failed(error) = interrupt {
+            return Err(error);
+        }
+        match &mut wait {
+            Some(wait) => wait.pause(),
+            None => wait = Some(LatchWait::default()),
+        }
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(again) => interrupt = again,
+        }
+    }
+}
+
+#[cold]
+fn wrong_node(guard: &OptimisticGuard<'_>) -> Interrupt {
+    match guard.validate() {
+        Ok(()) => Interrupt::Failed(Error::corruption(format!(
+            "{} is not the node of the tree that is expected there",
+            guard.page_id()
+        ))),
+        Err(restart) => restart.into(),
+    }
+}
+
+#[inline]
+fn is_node_of(node: Node<'_>, level: u8) -> bool {
+    node.level() == level && node.kind() == if level == 0 { KIND_LEAF } else { KIND_INNER }
+}
+
+#[inline]
+fn child_at(node: Node<'_>, target: Target<'_>) -> (usize, PageId) {
+    let index = match target {
+        Target::At(key) => node.child_index(key),
+        // The node's upper fence is below it too, and need not have the node's prefix.
+        Target::Below(key) if node.covers(key) => node.search(key).0,
+        Target::Below(_) | Target::Last => node.count(),
+    };
+    (index, node.child(index))
+}
+
+impl Tree {
+    /// The node of `level` that covers the target. Every step goes one level down, so even a damaged tree is left.
+    #[inline]
+    pub(super) fn descend(&self, target: Target<'_>, level: u8) -> Result<Arrival<'_>, Interrupt> {
+        let mut guard = self.pool.optimistic(self.root)?;
+        let mut parent = None;
+        let mut node = Node::new(guard.bytes());
+        let mut at = node.level();
+        if !is_node_of(node, at) {
+            return Err(wrong_node(&guard));
+        }
+        if at < level {
+            return Err(Interrupt::Restart);
+        }
+        while at > level {
+            let (index, page) = child_at(node, target);
+            let child = guard.child(page)?;
+            at -= 1;
+            node = Node::new(child.bytes());
+            if !is_node_of(node, at) {
+                return Err(wrong_node(&child));
+            }
+            parent = Some((guard, index));
+            guard = child;
+        }
+        Ok(Arrival { guard, parent })
+    }
+}

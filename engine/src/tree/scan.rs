@@ -1,0 +1,208 @@
+//! Reading entries in order, a leaf at a time.
+//!
+//! There are no sibling pointers: what a scan returns is the key to come back with. Each call copies what it wants from one
+//! leaf and validates; so a scan holds nothing between calls, and a leaf that splits or merges meanwhile does not matter.
+
+use super::Tree;
+use super::descent::{Target, retry};
+use super::node::Node;
+use crate::base::{Error, PageId, Result};
+use crate::buffer::Interrupt;
+use std::ops::{Bound, Range};
+
+/// Copying a leaf takes longer than a small write. A scan that so many writers in a row were in the way of keeps them out.
+const OPTIMISTIC_ATTEMPTS: u32 = 8;
+
+/// Entries copied from leaves; reuse it to save allocations.
+#[derive(Default, Debug)]
+pub struct LeafBatch {
+    bytes: Vec<u8>,
+    items: Vec<Item>,
+}
+
+#[derive(Debug)]
+struct Item {
+    key: Range<usize>,
+    value_end: usize,
+    stamp: u64,
+    tombstone: bool,
+}
+
+/// One entry of a [`LeafBatch`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchEntry<'b> {
+    /// The whole key.
+    pub key: &'b [u8],
+    /// The value; empty if it is a tombstone's.
+    pub value: &'b [u8],
+    /// See [`super::EntryMeta`].
+    pub stamp: u64,
+    /// See [`super::EntryMeta`].
+    pub tombstone: bool,
+}
+
+impl LeafBatch {
+    /// Forgets the entries and keeps the memory.
+    pub fn clear(&mut self) {
+        self.cut((0, 0));
+    }
+
+    /// How many entries there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The entries in the order in which they were scanned.
+    pub fn iter(&self) -> impl Iterator<Item = BatchEntry<'_>> {
+        self.items.iter().map(|item| BatchEntry {
+            key: &self.bytes[item.key.clone()],
+            value: &self.bytes[item.key.end..item.value_end],
+            stamp: item.stamp,
+            tombstone: item.tombstone,
+        })
+    }
+
+    fn mark(&self) -> (usize, usize) {
+        (self.items.len(), self.bytes.len())
+    }
+
+    fn cut(&mut self, mark: (usize, usize)) {
+        self.items.truncate(mark.0);
+        self.bytes.truncate(mark.1);
+    }
+
+    /// Lengths are taken from what was appended, not from the page, which may be torn.
+    fn push(&mut self, node: Node<'_>, index: usize) {
+        let start = self.bytes.len();
+        node.append_key(index, &mut self.bytes);
+        let end = self.bytes.len();
+        let entry = node.entry(index);
+        node.page.append_to(entry.value_offset(), entry.value_len, &mut self.bytes);
+        let (value_end, meta) = (self.bytes.len(), entry.meta);
+        self.items.push(Item { key: start..end, value_end, stamp: meta.stamp, tombstone: meta.tombstone });
+    }
+}
+
+/// Only a damaged page leads a scan back; without this it would never end.
+#[cold]
+fn no_progress(page: PageId) -> Interrupt {
+    Interrupt::Failed(Error::corruption(format!("{page}: a scan would come back to it")))
+}
+
+impl Tree {
+    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before `from`. Returns the key
+    /// to go on with (included), `None` at the end.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn scan_forward(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+        batch: &mut LeafBatch,
+    ) -> Result<Option<Vec<u8>>> {
+        let (mark, mut attempts) = (batch.mark(), 0);
+        retry(|| {
+            attempts += 1;
+            batch.cut(mark);
+            self.try_scan_forward(from, limit.max(1), attempts > OPTIMISTIC_ATTEMPTS, batch)
+        })
+    }
+
+    fn try_scan_forward(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+        latched: bool,
+        batch: &mut LeafBatch,
+    ) -> Result<Option<Vec<u8>>, Interrupt> {
+        let (key, excluded) = match from {
+            Bound::Included(key) => (key, false),
+            Bound::Excluded(key) => (key, true),
+            Bound::Unbounded => (&[][..], false),
+        };
+        let leaf = self.descend(Target::At(key), 0)?.guard;
+        let _latch = if latched { Some(leaf.upgrade_shared()?) } else { None };
+        let node = Node::new(leaf.bytes());
+        let (slot, found) = node.search(key);
+        let start = slot + usize::from(found && excluded);
+        let count = node.count();
+        let end = start.saturating_add(limit).min(count).max(start);
+        for index in start..end {
+            batch.push(node, index);
+        }
+        let next = if end < count { Some(node.key(end)) } else { node.upper() };
+        leaf.validate()?;
+        if next.as_deref().is_some_and(|next| next <= key) {
+            return Err(no_progress(leaf.page_id()));
+        }
+        Ok(next)
+    }
+
+    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, descending, none behind `from`. Returns the key
+    /// to go on below (excluded), `None` at the end.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn scan_backward(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+        batch: &mut LeafBatch,
+    ) -> Result<Option<Vec<u8>>> {
+        let (mark, mut attempts) = (batch.mark(), 0);
+        retry(|| {
+            attempts += 1;
+            batch.cut(mark);
+            self.try_scan_backward(from, limit.max(1), attempts > OPTIMISTIC_ATTEMPTS, batch)
+        })
+    }
+
+    fn try_scan_backward(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+        latched: bool,
+        batch: &mut LeafBatch,
+    ) -> Result<Option<Vec<u8>>, Interrupt> {
+        let target = match from {
+            Bound::Included(key) => Target::At(key),
+            Bound::Excluded(key) => Target::Below(key),
+            Bound::Unbounded => Target::Last,
+        };
+        let leaf = self.descend(target, 0)?.guard;
+        let _latch = if latched { Some(leaf.upgrade_shared()?) } else { None };
+        let node = Node::new(leaf.bytes());
+        let end = match target {
+            Target::At(key) => {
+                let (slot, found) = node.search(key);
+                slot + usize::from(found)
+            }
+            // Below a leaf's upper fence is the whole leaf; the fence itself need not have the leaf's prefix.
+            Target::Below(key) if node.covers(key) => node.search(key).0,
+            Target::Below(_) | Target::Last => node.count(),
+        };
+        let start = end.saturating_sub(limit);
+        for index in (start..end).rev() {
+            batch.push(node, index);
+        }
+        let next = if start > 0 { node.key(start) } else { node.lower() };
+        leaf.validate()?;
+        let stays = match from {
+            Bound::Included(key) => &next[..] > key,
+            Bound::Excluded(key) => &next[..] >= key && (start > 0 || !next.is_empty()),
+            Bound::Unbounded => false,
+        };
+        if stays {
+            return Err(no_progress(leaf.page_id()));
+        }
+        Ok((start > 0 || !next.is_empty()).then_some(next))
+    }
+}

@@ -1,0 +1,231 @@
+//! Fill, the room rule, images, memory that runs out.
+
+use super::{Horizon, all, get, pool, put, tree};
+use crate::base::ErrorKind;
+use crate::buffer::ScratchPage;
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
+use crate::tree::image::{Resolved, image_page, validate_image};
+use crate::tree::node::Node;
+use crate::tree::{EntryMeta, LeafHint, Tree, max_entry_bytes, max_key_bytes};
+
+fn key(n: u64) -> [u8; 8] {
+    n.to_be_bytes()
+}
+
+#[test]
+fn sequential_inserts_leave_leaves_full() {
+    let (tree, _) = tree(4096);
+    let mut hint = LeafHint::default();
+    for n in 0..50_000 {
+        tree.write(&key(n), 100, &mut hint).expect("room").put(0, false, &[1; 100]);
+    }
+    let summary = tree.check_invariants().expect("sound");
+    assert_eq!(summary.entries, 50_000);
+    assert!(summary.leaf_fill >= 0.9, "{summary:?}");
+}
+
+#[test]
+fn interleaved_sequences_leave_leaves_full() {
+    let (tree, _) = tree(4096);
+    let mut hint = LeafHint::default();
+    for n in 0..5_000u64 {
+        for sequence in 0..8u64 {
+            tree.write(&key(sequence << 32 | n), 100, &mut hint).expect("room").put(0, false, &[1; 100]);
+        }
+    }
+    let summary = tree.check_invariants().expect("sound");
+    assert!(summary.leaf_fill >= 0.9, "{summary:?}");
+}
+
+#[test]
+fn what_is_too_long_is_refused() {
+    let (tree, _) = tree(4096);
+    let (longest_key, most) = (max_key_bytes(4096), max_entry_bytes(4096));
+    let mut hint = LeafHint::default();
+    let refused = tree.write(&vec![0; longest_key + 1], 0, &mut hint).expect_err("key too long");
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert!(tree.write(b"k", most, &mut hint).is_err());
+    for n in 0..40u8 {
+        let key = vec![n; longest_key];
+        put(&tree, &key, 0, false, &vec![n; most - longest_key]);
+    }
+    assert_eq!(all(&tree, 3).len(), 40);
+    tree.check_invariants().expect("sound");
+}
+
+#[test]
+fn unsettled_entry_keeps_its_room_through_splits_and_compactions() {
+    let (tree, _) = tree(4096);
+    for n in 0..200 {
+        put(&tree, &key(n * 10), 0, false, &[7; 300]);
+    }
+    // Every row is made short by a transaction that is not settled; others fill what seems to be free.
+    for n in 0..200 {
+        put(&tree, &key(n * 10), 99, n % 2 == 0, &[]);
+    }
+    for n in 0..2_000 {
+        if n % 10 != 0 {
+            put(&tree, &key(n), 0, false, &[1; 50]);
+        }
+    }
+    let before = tree.check_invariants().expect("sound").pages;
+    for n in 0..200 {
+        let key = key(n * 10);
+        let mut write_hint = LeafHint::default();
+        let mut write = tree.write(&key, 0, &mut write_hint).expect("no room is needed");
+        assert_eq!(write.entry(), Some(EntryMeta { stamp: 99, tombstone: n % 2 == 0 }));
+        write.put(0, false, &[7; 300]);
+    }
+    let after = tree.check_invariants().expect("sound");
+    assert_eq!(after.pages, before);
+    assert_eq!(get(&tree, &key(10)).expect("there").1, [7; 300]);
+}
+
+#[test]
+fn settled_rows_give_back_room_and_tombstones() {
+    let (tree, observer) = tree(4096);
+    for n in 0..100 {
+        put(&tree, &key(n), 99, n % 2 == 0, &[]);
+    }
+    observer.horizon.store(100, Ordering::Relaxed);
+    for n in 0..100 {
+        tree.purge(&key(n)).expect("readable");
+    }
+    assert_eq!(tree.check_invariants().expect("sound").entries, 50);
+}
+
+#[test]
+fn emptied_tree_shrinks_to_its_root() {
+    let (tree, _) = tree(4096);
+    for n in 0..20_000 {
+        put(&tree, &key(n), 0, false, &[1; 100]);
+    }
+    assert!(tree.check_invariants().expect("sound").depth >= 3);
+    for n in 0..20_000 {
+        let key = key(n * 7_919 % 20_000);
+        put(&tree, &key, 0, true, &[]);
+        tree.purge(&key).expect("readable");
+    }
+    let summary = tree.check_invariants().expect("sound");
+    assert_eq!((summary.entries, summary.depth, summary.pages), (0, 1, 1));
+}
+
+/// Only a few rows are alive at any time, but inner nodes come and go too.
+#[test]
+fn queue_leaves_no_pages_behind() {
+    let (tree, _) = tree(1024);
+    let mut hint = LeafHint::default();
+    for n in 0..100_000u64 {
+        tree.write(&key(n), 100, &mut hint).expect("room").put(0, false, &[1; 100]);
+        if let Some(old) = n.checked_sub(3_000) {
+            put(&tree, &key(old), 0, true, &[]);
+            tree.purge(&key(old)).expect("readable");
+        }
+    }
+    let summary = tree.check_invariants().expect("sound");
+    assert!(summary.entries == 3_000 && summary.pages < 600, "{} pages", summary.pages);
+}
+
+#[test]
+fn room_asked_for_lasts_as_long_as_the_write() {
+    let (tree, _) = tree(4096);
+    let mut hint = LeafHint::default();
+    let len = max_entry_bytes(4096) - 8;
+    for n in 0..40 {
+        let key = key(n * 7 % 40);
+        let mut write = tree.write(&key, len, &mut hint).expect("room");
+        write.put(99, false, &[]);
+        write.put(99, true, &[]);
+        write.put(99, false, &vec![n as u8; len]);
+        write.remove();
+        write.put(99, false, &vec![n as u8; len]);
+        drop(write);
+        // No room is asked for, but the entry has it; also when it is taken out and put back.
+        let mut write = tree.write(&key, 0, &mut hint).expect("nothing to do");
+        write.remove();
+        write.put(99, false, &vec![n as u8; len]);
+        drop(write);
+        tree.check_invariants().expect("sound");
+    }
+    assert_eq!(all(&tree, 9).len(), 40);
+}
+
+#[test]
+fn split_that_comes_too_late_does_nothing() {
+    let (tree, observer) = tree(4096);
+    for rows in 0..3 {
+        assert!(tree.split(b"x", 0, 200).is_ok());
+        put(&tree, &key(rows), 0, false, &[1; 100]);
+    }
+    assert_eq!(observer.changes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn without_memory_a_split_changes_nothing() {
+    for pages in 1..12 {
+        let tree = Tree::create(pool(1024, pages), Arc::new(Horizon::default())).expect("room");
+        let mut hint = LeafHint::default();
+        let mut count = 0;
+        let failure = loop {
+            match tree.write(&key(count * 31 % 257), 60, &mut hint) {
+                Ok(mut write) => write.put(0, false, &[1; 60]),
+                Err(error) => break error,
+            }
+            count += 1;
+            assert!(count < 257, "never full");
+        };
+        assert_eq!(failure.kind(), ErrorKind::OutOfMemory);
+        let summary = tree.check_invariants().expect("sound");
+        assert_eq!(summary.entries, count);
+        assert_eq!(all(&tree, 5).len() as u64, count);
+    }
+}
+
+#[test]
+fn image_shows_older_values_and_fits() {
+    let (tree, _) = tree(4096);
+    for n in 0..12u64 {
+        put(&tree, &key(n), 0, false, &[n as u8; 290]);
+    }
+    // 0..4 stay, 4..8 change, 8..10 are deleted, 12 is new; none of it is in the image.
+    (4..8).for_each(|n| put(&tree, &key(n), 99, false, b"new"));
+    (8..10).for_each(|n| put(&tree, &key(n), 98, true, &[]));
+    put(&tree, &key(12), 97, false, b"new");
+    let guard = tree.pool.shared(tree.root).expect("readable");
+    let mut image = vec![0; 4096];
+    let mut older_of = 4u8;
+    let kept = image_page(guard.bytes(), &mut image, &mut |meta, _, older| match meta.stamp {
+        0 => Resolved::Keep,
+        97 => Resolved::Absent,
+        _ => {
+            older.resize(290, older_of);
+            older_of += 1;
+            Resolved::Older
+        }
+    });
+    assert!(!kept);
+    validate_image(&image).expect("an image");
+    let page = ScratchPage::from_image(&image);
+    let node = Node::new(page.bytes());
+    assert_eq!(node.count(), 12);
+    for n in 0..12 {
+        let entry = node.entry(n);
+        let mut value = Vec::new();
+        page.bytes().append_to(entry.value_offset(), entry.value_len, &mut value);
+        assert_eq!(entry.meta, EntryMeta { stamp: 0, tombstone: false });
+        assert_eq!((node.key(n), value), (key(n as u64).to_vec(), vec![n as u8; 290]));
+    }
+}
+
+#[test]
+fn image_of_a_settled_page_is_complete() {
+    let (tree, _) = tree(4096);
+    (0..100).for_each(|n| put(&tree, &key(n), 0, n % 3 == 0, b"value"));
+    for page in 1..tree.pool.page_count() {
+        let guard = tree.pool.shared(crate::base::PageId(page)).expect("readable");
+        let mut image = vec![0; 4096];
+        assert!(image_page(guard.bytes(), &mut image, &mut |_, _, _| Resolved::Keep));
+        validate_image(&image).expect("an image");
+    }
+}
