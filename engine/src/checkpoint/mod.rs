@@ -36,8 +36,10 @@ use crate::transaction::{CheckpointView, TransactionSystem};
 use image::{HandedOver, Imager};
 use std::sync::Arc;
 
-/// Threads that write images.
-const WRITERS: usize = 8;
+/// Threads that write images beside transactions: few, so that they leave them the processor.
+const WRITERS: usize = 2;
+/// Threads that write images when there are no transactions any more.
+const WRITERS_AT_CLOSE: usize = 8;
 /// Fewer pages than this are written by the caller alone.
 const PARALLEL_FROM_PAGES: u64 = 256;
 
@@ -144,7 +146,8 @@ impl Checkpointer {
         let round = self.store.begin_round()?;
         let view = Arc::new(view);
         let freed = self.pool.begin_round(|number| self.imager.begin(number, view.clone()));
-        let pages = self.write_round(&round, &freed, &tables, csn);
+        let writers = if close { WRITERS_AT_CLOSE } else { WRITERS };
+        let pages = self.write_round(&round, &freed, &tables, csn, writers);
         self.imager.end();
         // Rule 3: nothing up to C may be lost once the log before C is gone.
         let finished = pages.and_then(|pages| {
@@ -208,7 +211,14 @@ impl Checkpointer {
     }
 
     /// Images every page that needs it, and the catalog.
-    fn write_round(&self, round: &Round, freed: &[PageId], tables: &[TableRecord], csn: Csn) -> Result<u64> {
+    fn write_round(
+        &self,
+        round: &Round,
+        freed: &[PageId],
+        tables: &[TableRecord],
+        csn: Csn,
+        writers: usize,
+    ) -> Result<u64> {
         for page in freed {
             round.remove_page(*page)?;
         }
@@ -231,7 +241,7 @@ impl Checkpointer {
             }
         };
         // A device takes many writes at a time; a thread waits for each of its own.
-        let threads = if self.pool.page_count() < PARALLEL_FROM_PAGES { 1 } else { WRITERS };
+        let threads = if self.pool.page_count() < PARALLEL_FROM_PAGES { 1 } else { writers };
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(writer)).collect();
             let mine = writer();

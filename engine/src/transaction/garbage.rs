@@ -29,8 +29,12 @@ use std::sync::Arc;
 const SHARDS: usize = 16;
 /// Committed versions in a shard between two attempts to collect it.
 const COLLECT_EVERY: usize = 64;
-/// A shard longer than this is pruned when its front cannot go.
+/// Most versions given back by one transaction's end, so that nobody pays for a long pause of others at once.
+const COLLECT_MOST: usize = 1024;
+/// A shard longer than this is pruned when a snapshot holds its front.
 const PRUNE_AT: usize = 4096;
+/// How many transactions the oldest snapshot has to be behind for that.
+const PRUNE_BEHIND: u64 = 4096;
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -91,11 +95,11 @@ impl Garbage {
     /// Gives back what nobody can see in one shard, if nobody else collects.
     pub fn collect(&self, shard: usize, versions: &Arc<Versions>, horizon: &Horizon<'_>) {
         let Some(_alone) = self.collector.try_lock() else { return };
-        self.collect_shard(shard % SHARDS, versions, horizon);
+        self.collect_shard(shard % SHARDS, versions, horizon, COLLECT_MOST);
         // A shard whose threads are gone is somebody's turn too.
         let other = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
         if other != shard % SHARDS {
-            self.collect_shard(other, versions, horizon);
+            self.collect_shard(other, versions, horizon, COLLECT_MOST);
         }
     }
 
@@ -103,11 +107,11 @@ impl Garbage {
     pub fn collect_all(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>) {
         let _alone = self.collector.lock();
         for shard in 0..SHARDS {
-            self.collect_shard(shard, versions, horizon);
+            self.collect_shard(shard, versions, horizon, usize::MAX);
         }
     }
 
-    fn collect_shard(&self, shard: usize, versions: &Arc<Versions>, horizon: &Horizon<'_>) {
+    fn collect_shard(&self, shard: usize, versions: &Arc<Versions>, horizon: &Horizon<'_>, most: usize) {
         let oldest = horizon.descriptors.oldest_pin(horizon.bound);
         let guard = pin();
         let mut done = Vec::new();
@@ -115,6 +119,7 @@ impl Garbage {
             let mut queue = self.shards[shard].lock();
             while let Some((csn, handle)) = queue.versions.front().copied()
                 && csn <= oldest
+                && done.len() < most
             {
                 queue.versions.pop_front();
                 done.push(handle);
@@ -125,7 +130,11 @@ impl Garbage {
         }
         self.purge(shard, oldest);
         let len = self.shards[shard].lock().versions.len();
-        if len >= PRUNE_AT {
+        // It costs a look at every version, so it is done only below a snapshot that is far behind (what waits for the
+        // device goes by itself), and only when memory is getting short.
+        let (bytes, bytes_max) = versions.bytes();
+        let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
+        if len >= PRUNE_AT && behind && bytes > bytes_max / 2 {
             self.prune(shard, versions, horizon, &guard);
         }
     }
