@@ -191,7 +191,7 @@ fn after_the_failure(
     disk.stop();
     drop(db);
     judge(&disk.duplicate(), preset, told, &format!("{context}, reopened"));
-    let kind = if seed % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
+    let kind = if seed.is_multiple_of(2) { CrashKind::PowerCut } else { CrashKind::Kill };
     let crashed = disk.crash(kind, disk.operations(), seed);
     judge(&crashed, preset, told, &format!("{context}, reopened after {kind:?}"));
 }
