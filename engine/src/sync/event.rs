@@ -59,6 +59,7 @@ impl Event {
     /// Wakes every sleeper. Returns true if that took a system call.
     pub fn notify_all(&self) -> bool {
         self.generation.fetch_add(1, Ordering::SeqCst);
+        order_for_loom();
         if self.sleepers.load(Ordering::SeqCst) == 0 {
             return false;
         }
@@ -69,6 +70,7 @@ impl Event {
     /// Sleeps until the event happens after `ticket` was taken, or `timeout` has passed. May return early.
     pub fn wait(&self, ticket: Ticket, timeout: Option<Duration>) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
+        order_for_loom();
         self.sleep(ticket, timeout);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
@@ -109,6 +111,13 @@ impl Event {
             door = self.door.1.wait(door).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
+}
+
+/// Loom takes sequentially consistent accesses for acquire and release only, and would find a lost wake-up that the
+/// language rules out; it does model fences.
+fn order_for_loom() {
+    #[cfg(loom)]
+    super::atomic::fence(Ordering::SeqCst);
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]

@@ -42,10 +42,10 @@ pub use write::{LeafHint, LeafWrite};
 
 use crate::base::{PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Pool};
-use crate::sync::Arc;
 use descent::Target;
 use edit::{Fences, NodeMut};
 use node::Node;
+use std::sync::Arc;
 
 #[cfg(doc)]
 use crate::buffer::OptimisticGuard;

@@ -10,8 +10,8 @@ mod timing;
 use super::{EntryMeta, LeafBatch, LeafHint, Tree, TreeObserver};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, PageSource, Pool};
-use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 /// Stamps below `horizon` are settled; counts structure changes.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use super::node::{EntryMeta, Node, WORD, leaf_entry_bytes, max_entry_bytes, max_
 use super::{Tree, TreeObserver};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Version};
-use crate::sync::Arc;
+use std::sync::Arc;
 
 /// Where the caller wrote last. If that leaf has not changed since, and covers the next key too, the descent is saved.
 #[derive(Clone, Copy, Default, Debug)]
