@@ -8,7 +8,9 @@
 //!
 //! Reading accepts raw bytes too, so that UTF-8 text needs no escapes; writing is always plain ASCII.
 
+use serde_json::json;
 use std::fmt;
+use std::io::Write;
 
 /// What is wrong with an escaped text, and at which byte (counted from 1).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,6 +111,27 @@ pub fn encode_line(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\t');
     escape_into(value, out);
     out.push(b'\n');
+}
+
+/// Writes rows to `out` in this format, or as one JSON object a line.
+pub fn write_rows(
+    rows: impl Iterator<Item = quenchdb::Result<(Vec<u8>, Vec<u8>)>>,
+    as_json: bool,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let mut line = Vec::new();
+    for row in rows {
+        let (key, value) = row?;
+        if as_json {
+            writeln!(out, "{}", json!({"key": escape(&key), "value": escape(&value)}))?;
+            continue;
+        }
+        line.clear();
+        encode_line(&key, &value, &mut line);
+        out.write_all(&line)?;
+    }
+    out.flush()?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,9 +2,8 @@
 
 use super::table_to_read;
 use crate::output::Outcome;
-use crate::rows::{encode_line, escape};
+use crate::rows::write_rows;
 use anyhow::{Context, Result};
-use serde_json::json;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -34,17 +33,6 @@ pub fn run(args: &DumpArgs, as_json: bool) -> Result<Outcome> {
         Box::new(File::create(&args.file).with_context(|| format!("cannot create {}", args.file.display()))?)
     };
     let mut out = BufWriter::with_capacity(1 << 18, sink);
-    let mut line = Vec::new();
-    for row in snapshot.range::<&[u8]>(&table, ..) {
-        let (key, value) = row?;
-        if as_json {
-            writeln!(out, "{}", json!({"key": escape(&key), "value": escape(&value)}))?;
-            continue;
-        }
-        line.clear();
-        encode_line(&key, &value, &mut line);
-        out.write_all(&line)?;
-    }
-    out.flush()?;
+    write_rows(snapshot.range::<&[u8]>(&table, ..), as_json, &mut out)?;
     Ok(Outcome::Done)
 }

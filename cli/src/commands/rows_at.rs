@@ -2,7 +2,7 @@
 
 use super::{open_to_write, table_to_read};
 use crate::output::{Outcome, print_json, print_text};
-use crate::rows::{encode_line, escape, unescape};
+use crate::rows::{escape, unescape, write_rows};
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::io::{BufWriter, Read, Write};
@@ -187,18 +187,7 @@ pub fn scan(args: &ScanArgs, as_json: bool) -> Result<Outcome> {
     let rows: Box<dyn Iterator<Item = _>> =
         if args.reverse { Box::new(range.rev()) } else { Box::new(range) };
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut line = Vec::new();
-    for row in rows.take(args.limit.unwrap_or(usize::MAX)) {
-        let (key, value) = row?;
-        if as_json {
-            writeln!(out, "{}", json!({"key": escape(&key), "value": escape(&value)}))?;
-            continue;
-        }
-        line.clear();
-        encode_line(&key, &value, &mut line);
-        out.write_all(&line)?;
-    }
-    out.flush()?;
+    write_rows(rows.take(args.limit.unwrap_or(usize::MAX)), as_json, &mut out)?;
     Ok(Outcome::Done)
 }
 

@@ -208,7 +208,7 @@ impl Database {
         Ok(())
     }
 
-    /// Checks the whole database: every stored page, every tree, the log. May run beside transactions; structure changes
+    /// Checks the whole database: every stored page and every tree, not the log. May run beside transactions; structure changes
     /// wait while their tree is checked.
     ///
     /// # Errors
