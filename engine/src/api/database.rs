@@ -10,7 +10,7 @@ use crate::base::random::Random;
 use crate::base::settings::{Durability, MethodSetting, Settings};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::buffer::Pool;
-use crate::checkpoint::{CheckpointReport, Checkpointer};
+use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer};
 use crate::device::Storage;
 use crate::log::{DumpedRecord, SegmentPool};
 use crate::recovery::RecoveryReport;
@@ -225,6 +225,8 @@ impl Database {
         let metrics = commit.metrics();
         let counters = inner.system.counters();
         let (open_snapshots, oldest_snapshot) = inner.system.snapshots();
+        let checkpoints = self.checkpoints();
+        let (traffic, usage) = (inner.store.traffic(), inner.store.usage());
         Statistics {
             preset: inner.settings.preset,
             logs: inner.logs,
@@ -248,7 +250,14 @@ impl Database {
             device_bytes: metrics.device_bytes.get(),
             device_writes: metrics.device_writes.get(),
             device_flushes: metrics.flushes.get(),
-            checkpoints: inner.checkpointer.as_ref().map_or(0, Checkpointer::count),
+            checkpoints: checkpoints.count,
+            checkpoint_seconds: checkpoints.seconds,
+            store_reads: traffic.reads.get(),
+            store_read_bytes: traffic.read_bytes.get(),
+            store_writes: traffic.writes.get(),
+            store_written_bytes: traffic.written_bytes.get(),
+            store_bytes: usage.blocks * usage.block_bytes as u64,
+            store_free_bytes: usage.free_blocks * usage.block_bytes as u64,
             wakeups: metrics.wake_ups.get(),
             group_size_mean: metrics.group_size(),
             execute: LatencySummary::of(&metrics.execute),
@@ -259,7 +268,13 @@ impl Database {
         }
     }
 
-    /// Forgets counters and latencies, between a warm-up and a measurement.
+    /// The checkpoints made since open, for whoever looks often: cheaper than [`Database::statistics`].
+    #[must_use]
+    pub fn checkpoints(&self) -> CheckpointTotals {
+        self.inner.checkpointer.as_ref().map_or_else(Default::default, Checkpointer::totals)
+    }
+
+    /// Forgets latencies, aborts and conflicts, between a warm-up and a measurement.
     pub fn reset_statistics(&self) {
         self.inner.system.commit().metrics().reset();
         let counters = self.inner.system.counters();

@@ -19,6 +19,6 @@ pub use table::Table;
 pub use transaction::{Range, Snapshot, Transaction};
 pub use verify::VerifyReport;
 
-pub use crate::checkpoint::CheckpointReport;
+pub use crate::checkpoint::{CheckpointReport, CheckpointTotals};
 pub use crate::recovery::RecoveryReport;
 pub use crate::transaction::{Isolation, Savepoint};

@@ -48,7 +48,8 @@ impl LatencySummary {
     }
 }
 
-/// What a database is and did. Counters count since open or [`reset`](super::Database::reset_statistics).
+/// What a database is and did. Counters count since open; `aborted`, `conflicts` and the latencies since open or
+/// [`reset`](super::Database::reset_statistics).
 #[derive(Clone, Debug)]
 pub struct Statistics {
     /// Commit protocol.
@@ -97,6 +98,20 @@ pub struct Statistics {
     pub device_flushes: u64,
     /// Checkpoints made.
     pub checkpoints: u64,
+    /// Time they took, in seconds.
+    pub checkpoint_seconds: f64,
+    /// Reads of the file of pages: faults, the mapping at open, the catalog.
+    pub store_reads: u64,
+    /// Bytes of these.
+    pub store_read_bytes: u64,
+    /// Writes of the file of pages: images, mapping, catalog.
+    pub store_writes: u64,
+    /// Bytes of these.
+    pub store_written_bytes: u64,
+    /// Length of the file of pages in bytes; free blocks included.
+    pub store_bytes: u64,
+    /// Bytes of it that are free blocks.
+    pub store_free_bytes: u64,
     /// Times a sleeping thread was woken by the commit room.
     pub wakeups: u64,
     /// Transactions per device write.

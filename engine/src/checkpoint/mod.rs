@@ -60,6 +60,25 @@ pub struct CheckpointReport {
     pub seconds: f64,
 }
 
+/// The checkpoints made since open, by whomever: callers, the upkeep thread, a close.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CheckpointTotals {
+    /// Checkpoints that were published.
+    pub count: u64,
+    /// Time they took.
+    pub seconds: f64,
+    /// The newest; of no meaning while `count` is 0.
+    pub newest: CheckpointReport,
+}
+
+impl CheckpointTotals {
+    fn add(&mut self, report: CheckpointReport) {
+        self.count += 1;
+        self.seconds += report.seconds;
+        self.newest = report;
+    }
+}
+
 /// Makes checkpoints, one at a time.
 pub struct Checkpointer {
     system: Arc<TransactionSystem>,
@@ -70,7 +89,8 @@ pub struct Checkpointer {
     /// The published manifest and the file it is in; locked for a whole checkpoint.
     published: Mutex<Published>,
     csn: AtomicU64,
-    count: AtomicU64,
+    /// Written at the end of a checkpoint; never held while one is made.
+    totals: Mutex<CheckpointTotals>,
 }
 
 struct Published {
@@ -106,7 +126,7 @@ impl Checkpointer {
             imager,
             published: Mutex::new(Published { file, manifest }),
             csn,
-            count: AtomicU64::new(0),
+            totals: Mutex::new(CheckpointTotals::default()),
         }
     }
 
@@ -116,10 +136,10 @@ impl Checkpointer {
         Csn(self.csn.load(Ordering::Acquire))
     }
 
-    /// Checkpoints made since open.
+    /// What was done since open. Never waits for a checkpoint that is being made.
     #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+    pub fn totals(&self) -> CheckpointTotals {
+        *self.totals.lock()
     }
 
     /// Makes a checkpoint of everything pre-committed when it is called. Commits go on meanwhile.
@@ -181,7 +201,6 @@ impl Checkpointer {
         published.manifest = manifest;
         self.store.round_committed(finished);
         self.csn.store(csn.0, Ordering::Release);
-        self.count.fetch_add(1, Ordering::Relaxed);
         drop(view);
         self.system.commit().recycle(csn)?;
         self.system.collect_all();
@@ -191,6 +210,7 @@ impl Checkpointer {
             bytes_written: pages_written * self.pool.page_bytes() as u64,
             seconds: self.clock.now().since(start).as_secs_f64(),
         };
+        self.totals.lock().add(report);
         tracing::info!(csn = csn.0, pages = pages_written, seconds = report.seconds, "checkpoint");
         Ok(report)
     }

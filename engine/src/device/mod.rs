@@ -13,6 +13,7 @@
 //! 6. No bytes in a file cause a panic.
 
 mod buffer;
+pub mod counted;
 pub mod facts;
 pub mod file;
 pub mod memory;

@@ -45,6 +45,7 @@ pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_sta
 pub use round::{FinishedRound, Round};
 
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::device::counted::{CountedFile, Traffic};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::Mutex;
 use blocks::{BlockIdentity, BlockKind, BlockNumber, BlockRef};
@@ -119,6 +120,7 @@ impl State {
 #[derive(Debug)]
 pub struct PageStore {
     source: BlockSource,
+    traffic: Arc<Traffic>,
     state: Mutex<State>,
 }
 
@@ -137,8 +139,9 @@ impl PageStore {
         file.flush()?;
         storage.flush_directory(PAGES_DIRECTORY)?;
         storage.flush_directory("")?;
+        let (file, traffic) = CountedFile::wrap(file);
         let source = BlockSource { file, database, page_bytes };
-        Ok(Self::with(source, Mapping::empty(page_bytes), FreeSpace::new(1), None, Vec::new()))
+        Ok(Self::with(source, traffic, Mapping::empty(page_bytes), FreeSpace::new(1), None, Vec::new()))
     }
 
     /// Opens the page store as of the checkpoint that `root` belongs to. Loads the whole mapping: 8 bytes per page.
@@ -179,6 +182,7 @@ impl PageStore {
         file.read_at(0, &mut header)?;
         blocks::verify_file_header(&header, database).map_err(|error| error.at(file.location(0)))?;
         let blocks = (file.len()? / page_bytes as u64).min(BlockNumber::LIMIT - 1);
+        let (file, traffic) = CountedFile::wrap(file);
         let source = BlockSource { file, database, page_bytes };
         let mut free = FreeSpace::new(blocks);
         let mapping = Mapping::load(&source, &root.directory, &mut free)?;
@@ -195,11 +199,12 @@ impl PageStore {
                     .at(source.file.location(source.offset(catalog.first))));
             }
         }
-        Ok(Self::with(source, mapping, free, root.catalog, catalog_blocks))
+        Ok(Self::with(source, traffic, mapping, free, root.catalog, catalog_blocks))
     }
 
     fn with(
         source: BlockSource,
+        traffic: Arc<Traffic>,
         mapping: Mapping,
         free: FreeSpace,
         catalog: Option<BlobRef>,
@@ -207,13 +212,19 @@ impl PageStore {
     ) -> Arc<PageStore> {
         let overlay = HashMap::new();
         let state = State { mapping, overlay, free, phase: Phase::Idle, catalog, catalog_blocks };
-        Arc::new(PageStore { source, state: Mutex::new(state) })
+        Arc::new(PageStore { source, traffic, state: Mutex::new(state) })
     }
 
     /// Length of a page and of a block.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.source.page_bytes
+    }
+
+    /// Reads and writes of the file of pages since it was opened: faults, checkpoints, the mapping, the catalog.
+    #[must_use]
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// The root of the last committed round.

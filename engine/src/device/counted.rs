@@ -1,0 +1,117 @@
+//! A file that counts what is read from it and written to it: the traffic of the page store, whoever causes it.
+//!
+//! Every method goes to the file inside. Counted is what came back without an error. Left out on purpose: writes through a
+//! [`WriteQueue`](super::WriteQueue), which go past [`File`] to the descriptor; their submitter counts them.
+
+use super::File;
+use crate::base::metrics::Counter;
+use crate::base::{Location, Result};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// Reads and writes of one file, from its opening on. Written by any thread that uses the file; approximate while they do.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Reads.
+    pub reads: Counter,
+    /// Bytes of these.
+    pub read_bytes: Counter,
+    /// Writes.
+    pub writes: Counter,
+    /// Bytes of these.
+    pub written_bytes: Counter,
+}
+
+impl Traffic {
+    /// Counts a write of `bytes`, for those who write past [`CountedFile`].
+    pub fn count_write(&self, bytes: usize) {
+        self.writes.add(1);
+        self.written_bytes.add(bytes as u64);
+    }
+
+    fn count_read(&self, bytes: usize) {
+        self.reads.add(1);
+        self.read_bytes.add(bytes as u64);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct CountedFile {
+    inner: Arc<dyn File>,
+    traffic: Arc<Traffic>,
+}
+
+impl CountedFile {
+    /// Wraps `inner` and gives its counters, which start at 0.
+    #[must_use]
+    pub fn wrap(inner: Arc<dyn File>) -> (Arc<dyn File>, Arc<Traffic>) {
+        let traffic = Arc::new(Traffic::default());
+        (Arc::new(CountedFile { inner, traffic: traffic.clone() }), traffic)
+    }
+}
+
+impl File for CountedFile {
+    fn location(&self, offset: u64) -> Location {
+        self.inner.location(offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.inner.read_at(offset, buffer)?;
+        self.traffic.count_read(buffer.len());
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.inner.write_at(offset, bytes)?;
+        self.traffic.count_write(bytes.len());
+        Ok(())
+    }
+
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.inner.write_durable_at(offset, bytes)?;
+        self.traffic.count_write(bytes.len());
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        self.inner.zero_extend(len)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        self.inner.descriptor()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::memory::MemoryStorage;
+    use crate::device::{OpenMode, Storage};
+
+    #[test]
+    fn what_succeeds_is_counted_and_what_fails_is_not() {
+        let storage = MemoryStorage::new();
+        let mode = OpenMode { create: true, read_only: false, direct: false };
+        let (file, traffic) = CountedFile::wrap(storage.open("f", mode).expect("memory"));
+        file.write_at(0, &[1; 100]).expect("memory");
+        file.write_durable_at(100, &[2; 50]).expect("memory");
+        let mut bytes = [0; 120];
+        file.read_at(30, &mut bytes).expect("inside");
+        file.read_at(31, &mut bytes).expect_err("beyond the end");
+        assert_eq!((traffic.writes.get(), traffic.written_bytes.get()), (2, 150));
+        assert_eq!((traffic.reads.get(), traffic.read_bytes.get()), (1, 120));
+    }
+}
