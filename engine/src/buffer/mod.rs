@@ -37,12 +37,14 @@ mod latch_tests;
 mod pool;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod pool_tests;
+mod prefetch;
 mod region;
 
 pub use bytes::{PageBytes, PageBytesMut, ScratchPage};
 pub use guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 pub use latch::Version;
 pub use pool::{PageSource, Pool};
+pub use prefetch::prefetch;
 
 use crate::base::Error;
 

@@ -33,7 +33,7 @@ pub use dump::{DumpedRecord, dump};
 pub use reader::{Chain, Scan, ScannedBlock, ScannedSegment, scan};
 pub use record::{
     DependencyRule, Operation, RECORD_HEADER_BYTES, Record, RecordHeader, RedoBuffer, RedoMark,
-    begins_with_catalog_change, operations, record_bytes,
+    begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use segment::{Segment, SegmentPool, id_of as segment_id};
 pub use stream::{Log, LogGuard, Reserve, SealedBlock};

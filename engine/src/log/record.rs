@@ -208,8 +208,29 @@ pub fn operations(body: &[u8]) -> impl Iterator<Item = Result<Operation<'_>>> {
         }
         let operation = operation(&mut reader);
         failed = operation.is_none();
-        Some(operation.ok_or_else(|| Error::corruption("an operation in a log record is malformed")))
+        Some(operation.ok_or_else(malformed))
     })
+}
+
+/// The first operation of an encoded body, or of a rest of it, and what follows; `None` at the end.
+///
+/// # Errors
+/// `Corruption`, without a place.
+#[inline]
+pub fn first_operation(body: &[u8]) -> Result<Option<(Operation<'_>, &[u8])>> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let mut reader = Reader::new(body);
+    match operation(&mut reader) {
+        Some(operation) => Ok(Some((operation, &body[body.len() - reader.remaining()..]))),
+        None => Err(malformed()),
+    }
+}
+
+#[cold]
+fn malformed() -> Error {
+    Error::corruption("an operation in a log record is malformed")
 }
 
 /// True if the first operation of an encoded body creates or drops a table.

@@ -24,7 +24,7 @@ use crate::log::{DIRECTORY, Log, Reserve, Scan, Segment, SegmentPool, record_byt
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::Mutex;
 use crate::transaction::{TableState, TransactionSystem};
-use redo::Redo;
+use redo::{Effort, Redo};
 use select::{Decided, FoundRecord, ScannedLog, Selection};
 use std::sync::Arc;
 
@@ -85,6 +85,7 @@ type Copy = (Csn, Vec<u8>);
 struct Found<'a> {
     bytes: &'a [u8],
     body: &'a [u8],
+    operations: u32,
 }
 
 impl Recovery<'_> {
@@ -256,10 +257,14 @@ impl Recovery<'_> {
         let redo: Vec<Redo<'_>> = selection
             .replay
             .iter()
-            .map(|replay| Redo { csn: replay.csn, body: records[replay.position as usize].body })
+            .map(|replay| {
+                let found = &records[replay.position as usize];
+                Redo { csn: replay.csn, operations: found.operations, body: found.body }
+            })
             .collect();
         let total = redo.len() as u64;
-        redo::redo(self.system, &redo, threads(), &mut |done| {
+        let effort = Effort { threads: threads(), steps_max: 4 << 20 };
+        redo::redo(self.system, &redo, effort, &mut |done| {
             progress("transactions replayed", done, total)
         })?;
         let copies = selection.replay[selection.reappend_from..]
@@ -330,7 +335,7 @@ fn index(scan: &Scan) -> Result<(Vec<ScannedLog>, Vec<Found<'_>>)> {
                     fingerprint: u64::from(header.body_crc) << 32 | record.bytes.len() as u64,
                     position: all.len() as u64,
                 });
-                all.push(Found { bytes: record.bytes, body: record.body });
+                all.push(Found { bytes: record.bytes, body: record.body, operations: header.op_count });
             }
         }
         logs.push(ScannedLog { log: chain.log, epoch: chain.epoch, records });

@@ -1,58 +1,113 @@
 //! Redo: applies the selected records to the trees, in parallel.
 //!
 //! Row operations are independent between keys; within a key they must come in CSN order, since a patch changes bytes of
-//! what was there. So operations are partitioned by ranges of keys, one thread a range, and each thread sorts its part
-//! by (table, key, CSN): redo then walks every tree once from left to right. Creating and dropping tables are barriers:
-//! operations before and after them in CSN order are separate phases.
+//! what was there. So operations become *steps*, which are divided into ranges of keys; whichever thread is free takes the
+//! next range, sorts it by (table, key, CSN) and walks the leaves once from left to right. Of a row only what came after
+//! its last put or delete needs doing. Creating and dropping tables are barriers: operations before and after them in CSN
+//! order are in different batches.
+//!
+//! ```text
+//!   records, by CSN   │ r1 r2 r3 … r9 │ create │ r11 r12 … │      batches: at most `steps_max` steps, or to a barrier
+//!   threads decode    │ r1…r5 │ r6…r9 │
+//!   ranges of keys      a..g  g..n  n..t  t..                     each taken by one thread: sort, apply
+//! ```
+//!
+//! **Memory.** A step is [`STEP_BYTES`] long and points into the log's bytes. A batch has at most `steps_max` steps, and
+//! each thread a copy of one range: together at most `STEP_BYTES * steps_max * (1 + 1 / RANGES_PER_THREAD)` if keys spread,
+//! twice `STEP_BYTES * steps_max` if all are equal. A transaction may be divided between batches.
 
 use crate::base::{Csn, Error, Location, Result, TableId};
-use crate::log::{Operation, begins_with_catalog_change, operations};
+use crate::buffer::prefetch;
+use crate::log::{Operation, begins_with_catalog_change, first_operation};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::transaction::{Replay, TableState, TransactionSystem};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A selected record: its CSN and the bytes of its operations.
+/// A selected record: its CSN and its operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Redo<'a> {
     /// Its transaction.
     pub csn: Csn,
+    /// How many operations its header says it has; [`OPERATIONS_UNKNOWN`] for as many or more.
+    pub operations: u32,
     /// The encoded operations.
     pub body: &'a [u8],
 }
 
+/// Records with so many operations do not say how many they have.
+const OPERATIONS_UNKNOWN: u32 = 0xffff;
+
+/// How much redo may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Threads.
+    pub threads: usize,
+    /// Most steps in memory, at least 1.
+    pub steps_max: usize,
+}
+
+/// Ranges of keys for each thread: enough that none waits long for the others at the end.
+const RANGES_PER_THREAD: usize = 8;
+/// Below this many operations threads cost more than they save.
+const PARALLEL_AT: usize = 4096;
+/// So many steps ahead the processor is told what will be read.
+const PREFETCH_STEPS: usize = 12;
+/// Bytes of a step.
+pub const STEP_BYTES: usize = size_of::<Step<'_>>();
+
 /// One row operation, with what it is sorted by in front.
+#[derive(Clone, Copy)]
 struct Step<'a> {
     table: u32,
+    /// Its record in the batch.
+    record: u32,
     /// First eight bytes of the key, big-endian: decides nearly every comparison.
     prefix: u64,
-    csn: Csn,
-    /// Position in its record: operations of one transaction on one key keep their order.
-    position: u32,
-    operation: Operation<'a>,
+    /// The operation and what follows it in its record. So of two operations of a record the first has more bytes.
+    bytes: &'a [u8],
+    key_at: u32,
+    key_len: u32,
 }
 
 impl<'a> Step<'a> {
-    fn new(csn: Csn, position: u32, operation: Operation<'a>) -> Option<Step<'a>> {
-        let (table, key) = row_of(&operation)?;
-        let mut first = [0; 8];
-        let len = key.len().min(8);
-        first[..len].copy_from_slice(&key[..len]);
-        Some(Step { table: table.0, prefix: u64::from_be_bytes(first), csn, position, operation })
+    /// `bytes` begin with the encoded `operation`, which is the record's. `None` for a change of the catalog.
+    fn new(record: usize, operation: &Operation<'a>, bytes: &'a [u8]) -> Option<Step<'a>> {
+        let (table, key) = row_of(operation)?;
+        let key_at = key.as_ptr().addr() - bytes.as_ptr().addr();
+        let prefix = match key.first_chunk::<8>() {
+            Some(first) => u64::from_be_bytes(*first),
+            None => {
+                let mut first = [0; 8];
+                first[..key.len()].copy_from_slice(key);
+                u64::from_be_bytes(first)
+            }
+        };
+        let (record, key_at, key_len) = (record as u32, key_at as u32, key.len() as u32);
+        Some(Step { table: table.0, record, prefix, bytes, key_at, key_len })
     }
 
+    #[inline]
     fn key(&self) -> &'a [u8] {
-        row_of(&self.operation).map_or(&[], |(_, key)| key)
+        &self.bytes[self.key_at as usize..][..self.key_len as usize]
     }
 
+    #[inline]
+    fn compare_row(&self, table: u32, prefix: u64, key: &[u8]) -> std::cmp::Ordering {
+        (self.table, self.prefix).cmp(&(table, prefix)).then_with(|| self.key().cmp(key))
+    }
+
+    #[inline]
     fn compare(&self, other: &Step<'_>) -> std::cmp::Ordering {
         (self.table, self.prefix)
             .cmp(&(other.table, other.prefix))
             .then_with(|| self.key().cmp(other.key()))
-            .then_with(|| (self.csn, self.position).cmp(&(other.csn, other.position)))
+            .then_with(|| self.record.cmp(&other.record))
+            .then_with(|| other.bytes.len().cmp(&self.bytes.len()))
     }
 
-    fn compare_row(&self, other: &Step<'_>) -> std::cmp::Ordering {
-        (self.table, self.prefix).cmp(&(other.table, other.prefix)).then_with(|| self.key().cmp(other.key()))
+    fn is_same_row(&self, other: &Step<'_>) -> bool {
+        self.table == other.table && self.prefix == other.prefix && self.key() == other.key()
     }
 }
 
@@ -72,169 +127,230 @@ fn row_of<'a>(operation: &Operation<'a>) -> Option<(TableId, &'a [u8])> {
 pub fn redo(
     system: &TransactionSystem,
     records: &[Redo<'_>],
-    threads: usize,
+    effort: Effort,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
     let mut done = 0;
     while done < records.len() {
-        // Everything up to the next change of the catalog can be decoded and applied in parallel. Such changes are records
-        // of their own, so looking at how records begin finds them; `decode` finds any other, which only costs time.
-        let rest = &records[done..];
-        let end = rest
-            .iter()
-            .skip(1)
-            .position(|r| begins_with_catalog_change(r.body))
-            .map_or(rest.len(), |i| i + 1);
-        let phase = &rest[..end];
-        let (steps, barrier) = decode(phase, threads)?;
-        apply(system, steps, threads)?;
-        done += barrier.as_ref().map_or(phase.len(), |barrier| barrier.record);
-        progress(done as u64);
-        if let Some(barrier) = barrier {
-            apply_barrier(system, &records[done], barrier.position)?;
+        let batch = batch_at(&records[done..], effort.steps_max);
+        let applied = apply_batch(system, batch, effort)?;
+        done += applied;
+        if applied < batch.len() || batch.is_empty() {
+            apply_in_order(system, &records[done], effort)?;
             done += 1;
         }
+        progress(done as u64);
     }
-    progress(records.len() as u64);
     Ok(())
 }
 
-/// A record that changes the catalog.
-struct Barrier {
-    /// Its index.
-    record: usize,
-    /// Row operations before the first change of the catalog in it, all of which are in the steps.
-    position: u32,
-}
-
-/// The row operations of `records` up to the first change of the catalog, in parts that nobody has sorted.
-fn decode<'a>(records: &[Redo<'a>], threads: usize) -> Result<(Vec<Vec<Step<'a>>>, Option<Barrier>)> {
-    let size = records.len().div_ceil(threads.max(1)).max(PARALLEL_AT);
-    let parts: Vec<Result<(Vec<Step<'a>>, Option<Barrier>)>> = std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            records.chunks(size).map(|chunk| scope.spawn(move || decode_part(chunk))).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(panicked()))).collect()
+/// The records that can be applied together: up to a change of the catalog, up to the limit.
+fn batch_at<'r, 'a>(records: &'r [Redo<'a>], steps_max: usize) -> &'r [Redo<'a>] {
+    let mut steps = 0;
+    let end = records.iter().position(|record| {
+        steps += record.operations as usize;
+        // Changes of the catalog are records of their own; decoding finds any other, which only costs time.
+        steps > steps_max || record.operations >= OPERATIONS_UNKNOWN || begins_with_catalog_change(record.body)
     });
-    let (mut steps, mut before) = (Vec::new(), 0);
-    for (part, chunk) in parts.into_iter().zip(records.chunks(size)) {
-        let (part, barrier) = part?;
-        steps.push(part);
-        if let Some(barrier) = barrier {
-            return Ok((steps, Some(Barrier { record: before + barrier.record, ..barrier })));
-        }
-        before += chunk.len();
-    }
-    Ok((steps, None))
+    &records[..end.unwrap_or(records.len())]
 }
 
-fn decode_part<'a>(records: &[Redo<'a>]) -> Result<(Vec<Step<'a>>, Option<Barrier>)> {
-    let mut steps = Vec::with_capacity(records.len());
-    for (index, record) in records.iter().enumerate() {
-        for (position, operation) in operations(record.body).enumerate() {
-            let position = position as u32;
-            let operation = operation.map_err(|error| error.at(Location::Transaction(record.csn)))?;
-            let Some(step) = Step::new(record.csn, position, operation) else {
-                return Ok((steps, Some(Barrier { record: index, position })));
-            };
-            steps.push(step);
-        }
+/// Applies records in any order, and returns how many: all, or those before one that changes the catalog.
+fn apply_batch(system: &TransactionSystem, batch: &[Redo<'_>], effort: Effort) -> Result<usize> {
+    if batch.is_empty() {
+        return Ok(0);
     }
-    Ok((steps, None))
+    let threads = if batch.len() < PARALLEL_AT { 1 } else { effort.threads };
+    let splitters = splitters_of(batch, threads)?;
+    let size = batch.len().div_ceil(threads);
+    let parts = in_threads(batch.chunks(size).enumerate(), |(part, chunk)| {
+        decode(chunk, part * size, &splitters)
+    })?;
+    if let Some(barrier) = parts.iter().filter_map(|part| part.barrier).min() {
+        drop(parts);
+        return apply_batch(system, &batch[..barrier], effort);
+    }
+    let ranges = parts.iter().map(|part| part.ranges.as_slice()).collect::<Vec<_>>();
+    apply_ranges(system, batch, &ranges, threads)?;
+    Ok(batch.len())
+}
+
+/// Runs `work` for each of `items`, each in a thread of its own; alone in this one.
+fn in_threads<I: Send, T: Send>(
+    items: impl ExactSizeIterator<Item = I>,
+    work: impl Fn(I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    if items.len() == 1 {
+        return items.map(work).collect();
+    }
+    let work = &work;
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = items.map(|item| scope.spawn(move || work(item))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(panicked()))).collect()
+    })
 }
 
 fn panicked() -> Error {
     Error::corruption("a redo thread panicked")
 }
 
-/// Applies a record with changes of the catalog from its operation `from` on, one by one.
-fn apply_barrier(system: &TransactionSystem, record: &Redo<'_>, from: u32) -> Result<()> {
-    for (position, operation) in operations(record.body).enumerate().skip(from as usize) {
-        let operation = operation.map_err(|error| error.at(Location::Transaction(record.csn)))?;
-        match Step::new(record.csn, position as u32, operation) {
-            Some(step) => apply(system, vec![vec![step]], 1)?,
-            None => apply_catalog(system, &operation, record.csn)?,
+/// The first row of each range but the first.
+type Splitter<'a> = (u32, u64, &'a [u8]);
+
+/// Rows that split the operations of a batch into ranges of about equal size, found by sampling.
+fn splitters_of<'a>(batch: &[Redo<'a>], threads: usize) -> Result<Vec<Splitter<'a>>> {
+    const SAMPLES: usize = 1024;
+    let mut sample = Vec::new();
+    if threads > 1 {
+        for record in batch.iter().step_by(batch.len().div_ceil(SAMPLES)) {
+            if let Some((operation, _)) = first_operation(record.body).map_err(at(record))?
+                && let Some(step) = Step::new(0, &operation, record.body)
+            {
+                sample.push(step);
+            }
+        }
+    }
+    Ok(splitters(sample, threads))
+}
+
+fn splitters<'a>(mut sample: Vec<Step<'a>>, threads: usize) -> Vec<Splitter<'a>> {
+    let ranges = if threads > 1 && !sample.is_empty() { threads * RANGES_PER_THREAD } else { 1 };
+    sample.sort_unstable_by(Step::compare);
+    (1..ranges)
+        .map(|i| sample[i * sample.len() / ranges])
+        .map(|step| (step.table, step.prefix, step.key()))
+        .collect()
+}
+
+fn range_of(step: &Step<'_>, splitters: &[Splitter<'_>]) -> usize {
+    splitters.partition_point(|(table, prefix, key)| step.compare_row(*table, *prefix, key).is_ge())
+}
+
+fn at<'r>(record: &'r Redo<'_>) -> impl FnOnce(Error) -> Error + use<'r> {
+    let csn = record.csn;
+    move |error| error.at(Location::Transaction(csn))
+}
+
+/// Steps of some records of a batch.
+struct Decoded<'a> {
+    /// By range.
+    ranges: Vec<Vec<Step<'a>>>,
+    /// The first record that changes the catalog.
+    barrier: Option<usize>,
+}
+
+/// The steps of `records`, the first of which is the batch's `first`th.
+fn decode<'a>(records: &[Redo<'a>], first: usize, splitters: &[Splitter<'_>]) -> Result<Decoded<'a>> {
+    let ranges = splitters.len() + 1;
+    let expected = records.iter().map(|record| record.operations as usize).sum::<usize>() / ranges;
+    // A little more than its share: so most ranges are not copied once more.
+    let room = if ranges > 1 { expected + expected / 4 } else { expected };
+    let mut ranges: Vec<_> = (0..ranges).map(|_| Vec::with_capacity(room)).collect();
+    for (index, record) in (first..).zip(records) {
+        let mut rest = record.body;
+        while let Some((operation, after)) = first_operation(rest).map_err(at(record))? {
+            let Some(step) = Step::new(index, &operation, rest) else {
+                return Ok(Decoded { ranges: Vec::new(), barrier: Some(index) });
+            };
+            ranges[range_of(&step, splitters)].push(step);
+            rest = after;
+        }
+    }
+    Ok(Decoded { ranges, barrier: None })
+}
+
+/// Applies a record that changes the catalog, or is too large for a batch, operation by operation in its order.
+fn apply_in_order(system: &TransactionSystem, record: &Redo<'_>, effort: Effort) -> Result<()> {
+    let mut steps = Vec::new();
+    let mut rest = record.body;
+    while let Some((operation, after)) = first_operation(rest).map_err(at(record))? {
+        let step = Step::new(0, &operation, rest);
+        rest = after;
+        if let Some(step) = step {
+            steps.push(step);
+        }
+        if step.is_none() || steps.len() >= effort.steps_max || rest.is_empty() {
+            apply_steps(system, record, &mut steps, effort.threads)?;
+        }
+        match operation {
+            Operation::CreateTable { table, name } => system.replay_create(table, name, record.csn)?,
+            Operation::DropTable { table } => system.replay_drop(table, record.csn)?,
+            _ => {}
         }
     }
     Ok(())
 }
 
-fn apply_catalog(system: &TransactionSystem, operation: &Operation<'_>, csn: Csn) -> Result<()> {
-    match *operation {
-        Operation::CreateTable { table, name } => system.replay_create(table, name, csn),
-        Operation::DropTable { table } => system.replay_drop(table, csn),
-        _ => Ok(()),
+/// Applies and forgets steps of one record.
+fn apply_steps(
+    system: &TransactionSystem,
+    record: &Redo<'_>,
+    steps: &mut Vec<Step<'_>>,
+    threads: usize,
+) -> Result<()> {
+    let threads = if steps.len() < PARALLEL_AT { 1 } else { threads };
+    let sample = steps.iter().copied().step_by(steps.len() / 1024 + 1).collect();
+    let splitters = splitters(sample, threads);
+    let mut ranges = vec![Vec::new(); splitters.len() + 1];
+    for step in steps.drain(..) {
+        ranges[range_of(&step, &splitters)].push(step);
     }
+    apply_ranges(system, std::slice::from_ref(record), &[&ranges], threads)
 }
 
-/// Below this many operations threads cost more than they save.
-const PARALLEL_AT: usize = 4096;
-
-fn apply(system: &TransactionSystem, steps: Vec<Vec<Step<'_>>>, threads: usize) -> Result<()> {
+/// Applies the ranges, each of which is the sum of what the parts have of it.
+fn apply_ranges(
+    system: &TransactionSystem,
+    batch: &[Redo<'_>],
+    parts: &[&[Vec<Step<'_>>]],
+    threads: usize,
+) -> Result<()> {
     let tables = tables_of(system);
-    let count: usize = steps.iter().map(Vec::len).sum();
-    if count < PARALLEL_AT || threads < 2 {
-        return apply_part(&tables, steps);
-    }
-    let splitters = splitters(&steps, count, threads);
-    // Each thread of the first stage splits its part by ranges; each thread of the second takes one range of all.
-    let split: Vec<Vec<Vec<Step<'_>>>> = std::thread::scope(|scope| {
-        let splitters = &splitters;
-        let workers: Vec<_> =
-            steps.into_iter().map(|part| scope.spawn(move || split_part(part, splitters))).collect();
-        workers.into_iter().map(|worker| worker.join().map_err(|_| panicked())).collect::<Result<_>>()
+    let next = AtomicUsize::new(0);
+    let ranges = parts.iter().map(|part| part.len()).max().unwrap_or(0);
+    in_threads(0..threads, |_| {
+        let mut steps = Vec::new();
+        loop {
+            let range = next.fetch_add(1, Ordering::Relaxed);
+            if range >= ranges {
+                return Ok(());
+            }
+            steps.clear();
+            parts.iter().filter_map(|part| part.get(range)).for_each(|part| steps.extend_from_slice(part));
+            steps.sort_unstable_by(Step::compare);
+            apply_sorted(&tables, batch, &steps)?;
+        }
     })?;
-    let mut ranges: Vec<Vec<Vec<Step<'_>>>> = (0..threads).map(|_| Vec::new()).collect();
-    for part in split {
-        ranges.iter_mut().zip(part).for_each(|(range, steps)| range.push(steps));
-    }
-    std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            ranges.into_iter().map(|range| scope.spawn(|| apply_part(&tables, range))).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(panicked())))
-    })
+    Ok(())
 }
 
 fn tables_of(system: &TransactionSystem) -> HashMap<u32, Arc<TableState>> {
     system.catalog().lock().tables().into_iter().map(|table| (table.id.0, table)).collect()
 }
 
-/// The first row of each range but the first.
-type Splitter = (u32, u64, Vec<u8>);
-
-/// Rows that split the operations into ranges of about equal size, found by sampling.
-fn splitters(steps: &[Vec<Step<'_>>], count: usize, ranges: usize) -> Vec<Splitter> {
-    const SAMPLES: usize = 1024;
-    let stride = (count / SAMPLES).max(1);
-    let mut sample: Vec<&Step<'_>> = steps.iter().flatten().step_by(stride).collect();
-    sample.sort_unstable_by(|a, b| a.compare_row(b));
-    (1..ranges)
-        .map(|i| sample[i * sample.len() / ranges])
-        .map(|step| (step.table, step.prefix, step.key().to_vec()))
-        .collect()
-}
-
-fn split_part<'a>(steps: Vec<Step<'a>>, splitters: &[Splitter]) -> Vec<Vec<Step<'a>>> {
-    let ranges = splitters.len() + 1;
-    let mut out: Vec<Vec<Step<'_>>> = (0..ranges).map(|_| Vec::with_capacity(steps.len() / ranges)).collect();
-    for step in steps {
-        let range = splitters.partition_point(|(table, prefix, key)| {
-            (*table, *prefix, key.as_slice()) <= (step.table, step.prefix, step.key())
-        });
-        out[range].push(step);
-    }
-    out
-}
-
-fn apply_part(tables: &HashMap<u32, Arc<TableState>>, parts: Vec<Vec<Step<'_>>>) -> Result<()> {
-    let mut steps: Vec<Step<'_>> = parts.into_iter().flatten().collect();
-    steps.sort_unstable_by(Step::compare);
-    let mut replay = Replay::default();
-    for step in &steps {
-        let table = tables.get(&step.table).ok_or_else(|| {
-            Error::corruption(format!("the log changes table {}, which does not exist", step.table))
-                .at(Location::Transaction(step.csn))
+fn apply_sorted(
+    tables: &HashMap<u32, Arc<TableState>>,
+    batch: &[Redo<'_>],
+    steps: &[Step<'_>],
+) -> Result<()> {
+    let mut ahead = steps.iter().skip(PREFETCH_STEPS);
+    steps.iter().take(PREFETCH_STEPS).for_each(|step| prefetch(step.bytes));
+    for of_table in steps.chunk_by(|a, b| a.table == b.table) {
+        let table = tables.get(&of_table[0].table).ok_or_else(|| {
+            Error::corruption(format!("the log changes table {}, which does not exist", of_table[0].table))
+                .at(Location::Transaction(batch[of_table[0].record as usize].csn))
         })?;
-        replay.apply(table, &step.operation, step.csn)?;
+        let mut replay = Replay::new(table);
+        for row in of_table.chunk_by(Step::is_same_row) {
+            for step in row {
+                ahead.next().inspect(|step| prefetch(step.bytes));
+                let record = &batch[step.record as usize];
+                if let Some((operation, _)) = first_operation(step.bytes).map_err(at(record))? {
+                    replay.change(&operation, record.csn)?;
+                }
+            }
+            replay.finish_row(row[0].key())?;
+        }
     }
     Ok(())
 }

@@ -1,66 +1,131 @@
 //! Replay: applies the operations of selected log records to the trees, before any transaction runs.
 //!
 //! Recovery partitions operations by key; within a key they come in CSN order. Entries are written as settled: there is
-//! nobody with an older snapshot.
+//! nobody with an older snapshot. Rows come in key order, so a leaf is found once and held while rows of it come.
 
 use super::catalog::TableState;
 use super::system::TransactionSystem;
 use crate::base::{Csn, Error, Location, Result};
 use crate::log::Operation;
-use crate::tree::LeafHint;
+use crate::tree::{LeafHint, LeafWrite, Tree};
 use std::sync::Arc;
 
-/// One thread's replayer.
-#[derive(Debug, Default)]
-pub struct Replay {
-    hint: LeafHint,
-    hint_table: u32,
+/// What the row is before the patches.
+#[derive(Debug)]
+enum Base<'a> {
+    /// What the tree has.
+    Stored,
+    Put(&'a [u8]),
+    Deleted,
+}
+
+/// One thread's replayer of one table: hears the changes of a row, oldest first, then does what comes of them.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    tree: &'a Tree,
+    /// Where the last row was; nobody else gets at that leaf meanwhile. Let go of before anything is waited for.
+    leaf: Option<LeafWrite<'a>>,
+    base: Base<'a>,
+    /// Offset and bytes, and whose they are.
+    patches: Vec<(usize, &'a [u8], Csn)>,
     value: Vec<u8>,
 }
 
-impl Replay {
-    /// Applies one operation on a row of `table`. `csn` is for error messages.
+impl<'a> Replay<'a> {
+    /// A replayer for `table`.
+    #[must_use]
+    pub fn new(table: &'a TableState) -> Replay<'a> {
+        let (base, patches, value) = (Base::Stored, Vec::new(), Vec::new());
+        Replay { tree: &table.tree, leaf: None, base, patches, value }
+    }
+
+    /// The next change of the row, made by `csn`.
     ///
     /// # Errors
-    /// `Corruption` if the operation does not fit what is there; `OutOfMemory`; I/O.
-    pub fn apply(&mut self, table: &TableState, operation: &Operation<'_>, csn: Csn) -> Result<()> {
-        if self.hint_table != table.id.0 {
-            (self.hint, self.hint_table) = (LeafHint::default(), table.id.0);
-        }
+    /// `Corruption` if it does not fit the earlier ones.
+    #[inline]
+    pub fn change(&mut self, operation: &Operation<'a>, csn: Csn) -> Result<()> {
         match *operation {
-            Operation::Put { key, value, .. } => {
-                table.tree.write(key, value.len(), &mut self.hint)?.put(0, false, value);
-            }
-            Operation::Patch { key, offset, bytes, .. } => self.patch(table, key, offset, bytes, csn)?,
-            Operation::Delete { key, .. } => {
-                let mut leaf = table.tree.write(key, 0, &mut self.hint)?;
-                if leaf.entry().is_some() {
-                    leaf.remove();
+            Operation::Put { value, .. } => self.base = Base::Put(value),
+            Operation::Delete { .. } => self.base = Base::Deleted,
+            Operation::Patch { offset, bytes, .. } => {
+                if matches!(self.base, Base::Deleted) {
+                    return Err(misfit(NO_ROW, csn));
                 }
+                self.patches.push((offset, bytes, csn));
+                return Ok(());
             }
             Operation::CreateTable { .. } | Operation::DropTable { .. } => {
-                return Err(Error::corruption("a catalog operation among row operations")
-                    .at(Location::Transaction(csn)));
+                return Err(misfit("a catalog operation among row operations", csn));
+            }
+        }
+        self.patches.clear();
+        Ok(())
+    }
+
+    /// Makes the row at `key` what the changes say. The next row must have a higher key.
+    ///
+    /// # Errors
+    /// `Corruption` if the changes do not fit what is there; `OutOfMemory`; I/O.
+    #[inline]
+    pub fn finish_row(&mut self, key: &'a [u8]) -> Result<()> {
+        match std::mem::replace(&mut self.base, Base::Stored) {
+            Base::Put(value) if self.patches.is_empty() => self.write(key, value.len())?.put(0, false, value),
+            Base::Put(value) => {
+                let mut patched = std::mem::take(&mut self.value);
+                patched.clear();
+                patched.extend_from_slice(value);
+                self.patch(&mut patched)?;
+                self.write(key, patched.len())?.put(0, false, &patched);
+                self.value = patched;
+            }
+            Base::Deleted => self.write(key, 0)?.remove(),
+            Base::Stored => {
+                let mut patched = std::mem::take(&mut self.value);
+                let leaf = self.write(key, 0)?;
+                let is_there = leaf.entry().is_some_and(|entry| !entry.tombstone);
+                leaf.copy_value(&mut patched);
+                match self.patches.first() {
+                    Some((_, _, csn)) if !is_there => return Err(misfit(NO_ROW, *csn)),
+                    _ => self.patch(&mut patched)?,
+                }
+                if let Some(leaf) = &mut self.leaf {
+                    leaf.put(0, false, &patched);
+                }
+                self.value = patched;
             }
         }
         Ok(())
     }
 
-    fn patch(&mut self, table: &TableState, key: &[u8], offset: usize, bytes: &[u8], csn: Csn) -> Result<()> {
-        let misfit = |what: &str| Err(Error::corruption(what).at(Location::Transaction(csn)));
-        let mut leaf = table.tree.write(key, 0, &mut self.hint)?;
-        if leaf.entry().is_none_or(|entry| entry.tombstone) {
-            return misfit("the log changes bytes of a row that is not there");
+    /// Applies and forgets the patches.
+    fn patch(&mut self, value: &mut [u8]) -> Result<()> {
+        for (offset, bytes, csn) in self.patches.drain(..) {
+            offset
+                .checked_add(bytes.len())
+                .and_then(|end| value.get_mut(offset..end))
+                .ok_or_else(|| misfit("the log changes bytes beyond the end of a row", csn))?
+                .copy_from_slice(bytes);
         }
-        leaf.copy_value(&mut self.value);
-        let Some(range) = offset.checked_add(bytes.len()).and_then(|end| self.value.get_mut(offset..end))
-        else {
-            return misfit("the log changes bytes beyond the end of a row");
-        };
-        range.copy_from_slice(bytes);
-        leaf.put(0, false, &self.value);
         Ok(())
     }
+
+    /// The leaf for `key`, held, with room for a value of that length.
+    #[inline]
+    fn write(&mut self, key: &'a [u8], value_len: usize) -> Result<&mut LeafWrite<'a>> {
+        let leaf = match self.leaf.take().and_then(|leaf| leaf.go_on(key, value_len)) {
+            Some(leaf) => leaf,
+            None => self.tree.write(key, value_len, &mut LeafHint::default())?,
+        };
+        Ok(self.leaf.insert(leaf))
+    }
+}
+
+const NO_ROW: &str = "the log changes bytes of a row that is not there";
+
+#[cold]
+fn misfit(what: &str, csn: Csn) -> Error {
+    Error::corruption(what).at(Location::Transaction(csn))
 }
 
 impl TransactionSystem {

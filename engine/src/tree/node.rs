@@ -237,6 +237,12 @@ impl<'a> Node<'a> {
         if self.page.compare(offset, len, key) == Ordering::Greater {
             return false;
         }
+        self.is_below_upper(key)
+    }
+
+    /// Whether `key` is below the upper fence.
+    #[inline]
+    pub fn is_below_upper(self, key: &[u8]) -> bool {
         self.upper_place()
             .is_none_or(|(offset, len)| self.page.compare(offset, len, key) == Ordering::Greater)
     }
@@ -291,9 +297,15 @@ impl<'a> Node<'a> {
     /// The first slot whose key is not less than `key`, and whether it is equal.
     #[inline]
     pub fn search(self, key: &[u8]) -> (usize, bool) {
+        self.search_from(0, key)
+    }
+
+    /// The same, where the slots before `low` are known to be less than `key`.
+    #[inline]
+    pub fn search_from(self, mut low: usize, key: &[u8]) -> (usize, bool) {
         let suffix = self.suffix_of(key);
         let head = head_of(suffix);
-        let (mut low, mut high) = (0, self.count());
+        let mut high = self.count();
         while low < high {
             let middle = low.midpoint(high);
             match self.compare_slot(self.slot(middle), suffix, head) {

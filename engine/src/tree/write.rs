@@ -45,9 +45,7 @@ impl Tree {
         hint: &mut LeafHint,
     ) -> Result<LeafWrite<'t>> {
         let page_bytes = self.pool.page_bytes();
-        if key.len() > max_key_bytes(page_bytes)
-            || value_len.saturating_add(key.len()) > max_entry_bytes(page_bytes)
-        {
+        if is_too_long(key.len(), value_len, page_bytes) {
             return Err(too_long(key.len(), value_len, page_bytes));
         }
         let mut write = match self.write_at_hint(key, value_len, hint) {
@@ -101,16 +99,29 @@ impl Tree {
     /// The write, if there is room or compaction makes it; otherwise how many bytes are needed.
     fn with_room<'t>(
         &'t self,
-        mut guard: ExclusiveGuard<'t>,
+        guard: ExclusiveGuard<'t>,
         key: &'t [u8],
         value_len: usize,
     ) -> Result<LeafWrite<'t>, usize> {
+        LeafWrite::with_room(guard, key, 0, value_len, &self.observer)
+    }
+}
+
+impl<'t> LeafWrite<'t> {
+    /// Slots before `from` are known to have smaller keys.
+    fn with_room(
+        mut guard: ExclusiveGuard<'t>,
+        key: &'t [u8],
+        from: usize,
+        value_len: usize,
+        observer: &'t Arc<dyn TreeObserver>,
+    ) -> Result<LeafWrite<'t>, usize> {
         let node = Node::new(guard.bytes());
-        let (mut index, mut found) = node.search(key);
+        let (mut index, mut found) = node.search_from(from, key);
         let needed = leaf_entry_bytes(node.suffix_of(key).len(), value_len) + WORD;
         let fits = node.gap() >= needed || found && node.entry(index).room() >= value_len;
         if !fits {
-            let settled = |stamp| self.is_settled(stamp);
+            let settled = |stamp| observer.is_settled(stamp);
             if rebuilt_bytes(node, node.prefix_len(), &settled) + needed
                 > Fences::of(node).room(node.page.len())
             {
@@ -119,8 +130,25 @@ impl Tree {
             NodeMut::new(guard.bytes_mut()).compact(&settled);
             (index, found) = Node::new(guard.bytes()).search(key);
         }
-        Ok(LeafWrite { guard, key, index, found, asked: value_len, observer: &self.observer })
+        Ok(LeafWrite { guard, key, index, found, asked: value_len, observer })
     }
+
+    /// Goes on with a key above this one without letting others in, if the leaf covers it and has the room; otherwise lets
+    /// go of the leaf: [`Tree::write`] finds or makes what is needed. For rows that come in order.
+    #[inline]
+    #[must_use]
+    pub fn go_on(self, key: &'t [u8], value_len: usize) -> Option<LeafWrite<'t>> {
+        let node = Node::new(self.guard.bytes());
+        if self.key >= key || !node.is_below_upper(key) || is_too_long(key.len(), value_len, node.page.len()) {
+            return None;
+        }
+        LeafWrite::with_room(self.guard, key, self.index, value_len, self.observer).ok()
+    }
+}
+
+#[inline]
+fn is_too_long(key_len: usize, value_len: usize, page_bytes: usize) -> bool {
+    key_len > max_key_bytes(page_bytes) || value_len.saturating_add(key_len) > max_entry_bytes(page_bytes)
 }
 
 #[cold]
