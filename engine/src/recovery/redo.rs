@@ -24,6 +24,9 @@ use crate::transaction::{Replay, TableState, TransactionSystem};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+#[cfg(test)]
+mod tests;
+
 /// A selected record: its CSN and its operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Redo<'a> {
@@ -50,11 +53,12 @@ pub struct Effort {
 /// Ranges of keys for each thread: enough that none waits long for the others at the end.
 const RANGES_PER_THREAD: usize = 8;
 /// Below this many operations threads cost more than they save.
-const PARALLEL_AT: usize = 4096;
+const PARALLEL_AT: usize = if cfg!(test) { 16 } else { 4096 };
 /// So many steps ahead the processor is told what will be read.
 const PREFETCH_STEPS: usize = 12;
 /// Bytes of a step.
-pub const STEP_BYTES: usize = size_of::<Step<'_>>();
+const STEP_BYTES: usize = 40;
+const _: () = assert!(STEP_BYTES == size_of::<Step<'_>>());
 
 /// One row operation, with what it is sorted by in front.
 #[derive(Clone, Copy)]
