@@ -264,9 +264,7 @@ impl Recovery<'_> {
             .collect();
         let total = redo.len() as u64;
         let effort = Effort { threads: threads(), steps_max: 4 << 20 };
-        redo::redo(self.system, &redo, effort, &mut |done| {
-            progress("transactions replayed", done, total)
-        })?;
+        redo::redo(self.system, &redo, effort, &mut |done| progress("transactions replayed", done, total))?;
         let copies = selection.replay[selection.reappend_from..]
             .iter()
             .map(|replay| (replay.csn, records[replay.position as usize].bytes.to_vec()))

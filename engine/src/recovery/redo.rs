@@ -154,7 +154,9 @@ fn batch_at<'r, 'a>(records: &'r [Redo<'a>], steps_max: usize) -> &'r [Redo<'a>]
     let end = records.iter().position(|record| {
         steps += record.operations as usize;
         // Changes of the catalog are records of their own; decoding finds any other, which only costs time.
-        steps > steps_max || record.operations >= OPERATIONS_UNKNOWN || begins_with_catalog_change(record.body)
+        steps > steps_max
+            || record.operations >= OPERATIONS_UNKNOWN
+            || begins_with_catalog_change(record.body)
     });
     &records[..end.unwrap_or(records.len())]
 }
@@ -167,9 +169,8 @@ fn apply_batch(system: &TransactionSystem, batch: &[Redo<'_>], effort: Effort) -
     let threads = if batch.len() < PARALLEL_AT { 1 } else { effort.threads };
     let splitters = splitters_of(batch, threads)?;
     let size = batch.len().div_ceil(threads);
-    let parts = in_threads(batch.chunks(size).enumerate(), |(part, chunk)| {
-        decode(chunk, part * size, &splitters)
-    })?;
+    let parts =
+        in_threads(batch.chunks(size).enumerate(), |(part, chunk)| decode(chunk, part * size, &splitters))?;
     if let Some(barrier) = parts.iter().filter_map(|part| part.barrier).min() {
         drop(parts);
         return apply_batch(system, &batch[..barrier], effort);

@@ -139,7 +139,8 @@ impl<'t> LeafWrite<'t> {
     #[must_use]
     pub fn go_on(self, key: &'t [u8], value_len: usize) -> Option<LeafWrite<'t>> {
         let node = Node::new(self.guard.bytes());
-        if self.key >= key || !node.is_below_upper(key) || is_too_long(key.len(), value_len, node.page.len()) {
+        if self.key >= key || !node.is_below_upper(key) || is_too_long(key.len(), value_len, node.page.len())
+        {
             return None;
         }
         LeafWrite::with_room(self.guard, key, self.index, value_len, self.observer).ok()

@@ -128,8 +128,7 @@ fn rows(system: &TransactionSystem, table: u32, keys: impl Iterator<Item = Vec<u
 #[test]
 fn whatever_the_limits_redo_makes_what_the_transactions_made() {
     for seed in 0..40 {
-        let mut writer =
-            Writer { random: Random::from_seed(seed), tables: BTreeMap::new(), next_table: 1 };
+        let mut writer = Writer { random: Random::from_seed(seed), tables: BTreeMap::new(), next_table: 1 };
         let history: Vec<RedoBuffer> = (0..300).map(|_| writer.transaction()).collect();
         for (threads, steps_max) in [(1, 1 << 20), (3, 1 << 20), (2, 40), (2, 7), (1, 1)] {
             let system = redo_all(&history, threads, steps_max).expect("a sound history");
