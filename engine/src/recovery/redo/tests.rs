@@ -157,7 +157,8 @@ fn one_table(change: impl FnOnce(&mut RedoBuffer)) -> Vec<RedoBuffer> {
 #[test]
 fn what_does_not_fit_is_corruption_with_the_transaction() {
     let table = TableId(1);
-    let cases: [(fn(&mut RedoBuffer, TableId), &str); 5] = [
+    type Change = fn(&mut RedoBuffer, TableId);
+    let cases: [(Change, &str); 5] = [
         (|redo, table| redo.patch(table, b"k", 0, b"x"), "a row that is not there"),
         (
             |redo, table| {
