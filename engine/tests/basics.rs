@@ -334,6 +334,26 @@ fn wrong_sizes_and_settings_are_named() {
 }
 
 #[test]
+fn a_catalog_change_that_waits_for_log_space_does_not_keep_the_checkpoint_from_making_it() {
+    let db = Database::builder()
+        .segment_bytes(64 << 10)
+        .log_bytes_max(256 << 10)
+        .log_buffer_bytes(64 << 10)
+        .transaction_bytes_max(64 << 10)
+        .checkpoint_log_bytes(0)
+        .open_in_memory()
+        .expect("fits");
+    // Each of them takes a block of its own, and the log holds 64.
+    for n in 0..150 {
+        let start = std::time::Instant::now();
+        db.create_table(&format!("t{n}")).expect("a checkpoint makes room");
+        db.drop_table(&format!("t{n}")).expect("a checkpoint makes room");
+        assert!(start.elapsed() < std::time::Duration::from_secs(4), "waited for itself");
+    }
+    assert!(db.statistics().checkpoints >= 4);
+}
+
+#[test]
 fn a_panicking_closure_aborts_its_transaction() {
     let db = memory();
     let table = db.create_table("t").expect("new");

@@ -3,8 +3,8 @@
 use super::load::MARKERS;
 use super::{open_to_read, open_to_write};
 use crate::output::{Outcome, Progress, print_json, print_text};
-use anyhow::Result;
-use quenchdb::{Database, ErrorKind, Statistics};
+use anyhow::{Context, Result};
+use quenchdb::{Database, Statistics};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
@@ -120,22 +120,11 @@ pub fn stat(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
 /// Runs `verify`. Damage that already stops the open is found damage too.
 pub fn verify(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
     let progress = Progress::new();
-    let checked =
-        open_to_read(&args.directory).and_then(|database| Ok(database.verify(Some(progress.callback()))?));
+    let checked = Database::builder()
+        .on_recovery(progress.callback())
+        .verify(&args.directory, Some(progress.callback()));
     progress.finish();
-    let report = match checked {
-        Ok(report) => report,
-        Err(error) => {
-            let damaged = error
-                .downcast_ref::<quenchdb::Error>()
-                .or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
-                .is_some_and(|e| e.kind() == ErrorKind::Corruption);
-            if !damaged {
-                return Err(error);
-            }
-            quenchdb::VerifyReport { problems: vec![crate::output::one_line(&error)], ..Default::default() }
-        }
-    };
+    let report = checked.with_context(|| format!("cannot check {}", args.directory.display()))?;
     let sound = report.problems.is_empty();
     if as_json {
         print_json(&json!({
@@ -144,6 +133,8 @@ pub fn verify(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
             "pages": report.pages,
             "entries": report.entries,
             "stored_pages": report.stored_pages,
+            "log_blocks": report.log_blocks,
+            "log_records": report.log_records,
             "problems": report.problems,
         }))?;
     } else {
@@ -153,12 +144,14 @@ pub fn verify(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
         }
         let _ = writeln!(
             text,
-            "{}: {} tables, {} pages, {} entries, {} stored pages",
+            "{}: {} tables, {} pages, {} entries, {} stored pages, {} log blocks with {} records",
             if sound { "sound" } else { "NOT SOUND" },
             report.tables,
             report.pages,
             report.entries,
-            report.stored_pages
+            report.stored_pages,
+            report.log_blocks,
+            report.log_records
         );
         print_text(&text)?;
     }

@@ -1,9 +1,10 @@
 //! Opening a database with settings.
 
 use super::database::Database;
-use crate::base::Result;
+use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
 use crate::base::settings::{DeviceTrust, MethodSetting, Preset, Settings};
+use crate::base::{ErrorKind, Result};
 use crate::device::Storage;
 use crate::device::file::FileStorage;
 use crate::device::memory::MemoryStorage;
@@ -128,16 +129,39 @@ impl Builder {
     /// process has it; `Unsupported` for a newer format; `Corruption` with the place; I/O.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database> {
         self.settings.validate()?;
-        let storage = match self.storage.take() {
-            Some(storage) => storage,
-            None => Arc::new(FileStorage::open(
-                path.as_ref(),
-                self.settings.device_trust,
-                self.settings.io_uring,
-                self.settings.create && !self.settings.read_only,
-            )?),
-        };
+        let storage = self.open_storage(path.as_ref())?;
         super::open::open(storage, path.as_ref(), self)
+    }
+
+    fn open_storage(&mut self, path: &Path) -> Result<Arc<dyn Storage>> {
+        if let Some(storage) = self.storage.take() {
+            return Ok(storage);
+        }
+        let create = self.settings.create && !self.settings.read_only;
+        let (trust, io_uring) = (self.settings.device_trust, self.settings.io_uring);
+        Ok(Arc::new(FileStorage::open(path, trust, io_uring, create)?))
+    }
+
+    /// Opens the database in the directory `path` without writing anything, checks it as [`Database::verify`] does, and closes
+    /// it. Damage for which the open is refused is in the report, together with what else can be found in log and pages.
+    ///
+    /// # Errors
+    /// As [`Builder::open`], but for `Corruption`.
+    pub fn verify(mut self, path: impl AsRef<Path>, mut progress: Option<Progress>) -> Result<VerifyReport> {
+        self.settings.read_only = true;
+        self.settings.validate()?;
+        let storage = self.open_storage(path.as_ref())?;
+        match super::open::open(storage.clone(), path.as_ref(), self) {
+            Ok(database) => database.verify(progress),
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                let mut progress = progress.take().unwrap_or_else(|| Box::new(|_, _, _| ()));
+                // Without a manifest there is nothing to be said but that.
+                let mut report = verify::run_refused(&*storage, &mut progress).unwrap_or_default();
+                report.problems.insert(0, error.to_string());
+                Ok(report)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens a database that lives in memory and is gone with its last handle.

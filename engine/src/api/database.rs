@@ -208,8 +208,9 @@ impl Database {
         Ok(())
     }
 
-    /// Checks the whole database: every stored page and every tree, not the log. May run beside transactions; structure changes
-    /// wait while their tree is checked.
+    /// Checks the whole database: every tree, every stored page and its block, and the log from the checkpoint to where it is
+    /// durable. May run beside transactions and checkpoints; structure changes wait while their tree is checked, and a table
+    /// may be dropped meanwhile. [`Builder::verify`] checks a database that cannot be opened, too.
     ///
     /// # Errors
     /// Only what keeps it from checking; damage is in the report.

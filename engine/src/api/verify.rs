@@ -1,10 +1,18 @@
-//! Checking a whole database.
+//! Checking a whole database: trees, stored pages, space, log.
+//!
+//! It may run beside transactions and checkpoints, so what looks wrong at first (a page that was freed in this moment) is
+//! looked at again before it is reported.
 
 use super::builder::Progress;
 use super::database::Inner;
-use crate::base::{PageId, Result};
-use crate::device::AlignedBuffer;
-use std::collections::HashSet;
+use crate::base::{Csn, PageId, Result};
+use crate::checkpoint::Checkpointer;
+use crate::device::{AlignedBuffer, Storage};
+use crate::recovery::{Running, check_log};
+use crate::store::{Manifest, ManifestFile, PageStore};
+use crate::transaction::TableHold;
+use std::collections::{BTreeSet, HashSet};
+use std::fmt::Write as _;
 
 /// What `verify` looked at, and what it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,56 +25,254 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Page images in the store that were read and are what was written.
     pub stored_pages: u64,
+    /// Whole log blocks that a recovery would need now. None if the database was closed.
+    pub log_blocks: u64,
+    /// Records in them.
+    pub log_records: u64,
     /// Each damage with its place. Empty means that everything is well.
     pub problems: Vec<String>,
 }
 
-pub(super) fn run(inner: &Inner, mut progress: Option<Progress>) -> Result<VerifyReport> {
+/// Tables with the pages that everything else of them is below.
+type Held = Vec<(TableHold, Vec<PageId>)>;
+
+pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyReport> {
+    let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
     let mut report = VerifyReport::default();
-    let mut reachable = HashSet::new();
-    let tables = inner.system.catalog().lock().tables();
-    for (done, table) in tables.iter().enumerate() {
-        if let Some(progress) = &mut progress {
-            progress("tables checked", done as u64, tables.len() as u64);
-        }
-        // A table dropped in this moment has nothing to check.
-        if table.begin_use().is_err() {
-            continue;
-        }
-        match table.tree.check_invariants() {
-            Ok(summary) => {
-                report.tables += 1;
-                report.pages += summary.pages;
-                report.entries += summary.entries;
-                reachable.extend(summary.page_ids);
-            }
-            Err(error) => report.problems.push(format!("table `{}`: {error}", table.name)),
-        }
-        table.end_use();
+    let mut check = Check { inner, report: &mut report, reported: HashSet::new(), reachable: HashSet::new() };
+    check.tables(&mut progress)?;
+    let damaged = check_stored_pages(&inner.store, check.report, &mut progress);
+    check.name_keys_of(damaged);
+    let sound = check.report.problems.is_empty();
+    check.report.problems.extend(inner.store.check_space());
+    if sound {
+        // Below a damaged page nobody knows what can be reached.
+        check.leaks();
     }
-    stored_pages(inner, &mut report, &mut progress);
+    log(inner, &mut report, &mut progress)?;
     Ok(report)
 }
 
-fn stored_pages(inner: &Inner, report: &mut VerifyReport, progress: &mut Option<Progress>) {
-    let pages: Vec<PageId> = inner.store.page_ids().collect();
-    let mut image = AlignedBuffer::zeroed(inner.pool.page_bytes());
-    let len = inner.pool.page_bytes();
+struct Check<'a> {
+    inner: &'a Inner,
+    report: &'a mut VerifyReport,
+    /// Damaged pages that are in the report.
+    reported: HashSet<PageId>,
+    /// Pages of the trees.
+    reachable: HashSet<PageId>,
+}
+
+impl Check<'_> {
+    fn hold_all(&self) -> Held {
+        self.inner.system.catalog().lock().hold_all()
+    }
+
+    fn tables(&mut self, progress: &mut Progress) -> Result<()> {
+        let tables = self.inner.system.catalog().lock().tables();
+        for (done, table) in tables.iter().enumerate() {
+            progress("tables checked", done as u64, tables.len() as u64);
+            // Not as a user: the table may be dropped meanwhile, and then this ends.
+            let Some(table) = table.hold() else { continue };
+            let (summary, damages) = table.tree.survey(&|| !table.is_dropped())?;
+            if table.is_dropped() {
+                continue;
+            }
+            self.report.tables += 1;
+            self.report.pages += summary.pages;
+            self.report.entries += summary.entries;
+            self.reachable.extend(summary.page_ids);
+            for damage in damages {
+                self.reported.insert(damage.page);
+                let keys = key_range(&damage.lower, damage.upper.as_deref());
+                let problem = format!("table `{}`, {keys}: {}", table.name, damage.error);
+                self.report.problems.push(problem);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports stored pages that are damaged and not yet reported (those in memory are well), with the table and the keys
+    /// that they are for.
+    fn name_keys_of(&mut self, damaged: Vec<(PageId, String)>) {
+        let mut owners = std::collections::HashMap::new();
+        let wanted: HashSet<PageId> = damaged.iter().map(|(page, _)| *page).collect();
+        let unnamed = wanted.difference(&self.reported).next().is_some();
+        if unnamed {
+            for (table, from) in self.hold_all() {
+                for from in from {
+                    let visited = table.tree.visit_pages(from, &mut |page, lower, upper| {
+                        if wanted.contains(&page) {
+                            let keys = key_range(lower, upper);
+                            owners.insert(page, format!("table `{}`, {keys}: ", table.name));
+                        }
+                    });
+                    // What is below a page that cannot be read stays without a name.
+                    drop(visited);
+                }
+            }
+        }
+        for (page, problem) in damaged {
+            if !self.reported.contains(&page) {
+                let owner = owners.get(&page).map_or("", String::as_str);
+                self.report.problems.push(format!("{owner}stored {page:?}: {problem}"));
+            }
+        }
+    }
+
+    /// Pages that have an image and belong to no tree.
+    fn leaks(&mut self) {
+        let mut leaked = self.without_owner(self.inner.store.page_ids());
+        leaked.retain(|page| !self.reachable.contains(page));
+        if leaked.is_empty() {
+            return;
+        }
+        // Pages come and go: what counts is a look while no checkpoint frees any, at the trees as they are then.
+        let again = || -> Result<BTreeSet<PageId>> {
+            for (table, from) in self.hold_all() {
+                for from in from {
+                    table.tree.visit_pages(from, &mut |page, _, _| {
+                        leaked.remove(&page);
+                    })?;
+                }
+            }
+            let mut leaked = self.without_owner(leaked.into_iter());
+            // Looked up last: whatever was freed during this look, or used again for what no table has yet, is among them.
+            let freed = self.inner.pool.freed_since_round();
+            freed.iter().for_each(|page| {
+                leaked.remove(page);
+            });
+            Ok(leaked)
+        };
+        let leaked = match &self.inner.checkpointer {
+            Some(checkpointer) => checkpointer.while_idle(again),
+            None => again(),
+        };
+        let problem = |page| format!("leaked page: {page:?} has an image in the store, and is in no table");
+        match leaked {
+            Ok(leaked) => self.report.problems.extend(leaked.into_iter().map(problem)),
+            Err(error) => self.report.problems.push(error.to_string()),
+        }
+    }
+
+    /// Those of `pages` that have an image and are not free: the image of a free page goes with the next checkpoint.
+    fn without_owner(&self, pages: impl Iterator<Item = PageId>) -> BTreeSet<PageId> {
+        let (store, pool) = (&self.inner.store, &self.inner.pool);
+        pages.filter(|page| pool.is_allocated(*page) && store.contains(*page)).collect()
+    }
+}
+
+/// Reads every image; returns what is wrong with which.
+fn check_stored_pages(
+    store: &PageStore,
+    report: &mut VerifyReport,
+    progress: &mut Progress,
+) -> Vec<(PageId, String)> {
+    let pages: Vec<PageId> = store.page_ids().collect();
+    let mut image = AlignedBuffer::zeroed(store.page_bytes());
+    let len = store.page_bytes();
+    let mut damaged = Vec::new();
     for (done, page) in pages.iter().enumerate() {
-        if let Some(progress) = progress
-            && done % 1024 == 0
-        {
+        if done % 1024 == 0 {
             progress("stored pages checked", done as u64, pages.len() as u64);
         }
-        let read = inner
-            .store
+        let read = store
             .read_page(*page, &mut image[..len])
             .and_then(|()| crate::tree::image::validate_image(&image[..len]));
         match read {
             Ok(()) => report.stored_pages += 1,
             // A checkpoint may have removed it since the list was made.
-            Err(_) if !inner.store.contains(*page) => {}
-            Err(error) => report.problems.push(format!("stored page {page}: {error}")),
+            Err(_) if !store.contains(*page) => {}
+            Err(error) => damaged.push((*page, error.to_string())),
         }
+    }
+    damaged
+}
+
+fn log(inner: &Inner, report: &mut VerifyReport, progress: &mut Progress) -> Result<()> {
+    let Some(checkpointer) = &inner.checkpointer else {
+        let (_, manifest) = ManifestFile::open(&*inner.storage, true)?;
+        return log_at_rest(&*inner.storage, &manifest, report, progress);
+    };
+    let manifest = checkpointer.manifest();
+    let commit = inner.system.commit();
+    // The watermark first: whatever it covers is then below the ends.
+    let watermark = commit.watermark();
+    let running = Running { watermark, ends: commit.durable_ends() };
+    let checkpoint = || Checkpointer::csn(checkpointer);
+    add_log(&*inner.storage, &manifest, Some(&running), &checkpoint, report, progress)
+}
+
+/// The log of a database that nobody writes.
+fn log_at_rest(
+    storage: &dyn Storage,
+    manifest: &Manifest,
+    report: &mut VerifyReport,
+    progress: &mut Progress,
+) -> Result<()> {
+    add_log(storage, manifest, None, &|| manifest.checkpoint, report, progress)
+}
+
+fn add_log(
+    storage: &dyn Storage,
+    manifest: &Manifest,
+    running: Option<&Running>,
+    checkpoint: &dyn Fn() -> Csn,
+    report: &mut VerifyReport,
+    progress: &mut Progress,
+) -> Result<()> {
+    let found = check_log(storage, manifest, running, checkpoint, &mut **progress)?;
+    report.log_blocks = found.blocks;
+    report.log_records = found.records;
+    report.problems.extend(found.problems);
+    Ok(())
+}
+
+/// What can still be said of a database whose open was refused because of damage.
+///
+/// # Errors
+/// The lock is taken, or the manifest cannot be read.
+pub(super) fn run_refused(storage: &dyn Storage, progress: &mut Progress) -> Result<VerifyReport> {
+    let _lock = storage.lock(false)?;
+    let (_, manifest) = ManifestFile::open(storage, true)?;
+    let mut report = VerifyReport::default();
+    log_at_rest(storage, &manifest, &mut report, progress)?;
+    let page_bytes = manifest.page_bytes as usize;
+    match PageStore::open_read_only(storage, manifest.database, page_bytes, &manifest.store) {
+        Ok(store) => {
+            let damaged = check_stored_pages(&store, &mut report, progress);
+            let problem = |(page, problem)| format!("stored {page:?}: {problem}");
+            report.problems.extend(damaged.into_iter().map(problem));
+        }
+        Err(error) => report.problems.push(format!("the page store: {error}")),
+    }
+    Ok(report)
+}
+
+/// Bytes shown of a key.
+const SHOWN_BYTES: usize = 48;
+
+fn key_range(lower: &[u8], upper: Option<&[u8]>) -> String {
+    let upper = upper.map_or_else(|| "the end".to_string(), |upper| format!("below {}", shown(upper)));
+    let lower = if lower.is_empty() { "the beginning".to_string() } else { shown(lower) };
+    format!("keys from {lower} to {upper}")
+}
+
+fn shown(key: &[u8]) -> String {
+    let mut out = format!("\"{}\"", key[..key.len().min(SHOWN_BYTES)].escape_ascii());
+    if key.len() > SHOWN_BYTES {
+        let _ = write!(out, "… ({} bytes)", key.len());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::key_range;
+
+    #[test]
+    fn key_ranges_are_readable_whatever_the_keys_are() {
+        assert_eq!(key_range(b"", None), "keys from the beginning to the end");
+        assert_eq!(key_range(b"a\"\xff", Some(b"b\n")), r#"keys from "a\"\xff" to below "b\n""#);
+        assert!(key_range(&[b'x'; 100], None).contains("… (100 bytes)"));
     }
 }

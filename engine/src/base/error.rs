@@ -181,6 +181,12 @@ impl Error {
         self.inner.kind
     }
 
+    /// What happened, without the place and without advice.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.inner.what
+    }
+
     /// Where it happened, if that is known.
     #[must_use]
     pub fn location(&self) -> Option<&Location> {

@@ -270,6 +270,19 @@ impl Pool {
         Ok(SharedGuard::new(self, page))
     }
 
+    /// As [`Pool::shared`], for a page that may be freed by others at any moment; `None` if it is free.
+    ///
+    /// # Errors
+    /// As [`Pool::exclusive`].
+    pub fn shared_unless_free(&self, page: PageId) -> Result<Option<SharedGuard<'_>>> {
+        let latched = self.wait_for(page, |latch| match latch.try_shared() {
+            Ok(_) => Ok(true),
+            Err(Obstacle::Free) => Ok(false),
+            Err(obstacle) => Err(obstacle),
+        })?;
+        Ok(latched.then(|| SharedGuard::new(self, page)))
+    }
+
     /// Waits until nobody holds the page, and holds it alone. Whoever holds other latches takes them top-down and left to
     /// right, or uses [`Pool::try_exclusive`].
     ///
@@ -447,6 +460,13 @@ impl Pool {
         begun(self.round.load(Ordering::SeqCst) + 1);
         self.round.fetch_add(1, Ordering::SeqCst);
         std::mem::take(&mut free.since_round)
+    }
+
+    /// Ids freed since the last round began, whether they are in use again or not: the image that the store has of such a page
+    /// is of nothing any more.
+    #[must_use]
+    pub fn freed_since_round(&self) -> Vec<PageId> {
+        self.free.lock().since_round.clone()
     }
 
     /// Gives the ids of [`Pool::begin_round`] to the next round: this one failed.

@@ -87,9 +87,10 @@ impl Imager {
         if !self.pool.is_resident(page) {
             return Ok(None);
         }
-        let guard = self.pool.shared(page)?;
+        // It may have been freed since: that is no damage.
+        let Some(guard) = self.pool.shared_unless_free(page)? else { return Ok(None) };
         // Looked at without the latch before: only this look counts.
-        if !self.pool.is_allocated(page) || self.pool.round_of(page) >= round {
+        if self.pool.round_of(page) >= round {
             return Ok(None);
         }
         self.pool.set_imaged(page, round);

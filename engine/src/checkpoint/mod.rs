@@ -32,7 +32,7 @@ use crate::buffer::Pool;
 use crate::store::{Manifest, ManifestFile, PageStore, Round};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::transaction::{CheckpointView, TransactionSystem};
+use crate::transaction::{CheckpointView, DroppedTable, TableState, TransactionSystem};
 use image::{HandedOver, Imager};
 use std::sync::Arc;
 
@@ -217,17 +217,43 @@ impl Checkpointer {
 
     /// Frees the pages of dropped tables and chooses C together with the list of tables as of C.
     fn begin(&self, view: &mut CheckpointView) -> Result<(Vec<TableRecord>, TableId)> {
-        let mut catalog = self.system.catalog().lock();
-        for table in catalog.take_dropped() {
-            table.tree.clone().destroy()?;
+        loop {
+            let dropped = {
+                let mut catalog = self.system.catalog().lock();
+                let dropped = catalog.take_dropped();
+                // A table that is dropped after C was chosen stays for the next checkpoint.
+                if dropped.is_empty() {
+                    view.choose();
+                    let tables = catalog.tables();
+                    let record = |t: &Arc<TableState>| TableRecord {
+                        id: t.id,
+                        name: t.name.clone(),
+                        root: t.tree.root(),
+                    };
+                    return Ok((tables.iter().map(record).collect(), catalog.next_id()));
+                }
+                dropped
+            };
+            // Without the lock: it may take as long as reading all their pages.
+            self.free_dropped(dropped)?;
         }
-        view.choose();
-        let tables = catalog
-            .tables()
-            .iter()
-            .map(|table| TableRecord { id: table.id, name: table.name.clone(), root: table.tree.root() })
-            .collect();
-        Ok((tables, catalog.next_id()))
+    }
+
+    /// Frees the pages of dropped tables. What a failure leaves is for the next checkpoint.
+    fn free_dropped(&self, dropped: Vec<DroppedTable>) -> Result<()> {
+        let mut left = dropped.into_iter();
+        while let Some(mut dropped) = left.next() {
+            dropped.table.await_unheld();
+            let Err(error) = dropped.table.tree.free_pages(&mut dropped.rest) else { continue };
+            let table = &dropped.table.name;
+            if dropped.rest.is_empty() {
+                tracing::warn!(%error, table, "pages of a dropped table stay allocated because one is damaged");
+                continue;
+            }
+            self.system.catalog().lock().put_back_dropped(std::iter::once(dropped).chain(left));
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// Images every page that needs it, and the catalog.
@@ -281,6 +307,12 @@ impl Checkpointer {
             written.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Runs `f` while no checkpoint is made: none frees pages, writes images, or publishes. Waits for one that runs.
+    pub fn while_idle<T>(&self, f: impl FnOnce() -> T) -> T {
+        let _published = self.published.lock();
+        f()
     }
 
     /// The manifest as published last, for `stat` and `verify`.

@@ -60,7 +60,7 @@ use crate::base::clock::{Clock, Nanos};
 use crate::base::settings::Settings;
 use crate::base::{Csn, Epoch, Error, ErrorKind, LogId, Result};
 use crate::device::Storage;
-use crate::log::{Log, SegmentPool};
+use crate::log::{ChainEnd, Log, SegmentPool};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Event, Mutex, thread};
 use std::sync::Arc;
@@ -209,6 +209,29 @@ impl Commit {
         self.core.precommit(log, record, pending, preparing)
     }
 
+    /// As [`Commit::precommit`], for a caller that holds what others need: instead of waiting for room it returns `None`.
+    /// Then let go, call [`Commit::await_room`], and try again.
+    ///
+    /// # Errors
+    /// `Poisoned`; `InvalidArgument` for a closed database.
+    pub fn precommit_now(
+        &self,
+        log: LogId,
+        record: Record<'_>,
+        pending: Pending,
+        preparing: impl FnOnce(),
+    ) -> Result<Option<Ticket>> {
+        self.core.precommit_now(log, record, pending, preparing)
+    }
+
+    /// Waits until a record with a body of `body_len` bytes would find room. Others may take it first.
+    ///
+    /// # Errors
+    /// As [`Commit::precommit`].
+    pub fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
+        self.core.await_room(log, body_len)
+    }
+
     /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and counts it.
     ///
     /// # Errors
@@ -291,6 +314,16 @@ impl Commit {
     #[must_use]
     pub fn watermark(&self) -> Csn {
         self.core.watermark.get()
+    }
+
+    /// How far each log is durable: for whoever checks what it holds.
+    #[must_use]
+    pub fn durable_ends(&self) -> Vec<ChainEnd> {
+        let ends = self.core.writers.iter().map(|writer| {
+            let (sequence, last_csn) = writer.log.lock().durable_end();
+            ChainEnd { log: writer.id, epoch: self.core.epoch, sequence, last_csn, dense: true }
+        });
+        ends.collect()
     }
 
     /// The epoch of the records written now.

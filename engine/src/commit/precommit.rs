@@ -91,6 +91,11 @@ enum Obstacle {
     Space,
 }
 
+/// A buffer for a record that no log buffer holds.
+fn large_buffer(writer: &LogWriter, bytes: usize) -> Option<AlignedBuffer> {
+    (bytes > writer.log.block_payload_bytes()).then(|| Log::large_buffer(bytes))
+}
+
 impl Core {
     pub(super) fn precommit(
         &self,
@@ -101,16 +106,51 @@ impl Core {
     ) -> Result<Ticket> {
         let writer = self.writer(log);
         let bytes = record_bytes(record.body.len());
-        let mut large = (bytes > writer.log.block_payload_bytes()).then(|| Log::large_buffer(bytes));
-        let mut latch = self.reserve(writer, Some((bytes, &mut large)), !pending.waits)?;
+        let mut large = large_buffer(writer, bytes);
+        let latch = self.reserve(writer, Some((bytes, &mut large)), !pending.waits)?;
+        Ok(self.precommit_reserved(writer, latch, record, pending, preparing))
+    }
+
+    pub(super) fn precommit_now(
+        &self,
+        log: LogId,
+        record: Record<'_>,
+        pending: Pending,
+        preparing: impl FnOnce(),
+    ) -> Result<Option<Ticket>> {
+        let writer = self.writer(log);
+        let bytes = record_bytes(record.body.len());
+        let mut large = large_buffer(writer, bytes);
+        match self.try_reserve(writer, &mut Some((bytes, &mut large)), !pending.waits)? {
+            Ok(latch) => Ok(Some(self.precommit_reserved(writer, latch, record, pending, preparing))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    pub(super) fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
+        let writer = self.writer(log);
+        let bytes = record_bytes(body_len);
+        let mut large = large_buffer(writer, bytes);
+        self.reserve(writer, Some((bytes, &mut large)), false).map(drop)
+    }
+
+    /// Steps 3 to 5.
+    fn precommit_reserved(
+        &self,
+        writer: &LogWriter,
+        mut latch: LogGuard<'_>,
+        record: Record<'_>,
+        pending: Pending,
+        preparing: impl FnOnce(),
+    ) -> Ticket {
         preparing();
         let (csn, due) = self.append(writer, &mut latch, record, pending);
         drop(latch);
-        self.metrics.log_bytes.add(bytes as u64);
+        self.metrics.log_bytes.add(record_bytes(record.body.len()) as u64);
         if let Some(due) = due {
             self.wake_flusher_for(due, pending.ready);
         }
-        Ok(Ticket { log, csn, dsn: pending.dsn_of(csn) })
+        Ticket { log: writer.id, csn, dsn: pending.dsn_of(csn) }
     }
 
     /// Step 4. Returns the log's due time if it became earlier.
@@ -216,15 +256,10 @@ impl Core {
         loop {
             // Tickets first, then the look: see `sync::event`.
             let tickets = (writer.event.ticket(), self.progress.ticket(), self.space.ticket());
-            self.poison.check()?;
-            let mut latch = writer.log.lock();
-            if self.closing.load(Ordering::SeqCst) {
-                return Err(Error::invalid("the database is closed"));
-            }
-            let Some(obstacle) = self.obstacle(writer, &mut latch, &mut record, entry) else {
-                return Ok(latch);
+            let obstacle = match self.try_reserve(writer, &mut record, entry)? {
+                Ok(latch) => return Ok(latch),
+                Err(obstacle) => obstacle,
             };
-            drop(latch);
             self.metrics.backpressure_waits.add(1);
             match obstacle {
                 Obstacle::Buffers => {
@@ -251,6 +286,24 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// The same without waiting.
+    fn try_reserve<'a>(
+        &self,
+        writer: &'a LogWriter,
+        record: &mut Option<Room<'_>>,
+        entry: bool,
+    ) -> Result<Result<LogGuard<'a>, Obstacle>> {
+        self.poison.check()?;
+        let mut latch = writer.log.lock();
+        if self.closing.load(Ordering::SeqCst) {
+            return Err(Error::invalid("the database is closed"));
+        }
+        Ok(match self.obstacle(writer, &mut latch, record, entry) {
+            None => Ok(latch),
+            Some(obstacle) => Err(obstacle),
+        })
     }
 
     fn obstacle(

@@ -92,7 +92,8 @@ impl BlockHeader {
         }
     }
 
-    fn parse(bytes: &[u8]) -> Option<(BlockHeader, u16)> {
+    /// The header at the start of `bytes` and its format version, whatever the payload is.
+    pub(super) fn parse(bytes: &[u8]) -> Option<(BlockHeader, u16)> {
         let head = bytes.get(..BLOCK_HEADER_BYTES)?;
         let mut reader = Reader::new(head);
         let check = reader.u32()?;

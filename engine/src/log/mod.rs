@@ -20,6 +20,7 @@
 //! write of its own.
 
 mod block;
+mod check;
 mod dump;
 mod reader;
 mod record;
@@ -29,6 +30,7 @@ mod stream;
 mod tests;
 
 pub use block::BLOCK_HEADER_BYTES;
+pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
 pub use reader::{Chain, Scan, ScannedBlock, ScannedSegment, scan};
 pub use record::{

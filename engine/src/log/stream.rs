@@ -380,6 +380,14 @@ impl LogGuard<'_> {
         self.log.durable_csn()
     }
 
+    /// Sequence and last CSN of the block up to which all are durable; zeros if none is.
+    #[must_use]
+    pub fn durable_end(&self) -> (u64, Csn) {
+        let first_open =
+            self.state.in_flight.front().map_or(self.state.next_sequence, |block| block.sequence);
+        (first_open - 1, self.log.durable_csn())
+    }
+
     /// Blocks sealed and not completed.
     #[must_use]
     pub fn blocks_in_flight(&self) -> usize {

@@ -11,8 +11,11 @@
 //! 3. No epoch writes into a segment of an earlier one before a checkpoint covers it.
 //! 4. A database that was closed needs none of this: its checkpoint is everything.
 
+mod check;
 mod redo;
 pub mod select;
+
+pub use check::{LogReport, Running, check_log};
 
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;

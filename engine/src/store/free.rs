@@ -128,7 +128,9 @@ impl FreeSpace {
         }
     }
 
-    fn is_used(&self, block: BlockNumber) -> bool {
+    /// False if the block is free. It must exist.
+    #[must_use]
+    pub fn is_used(&self, block: BlockNumber) -> bool {
         self.used[(block.0 / 64) as usize] >> (block.0 % 64) & 1 == 1
     }
 

@@ -28,6 +28,7 @@
 
 pub mod blob;
 pub mod blocks;
+mod check;
 pub mod csn_set;
 mod free;
 pub mod manifest;

@@ -9,10 +9,13 @@
 //! 4. Creation and drop run under the catalog's lock from the check to the published change, and a checkpoint chooses
 //!    its CSN under the same lock: the list of tables as of that CSN is exact.
 //! 5. The pages of a dropped table are freed by the next checkpoint, before its round begins.
+//! 6. Who works on a tree without being a user (garbage collection, `verify`) *holds* the table: that keeps its pages, and
+//!    does not keep it from being dropped. Holding first counts, then looks at the mark of the drop; freeing pages comes
+//!    after the mark, and waits until nobody holds the table.
 
-use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
+use crate::base::{Csn, Error, ErrorKind, Location, PageId, Result, TableId};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Event, Mutex, MutexGuard};
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +36,9 @@ pub struct TableState {
     create_csn: AtomicU64,
     dropped: AtomicBool,
     users: AtomicUsize,
+    holders: AtomicUsize,
+    /// Happens when a dropped table is not held any more.
+    unheld: Event,
 }
 
 impl TableState {
@@ -46,6 +52,8 @@ impl TableState {
             create_csn: AtomicU64::new(create_csn.0),
             dropped: AtomicBool::new(false),
             users: AtomicUsize::new(0),
+            holders: AtomicUsize::new(0),
+            unheld: Event::new(),
         }
     }
 
@@ -78,6 +86,30 @@ impl TableState {
         self.users.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// Holds the table's pages (invariant 6); `None` if it was dropped.
+    #[must_use]
+    pub fn hold(self: &Arc<Self>) -> Option<TableHold> {
+        let hold = TableHold::new(self.clone());
+        (!self.is_dropped()).then_some(hold)
+    }
+
+    /// True if the table was dropped: whoever holds it should let go.
+    #[must_use]
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::SeqCst)
+    }
+
+    /// Waits until nobody holds the table, which was dropped.
+    pub fn await_unheld(&self) {
+        loop {
+            let ticket = self.unheld.ticket();
+            if self.holders.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            self.unheld.wait(ticket, None);
+        }
+    }
+
     /// Marks the table as dropped if nobody uses it (invariant 2).
     fn mark_dropped(&self) -> Result<()> {
         self.dropped.store(true, Ordering::SeqCst);
@@ -91,13 +123,42 @@ impl TableState {
     }
 }
 
-/// A table of a checkpoint.
-#[derive(Clone, Debug)]
-pub struct CatalogEntry {
+/// Keeps the pages of a table (invariant 6).
+#[derive(Debug)]
+pub struct TableHold {
+    table: Arc<TableState>,
+}
+
+impl TableHold {
+    fn new(table: Arc<TableState>) -> TableHold {
+        table.holders.fetch_add(1, Ordering::SeqCst);
+        TableHold { table }
+    }
+}
+
+impl std::ops::Deref for TableHold {
+    type Target = TableState;
+
+    fn deref(&self) -> &TableState {
+        &self.table
+    }
+}
+
+impl Drop for TableHold {
+    fn drop(&mut self) {
+        if self.table.holders.fetch_sub(1, Ordering::SeqCst) == 1 && self.table.is_dropped() {
+            self.table.unheld.notify_all();
+        }
+    }
+}
+
+/// A dropped table whose pages are still there.
+#[derive(Debug)]
+pub struct DroppedTable {
     /// The table.
     pub table: Arc<TableState>,
-    /// CSN of its drop, if it is dropped.
-    pub dropped: Option<Csn>,
+    /// The pages to be freed, with all below them.
+    pub rest: Vec<PageId>,
 }
 
 /// All tables of a database.
@@ -109,8 +170,7 @@ pub struct Catalog {
 #[derive(Debug, Default)]
 struct Inner {
     by_name: BTreeMap<String, Arc<TableState>>,
-    /// Dropped tables whose pages are still there.
-    dropped: Vec<(Arc<TableState>, Csn)>,
+    dropped: Vec<DroppedTable>,
     next_id: u32,
 }
 
@@ -209,10 +269,10 @@ impl CatalogGuard<'_> {
     }
 
     /// Publishes a drop.
-    pub fn remove(&mut self, table: &Arc<TableState>, csn: Csn) {
+    pub fn remove(&mut self, table: &Arc<TableState>) {
         table.dropped.store(true, Ordering::SeqCst);
         self.inner.by_name.remove(&table.name);
-        self.inner.dropped.push((table.clone(), csn));
+        self.inner.dropped.push(DroppedTable { table: table.clone(), rest: vec![table.tree.root()] });
     }
 
     /// All live tables.
@@ -221,8 +281,22 @@ impl CatalogGuard<'_> {
         self.inner.by_name.values().cloned().collect()
     }
 
-    /// Takes the dropped tables whose pages may be freed now (invariant 5).
-    pub fn take_dropped(&mut self) -> Vec<Arc<TableState>> {
-        self.inner.dropped.drain(..).map(|(table, _)| table).collect()
+    /// Takes the dropped tables, to free their pages (invariant 5). What could not be freed is to be put back.
+    #[must_use]
+    pub fn take_dropped(&mut self) -> Vec<DroppedTable> {
+        std::mem::take(&mut self.inner.dropped)
+    }
+
+    /// Puts back what [`CatalogGuard::take_dropped`] gave.
+    pub fn put_back_dropped(&mut self, dropped: impl IntoIterator<Item = DroppedTable>) {
+        self.inner.dropped.extend(dropped);
+    }
+
+    /// Holds all tables that have pages, dropped ones too: each with the pages that everything else is below.
+    #[must_use]
+    pub fn hold_all(&self) -> Vec<(TableHold, Vec<PageId>)> {
+        let live = self.inner.by_name.values().map(|table| (table.clone(), vec![table.tree.root()]));
+        let dropped = self.inner.dropped.iter().map(|dropped| (dropped.table.clone(), dropped.rest.clone()));
+        live.chain(dropped).map(|(table, pages)| (TableHold::new(table), pages)).collect()
     }
 }

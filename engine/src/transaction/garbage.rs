@@ -150,13 +150,11 @@ impl Garbage {
                 }
             };
             let Some((_, table, key)) = next else { return };
-            if table.begin_use().is_err() {
-                continue;
-            }
+            // Not as a user: that would keep the table from being dropped.
+            let Some(table) = table.hold() else { continue };
             if let Err(error) = table.tree.purge(&key) {
                 tracing::debug!(%error, table = table.name, "a tombstone stays");
             }
-            table.end_use();
         }
     }
 

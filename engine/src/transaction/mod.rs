@@ -33,7 +33,7 @@ mod view;
 mod write;
 
 pub use active::{ActiveTransaction, Ended, Isolation, Savepoint};
-pub use catalog::{Catalog, TableState};
+pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
 pub use range::RangeCursor;
 pub use replay::Replay;
 pub use snapshot::ReadSnapshot;

@@ -1,6 +1,6 @@
 //! The shared state of all transactions of a database, and the tree's way to ask about versions.
 
-use super::catalog::{Catalog, TableState};
+use super::catalog::{Catalog, CatalogGuard, TableState};
 use super::descriptor::{DescriptorId, Descriptors, Stamp};
 use super::garbage::{Garbage, Horizon};
 use super::versions::Versions;
@@ -199,25 +199,25 @@ impl TransactionSystem {
     /// # Errors
     /// `InvalidArgument`, `AlreadyExists`, `OutOfMemory`, and those of a commit.
     pub fn create_table(&self, name: &str) -> Result<Arc<TableState>> {
-        let (table, ticket) = {
-            let mut catalog = self.catalog.lock();
+        self.catalog.lock().check_new(name)?;
+        let tree = self.create_tree()?;
+        let created = self.change_catalog(|catalog, redo| {
             catalog.check_new(name)?;
-            let tree = self.create_tree()?;
             let table =
                 Arc::new(TableState::new(catalog.next_id(), name.to_string(), tree.clone(), Csn::MAX));
-            let mut redo = RedoBuffer::default();
             redo.create_table(table.id, name);
-            let committed = match self.commit_catalog_change(&redo) {
-                Ok(committed) => committed,
-                Err(error) => {
-                    tree.destroy()?;
-                    return Err(error);
-                }
-            };
+            let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
             catalog.insert(table.clone(), committed.0.csn);
-            (table, committed)
+            Ok(Some((table, committed)))
+        });
+        let (table, (ticket, pending)) = match created {
+            Ok(created) => created,
+            Err(error) => {
+                tree.destroy()?;
+                return Err(error);
+            }
         };
-        self.commit().finish(ticket.0, ticket.1)?;
+        self.commit().finish(ticket, pending)?;
         Ok(table)
     }
 
@@ -226,27 +226,38 @@ impl TransactionSystem {
     /// # Errors
     /// `NotFound`; `Busy` while transactions or snapshots use it; those of a commit.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let ticket = {
-            let mut catalog = self.catalog.lock();
+        let (ticket, pending) = self.change_catalog(|catalog, redo| {
             let table = catalog.prepare_drop(name)?;
-            let mut redo = RedoBuffer::default();
             redo.drop_table(table.id);
-            match self.commit_catalog_change(&redo) {
-                Ok(committed) => {
-                    catalog.remove(&table, committed.0.csn);
-                    committed
-                }
-                Err(error) => {
-                    catalog.cancel_drop(&table);
-                    return Err(error);
-                }
+            let committed = self.precommit_catalog_change(redo);
+            match &committed {
+                Ok(Some(_)) => catalog.remove(&table),
+                Ok(None) | Err(_) => catalog.cancel_drop(&table),
             }
-        };
-        self.commit().finish(ticket.0, ticket.1)
+            committed
+        })?;
+        self.commit().finish(ticket, pending)
     }
 
-    /// Logs a change of the catalog: it depends on every transaction before it, and is a barrier in redo.
-    fn commit_catalog_change(&self, redo: &RedoBuffer) -> Result<(Ticket, Pending)> {
+    /// Runs `change` under the catalog's lock until it finds room in the log. It is waited for without the lock: a checkpoint,
+    /// which may be what makes the room, takes it too, and so does everybody who opens a table.
+    fn change_catalog<T>(
+        &self,
+        mut change: impl FnMut(&mut CatalogGuard<'_>, &mut RedoBuffer) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let mut redo = RedoBuffer::default();
+        loop {
+            redo.clear();
+            if let Some(done) = change(&mut self.catalog.lock(), &mut redo)? {
+                return Ok(done);
+            }
+            self.commit().await_room(self.log_of_thread(), redo.len())?;
+        }
+    }
+
+    /// Logs a change of the catalog: it depends on every transaction before it, and is a barrier in redo. `None` if there is
+    /// no room in the log now.
+    fn precommit_catalog_change(&self, redo: &RedoBuffer) -> Result<Option<(Ticket, Pending)>> {
         let id = self.descriptors.take()?;
         let now = self.clock.now();
         let pending = Pending {
@@ -257,11 +268,10 @@ impl TransactionSystem {
             waits: true,
         };
         let commit = self.commit();
-        let record = Self::record_of(redo);
-        let result =
-            commit.precommit(self.log_of_thread(), record, pending, || self.descriptors.set_preparing(id));
+        let preparing = || self.descriptors.set_preparing(id);
+        let result = commit.precommit_now(self.log_of_thread(), Self::record_of(redo), pending, preparing);
         self.descriptors.release(id);
-        result.map(|ticket| (ticket, pending))
+        Ok(result?.map(|ticket| (ticket, pending)))
     }
 
     /// A redo buffer as the commit room takes it.
@@ -340,7 +350,6 @@ impl TransactionSystem {
         view.resolve(word, present, value, &self.versions, &self.descriptors, guard)
     }
 
-    /// Checks a key.
     /// Begins the use of a table, which must be of this database: one of another would be changed under our CSNs.
     pub(super) fn begin_use(&self, table: &TableState) -> Result<()> {
         if !table.tree.is_in(&self.pool) {
@@ -350,6 +359,7 @@ impl TransactionSystem {
         table.begin_use()
     }
 
+    /// Checks a key.
     pub(super) fn check_key(&self, table: &TableState, key: &[u8]) -> Result<()> {
         let max = self.limits.key_bytes_max;
         if key.is_empty() || key.len() > max {

@@ -35,12 +35,12 @@ mod split;
 mod tests;
 mod write;
 
-pub use check::TreeSummary;
+pub use check::{PageDamage, TreeSummary};
 pub use node::{EntryMeta, max_entry_bytes, max_key_bytes};
 pub use scan::{BatchEntry, LeafBatch};
 pub use write::{LeafHint, LeafWrite};
 
-use crate::base::{PageId, Result};
+use crate::base::{ErrorKind, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Pool};
 use descent::Target;
 use edit::{Fences, NodeMut};
@@ -142,19 +142,36 @@ impl Tree {
     /// Frees all pages. Nobody else may be using the tree.
     ///
     /// # Errors
-    /// A page cannot be read; those below it stay allocated.
+    /// As [`Tree::free_pages`].
     pub fn destroy(self) -> Result<()> {
+        self.free_pages(&mut vec![self.root])
+    }
+
+    /// Frees the pages in `rest` and all below them; after a failure `rest` is what is left to be freed. A damaged page, and
+    /// what is below it, stays allocated: nobody knows what was in it. Nobody else may be using the tree.
+    ///
+    /// # Errors
+    /// A page cannot be read; or, with nothing left in `rest`, [`ErrorKind::Corruption`] of the first damaged page.
+    pub fn free_pages(&self, rest: &mut Vec<PageId>) -> Result<()> {
+        let mut damaged = Ok(());
         // A parent is freed before its children are looked at: a damaged page that refers to itself, or up, then meets a
         // page that does not exist instead of waiting for a latch that this thread holds.
-        let mut rest = vec![self.root];
-        while let Some(page) = rest.pop() {
-            let guard = self.pool.exclusive(page)?;
+        while let Some(page) = rest.last().copied() {
+            let guard = match self.pool.exclusive(page) {
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    rest.pop();
+                    damaged = damaged.and(Err(error));
+                    continue;
+                }
+                guard => guard?,
+            };
+            rest.pop();
             let node = Node::new(guard.bytes());
             if !node.is_leaf() {
                 rest.extend((0..=node.count()).map(|index| node.child(index)));
             }
             self.pool.free(guard);
         }
-        Ok(())
+        damaged
     }
 }

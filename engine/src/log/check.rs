@@ -1,0 +1,446 @@
+//! Checking the log: is everything that must be in it there, whole, and in order?
+//!
+//! Unlike the reader, which takes what it finds, this looks for what ought to be there, so it has to be told up to where
+//! each chain counts ([`ChainEnd`]). It may run while logs are written and segments are recycled:
+//!
+//! 1. The ends are read before the segments, and blocks beyond them are no concern: they may be torn or in flight.
+//! 2. The checkpoint is read after the segments, and blocks at or below it are no concern: a segment that was recycled
+//!    under the reader held only such blocks.
+//!
+//! ```text
+//!   log 0   … 12 │ 13   14   15   ??   17   18 │ 19 (being written)
+//!                checkpoint        │        end
+//!                                  └ a hole: block 16, at byte 53,248 of log/00000003.seg
+//! ```
+//!
+//! A block that cannot be read says nothing of itself, so a hole gets its place from its neighbours: the blocks of a
+//! segment lie side by side, all of one log.
+
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use super::record::{Record, RecordHeader};
+use super::segment::{Segment, id_of, path_of};
+use super::{DIRECTORY, block};
+use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
+use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Up to where a chain counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChainEnd {
+    /// The log.
+    pub log: LogId,
+    /// The epoch of the blocks.
+    pub epoch: Epoch,
+    /// Sequence of the last block that counts.
+    pub sequence: u64,
+    /// No transaction of it has a higher CSN.
+    pub last_csn: Csn,
+    /// Every block above the checkpoint must be there. Otherwise (an earlier epoch) a hole is possible whose transactions
+    /// a recovery discarded.
+    pub dense: bool,
+}
+
+/// A damage, and where it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogDamage {
+    /// The log.
+    pub log: LogId,
+    /// The epoch of the blocks.
+    pub epoch: Epoch,
+    /// First and last sequence of the blocks concerned.
+    pub blocks: (u64, u64),
+    /// The CSNs of what is damaged lie between these, both excluded.
+    pub csns: (Csn, Csn),
+    /// True if the blocks are lost only as far as their transactions are needed, see [`ChainEnd::dense`].
+    pub conditional: bool,
+    /// Where it begins.
+    pub location: Location,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for LogDamage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = self.blocks;
+        let blocks =
+            if first == last { format!("block {first}") } else { format!("blocks {first} to {last}") };
+        write!(f, "log {}, epoch {}, {blocks}: {} (at {})", self.log, self.epoch, self.what, self.location)
+    }
+}
+
+/// A whole block.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    header: BlockHeader,
+    /// Index of its segment.
+    segment: usize,
+    offset: u64,
+}
+
+impl Found {
+    fn end(&self) -> u64 {
+        self.offset + self.header.device_bytes() as u64
+    }
+}
+
+/// Bytes whose header is whole, and which are no block all the same.
+#[derive(Debug)]
+struct Broken {
+    header: BlockHeader,
+    location: Location,
+    what: String,
+}
+
+/// A segment, and which of its bytes whole blocks cover.
+#[derive(Debug)]
+struct Covered {
+    segment: Segment,
+    /// Ascending; blocks side by side make one range.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Covered {
+    fn cover(&mut self, start: u64, end: u64) {
+        match self.ranges.last_mut() {
+            Some((_, last)) if *last == start => *last = end,
+            _ => self.ranges.push((start, end)),
+        }
+    }
+
+    fn is_uncovered(&self, offset: u64) -> bool {
+        offset < self.segment.len && !self.ranges.iter().any(|(start, end)| (*start..*end).contains(&offset))
+    }
+
+    /// Where the bytes begin that nothing covers and that end at `offset`; `None` if there are none.
+    fn uncovered_before(&self, offset: u64) -> Option<u64> {
+        let before = self.ranges.iter().rev().find(|(_, end)| *end <= offset);
+        let start = before.map_or(0, |(_, end)| *end);
+        (start < offset).then_some(start)
+    }
+}
+
+type Sequences = BTreeMap<u64, Found>;
+
+/// What the segments hold of the chains that count.
+#[derive(Debug, Default)]
+pub struct LogContents {
+    /// Whole blocks that count.
+    pub blocks: u64,
+    /// Records in them.
+    pub records: u64,
+    segments: Vec<Covered>,
+    chains: BTreeMap<(Epoch, LogId), Sequences>,
+    broken: Vec<Broken>,
+    /// In blocks that are whole.
+    malformed: Vec<(Csn, LogDamage)>,
+    /// Segments that could not be read.
+    unreadable: Vec<Error>,
+}
+
+/// What to read.
+pub struct Wanted<'a> {
+    /// Blocks of others do not count.
+    pub database: DatabaseId,
+    /// Blocks at or below do not count.
+    pub checkpoint: Csn,
+    /// Up to which sequence the chain of a log and epoch counts; 0 for not at all.
+    pub last_sequence: &'a dyn Fn(LogId, Epoch) -> u64,
+}
+
+/// Reads all segments. `seen` is told the header of each record that counts, and the epoch of its block.
+///
+/// # Errors
+/// The directory cannot be listed. Segments that cannot be read are among the damages.
+pub fn read_contents(
+    storage: &dyn Storage,
+    wanted: &Wanted<'_>,
+    seen: &mut dyn FnMut(Epoch, &RecordHeader),
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<LogContents> {
+    let mut contents = LogContents::default();
+    let mut segments = Vec::new();
+    for id in storage.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)) {
+        let mode = OpenMode { create: false, read_only: true, direct: true };
+        match storage.open(&path_of(id), mode).and_then(|file| Ok((file.len()?, file))) {
+            Ok((len, file)) => segments.push(Segment { id, file, len }),
+            // One too many, removed since the directory was listed. If it was needed its blocks will be missing.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => contents.unreadable.push(error),
+        }
+    }
+    let total: u64 = segments.iter().map(|segment| segment.len).sum();
+    let mut done = 0;
+    for segment in segments {
+        done += segment.len;
+        if let Err(error) = contents.read_segment(segment, wanted, seen) {
+            contents.unreadable.push(error);
+        }
+        progress(done, total);
+    }
+    Ok(contents)
+}
+
+impl LogContents {
+    fn read_segment(
+        &mut self,
+        segment: Segment,
+        wanted: &Wanted<'_>,
+        seen: &mut dyn FnMut(Epoch, &RecordHeader),
+    ) -> Result<()> {
+        let len = usize::try_from(segment.len).map_err(|_| Error::corruption("a segment is too long"))?;
+        let mut bytes = AlignedBuffer::zeroed(len - len % SECTOR_BYTES);
+        segment.file.read_at(0, &mut bytes)?;
+        let mut covered = Covered { segment, ranges: Vec::new() };
+        let mut offset = 0;
+        while offset < bytes.len() {
+            let rest = &bytes[offset..];
+            let Ok(header) = BlockHeader::decode(rest, wanted.database) else {
+                self.note_broken(rest, &covered.segment, offset as u64, wanted);
+                offset += SECTOR_BYTES;
+                continue;
+            };
+            let found = Found { header, segment: self.segments.len(), offset: offset as u64 };
+            covered.cover(found.offset, found.end());
+            let counts = header.sequence <= (wanted.last_sequence)(header.log, header.epoch);
+            if counts && header.last_csn > wanted.checkpoint {
+                self.read_block(found, &covered.segment, rest, seen);
+            }
+            offset += header.device_bytes();
+        }
+        self.segments.push(covered);
+        Ok(())
+    }
+
+    fn note_broken(&mut self, bytes: &[u8], segment: &Segment, offset: u64, wanted: &Wanted<'_>) {
+        let Some((header, version)) = BlockHeader::parse(bytes) else { return };
+        if header.database != wanted.database {
+            return;
+        }
+        let what = if version == block::VERSION {
+            "the checksum of the block's records is wrong".to_string()
+        } else {
+            format!("log format {version} is not {}, the one this build writes", block::VERSION)
+        };
+        self.broken.push(Broken { header, location: segment.file.location(offset), what });
+    }
+
+    fn read_block(
+        &mut self,
+        found: Found,
+        segment: &Segment,
+        bytes: &[u8],
+        seen: &mut dyn FnMut(Epoch, &RecordHeader),
+    ) {
+        let header = found.header;
+        self.blocks += 1;
+        let payload = &bytes[BLOCK_HEADER_BYTES..BLOCK_HEADER_BYTES + header.payload_len as usize];
+        let mut records = Records { header: &header, previous: header.previous_csn, count: 0 };
+        let mut at = 0;
+        let mut problem = None;
+        while at < payload.len() && problem.is_none() {
+            match records.next(&payload[at..]) {
+                Ok(record) => {
+                    seen(header.epoch, &record.header);
+                    at += record.bytes.len();
+                }
+                Err(what) => problem = Some(what),
+            }
+        }
+        self.records += u64::from(records.count);
+        if let Some(what) = problem.or_else(|| records.at_the_end()) {
+            let location = segment.file.location(found.offset + (BLOCK_HEADER_BYTES + at) as u64);
+            let csns = (header.previous_csn, header.last_csn.next());
+            self.malformed.push((header.last_csn, damage(&header, csns, location, what)));
+        }
+        let chain = self.chains.entry((header.epoch, header.log)).or_default();
+        if let Some(other) = chain.insert(header.sequence, found)
+            && other.header != header
+        {
+            let what = "another block has the same number".to_string();
+            let csns = (header.previous_csn, header.last_csn.next());
+            let location = segment.file.location(found.offset);
+            self.malformed.push((header.last_csn, damage(&header, csns, location, what)));
+        }
+    }
+
+    /// True if there is no segment at all, readable or not.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.segments.is_empty() && self.unreadable.is_empty()
+    }
+
+    /// Segments that could not be read, with their place.
+    #[must_use]
+    pub fn unreadable(&self) -> &[Error] {
+        &self.unreadable
+    }
+
+    /// The end of a chain of which only this is known: every CSN below `watermark` was durable. `None` if no block shows
+    /// that there was one.
+    #[must_use]
+    pub fn end_below(&self, log: LogId, epoch: Epoch, watermark: Csn) -> Option<ChainEnd> {
+        let mut end = None;
+        for (sequence, found) in self.chains.get(&(epoch, log))? {
+            // What is durable is a gap-free run of blocks, so one CSN in a block vouches for all blocks before it.
+            if found.header.first_csn < watermark {
+                end = Some((*sequence, found.header.last_csn));
+            } else if found.header.previous_csn < watermark && found.header.previous_csn > Csn::ZERO {
+                end = end.max(Some((sequence - 1, found.header.previous_csn)));
+            }
+        }
+        end.map(|(sequence, last_csn)| ChainEnd { log, epoch, sequence, last_csn, dense: true })
+    }
+
+    /// Logs of which there is a block in `epoch`.
+    pub fn logs_of(&self, epoch: Epoch) -> impl Iterator<Item = LogId> {
+        self.chains.range((epoch, LogId(0))..=(epoch, LogId(u32::MAX))).map(|((_, log), _)| *log)
+    }
+
+    /// Everything that is wrong above `checkpoint` with the chains up to `ends`.
+    #[must_use]
+    pub fn damages(&self, ends: &[ChainEnd], checkpoint: Csn) -> Vec<LogDamage> {
+        let mut all: Vec<LogDamage> = Vec::new();
+        for end in ends {
+            self.damages_of_chain(end, checkpoint, &mut all);
+            let of_chain = |damage: &LogDamage| {
+                (damage.log, damage.epoch) == (end.log, end.epoch) && damage.blocks.1 <= end.sequence
+            };
+            let malformed = self.malformed.iter().filter(|(last_csn, _)| *last_csn > checkpoint);
+            all.extend(malformed.map(|(_, damage)| damage).filter(|damage| of_chain(damage)).cloned());
+        }
+        all
+    }
+
+    fn damages_of_chain(&self, end: &ChainEnd, checkpoint: Csn, all: &mut Vec<LogDamage>) {
+        let nothing = Sequences::new();
+        let chain = self.chains.get(&(end.epoch, end.log)).unwrap_or(&nothing);
+        // The last block that the checkpoint covers is where the chain that counts begins, if it was seen.
+        let covered = |found: &Found| found.header.last_csn <= checkpoint;
+        let mut previous: Option<&Found> = chain.values().take_while(|found| covered(found)).last();
+        let mut any = false;
+        for found in chain.range(..=end.sequence).map(|(_, found)| found).filter(|found| !covered(found)) {
+            let header = &found.header;
+            let first_needed = !any && header.previous_csn <= checkpoint;
+            any = true;
+            match previous {
+                Some(before) if before.header.sequence + 1 == header.sequence => {
+                    if before.header.last_csn != header.previous_csn {
+                        let location = self.location(found.segment, found.offset);
+                        let csns = (before.header.last_csn, header.first_csn);
+                        let what = "its header does not follow from the block before".to_string();
+                        all.push(damage(header, csns, location, what));
+                    }
+                }
+                _ if first_needed => {}
+                _ => {
+                    let first = previous.map_or(header.sequence - 1, |before| before.header.sequence + 1);
+                    let lower = previous.map_or(checkpoint, |before| before.header.last_csn);
+                    let csns = (lower, header.previous_csn.next());
+                    all.push(self.hole(end, (first, header.sequence - 1), csns, (previous, Some(found))));
+                }
+            }
+            previous = Some(found);
+        }
+        let last = previous.map_or(0, |found| found.header.sequence);
+        let needed = if any { last < end.sequence } else { end.dense && end.last_csn > checkpoint };
+        if needed {
+            let first = if previous.is_some() { last + 1 } else { end.sequence };
+            let lower = previous.map_or(checkpoint, |found| found.header.last_csn);
+            let csns = (lower, end.last_csn.next());
+            all.push(self.hole(end, (first, end.sequence), csns, (previous, None)));
+        }
+    }
+
+    /// Blocks that are not there, between two that are.
+    fn hole(
+        &self,
+        end: &ChainEnd,
+        blocks: (u64, u64),
+        csns: (Csn, Csn),
+        (previous, next): (Option<&Found>, Option<&Found>),
+    ) -> LogDamage {
+        let named = self.broken.iter().find(|broken| {
+            let header = &broken.header;
+            (header.log, header.epoch) == (end.log, end.epoch)
+                && (blocks.0..=blocks.1).contains(&header.sequence)
+        });
+        let damage = |location, what: &str| LogDamage {
+            log: end.log,
+            epoch: end.epoch,
+            blocks,
+            csns,
+            conditional: !end.dense,
+            location,
+            what: what.to_string(),
+        };
+        if let Some(broken) = named {
+            return damage(broken.location.clone(), &broken.what);
+        }
+        // Side by side with the next block, or else behind the previous one.
+        let before_next = next.and_then(|next| {
+            let start = self.segments[next.segment].uncovered_before(next.offset)?;
+            Some(self.location(next.segment, start))
+        });
+        let behind = previous.filter(|found| self.segments[found.segment].is_uncovered(found.end()));
+        let behind = behind.map(|found| self.location(found.segment, found.end()));
+        match before_next.or(behind) {
+            Some(location) => damage(location, "here should be a block, and there is no valid header"),
+            None => damage(
+                Location::File { path: DIRECTORY.into(), offset: 0 },
+                "no segment holds it; the segment that did is gone or overwritten",
+            ),
+        }
+    }
+
+    fn location(&self, segment: usize, offset: u64) -> Location {
+        self.segments[segment].segment.file.location(offset)
+    }
+}
+
+fn damage(header: &BlockHeader, csns: (Csn, Csn), location: Location, what: String) -> LogDamage {
+    let (log, epoch, sequence) = (header.log, header.epoch, header.sequence);
+    LogDamage { log, epoch, blocks: (sequence, sequence), csns, conditional: false, location, what }
+}
+
+/// The records of a whole block, in turn.
+struct Records<'a> {
+    header: &'a BlockHeader,
+    /// CSN of the record before.
+    previous: Csn,
+    count: u32,
+}
+
+impl Records<'_> {
+    /// The record at the start of `bytes`, if it is one that belongs here.
+    fn next<'b>(&mut self, bytes: &'b [u8]) -> Result<Record<'b>, String> {
+        let record = Record::decode(bytes).map_err(|error| error.message().to_string())?;
+        let csn = record.header.csn;
+        if csn <= self.previous {
+            return Err(format!("CSN {csn} follows CSN {}: CSNs rise within a log", self.previous));
+        }
+        if record.header.epoch > self.header.epoch {
+            return Err(format!("the record of CSN {csn} is of a later epoch than its block"));
+        }
+        if self.count == 0 && csn != self.header.first_csn {
+            return Err(format!("the first record has CSN {csn}, the header says {}", self.header.first_csn));
+        }
+        for operation in record.operations() {
+            operation.map_err(|error| format!("CSN {csn}: {}", error.message()))?;
+        }
+        self.previous = csn;
+        self.count += 1;
+        Ok(record)
+    }
+
+    /// What is wrong when all bytes are used.
+    fn at_the_end(&self) -> Option<String> {
+        let header = self.header;
+        if self.count != header.record_count {
+            return Some(format!("{} records, the header says {}", self.count, header.record_count));
+        }
+        (self.previous != header.last_csn).then(|| {
+            format!("the last record has CSN {}, the header says {}", self.previous, header.last_csn)
+        })
+    }
+}

@@ -1,0 +1,228 @@
+//! Checking the log against what must be in it, beside writers or beside nobody.
+//!
+//! 1. Every CSN above the checkpoint and below the watermark is in a record or void: what is in neither is lost.
+//! 2. Of the running epoch each log is dense from the checkpoint to its end. While the database runs the logs know their
+//!    ends. Otherwise stored watermarks vouch for them: what they do not reach may be a torn tail, and is no damage.
+//! 3. Of an earlier epoch the blocks up to the accepted ends count. A hole there is a damage if a CSN of rule 1 is lost
+//!    with it; else it held only what a recovery discarded.
+//!
+//! What is known is taken before the segments are read, the checkpoint after it: see [`crate::log::ChainEnd`].
+
+use super::ProgressFn;
+use crate::base::{Csn, Epoch, LogId, Result};
+use crate::device::Storage;
+use crate::log::{ChainEnd, LogContents, Wanted, read_contents};
+use crate::store::{CSN_LIMIT, CsnSet, Manifest};
+use std::collections::BTreeMap;
+
+/// What a running database knows of its log. Taken before the log is read, the watermark first.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Every CSN below is durable.
+    pub watermark: Csn,
+    /// How far each log is durable.
+    pub ends: Vec<ChainEnd>,
+}
+
+/// What was looked at, and what is wrong.
+#[derive(Clone, Debug, Default)]
+pub struct LogReport {
+    /// Whole blocks above the checkpoint.
+    pub blocks: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Each damage with its place.
+    pub problems: Vec<String>,
+}
+
+/// Reads the whole log. `running` is `None` if nobody has the database open for writing; `checkpoint` gives the CSN of
+/// the newest durable checkpoint at the moment.
+///
+/// # Errors
+/// The log's directory cannot be listed.
+pub fn check_log(
+    storage: &dyn Storage,
+    manifest: &Manifest,
+    running: Option<&Running>,
+    checkpoint: &dyn Fn() -> Csn,
+    progress: ProgressFn<'_>,
+) -> Result<LogReport> {
+    if manifest.clean {
+        // Everything is in the checkpoint: nobody needs what the log still holds.
+        return Ok(LogReport::default());
+    }
+    let mut present = Present::above(manifest.checkpoint);
+    let wanted = Wanted {
+        database: manifest.database,
+        checkpoint: manifest.checkpoint,
+        last_sequence: &|log, epoch| last_sequence(manifest, running, log, epoch),
+    };
+    let contents = read_contents(
+        storage,
+        &wanted,
+        &mut |epoch, record| {
+            present.insert(record.csn);
+            if epoch == manifest.epoch && record.watermark <= record.csn && record.csn < CSN_LIMIT {
+                present.watermark = present.watermark.max(record.watermark);
+            }
+        },
+        &mut |done, total| progress("log bytes checked", done, total),
+    )?;
+    let checkpoint = checkpoint().max(manifest.checkpoint);
+    let watermark = running.map_or(present.watermark, |running| running.watermark).max(manifest.first_csn);
+    let lost = present.lost(checkpoint, watermark, &voids(manifest));
+    let ends = ends(manifest, running, &contents, watermark);
+    let mut report = LogReport { blocks: contents.blocks, records: contents.records, problems: Vec::new() };
+    if contents.is_gone() {
+        report
+            .problems
+            .push("the log is gone: a database that was not closed has at least one segment".into());
+    }
+    report.problems.extend(contents.unreadable().iter().map(|error| format!("a log segment: {error}")));
+    for damage in contents.damages(&ends, checkpoint) {
+        let (lower, upper) = damage.csns;
+        if !damage.conditional || lost.iter().any(|(first, last)| *last > lower && *first < upper) {
+            report.problems.push(damage.to_string());
+        }
+    }
+    report.problems.extend(describe(&lost));
+    Ok(report)
+}
+
+fn last_sequence(manifest: &Manifest, running: Option<&Running>, log: LogId, epoch: Epoch) -> u64 {
+    if epoch == manifest.epoch {
+        let end =
+            |running: &Running| running.ends.iter().find(|end| end.log == log).map_or(0, |e| e.sequence);
+        return running.map_or(u64::MAX, end);
+    }
+    let entry = manifest.epochs.iter().find(|entry| entry.epoch == epoch);
+    entry.and_then(|entry| entry.accepted_end(log)).unwrap_or(0)
+}
+
+/// Rules 2 and 3.
+fn ends(
+    manifest: &Manifest,
+    running: Option<&Running>,
+    contents: &LogContents,
+    watermark: Csn,
+) -> Vec<ChainEnd> {
+    let mut ends = match running {
+        Some(running) => running.ends.clone(),
+        None => {
+            let logs = contents.logs_of(manifest.epoch);
+            logs.filter_map(|log| contents.end_below(log, manifest.epoch, watermark)).collect()
+        }
+    };
+    for entry in &manifest.epochs {
+        ends.extend(entry.accepted.iter().map(|end| ChainEnd {
+            log: end.log,
+            epoch: entry.epoch,
+            sequence: end.sequence,
+            last_csn: entry.last_csn,
+            dense: false,
+        }));
+    }
+    ends
+}
+
+fn voids(manifest: &Manifest) -> CsnSet {
+    manifest.epochs.iter().fold(CsnSet::default(), |voids, entry| voids.union(&entry.voids))
+}
+
+/// The most ranges of lost CSNs that are listed.
+const LISTED: usize = 8;
+
+fn describe(lost: &[(Csn, Csn)]) -> Option<String> {
+    let count: u64 = lost.iter().map(|(first, last)| last.0 - first.0 + 1).sum();
+    let range = |(first, last): &(Csn, Csn)| {
+        if first == last { first.to_string() } else { format!("{first} to {last}") }
+    };
+    let mut listed: Vec<String> = lost.iter().take(LISTED).map(range).collect();
+    if lost.len() > LISTED {
+        listed.push("…".into());
+    }
+    (count > 0).then(|| {
+        format!(
+            "{count} committed transactions are in no whole block of the log and not in the checkpoint: CSN {}",
+            listed.join(", ")
+        )
+    })
+}
+
+/// Which CSNs above the checkpoint have a record.
+struct Present {
+    checkpoint: Csn,
+    /// A bit for each CSN, 64 to a word; words without any are not there, whatever a record claims.
+    words: BTreeMap<u64, u64>,
+    /// The highest that a record of the running epoch stores.
+    watermark: Csn,
+}
+
+impl Present {
+    fn above(checkpoint: Csn) -> Present {
+        Present { checkpoint, words: BTreeMap::new(), watermark: Csn::ZERO }
+    }
+
+    fn insert(&mut self, csn: Csn) {
+        if csn > self.checkpoint && csn < CSN_LIMIT {
+            *self.words.entry(csn.0 / 64).or_default() |= 1 << (csn.0 % 64);
+        }
+    }
+
+    /// Rule 1: the CSNs above `checkpoint` and below `watermark` that are neither there nor void, as ranges.
+    fn lost(&self, checkpoint: Csn, watermark: Csn, voids: &CsnSet) -> Vec<(Csn, Csn)> {
+        let mut there: Vec<(Csn, Csn)> = voids.ranges().to_vec();
+        for (index, word) in &self.words {
+            let mut bits = *word;
+            while bits != 0 {
+                let first = bits.trailing_zeros();
+                let ones = (bits >> first).trailing_ones();
+                let start = index * 64 + u64::from(first);
+                there.push((Csn(start), Csn(start + u64::from(ones) - 1)));
+                bits &= if first + ones == 64 { 0 } else { u64::MAX << (first + ones) };
+            }
+        }
+        let mut lost = Vec::new();
+        let mut next = checkpoint.next();
+        for (first, last) in CsnSet::from_ranges(there).above(checkpoint).ranges() {
+            let end = (*first).min(watermark);
+            if next < end {
+                lost.push((next, Csn(end.0 - 1)));
+            }
+            next = last.next();
+        }
+        if next < watermark {
+            lost.push((next, Csn(watermark.0 - 1)));
+        }
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn present(csns: impl IntoIterator<Item = u64>) -> Present {
+        let mut present = Present::above(Csn(10));
+        csns.into_iter().for_each(|csn| present.insert(Csn(csn)));
+        present
+    }
+
+    #[test]
+    fn what_is_neither_there_nor_void_below_the_watermark_is_lost() {
+        let all = present((5..200).filter(|csn| ![63, 64, 65, 130].contains(csn)));
+        let none = CsnSet::default();
+        assert_eq!(all.lost(Csn(10), Csn(200), &none), [(Csn(63), Csn(65)), (Csn(130), Csn(130))]);
+        assert_eq!(all.lost(Csn(64), Csn(130), &none), [(Csn(65), Csn(65))]);
+        assert_eq!(all.lost(Csn(10), Csn(203), &none)[2], (Csn(200), Csn(202)));
+        let voids = CsnSet::from_ranges([(Csn(1), Csn(64)), (Csn(130), Csn(140))]);
+        assert_eq!(all.lost(Csn(10), Csn(200), &voids), [(Csn(65), Csn(65))]);
+    }
+
+    #[test]
+    fn an_empty_log_has_lost_everything_up_to_the_watermark() {
+        assert_eq!(present([]).lost(Csn(10), Csn(13), &CsnSet::default()), [(Csn(11), Csn(12))]);
+        assert_eq!(present([]).lost(Csn(10), Csn(11), &CsnSet::default()), []);
+        assert_eq!(present([Csn::MAX.0 - 1]).lost(Csn(10), Csn(11), &CsnSet::default()), []);
+    }
+}

@@ -1,0 +1,318 @@
+//! `verify`: what it must find, with the place, and what it must not.
+//!
+//! The content of damaged databases is judged in `damage.rs`; here it is what the report says.
+
+use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::{Database, ErrorKind, Preset, Settings, VerifyReport};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const SECTOR: usize = 4096;
+
+fn settings(preset: Preset) -> Settings {
+    Settings {
+        preset,
+        logs: if preset == Preset::Autonomous { 2 } else { 1 },
+        memory_bytes: 4 << 20,
+        version_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 4 << 20,
+        transaction_bytes_max: 1 << 20,
+        checkpoint_log_bytes: 0,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
+    let storage = Arc::new(disk.clone());
+    Database::builder().settings(settings(preset)).storage(storage).open("simulated").expect("opens")
+}
+
+/// The report on a database that nobody has open.
+fn verify(disk: &SimulatedStorage) -> VerifyReport {
+    let storage = Arc::new(disk.duplicate());
+    let builder = Database::builder().settings(settings(Preset::Group)).storage(storage);
+    builder.verify("simulated", None).expect("can be checked")
+}
+
+fn fill(db: &Database, table: &str, rows: std::ops::Range<u32>) {
+    let table = db.table_or_create(table).expect("a whole disk");
+    for n in rows {
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, format!("key {n:05}").as_bytes(), &[n as u8; 200]).expect("free row");
+        tx.commit().expect("a whole disk");
+    }
+}
+
+/// A log block: its file, where it is in it, how long it is, its number, and its last CSN.
+#[derive(Clone, Debug)]
+struct Block {
+    path: String,
+    offset: usize,
+    len: usize,
+    sequence: u64,
+    last_csn: u64,
+}
+
+/// All log blocks on the disk, in the order of their numbers.
+fn blocks(disk: &SimulatedStorage) -> Vec<Block> {
+    let mut found = Vec::new();
+    for path in disk.files().into_iter().filter(|path| path.starts_with("log/")) {
+        let bytes = disk.read_file(&path).expect("listed");
+        for offset in (0..bytes.len()).step_by(SECTOR) {
+            let word = |at: usize| {
+                u64::from_le_bytes(bytes[offset + at..offset + at + 8].try_into().expect("eight bytes"))
+            };
+            if bytes[offset + 4..offset + 8] == *b"QLOG" {
+                let len = 80 + (word(40) & 0xffff_ffff) as usize;
+                let (sequence, last_csn) = (word(32), word(56));
+                found.push(Block { path: path.clone(), offset, len, sequence, last_csn });
+            }
+        }
+    }
+    found.sort_by_key(|block| block.sequence);
+    found
+}
+
+fn flip(disk: &SimulatedStorage, path: &str, at: usize) {
+    let mut bytes = disk.read_file(path).expect("a file of the database");
+    bytes[at] ^= 1;
+    disk.write_file(path, &bytes);
+}
+
+#[track_caller]
+fn assert_finds(report: &VerifyReport, parts: &[&str]) {
+    let found = report.problems.iter().any(|problem| parts.iter().all(|part| problem.contains(part)));
+    assert!(found, "nothing with {parts:?} in {:#?}", report.problems);
+}
+
+#[track_caller]
+fn assert_sound(report: &VerifyReport) {
+    assert!(report.problems.is_empty(), "{:#?}", report.problems);
+}
+
+#[test]
+fn a_flipped_bit_in_the_log_of_a_running_database_is_reported_with_its_place() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group);
+    fill(&db, "t", 0..60);
+    db.checkpoint().expect("a whole disk");
+    let checkpoint = db.statistics().checkpoint_csn.0;
+    fill(&db, "t", 60..120);
+    let report = db.verify(None).expect("runs");
+    assert_sound(&report);
+    assert_eq!((report.log_blocks, report.log_records), (60, 60));
+    let blocks = blocks(&disk);
+    assert!(blocks.len() >= 60);
+    for block in &blocks {
+        // Checksum, magic, epoch, sequence, payload.
+        for at in [0, 5, 24, 33, 90, block.len - 1] {
+            flip(&disk, &block.path, block.offset + at);
+            let report = db.verify(None).expect("runs");
+            if block.last_csn <= checkpoint {
+                assert_sound(&report);
+            } else {
+                let place = format!("(at {}, byte {})", block.path, block.offset);
+                assert_finds(&report, &["log 0, epoch 2", &format!("block {}:", block.sequence), &place]);
+                assert_finds(&report, &["in no whole block", &format!("CSN {}", block.last_csn)]);
+                assert_eq!(report.problems.len(), 2, "{:#?}", report.problems);
+            }
+            flip(&disk, &block.path, block.offset + at);
+        }
+    }
+    assert_sound(&db.verify(None).expect("runs"));
+}
+
+#[test]
+fn a_flipped_bit_in_the_log_of_a_crashed_database_is_reported_with_its_place() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group);
+    fill(&db, "t", 0..40);
+    let crashed = disk.duplicate();
+    disk.stop();
+    drop(db);
+    assert_sound(&verify(&crashed));
+    assert_eq!(verify(&crashed).log_records, 41, "with the creation of the table");
+    let blocks = blocks(&crashed);
+    let (last, rest) = blocks.split_last().expect("41 blocks");
+    for block in rest {
+        flip(&crashed, &block.path, block.offset + 100);
+        let report = verify(&crashed);
+        let place = format!("(at {}, byte {})", block.path, block.offset);
+        assert_finds(&report, &["log 0, epoch 2", &format!("block {}:", block.sequence), &place]);
+        assert!(report.problems[0].contains("a committed transaction is missing"), "{:?}", report.problems);
+        flip(&crashed, &block.path, block.offset + 100);
+    }
+    // No later record vouches for the last one: it may be a torn tail.
+    flip(&crashed, &last.path, last.offset + 100);
+    assert_sound(&verify(&crashed));
+}
+
+#[test]
+fn what_a_recovery_replayed_must_stay_in_the_log_until_a_checkpoint() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group);
+    fill(&db, "t", 0..40);
+    let crashed = disk.duplicate();
+    disk.stop();
+    drop(db);
+    let old = blocks(&crashed);
+    let db = open(&crashed, Preset::Group);
+    fill(&db, "t", 40..50);
+    assert_sound(&db.verify(None).expect("runs"));
+    let block = &old[17];
+    flip(&crashed, &block.path, block.offset + 100);
+    let report = db.verify(None).expect("runs");
+    let place = format!("(at {}, byte {})", block.path, block.offset);
+    assert_finds(&report, &["log 0, epoch 2", &format!("block {}:", block.sequence), &place]);
+    db.checkpoint().expect("a whole disk");
+    assert_sound(&db.verify(None).expect("runs"));
+}
+
+#[test]
+fn a_lost_segment_is_reported() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group);
+    fill(&db, "t", 0..60);
+    let paths: Vec<String> = blocks(&disk).into_iter().map(|block| block.path).collect();
+    let (first, last) = (paths.first().expect("blocks").clone(), paths.last().expect("blocks").clone());
+    let middle = paths.into_iter().find(|path| *path != first && *path != last).expect("three segments");
+    disk.remove_file(&middle);
+    let report = db.verify(None).expect("runs");
+    assert_finds(&report, &["log 0, epoch 2, blocks 17 to 32"]);
+    assert_finds(&report, &["16 committed transactions are in no whole block", "CSN 17 to 32"]);
+}
+
+#[test]
+fn verify_beside_writers_checkpoints_and_catalog_changes_finds_nothing() {
+    for preset in Preset::ALL {
+        let disk = SimulatedStorage::new(3);
+        let db = open(&disk, preset);
+        let (stop, commits) = (AtomicBool::new(false), AtomicU64::new(0));
+        let mut verified = 0;
+        std::thread::scope(|scope| {
+            for thread in 0..3u32 {
+                let (db, stop, commits) = (&db, &stop, &commits);
+                scope.spawn(move || {
+                    let table = db.table_or_create("shared").expect("a whole disk");
+                    for n in 0.. {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let mut tx = db.begin().expect("free");
+                        // Rows come and go, so that leaves split and merge.
+                        let key = format!("{thread} {:04}", n * 7919 % 3000);
+                        if n / 3000 % 2 == 0 {
+                            tx.insert(&table, key.as_bytes(), &[thread as u8; 150]).expect("own row");
+                        } else {
+                            tx.remove(&table, key.as_bytes()).expect("own row");
+                        }
+                        tx.commit().expect("a whole disk");
+                        commits.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let (db_too, stop_too) = (&db, &stop);
+            scope.spawn(move || {
+                for n in 0.. {
+                    if stop_too.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let name = format!("short-lived {n}");
+                    fill(db_too, &name, 0..30);
+                    db_too.checkpoint().expect("a whole disk");
+                    let table = db_too.table(&name).expect("just made");
+                    let mut tx = db_too.begin().expect("free");
+                    for n in 0..30 {
+                        tx.remove(&table, format!("key {n:05}").as_bytes()).expect("own row");
+                    }
+                    tx.commit().expect("a whole disk");
+                    // Somebody may be collecting the deleted rows, or checking the table, at this moment.
+                    db_too.drop_table(&name).expect("neither is a user");
+                }
+            });
+            let end = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < end || verified < 5 {
+                let report = db.verify(None).expect("runs");
+                if !report.problems.is_empty() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                assert_sound(&report);
+                verified += 1;
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(commits.load(Ordering::Relaxed) > 100, "{preset:?}");
+        assert_sound(&db.verify(None).expect("runs"));
+    }
+}
+
+#[test]
+fn a_damaged_page_is_reported_with_its_table_and_keys() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group);
+    fill(&db, "a", 0..300);
+    fill(&db, "b", 0..10);
+    db.checkpoint().expect("a whole disk");
+    let bytes = disk.read_file("pages/data").expect("a page store");
+    let at = bytes.windows(200).position(|bytes| bytes == [150u8; 200]).expect("the row is stored");
+    flip(&disk, "pages/data", at);
+    // The page is in memory, and well.
+    let report = db.verify(None).expect("runs");
+    assert_finds(
+        &report,
+        &["table `a`, keys from \"key 00", "to below \"key 00", "stored page", "page store"],
+    );
+    db.close().expect("nothing changed");
+    let report = verify(&disk);
+    assert_finds(&report, &["table `a`, keys from \"key 00", "to below \"key 00"]);
+    assert_eq!(report.problems.len(), 1, "{:#?}", report.problems);
+}
+
+#[test]
+fn pages_that_nobody_can_reach_are_reported() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group);
+    fill(&db, "a", 0..300);
+    fill(&db, "b", 0..30);
+    db.close().expect("a whole disk");
+    let bytes = disk.read_file("pages/data").expect("a page store");
+    let at = bytes.windows(200).position(|bytes| bytes == [150u8; 200]).expect("the row is stored");
+    flip(&disk, "pages/data", at);
+    let db = open(&disk, Preset::Group);
+    // Nobody can say what is below a damaged page, so it stays when its table goes.
+    db.drop_table("a").expect("not used");
+    db.checkpoint().expect("the damage is in nobody's way");
+    flip(&disk, "pages/data", at);
+    let report = db.verify(None).expect("runs");
+    assert_finds(&report, &["leaked page"]);
+    assert_eq!(report.problems.len(), 1, "{:#?}", report.problems);
+}
+
+#[test]
+fn a_checkpoint_that_fails_to_free_a_dropped_table_leaves_it_to_the_next_one() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group);
+    for table in ["a", "b", "c", "d"] {
+        fill(&db, table, 0..100);
+    }
+    db.close().expect("a whole disk");
+    let db = open(&disk, Preset::Group);
+    for table in ["a", "b", "c"] {
+        db.drop_table(table).expect("not used");
+    }
+    for after in [0, 3, 5] {
+        disk.inject(Fault { operation: OperationKind::Read, after, kind: FaultKind::Once, error: 5 });
+        let error = db.checkpoint().expect_err("a page cannot be read");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    }
+    db.checkpoint().expect("a whole disk again");
+    let report = db.verify(None).expect("runs");
+    assert_sound(&report);
+    assert_eq!(report.stored_pages, report.pages, "pages of the dropped tables are gone");
+    let after_crash = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
+    assert_sound(&verify(&after_crash));
+}
