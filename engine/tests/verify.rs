@@ -42,7 +42,7 @@ fn fill(db: &Database, table: &str, rows: std::ops::Range<u32>) {
     let table = db.table_or_create(table).expect("a whole disk");
     for n in rows {
         let mut tx = db.begin().expect("free");
-        tx.insert(&table, format!("key {n:05}").as_bytes(), &[n as u8; 200]).expect("free row");
+        tx.insert(&table, format!("key {n:05}").as_bytes(), [n as u8; 200]).expect("free row");
         tx.commit().expect("a whole disk");
     }
 }
@@ -206,7 +206,7 @@ fn verify_beside_writers_checkpoints_and_catalog_changes_finds_nothing() {
                         // Rows come and go, so that leaves split and merge.
                         let key = format!("{thread} {:04}", n * 7919 % 3000);
                         if n / 3000 % 2 == 0 {
-                            tx.insert(&table, key.as_bytes(), &[thread as u8; 150]).expect("own row");
+                            tx.insert(&table, key.as_bytes(), [thread as u8; 150]).expect("own row");
                         } else {
                             tx.remove(&table, key.as_bytes()).expect("own row");
                         }

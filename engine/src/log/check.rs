@@ -189,8 +189,13 @@ impl LogContents {
         seen: &mut dyn FnMut(Epoch, &RecordHeader),
     ) -> Result<()> {
         let len = usize::try_from(segment.len).map_err(|_| Error::corruption("a segment is too long"))?;
-        let mut bytes = AlignedBuffer::zeroed(len - len % SECTOR_BYTES);
-        segment.file.read_at(0, &mut bytes)?;
+        let whole = len - len % SECTOR_BYTES;
+        let mut bytes = AlignedBuffer::zeroed(whole);
+        // A segment whose preparation was cut short may be empty.
+        let bytes = &mut bytes[..whole];
+        if whole > 0 {
+            segment.file.read_at(0, bytes)?;
+        }
         let mut covered = Covered { segment, ranges: Vec::new() };
         let mut offset = 0;
         while offset < bytes.len() {

@@ -67,6 +67,9 @@ struct Place<'a> {
     upper: Option<&'a [u8]>,
 }
 
+/// Told of a page, the lowest key that it is for, and the first key above it.
+pub type VisitPage<'a> = &'a mut dyn FnMut(PageId, &[u8], Option<&[u8]>);
+
 impl Tree {
     /// Checks every page of the tree and how the pages fit together.
     ///
@@ -146,21 +149,12 @@ impl Tree {
     ///
     /// # Errors
     /// The first page that cannot be read.
-    pub fn visit_pages(
-        &self,
-        page: PageId,
-        visit: &mut dyn FnMut(PageId, &[u8], Option<&[u8]>),
-    ) -> Result<()> {
+    pub fn visit_pages(&self, page: PageId, visit: VisitPage<'_>) -> Result<()> {
         visit(page, &[], None);
         self.visit_below(page, u8::MAX, visit)
     }
 
-    fn visit_below(
-        &self,
-        page: PageId,
-        level_max: u8,
-        visit: &mut dyn FnMut(PageId, &[u8], Option<&[u8]>),
-    ) -> Result<()> {
+    fn visit_below(&self, page: PageId, level_max: u8, visit: VisitPage<'_>) -> Result<()> {
         let guard = self.pool.shared(page)?;
         let node = Node::new(guard.bytes());
         let wrong = |what: &str| Error::corruption(format!("{page:?}: {what}"));
