@@ -256,7 +256,7 @@ impl Database {
             store_reads: traffic.reads.get(),
             store_read_bytes: traffic.read_bytes.get(),
             store_writes: traffic.writes.get(),
-            store_written_bytes: traffic.written_bytes.get(),
+            store_bytes_written: traffic.written_bytes.get(),
             store_bytes: usage.blocks * usage.block_bytes as u64,
             store_free_bytes: usage.free_blocks * usage.block_bytes as u64,
             wakeups: metrics.wake_ups.get(),

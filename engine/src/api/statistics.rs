@@ -107,7 +107,7 @@ pub struct Statistics {
     /// Writes of the file of pages: images, mapping, catalog.
     pub store_writes: u64,
     /// Bytes of these.
-    pub store_written_bytes: u64,
+    pub store_bytes_written: u64,
     /// Length of the file of pages in bytes; free blocks included.
     pub store_bytes: u64,
     /// Bytes of it that are free blocks.

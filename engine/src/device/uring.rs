@@ -5,6 +5,9 @@
 //!    the second because the first fell short or failed, the write failed: it is not repeated, for nobody knows what the
 //!    flush of another write has made durable meanwhile.
 //! 3. A short plain or DSYNC write is continued from where it stopped.
+//! 4. What a thread submitted belongs to it: when it ends, the kernel gives up what it has not started (EFAULT, ECANCELED).
+//!    Nothing failed then, so whoever reaps starts the write again, from its beginning if it is durable by flush. A flush
+//!    that was given up was never tried, so this is not the repetition that 2 forbids.
 
 use super::facts::DurabilityMethod;
 use super::{AlignedBuffer, Completion, WriteQueue, WriteRequest};
@@ -125,6 +128,13 @@ impl UringQueue {
             return Ok(());
         }
         let linked = slot.request.durable && self.method == DurabilityMethod::WriteThenFlush;
+        // The flush after a short write is cancelled too: that one stays failed.
+        let whole = !linked || slot.written == 0 || slot.written == slot.request.len;
+        if whole && slot.error.as_ref().is_some_and(was_given_up) {
+            slot.error = None;
+            slot.written = if linked { 0 } else { slot.written };
+            return self.start(index);
+        }
         let retry = slot.error.as_ref().is_some_and(|e| matches!(e.raw_os_error(), Some(4 | 11)));
         if slot.error.is_none() && slot.written < slot.request.len && !linked || retry && !linked {
             slot.error = None;
@@ -157,6 +167,13 @@ impl UringQueue {
         }
         Ok(())
     }
+}
+
+/// The thread that submitted the operation ended before the kernel had started it. Bad memory, the other reason for EFAULT,
+/// there is not: the slot owns it.
+fn was_given_up(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::FAULT, Errno::CANCELED].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 fn libc_eintr() -> i32 {
