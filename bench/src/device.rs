@@ -1,16 +1,20 @@
-//! The floor: aligned durable writes straight to the device, without a database.
+//! The floors, straight from the device, without a database: aligned durable writes under commits, random and sequential
+//! reads under faults and scans, sequential writes under checkpoints.
 
 use crate::Progress;
+use crate::reads::{self, Pattern, ReadLine, SEQUENTIAL_BYTES};
 use crate::report::Floor;
+use crate::rows::fill;
 use anyhow::Result;
 use quenchdb::DeviceTrust;
-use quenchdb::device::Storage;
+use quenchdb::base::random::Random;
 use quenchdb::device::file::FileStorage;
 use quenchdb::device::probe::{RawWrites, raw_durable_write};
+use quenchdb::device::{AlignedBuffer, File, OpenMode, Storage};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +33,15 @@ pub struct DeviceLine {
     pub writes_per_second: f64,
 }
 
+/// Writes one after the other, flushed at the end, by one thread: how a checkpoint may write.
+#[derive(Clone, Debug, Serialize)]
+pub struct SequentialWrites {
+    /// Bytes of a write.
+    pub bytes: usize,
+    /// The flush at the end counts as time.
+    pub bytes_per_second: f64,
+}
+
 /// The device under a directory.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceReport {
@@ -36,8 +49,14 @@ pub struct DeviceReport {
     pub device: String,
     /// A power cut empties its cache.
     pub volatile_cache: bool,
-    /// Writes, by size and number of writers.
+    /// Durable writes, by size and number of writers.
     pub writes: Vec<DeviceLine>,
+    /// Writes that only the last flush makes durable.
+    pub sequential_writes: SequentialWrites,
+    /// Reads, by pattern and number of readers, of a file of `file_bytes`.
+    pub reads: Vec<ReadLine>,
+    /// Length of the file that was read.
+    pub file_bytes: u64,
 }
 
 fn storage(directory: &Path, trust: DeviceTrust) -> Result<Arc<dyn Storage>> {
@@ -79,33 +98,116 @@ pub fn floor(directory: &Path, trust: DeviceTrust, duration: Duration) -> Result
     Ok(Floor { p50: line.p50_us, p99: line.p99_us })
 }
 
-/// 4 and 16 KiB, one writer and `writers` of them; `duration` is shared by the four.
+/// A file of random bits that is removed again.
+struct Scratch<'a> {
+    storage: &'a Arc<dyn Storage>,
+    file: Arc<dyn File>,
+}
+
+const SCRATCH: &str = "quench-bench.tmp";
+
+impl<'a> Scratch<'a> {
+    /// Not zeros: a device may keep those without writing or reading anything.
+    fn new(storage: &'a Arc<dyn Storage>, bytes: u64, progress: Progress<'_>) -> Result<Scratch<'a>> {
+        let file = storage.open(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
+        let scratch = Scratch { storage, file };
+        let mut buffer = AlignedBuffer::zeroed(SEQUENTIAL_BYTES);
+        let mut random = Random::from_seed(1);
+        for offset in (0..bytes).step_by(SEQUENTIAL_BYTES) {
+            fill(&mut random, &mut buffer);
+            scratch.file.write_at(offset, &buffer)?;
+            progress("writing a file to read", offset, bytes);
+        }
+        scratch.file.flush()?;
+        Ok(scratch)
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        // What stays behind is overwritten by the next measurement.
+        let _ = self.storage.remove(SCRATCH);
+    }
+}
+
+/// Bytes of a sequential write.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// Overwrites `file` from its beginning, again and again, for `duration`, and flushes it.
+fn sequential_writes(file: &dyn File, duration: Duration) -> Result<SequentialWrites> {
+    let places = (file.len()? / WRITE_BYTES as u64).max(1);
+    let mut buffer = AlignedBuffer::zeroed(WRITE_BYTES);
+    fill(&mut Random::from_seed(2), &mut buffer);
+    let (began, mut written) = (Instant::now(), 0u64);
+    while began.elapsed() < duration {
+        buffer[..8].copy_from_slice(&written.to_le_bytes());
+        file.write_at(written % places * WRITE_BYTES as u64, &buffer)?;
+        written += 1;
+    }
+    file.flush()?;
+    let bytes_per_second = (written * WRITE_BYTES as u64) as f64 / began.elapsed().as_secs_f64();
+    Ok(SequentialWrites { bytes: WRITE_BYTES, bytes_per_second })
+}
+
+/// The file that is read is large enough for what a disk reads in the time, within bounds.
+fn file_bytes(duration: Duration) -> u64 {
+    let wanted = (duration.as_secs_f64() * 64e6) as u64;
+    wanted.clamp(16 << 20, 1 << 30).next_multiple_of(SEQUENTIAL_BYTES as u64)
+}
+
+/// Durable writes of 4 and 16 KiB by one writer and `threads` of them, sequential writes of 256 KiB, random reads of 4 KiB
+/// by 1, 2 and `threads` readers, sequential reads of 1 MiB by 1 and `threads`. The measurements share `duration`.
 ///
 /// # Errors
 /// Those of the device.
 pub fn measure(
     directory: &Path,
     trust: DeviceTrust,
-    writers: usize,
+    threads: usize,
     duration: Duration,
     progress: Progress<'_>,
 ) -> Result<DeviceReport> {
     let storage = storage(directory, trust)?;
-    let mut cases: Vec<(usize, usize)> = Vec::new();
+    let distinct = |mut counts: Vec<usize>| {
+        counts.sort_unstable();
+        counts.dedup();
+        counts
+    };
+    let one_and_all = distinct(vec![1, threads]);
+    let random_readers = distinct(vec![1, 2, threads]);
+    let cases = 2 * one_and_all.len() + 1 + random_readers.len() + one_and_all.len();
+    let share = duration / cases as u32;
+    let done = std::cell::Cell::new(0);
+    let tell = |what: &str| progress(what, done.replace(done.get() + 1), cases as u64);
+    let mut writes = Vec::new();
     for bytes in [4096, 16384] {
-        cases.push((bytes, 1));
-        if writers > 1 {
-            cases.push((bytes, writers));
+        for &writers in &one_and_all {
+            tell("durable writes");
+            writes.push(line(bytes, writers, &raw_durable_write(&storage, bytes, writers, share)?));
         }
     }
-    let share = duration / cases.len() as u32;
-    let mut writes = Vec::new();
-    for (done, &(bytes, writers)) in cases.iter().enumerate() {
-        progress("measuring the device", done as u64, cases.len() as u64);
-        writes.push(line(bytes, writers, &raw_durable_write(&storage, bytes, writers, share)?));
+    let scratch = Scratch::new(&storage, file_bytes(duration), progress)?;
+    tell("sequential writes");
+    let sequential_writes = sequential_writes(&*scratch.file, share)?;
+    let mut reads = Vec::new();
+    for readers in random_readers {
+        tell("random reads");
+        reads.push(reads::measure(&*scratch.file, Pattern::Random, 4096, readers, share)?);
     }
-    let facts = storage.facts();
-    Ok(DeviceReport { device: facts.name, volatile_cache: facts.volatile_cache, writes })
+    for readers in one_and_all {
+        tell("sequential reads");
+        let pattern = Pattern::Sequential;
+        reads.push(reads::measure(&*scratch.file, pattern, SEQUENTIAL_BYTES, readers, share)?);
+    }
+    let (facts, file_bytes) = (storage.facts(), scratch.file.len()?);
+    Ok(DeviceReport {
+        device: facts.name,
+        volatile_cache: facts.volatile_cache,
+        writes,
+        sequential_writes,
+        reads,
+        file_bytes,
+    })
 }
 
 impl std::fmt::Display for DeviceReport {
@@ -127,6 +229,32 @@ impl std::fmt::Display for DeviceReport {
                 l.p99_us,
                 l.p999_us,
                 l.writes_per_second
+            )?;
+        }
+        writeln!(
+            f,
+            "sequential writes of {} KiB, one flush at the end: {:.0} MB/s",
+            self.sequential_writes.bytes / 1024,
+            self.sequential_writes.bytes_per_second / 1e6
+        )?;
+        writeln!(f, "reads of a file of {} MB", self.file_bytes / 1_000_000)?;
+        writeln!(
+            f,
+            "{:>8} {:>8} {:>10} {:>10} {:>10} {:>12} {:>8}",
+            "KiB", "readers", "p50 us", "p99 us", "p99.9 us", "reads/s", "MB/s"
+        )?;
+        for l in &self.reads {
+            writeln!(
+                f,
+                "{:>8} {:>8} {:>10.1} {:>10.1} {:>10.1} {:>12.0} {:>8.0}  {}",
+                l.bytes / 1024,
+                l.readers,
+                l.p50_us,
+                l.p99_us,
+                l.p999_us,
+                l.reads_per_second,
+                l.bytes_per_second / 1e6,
+                l.pattern
             )?;
         }
         Ok(())

@@ -1,288 +1,320 @@
 //! Runs a workload: N threads until the time is up, then everything is made durable, then the figures are read.
 //!
-//! The loop of a worker allocates nothing, looks at one relaxed flag per transaction and counts in a cache line of its
-//! own. Asynchronous workers drop their handles: the engine must finish the commits without them.
+//! ```text
+//!   workers    ├─ warm-up ─┼────────────── measured ──────────────┼─ they end, or go on until a kill
+//!   sampler    │           │ every 20 ms: checkpoints; every interval: counts, percentiles
+//!   checkpoints│ beside the workers, if the plan asks for them    │
+//! ```
+//!
+//! The loop of a worker allocates nothing, looks at one relaxed flag and at the clock once per transaction, and counts in
+//! cache lines of its own. Asynchronous workers drop their handles: the engine must finish the commits without them.
 
+use crate::activity::{Activity, Intent, Sums};
+use crate::plan::{Checkpoints, CommitMode, Plan};
+use crate::process::cpu_seconds;
 use crate::report::{Floor, Report};
+use crate::series::Sampler;
 use crate::{Progress, device};
 use anyhow::{Context, Result, anyhow};
-use quenchdb::base::random::Random;
-use quenchdb::{Database, DeviceTrust, Durability, Isolation, Table, Transaction};
+use quenchdb::{Database, DeviceTrust, Durability, Isolation, Snapshot, Statistics, Transaction};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How a worker ends its transactions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CommitMode {
-    /// Waits for each commit.
-    Blocking,
-    /// Hands the commit over and goes on.
-    Async,
-}
-
-impl CommitMode {
-    fn name(self) -> &'static str {
-        match self {
-            CommitMode::Blocking => "blocking",
-            CommitMode::Async => "async",
-        }
-    }
-}
-
-/// What to run, for all workloads.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Worker threads, at least 1.
-    pub threads: usize,
-    /// Measured time; a warm-up of a tenth of it, at most a second, comes before.
-    pub duration: Duration,
-    /// How transactions end.
-    pub commit: CommitMode,
-    /// Durability level of each transaction.
-    pub level: Durability,
-    /// Rows loaded before the run.
-    pub rows: u64,
-    /// Bytes of a value.
-    pub value_bytes: usize,
-    /// Operations in one transaction.
-    pub operations: usize,
-    /// Percentage of operations that read.
-    pub read_percent: u32,
-    /// Skew of row choice; 0 is uniform.
-    pub zipf: f64,
-    /// Seed of every random choice.
-    pub seed: u64,
-}
-
-/// The name of a durability level in reports.
-#[must_use]
-pub fn level_name(level: Durability) -> &'static str {
-    match level {
-        Durability::Durable => "durable",
-        Durability::BoundedLoss => "bounded",
-        Durability::Lazy => "lazy",
-    }
-}
+/// How often the sampler looks for checkpoints, and whoever waits looks whether to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// One thread of a workload.
 pub trait Worker: Send {
     /// Chooses what the next transaction does. A retry after a conflict does the same again.
-    fn prepare(&mut self);
+    fn prepare(&mut self) -> Intent;
 
     /// Does it.
     ///
     /// # Errors
     /// Those of the engine; a retryable one is retried.
     fn run(&mut self, transaction: &mut Transaction) -> quenchdb::Result<()>;
+
+    /// Does it in a read-only snapshot. Called only for an intent that only reads.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn read(&mut self, snapshot: &Snapshot) -> quenchdb::Result<()>;
 }
 
-/// Counters of one worker, alone on their cache lines; written by it, read by the driver.
-#[repr(align(128))]
-#[derive(Default)]
-struct Counters {
-    committed: AtomicU64,
-    aborted: AtomicU64,
+/// What a run gave.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Finished {
+    /// For people and programs.
+    pub report: Report,
+    /// Transactions that each worker had committed, from its start on, when the measured time was over.
+    pub committed_by_worker: Vec<u64>,
+    /// Bytes of keys and values that they had written, from their start on.
+    pub written_bytes: u64,
 }
 
-/// Processor time of this process so far, user and system.
-#[must_use]
-pub fn cpu_seconds() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+/// Called when the measured time is over and the workers still work.
+pub type WhileWorking<'a> = &'a (dyn Fn(&Finished) -> Result<()> + Sync);
+
+/// What a run needs.
+pub struct Run<'a> {
+    /// Name of the workload.
+    pub workload: &'a str,
+    /// Where.
+    pub database: &'a Database,
+    /// What.
+    pub plan: &'a Plan,
+    /// Told how it goes.
+    pub progress: Progress<'a>,
+    /// If there is one the workers do not stop before it returns.
+    pub while_working: Option<WhileWorking<'a>>,
 }
 
-/// Fills `bytes` with random bits.
-pub fn fill(random: &mut Random, bytes: &mut [u8]) {
-    for chunk in bytes.chunks_mut(8) {
-        let word = random.next_u64().to_le_bytes();
-        chunk.copy_from_slice(&word[..chunk.len()]);
+/// What the threads of a run share.
+struct Shared {
+    stop: AtomicBool,
+    failed: AtomicBool,
+    activity: Activity,
+    start: Barrier,
+}
+
+impl Shared {
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 
-fn work(
-    database: &Database,
-    plan: &Plan,
-    worker: &mut dyn Worker,
-    stop: &AtomicBool,
-    counters: &Counters,
-) -> quenchdb::Result<()> {
-    let (mut committed, mut aborted) = (0u64, 0u64);
-    while !stop.load(Ordering::Relaxed) {
-        worker.prepare();
-        loop {
-            let outcome = attempt(database, plan, worker);
-            match outcome {
-                Ok(()) => {
-                    committed += 1;
-                    counters.committed.store(committed, Ordering::Relaxed);
-                    break;
-                }
-                Err(error) if error.is_retryable() => {
-                    aborted += 1;
-                    counters.aborted.store(aborted, Ordering::Relaxed);
-                    if stop.load(Ordering::Relaxed) {
+/// What counters said when the measurement began.
+struct Before {
+    began: Instant,
+    cpu: f64,
+    sums: Sums,
+    statistics: Statistics,
+    reads: crate::latencies::Counted,
+}
+
+/// A measurement whose figures have not been read yet.
+struct Measured<'a> {
+    before: Before,
+    sampler: Sampler<'a>,
+    stall_us_max: f64,
+    committed_by_worker: Vec<u64>,
+}
+
+impl Run<'_> {
+    fn work(&self, index: usize, worker: &mut dyn Worker, shared: &Shared) -> quenchdb::Result<()> {
+        let activity = &shared.activity;
+        let mut begun = activity.now();
+        while !shared.stops() {
+            let intent = worker.prepare();
+            loop {
+                match self.attempt(worker, intent) {
+                    Ok(()) => {
+                        begun = activity.finished(index, begun, intent);
                         break;
                     }
+                    Err(error) if error.is_retryable() => {
+                        activity.conflicted(index);
+                        if shared.stops() {
+                            break;
+                        }
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-#[inline]
-fn attempt(database: &Database, plan: &Plan, worker: &mut dyn Worker) -> quenchdb::Result<()> {
-    let mut transaction = database.begin_with(Isolation::Snapshot, plan.level)?;
-    worker.run(&mut transaction)?;
-    match plan.commit {
-        CommitMode::Blocking => transaction.commit().map(drop),
-        CommitMode::Async => transaction.commit_async().map(drop),
+    #[inline]
+    fn attempt(&self, worker: &mut dyn Worker, intent: Intent) -> quenchdb::Result<()> {
+        if intent.reads_only && self.plan.snapshots {
+            return worker.read(&self.database.begin_read()?);
+        }
+        let mut transaction = self.database.begin_with(Isolation::Snapshot, self.plan.level)?;
+        worker.run(&mut transaction)?;
+        match self.plan.commit {
+            CommitMode::Blocking => transaction.commit().map(drop),
+            CommitMode::Async => transaction.commit_async().map(drop),
+        }
     }
-}
 
-/// Measures the device, then runs `workers` (one a thread) on `database` and reports.
-///
-/// # Errors
-/// The first error of a worker that is not a conflict; those of the device.
-pub fn run(
-    workload: &str,
-    database: &Database,
-    plan: &Plan,
-    floor_us: Floor,
-    workers: Vec<Box<dyn Worker>>,
-    progress: Progress<'_>,
-) -> Result<Report> {
-    let stop = AtomicBool::new(false);
-    let counters: Vec<Counters> = workers.iter().map(|_| Counters::default()).collect();
-    let start = Barrier::new(workers.len() + 1);
-    let total = |field: fn(&Counters) -> &AtomicU64| -> u64 {
-        counters.iter().map(|c| field(c).load(Ordering::Relaxed)).sum()
-    };
-    let failed = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for (mut worker, counters) in workers.into_iter().zip(&counters) {
-            let (start, stop, failed) = (&start, &stop, &failed);
-            threads.push(scope.spawn(move || {
-                start.wait();
-                let result = work(database, plan, worker.as_mut(), stop, counters);
-                if result.is_err() {
-                    failed.store(true, Ordering::Relaxed);
-                }
-                result
-            }));
+    /// Makes checkpoints until the run stops.
+    fn checkpoint(&self, every: Duration, shared: &Shared) -> quenchdb::Result<()> {
+        let mut began = Instant::now();
+        loop {
+            while let Some(left) = every.checked_sub(began.elapsed())
+                && !left.is_zero()
+                && !shared.stops()
+            {
+                std::thread::sleep(left.min(LOOK_EVERY));
+            }
+            if shared.stops() {
+                return Ok(());
+            }
+            began = Instant::now();
+            self.database.checkpoint()?;
         }
-        start.wait();
-        let warm_up = (plan.duration / 10).min(Duration::from_secs(1));
-        pause(warm_up, "warming up", &failed, progress);
-        database.reset_statistics();
-        let (committed, aborted) = (total(|c| &c.committed), total(|c| &c.aborted));
-        let (began, cpu) = (Instant::now(), cpu_seconds());
-        pause(plan.duration, "measuring", &failed, progress);
-        stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            thread.join().map_err(|_| anyhow!("a worker panicked"))?.context("a worker failed")?;
+    }
+
+    /// Sleeps for `duration`, in steps that show progress, or until a thread failed.
+    fn pause(&self, duration: Duration, what: &str, shared: &Shared, mut step: impl FnMut() -> Duration) {
+        let began = Instant::now();
+        while !shared.failed.load(Ordering::Relaxed) {
+            let wanted = step();
+            let passed = began.elapsed();
+            if passed >= duration {
+                return;
+            }
+            (self.progress)(what, passed.as_millis() as u64, duration.as_millis() as u64);
+            std::thread::sleep((duration - passed).min(LOOK_EVERY).min(wanted));
         }
-        if plan.level != Durability::Lazy {
-            database.flush()?;
+    }
+
+    fn begin_measurement(&self, shared: &Shared) -> Before {
+        self.database.reset_statistics();
+        shared.activity.open_window();
+        Before {
+            began: Instant::now(),
+            cpu: cpu_seconds(),
+            sums: shared.activity.sums(),
+            statistics: self.database.statistics(),
+            reads: shared.activity.read_latencies(),
         }
-        let seconds = began.elapsed().as_secs_f64();
-        let cpu_seconds = cpu_seconds() - cpu;
-        let committed = total(|c| &c.committed) - committed;
-        let s = database.statistics();
-        Ok(Report {
-            workload: workload.to_string(),
+    }
+
+    /// The figures since `before`; what the sampler saw is added by the caller.
+    fn report(&self, shared: &Shared, before: &Before) -> Report {
+        let plan = self.plan;
+        let seconds = before.began.elapsed().as_secs_f64();
+        let cpu_seconds = cpu_seconds() - before.cpu;
+        let (sums, s, b) = (shared.activity.sums(), self.database.statistics(), &before.statistics);
+        let committed = sums.committed - before.sums.committed;
+        let reads = shared.activity.read_latencies().since(&before.reads);
+        Report {
+            workload: self.workload.to_string(),
             preset: s.preset.name().to_string(),
             threads: plan.threads,
             logs: s.logs,
             commit: plan.commit.name().to_string(),
             durability: s.durability_method.clone(),
-            level: level_name(plan.level).to_string(),
+            level: plan.level_name().to_string(),
             rows: plan.rows,
             value_bytes: plan.value_bytes,
             operations: plan.operations,
             read_percent: plan.read_percent,
             zipf: plan.zipf,
+            memory_bytes: plan.memory_bytes,
+            warm_up_seconds: plan.warm_up().as_secs_f64(),
             seconds,
             committed,
-            aborted: total(|c| &c.aborted) - aborted,
+            aborted: sums.aborted - before.sums.aborted,
             throughput_tps: committed as f64 / seconds,
             commit_latency_us: s.commit.into(),
             total_latency_us: s.total.into(),
-            log_bytes: s.log_bytes,
-            device_bytes: s.device_bytes,
-            device_writes: s.device_writes,
-            device_flushes: s.device_flushes,
+            read_latency_us: (reads.count() > 0).then(|| reads.summary()),
+            log_bytes: s.log_bytes - b.log_bytes,
+            device_bytes: s.device_bytes - b.device_bytes,
+            device_writes: s.device_writes - b.device_writes,
+            device_flushes: s.device_flushes - b.device_flushes,
+            device_reads: s.store_reads - b.store_reads,
+            device_read_bytes: s.store_read_bytes - b.store_read_bytes,
+            store_bytes_written: s.store_bytes_written - b.store_bytes_written,
+            logical_bytes_written: sums.written_bytes - before.sums.written_bytes,
+            checkpoints: s.checkpoints - b.checkpoints,
+            checkpoint_seconds: s.checkpoint_seconds - b.checkpoint_seconds,
             cpu_seconds,
-            floor_us,
-            recovery_seconds: None,
-            replayed: None,
-        })
-    })
-}
-
-/// Sleeps for `duration`, in steps that show progress, or until a worker failed.
-fn pause(duration: Duration, what: &str, failed: &AtomicBool, progress: Progress<'_>) {
-    let began = Instant::now();
-    while !failed.load(Ordering::Relaxed) {
-        let passed = began.elapsed();
-        if passed >= duration {
-            return;
+            ..Report::default()
         }
-        progress(what, passed.as_millis() as u64, duration.as_millis() as u64);
-        std::thread::sleep((duration - passed).min(Duration::from_millis(100)));
     }
-}
 
-/// Loads `rows` rows with big-endian row numbers as keys, `threads` threads, and makes them durable.
-///
-/// # Errors
-/// Those of the engine.
-pub fn load(database: &Database, table: &Table, plan: &Plan, progress: Progress<'_>) -> Result<()> {
-    const BATCH: u64 = 500;
-    let done = AtomicU64::new(0);
-    let share = plan.rows.div_ceil(plan.threads as u64).max(1);
-    std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for index in 0..plan.threads as u64 {
-            let done = &done;
-            threads.push(scope.spawn(move || -> quenchdb::Result<()> {
-                let mut random = Random::from_seed(plan.seed ^ ((index + 1) << 32));
-                let mut value = vec![0; plan.value_bytes];
-                let mut next = (index * share).min(plan.rows);
-                let end = (next + share).min(plan.rows);
-                while next < end {
-                    let batch = BATCH.min(end - next);
-                    let mut transaction = database.begin_with(Isolation::Snapshot, Durability::Lazy)?;
-                    for row in next..next + batch {
-                        fill(&mut random, &mut value);
-                        transaction.insert(table, row.to_be_bytes(), &value)?;
-                    }
-                    transaction.commit()?;
-                    next += batch;
-                    let done = done.fetch_add(batch, Ordering::Relaxed) + batch;
-                    if index == 0 {
-                        progress("loading rows", done, plan.rows);
-                    }
+    /// Warm-up and measurement; the workers go on.
+    fn measure<'r>(&'r self, shared: &'r Shared) -> Measured<'r> {
+        self.pause(self.plan.warm_up(), "warming up", shared, || LOOK_EVERY);
+        let before = self.begin_measurement(shared);
+        let mut sampler = Sampler::begin(self.database, &shared.activity, self.plan.interval);
+        self.pause(self.plan.duration, "measuring", shared, || {
+            sampler.look();
+            sampler.left()
+        });
+        sampler.end();
+        let stall_us_max = shared.activity.longest_stall_us();
+        let committed_by_worker = shared.activity.committed_by_worker();
+        Measured { before, sampler, stall_us_max, committed_by_worker }
+    }
+
+    fn finish(&self, shared: &Shared, measured: Measured<'_>) -> Finished {
+        let report = Report {
+            stall_us_max: measured.stall_us_max,
+            series: measured.sampler.series,
+            checkpoint_marks: measured.sampler.marks,
+            ..self.report(shared, &measured.before)
+        };
+        let written_bytes = shared.activity.sums().written_bytes;
+        Finished { report, committed_by_worker: measured.committed_by_worker, written_bytes }
+    }
+
+    /// Runs `workers`, one a thread, and reports.
+    ///
+    /// # Errors
+    /// The first error of a worker that is not a conflict; that of a checkpoint; what `while_working` returns.
+    pub fn drive(&self, workers: Vec<Box<dyn Worker>>) -> Result<Finished> {
+        let shared = Shared {
+            stop: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            activity: Activity::of(workers.len()),
+            start: Barrier::new(workers.len() + 1),
+        };
+        let shared = &shared;
+        std::thread::scope(|scope| {
+            let guarded = |result: quenchdb::Result<()>| {
+                if result.is_err() {
+                    shared.failed.store(true, Ordering::Relaxed);
                 }
-                Ok(())
-            }));
-        }
-        for thread in threads {
-            thread.join().map_err(|_| anyhow!("a loader panicked"))?.context("loading failed")?;
-        }
-        database.flush()?;
-        Ok(())
-    })
-}
-
-/// How long the floor is measured before a run.
-#[must_use]
-pub fn floor_time(plan: &Plan) -> Duration {
-    (plan.duration / 10).clamp(Duration::from_millis(200), Duration::from_secs(1))
+                result
+            };
+            let mut threads = Vec::new();
+            for (index, mut worker) in workers.into_iter().enumerate() {
+                threads.push(scope.spawn(move || {
+                    shared.start.wait();
+                    guarded(self.work(index, worker.as_mut(), shared))
+                }));
+            }
+            if let Checkpoints::Every(every) = self.plan.checkpoints {
+                threads.push(scope.spawn(move || guarded(self.checkpoint(every, shared))));
+            }
+            shared.start.wait();
+            let measured = self.measure(shared);
+            let mut early = None;
+            let mut result = Ok(());
+            let measured = match self.while_working {
+                Some(while_working) if !shared.failed.load(Ordering::Relaxed) => {
+                    let finished = early.insert(self.finish(shared, measured));
+                    result = while_working(finished);
+                    None
+                }
+                _ => Some(measured),
+            };
+            shared.stop.store(true, Ordering::Relaxed);
+            for thread in threads {
+                let ended = thread.join().map_err(|_| anyhow!("a worker panicked"));
+                result = result.and(ended.and_then(|ended| ended.context("a worker failed")));
+            }
+            result?;
+            match (early, measured) {
+                (Some(finished), _) => Ok(finished),
+                (None, Some(measured)) => {
+                    if self.plan.level != Durability::Lazy {
+                        self.database.flush()?;
+                    }
+                    Ok(self.finish(shared, measured))
+                }
+                (None, None) => Err(anyhow!("nothing was measured")),
+            }
+        })
+    }
 }
 
 /// Measures the floor of `directory` for a run of `plan`.
@@ -291,5 +323,5 @@ pub fn floor_time(plan: &Plan) -> Duration {
 /// Those of the device.
 pub fn floor(directory: &Path, trust: DeviceTrust, plan: &Plan, progress: Progress<'_>) -> Result<Floor> {
     progress("measuring the device", 0, 1);
-    device::floor(directory, trust, floor_time(plan))
+    device::floor(directory, trust, plan.floor_time())
 }

@@ -1,13 +1,27 @@
 //! Workloads and drivers that measure QuenchDB.
 //!
-//! A workload ([`ycsb`], [`put`]) says what one transaction does; the [`driver`] runs it in threads for a time and makes
-//! the [`report`]; [`device`] measures the floor under all of them: the raw durable write.
+//! A workload ([`ycsb`], [`put`]) says what one transaction does; the [`driver`] runs it in threads for a time as a
+//! [`plan`] says and makes the [`report`]; [`reopen`] opens what was closed or killed and checks a sample; [`scan`] reads a
+//! whole table once; [`soak`] judges space and traffic after hours. [`device`] and [`reads`] measure the floors under all
+//! of them: the raw durable write, the raw read. [`plot`] draws a run.
 
+pub mod activity;
 pub mod device;
 pub mod distribution;
 pub mod driver;
+pub mod latencies;
+pub mod load;
+pub mod plan;
+pub mod plot;
+pub mod process;
 pub mod put;
+pub mod reads;
+pub mod reopen;
 pub mod report;
+pub mod rows;
+pub mod scan;
+pub mod series;
+pub mod soak;
 pub mod ycsb;
 
 /// Told of long work: what is being done, how much is done, how much there is.

@@ -1,13 +1,18 @@
-//! Inserts of new rows in random key order, and the load that a kill interrupts.
+//! Inserts of new rows in random key order, for a time or until so many are there.
 
-use crate::Progress;
+use crate::activity::Intent;
 use crate::distribution::scrambled;
-use crate::driver::{self, Plan, Worker, fill};
-use crate::report::{Floor, Report};
+use crate::driver::{Finished, Run, WhileWorking, Worker};
+use crate::plan::Plan;
+use crate::process::cpu_seconds;
+use crate::report::Report;
+use crate::rows::{KEY_BYTES, fill_value};
+use crate::{Progress, load};
 use anyhow::{Result, anyhow};
 use quenchdb::base::random::Random;
-use quenchdb::{Database, Isolation, Table, Transaction};
+use quenchdb::{Database, Error, Isolation, Snapshot, Table, Transaction};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// The table of the rows.
 pub const TABLE: &str = "put";
@@ -15,11 +20,18 @@ pub const TABLE: &str = "put";
 /// Every thread counts in a range of its own, so that no two keys are equal.
 const RANGE_BITS: u32 = 40;
 
+/// The key of the `n`th row that worker `index` inserts.
+#[must_use]
+pub fn key(index: usize, n: u64) -> u64 {
+    scrambled(((index as u64) << RANGE_BITS) + n)
+}
+
 struct PutWorker {
     table: Table,
-    counter: u64,
-    /// First counter of the transaction in progress: a retry inserts the same keys.
+    index: usize,
+    /// Rows inserted by the transactions before the one in progress: a retry inserts the same keys.
     first: u64,
+    next: u64,
     random: Random,
     operations: u64,
     value: Vec<u8>,
@@ -29,8 +41,9 @@ impl PutWorker {
     fn new(table: Table, plan: &Plan, index: usize) -> PutWorker {
         PutWorker {
             table,
-            counter: (index as u64) << RANGE_BITS,
+            index,
             first: 0,
+            next: 0,
             random: Random::from_seed(plan.seed.wrapping_add(index as u64 + 1)),
             operations: plan.operations as u64,
             value: vec![0; plan.value_bytes],
@@ -39,17 +52,24 @@ impl PutWorker {
 }
 
 impl Worker for PutWorker {
-    fn prepare(&mut self) {
-        self.first = self.counter;
-        self.counter += self.operations;
+    fn prepare(&mut self) -> Intent {
+        self.first = self.next;
+        self.next += self.operations;
+        let row = (KEY_BYTES + self.value.len()) as u64;
+        Intent { reads_only: false, written_bytes: self.operations * row }
     }
 
     fn run(&mut self, transaction: &mut Transaction) -> quenchdb::Result<()> {
-        for counter in self.first..self.first + self.operations {
-            fill(&mut self.random, &mut self.value);
-            transaction.insert(&self.table, scrambled(counter).to_be_bytes(), &self.value)?;
+        for n in self.first..self.first + self.operations {
+            let key = key(self.index, n);
+            fill_value(&mut self.random, key, &mut self.value);
+            transaction.insert(&self.table, key.to_be_bytes(), &self.value)?;
         }
         Ok(())
+    }
+
+    fn read(&mut self, _: &Snapshot) -> quenchdb::Result<()> {
+        Err(Error::invalid("this workload does not read"))
     }
 }
 
@@ -57,57 +77,106 @@ impl Worker for PutWorker {
 ///
 /// # Errors
 /// Those of the engine.
-pub fn run(database: &Database, plan: &Plan, floor: Floor, progress: Progress<'_>) -> Result<Report> {
-    let table = database.table_or_create(TABLE)?;
-    let workers = (0..plan.threads)
-        .map(|index| Box::new(PutWorker::new(table.clone(), plan, index)) as Box<dyn Worker>)
+pub fn run(run: &Run<'_>) -> Result<Finished> {
+    let table = run.database.table_or_create(TABLE)?;
+    let workers = (0..run.plan.threads)
+        .map(|index| Box::new(PutWorker::new(table.clone(), run.plan, index)) as Box<dyn Worker>)
         .collect();
-    driver::run("put", database, plan, floor, workers, progress)
+    run.drive(workers)
 }
 
-/// Inserts `plan.rows` rows, one a transaction, without waiting for each; all are durable when it returns.
+/// Inserts one row a transaction without waiting for each, in threads that claim runs of rows, so that fast ones insert
+/// more of them. Returns how many.
+fn insert_claimed(
+    database: &Database,
+    plan: &Plan,
+    worker: &mut PutWorker,
+    claims: &AtomicU64,
+    progress: Progress<'_>,
+) -> quenchdb::Result<u64> {
+    const RUN: u64 = 64;
+    loop {
+        let claimed = claims.fetch_add(RUN, Ordering::Relaxed);
+        if claimed >= plan.rows {
+            return Ok(worker.next);
+        }
+        for _ in 0..RUN.min(plan.rows - claimed) {
+            worker.prepare();
+            loop {
+                let mut transaction = database.begin_with(Isolation::Snapshot, plan.level)?;
+                let outcome =
+                    worker.run(&mut transaction).and_then(|()| transaction.commit_async().map(drop));
+                match outcome {
+                    Err(error) if error.is_retryable() => {}
+                    other => break other?,
+                }
+            }
+        }
+        if worker.index == 0 {
+            progress(load::LOADING, claimed.min(plan.rows), plan.rows);
+        }
+    }
+}
+
+/// Inserts exactly `plan.rows` rows, one a transaction, without waiting for each; then makes all durable and tells.
 ///
 /// # Errors
-/// Those of the engine.
-pub fn fill_log(database: &Database, plan: &Plan, progress: Progress<'_>) -> Result<()> {
+/// Those of the engine, and of `while_working`.
+pub fn fill_log(
+    database: &Database,
+    plan: &Plan,
+    while_working: Option<WhileWorking<'_>>,
+    progress: Progress<'_>,
+) -> Result<Finished> {
     let table = database.table_or_create(TABLE)?;
-    let done = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for index in 0..plan.threads {
-            let (table, done) = (table.clone(), &done);
-            threads.push(scope.spawn(move || -> quenchdb::Result<()> {
-                let mut worker = PutWorker::new(table, &Plan { operations: 1, ..plan.clone() }, index);
-                // Claims rows in runs, so that fast threads insert more of them.
-                const RUN: u64 = 64;
-                loop {
-                    let claimed = done.fetch_add(RUN, Ordering::Relaxed);
-                    if claimed >= plan.rows {
-                        return Ok(());
-                    }
-                    for _ in 0..RUN.min(plan.rows - claimed) {
-                        worker.prepare();
-                        loop {
-                            let mut transaction = database.begin_with(Isolation::Snapshot, plan.level)?;
-                            let outcome = worker
-                                .run(&mut transaction)
-                                .and_then(|()| transaction.commit_async().map(drop));
-                            match outcome {
-                                Err(error) if error.is_retryable() => {}
-                                other => break other?,
-                            }
-                        }
-                    }
-                    if index == 0 {
-                        progress("loading rows", claimed.min(plan.rows), plan.rows);
-                    }
-                }
-            }));
-        }
-        for thread in threads {
-            thread.join().map_err(|_| anyhow!("a loader panicked"))??;
-        }
-        database.flush()?;
-        Ok(())
-    })
+    let (before, cpu, began) = (database.statistics(), cpu_seconds(), Instant::now());
+    let plan = &Plan { operations: 1, ..plan.clone() };
+    let claims = &AtomicU64::new(0);
+    let inserted: Result<Vec<u64>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..plan.threads)
+            .map(|index| {
+                let mut worker = PutWorker::new(table.clone(), plan, index);
+                scope.spawn(move || insert_claimed(database, plan, &mut worker, claims, progress))
+            })
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, quenchdb::Result<u64>>| {
+            Ok(thread.join().map_err(|_| anyhow!("a loader panicked"))??)
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let committed_by_worker = inserted?;
+    database.flush()?;
+    let (seconds, s) = (began.elapsed().as_secs_f64(), database.statistics());
+    let report = Report {
+        workload: TABLE.into(),
+        preset: s.preset.name().into(),
+        threads: plan.threads,
+        logs: s.logs,
+        commit: "async".into(),
+        durability: s.durability_method.clone(),
+        level: plan.level_name().into(),
+        rows: plan.rows,
+        value_bytes: plan.value_bytes,
+        operations: 1,
+        memory_bytes: plan.memory_bytes,
+        seconds,
+        committed: plan.rows,
+        throughput_tps: plan.rows as f64 / seconds,
+        log_bytes: s.log_bytes - before.log_bytes,
+        device_bytes: s.device_bytes - before.device_bytes,
+        device_writes: s.device_writes - before.device_writes,
+        device_flushes: s.device_flushes - before.device_flushes,
+        store_bytes_written: s.store_bytes_written - before.store_bytes_written,
+        logical_bytes_written: plan.rows * (KEY_BYTES + plan.value_bytes) as u64,
+        checkpoints: s.checkpoints - before.checkpoints,
+        checkpoint_seconds: s.checkpoint_seconds - before.checkpoint_seconds,
+        cpu_seconds: cpu_seconds() - cpu,
+        ..Report::default()
+    };
+    let written_bytes = report.logical_bytes_written;
+    let finished = Finished { report, committed_by_worker, written_bytes };
+    if let Some(tell) = while_working {
+        tell(&finished)?;
+    }
+    Ok(finished)
 }

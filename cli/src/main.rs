@@ -4,6 +4,7 @@
 //! line on standard error says why.
 
 mod bank;
+mod bench;
 mod commands;
 mod demo;
 mod output;
@@ -12,7 +13,7 @@ mod scratch;
 mod torture;
 
 use clap::{Parser, Subcommand};
-use commands::{bench, dump, inspect, load, rows_at};
+use commands::{dump, inspect, load, rows_at};
 use output::Outcome;
 use std::process::ExitCode;
 
@@ -65,7 +66,7 @@ enum Command {
     Checkpoint(inspect::DatabaseArgs),
     /// Print the records of the log, readably
     Log(inspect::LogArgs),
-    /// Measure commits, reads, or the raw device
+    /// Measure commits, reads, scans, recovery, or the raw device
     Bench(bench::BenchArgs),
     /// Kill a working child at random moments and check that nothing acknowledged is lost
     Torture(torture::TortureArgs),
@@ -73,8 +74,6 @@ enum Command {
     DemoChild(demo::child::ChildArgs),
     #[command(hide = true)]
     TortureChild(torture::child::ChildArgs),
-    #[command(hide = true)]
-    BenchChild(bench::ChildArgs),
 }
 
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
@@ -96,7 +95,6 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Torture(args) => torture::run(&args, json),
         Command::DemoChild(args) => demo::child::run(&args),
         Command::TortureChild(args) => torture::child::run(&args),
-        Command::BenchChild(args) => bench::child(&args),
     }
 }
 

@@ -1,21 +1,65 @@
-//! A directory of our own in the current directory, removed when it is dropped.
+//! A directory of our own, removed when it is dropped, and when the program is interrupted or asked to end.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, Once, PoisonError};
 
-/// See the module. A kill of this process leaves it behind; its name says whose it was.
+/// Directories to remove when a signal ends the program.
+static SCRATCHES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static HANDLER: Once = Once::new();
+
+/// As a shell reports a program that SIGINT ended.
+const INTERRUPTED: i32 = 130;
+/// Other threads work until the program ends, and may make a file in a directory that is being removed.
+const REMOVALS: u32 = 20;
+
+/// See the module. A SIGKILL of this process leaves it behind; its name says whose it was.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
 }
 
+fn known() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+    SCRATCHES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remove(path: &Path) {
+    for _ in 0..REMOVALS {
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+            // Gone, or what keeps it will keep it.
+            _ => return,
+        }
+    }
+}
+
+/// SIGINT, SIGTERM and SIGHUP remove the directories and end the program.
+fn handle_signals() {
+    HANDLER.call_once(|| {
+        let handler = || {
+            known().iter().for_each(|path| remove(path));
+            std::process::exit(INTERRUPTED);
+        };
+        if let Err(error) = ctrlc::set_handler(handler) {
+            crate::output::complain(&format!("an interrupt will leave temporary directories: {error}"));
+        }
+    });
+}
+
 impl Scratch {
     /// Creates `./quench-<purpose>-<pid>`.
     pub fn new(purpose: &str) -> Result<Scratch> {
-        let path = std::env::current_dir()
-            .context("no current directory")?
-            .join(format!("quench-{purpose}-{}", std::process::id()));
+        Scratch::within(&std::env::current_dir().context("no current directory")?, purpose)
+    }
+
+    /// Creates `<parent>/quench-<purpose>-<pid>`.
+    pub fn within(parent: &Path, purpose: &str) -> Result<Scratch> {
+        handle_signals();
+        let path = parent.join(format!("quench-{purpose}-{}", std::process::id()));
+        // Under the lock, so that a signal finds it known as soon as it is there.
+        let mut known = known();
         std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        known.push(path.clone());
         Ok(Scratch { path })
     }
 
@@ -27,6 +71,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        remove(&self.path);
+        known().retain(|path| *path != self.path);
     }
 }

@@ -284,6 +284,16 @@ fn bench_reports_every_field() {
             "device_writes",
             "device_flushes",
             "cpu_seconds",
+            "memory_bytes",
+            "warm_up_seconds",
+            "rss_bytes_max",
+            "stall_us_max",
+            "device_reads",
+            "device_read_bytes",
+            "store_bytes_written",
+            "logical_bytes_written",
+            "checkpoints",
+            "checkpoint_seconds",
         ] {
             assert!(!report[field].is_null(), "{field} of {report}");
         }
@@ -293,11 +303,144 @@ fn bench_reports_every_field() {
             }
         }
         assert!(report["floor_us"]["p50"].as_f64().expect("p50") > 0.0);
-        assert!(report["committed"].as_u64().expect("committed") > 0);
+        let committed = number(&report, "committed");
+        assert!(committed > 0.0);
+        assert!(number(&report, "rss_bytes_max") > 1e6, "{report}");
+        let stall = number(&report, "stall_us_max");
+        assert!(stall > 0.0 && stall <= 1e6 * number(&report, "seconds"), "{report}");
+        let series = report["series"].as_array().expect("series");
+        let in_series: f64 = series.iter().map(|interval| number(interval, "committed")).sum();
+        assert!(in_series > 0.0 && in_series <= committed, "{report}");
+        assert!(series.iter().all(|i| number(i, "p99_us") <= number(i, "max_us")), "{report}");
     }
-    let device = run(&["bench", "device", "--threads", "2", "--seconds", "0.4", "--json"]);
-    expect_code(&device, 0);
-    assert_eq!(json(&device)["writes"].as_array().expect("list").len(), 4);
+}
+
+#[track_caller]
+fn number(object: &Value, field: &str) -> f64 {
+    object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"))
+}
+
+/// `quench bench` in a directory of its own; its report.
+#[track_caller]
+fn bench(arguments: &[&str]) -> Value {
+    let output = run(&[&["bench"], arguments, &["--threads", "2", "--json"]].concat());
+    expect_code(&output, 0);
+    json(&output)
+}
+
+#[test]
+fn bench_measures_the_device() {
+    let report = bench(&["device", "--seconds", "0.4"]);
+    assert_eq!(report["writes"].as_array().expect("list").len(), 4);
+    assert!(number(&report["sequential_writes"], "bytes_per_second") > 0.0);
+    let reads = report["reads"].as_array().expect("list");
+    let kinds: Vec<_> = reads.iter().map(|r| (r["pattern"].as_str(), r["readers"].as_u64())).collect();
+    let [random, sequential] = [Some("random"), Some("sequential")];
+    assert_eq!(kinds, [(random, Some(1)), (random, Some(2)), (sequential, Some(1)), (sequential, Some(2))]);
+    assert!(reads.iter().all(|r| number(r, "reads_per_second") > 0.0 && number(r, "p99_us") > 0.0));
+}
+
+#[test]
+fn bench_kills_and_recovers_every_workload() {
+    for workload in ["ycsb", "put"] {
+        let report = bench(&[workload, "--rows", "2000", "--seconds", "0.4", "--reopen", "kill"]);
+        let reopened = &report["reopened"];
+        assert_eq!((&reopened["after"], &reopened["clean"]), (&"killed".into(), &false.into()), "{report}");
+        assert!(number(&report, "replayed") > 0.0 && number(&report, "recovery_seconds") > 0.0, "{report}");
+        assert_eq!(number(reopened, "found"), number(reopened, "sampled"), "{report}");
+        assert_eq!((number(reopened, "missing"), number(reopened, "wrong")), (0.0, 0.0), "{report}");
+        assert!(number(&report, "rss_bytes_max") > 1e6, "of the child: {report}");
+    }
+    // Without --rows the load is what a time allows.
+    let report = bench(&["put", "--seconds", "0.3", "--warmup", "0", "--reopen", "kill"]);
+    assert!(number(&report, "replayed") >= number(&report, "committed"), "{report}");
+    let scan = bench(&["scan", "--rows", "2000", "--seconds", "0.3", "--reopen", "kill"]);
+    assert_eq!(number(&scan, "rows"), 2000.0);
+}
+
+#[test]
+fn bench_closes_and_reopens_and_finds_everything() {
+    for workload in ["ycsb", "put"] {
+        let report = bench(&[workload, "--seconds", "0.3", "--rows", "500", "--reopen", "close"]);
+        let reopened = &report["reopened"];
+        assert_eq!((&reopened["after"], &reopened["clean"]), (&"closed".into(), &true.into()), "{report}");
+        assert_eq!(number(&report, "replayed"), 0.0);
+        assert_eq!(number(reopened, "found"), number(reopened, "sampled"), "{report}");
+        assert!(number(reopened, "found") > 0.0 && number(reopened, "close_seconds") > 0.0, "{report}");
+    }
+}
+
+#[test]
+fn bench_makes_checkpoints_beside_the_workload_or_none() {
+    let dir = directory();
+    let picture = dir.path().join("run.svg");
+    let common = ["ycsb", "--rows", "1000", "--seconds", "0.4", "--warmup", "0.1", "--interval", "0.1"];
+    let more = ["--checkpoint-every", "continuous", "--plot", text(&picture), "--memory-bytes", "64m"];
+    let with = bench(&[&common[..], &more].concat());
+    assert!(number(&with, "checkpoints") > 1.0 && number(&with, "checkpoint_seconds") > 0.0, "{with}");
+    assert!(number(&with, "store_bytes_written") > 0.0, "{with}");
+    assert_eq!((number(&with, "memory_bytes"), number(&with, "warm_up_seconds")), (67108864.0, 0.1));
+    assert!(with["checkpoint_marks"].as_array().expect("marks").len() > 1, "{with}");
+    assert!(with["series"].as_array().expect("series").len() >= 3, "{with}");
+    let drawn = std::fs::read_to_string(&picture).expect("drawn");
+    assert!(drawn.starts_with("<svg") && drawn.contains("polyline"), "{drawn}");
+    let without = bench(&[&common[..], &["--checkpoint", "none", "--snapshots"]].concat());
+    assert_eq!((number(&without, "checkpoints"), number(&without, "store_bytes_written")), (0.0, 0.0));
+    assert!(number(&without["read_latency_us"], "p99") > 0.0, "{without}");
+    for contradiction in [
+        vec!["ycsb", "--checkpoint", "none", "--checkpoint-every", "1"],
+        vec!["device", "--reopen", "kill"],
+        vec!["scan", "--plot", "x.svg"],
+    ] {
+        expect_code(&run(&[&["bench"], &contradiction[..]].concat()), 2);
+    }
+}
+
+#[test]
+fn bench_scans_a_cold_table_and_reads_each_page_once() {
+    let report = bench(&["scan", "--rows", "5000", "--seconds", "0.3"]);
+    assert_eq!((number(&report, "rows"), number(&report, "rows_loaded")), (5000.0, 5000.0));
+    assert_eq!(number(&report, "bytes"), 5000.0 * 108.0);
+    let (reads, bytes) = (number(&report, "device_reads"), number(&report, "device_read_bytes"));
+    assert!(bytes >= number(&report, "bytes") && reads <= 5000.0 * 108.0 / 4096.0 * 2.5, "{report}");
+    assert!(number(&report["floor"], "bytes_per_second") > 0.0, "{report}");
+}
+
+#[test]
+fn soak_checks_everything_and_judges_space() {
+    let more = ["--checkpoint-every", "0.1", "--memory-bytes", "32m"];
+    let report = bench(&[&["soak", "--rows", "2000", "--seconds", "0.5"][..], &more].concat());
+    assert_eq!(report["problems"], Value::Array(vec![]), "{report}");
+    assert_eq!(number(&report, "logical_bytes"), 2000.0 * 108.0);
+    assert!(number(&report, "store_bytes_on_disk") >= number(&report, "logical_bytes"), "{report}");
+    assert!(number(&report, "space_amplification") >= 1.0, "{report}");
+    assert!(number(&report, "write_amplification") >= 1.0, "{report}");
+    assert!(number(&report, "pages_checked") > 0.0 && number(&report, "stored_pages_checked") > 0.0);
+    assert!(number(&report, "checkpoints") >= 1.0, "{report}");
+}
+
+#[test]
+fn an_interrupt_leaves_no_directory_behind() {
+    for (arguments, signal) in [(&["ycsb"][..], "-INT"), (&["put", "--reopen", "kill"][..], "-TERM")] {
+        let dir = directory();
+        let mut child = quench(&[&["bench"], arguments, &["--rows", "1000000"]].concat())
+            .current_dir(dir.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
+        let entries = || std::fs::read_dir(dir.path()).expect("ours").count();
+        let begun = std::time::Instant::now();
+        while entries() == 0 && begun.elapsed().as_secs() < 20 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(entries(), 1, "it works in a directory of its own");
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        let process = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &process]).status().expect("kill").success());
+        assert_eq!(child.wait().expect("ended").code(), Some(130));
+        assert_eq!(entries(), 0);
+    }
 }
 
 #[test]

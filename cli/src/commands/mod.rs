@@ -1,6 +1,5 @@
 //! One module for each question that a command answers.
 
-pub mod bench;
 pub mod dump;
 pub mod inspect;
 pub mod load;

@@ -5,7 +5,7 @@
 pub mod child;
 
 use crate::bank::{self, ACCOUNTS, Entry, INITIAL};
-use crate::commands::bench::positive_seconds;
+use crate::bench::positive_seconds;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};

@@ -4,10 +4,10 @@
 //! `D w s` delete of the insert `w s` were acknowledged. Rows of bounded loss are written and never reported.
 
 use crate::bank::{Bank, Entry};
-use crate::commands::bench::parse_preset;
+use crate::bench::parse_preset;
 use crate::output::Outcome;
 use anyhow::{Result, anyhow};
-use quench_bench::driver::fill;
+use quench_bench::rows::fill;
 use quenchdb::base::random::Random;
 use quenchdb::{CommitHandle, Database, Durability, Isolation, Preset, Table, Transaction};
 use std::collections::VecDeque;

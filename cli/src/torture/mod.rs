@@ -3,7 +3,7 @@
 pub mod check;
 pub mod child;
 
-use crate::commands::bench::{parse_preset, positive_seconds};
+use crate::bench::{parse_preset, positive_seconds};
 use crate::output::{Outcome, Progress, one_line, print_json, print_text};
 use anyhow::{Context, Result};
 use check::{Acknowledged, Findings};

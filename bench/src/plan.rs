@@ -1,0 +1,99 @@
+//! What to run, for all workloads.
+
+use quenchdb::Durability;
+use std::time::Duration;
+
+/// How a worker ends its transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommitMode {
+    /// Waits for each commit.
+    Blocking,
+    /// Hands the commit over and goes on.
+    Async,
+}
+
+impl CommitMode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            CommitMode::Blocking => "blocking",
+            CommitMode::Async => "async",
+        }
+    }
+}
+
+/// Which checkpoints are made during the warm-up and the measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Checkpoints {
+    /// Those that the engine makes by itself.
+    Automatic,
+    /// None; the caller opened the database so that it makes none by itself.
+    None,
+    /// Besides, one so long after the beginning of the one before it (the first: of the workers), or at once when that one
+    /// took longer. Zero makes them back to back.
+    Every(Duration),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Worker threads, at least 1.
+    pub threads: usize,
+    /// Measured time.
+    pub duration: Duration,
+    /// Time before it in which the workers work and nothing is counted; a tenth of it, at most a second, unless given.
+    pub warm_up: Option<Duration>,
+    /// Length of an interval of the series.
+    pub interval: Duration,
+    /// How transactions end.
+    pub commit: CommitMode,
+    /// Durability level of each transaction.
+    pub level: Durability,
+    /// Transactions that only read use a read-only snapshot.
+    pub snapshots: bool,
+    /// Checkpoints beside the workload.
+    pub checkpoints: Checkpoints,
+    /// Rows loaded before the run.
+    pub rows: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Operations in one transaction.
+    pub operations: usize,
+    /// Percentage of operations that read.
+    pub read_percent: u32,
+    /// Skew of row choice; 0 is uniform.
+    pub zipf: f64,
+    /// Memory for pages that the database was opened with, in bytes; for the report.
+    pub memory_bytes: u64,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// Time before the measurement.
+    #[must_use]
+    pub fn warm_up(&self) -> Duration {
+        self.warm_up.unwrap_or_else(|| (self.duration / 10).min(Duration::from_secs(1)))
+    }
+
+    /// How long each floor is measured.
+    #[must_use]
+    pub fn floor_time(&self) -> Duration {
+        (self.duration / 10).clamp(Duration::from_millis(200), Duration::from_secs(1))
+    }
+
+    /// True if a worker that went on knows its transaction to be durable.
+    #[must_use]
+    pub fn promises(&self) -> bool {
+        self.commit == CommitMode::Blocking && self.level == Durability::Durable
+    }
+
+    /// The name of the durability level in reports.
+    #[must_use]
+    pub fn level_name(&self) -> &'static str {
+        match self.level {
+            Durability::Durable => "durable",
+            Durability::BoundedLoss => "bounded",
+            Durability::Lazy => "lazy",
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What this process costs: processor time, memory, and bytes that the kernel counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Processor time of this process so far, user and system.
+#[must_use]
+pub fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Numbers of the lines `name: number ...` of a file of `/proc/self`; 0 for what is not there.
+fn numbers<const N: usize>(file: &str, names: [&str; N]) -> [u64; N] {
+    let text = std::fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    names.map(|name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    })
+}
+
+/// Memory of this process that is not backed by files: `RssAnon` and `RssShmem` of `/proc/self/status`, in bytes.
+#[must_use]
+pub fn resident_bytes() -> u64 {
+    numbers("status", ["RssAnon", "RssShmem"]).iter().sum::<u64>() * 1024
+}
+
+/// Bytes that the kernel has had the block layer write for this process, whoever in it asked: `write_bytes` of
+/// `/proc/self/io`. 0 where the kernel does not say.
+#[must_use]
+pub fn written_bytes() -> u64 {
+    numbers("io", ["write_bytes"])[0]
+}
+
+const EVERY: Duration = Duration::from_millis(20);
+
+/// A thread that looks at [`resident_bytes`] every 20 ms. Shorter peaks may be missed.
+///
+/// Counted is the whole process: the engine's pages, versions, log buffers and histograms, and of the benchmark 35 KB of
+/// latencies and a few values per worker. The program's own code and other mapped files are not.
+#[derive(Debug)]
+pub struct MemoryWatch {
+    shared: Arc<(AtomicU64, AtomicBool)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MemoryWatch {
+    /// Starts looking.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start() -> std::io::Result<MemoryWatch> {
+        let shared = Arc::new((AtomicU64::new(resident_bytes()), AtomicBool::new(false)));
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new().name("bench-memory".into()).spawn(move || {
+            while !theirs.1.load(Ordering::Acquire) {
+                theirs.0.fetch_max(resident_bytes(), Ordering::Relaxed);
+                std::thread::park_timeout(EVERY);
+            }
+        })?;
+        Ok(MemoryWatch { shared, thread: Some(thread) })
+    }
+
+    /// The most that was seen so far.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        self.shared
+            .0
+            .fetch_max(resident_bytes(), Ordering::Relaxed)
+            .max(self.shared.0.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for MemoryWatch {
+    fn drop(&mut self) {
+        self.shared.1.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It cannot panic, and if it did the memory figure would be all that suffers.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_was_touched_and_given_back_is_remembered() {
+        let watch = MemoryWatch::start().expect("a thread");
+        let before = watch.bytes_max();
+        let touched = vec![1u8; 64 << 20];
+        std::thread::sleep(4 * EVERY);
+        assert_eq!(touched[touched.len() / 2], 1);
+        drop(touched);
+        assert!(watch.bytes_max() >= before + (48 << 20), "{before} {}", watch.bytes_max());
+    }
+
+    #[test]
+    fn the_kernel_counts_for_this_process() {
+        assert!(resident_bytes() > 100_000);
+        assert_eq!(numbers("status", ["NoSuchLine"]), [0]);
+        let before = cpu_seconds();
+        assert!((0..3_000_000u64).fold(0, |a: u64, b| std::hint::black_box(a ^ b)) < u64::MAX);
+        assert!(cpu_seconds() > before);
+    }
+}

@@ -1,0 +1,108 @@
+//! How a run went on over time: what each interval gave, and when checkpoints were under way.
+
+use crate::activity::{Activity, Sums};
+use crate::latencies::Counted;
+use quenchdb::Database;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// One interval of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// When it began, in seconds since the measurement began.
+    pub second: f64,
+    /// Its length in seconds; the last one may be shorter, and one that the sampler came late to is longer.
+    pub seconds: f64,
+    /// Transactions that ended in it.
+    pub committed: u64,
+    /// 99th percentile of their latency, as the worker saw it: from the end of its previous transaction.
+    pub p99_us: f64,
+    /// The slowest of them.
+    pub max_us: f64,
+}
+
+/// A checkpoint, in seconds since the measurement began; one that began before has a negative `from`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointMark {
+    /// When it began.
+    pub from: f64,
+    /// When it was published.
+    pub to: f64,
+    /// Bytes of images that it wrote.
+    pub bytes: u64,
+}
+
+/// Takes intervals and marks while somebody calls it often.
+pub(crate) struct Sampler<'a> {
+    database: &'a Database,
+    activity: &'a Activity,
+    began: Instant,
+    interval: Duration,
+    checkpoints: u64,
+    begun: f64,
+    sums: Sums,
+    latencies: Counted,
+    pub(crate) series: Vec<Interval>,
+    pub(crate) marks: Vec<CheckpointMark>,
+}
+
+impl<'a> Sampler<'a> {
+    /// The measurement begins now.
+    pub(crate) fn begin(database: &'a Database, activity: &'a Activity, interval: Duration) -> Sampler<'a> {
+        Sampler {
+            database,
+            activity,
+            began: Instant::now(),
+            interval,
+            checkpoints: database.checkpoints().count,
+            begun: 0.0,
+            sums: activity.sums(),
+            latencies: activity.latencies(),
+            series: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// How long the sampler may sleep until the interval is over.
+    pub(crate) fn left(&self) -> Duration {
+        let end = self.begun + self.interval.as_secs_f64();
+        Duration::from_secs_f64((end - self.began.elapsed().as_secs_f64()).max(0.0))
+    }
+
+    /// Notes a checkpoint that was published since the last call (of several, the last), and ends the interval if it is over.
+    pub(crate) fn look(&mut self) {
+        let totals = self.database.checkpoints();
+        if totals.count != self.checkpoints {
+            self.checkpoints = totals.count;
+            let to = self.began.elapsed().as_secs_f64();
+            let (from, bytes) = (to - totals.newest.seconds, totals.newest.bytes_written);
+            self.marks.push(CheckpointMark { from, to, bytes });
+        }
+        if self.left().is_zero() {
+            self.end_interval();
+        }
+    }
+
+    /// The measurement is over: what is left becomes the last interval, unless it is too short to say anything.
+    pub(crate) fn end(&mut self) {
+        self.look();
+        let left = self.began.elapsed().as_secs_f64() - self.begun;
+        if self.series.is_empty() || left > self.interval.as_secs_f64() / 4.0 {
+            self.end_interval();
+        }
+    }
+
+    fn end_interval(&mut self) {
+        let (sums, latencies) = (self.activity.sums(), self.activity.latencies());
+        let now = self.began.elapsed().as_secs_f64();
+        let between = latencies.since(&self.latencies);
+        self.series.push(Interval {
+            second: self.begun,
+            seconds: now - self.begun,
+            committed: sums.committed - self.sums.committed,
+            p99_us: between.quantile_us(0.99),
+            max_us: between.quantile_us(1.0),
+        });
+        (self.begun, self.sums, self.latencies) = (now, sums, latencies);
+    }
+}

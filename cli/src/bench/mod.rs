@@ -1,0 +1,242 @@
+//! `bench`: workloads of the crate `quench-bench` with a database opened as the flags say.
+//!
+//! ```text
+//!   floor of writes ─▶ open, load, run ─▶ close, or kill ─▶ floor of reads ─▶ reopen, check ─▶ report, picture
+//!                      └── in this process, or in a child that is killed ──┘
+//! ```
+
+mod kill;
+mod options;
+
+pub use options::{BenchArgs, parse_preset, positive_seconds};
+
+use crate::output::{Outcome, Progress, print_json, print_text};
+use crate::scratch::Scratch;
+use anyhow::{Context, Result, bail};
+use options::{Reopen, Workload};
+use quench_bench::driver::{self, Finished, Run, WhileWorking};
+use quench_bench::plan::Plan;
+use quench_bench::process::MemoryWatch;
+use quench_bench::reads::{self, Pattern, SEQUENTIAL_BYTES};
+use quench_bench::reopen::{self, Ending, Expected};
+use quench_bench::report::Report;
+use quench_bench::soak::{self, Space, Written};
+use quench_bench::{device, plot, put, scan, ycsb};
+use quenchdb::Database;
+use serde::Serialize;
+use std::fmt::Display;
+use std::path::Path;
+use std::time::Instant;
+
+/// Bytes of the read that a fault makes.
+const FAULT_BYTES: usize = 4096;
+
+/// Refuses to measure on top of something else.
+fn require_empty(directory: &Path) -> Result<()> {
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let mut entries =
+        std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    if entries.next().is_some() {
+        bail!("{} is not empty; give a new directory", directory.display());
+    }
+    Ok(())
+}
+
+/// Runs it.
+pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
+    args.check()?;
+    if let Some(directory) = &args.child {
+        return kill::child(args, directory);
+    }
+    if args.workload == Workload::Device {
+        return run_device(args, json);
+    }
+    let scratch = if args.path.is_none() { Some(Scratch::new("bench")?) } else { None };
+    let directory = match (&args.path, &scratch) {
+        (Some(path), _) => path.as_path(),
+        (None, Some(scratch)) => scratch.path(),
+        (None, None) => bail!("no directory"),
+    };
+    require_empty(directory)?;
+    let bar = Progress::new();
+    let bench = Bench { args, directory, plan: args.plan(), bar: &bar };
+    let outcome = bench.run(json);
+    bar.finish();
+    outcome
+}
+
+fn run_device(args: &BenchArgs, json: bool) -> Result<Outcome> {
+    let parent = args.path.as_deref().unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        bail!("{} is not a directory", parent.display());
+    }
+    let scratch = Scratch::within(parent, "bench")?;
+    let (plan, bar) = (args.plan(), Progress::new());
+    let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
+    let report = device::measure(scratch.path(), args.trust(), plan.threads, plan.duration, &progress)?;
+    bar.finish();
+    print(&report, json)?;
+    Ok(Outcome::Done)
+}
+
+fn print(report: &(impl Serialize + Display), json: bool) -> Result<()> {
+    if json { print_json(report) } else { print_text(&report.to_string()) }
+}
+
+fn outcome(sound: bool) -> Outcome {
+    if sound { Outcome::Done } else { Outcome::Wrong }
+}
+
+/// One workload, in this process or in a child.
+fn work(
+    args: &BenchArgs,
+    plan: &Plan,
+    database: &Database,
+    while_working: Option<WhileWorking<'_>>,
+    bar: &Progress,
+) -> Result<Finished> {
+    let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
+    let run = |workload| Run { workload, database, plan, progress: &progress, while_working };
+    match args.workload {
+        Workload::Put if args.counts_rows() => put::fill_log(database, plan, while_working, &progress),
+        Workload::Put => put::run(&run("put")),
+        Workload::Scan => scan::prepare(database, plan, while_working, &progress),
+        Workload::Soak => ycsb::run(&run("soak"), args.checkpoint_when_loaded()),
+        Workload::Ycsb => ycsb::run(&run("ycsb"), args.checkpoint_when_loaded()),
+        Workload::Device => bail!("the device runs no workload"),
+    }
+}
+
+/// What a workload left behind.
+struct Left {
+    finished: Finished,
+    ending: Ending,
+    close_seconds: Option<f64>,
+}
+
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    directory: &'a Path,
+    plan: Plan,
+    bar: &'a Progress,
+}
+
+impl Bench<'_> {
+    fn run(&self, json: bool) -> Result<Outcome> {
+        let (args, plan) = (self.args, &self.plan);
+        let floor = driver::floor(self.directory, args.trust(), plan, &self.progress())?;
+        let written = Written::now();
+        let mut left = if args.reopen == Some(Reopen::Kill) {
+            kill::work_and_kill(self.directory, self.bar)?
+        } else {
+            self.work_and_close()?
+        };
+        if args.workload == Workload::Scan {
+            return self.scan(json);
+        }
+        let logical = soak::loaded_bytes(plan) + left.finished.written_bytes;
+        let amplification = written.amplification(logical).filter(|_| left.ending == Ending::Closed);
+        let report = &mut left.finished.report;
+        report.floor_us = floor;
+        if report.device_reads > 0 {
+            report.read_floor = Some(self.read_floor(Pattern::Random, FAULT_BYTES)?.reads_per_second);
+        }
+        if args.workload == Workload::Soak {
+            return self.judge(left, amplification, json);
+        }
+        if args.reopen.is_some() {
+            let (database, report) = self.reopen(left)?;
+            database.close()?;
+            return self.tell(&report, &report, is_sound(&report), json);
+        }
+        self.tell(&left.finished.report, &left.finished.report, true, json)
+    }
+
+    fn progress(&self) -> impl Fn(&str, u64, u64) + Sync + '_ {
+        |what, done, total| self.bar.at(what, done, total)
+    }
+
+    fn work_and_close(&self) -> Result<Left> {
+        let watch = MemoryWatch::start()?;
+        let database = self.args.builder().open(self.directory)?;
+        let mut finished = work(self.args, &self.plan, &database, None, self.bar)?;
+        finished.report.rss_bytes_max = watch.bytes_max();
+        self.bar.at("closing", 0, 1);
+        let began = Instant::now();
+        database.close()?;
+        let close_seconds = Some(began.elapsed().as_secs_f64());
+        Ok(Left { finished, ending: Ending::Closed, close_seconds })
+    }
+
+    fn read_floor(&self, pattern: Pattern, bytes: usize) -> Result<reads::ReadLine> {
+        self.bar.at("measuring the device", 0, 1);
+        let (trust, threads) = (self.args.trust(), self.plan.threads);
+        reads::floor(self.directory, trust, pattern, bytes, threads, self.plan.floor_time())
+    }
+
+    fn scan(&self, json: bool) -> Result<Outcome> {
+        let floor = || self.read_floor(Pattern::Sequential, SEQUENTIAL_BYTES);
+        let report = scan::run(self.args.builder(), self.directory, &self.plan, floor, &self.progress())?;
+        self.bar.finish();
+        print(&report, json)?;
+        Ok(outcome(report.is_sound()))
+    }
+
+    /// Opens what the workload left behind, and adds to its report what that showed.
+    fn reopen(&self, left: Left) -> Result<(Database, Report)> {
+        let (plan, durable) = (&self.plan, left.ending == Ending::Closed || self.args.counts_rows());
+        let rows = |committed: &u64| match self.args.counts_rows() {
+            true => *committed,
+            false => committed * plan.operations as u64,
+        };
+        let by_worker: Vec<u64> = left.finished.committed_by_worker.iter().map(rows).collect();
+        let expected = match self.args.workload {
+            Workload::Put => {
+                Expected::Inserted { by_worker: &by_worker, durable: durable || plan.promises() }
+            }
+            _ => Expected::Loaded,
+        };
+        let (database, mut reopened) = reopen::reopen(
+            self.args.builder(),
+            self.directory,
+            plan,
+            left.ending,
+            expected,
+            &self.progress(),
+        )?;
+        reopened.close_seconds = left.close_seconds;
+        let mut report = left.finished.report;
+        report.add_reopened(reopened);
+        Ok((database, report))
+    }
+
+    fn judge(&self, left: Left, amplification: Option<f64>, json: bool) -> Result<Outcome> {
+        let space = Space::of(self.directory)?;
+        let (database, report) = self.reopen(left)?;
+        let verify = Some(self.bar.callback());
+        let report =
+            soak::judge(&database, &self.plan, report, space, amplification, verify, &self.progress())?;
+        database.close()?;
+        self.tell(&report, &report.run, report.problems.is_empty(), json)
+    }
+
+    /// Draws if asked to, prints, ends.
+    fn tell(
+        &self,
+        report: &(impl Serialize + Display),
+        run: &Report,
+        sound: bool,
+        json: bool,
+    ) -> Result<Outcome> {
+        self.bar.finish();
+        if let Some(path) = &self.args.plot {
+            plot::draw(run, path)?;
+        }
+        print(report, json)?;
+        Ok(outcome(sound))
+    }
+}
+
+fn is_sound(report: &Report) -> bool {
+    report.reopened.as_ref().is_none_or(reopen::Reopened::is_sound)
+}

@@ -1,0 +1,344 @@
+//! The flags of `quench bench`, and what they mean for a plan and a database.
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use quench_bench::plan::{Checkpoints, CommitMode, Plan};
+use quenchdb::{Builder, Database, DeviceTrust, Durability, Preset};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Workload {
+    /// Reads and whole-value updates of loaded rows
+    Ycsb,
+    /// Inserts of new rows in random key order
+    Put,
+    /// Load, checkpoint, reopen, then read the whole table once in key order
+    Scan,
+    /// Ycsb with checkpoints, then close, reopen, check everything; exit code 1 if something is wrong
+    Soak,
+    /// The raw device, no database: durable writes, sequential writes, reads
+    Device,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Commit {
+    Blocking,
+    Async,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Level {
+    Durable,
+    Bounded,
+    Lazy,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Trust {
+    /// Flush when the device's cache is volatile
+    Auto,
+    /// Always flush
+    Flush,
+    /// Trust completed writes (power-loss-protected drives)
+    Device,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Reopen {
+    /// The workload runs in a child that is killed at the end of the measured time
+    Kill,
+    /// The database is closed and opened again
+    Close,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Checkpoint {
+    /// One between load and warm-up
+    Loaded,
+    /// None at all until the close, however much log there is
+    None,
+}
+
+/// A preset by name.
+pub fn parse_preset(name: &str) -> Result<Preset, String> {
+    Preset::from_name(name).map_err(|error| error.to_string())
+}
+
+fn percent(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(percent) if percent <= 100 => Ok(percent),
+        _ => Err("a number from 0 to 100".into()),
+    }
+}
+
+fn theta(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(theta) if (0.0..10.0).contains(&theta) && (theta - 1.0).abs() > 1e-6 => Ok(theta),
+        _ => Err("a number from 0 (uniform) to below 10, other than 1 (try 0.99)".into()),
+    }
+}
+
+pub fn positive_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(seconds),
+        _ => Err("a number of seconds above 0".into()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds".into()),
+    }
+}
+
+/// `continuous` is 0.
+fn every(text: &str) -> Result<f64, String> {
+    if text == "continuous" {
+        return Ok(0.0);
+    }
+    positive_seconds(text).map_err(|_| "a number of seconds above 0, or `continuous`".into())
+}
+
+/// A number of bytes: digits, and k, m, g or t for powers of 1024.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "a number of bytes, with k, m, g or t for powers of 1024 (64m)".to_string();
+    let shift = match text.chars().last().map(|unit| unit.to_ascii_lowercase()) {
+        Some('k') => 10,
+        Some('m') => 20,
+        Some('g') => 30,
+        Some('t') => 40,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+fn value_bytes(text: &str) -> Result<usize, String> {
+    let value = bytes(text)?;
+    usize::try_from(value).ok().filter(|value| *value <= 1 << 30).ok_or_else(|| "at most 1g".into())
+}
+
+/// `quench bench`
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  quench bench device --threads 16
+  quench bench put --threads 1                        one durable put at a time: near the floor
+  quench bench ycsb --threads 16 --ops 10 --read-percent 50
+  quench bench ycsb --threads 2 --rows 5000000 --commit async --preset autonomous --json
+  quench bench put --reopen kill --rows 1000000       time recovery after a kill
+  quench bench ycsb --rows 4000000 --memory-bytes 128m --checkpoint --checkpoint-every continuous --plot run.svg
+  quench bench scan --rows 4000000 --memory-bytes 128m
+  quench bench soak --seconds 3600 --memory-bytes 1g --rows 20000000
+
+Sizes are bytes; k, m, g and t are powers of 1024. `--distribution` is `--zipf`: 0 is uniform.")]
+pub struct BenchArgs {
+    #[arg(value_enum)]
+    pub workload: Workload,
+    /// Directory for the database; default: a temporary one in the current directory, removed afterwards
+    #[arg(long)]
+    pub path: Option<PathBuf>,
+    /// Worker threads
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: u64,
+    /// Measured time
+    #[arg(long, default_value_t = 10.0, value_parser = positive_seconds)]
+    seconds: f64,
+    /// Time before it in which nothing is counted; default: a tenth of it, at most 1 s
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    warmup: Option<f64>,
+    /// Length of an interval of the series
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive_seconds)]
+    interval: f64,
+    /// Rows loaded before the run; default 100000. Put with --reopen: so many transactions instead of --seconds
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    rows: Option<u64>,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = value_bytes)]
+    value_bytes: usize,
+    /// Operations in one transaction
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..1_000_000))]
+    ops: u64,
+    /// Ycsb: percentage of operations that read
+    #[arg(long, default_value_t = 50, value_parser = percent)]
+    read_percent: u32,
+    /// Ycsb: transactions that only read use read-only snapshots
+    #[arg(long)]
+    snapshots: bool,
+    /// Ycsb: skew of the choice of rows, 0 = uniform
+    #[arg(long, default_value_t = 0.0, value_parser = theta)]
+    zipf: f64,
+    /// Wait for each commit, or go on
+    #[arg(long, value_enum, default_value = "blocking")]
+    commit: Commit,
+    /// Durability level of each transaction
+    #[arg(long, value_enum, default_value = "durable")]
+    level: Level,
+    /// Commit protocol: per-transaction, group, autonomous
+    #[arg(long, default_value = "group", value_parser = parse_preset)]
+    preset: Preset,
+    /// Logs; 0 chooses
+    #[arg(long, default_value_t = 0)]
+    logs: usize,
+    /// Bytes waiting in a log at which it is flushed although nobody waits
+    #[arg(long, value_name = "BYTES", value_parser = value_bytes)]
+    flush_unit: Option<usize>,
+    /// What completed writes are worth
+    #[arg(long, value_enum, default_value = "auto")]
+    durability: Trust,
+    /// Memory for pages; default: enough for the rows
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    memory_bytes: Option<u64>,
+    /// Checkpoints besides those that the engine makes by itself
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, default_missing_value = "loaded")]
+    checkpoint: Option<Checkpoint>,
+    /// Make checkpoints beside the workload, so often or back to back; soak: every 10 s
+    #[arg(long, value_name = "SECONDS|continuous", value_parser = every)]
+    checkpoint_every: Option<f64>,
+    /// Open the database again after the run, time that, and look whether a sample of the rows is there
+    #[arg(long, value_enum)]
+    pub reopen: Option<Reopen>,
+    /// Draw throughput, latency and checkpoints over time
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+    /// Seed of the random choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// This process is the child of a run with --reopen kill, and this is its database
+    #[arg(long, hide = true)]
+    pub child: Option<PathBuf>,
+}
+
+const ROWS: u64 = 100_000;
+const SOAK_CHECKPOINT_SECONDS: f64 = 10.0;
+/// More log than any disk has: nothing makes a checkpoint for its sake.
+const LOG_WITHOUT_END: u64 = 1 << 50;
+
+impl BenchArgs {
+    /// Refuses flags that contradict each other.
+    pub fn check(&self) -> Result<()> {
+        if self.checkpoint == Some(Checkpoint::None) && self.checkpoint_every.is_some() {
+            bail!("--checkpoint none contradicts --checkpoint-every");
+        }
+        if self.checkpoint == Some(Checkpoint::None) && self.workload == Workload::Scan {
+            bail!("a scan begins with a checkpoint; --checkpoint none contradicts it");
+        }
+        if self.workload == Workload::Device && self.reopen.is_some() {
+            bail!("the device has no database to reopen");
+        }
+        if matches!(self.workload, Workload::Device | Workload::Scan) && self.plot.is_some() {
+            bail!("--plot goes with the workloads ycsb, put and soak");
+        }
+        Ok(())
+    }
+
+    pub fn trust(&self) -> DeviceTrust {
+        match self.durability {
+            Trust::Auto => DeviceTrust::Auto,
+            Trust::Flush => DeviceTrust::Flush,
+            Trust::Device => DeviceTrust::Device,
+        }
+    }
+
+    /// Put with --reopen and --rows: a number of transactions is measured, not a time.
+    pub fn counts_rows(&self) -> bool {
+        self.workload == Workload::Put && self.reopen.is_some() && self.rows.is_some()
+    }
+
+    /// A checkpoint between load and warm-up.
+    pub fn checkpoint_when_loaded(&self) -> bool {
+        let wanted = self.checkpoint == Some(Checkpoint::Loaded) || self.workload == Workload::Soak;
+        wanted && self.checkpoint != Some(Checkpoint::None)
+    }
+
+    fn checkpoints(&self) -> Checkpoints {
+        let soak = (self.workload == Workload::Soak).then_some(SOAK_CHECKPOINT_SECONDS);
+        match self.checkpoint_every.or(soak) {
+            _ if self.checkpoint == Some(Checkpoint::None) => Checkpoints::None,
+            Some(seconds) => Checkpoints::Every(Duration::from_secs_f64(seconds)),
+            None => Checkpoints::Automatic,
+        }
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows.unwrap_or(ROWS)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        // Random inserts leave leaves two thirds full; the rest is room for what a run adds.
+        let rows_bytes = self.rows().saturating_mul(self.value_bytes as u64 + 64).saturating_mul(2);
+        self.memory_bytes.unwrap_or(rows_bytes.max(4 << 30))
+    }
+
+    pub fn plan(&self) -> Plan {
+        Plan {
+            threads: self.threads as usize,
+            duration: Duration::from_secs_f64(self.seconds),
+            warm_up: self.warmup.map(Duration::from_secs_f64),
+            interval: Duration::from_secs_f64(self.interval),
+            commit: match self.commit {
+                Commit::Blocking => CommitMode::Blocking,
+                Commit::Async => CommitMode::Async,
+            },
+            level: match self.level {
+                Level::Durable => Durability::Durable,
+                Level::Bounded => Durability::BoundedLoss,
+                Level::Lazy => Durability::Lazy,
+            },
+            snapshots: self.snapshots,
+            checkpoints: self.checkpoints(),
+            rows: self.rows(),
+            value_bytes: self.value_bytes,
+            operations: self.ops as usize,
+            read_percent: self.read_percent,
+            zipf: self.zipf,
+            memory_bytes: self.memory_bytes(),
+            seed: self.seed,
+        }
+    }
+
+    pub fn builder(&self) -> Builder {
+        let builder = Database::builder()
+            .preset(self.preset)
+            .logs(self.logs)
+            .device_trust(self.trust())
+            .memory_bytes(self.memory_bytes());
+        let builder = match self.checkpoints() {
+            Checkpoints::None => builder.checkpoint_log_bytes(0).log_bytes_max(LOG_WITHOUT_END),
+            Checkpoints::Automatic | Checkpoints::Every(_) => builder,
+        };
+        match self.flush_unit {
+            Some(bytes) => builder.flush_unit_bytes(bytes),
+            None => builder,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes_and_everything_else_is_refused() {
+        let right = [("0", 0), ("17", 17), ("4k", 4096), ("64M", 64 << 20), ("3g", 3 << 30), ("1t", 1 << 40)];
+        for (text, expected) in right {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "k", "1.5g", "-1", "+1", "12 m", "1kk", "99999999999t", "é", "18446744073709551616"]
+        {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn checkpoints_are_counted_in_seconds_or_made_back_to_back() {
+        assert_eq!(every("continuous"), Ok(0.0));
+        assert_eq!(every("2.5"), Ok(2.5));
+        assert!(every("0").is_err() && every("often").is_err());
+    }
+}
