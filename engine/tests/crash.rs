@@ -15,6 +15,7 @@ use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Csn, Database, Durability, Isolation, Preset, Result, Settings, Table, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 const ACCOUNTS: u8 = 6;
@@ -26,13 +27,19 @@ type Id = [u8; 4];
 /// Acknowledged transactions with the number of disk operations at that time.
 type Acknowledged = Vec<(usize, Id)>;
 
+/// Whether pages have to leave memory in this run.
+fn is_tight(seed: u64) -> bool {
+    seed.is_multiple_of(3)
+}
+
 fn settings(seed: u64) -> Settings {
     let mut random = Random::from_seed(seed);
     let preset = Preset::ALL[random.below(3) as usize];
     Settings {
         preset,
         logs: if preset == Preset::Group { 1 } else { 1 + random.below(3) as usize },
-        memory_bytes: 4 << 20,
+        // A pool of a dozen pages, or one in which everything fits.
+        memory_bytes: if is_tight(seed) { 1 << 20 } else { 4 << 20 },
         segment_bytes: 64 << 10,
         log_buffer_bytes: 64 << 10,
         log_bytes_max: 4 << 20,
@@ -50,14 +57,17 @@ struct Tables {
     accounts: Table,
     journal: Table,
     chains: Table,
+    /// Long rows that are overwritten at random, where memory is to be short.
+    ballast: Option<Table>,
 }
 
 impl Tables {
-    fn of(db: &Database) -> Result<Tables> {
+    fn of(db: &Database, tight: bool) -> Result<Tables> {
         Ok(Tables {
             accounts: db.table_or_create("accounts")?,
             journal: db.table_or_create("journal")?,
             chains: db.table_or_create("chains")?,
+            ballast: if tight { Some(db.table_or_create("ballast")?) } else { None },
         })
     }
 }
@@ -86,6 +96,11 @@ fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) -> R
     row.extend(amount.to_le_bytes());
     row.extend(length.to_le_bytes());
     row.resize(row.len() + random.below(200) as usize, 7);
+    if let Some(ballast) = &tables.ballast {
+        for _ in 0..4 {
+            tx.insert(ballast, [id[1], random.below(100) as u8], id.repeat(150))?;
+        }
+    }
     tx.insert(&tables.journal, id, row)
 }
 
@@ -94,12 +109,13 @@ fn work(
     db: &Database,
     storage: &SimulatedStorage,
     run: u8,
+    tight: bool,
     threads: u8,
     each: u8,
     seed: u64,
 ) -> Acknowledged {
     let acknowledged = Mutex::new(Vec::new());
-    let Ok(tables) = Tables::of(db) else { return Vec::new() };
+    let Ok(tables) = Tables::of(db, tight) else { return Vec::new() };
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let (acknowledged, tables) = (&acknowledged, &tables);
@@ -144,6 +160,9 @@ fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bo
         };
     }
 }
+
+/// Pages that left memory in all runs together.
+static EVICTED: AtomicU64 = AtomicU64::new(0);
 
 type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
@@ -213,7 +232,8 @@ fn run(seed: u64, points: u64) -> u64 {
     let storage = SimulatedStorage::new(seed);
     let acknowledged = {
         let db = open(&storage, &settings).expect("a whole disk");
-        let told = work(&db, &storage, 0, 2, 20, seed);
+        let told = work(&db, &storage, 0, is_tight(seed), 2, 20, seed);
+        EVICTED.fetch_add(db.statistics().pages_evicted, Ordering::Relaxed);
         if random.chance(1, 4) {
             db.close().expect("a whole disk");
         }
@@ -232,7 +252,7 @@ fn run(seed: u64, points: u64) -> u64 {
         crashes += 1;
         let before = judge(&db, &must, &context);
         let recovered_at = disk.operations();
-        let more = work(&db, &disk, 1, 1, 4, random.next_u64());
+        let more = work(&db, &disk, 1, is_tight(seed), 1, 4, random.next_u64());
         disk.stop();
         drop(db);
         // Anywhere from the first operation of recovery to the end.
@@ -276,7 +296,7 @@ fn crashes_wanted() -> u64 {
 
 #[test]
 fn no_crash_loses_what_was_acknowledged() {
-    let (wanted, next) = (crashes_wanted(), std::sync::atomic::AtomicU64::new(0));
+    let (wanted, next) = (crashes_wanted(), AtomicU64::new(0));
     let first_seed: u64 = std::env::var("QUENCH_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let done: u64 = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..2)
@@ -284,7 +304,7 @@ fn no_crash_loses_what_was_acknowledged() {
                 scope.spawn(|| {
                     let mut done = 0;
                     while done * 2 < wanted {
-                        let seed = first_seed + next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        let seed = first_seed + next.fetch_add(1, Ordering::Relaxed);
                         done += run(seed, 40);
                     }
                     done
@@ -293,6 +313,7 @@ fn no_crash_loses_what_was_acknowledged() {
             .collect();
         workers.into_iter().map(|worker| worker.join().expect("no violation")).sum()
     });
-    println!("{done} crashes");
-    assert!(done >= wanted);
+    let evicted = EVICTED.load(Ordering::Relaxed);
+    println!("{done} crashes, {evicted} pages left memory");
+    assert!(done >= wanted && evicted > 0);
 }

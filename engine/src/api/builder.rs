@@ -51,7 +51,7 @@ impl Builder {
         read_only: bool,
         /// Page size in bytes, a power of two from 4096 to 32768; fixed at creation. Default 4096.
         page_bytes: usize,
-        /// Memory for pages in bytes. Default 1 GiB.
+        /// Memory for everything in bytes (pages, versions, log buffers). Default 1 GiB.
         memory_bytes: u64,
         /// Memory for old versions in bytes. Default 256 MiB.
         version_bytes: u64,

@@ -10,7 +10,7 @@ use crate::base::random::Random;
 use crate::base::settings::{Durability, MethodSetting, Settings};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::buffer::Pool;
-use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer};
+use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor};
 use crate::device::Storage;
 use crate::log::{DumpedRecord, SegmentPool};
 use crate::recovery::RecoveryReport;
@@ -50,6 +50,7 @@ pub(super) struct Inner {
     pub(super) storage: Arc<dyn Storage>,
     /// None if the database is open read-only.
     pub(super) checkpointer: Option<Checkpointer>,
+    pub(super) evictor: Evictor,
     pub(super) segments: Arc<SegmentPool>,
     pub(super) settings: Settings,
     pub(super) logs: usize,
@@ -241,6 +242,7 @@ impl Database {
             aborted: counters.aborted.get(),
             conflicts: counters.conflicts.get(),
             pages: inner.pool.resident_pages(),
+            pages_evicted: inner.pool.pages_evicted(),
             page_bytes: inner.pool.page_bytes() as u64,
             versions: inner.system.versions().count(),
             version_bytes: inner.system.versions().bytes().0,
@@ -406,6 +408,14 @@ impl Inner {
         let Some(checkpointer) = &self.checkpointer else { return Ok(()) };
         flushed?;
         checkpointer.checkpoint_and_close().map(drop)
+    }
+}
+
+impl Drop for Inner {
+    /// Snapshots that outlive the database keep the page store open: it must not keep the next owner out.
+    fn drop(&mut self) {
+        self.evictor.stop();
+        self.store.release();
     }
 }
 

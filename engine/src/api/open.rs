@@ -7,17 +7,20 @@ use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings};
 use crate::base::{DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::buffer::{PageSource, Pool};
-use crate::checkpoint::Checkpointer;
+use crate::checkpoint::{self, Checkpointer, Evictor};
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::memory::MemoryStorage;
 use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, Storage};
 use crate::log::SegmentPool;
 use crate::recovery::{Recovery, RecoveryReport};
-use crate::store::{CreationState, MANIFEST_PATH, Manifest, ManifestFile, PageStore, creation_state};
+use crate::store::{
+    CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, creation_state,
+};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::transaction::{Limits, TransactionSystem};
+use crate::tree::image::{settle_image, validate_image};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,15 +29,24 @@ use std::time::Duration;
 struct StoredPages(Arc<PageStore>);
 
 impl PageSource for StoredPages {
-    fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<()> {
-        self.0.read_page(page, into)?;
-        crate::tree::image::validate_image(into).map_err(|error| error.at(Location::Page { page, offset: 0 }))
+    fn read_page(&self, page: PageId, own_stamps: bool, into: &mut [u8]) -> Result<()> {
+        let kind = self.0.read_page(page, into)?;
+        validate_image(into).map_err(|error| error.at(Location::Page { page, offset: 0 }))?;
+        if kind == ImageKind::Stamped && !own_stamps {
+            settle_image(into);
+        }
+        Ok(())
+    }
+
+    fn freed(&self, page: PageId, round: u32) {
+        self.0.freed(page, round);
     }
 }
 
 /// Opens, recovers, and starts upkeep.
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder) -> Result<Database> {
     let mut settings = std::mem::take(&mut builder.settings);
+    settings.log_buffer_bytes = log_buffer_bytes(&settings);
     refuse_early(&*storage, &settings)?;
     let lock = storage.lock(!settings.read_only)?;
     let (file, mut manifest) = open_or_create(&*storage, &mut settings)?;
@@ -50,9 +62,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let limits = Limits::for_page(page_bytes, settings.transaction_bytes_max, settings.lock_wait);
     let clock = builder.clock.clone();
     let system =
-        Arc::new(TransactionSystem::new(pool.clone(), limits, settings.version_bytes, clock.clone()));
+        Arc::new(TransactionSystem::new(pool.clone(), limits, version_bytes(&settings), clock.clone()));
+    share_budget(&pool, &system, &settings);
+    let writes_to = (!settings.read_only).then(|| storage.clone());
+    let evictor = Evictor::start(system.clone(), pool.clone(), store.clone(), writes_to)?;
     let path = path.display().to_string();
-    let parts = Parts { path, storage, store, pool, system, settings, clock, lock };
+    let parts = Parts { path, storage, store, pool, system, evictor, settings, clock, lock };
     let opened = if parts.settings.read_only {
         parts.open_read_only(&manifest, builder.progress)?
     } else {
@@ -71,6 +86,7 @@ struct Parts {
     store: Arc<PageStore>,
     pool: Arc<Pool>,
     system: Arc<TransactionSystem>,
+    evictor: Evictor,
     settings: Settings,
     clock: Clock,
     lock: Box<dyn Send + Sync>,
@@ -121,8 +137,9 @@ impl Parts {
             self.system.clone(),
             self.pool.clone(),
             self.store.clone(),
-            file,
-            recovered.manifest,
+            self.storage.clone(),
+            self.evictor.imager(),
+            (file, recovered.manifest),
             self.clock.clone(),
         );
         Ok(self.finish(Some(checkpointer), recovered.segments, logs, recovered.report))
@@ -167,6 +184,7 @@ impl Parts {
             store: self.store,
             storage: self.storage,
             checkpointer,
+            evictor: self.evictor,
             segments,
             settings: self.settings,
             logs,
@@ -177,6 +195,34 @@ impl Parts {
             _lock: self.lock,
         }
     }
+}
+
+/// Versions never take more than a quarter of all memory.
+fn version_bytes(settings: &Settings) -> u64 {
+    settings.version_bytes.min(settings.memory_bytes / 4)
+}
+
+/// Buffers that a log has at most.
+const LOG_BUFFERS: u64 = 4;
+/// Log buffers never take more than this part of all memory.
+const LOG_MEMORY_PART: u64 = 8;
+const LOG_BUFFER_BYTES_MIN: u64 = 64 << 10;
+
+/// What the size of a log buffer comes to in a small budget.
+fn log_buffer_bytes(settings: &Settings) -> usize {
+    let buffers = LOG_BUFFERS * presets::log_count(settings, cores()) as u64;
+    let fair = settings.memory_bytes / LOG_MEMORY_PART / buffers / 4096 * 4096;
+    let least = LOG_BUFFER_BYTES_MIN.max(settings.flush_unit_bytes as u64);
+    settings.log_buffer_bytes.min(fair.max(least) as usize)
+}
+
+/// One budget for everything: what versions, log buffers and writes in flight take, pages do not get.
+fn share_budget(pool: &Pool, system: &TransactionSystem, settings: &Settings) {
+    let logs = presets::log_count(settings, cores()) as u64;
+    let buffers = logs * LOG_BUFFERS * settings.log_buffer_bytes as u64
+        + checkpoint::buffer_bytes(settings.memory_bytes);
+    let versions = system.shared_versions();
+    pool.share_budget(move || versions.bytes().0 + buffers);
 }
 
 fn cores() -> usize {

@@ -76,6 +76,8 @@ pub struct Statistics {
     pub conflicts: u64,
     /// Pages in memory.
     pub pages: u64,
+    /// Pages that left memory.
+    pub pages_evicted: u64,
     /// Size of a page.
     pub page_bytes: u64,
     /// Versions in memory.

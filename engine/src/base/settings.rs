@@ -77,7 +77,7 @@ pub struct Settings {
     pub read_only: bool,
     /// Page size in bytes, a power of two from 4096 to 32768; fixed at creation. Default 4096.
     pub page_bytes: usize,
-    /// Memory for pages in bytes, at least 1 MiB. Default 1 GiB.
+    /// Memory for everything in bytes (pages, versions, log buffers), at least 1 MiB. Default 1 GiB.
     pub memory_bytes: u64,
     /// Memory for old versions in bytes, at least 64 KiB. Default 256 MiB.
     pub version_bytes: u64,

@@ -5,7 +5,7 @@
 
 use super::bytes::{PageBytes, PageBytesMut};
 use super::latch::{State, Version};
-use super::pool::{Entry, Pool};
+use super::pool::{DIRTY, Entry, Pool, STAMPED};
 use super::{Interrupt, Restart};
 use crate::base::PageId;
 
@@ -116,6 +116,14 @@ impl<'p> SharedGuard<'p> {
     }
 }
 
+impl SharedGuard<'_> {
+    /// What names the page's bytes.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.pool.entry(self.page).latch.version_after(false)
+    }
+}
+
 impl Drop for SharedGuard<'_> {
     fn drop(&mut self) {
         self.pool.entry(self.page).latch.release_shared();
@@ -178,7 +186,7 @@ impl<'p> ExclusiveGuard<'p> {
     /// The page differs from its image in the store.
     #[inline]
     pub fn mark_dirty(&self) {
-        self.entry().set_dirty(true);
+        self.entry().set_flags(DIRTY | STAMPED);
     }
 
     /// Whether the page differs from its image in the store.
@@ -211,6 +219,12 @@ impl<'p> ExclusiveGuard<'p> {
     #[must_use]
     pub fn downgrade(self) -> OptimisticGuard<'p> {
         OptimisticGuard::new(self.pool, self.page, self.version_after())
+    }
+
+    /// Ends the hold with the page evicted.
+    pub(super) fn release_evicted(self) {
+        let guard = std::mem::ManuallyDrop::new(self);
+        guard.entry().latch.release_to(State::Evicted);
     }
 
     /// Ends the hold with the page free: for [`Pool::free`].

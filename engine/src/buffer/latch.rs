@@ -89,6 +89,18 @@ const _: () = assert!(SHARED_LAST < 256 && MARKED + 1 == UNLOCKED && FREE == 0);
 pub struct Version(u64);
 
 impl Version {
+    /// The version as a number below 2^56.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The version that [`Version::to_bits`] gave.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Version {
+        Version(bits & VERSION_MASK)
+    }
+
     fn next(self) -> Version {
         Version((self.0 + 1) & VERSION_MASK)
     }
@@ -239,6 +251,13 @@ impl Latch {
         }
     }
 
+    /// Begins an optimistic read of a marked page without touching it: for whoever evicts.
+    #[must_use]
+    pub fn begin_read_marked(&self) -> Option<Version> {
+        let word = self.load(Ordering::Acquire);
+        (word.state() == MARKED).then(|| word.version())
+    }
+
     /// Ends an optimistic read: `Ok` means that every load since it began saw the bytes of `version`.
     ///
     /// # Errors
@@ -324,10 +343,11 @@ impl Latch {
         self.claim(EVICTED)
     }
 
-    /// Enters Exclusive from Marked, to evict the page; false if it was touched.
+    /// Enters Exclusive from Marked, to evict the page; false if it was touched or is not what it was at `version`.
     #[must_use]
-    pub fn claim_marked(&self) -> bool {
-        self.claim(MARKED)
+    pub fn claim_marked(&self, version: Version) -> bool {
+        let word = self.peek();
+        word.state() == MARKED && word.version() == version && self.enter(word)
     }
 
     fn claim(&self, state: u64) -> bool {
@@ -342,7 +362,7 @@ impl Latch {
         word.state() == UNLOCKED && self.exchange(word, Word::new(MARKED, word.version()))
     }
 
-    /// The version that [`Latch::release`] will leave behind. Only for the holder of Exclusive.
+    /// The version that [`Latch::release`] will leave behind. Only for a holder.
     #[inline]
     #[must_use]
     pub fn version_after(&self, changed: bool) -> Version {

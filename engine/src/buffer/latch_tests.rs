@@ -19,7 +19,9 @@ mod transitions {
         assert_eq!(latch.begin_read_slow(), Err(Obstacle::Free));
         assert_eq!(latch.try_exclusive(), Err(Obstacle::Free));
         assert_eq!(latch.try_shared(), Err(Obstacle::Free));
-        assert!(!latch.claim_evicted() && !latch.claim_marked() && !latch.mark());
+        assert!(
+            !latch.claim_evicted() && !latch.claim_marked(super::super::Version::default()) && !latch.mark()
+        );
     }
 
     #[test]
@@ -64,7 +66,7 @@ mod transitions {
         assert_eq!(latch.begin_read(), None, "the hot path leaves it to the slow one");
         assert_eq!(latch.begin_read_slow(), Ok(version));
         assert_eq!(latch.state(), State::Unlocked);
-        assert!(!latch.claim_marked(), "it was touched");
+        assert!(!latch.claim_marked(version), "it was touched");
         assert!(latch.mark());
         latch.try_shared().expect("in memory");
         assert_eq!(latch.state(), State::Shared(1));
@@ -76,7 +78,11 @@ mod transitions {
     fn evicted_page_must_be_brought_in_and_is_another_version() {
         let latch = unlocked();
         let version = latch.begin_read().expect("unlocked");
-        assert!(latch.mark() && latch.claim_marked());
+        assert!(
+            latch.mark()
+                && !latch.claim_marked(super::super::Version::default())
+                && latch.claim_marked(version)
+        );
         latch.release_to(State::Evicted);
         assert_eq!(latch.try_shared(), Err(Obstacle::Evicted));
         assert_eq!(latch.begin_read_slow(), Err(Obstacle::Evicted));

@@ -24,12 +24,14 @@
 //! [`bytes`] is the only place that touches page memory. It does so through relaxed atomic words, so that reading a page
 //! that is being changed is a torn read, which validation catches, and not undefined behaviour.
 //!
-//! Left out on purpose: choosing pages to evict. The latch has the states for it, but pages stay until they are freed,
-//! and the pool refuses to grow over its budget.
+//! When the budget is nearly used up pages leave memory (`eviction` chooses them). Whether a page may leave, and its
+//! image, are for the layer above to say: see the room `checkpoint`.
 
+mod budget;
 pub mod bytes;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod bytes_tests;
+mod eviction;
 mod guard;
 pub mod latch;
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -41,6 +43,7 @@ mod prefetch;
 mod region;
 
 pub use bytes::{PageBytes, PageBytesMut, ScratchPage};
+pub use eviction::{Claimed, PageState};
 pub use guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 pub use latch::Version;
 pub use pool::{PageSource, Pool};
@@ -50,6 +53,9 @@ use crate::base::Error;
 
 /// The first bytes of every page belong to the store (checksum, page id, database id, checkpoint CSN).
 pub const PAGE_HEADER_BYTES: usize = 32;
+
+/// The round of a page that is not to have an image yet: as if it had one in every round.
+pub const HIDDEN_ROUND: u32 = u32::MAX;
 
 /// What was read optimistically may be torn: throw it away and start over. Never shown to callers of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

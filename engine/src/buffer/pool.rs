@@ -4,15 +4,19 @@
 //! 1. The memory of page *n* is `words[n * words per page ..]`, whatever is in it. Page 0 is never used.
 //! 2. Free ids below `page_count` are in exactly one of the two lists of [`FreeIds`]; only who took an id from there claims
 //!    its latch.
-//! 3. `resident` counts the pages that may have memory: those in memory and the recycled ids. It never exceeds the budget.
+//! 3. `resident` counts the pages that may have memory: those in memory and the recycled ids. It does not exceed the budget,
+//!    unless the budget has just become smaller.
 //! 4. The lock of the free ids is held only for list work: no latch is waited for and no device is used under it.
 //! 5. A page in state Evicted has an image in the store. A page whose fault failed goes back to Evicted.
+//! 6. A page without [`DIRTY`] is what its newest image shows; if it has [`STAMPED_IMAGE`] its stamps too, otherwise settled
+//!    ones are taken for what stamps it has.
 
+use super::eviction::Eviction;
 use super::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 use super::latch::{Latch, LatchWait, Obstacle, State, Version};
 use super::region::{Region, ZeroIsDefault};
 use super::{Interrupt, PageBytesMut, Restart};
-use crate::base::{Error, ErrorKind, Location, PageId, Result};
+use crate::base::{Error, Location, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -21,21 +25,35 @@ use std::sync::Arc;
 /// Where images of evicted pages come from. Guarantees expected of an implementation:
 /// 1. `into` is filled with the newest image of `page`, or an error says where the image is damaged;
 /// 2. the image is safe to use: checksum, page id and the structure of its content are verified;
-/// 3. it may be called by many threads at once, and does not use the pool.
+/// 3. stamps are kept if this run of the engine has written them (`own_stamps`), and settled otherwise;
+/// 4. it may be called by many threads at once, and does not use the pool.
 pub trait PageSource: Send + Sync {
     /// Reads the image of `page`; `into` has the size of a page.
     ///
     /// # Errors
-    /// The device's, or [`ErrorKind::Corruption`].
-    fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<()>;
+    /// The device's, or `Corruption`.
+    fn read_page(&self, page: PageId, own_stamps: bool, into: &mut [u8]) -> Result<()>;
+
+    /// The page, last imaged or born in `round`, exists no more. Called with its latch held; does not fail or wait.
+    fn freed(&self, page: PageId, round: u32) {
+        let _ = (page, round);
+    }
 }
 
-/// Address space reserved, in multiples of the memory budget: page ids can grow so far beyond what fits in memory.
-const RESERVATION_FACTOR: u64 = if cfg!(any(loom, feature = "shuttle")) { 2 } else { 16 };
+/// Address space reserved for pages, at least; far more than the budget, so that page ids can grow beyond what fits in memory.
+const RESERVATION_BYTES: u64 = 1 << 40;
+const RESERVATION_FACTOR: u64 = if cfg!(any(loom, miri, feature = "shuttle")) { 2 } else { 16 };
 /// Never reserve more than an eighth of a process's address space.
 const RESERVATION_BYTES_MAX: u64 = 1 << 44;
 /// Below this a pool gains little from huge pages, and would take 2 MiB for its first page.
 const HUGE_PAGES_FROM_BYTES: u64 = 64 << 20;
+
+/// The page differs from its newest image.
+pub(super) const DIRTY: u32 = 1;
+/// The page in memory may have stamps that are not settled.
+pub(super) const STAMPED: u32 = 2;
+/// The newest image has the page's stamps, and was written by this run.
+pub(super) const STAMPED_IMAGE: u32 = 4;
 
 /// What the pool knows of one page.
 #[derive(Default)]
@@ -43,11 +61,11 @@ pub(super) struct Entry {
     pub(super) latch: Latch,
     /// The checkpoint round in which the page was last imaged or born. Written under a latch, read by the checkpoint.
     round: AtomicU32,
-    /// 1 if the page differs from its image. Written under a latch (cleared under at least a shared one).
-    dirty: AtomicU32,
+    /// [`DIRTY`], [`STAMPED`], [`STAMPED_IMAGE`]. Written under an exclusive latch.
+    flags: AtomicU32,
 }
 
-// SAFETY: three atomic integers; zero is a free latch (checked by `const` assertion in `latch`), round 0, not dirty.
+// SAFETY: three atomic integers; zero is a free latch (checked by `const` assertion in `latch`), round 0, no flag.
 unsafe impl ZeroIsDefault for Entry {}
 
 impl Entry {
@@ -61,12 +79,16 @@ impl Entry {
     }
 
     pub(super) fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::Acquire) != 0
+        self.flags() & DIRTY != 0
+    }
+
+    pub(super) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Acquire)
     }
 
     #[inline]
-    pub(super) fn set_dirty(&self, dirty: bool) {
-        self.dirty.store(u32::from(dirty), Ordering::Release);
+    pub(super) fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, Ordering::Release);
     }
 }
 
@@ -76,28 +98,28 @@ const WORDS_PER_LINE: usize = 8;
 
 /// Page ids that can be given out.
 #[derive(Default)]
-struct FreeIds {
+pub(super) struct FreeIds {
     /// Freed ids whose memory is still there: used first, and counted as resident.
-    recycled: Vec<PageId>,
+    pub(super) recycled: Vec<PageId>,
     /// Ids without memory, below `page_count`.
-    cold: Vec<PageId>,
-    /// Ids freed since the last round began: their images are to be removed from the store.
-    since_round: Vec<PageId>,
+    pub(super) cold: Vec<PageId>,
 }
 
 /// All pages of a database that are in memory, and the state of all that are not.
 pub struct Pool {
     entries: Region<Entry>,
-    words: Region<AtomicU64>,
+    pub(super) words: Region<AtomicU64>,
     /// log2 of the words per page.
-    word_shift: u32,
-    memory_bytes: u64,
-    resident_max: u64,
+    pub(super) word_shift: u32,
+    pub(super) memory_bytes: u64,
+    /// Pages that fit in `memory_bytes` if there were nothing else.
+    pub(super) resident_max: u64,
     /// See invariant 3.
-    resident: AtomicU64,
+    pub(super) resident: AtomicU64,
+    pub(super) eviction: Eviction,
     /// Every id ever given out is below. Written under the lock of `free`; read by anybody.
     page_count: AtomicU64,
-    free: Mutex<FreeIds>,
+    pub(super) free: Mutex<FreeIds>,
     round: AtomicU32,
     source: Arc<dyn PageSource>,
     /// Buffers for reading images; as many as there were ever faults at once.
@@ -129,6 +151,7 @@ impl Pool {
             memory_bytes,
             resident_max,
             resident: AtomicU64::new(0),
+            eviction: Eviction::default(),
             page_count: AtomicU64::new(1),
             free: Mutex::new(FreeIds::default()),
             round: AtomicU32::new(0),
@@ -141,7 +164,7 @@ impl Pool {
 
     /// Huge pages for the ids that fit in memory. As long as all ids do, the memory taken cannot exceed the budget by more
     /// than one step.
-    fn advise_huge(&self, wanted: bool) {
+    pub(super) fn advise_huge(&self, wanted: bool) {
         if self.memory_bytes >= HUGE_PAGES_FROM_BYTES {
             let pages = self.resident_max as usize + 1;
             self.words.advise_huge(pages << self.word_shift, wanted);
@@ -152,7 +175,7 @@ impl Pool {
     /// Tells which pages the store has; before anything else is done with the pool. They are read when first used.
     ///
     /// # Errors
-    /// An id is there twice or is 0 ([`ErrorKind::Corruption`]), or there are more pages than `memory_bytes` allows for.
+    /// An id is there twice or is 0 (`Corruption`), or there are more pages than can be addressed.
     pub fn restore(&self, allocated: impl Iterator<Item = PageId>) -> Result<()> {
         let mut free = self.free.lock();
         let mut page_count = self.page_count();
@@ -179,6 +202,12 @@ impl Pool {
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         size_of::<u64>() << self.word_shift
+    }
+
+    /// The budget that pages share with other things, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     /// Every allocated id is at least 1 and below this.
@@ -213,7 +242,7 @@ impl Pool {
     /// Looks at a page without holding it. When the page is in memory: one load and no store.
     ///
     /// # Errors
-    /// [`ErrorKind::Corruption`] if there is no such page. A caller that read the id optimistically uses
+    /// `Corruption` if there is no such page. A caller that read the id optimistically uses
     /// [`OptimisticGuard::child`], which tells that from a torn id. Otherwise see [`Pool::exclusive`].
     #[inline]
     pub fn optimistic(&self, page: PageId) -> Result<OptimisticGuard<'_>> {
@@ -287,7 +316,7 @@ impl Pool {
     /// right, or uses [`Pool::try_exclusive`].
     ///
     /// # Errors
-    /// [`ErrorKind::Corruption`] if there is no such page, [`ErrorKind::OutOfMemory`] if it does not fit in memory, or the
+    /// `Corruption` if there is no such page, `OutOfMemory` if it does not fit in memory, or the
     /// [`PageSource`]'s.
     pub fn exclusive(&self, page: PageId) -> Result<ExclusiveGuard<'_>> {
         self.wait_for(page, Latch::try_exclusive)?;
@@ -339,18 +368,19 @@ impl Pool {
         let mut claim = FaultClaim { pool: self, entry, has_memory: false, outcome: State::Evicted };
         self.take_memory()?;
         claim.has_memory = true;
-        self.read_image(page)?;
-        entry.set_dirty(false);
+        let own_stamps = entry.flags() & STAMPED_IMAGE != 0;
+        self.read_image(page, own_stamps)?;
+        entry.set_flags(if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
         claim.outcome = State::Unlocked;
         Ok(())
     }
 
     /// Fills the memory of a page whose latch the caller has claimed.
-    fn read_image(&self, page: PageId) -> Result<()> {
+    fn read_image(&self, page: PageId, own_stamps: bool) -> Result<()> {
         let pooled = self.fault_buffers.lock().pop();
         let mut buffer = pooled.unwrap_or_else(|| AlignedBuffer::zeroed(self.page_bytes()));
         let image = &mut buffer[..self.page_bytes()];
-        let done = self.source.read_page(page, image);
+        let done = self.source.read_page(page, own_stamps, image);
         if done.is_ok() {
             PageBytesMut::new(self.words(page)).copy_from(0, image);
         }
@@ -358,31 +388,10 @@ impl Pool {
         done
     }
 
-    /// Counts one more page with memory, taking it away from a free page if the budget is used up.
-    fn take_memory(&self) -> Result<()> {
-        let one_more = |resident| (resident < self.resident_max).then_some(resident + 1);
-        if self.resident.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
-            return Ok(());
-        }
-        let Some(page) = self.free.lock().recycled.pop() else {
-            return Err(self.out_of_memory("all memory for pages is in use"));
-        };
-        let start = (page.0 as usize) << self.word_shift;
-        self.words.discard(start..start + (1 << self.word_shift));
-        self.free.lock().cold.push(page);
-        Ok(())
-    }
-
-    fn out_of_memory(&self, what: &str) -> Error {
-        let limit = self.memory_bytes;
-        Error::new(ErrorKind::OutOfMemory, format!("{what}: `memory_bytes` is {limit}"))
-            .at(Location::Setting("memory_bytes"))
-    }
-
     /// A new page of zeros, dirty, born in the current round, held exclusively.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] if the budget is used up.
+    /// `OutOfMemory` if the budget is used up.
     pub fn allocate(&self) -> Result<ExclusiveGuard<'_>> {
         let recycled = self.free.lock().recycled.pop();
         let page = match recycled {
@@ -416,17 +425,20 @@ impl Pool {
             return Err(self.out_of_memory("all page ids are in use"));
         }
         self.page_count.store(page + 1, Ordering::Release);
+        if page == self.resident_max {
+            // From now on memory is used sparsely.
+            self.advise_huge(false);
+        }
         Ok(PageId(page))
     }
 
-    /// Gives a page back; its id can be used again at once. Its image, if any, is the store's business.
+    /// Gives a page back; its id can be used again at once. The source is told that its image, if any, is not needed.
     pub fn free(&self, guard: ExclusiveGuard<'_>) {
         assert!(std::ptr::eq(guard.pool(), self), "the page is of another pool");
-        self.entry(guard.page_id()).set_dirty(false);
+        self.source.freed(guard.page_id(), guard.round());
+        self.entry(guard.page_id()).set_flags(0);
         let page = guard.release_free();
-        let mut free = self.free.lock();
-        free.recycled.push(page);
-        free.since_round.push(page);
+        self.free.lock().recycled.push(page);
     }
 
     /// Whether the id is a page. Can change at once unless the caller holds a latch.
@@ -450,28 +462,17 @@ impl Pool {
         self.round.load(Ordering::SeqCst)
     }
 
-    /// Begins the next round and returns the ids freed since the last one began. `begun` is told the number before any
-    /// thread can see it.
+    /// Begins the next round. `begun` is told the number before any thread can see it.
     ///
     /// A page is born in the current round. A structure change gives it the round of the page that it was split from
     /// ([`ExclusiveGuard::set_imaged`]), because the round may change between the two.
-    pub fn begin_round(&self, begun: impl FnOnce(u32)) -> Vec<PageId> {
-        let mut free = self.free.lock();
-        begun(self.round.load(Ordering::SeqCst) + 1);
+    ///
+    /// # Errors
+    /// Those of `begun`: then no round begins.
+    pub fn begin_round<T>(&self, begun: impl FnOnce(u32) -> Result<T>) -> Result<T> {
+        let result = begun(self.round.load(Ordering::SeqCst) + 1)?;
         self.round.fetch_add(1, Ordering::SeqCst);
-        std::mem::take(&mut free.since_round)
-    }
-
-    /// Ids freed since the last round began, whether they are in use again or not: the image that the store has of such a page
-    /// is of nothing any more.
-    #[must_use]
-    pub fn freed_since_round(&self) -> Vec<PageId> {
-        self.free.lock().since_round.clone()
-    }
-
-    /// Gives the ids of [`Pool::begin_round`] to the next round: this one failed.
-    pub fn return_freed(&self, pages: Vec<PageId>) {
-        self.free.lock().since_round.extend(pages);
+        Ok(result)
     }
 
     /// The round in which the page was last imaged or born; 0 if neither happened since the database was opened.
@@ -492,27 +493,16 @@ impl Pool {
     pub fn is_dirty(&self, page: PageId) -> bool {
         self.entries.get(page.0 as usize).is_some_and(Entry::is_dirty)
     }
-
-    /// The page differs from its image.
-    pub fn set_dirty(&self, page: PageId) {
-        if let Some(entry) = self.entries.get(page.0 as usize) {
-            entry.set_dirty(true);
-        }
-    }
-
-    /// The page's image is as new as the page. The caller holds at least a shared latch since it made the image, or a
-    /// change in between would be lost.
-    pub fn clear_dirty(&self, page: PageId) {
-        if let Some(entry) = self.entries.get(page.0 as usize) {
-            entry.set_dirty(false);
-        }
-    }
 }
 
 /// Reserves the tables; less than wished for if the address space is limited, but never less than fits in memory.
 fn reserve(page_bytes: usize, resident_max: u64) -> Result<(Region<Entry>, Region<AtomicU64>)> {
     let least = resident_max + 1;
-    let wish = resident_max.saturating_mul(RESERVATION_FACTOR).min(RESERVATION_BYTES_MAX / page_bytes as u64);
+    let mut wish =
+        resident_max.saturating_mul(RESERVATION_FACTOR).min(RESERVATION_BYTES_MAX / page_bytes as u64);
+    if !cfg!(any(loom, miri, feature = "shuttle")) {
+        wish = wish.max(RESERVATION_BYTES / page_bytes as u64);
+    }
     let mut pages = wish.max(least) as usize;
     loop {
         let words = pages.saturating_mul(page_bytes / size_of::<u64>());

@@ -16,7 +16,7 @@ struct Images {
 }
 
 impl PageSource for Images {
-    fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<()> {
+    fn read_page(&self, page: PageId, _: bool, into: &mut [u8]) -> Result<()> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         assert_ne!(page, PageId(14), "a defect of the source");
         if page == PageId(13) {
@@ -40,19 +40,25 @@ fn restored(pages: u64, ids: &[u64]) -> Arc<Pool> {
 #[test]
 fn new_page_is_zero_dirty_and_born_in_the_current_round() {
     let pool = pool(4);
-    pool.begin_round(|number| assert_eq!(number, 1));
+    assert_eq!(pool.begin_round(Ok).expect("begins"), 1);
     let guard = pool.allocate().expect("room");
     assert_eq!(guard.page_id(), FIRST);
     assert!((0..PAGE_BYTES / 8).all(|i| guard.bytes().word(i) == 0));
     assert!(guard.is_dirty() && pool.is_dirty(FIRST) && pool.is_allocated(FIRST));
     assert_eq!((guard.round(), pool.round_of(FIRST), pool.round()), (1, 1, 1));
-    pool.begin_round(|number| assert_eq!(number, 2));
+    assert_eq!(pool.begin_round(Ok).expect("begins"), 2);
     assert_eq!(guard.round(), 1);
     guard.set_imaged(2);
-    pool.clear_dirty(FIRST);
-    assert_eq!((pool.round_of(FIRST), pool.is_dirty(FIRST), pool.page_count()), (2, false, 2));
-    guard.mark_dirty();
+    assert_eq!((pool.round_of(FIRST), pool.is_dirty(FIRST), pool.page_count()), (2, true, 2));
+    let version = guard.version_after();
+    drop(guard);
+    let claimed = pool.claim_unchanged(FIRST, version).expect("unchanged");
+    claimed.set_clean(false);
+    assert!(!pool.is_dirty(FIRST) && !claimed.needs_no_image(false) && claimed.needs_no_image(true));
+    drop(claimed);
+    pool.exclusive(FIRST).expect("resident").mark_dirty();
     assert!(pool.is_dirty(FIRST));
+    assert!(pool.begin_round(|_| Err::<(), _>(Error::invalid("no"))).is_err() && pool.round() == 2);
 }
 
 #[test]
@@ -107,7 +113,6 @@ fn page_that_never_was_is_an_error_not_a_crash() {
         assert!(pool.optimistic_at(page, super::Version::default()).is_err());
         assert!(!pool.is_allocated(page) && !pool.is_dirty(page) && pool.round_of(page) == 0);
         pool.set_imaged(page, 0);
-        pool.clear_dirty(page);
     }
 }
 

@@ -1,10 +1,10 @@
-//! Images of pages as of the checkpoint's CSN, made by the checkpoint or handed over by a structure change.
+//! Images of pages as of the checkpoint's CSN, made by the checkpoint, by who evicts, or handed over by a structure change.
 
 use crate::base::{PageId, Result};
-use crate::buffer::{ExclusiveGuard, PageBytes, Pool};
+use crate::buffer::{ExclusiveGuard, PageBytes, Pool, Version};
 use crate::device::AlignedBuffer;
-use crate::sync::Mutex;
 use crate::sync::epoch::pin;
+use crate::sync::{Mutex, MutexGuard};
 use crate::transaction::CheckpointView;
 use crate::tree::image::{EntryMeta, Resolved, image_page};
 use std::sync::Arc;
@@ -16,29 +16,45 @@ pub(super) struct HandedOver {
     pub(super) image: AlignedBuffer,
 }
 
+/// An image that was made, and of what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Imaged {
+    /// The bytes that it shows.
+    pub(super) version: Version,
+    /// Nothing in the page is newer.
+    pub(super) newest: bool,
+}
+
 /// Makes images in the current round.
-pub(super) struct Imager {
+pub struct Imager {
     pool: Arc<Pool>,
+    /// Held by the checkpoint while it chooses its CSN and begins and ends the round, and by who evicts while it decides to
+    /// which round an image belongs: so the two agree on which changes are in it.
+    gate: Mutex<()>,
     /// The round that is running and its view; none between rounds.
     running: Mutex<Option<(u32, Arc<CheckpointView>)>>,
     handed_over: Mutex<Vec<HandedOver>>,
-    /// Pages that this round took for clean: dirty again if the round fails.
-    cleaned: Mutex<Vec<PageId>>,
+}
+
+impl std::fmt::Debug for Imager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let running = self.running.lock().as_ref().map(|(round, _)| *round);
+        f.debug_struct("Imager").field("running", &running).finish_non_exhaustive()
+    }
 }
 
 impl Imager {
     pub(super) fn new(pool: Arc<Pool>) -> Imager {
-        Imager {
-            pool,
-            running: Mutex::new(None),
-            handed_over: Mutex::new(Vec::new()),
-            cleaned: Mutex::new(Vec::new()),
-        }
+        Imager { pool, gate: Mutex::new(()), running: Mutex::new(None), handed_over: Mutex::new(Vec::new()) }
+    }
+
+    /// See the field.
+    pub(super) fn gate(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock()
     }
 
     /// Called by the pool at the moment the round begins, before any thread can see the new number.
     pub(super) fn begin(&self, round: u32, view: Arc<CheckpointView>) {
-        self.cleaned.lock().clear();
         *self.running.lock() = Some((round, view));
     }
 
@@ -48,11 +64,9 @@ impl Imager {
         self.handed_over.lock().clear();
     }
 
-    /// The round failed: what it cleaned differs from the last checkpoint still (invariant 5).
-    pub(super) fn mark_dirty_again(&self) {
-        for page in self.cleaned.lock().drain(..) {
-            self.pool.set_dirty(page);
-        }
+    /// The running round and its view.
+    pub(super) fn running(&self) -> Option<(u32, Arc<CheckpointView>)> {
+        self.running.lock().clone()
     }
 
     /// What structure changes handed over in the running round. What was made for an earlier round, by a thread that was
@@ -67,24 +81,29 @@ impl Imager {
     /// A structure change is about to happen to `participants`, all latched: those without an image in this round get
     /// theirs now.
     pub(super) fn hand_over(&self, participants: &[&ExclusiveGuard<'_>]) {
-        let Some((round, view)) = self.running.lock().clone() else { return };
+        let Some((round, view)) = self.running() else { return };
         for guard in participants.iter().filter(|guard| guard.round() < round) {
             if guard.is_dirty() {
-                let (image, _) = image(&view, guard.bytes(), self.pool.page_bytes());
+                let mut image = AlignedBuffer::zeroed(self.pool.page_bytes());
+                image_latched(&view, guard.bytes(), &mut image);
                 self.handed_over.lock().push(HandedOver { round, page: guard.page_id(), image });
             }
             guard.set_imaged(round);
         }
     }
 
-    /// The image of a page that is dirty and has none in this round.
-    pub(super) fn image_page(&self, page: PageId) -> Result<Option<AlignedBuffer>> {
-        let Some((round, view)) = self.running.lock().clone() else { return Ok(None) };
-        if !self.pool.is_allocated(page) || self.pool.round_of(page) >= round {
-            return Ok(None);
-        }
-        // A page that is not resident was not changed since its last image.
-        if !self.pool.is_resident(page) {
+    /// Whether the page seems to need an image in the running round: a cheap look that may be wrong either way.
+    pub(super) fn seems_needed(&self, page: PageId) -> bool {
+        // A page that is not in memory has not changed since its newest image.
+        self.pool.is_dirty(page)
+            && self.pool.is_resident(page)
+            && self.pool.round_of(page) < self.pool.round()
+    }
+
+    /// Makes the image of a page that is dirty and has none in this round.
+    pub(super) fn image_page(&self, page: PageId, out: &mut [u8]) -> Result<Option<Imaged>> {
+        let Some((round, view)) = self.running() else { return Ok(None) };
+        if !self.pool.is_allocated(page) || !self.pool.is_resident(page) {
             return Ok(None);
         }
         // It may have been freed since: that is no damage.
@@ -97,31 +116,46 @@ impl Imager {
         if !self.pool.is_dirty(page) {
             return Ok(None);
         }
-        let (image, newest) = image(&view, guard.bytes(), self.pool.page_bytes());
-        if newest {
-            self.pool.clear_dirty(page);
-            self.cleaned.lock().push(page);
-        }
-        Ok(Some(image))
+        let newest = image_latched(&view, guard.bytes(), out);
+        Ok(Some(Imaged { version: guard.version(), newest }))
     }
 }
 
-/// The page's image as of the view's CSN, and whether nothing in the page is newer.
-fn image(view: &CheckpointView, bytes: PageBytes<'_>, page_bytes: usize) -> (AlignedBuffer, bool) {
-    let mut out = AlignedBuffer::zeroed(page_bytes);
+/// Makes the image as of the view's CSN of a page that is latched; true if nothing in the page is newer.
+fn image_latched(view: &CheckpointView, bytes: PageBytes<'_>, out: &mut [u8]) -> bool {
+    // The page is latched, so an entry that has to be read again is of a transaction between two steps of its commit.
+    let newest = image_as_of(view, bytes, out, &mut || {
+        crate::sync::thread::yield_now();
+        true
+    });
+    newest.expect("it is asked to try again for ever")
+}
+
+/// Makes the settled image as of the view's CSN. True if nothing in the page is newer; `None` if an entry would have to be read
+/// again and `again` says no. The page may be a copy whose original goes on changing, if it was made under an epoch guard
+/// that is still there.
+pub(super) fn image_as_of(
+    view: &CheckpointView,
+    bytes: PageBytes<'_>,
+    out: &mut [u8],
+    again: &mut dyn FnMut() -> bool,
+) -> Option<bool> {
     let guard = pin();
-    let newest = image_page(bytes, &mut out, &mut |entry: EntryMeta, value: &[u8], older: &mut Vec<u8>| {
+    let mut gave_up = false;
+    let newest = image_page(bytes, out, &mut |entry: EntryMeta, value: &[u8], older: &mut Vec<u8>| {
         if entry.stamp == 0 && !entry.tombstone {
             return Resolved::Keep;
         }
         older.clear();
         older.extend_from_slice(value);
-        // The page is latched, so "again" only means that a transaction is between two steps of its commit.
         let present = loop {
             if let Some(present) = view.resolve(entry.stamp, !entry.tombstone, older, &guard) {
                 break present;
             }
-            crate::sync::thread::yield_now();
+            if gave_up || !again() {
+                gave_up = true;
+                break false;
+            }
             older.clear();
             older.extend_from_slice(value);
         };
@@ -131,5 +165,5 @@ fn image(view: &CheckpointView, bytes: PageBytes<'_>, page_bytes: usize) -> (Ali
             false => Resolved::Absent,
         }
     });
-    (out, newest)
+    (!gave_up).then_some(newest)
 }

@@ -19,33 +19,39 @@
 //! 2. A page stays dirty if something in it is newer than C, so the next round images it again.
 //! 3. The manifest is published only when every transaction up to C is committed, and every image is durable.
 //! 4. The blocks and log segments of the previous checkpoint are released after that, never before.
-//! 5. A failed round leaves the previous checkpoint, the log and the dirty marks as they were.
+//! 5. A page is clean only when its image is recorded. A failed round leaves the previous checkpoint and the log as they were,
+//!    and its images to the next round.
+//! 6. Pages that leave memory hand in their image first (see `evict`), so the round takes only pages that are in memory.
 
 mod catalog_blob;
+mod evict;
 mod image;
 
 pub use catalog_blob::{TableRecord, decode_catalog, encode_catalog};
+pub use evict::{Evictor, buffer_bytes};
+pub use image::Imager;
 
 use crate::base::clock::Clock;
-use crate::base::{Csn, Error, PageId, Result, TableId};
-use crate::buffer::Pool;
-use crate::store::{Manifest, ManifestFile, PageStore, Round};
+use crate::base::{Csn, PageId, Result, TableId};
+use crate::buffer::{Pool, Version};
+use crate::device::Storage;
+use crate::store::{ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::transaction::{CheckpointView, DroppedTable, TableState, TransactionSystem};
-use image::{HandedOver, Imager};
+use crate::transaction::{CheckpointView, DroppedTable, TransactionSystem};
+use image::{HandedOver, Imaged};
 use std::sync::Arc;
 
-/// Threads that write images beside transactions: few, so that they leave them the processor.
-const WRITERS: usize = 2;
-/// Threads that write images when there are no transactions any more.
-const WRITERS_AT_CLOSE: usize = 8;
-/// Fewer pages than this are written by the caller alone.
-const PARALLEL_FROM_PAGES: u64 = 256;
+/// Images made between two looks at completed writes.
+const BATCH: u64 = 64;
 
-fn join(result: std::thread::Result<Result<()>>) -> Result<()> {
-    result.unwrap_or_else(|_| Err(Error::corruption("a thread that writes page images panicked")))
+/// Bytes of buffers of one writer of images, in a budget of `memory_bytes`.
+pub(crate) fn writer_bytes(memory_bytes: u64) -> u64 {
+    (memory_bytes / 64).clamp(WRITER_BYTES_MIN, WRITER_BYTES_MAX)
 }
+
+const WRITER_BYTES_MIN: u64 = 128 << 10;
+const WRITER_BYTES_MAX: u64 = 2 << 20;
 
 /// What a checkpoint did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -84,6 +90,7 @@ pub struct Checkpointer {
     system: Arc<TransactionSystem>,
     pool: Arc<Pool>,
     store: Arc<PageStore>,
+    storage: Arc<dyn Storage>,
     clock: Clock,
     imager: Arc<Imager>,
     /// The published manifest and the file it is in; locked for a whole checkpoint.
@@ -110,11 +117,11 @@ impl Checkpointer {
         system: Arc<TransactionSystem>,
         pool: Arc<Pool>,
         store: Arc<PageStore>,
-        file: ManifestFile,
-        manifest: Manifest,
+        storage: Arc<dyn Storage>,
+        imager: Arc<Imager>,
+        (file, manifest): (ManifestFile, Manifest),
         clock: Clock,
     ) -> Checkpointer {
-        let imager = Arc::new(Imager::new(pool.clone()));
         let hook = imager.clone();
         system.set_structure_hook(Box::new(move |participants| hook.hand_over(participants)));
         let csn = AtomicU64::new(manifest.checkpoint.0);
@@ -122,6 +129,7 @@ impl Checkpointer {
             system,
             pool,
             store,
+            storage,
             clock,
             imager,
             published: Mutex::new(Published { file, manifest }),
@@ -160,28 +168,21 @@ impl Checkpointer {
 
     fn run(&self, published: &mut Published, close: bool) -> Result<CheckpointReport> {
         let start = self.clock.now();
-        let mut view = self.system.checkpoint_view()?;
-        let (tables, next_table) = self.begin(&mut view)?;
-        let csn = view.csn();
-        let round = self.store.begin_round()?;
-        let view = Arc::new(view);
-        let freed = self.pool.begin_round(|number| self.imager.begin(number, view.clone()));
-        let writers = if close { WRITERS_AT_CLOSE } else { WRITERS };
-        let pages = self.write_round(&round, &freed, &tables, csn, writers);
-        self.imager.end();
+        let begun = self.begin()?;
+        let csn = begun.view.csn();
+        let pages = self.write_round(&begun);
+        {
+            // From here on who evicts works for the next round. In this order: a structure change between the two still hands
+            // over, and what it frees is not missed in this round.
+            let _gate = self.imager.gate();
+            begun.round.close();
+            self.imager.end();
+        }
+        let pages_written = pages?;
         // Rule 3: nothing up to C may be lost once the log before C is gone.
-        let finished = pages.and_then(|pages| {
-            self.system.commit().wait_watermark(csn)?;
-            Ok((pages, round.finish()?))
-        });
-        let (pages_written, finished) = match finished {
-            Ok(finished) => finished,
-            Err(error) => {
-                self.pool.return_freed(freed);
-                self.imager.mark_dirty_again();
-                return Err(error);
-            }
-        };
+        self.system.commit().wait_watermark(csn)?;
+        let Begun { view, round, next_table, .. } = begun;
+        let finished = round.finish()?;
         let mut manifest = published.manifest.clone();
         manifest.checkpoint = csn;
         manifest.next_csn = csn.next();
@@ -192,8 +193,6 @@ impl Checkpointer {
         if let Err(error) = manifest.encode() {
             // Nothing was written, so nothing is in doubt.
             self.store.round_abandoned(finished);
-            self.pool.return_freed(freed);
-            self.imager.mark_dirty_again();
             return Err(error);
         }
         // If publishing fails nobody knows which manifest counts: `finished` is dropped undecided, and no block is reused.
@@ -215,30 +214,6 @@ impl Checkpointer {
         Ok(report)
     }
 
-    /// Frees the pages of dropped tables and chooses C together with the list of tables as of C.
-    fn begin(&self, view: &mut CheckpointView) -> Result<(Vec<TableRecord>, TableId)> {
-        loop {
-            let dropped = {
-                let mut catalog = self.system.catalog().lock();
-                let dropped = catalog.take_dropped();
-                // A table that is dropped after C was chosen stays for the next checkpoint.
-                if dropped.is_empty() {
-                    view.choose();
-                    let tables = catalog.tables();
-                    let record = |t: &Arc<TableState>| TableRecord {
-                        id: t.id,
-                        name: t.name.clone(),
-                        root: t.tree.root(),
-                    };
-                    return Ok((tables.iter().map(record).collect(), catalog.next_id()));
-                }
-                dropped
-            };
-            // Without the lock: it may take as long as reading all their pages.
-            self.free_dropped(dropped)?;
-        }
-    }
-
     /// Frees the pages of dropped tables. What a failure leaves is for the next checkpoint.
     fn free_dropped(&self, dropped: Vec<DroppedTable>) -> Result<()> {
         let mut left = dropped.into_iter();
@@ -256,57 +231,58 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Images every page that needs it, and the catalog.
-    fn write_round(
-        &self,
-        round: &Round,
-        freed: &[PageId],
-        tables: &[TableRecord],
-        csn: Csn,
-        writers: usize,
-    ) -> Result<u64> {
-        for page in freed {
-            round.remove_page(*page)?;
-        }
-        let (next, written) = (AtomicU64::new(1), AtomicU64::new(0));
-        let end = self.pool.page_count();
-        let write = |id: u64| -> Result<()> {
-            self.write_handed_over(round, csn, &written)?;
-            if let Some(mut image) = self.imager.image_page(PageId(id))? {
-                round.write_page(PageId(id), &mut image, csn)?;
-                written.fetch_add(1, Ordering::Relaxed);
+    /// Frees the pages of dropped tables, chooses C, lists the tables as of C, and begins the round. No table is created or
+    /// dropped and no image recorded between these.
+    fn begin(&self) -> Result<Begun> {
+        let mut view = self.system.checkpoint_view()?;
+        let catalog = loop {
+            let mut catalog = self.system.catalog().lock();
+            let dropped = catalog.take_dropped();
+            // A table that is dropped after C was chosen stays for the next checkpoint.
+            if dropped.is_empty() {
+                break catalog;
             }
-            Ok(())
+            drop(catalog);
+            // Without the lock: it may take as long as reading all their pages.
+            self.free_dropped(dropped)?;
         };
-        let writer = || -> Result<()> {
-            loop {
-                match next.fetch_add(1, Ordering::Relaxed) {
-                    id if id < end => write(id)?,
-                    _ => return Ok(()),
-                }
-            }
-        };
-        // A device takes many writes at a time; a thread waits for each of its own.
-        let threads = if self.pool.page_count() < PARALLEL_FROM_PAGES { 1 } else { writers };
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(writer)).collect();
-            let mine = writer();
-            others.into_iter().map(|other| join(other.join())).fold(mine, Result::and)
+        let _gate = self.imager.gate();
+        let csn = view.choose();
+        let tables = catalog
+            .tables()
+            .iter()
+            .map(|table| TableRecord { id: table.id, name: table.name.clone(), root: table.tree.root() })
+            .collect();
+        let view = Arc::new(view);
+        // The store first: what is freed by a structure change that nobody told of the round is not in the round.
+        let round = self.pool.begin_round(|number| {
+            let round = self.store.begin_round(number, csn)?;
+            self.imager.begin(number, view.clone());
+            Ok(round)
         })?;
-        // A structure change that was under way when the round began may have made pages since; it has ended by now, because
-        // its other pages were latched for their images.
-        (end..self.pool.page_count()).try_for_each(write)?;
-        self.write_handed_over(round, csn, &written)?;
-        round.write_blob(&encode_catalog(tables))?;
-        Ok(written.into_inner())
+        Ok(Begun { view, round, tables, next_table: catalog.next_id() })
     }
 
-    fn write_handed_over(&self, round: &Round, csn: Csn, written: &AtomicU64) -> Result<()> {
-        for HandedOver { page, mut image, .. } in self.imager.take_handed_over() {
-            round.write_page(page, &mut image, csn)?;
-            written.fetch_add(1, Ordering::Relaxed);
+    /// Images every page that needs it, and the catalog.
+    fn write_round(&self, begun: &Begun) -> Result<u64> {
+        let csn = begun.view.csn();
+        let bytes = writer_bytes(self.pool.memory_bytes());
+        let mut work = ImageWork { checkpointer: self, begun, csn, written: Vec::new(), count: 0 };
+        let mut writer = self.store.writer(&*self.storage, bytes)?;
+        let mut next = 1;
+        // Looked at again at the end: a structure change that was under way when the round began may make pages; it has ended
+        // when its other pages, which were latched, have been imaged.
+        while next < self.pool.page_count() {
+            let end = self.pool.page_count().min(next + BATCH);
+            (next..end).try_for_each(|id| work.write_page(&mut writer, PageId(id)))?;
+            work.write_handed_over(&mut writer)?;
+            work.complete(&mut writer, false)?;
+            next = end;
         }
-        Ok(())
+        work.write_handed_over(&mut writer)?;
+        work.complete(&mut writer, true)?;
+        begun.round.write_blob(&encode_catalog(&begun.tables))?;
+        Ok(work.count)
     }
 
     /// Runs `f` while no checkpoint is made: none frees pages, writes images, or publishes. Waits for one that runs.
@@ -319,5 +295,69 @@ impl Checkpointer {
     #[must_use]
     pub fn manifest(&self) -> Manifest {
         self.published.lock().manifest.clone()
+    }
+}
+
+/// A checkpoint in progress.
+struct Begun {
+    view: Arc<CheckpointView>,
+    round: Round,
+    tables: Vec<TableRecord>,
+    next_table: TableId,
+}
+
+/// Writing the images of a round.
+struct ImageWork<'a> {
+    checkpointer: &'a Checkpointer,
+    begun: &'a Begun,
+    csn: Csn,
+    written: Vec<Written>,
+    count: u64,
+}
+
+/// A token says of which version an image is, and whether nothing in the page is newer.
+const TOKEN_NEWEST: u64 = 1 << 63;
+
+impl ImageWork<'_> {
+    fn write_page(&mut self, writer: &mut ImageWriter, page: PageId) -> Result<()> {
+        let imager = &self.checkpointer.imager;
+        if !imager.seems_needed(page) {
+            return Ok(());
+        }
+        let mut imaged = Ok(None);
+        let pushed = writer.push(page, self.csn, |out| {
+            imaged = imager.image_page(page, out);
+            let Imaged { version, newest } = imaged.as_ref().ok()?.as_ref()?;
+            Some((ImageKind::Settled, version.to_bits() | if *newest { TOKEN_NEWEST } else { 0 }))
+        })?;
+        self.count += u64::from(pushed);
+        imaged.map(drop)
+    }
+
+    fn write_handed_over(&mut self, writer: &mut ImageWriter) -> Result<()> {
+        for HandedOver { page, image, .. } in self.checkpointer.imager.take_handed_over() {
+            writer.push(page, self.csn, |out| {
+                out.copy_from_slice(&image[..out.len()]);
+                Some((ImageKind::Settled, 0))
+            })?;
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    /// Records the images whose writes have completed.
+    fn complete(&mut self, writer: &mut ImageWriter, all: bool) -> Result<()> {
+        let result = writer.reap(all, &mut self.written);
+        for Written { page, reference, token, .. } in self.written.drain(..) {
+            self.begun.round.record(page, reference);
+            if token & TOKEN_NEWEST != 0 {
+                let version = Version::from_bits(token & !TOKEN_NEWEST);
+                let claimed = self.checkpointer.pool.claim_unchanged(page, version);
+                if let Some(claimed) = claimed.filter(|claimed| claimed.is_dirty()) {
+                    claimed.set_clean(false);
+                }
+            }
+        }
+        result
     }
 }

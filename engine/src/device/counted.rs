@@ -90,6 +90,14 @@ impl File for CountedFile {
         self.inner.set_len(len)
     }
 
+    fn claim(&self) -> Result<()> {
+        self.inner.claim()
+    }
+
+    fn unclaim(&self) {
+        self.inner.unclaim();
+    }
+
     fn descriptor(&self) -> Option<RawFd> {
         self.inner.descriptor()
     }

@@ -11,7 +11,7 @@ use super::{AlignedBuffer, File, OpenMode, Storage, WriteQueue};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashSet;
 use std::io::{IoSlice, Read, Seek, Write};
@@ -197,7 +197,16 @@ impl DirectoryLock {
             .open(&path)
             .or_else(|_| std::fs::File::open(&path))
             .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e))?;
-        let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
+        let attempt = || if exclusive { file.try_lock() } else { file.try_lock_shared() };
+        let mut taken = attempt();
+        // A process that another thread has just forked holds copies of all files until it begins its own program.
+        for _ in 0..LOCK_ATTEMPTS {
+            if !matches!(taken, Err(std::fs::TryLockError::WouldBlock)) {
+                break;
+            }
+            std::thread::sleep(CLAIM_STEP);
+            taken = attempt();
+        }
         if let Err(error) = taken {
             return Err(match error {
                 // Readers share the lock and leave no name: the one in the file is that of the last writer.
@@ -283,7 +292,36 @@ impl RealFile {
     }
 }
 
+/// How long the writes of a killed owner may take to end.
+const CLAIM_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+const CLAIM_STEP: std::time::Duration = std::time::Duration::from_millis(1);
+/// Steps for which a lock that is taken is tried again.
+const LOCK_ATTEMPTS: u32 = 30;
+
 impl File for RealFile {
+    /// The lock belongs to the open file description, which every request of an io_uring that is in flight keeps alive: the
+    /// kernel gives it up when the last of them has ended, however the process did.
+    fn claim(&self) -> Result<()> {
+        let begun = std::time::Instant::now();
+        loop {
+            match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(()),
+                Err(Errno::WOULDBLOCK) if begun.elapsed() < CLAIM_WAIT => std::thread::sleep(CLAIM_STEP),
+                Err(Errno::WOULDBLOCK) => {
+                    let what = "somebody else has the file open, or writes of a killed process do not end";
+                    return Err(Error::new(ErrorKind::Busy, what).at(self.location(0)));
+                }
+                Err(error) => return Err(self.error("lock the file", 0, error)),
+            }
+        }
+    }
+
+    fn unclaim(&self) {
+        if let Err(error) = rustix::fs::flock(&self.fd, FlockOperation::Unlock) {
+            tracing::debug!(%error, path = self.path, "the lock stays until the file is closed");
+        }
+    }
+
     fn location(&self, offset: u64) -> Location {
         Location::File { path: self.path.clone(), offset }
     }

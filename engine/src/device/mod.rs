@@ -155,6 +155,18 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// I/O.
     fn set_len(&self, len: u64) -> Result<()>;
 
+    /// Keeps the file for this handle alone until it is dropped *and* no write through it is in flight any more; waits a few
+    /// seconds for the writes of an owner that was killed. So a write of an earlier owner never arrives after this returned.
+    ///
+    /// # Errors
+    /// `Busy`; I/O.
+    fn claim(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight, and will write no more.
+    fn unclaim(&self) {}
+
     /// The descriptor, for the queue of the same storage. Not to be used above this module.
     #[doc(hidden)]
     fn descriptor(&self) -> Option<std::os::fd::RawFd> {

@@ -38,7 +38,7 @@ pub struct BlobRef {
 pub fn write(
     bytes: &[u8],
     block_bytes: usize,
-    mut write_block: impl FnMut(u64, &mut [u8]) -> Result<BlockRef>,
+    mut write_block: impl FnMut(u64, &mut AlignedBuffer) -> Result<BlockRef>,
 ) -> Result<(BlobRef, Vec<BlockNumber>)> {
     if bytes.len() as u64 > BLOB_BYTES_MAX {
         return Err(Error::invalid(format!("a blob of {} bytes is too long", bytes.len())));
@@ -50,7 +50,7 @@ pub fn write(
         image[BLOCK_HEADER_BYTES..CONTENT_AT].copy_from_slice(&next.0.to_le_bytes());
         image[CONTENT_AT..].fill(0);
         image[CONTENT_AT..CONTENT_AT + content.len()].copy_from_slice(content);
-        next = write_block(part as u64, &mut image[..block_bytes])?;
+        next = write_block(part as u64, &mut image)?;
         blocks.push(next.block());
     }
     Ok((BlobRef { first: next, len: bytes.len() as u64, crc: checksum::crc(bytes) }, blocks))

@@ -11,7 +11,7 @@
 //! | 7 | 1 | format version, 1 |
 //! | 8 | 8 | subject: the page id, or the index of a mapping, directory or blob block |
 //! | 16 | 8 | database id |
-//! | 24 | 8 | CSN of the checkpoint that wrote it |
+//! | 24 | 8 | newest CSN drawn when it was written |
 //!
 //! # Invariants
 //! - B1: whoever refers to a block holds a [`BlockRef`]: its number and 24 bits of its checksum. A lost write leaves an
@@ -88,6 +88,29 @@ pub enum BlockKind {
     Directory = 4,
     /// A part of a blob.
     Blob = 5,
+    /// A page image with the stamps that the page had in memory. They mean something to the run of the engine that wrote
+    /// them; to everybody else the content is committed and settled, and a tombstone is nothing.
+    StampedPage = 6,
+}
+
+/// The two kinds of page images.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ImageKind {
+    /// [`BlockKind::Page`].
+    Settled,
+    /// [`BlockKind::StampedPage`].
+    Stamped,
+}
+
+impl ImageKind {
+    /// The kind of its block.
+    #[must_use]
+    pub fn block_kind(self) -> BlockKind {
+        match self {
+            ImageKind::Settled => BlockKind::Page,
+            ImageKind::Stamped => BlockKind::StampedPage,
+        }
+    }
 }
 
 /// What a block must be to be the one that was asked for.
@@ -99,14 +122,6 @@ pub struct BlockIdentity {
     pub kind: BlockKind,
     /// The page id, or the index among the blocks of its kind.
     pub subject: u64,
-}
-
-impl BlockIdentity {
-    /// The identity of a page's block.
-    #[must_use]
-    pub fn page(database: DatabaseId, page: PageId) -> BlockIdentity {
-        BlockIdentity { database, kind: BlockKind::Page, subject: page.0 }
-    }
 }
 
 /// Fills the header of `image`, which goes to `block`, and returns the reference to store for it.
@@ -143,6 +158,22 @@ pub fn verify(image: &[u8], identity: BlockIdentity, reference: BlockRef) -> Res
         return Err(Error::corruption("an older version of the block is in its place: a write was lost"));
     }
     Ok(())
+}
+
+/// Checks that `image` is whole and is the page image that `reference` means; tells which kind it is.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_page(
+    image: &[u8],
+    database: DatabaseId,
+    page: PageId,
+    reference: BlockRef,
+) -> Result<ImageKind> {
+    let stamped = image.get(6) == Some(&(BlockKind::StampedPage as u8));
+    let kind = if stamped { ImageKind::Stamped } else { ImageKind::Settled };
+    verify(image, BlockIdentity { database, kind: kind.block_kind(), subject: page.0 }, reference)?;
+    Ok(kind)
 }
 
 /// Checks block 0; its subject is the block length.
@@ -195,7 +226,7 @@ mod tests {
 
     fn sealed() -> (Vec<u8>, BlockIdentity, BlockRef) {
         let mut image = vec![9u8; 4096];
-        let identity = BlockIdentity::page(DATABASE, PageId(5));
+        let identity = BlockIdentity { database: DATABASE, kind: BlockKind::Page, subject: 5 };
         let reference = seal(&mut image, identity, Csn(3), BlockNumber(12));
         (image, identity, reference)
     }

@@ -35,7 +35,7 @@ impl fmt::Display for Owner {
 }
 
 impl State {
-    /// Every use of a block, by the last committed round and by the one that is being written.
+    /// Every use of a block, by the last committed round, by the one that is being written, and for the next one.
     fn uses(&self) -> impl Iterator<Item = (Owner, BlockNumber)> {
         let mapping = &self.mapping;
         let directory = mapping.directory().iter().enumerate();
@@ -45,7 +45,10 @@ impl State {
             let pages = pages.map(move |page| (Owner::Page(page), mapping.get(page)));
             std::iter::once((Owner::Mapping(part), mapping.stored(part))).chain(pages)
         });
-        let new = self.overlay.iter().map(|(page, reference)| (Owner::NewImage(*page), *reference));
+        let new = [&self.round, &self.working].into_iter().flat_map(move |overlay| {
+            let pages = overlay.parts().flat_map(|part| overlay.part(part).map(move |image| (part, image)));
+            pages.map(move |(part, (slot, reference))| (Owner::NewImage(mapping.id(part, slot)), reference))
+        });
         let references = directory.chain(parts).chain(new);
         let present = references.filter(|(_, reference): &(Owner, BlockRef)| !reference.is_absent());
         let catalog = self.catalog_blocks.iter().enumerate();
@@ -99,14 +102,17 @@ mod tests {
     use crate::base::{Csn, DatabaseId};
     use crate::device::AlignedBuffer;
     use crate::device::memory::MemoryStorage;
+    use crate::store::blocks::BlockKind;
 
     #[test]
     fn blocks_that_are_shared_or_marked_as_free_are_found() {
         let store = PageStore::create(&MemoryStorage::new(), DatabaseId(1), 4096).expect("memory");
         for csn in 1..=2 {
-            let round = store.begin_round().expect("no other round");
+            let round = store.begin_round(csn as u32, Csn(csn)).expect("no other round");
             for page in 1..=600 {
-                round.write_page(PageId(page), &mut AlignedBuffer::zeroed(4096), Csn(csn)).expect("memory");
+                let mut image = AlignedBuffer::zeroed(4096);
+                let block = store.write_block(BlockKind::Page, page, &mut image, Csn(csn)).expect("memory");
+                round.record(PageId(page), block);
             }
             round.write_blob(b"catalog").expect("memory");
             assert_eq!(store.check_space(), [""; 0], "in the middle of a round");
@@ -118,7 +124,7 @@ mod tests {
             let mut state = store.state.lock();
             let (first, second) = (state.mapping.get(PageId(7)), state.mapping.get(PageId(550)));
             state.mapping.set(PageId(7), second);
-            state.free.discard(first.block());
+            state.free.release(first.block());
             (first, second)
         };
         let problems = store.check_space();
@@ -127,7 +133,7 @@ mod tests {
         {
             let mut state = store.state.lock();
             state.mapping.set(PageId(7), first);
-            state.free.discard(second.block());
+            state.free.release(second.block());
         }
         let problems = store.check_space();
         assert_eq!(problems.len(), 2, "{problems:?}");

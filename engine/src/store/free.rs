@@ -3,33 +3,34 @@
 //! One bit per block, derived from the mapping at open and never stored. A block passes through these states:
 //!
 //! ```text
-//!            allocate                round committed              replaced in a later round
-//!   free ───────────────> fresh ──────────────────────> live ──────────────────────────────> retired
-//!    ^                      │ round abandoned, or                                               │
-//!    ├──────────────────────┘ discarded in its own round                                        │
-//!    └──────────────────────────────────────────────────────────── that round committed ────────┘
+//!            allocate                round committed              replaced, and the round without it committed
+//!   free ───────────────> fresh ──────────────────────> live ───────────────────────────────────────────────────┐
+//!    ^                      │ nothing refers to it any more                                                      │
+//!    ├──────────────────────┘                                                                                   │
+//!    └──────────────────────────────────────────────────────────────── unless somebody holds a checkpoint ──────┘
 //! ```
 //!
 //! # Invariants
-//! - F1 (I8): a live block that a round replaces is retired, not free: the durable manifest still refers to it. It
-//!   becomes free when the manifest without it is durable.
-//! - F2: a fresh block is in no durable manifest; its own round may discard and reuse it at any time.
-//! - F3: a block whose write failed stays out of use until the next open: the bytes may still arrive.
+//! - F1 (I8): a live block that a round replaces is released when the manifest without it is durable, and not while a
+//!   checkpoint that may have it is held.
+//! - F2: a fresh block is in no durable manifest; who allocated it may release it at any time.
+//! - F3: a block whose write failed is never released; it is free again after the next open. Its bytes may still arrive.
 
 use super::blocks::BlockNumber;
 
-/// The bitmap and the round's lists.
+/// The bitmap.
 #[derive(Debug, Default)]
 pub struct FreeSpace {
     /// Bit set = in use. Bits at and above `blocks` do not exist.
     used: Vec<u64>,
     blocks: u64,
     free: u64,
-    /// Where the next search begins; back at the front in each round, so that the file stays compact.
+    /// Where the next search begins; back at the front with each round, so that the file stays compact.
     cursor: u64,
-    fresh: Vec<BlockNumber>,
-    retired: Vec<BlockNumber>,
-    quarantined: Vec<BlockNumber>,
+    /// Checkpoints that somebody holds.
+    holds: usize,
+    /// Live blocks that were replaced while a checkpoint was held.
+    held: Vec<BlockNumber>,
 }
 
 impl FreeSpace {
@@ -48,7 +49,7 @@ impl FreeSpace {
         self.blocks
     }
 
-    /// Free blocks; retired ones do not count.
+    /// Free blocks.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
         self.free
@@ -62,6 +63,27 @@ impl FreeSpace {
         self.blocks = blocks;
     }
 
+    /// Blocks up to the last one in use: what the file can be cut to.
+    #[must_use]
+    pub fn used_end(&self) -> u64 {
+        let last = self.used.iter().rposition(|word| *word != 0);
+        last.map_or(0, |at| at as u64 * 64 + 64 - u64::from(self.used[at].leading_zeros()))
+    }
+
+    /// The file is going to be cut to `blocks` blocks, none of which behind is in use.
+    pub fn cut(&mut self, blocks: u64) {
+        debug_assert!(blocks >= self.used_end() && blocks <= self.blocks);
+        self.free -= self.blocks - blocks;
+        self.blocks = blocks;
+        self.used.truncate(blocks.div_ceil(64) as usize);
+        self.cursor = self.cursor.min(blocks);
+    }
+
+    /// Searches begin at the front again.
+    pub fn rewind(&mut self) {
+        self.cursor = 0;
+    }
+
     /// Marks a block that a mapping refers to; false if it does not exist or is in use already.
     #[must_use = "false means that two things claim one block"]
     pub fn claim(&mut self, block: BlockNumber) -> bool {
@@ -72,79 +94,64 @@ impl FreeSpace {
         true
     }
 
-    /// A free block for this round, or `None` if the file must grow first.
-    pub fn allocate(&mut self) -> Option<BlockNumber> {
-        if self.free == 0 {
+    /// At most `most` free blocks side by side, at least one, or `None` if the file must grow first.
+    pub fn allocate_run(&mut self, most: u64) -> Option<(BlockNumber, u64)> {
+        if self.free == 0 || most == 0 {
             return None;
         }
-        let block = self.find(self.cursor, self.blocks).or_else(|| self.find(0, self.cursor))?;
-        self.cursor = block.0 + 1;
-        self.mark_used(block);
-        self.fresh.push(block);
-        Some(block)
-    }
-
-    /// Gives back a block of this round that nothing will refer to (F2).
-    pub fn discard(&mut self, block: BlockNumber) {
-        self.release(block);
-    }
-
-    /// Notes that this round replaced a block of the last checkpoint (F1).
-    pub fn retire(&mut self, block: BlockNumber) {
-        debug_assert!(self.is_used(block));
-        self.retired.push(block);
-    }
-
-    /// Keeps a block out of use until the next open (F3).
-    pub fn quarantine(&mut self, block: BlockNumber) {
-        self.quarantined.push(block);
-    }
-
-    /// The round's manifest is durable: what it replaced is free.
-    pub fn commit_round(&mut self) {
-        self.fresh.clear();
-        for block in std::mem::take(&mut self.retired) {
-            self.release(block);
+        let first = self.find(self.cursor, self.blocks).or_else(|| self.find(0, self.cursor))?;
+        let end = self.blocks.min(first.0.saturating_add(most));
+        let mut len = 0;
+        while first.0 + len < end && !self.is_used(BlockNumber(first.0 + len)) {
+            self.mark_used(BlockNumber(first.0 + len));
+            len += 1;
         }
-        self.end_round();
+        self.cursor = first.0 + len;
+        Some((first, len))
     }
 
-    /// The round never happened: what it wrote is free, what it replaced is live again.
-    pub fn abandon_round(&mut self) {
-        self.retired.clear();
-        for block in std::mem::take(&mut self.fresh) {
-            self.release(block);
+    /// Gives back a block that nothing refers to (F2).
+    pub fn release(&mut self, block: BlockNumber) {
+        debug_assert!(self.is_used(block), "released twice");
+        if self.is_used(block) {
+            self.used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
+            self.free += 1;
         }
-        self.end_round();
     }
 
-    fn end_round(&mut self) {
-        self.cursor = 0;
-        for at in 0..self.quarantined.len() {
-            let block = self.quarantined[at];
-            if !self.is_used(block) {
-                self.mark_used(block);
+    /// Gives back a block of an earlier checkpoint that the durable one does not have (F1).
+    pub fn release_live(&mut self, block: BlockNumber) {
+        if self.holds == 0 {
+            self.release(block);
+        } else {
+            self.held.push(block);
+        }
+    }
+
+    /// From now on no live block is given back.
+    pub fn hold(&mut self) {
+        self.holds += 1;
+    }
+
+    /// Ends one [`FreeSpace::hold`].
+    pub fn end_hold(&mut self) {
+        self.holds -= 1;
+        if self.holds == 0 {
+            for block in std::mem::take(&mut self.held) {
+                self.release(block);
             }
         }
     }
 
-    /// False if the block is free. It must exist.
+    /// Whether a block is in use; those behind the end are not.
     #[must_use]
     pub fn is_used(&self, block: BlockNumber) -> bool {
-        self.used[(block.0 / 64) as usize] >> (block.0 % 64) & 1 == 1
+        self.used.get((block.0 / 64) as usize).is_some_and(|word| word >> (block.0 % 64) & 1 == 1)
     }
 
     fn mark_used(&mut self, block: BlockNumber) {
         self.used[(block.0 / 64) as usize] |= 1 << (block.0 % 64);
         self.free -= 1;
-    }
-
-    /// Idempotent: a block discarded and allocated again in one round is in `fresh` twice.
-    fn release(&mut self, block: BlockNumber) {
-        if self.is_used(block) {
-            self.used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
-            self.free += 1;
-        }
     }
 
     /// First free block in `from..to`.
@@ -166,7 +173,7 @@ mod tests {
     use super::*;
 
     fn drain(space: &mut FreeSpace) -> Vec<u64> {
-        std::iter::from_fn(|| space.allocate()).map(|block| block.0).collect()
+        std::iter::from_fn(|| space.allocate_run(1)).map(|(block, _)| block.0).collect()
     }
 
     #[test]
@@ -179,39 +186,44 @@ mod tests {
     }
 
     #[test]
-    fn replaced_blocks_are_free_only_after_the_round_is_committed() {
+    fn a_run_ends_at_a_block_in_use_and_at_the_end_of_the_file() {
+        let mut space = FreeSpace::new(100);
+        assert!(space.claim(BlockNumber(10)));
+        assert_eq!(space.allocate_run(64), Some((BlockNumber(1), 9)));
+        assert_eq!(space.allocate_run(64), Some((BlockNumber(11), 64)));
+        assert_eq!(space.allocate_run(64), Some((BlockNumber(75), 25)));
+        assert_eq!(space.allocate_run(64), None);
+        space.release(BlockNumber(3));
+        assert_eq!(space.allocate_run(2), Some((BlockNumber(3), 1)));
+    }
+
+    #[test]
+    fn live_blocks_are_kept_while_a_checkpoint_is_held() {
         let mut space = FreeSpace::new(3);
         assert_eq!(drain(&mut space), [1, 2]);
-        space.commit_round();
-        space.retire(BlockNumber(1));
-        assert_eq!(space.allocate(), None, "F1");
-        space.commit_round();
+        space.hold();
+        space.hold();
+        space.release_live(BlockNumber(1));
+        space.end_hold();
+        assert_eq!(space.allocate_run(1), None, "F1");
+        space.end_hold();
         assert_eq!(drain(&mut space), [1]);
-    }
-
-    #[test]
-    fn an_abandoned_round_gives_back_what_it_took_and_keeps_what_it_replaced() {
-        let mut space = FreeSpace::new(4);
-        let live = space.allocate().expect("free");
-        space.commit_round();
-        space.retire(live);
-        let fresh = space.allocate().expect("free");
-        space.discard(fresh);
-        assert_eq!(space.allocate(), Some(BlockNumber(3)), "the search goes on behind the last one");
-        assert_eq!(space.allocate(), Some(fresh), "F2");
-        space.abandon_round();
-        assert_eq!(drain(&mut space), [2, 3]);
-    }
-
-    #[test]
-    fn a_block_whose_write_failed_is_not_used_again() {
-        let mut space = FreeSpace::new(3);
-        let block = space.allocate().expect("free");
-        space.quarantine(block);
-        space.abandon_round();
+        space.release_live(BlockNumber(2));
         assert_eq!(drain(&mut space), [2]);
-        space.commit_round();
-        assert_eq!(space.free_blocks(), 0);
+    }
+
+    #[test]
+    fn a_free_tail_can_be_cut_off_and_grown_again() {
+        let mut space = FreeSpace::new(300);
+        drain(&mut space);
+        (70..300).for_each(|block| space.release(BlockNumber(block)));
+        assert_eq!((space.used_end(), space.free_blocks()), (70, 230));
+        space.cut(72);
+        assert_eq!((space.blocks(), space.free_blocks()), (72, 2));
+        space.extend(300);
+        space.rewind();
+        assert_eq!(drain(&mut space), (70..300).collect::<Vec<_>>());
+        assert_eq!(FreeSpace::new(1).used_end(), 1);
     }
 
     #[test]

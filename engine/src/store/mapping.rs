@@ -89,12 +89,6 @@ impl Mapping {
         self.parts.len()
     }
 
-    /// First id that can never be mapped.
-    #[must_use]
-    pub fn page_limit(&self) -> u64 {
-        (DIRECTORY_BLOCKS_MAX * self.per_block * self.per_block) as u64
-    }
-
     /// Where a page is, as a part and a slot in it.
     #[must_use]
     pub fn place(&self, page: PageId) -> (usize, usize) {
@@ -112,11 +106,18 @@ impl Mapping {
         }
     }
 
-    /// Changes the block of `page`.
-    pub fn set(&mut self, page: PageId, reference: BlockRef) {
+    /// The page in a slot of a part.
+    #[must_use]
+    pub fn id(&self, part: usize, slot: usize) -> PageId {
+        PageId((part * self.per_block + slot) as u64)
+    }
+
+    /// Changes the block of `page`; returns the one before.
+    pub fn set(&mut self, page: PageId, reference: BlockRef) -> BlockRef {
         let (part, slot) = self.place(page);
         let before = std::mem::replace(&mut self.part_mut(part).pages[slot], reference);
         self.pages = self.pages + u64::from(!reference.is_absent()) - u64::from(!before.is_absent());
+        before
     }
 
     /// Notes where part `index` is stored now; an absent reference means that it has no pages left.
@@ -166,6 +167,13 @@ impl Mapping {
         let first = (index * self.per_block) as u64;
         let slots = part.pages.iter().enumerate().filter(|(_, reference)| !reference.is_absent());
         slots.map(|(slot, _)| PageId(first + slot as u64)).collect()
+    }
+
+    /// Bytes of memory that the table takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let parts = self.parts.iter().flatten().count() * self.per_block;
+        (parts * size_of::<BlockRef>() + self.parts.capacity() * size_of::<Option<Part>>()) as u64
     }
 
     fn part_mut(&mut self, index: usize) -> &mut Part {

@@ -1,14 +1,18 @@
 //! Rank 3: where is a page image?
 //!
-//! Pages are never written in place. A checkpoint is a **round**: it writes each changed page to a free block, then the
-//! changed parts of the mapping, flushes, and hands out the [`StoreRoot`] that the manifest will point to. Until that
-//! manifest is durable the previous checkpoint is complete and untouched, so there are no torn pages to repair and
-//! nothing to undo.
+//! Pages are never written in place. An image goes to a free block: written by a checkpoint, or because the page had to
+//! leave memory. A checkpoint is a **round**: the images made since the last round began and those that it makes itself,
+//! then the changed parts of the mapping; it flushes, and hands out the [`StoreRoot`] that the manifest will point to.
+//! Until that manifest is durable the previous checkpoint is complete and untouched, so there are no torn pages to repair
+//! and nothing to undo.
 //!
 //! ```text
-//!   begin_round ──> write_page / remove_page / write_blob ──> finish ──> (manifest durable) ──> round_committed
-//!                              │                                 │
-//!                              └── drop: abandoned               └── (manifest not written) ──> round_abandoned
+//!   look-up:   working  ──absent?──▶  round  ──absent?──▶  mapping
+//!              images for the         images of the        the last durable
+//!              next round             round in progress    checkpoint
+//!
+//!   begin_round: working becomes the round     round_committed: the round goes into the mapping
+//!                                              dropped, abandoned: the round goes back to working
 //! ```
 //!
 //! # Invariants
@@ -19,12 +23,13 @@
 //!   If nobody decides, because publishing the manifest failed and may or may not have happened, no further round
 //!   begins: either set of blocks may be the durable one.
 //! - S4 (I11): after a failed flush no round begins.
+//! - S5: an image that was recorded stays until a newer one is: a failed round loses none, for a page may have left memory
+//!   trusting in it.
 //!
-//! Left out on purpose: compression and blocks of several lengths. The file never shrinks; free blocks at the front are
-//! used first.
+//! Left out on purpose: compression and blocks of several lengths.
 //!
-//! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block. (Growing the file, a
-//! change of its length, is done under it.)
+//! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block. (Growing and cutting the
+//! file, changes of its length, are done under it.)
 
 pub mod blob;
 pub mod blocks;
@@ -34,25 +39,28 @@ mod free;
 pub mod manifest;
 pub mod manifest_file;
 mod mapping;
+mod overlay;
 mod round;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use blob::BlobRef;
-pub use blocks::BLOCK_HEADER_BYTES;
+pub use blocks::{BLOCK_HEADER_BYTES, BlockRef, ImageKind};
 pub use csn_set::{CSN_LIMIT, CsnSet};
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
 pub use round::{FinishedRound, Round};
+pub use writer::{ImageWriter, Written};
 
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::Mutex;
-use blocks::{BlockIdentity, BlockKind, BlockNumber, BlockRef};
+use blocks::{BlockKind, BlockNumber};
 use free::FreeSpace;
 use mapping::{BlockSource, Mapping};
-use std::collections::HashMap;
+use overlay::Overlay;
 use std::sync::Arc;
 
 /// The file of the page store, in the database directory.
@@ -82,6 +90,8 @@ pub struct StoreUsage {
     pub blocks: u64,
     /// Of these, free.
     pub free_blocks: u64,
+    /// Images that the next checkpoint will take over.
+    pub working: u64,
     /// Length of a block.
     pub block_bytes: usize,
 }
@@ -103,8 +113,12 @@ enum Phase {
 struct State {
     /// As of the last committed round.
     mapping: Mapping,
-    /// What the current round changed; absent = removed.
-    overlay: HashMap<PageId, BlockRef>,
+    /// What the round in progress changed; absent = removed.
+    round: Overlay,
+    /// What was changed for the next round; absent = removed.
+    working: Overlay,
+    /// Number of the newest round; pages are imaged once per round.
+    number: u32,
     free: FreeSpace,
     phase: Phase,
     catalog: Option<BlobRef>,
@@ -113,7 +127,34 @@ struct State {
 
 impl State {
     fn look_up(&self, page: PageId) -> BlockRef {
-        self.overlay.get(&page).copied().unwrap_or_else(|| self.mapping.get(page))
+        let newer = self.working.get(page).or_else(|| self.round.get(page));
+        newer.unwrap_or_else(|| self.mapping.get(page))
+    }
+
+    /// Notes where the newest image of a page is, for the next round.
+    fn set_working(&mut self, page: PageId, reference: BlockRef) {
+        let replaced = self.working.set(page, reference);
+        self.release_replaced(replaced);
+        if reference.is_absent() && self.round.get(page).is_none() && self.mapping.get(page).is_absent() {
+            // Never written, and now removed: nothing changed.
+            self.working.remove(page);
+        }
+    }
+
+    /// Notes where the image of a page for the round in progress is.
+    fn set_round(&mut self, page: PageId, reference: BlockRef) {
+        let replaced = self.round.set(page, reference);
+        self.release_replaced(replaced);
+        if reference.is_absent() && self.mapping.get(page).is_absent() {
+            self.round.remove(page);
+        }
+    }
+
+    /// No manifest has an image that an overlay had (F2).
+    fn release_replaced(&mut self, replaced: Option<BlockRef>) {
+        if let Some(replaced) = replaced.filter(|reference| !reference.is_absent()) {
+            self.free.release(replaced.block());
+        }
     }
 }
 
@@ -133,6 +174,7 @@ impl PageStore {
     pub fn create(storage: &dyn Storage, database: DatabaseId, page_bytes: usize) -> Result<Arc<PageStore>> {
         storage.create_directory(PAGES_DIRECTORY)?;
         let file = storage.open(PAGES_PATH, OpenMode { create: true, read_only: false, direct: true })?;
+        file.claim()?;
         file.set_len(0)?;
         let mut header = AlignedBuffer::zeroed(page_bytes);
         blocks::seal_file_header(&mut header, database);
@@ -179,6 +221,10 @@ impl PageStore {
         read_only: bool,
     ) -> Result<Arc<PageStore>> {
         let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only, direct: true })?;
+        if !read_only {
+            // A write of a killed process must not arrive in a block that is used again.
+            file.claim()?;
+        }
         let mut header = AlignedBuffer::zeroed(page_bytes);
         file.read_at(0, &mut header)?;
         blocks::verify_file_header(&header, database).map_err(|error| error.at(file.location(0)))?;
@@ -211,9 +257,23 @@ impl PageStore {
         catalog: Option<BlobRef>,
         catalog_blocks: Vec<BlockNumber>,
     ) -> Arc<PageStore> {
-        let overlay = HashMap::new();
-        let state = State { mapping, overlay, free, phase: Phase::Idle, catalog, catalog_blocks };
+        let overlay = || Overlay::new(mapping::references_per_block(source.page_bytes));
+        let state = State {
+            round: overlay(),
+            working: overlay(),
+            mapping,
+            number: 0,
+            free,
+            phase: Phase::Idle,
+            catalog,
+            catalog_blocks,
+        };
         Arc::new(PageStore { source, traffic, state: Mutex::new(state) })
+    }
+
+    /// Nothing more will be written: another owner may have the file, though this one can still be read.
+    pub fn release(&self) {
+        self.source.file.unclaim();
     }
 
     /// Length of a page and of a block.
@@ -247,8 +307,16 @@ impl PageStore {
             pages: state.mapping.pages(),
             blocks: state.free.blocks(),
             free_blocks: state.free.free_blocks(),
+            working: state.working.len(),
             block_bytes: self.source.page_bytes,
         }
+    }
+
+    /// Bytes of memory that the tables of references take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.mapping.memory_bytes() + state.round.memory_bytes() + state.working.memory_bytes()
     }
 
     /// True if `page` has an image that [`PageStore::read_page`] would read.
@@ -263,14 +331,12 @@ impl PageStore {
         (0..parts).flat_map(move |part| self.state.lock().mapping.page_ids(part))
     }
 
-    /// Reads the image of `page` into `into` (of `page_bytes`) and verifies it. Any thread, at any time.
-    ///
-    /// Which image: the one that the current round wrote, if it wrote one; otherwise the one of the last committed
-    /// round. If the current round is abandoned, the committed one again. A page that the current round removed has none.
+    /// Reads the newest image of `page` into `into` (of `page_bytes`), verifies it, and tells which kind it is. Any thread,
+    /// at any time.
     ///
     /// # Errors
     /// `Corruption` with [`Location::Page`] if there is no image or it is not what was written; I/O.
-    pub fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<()> {
+    pub fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<ImageKind> {
         if into.len() != self.source.page_bytes {
             return Err(Error::invalid("the buffer for a page is not as long as a page"));
         }
@@ -280,7 +346,7 @@ impl PageStore {
                 return Err(Error::corruption("the page has no image").at(Location::Page { page, offset: 0 }));
             }
             let result = self.read_image(page, reference, into);
-            // A round that ended meanwhile may have freed the block under us, and the next one reused it. Only if the
+            // A newer image may have been recorded meanwhile, and the block freed under us and used again. Only if the
             // reference still stands is the failure a failure.
             let now = self.state.lock().look_up(page);
             if result.is_ok() || now == reference {
@@ -290,7 +356,7 @@ impl PageStore {
         }
     }
 
-    fn read_image(&self, page: PageId, reference: BlockRef, into: &mut [u8]) -> Result<()> {
+    fn read_image(&self, page: PageId, reference: BlockRef, into: &mut [u8]) -> Result<ImageKind> {
         let offset = self.source.offset(reference);
         let place = Location::Page { page, offset };
         if is_aligned(into) {
@@ -300,8 +366,7 @@ impl PageStore {
             self.source.file.read_at(offset, &mut bounce)?;
             into.copy_from_slice(&bounce);
         }
-        let identity = BlockIdentity::page(self.source.database, page);
-        blocks::verify(into, identity, reference).map_err(|error| error.at(place))
+        blocks::verify_page(into, self.source.database, page, reference).map_err(|error| error.at(place))
     }
 
     /// Reads a blob that a committed round wrote.
@@ -312,14 +377,54 @@ impl PageStore {
         blob::read(&self.source, blob).map(|(bytes, _)| bytes)
     }
 
-    /// Begins a round.
+    /// Notes that the newest image of `page` is at `reference`. It belongs to the next round, and also to the one in progress if
+    /// `in_round`. The caller holds the page exclusively.
+    pub fn record(&self, page: PageId, reference: BlockRef, in_round: bool) {
+        let mut state = self.state.lock();
+        if in_round && state.phase == Phase::Writing {
+            state.set_round(page, reference);
+        } else {
+            state.set_working(page, reference);
+        }
+    }
+
+    /// Notes that `page`, which was last imaged or born in round `page_round`, exists no more: from the round in progress on
+    /// if it has no image in that, otherwise from the next one on. The caller holds the page exclusively.
+    pub fn freed(&self, page: PageId, page_round: u32) {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Writing && page_round < state.number {
+            state.set_round(page, BlockRef::ABSENT);
+        } else {
+            state.set_working(page, BlockRef::ABSENT);
+        }
+    }
+
+    /// Gives back the block of an image that nobody recorded.
+    pub fn discard(&self, reference: BlockRef) {
+        self.state.lock().free.release(reference.block());
+    }
+
+    /// Keeps every block of the last durable checkpoint, and of those to come, until the result is dropped.
+    #[must_use]
+    pub fn hold(self: &Arc<PageStore>) -> HeldBlocks {
+        self.state.lock().free.hold();
+        HeldBlocks { store: self.clone() }
+    }
+
+    /// Begins round `number`, higher than the last, of the checkpoint at `csn`: every image recorded for the next round belongs
+    /// to it from now on.
     ///
     /// # Errors
     /// `Busy` while another round is open or undecided-but-pending, `Poisoned` after S3 or S4 forbade further rounds.
-    pub fn begin_round(self: &Arc<PageStore>) -> Result<Round> {
+    pub fn begin_round(self: &Arc<PageStore>, number: u32, csn: Csn) -> Result<Round> {
         let mut state = self.state.lock();
         match state.phase {
-            Phase::Idle => state.phase = Phase::Writing,
+            Phase::Idle => {
+                let state = &mut *state;
+                std::mem::swap(&mut state.round, &mut state.working);
+                (state.phase, state.number) = (Phase::Writing, number);
+                state.free.rewind();
+            }
             Phase::Writing | Phase::Finished => {
                 return Err(Error::new(ErrorKind::Busy, "another checkpoint is being written"));
             }
@@ -331,7 +436,7 @@ impl PageStore {
                 return Err(Error::new(ErrorKind::Poisoned, "an earlier flush of the page store failed"));
             }
         }
-        Ok(Round::new(self.clone()))
+        Ok(Round::new(self.clone(), csn))
     }
 
     /// The manifest with this round's root is durable: its pages are the committed ones, and the blocks it replaced are
@@ -342,10 +447,26 @@ impl PageStore {
     pub fn round_committed(&self, round: FinishedRound) {
         assert!(std::ptr::eq(round.store(), self), "a round is decided by its own store");
         round.commit();
+        if let Err(error) = self.shrink() {
+            tracing::debug!(%error, "the file of the page store stays as long as it is");
+        }
     }
 
-    /// The manifest with this round's root was certainly not written (publishing was not even attempted): its blocks
-    /// are free. After a publication that failed, drop the round instead (S3).
+    /// Cuts off the free end of the file if it is large enough to matter.
+    fn shrink(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let (blocks, used) = (state.free.blocks(), state.free.used_end());
+        let keep = used + used / 16;
+        if blocks - used < (blocks / 8).max(GROWTH_BYTES.start() / self.source.page_bytes as u64) {
+            return Ok(());
+        }
+        self.source.file.set_len(keep.min(blocks) * self.source.page_bytes as u64)?;
+        state.free.cut(keep.min(blocks));
+        Ok(())
+    }
+
+    /// The manifest with this round's root was certainly not written (publishing was not even attempted): its images
+    /// wait for the next round. After a publication that failed, drop the round instead (S3).
     ///
     /// # Panics
     /// If the round belongs to another store.
@@ -354,11 +475,11 @@ impl PageStore {
         round.abandon();
     }
 
-    /// A free block for the current round; the file grows if there is none.
-    fn allocate(&self) -> Result<BlockNumber> {
+    /// At most `most` free blocks side by side; the file grows if there are none.
+    fn allocate_run(&self, most: u64) -> Result<(BlockNumber, u64)> {
         let mut state = self.state.lock();
-        if let Some(block) = state.free.allocate() {
-            return Ok(block);
+        if let Some(run) = state.free.allocate_run(most) {
+            return Ok(run);
         }
         let block_bytes = self.source.page_bytes as u64;
         let old = state.free.blocks();
@@ -376,30 +497,35 @@ impl PageStore {
             grown => grown?,
         }
         state.free.extend(new);
-        Ok(state.free.allocate().expect("the file has just grown"))
+        Ok(state.free.allocate_run(most).expect("the file has just grown"))
     }
 
     /// Seals `image` and writes it to a free block.
-    fn write_block(&self, kind: BlockKind, subject: u64, image: &mut [u8], csn: Csn) -> Result<BlockRef> {
-        let block = self.allocate()?;
-        let reference = blocks::seal(image, self.source.identity(kind, subject), csn, block);
-        let offset = self.source.offset(reference);
-        let written = if is_aligned(image) {
-            self.source.file.write_at(offset, image)
-        } else {
-            let mut bounce = AlignedBuffer::zeroed(image.len());
-            bounce.copy_from_slice(image);
-            self.source.file.write_at(offset, &bounce)
-        };
-        match written {
-            Ok(()) => Ok(reference),
-            Err(error) => {
-                if error.kind() != ErrorKind::OutOfSpace {
-                    self.state.lock().free.quarantine(block);
-                }
-                Err(error)
-            }
-        }
+    fn write_block(
+        &self,
+        kind: BlockKind,
+        subject: u64,
+        image: &mut AlignedBuffer,
+        csn: Csn,
+    ) -> Result<BlockRef> {
+        let (block, _) = self.allocate_run(1)?;
+        let len = self.source.page_bytes;
+        let reference = blocks::seal(&mut image[..len], self.source.identity(kind, subject), csn, block);
+        // If this fails the block stays in use (F3).
+        self.source.file.write_at(self.source.offset(reference), &image[..len])?;
+        Ok(reference)
+    }
+}
+
+/// Keeps the blocks of a checkpoint; see [`PageStore::hold`].
+#[derive(Debug)]
+pub struct HeldBlocks {
+    store: Arc<PageStore>,
+}
+
+impl Drop for HeldBlocks {
+    fn drop(&mut self) {
+        self.store.state.lock().free.end_hold();
     }
 }
 

@@ -1,9 +1,9 @@
-//! A round: the page writes of one checkpoint.
+//! A round: the images of one checkpoint become a mapping.
 //!
 //! # Invariants
 //! - R1: until [`FinishedRound`] is committed nothing that the last durable manifest reaches was touched; a failure at
-//!   any point (a full disk above all) leaves the previous checkpoint as it was.
-//! - R2: errors stick. After one failed write every further call of the round, `finish` included, fails with it.
+//!   any point (a full disk above all) leaves the previous checkpoint as it was, and the images for the next round (S5).
+//! - R2: errors stick. After one failed write of the round every further one, `finish` included, fails with it.
 
 use super::blob::{self, BlobRef};
 use super::blocks::{BlockKind, BlockNumber, BlockRef};
@@ -12,12 +12,7 @@ use super::{PageStore, Phase, State, StoreRoot};
 use crate::base::{Csn, Error, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Pages whose new place is made the committed one under a single hold of the lock.
-const COMMIT_STEP: usize = 4096;
 
 /// A catalog that this round wrote.
 #[derive(Debug)]
@@ -26,54 +21,44 @@ struct WrittenBlob {
     blocks: Vec<BlockNumber>,
 }
 
+/// Blocks that are not page images.
+#[derive(Debug, Default)]
+struct OtherBlocks {
+    /// Written by this round: free if it is abandoned.
+    fresh: Vec<BlockNumber>,
+    /// Of the last checkpoint, and not of this one: free when it is committed.
+    replaced: Vec<BlockNumber>,
+}
+
 /// An open round. Dropping it abandons it.
 #[derive(Debug)]
 pub struct Round {
     store: Arc<PageStore>,
+    csn: Csn,
     /// The first failure (R2).
     failure: Mutex<Option<Error>>,
     blob: Mutex<Option<WrittenBlob>>,
-    /// Highest CSN of a page, for the mapping blocks. Written by `write_page`, read by `finish`; no ordering needed,
-    /// since `finish` takes the round by value.
-    csn: AtomicU64,
+    others: Mutex<OtherBlocks>,
     open: bool,
 }
 
 impl Round {
-    pub(super) fn new(store: Arc<PageStore>) -> Round {
-        Round { store, failure: Mutex::new(None), blob: Mutex::new(None), csn: AtomicU64::new(0), open: true }
+    pub(super) fn new(store: Arc<PageStore>, csn: Csn) -> Round {
+        let (failure, blob, others) = (Mutex::new(None), Mutex::new(None), Mutex::default());
+        Round { store, csn, failure, blob, others, open: true }
     }
 
-    /// Writes an image of `page` as of `csn` to a free block: fills the first [`super::BLOCK_HEADER_BYTES`] of `image`
-    /// and writes it without flushing. A second image of a page in one round replaces the first. Any thread; memory
-    /// aligned to a sector is written without a copy.
-    ///
-    /// # Errors
-    /// `OutOfSpace`; I/O; `InvalidArgument` for a page id or an image length that cannot be. They stick (R2).
-    pub fn write_page(&self, page: PageId, image: &mut [u8], csn: Csn) -> Result<()> {
-        self.attempt(|| {
-            if image.len() != self.store.page_bytes() {
-                return Err(Error::invalid("the image of a page is not as long as a page"));
-            }
-            if page.0 >= self.store.state.lock().mapping.page_limit() {
-                return Err(Error::invalid(format!("{page:?} is beyond the largest page id")));
-            }
-            self.csn.fetch_max(csn.0, Ordering::Relaxed);
-            let reference = self.store.write_block(BlockKind::Page, page.0, image, csn)?;
-            replace(&mut self.store.state.lock(), page, reference);
-            Ok(())
-        })
+    /// Notes that the image of `page` as of this round is at `reference`, or, if that is absent, that there is none.
+    pub fn record(&self, page: PageId, reference: BlockRef) {
+        self.store.state.lock().set_round(page, reference);
     }
 
-    /// Notes that `page` does not exist any more.
-    ///
-    /// # Errors
-    /// The round's failure, if it has failed.
-    pub fn remove_page(&self, page: PageId) -> Result<()> {
-        self.attempt(|| {
-            replace(&mut self.store.state.lock(), page, BlockRef::ABSENT);
-            Ok(())
-        })
+    /// Images that are recorded from now on belong to the next round.
+    pub fn close(&self) {
+        let mut state = self.store.state.lock();
+        if state.phase == Phase::Writing {
+            state.phase = Phase::Finished;
+        }
     }
 
     /// Writes the catalog; it replaces the one of the last checkpoint, and one written earlier in this round. A round
@@ -83,16 +68,22 @@ impl Round {
     /// `OutOfSpace`; I/O; `InvalidArgument` if it is too long. They stick (R2).
     pub fn write_blob(&self, bytes: &[u8]) -> Result<BlobRef> {
         self.attempt(|| {
-            let csn = Csn(self.csn.load(Ordering::Relaxed));
             let (blob, blocks) = blob::write(bytes, self.store.page_bytes(), |part, image| {
-                self.store.write_block(BlockKind::Blob, part, image, csn)
+                self.write_block(BlockKind::Blob, part, image)
             })?;
             if let Some(earlier) = self.blob.lock().replace(WrittenBlob { blob, blocks }) {
+                self.others.lock().fresh.retain(|block| !earlier.blocks.contains(block));
                 let mut state = self.store.state.lock();
-                earlier.blocks.iter().for_each(|block| state.free.discard(*block));
+                earlier.blocks.iter().for_each(|block| state.free.release(*block));
             }
             Ok(blob)
         })
+    }
+
+    fn write_block(&self, kind: BlockKind, subject: u64, image: &mut AlignedBuffer) -> Result<BlockRef> {
+        let reference = self.store.write_block(kind, subject, image, self.csn)?;
+        self.others.lock().fresh.push(reference.block());
+        Ok(reference)
     }
 
     /// Writes the changed parts of the mapping and flushes the file. Then publish a manifest with
@@ -101,7 +92,8 @@ impl Round {
     /// # Errors
     /// The round's first failure; `OutOfSpace`; I/O. The round is then abandoned.
     pub fn finish(mut self) -> Result<FinishedRound> {
-        let written = self.attempt(|| {
+        self.close();
+        let (parts, directory) = self.attempt(|| {
             let parts = self.write_parts()?;
             let directory = self.write_directory(&parts)?;
             if let Err(error) = self.store.source.file.flush() {
@@ -109,47 +101,34 @@ impl Round {
                 return Err(error);
             }
             Ok((parts, directory))
-        });
-        let (parts, directory) = written?;
+        })?;
         let blob = self.blob.lock().take();
-        let pages = {
-            let mut state = self.store.state.lock();
-            state.phase = Phase::Finished;
+        let mut others = std::mem::take(&mut *self.others.lock());
+        let (pages, catalog) = {
+            let state = self.store.state.lock();
             if blob.is_some() {
-                for at in 0..state.catalog_blocks.len() {
-                    let block = state.catalog_blocks[at];
-                    state.free.retire(block);
-                }
+                others.replaced.extend(&state.catalog_blocks);
             }
-            pages_with_overlay(&state)
+            (pages_with_round(&state), blob.as_ref().map(|written| written.blob).or(state.catalog))
         };
         self.open = false;
-        let catalog = blob.as_ref().map(|written| written.blob).or(self.store.state.lock().catalog);
         let root = StoreRoot { directory, pages, catalog };
-        Ok(FinishedRound { store: self.store.clone(), root, parts, blob, decided: false })
+        Ok(FinishedRound { store: self.store.clone(), root, parts, blob, others, decided: false })
     }
 
     /// Writes each part of the mapping with a changed page; returns where.
     fn write_parts(&self) -> Result<Vec<(usize, BlockRef)>> {
-        let changed: BTreeSet<usize> = {
-            let state = self.store.state.lock();
-            state.overlay.keys().map(|page| state.mapping.place(*page).0).collect()
-        };
-        let mut changes = self.changes();
-        changes.sort_unstable_by_key(|(page, _)| *page);
-        let mut changes = changes.into_iter().peekable();
+        let changed: Vec<usize> = self.store.state.lock().round.parts().collect();
         let mut written = Vec::with_capacity(changed.len());
         for index in changed {
-            let (mut references, old) = {
+            let (references, old) = {
                 let state = self.store.state.lock();
-                (state.mapping.copy_part(index), state.mapping.stored(index))
+                let mut references = state.mapping.copy_part(index);
+                for (slot, reference) in state.round.part(index) {
+                    references[slot] = reference;
+                }
+                (references, state.mapping.stored(index))
             };
-            let per_block = references.len() as u64;
-            while let Some((page, reference)) =
-                changes.next_if(|(page, _)| (page.0 / per_block) as usize == index)
-            {
-                references[(page.0 % per_block) as usize] = reference;
-            }
             written.push((index, self.replace_references(BlockKind::Mapping, index, &references, old)?));
         }
         Ok(written)
@@ -189,17 +168,12 @@ impl Round {
         if references.iter().any(|reference| !reference.is_absent()) {
             let mut image = AlignedBuffer::zeroed(self.store.page_bytes());
             encode_references(references, &mut image);
-            let csn = Csn(self.csn.load(Ordering::Relaxed));
-            new = self.store.write_block(kind, index as u64, &mut image, csn)?;
+            new = self.write_block(kind, index as u64, &mut image)?;
         }
         if !old.is_absent() {
-            self.store.state.lock().free.retire(old.block());
+            self.others.lock().replaced.push(old.block());
         }
         Ok(new)
-    }
-
-    fn changes(&self) -> Vec<(PageId, BlockRef)> {
-        self.store.state.lock().overlay.iter().map(|(page, reference)| (*page, *reference)).collect()
     }
 
     /// Runs `step` unless the round has failed; makes a failure stick.
@@ -216,7 +190,7 @@ impl Round {
 impl Drop for Round {
     fn drop(&mut self) {
         if self.open {
-            abandon(&self.store);
+            abandon(&self.store, &self.others.lock().fresh);
         }
     }
 }
@@ -230,6 +204,7 @@ pub struct FinishedRound {
     root: StoreRoot,
     parts: Vec<(usize, BlockRef)>,
     blob: Option<WrittenBlob>,
+    others: OtherBlocks,
     decided: bool,
 }
 
@@ -246,17 +221,16 @@ impl FinishedRound {
 
     pub(super) fn commit(mut self) {
         self.decided = true;
-        let changes: Vec<_> = {
-            let state = self.store.state.lock();
-            state.overlay.iter().map(|(page, reference)| (*page, *reference)).collect()
-        };
-        // A page moves from the overlay to the mapping under one hold of the lock, so readers see no change; the steps
-        // keep them from waiting for the whole table.
-        for step in changes.chunks(COMMIT_STEP) {
+        // The pages of a part move from the round to the mapping under one hold of the lock, so readers see no change;
+        // the steps keep them from waiting for the whole table.
+        loop {
             let mut state = self.store.state.lock();
-            for (page, reference) in step {
-                state.mapping.set(*page, *reference);
-                state.overlay.remove(page);
+            let Some(pages) = state.round.take_part() else { break };
+            for (page, reference) in pages {
+                let old = state.mapping.set(page, reference);
+                if !old.is_absent() {
+                    state.free.release_live(old.block());
+                }
             }
         }
         let mut state = self.store.state.lock();
@@ -268,14 +242,15 @@ impl FinishedRound {
             state.catalog = Some(written.blob);
             state.catalog_blocks = written.blocks;
         }
-        state.overlay = Default::default();
-        state.free.commit_round();
+        for block in std::mem::take(&mut self.others.replaced) {
+            state.free.release_live(block);
+        }
         state.phase = Phase::Idle;
     }
 
     pub(super) fn abandon(mut self) {
         self.decided = true;
-        abandon(&self.store);
+        abandon(&self.store, &self.others.fresh);
     }
 }
 
@@ -287,37 +262,34 @@ impl Drop for FinishedRound {
     }
 }
 
-fn abandon(store: &PageStore) {
+/// Gives the round's images to the next one (S5): older than those that are there for it already.
+fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
     let mut state = store.state.lock();
-    let overlay = std::mem::take(&mut state.overlay);
-    state.free.abandon_round();
+    while let Some(pages) = state.round.take_part() {
+        for (page, reference) in pages {
+            if state.working.get(page).is_none() {
+                state.set_working(page, reference);
+            } else {
+                state.release_replaced(Some(reference));
+                if state.look_up(page).is_absent() {
+                    // Removed, and in no checkpoint: nothing is left to say.
+                    state.set_working(page, BlockRef::ABSENT);
+                }
+            }
+        }
+    }
+    fresh.iter().for_each(|block| state.free.release(*block));
     if state.phase != Phase::FlushFailed {
         state.phase = Phase::Idle;
     }
-    drop(state);
-    // Freed outside the lock: it may be large.
-    drop(overlay);
 }
 
-/// Notes the new place of a page; the old one is free at once if it is of this round (F2), else when the round is
-/// committed (F1).
-fn replace(state: &mut State, page: PageId, reference: BlockRef) {
-    let committed = state.mapping.get(page);
-    match state.overlay.insert(page, reference) {
-        Some(earlier) if !earlier.is_absent() => state.free.discard(earlier.block()),
-        Some(_) => {}
-        None if !committed.is_absent() => state.free.retire(committed.block()),
-        // Never written, and now removed: nothing changed.
-        None if reference.is_absent() => {
-            state.overlay.remove(&page);
-        }
-        None => {}
-    }
-}
-
-fn pages_with_overlay(state: &State) -> u64 {
-    state.overlay.iter().fold(state.mapping.pages(), |pages, (page, reference)| {
-        let before = u64::from(!state.mapping.get(*page).is_absent());
+fn pages_with_round(state: &State) -> u64 {
+    let changes = state.round.parts().flat_map(|index| {
+        state.round.part(index).map(move |(slot, reference)| (state.mapping.id(index, slot), reference))
+    });
+    changes.fold(state.mapping.pages(), |pages, (page, reference)| {
+        let before = u64::from(!state.mapping.get(page).is_absent());
         pages + u64::from(!reference.is_absent()) - before
     })
 }

@@ -37,4 +37,4 @@ pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
 pub use range::RangeCursor;
 pub use replay::Replay;
 pub use snapshot::ReadSnapshot;
-pub use system::{CheckpointView, Limits, StructureHook, TransactionCounters, TransactionSystem};
+pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionCounters, TransactionSystem};

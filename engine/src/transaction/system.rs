@@ -1,9 +1,9 @@
 //! The shared state of all transactions of a database, and the tree's way to ask about versions.
 
 use super::catalog::{Catalog, CatalogGuard, TableState};
-use super::descriptor::{DescriptorId, Descriptors, Stamp};
+use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
 use super::garbage::{Garbage, Horizon};
-use super::versions::Versions;
+use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
 use crate::base::metrics::Counter;
@@ -65,6 +65,19 @@ pub struct Limits {
 
 /// Epochs to pass before everything that was retired is freed, and a few more for threads that are in one.
 const RELIEF_ROUNDS: usize = 16;
+
+/// What a stamp means to somebody who takes its page out of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StampState {
+    /// Nothing any more.
+    Settled,
+    /// Committed; an older snapshot may want to know.
+    Committed(Csn),
+    /// Its record is not durable yet, or that of a transaction before it.
+    NotDurable(Csn),
+    /// Not committed.
+    InProgress,
+}
 
 /// What transactions count.
 #[derive(Debug, Default)]
@@ -175,6 +188,37 @@ impl TransactionSystem {
         &self.versions
     }
 
+    /// The versions, to be kept.
+    pub fn shared_versions(&self) -> Arc<Versions> {
+        self.versions.clone()
+    }
+
+    /// What an entry's stamp means to somebody who takes its page out of memory. `guard` was pinned before the page was read.
+    pub fn stamp_state(&self, stamp: u64, guard: &Guard) -> StampState {
+        let version = VersionHandle::from_word(stamp).and_then(|handle| self.versions.read(handle, guard));
+        let Some(version) = version else { return StampState::Settled };
+        // Recovery evicts before there is a commit room; then nothing has a version.
+        let watermark = self.commit.get().map_or(Csn::MAX, |commit| commit.watermark());
+        match self.descriptors.status(version.stamp) {
+            Status::Committed(csn) if csn < watermark => StampState::Committed(csn),
+            Status::Committed(csn) => StampState::NotDurable(csn),
+            Status::InProgress(_) | Status::Finished => StampState::InProgress,
+        }
+    }
+
+    /// Sleeps until everything up to `csn` is committed, and causes the writes that this needs.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn wait_committed_up_to(&self, csn: Csn) -> Result<()> {
+        self.commit.get().map_or(Ok(()), |commit| commit.wait_watermark(csn))
+    }
+
+    /// The newest CSN drawn; 0 before there can be one.
+    pub fn newest_drawn(&self) -> Csn {
+        self.commit.get().map_or(Csn::ZERO, |commit| commit.newest_drawn())
+    }
+
     /// The tree with this root.
     pub fn open_tree(&self, root: crate::base::PageId) -> Tree {
         Tree::open(self.pool.clone(), self.observer.clone(), root)
@@ -201,12 +245,15 @@ impl TransactionSystem {
     pub fn create_table(&self, name: &str) -> Result<Arc<TableState>> {
         self.catalog.lock().check_new(name)?;
         let tree = self.create_tree()?;
+        tree.hide();
         let created = self.change_catalog(|catalog, redo| {
             catalog.check_new(name)?;
             let table =
                 Arc::new(TableState::new(catalog.next_id(), name.to_string(), tree.clone(), Csn::MAX));
             redo.create_table(table.id, name);
             let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
+            // Rounds begin under the catalog's lock.
+            tree.publish();
             catalog.insert(table.clone(), committed.0.csn);
             Ok(Some((table, committed)))
         });
@@ -288,6 +335,8 @@ impl TransactionSystem {
     /// Collects garbage of one shard.
     pub(super) fn collect(&self, shard: usize) {
         self.garbage.collect(shard, &self.versions, &self.horizon());
+        // What versions take, pages do not get.
+        self.pool.check_budget();
     }
 
     /// Collects all garbage that can be collected now.

@@ -1,13 +1,16 @@
 //! What the store keeps of a page.
 //!
-//! An image shows a page as of some moment: every entry settled, no tombstones. The older values it needs come from the
-//! transaction layer. They fit because of the room rule: an unsettled entry has kept the capacity of every value it had
+//! A *settled* image shows a page as of some moment: every entry settled, no tombstones. The older values it needs come from
+//! the transaction layer. They fit because of the room rule: an unsettled entry has kept the capacity of every value it had
 //! since it was last settled.
+//!
+//! A *stamped* image is a page as it was, for one that leaves memory while somebody may still ask who wrote its entries. When
+//! the run that wrote it is over nobody can, and [`settle_image`] makes a settled one of it.
 
 pub use super::EntryMeta;
 use super::check::check_page;
 use super::edit::{Fences, NodeMut};
-use super::node::Node;
+use super::node::{Node, WORD};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{PAGE_HEADER_BYTES, PageBytes, ScratchPage};
 
@@ -61,6 +64,50 @@ pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> 
     }
     image.bytes().copy_to(PAGE_HEADER_BYTES, &mut out[PAGE_HEADER_BYTES..]);
     all_kept
+}
+
+/// What is to become of a stamp in a stamped image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StampFate {
+    /// Everybody sees what it stands for: it goes.
+    Settled,
+    /// It stays.
+    Kept,
+    /// There can be no image now.
+    Refused,
+}
+
+/// Turns a copy of a page's bytes into its stamped image, asking what is to become of each stamp that is not 0. Returns whether
+/// any stays, `None` if one was refused. The bytes may be torn; the image is then nonsense, and nothing else happens.
+pub fn stamped_image(bytes: &mut [u8], fate: &mut dyn FnMut(u64) -> StampFate) -> Option<bool> {
+    let page = ScratchPage::from_image(bytes);
+    let node = Node::new(page.bytes());
+    let mut stamped = false;
+    if !node.is_leaf() {
+        return Some(false);
+    }
+    for index in 0..node.count() {
+        let entry = node.entry(index);
+        if entry.meta.stamp == 0 {
+            continue;
+        }
+        match fate(entry.meta.stamp) {
+            StampFate::Settled => {
+                if let Some(stamp) = bytes.get_mut(entry.offset..entry.offset + WORD) {
+                    stamp.fill(0);
+                }
+            }
+            StampFate::Kept => stamped = true,
+            StampFate::Refused => return None,
+        }
+    }
+    Some(stamped)
+}
+
+/// Makes a settled image of a stamped one of a run that is over: what it holds is committed, and there are no older values.
+pub fn settle_image(bytes: &mut [u8]) {
+    let page = ScratchPage::from_image(bytes);
+    image_page(page.bytes(), bytes, &mut |_, _, _| Resolved::Keep);
 }
 
 /// Whether the bytes are an image of a node. Nothing that passes can lead outside the page; nor can what does not pass, it

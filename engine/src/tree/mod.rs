@@ -41,7 +41,7 @@ pub use scan::{BatchEntry, LeafBatch};
 pub use write::{LeafHint, LeafWrite};
 
 use crate::base::{ErrorKind, PageId, Result};
-use crate::buffer::{ExclusiveGuard, Interrupt, Pool};
+use crate::buffer::{ExclusiveGuard, HIDDEN_ROUND, Interrupt, Pool};
 use descent::Target;
 use edit::{Fences, NodeMut};
 use node::Node;
@@ -87,6 +87,17 @@ impl Tree {
         let root = guard.page_id();
         drop(guard);
         Ok(Tree { pool, root, observer })
+    }
+
+    /// Keeps the root of a tree that nobody knows of yet out of images: a checkpoint would have a page that no table leads to.
+    /// Until [`Tree::publish`] nothing may be put into the tree.
+    pub fn hide(&self) {
+        self.pool.set_imaged(self.root, HIDDEN_ROUND);
+    }
+
+    /// Ends [`Tree::hide`]. From now on checkpoints whose round begins later have the tree; no round begins meanwhile.
+    pub fn publish(&self) {
+        self.pool.set_imaged(self.root, self.pool.round());
     }
 
     /// The tree whose root is `root`.

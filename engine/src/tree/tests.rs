@@ -34,7 +34,7 @@ impl TreeObserver for Horizon {
 struct NoImages;
 
 impl PageSource for NoImages {
-    fn read_page(&self, page: PageId, _: &mut [u8]) -> Result<()> {
+    fn read_page(&self, page: PageId, _: bool, _: &mut [u8]) -> Result<()> {
         Err(Error::corruption(format!("{page} has no image")))
     }
 }

@@ -34,6 +34,10 @@ pub(super) enum Change {
         bytes: Arc<[u8]>,
         durable: bool,
     },
+    /// Writes in flight end with their owner.
+    Claim {
+        path: Arc<str>,
+    },
     /// A write was submitted; its completion follows as a `Write`.
     InFlight {
         path: Arc<str>,
@@ -71,6 +75,8 @@ struct FileImage {
     /// Pending when a flush failed: no later flush helps them.
     doomed: Vec<Pending>,
     in_flight: Vec<(u64, Arc<[u8]>)>,
+    /// Nobody can use the file before the writes of its killed owner have ended.
+    claimed: bool,
     /// The name survives a power cut.
     name_durable: bool,
     /// Removed, but the removal is not durable.
@@ -157,6 +163,11 @@ impl Disk {
             }
             Change::FlushDirectory { directory } => self.flush_directory(directory),
             Change::Write { path, offset, bytes, durable } => self.write(path, *offset, bytes, *durable),
+            Change::Claim { path } => {
+                if let Some(file) = self.files.get_mut(&**path) {
+                    file.claimed = true;
+                }
+            }
             Change::InFlight { path, offset, bytes } => {
                 if let Some(file) = self.files.get_mut(&**path) {
                     file.in_flight.push((*offset, bytes.clone()));
@@ -249,7 +260,7 @@ impl Disk {
                 let keep = match random.below(4) {
                     0 => continue,
                     1 => random.below((bytes.len() / SECTOR) as u64 + 1) as usize * SECTOR,
-                    2 => {
+                    2 if !file.claimed => {
                         self.late.push(write(bytes));
                         continue;
                     }

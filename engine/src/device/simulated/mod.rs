@@ -219,6 +219,7 @@ impl World {
             return Err(error);
         }
         if let Some(capacity) = self.capacity
+            && !matches!(change, Change::Claim { .. })
             && self.disk.size_after(&change) > capacity
         {
             return Err(failure(path, offset, std::io::Error::from_raw_os_error(ENOSPC)));
@@ -333,6 +334,10 @@ impl SimulatedFile {
 }
 
 impl File for SimulatedFile {
+    fn claim(&self) -> Result<()> {
+        self.storage.change(OperationKind::Open, &self.path, 0, Change::Claim { path: self.path.clone() })
+    }
+
     fn location(&self, offset: u64) -> Location {
         Location::File { path: self.path.to_string(), offset }
     }

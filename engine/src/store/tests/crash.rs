@@ -17,14 +17,14 @@ fn checkpoint(
 ) -> Result<Expected> {
     let mut pages = pages.clone();
     let version = manifest.checkpoint.0 + 1;
-    let round = store.begin_round()?;
+    let round = begin(store)?;
     for _ in 0..random.below(12) {
         let page = 1 + random.below(20) * 200;
         if random.chance(1, 4) {
-            round.remove_page(PageId(page))?;
+            round.record(PageId(page), BlockRef::ABSENT);
             pages.remove(&page);
         } else {
-            write(&round, page, version)?;
+            write(store, &round, page, version)?;
             pages.insert(page, version);
         }
     }

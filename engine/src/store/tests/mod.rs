@@ -19,8 +19,16 @@ fn image(page: u64, version: u64) -> AlignedBuffer {
     image
 }
 
-fn write(round: &Round, page: u64, version: u64) -> Result<()> {
-    round.write_page(PageId(page), &mut image(page, version), Csn(version))
+fn write(store: &PageStore, round: &Round, page: u64, version: u64) -> Result<()> {
+    let reference = store.write_block(BlockKind::Page, page, &mut image(page, version), Csn(version))?;
+    round.record(PageId(page), reference);
+    Ok(())
+}
+
+/// Begins the next round.
+fn begin(store: &Arc<PageStore>) -> Result<Round> {
+    let number = store.state.lock().number + 1;
+    store.begin_round(number, Csn(number.into()))
 }
 
 /// The version that `read_page` finds, after checking that the whole image belongs to it.
@@ -35,9 +43,9 @@ fn version_of(store: &PageStore, page: u64) -> Result<u64> {
 
 /// Writes `pages` at `version` in one committed round.
 fn commit(store: &Arc<PageStore>, pages: impl IntoIterator<Item = u64>, version: u64) -> StoreRoot {
-    let round = store.begin_round().expect("no other round");
+    let round = begin(store).expect("no other round");
     for page in pages {
-        write(&round, page, version).expect("the disk works");
+        write(store, &round, page, version).expect("the disk works");
     }
     let finished = round.finish().expect("the disk works");
     let root = finished.root().clone();

@@ -23,9 +23,9 @@ fn a_checkpoint_of_one_page_writes_one_part_of_the_mapping() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, 1..=5000, 1);
-    let round = store.begin_round().expect("idle");
+    let round = begin(&store).expect("idle");
     let free = store.usage().free_blocks;
-    write(&round, 700, 2).expect("writes");
+    write(&store, &round, 700, 2).expect("writes");
     let finished = round.finish().expect("finishes");
     assert_eq!(free - store.usage().free_blocks, 3, "the page, a mapping block, the directory block");
     store.round_committed(finished);
@@ -33,24 +33,93 @@ fn a_checkpoint_of_one_page_writes_one_part_of_the_mapping() {
 }
 
 #[test]
-fn reads_see_the_round_in_progress_and_the_old_image_after_it_is_abandoned() {
+fn reads_see_the_round_in_progress_and_the_next_one_has_it_if_it_is_abandoned() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1, 2], 1);
     let before = store.usage();
-    let round = store.begin_round().expect("idle");
-    write(&round, 1, 2).expect("writes");
-    write(&round, 1, 3).expect("writes");
-    round.remove_page(PageId(2)).expect("removes");
-    write(&round, 9, 3).expect("writes");
+    let round = begin(&store).expect("idle");
+    write(&store, &round, 1, 2).expect("writes");
+    write(&store, &round, 1, 3).expect("writes");
+    round.record(PageId(2), BlockRef::ABSENT);
+    write(&store, &round, 9, 3).expect("writes");
     assert_eq!(version_of(&store, 1).expect("reads"), 3);
     assert!(!store.contains(PageId(2)) && store.contains(PageId(9)));
+    let durable = store.root();
     drop(round);
-    assert_eq!(version_of(&store, 1).expect("reads"), 1);
-    assert_eq!(version_of(&store, 2).expect("reads"), 1);
-    assert!(!store.contains(PageId(9)));
-    assert_eq!(store.usage().blocks - before.blocks, 0);
-    assert_eq!(store.usage().free_blocks, before.free_blocks);
+    let still = reopen(&disk, &durable).expect("opens");
+    assert_eq!((version_of(&still, 1).expect("reads"), still.contains(PageId(2))), (1, true), "R1");
+    assert_eq!(version_of(&store, 1).expect("reads"), 3);
+    assert!(!store.contains(PageId(2)) && store.contains(PageId(9)), "S5");
+    let root = commit(&store, [9], 4);
+    let reopened = reopen(&disk, &root).expect("opens");
+    assert_eq!((version_of(&reopened, 1).expect("reads"), version_of(&reopened, 9).expect("reads")), (3, 4));
+    assert_eq!(reopened.usage(), store.usage());
+    assert_eq!((store.usage().pages, before.pages), (2, 2));
+}
+
+#[test]
+fn an_image_for_the_next_round_is_read_but_not_in_the_checkpoint() {
+    let disk = new_disk();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    commit(&store, [1, 2, 3], 1);
+    let next = |page: u64, version: u64, in_round: bool| {
+        let mut image = image(page, version);
+        let reference = store.write_block(BlockKind::Page, page, &mut image, Csn(9)).expect("writes");
+        store.record(PageId(page), reference, in_round);
+    };
+    next(1, 2, false);
+    let round = begin(&store).expect("idle");
+    next(2, 3, true);
+    next(1, 4, false);
+    store.freed(PageId(3), 2);
+    round.close();
+    next(2, 5, true);
+    let finished = round.finish().expect("finishes");
+    let root = finished.root().clone();
+    store.round_committed(finished);
+    let checkpoint = reopen(&disk, &root).expect("opens");
+    let versions = |store: &PageStore| [1, 2].map(|page| version_of(store, page).expect("reads"));
+    assert_eq!((versions(&checkpoint), checkpoint.contains(PageId(3))), ([2, 3], true));
+    assert_eq!((versions(&store), store.contains(PageId(3))), ([4, 5], false));
+    let root = commit(&store, [], 0);
+    let checkpoint = reopen(&disk, &root).expect("opens");
+    assert_eq!((versions(&checkpoint), checkpoint.contains(PageId(3))), ([4, 5], false));
+    assert_eq!(checkpoint.usage(), store.usage(), "no block is lost");
+}
+
+#[test]
+fn images_are_written_side_by_side_and_reported_when_they_are_there() {
+    let disk = new_disk();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let mut writer = store.writer(&disk, 1 << 20).expect("a queue");
+    let round = begin(&store).expect("idle");
+    let mut written = Vec::new();
+    for page in 1..=500 {
+        let wanted = page % 10 != 0;
+        let pushed = writer.push(PageId(page), Csn(1), |out| {
+            out.copy_from_slice(&image(page, 6));
+            wanted.then_some((ImageKind::Stamped, page + 7))
+        });
+        assert_eq!(pushed.expect("writes"), wanted);
+        writer.reap(false, &mut written).expect("writes");
+    }
+    writer.reap(true, &mut written).expect("writes");
+    assert_eq!(written.len(), 450);
+    for image in written {
+        assert_eq!((image.token, image.kind), (image.page.0 + 7, ImageKind::Stamped));
+        round.record(image.page, image.reference);
+    }
+    assert!(store.traffic().writes.get() < 100, "{} writes", store.traffic().writes.get());
+    drop(writer);
+    let finished = round.finish().expect("finishes");
+    let root = finished.root().clone();
+    store.round_committed(finished);
+    let reopened = reopen(&disk, &root).expect("opens");
+    assert!(
+        (1..=500).filter(|page| page % 10 != 0).all(|page| version_of(&reopened, page).expect("reads") == 6)
+    );
+    assert_eq!(reopened.usage(), store.usage(), "no block is lost");
 }
 
 #[test]
@@ -58,9 +127,9 @@ fn removed_pages_give_back_their_blocks_and_the_mapping_shrinks() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, 1..=2000, 1);
-    let round = store.begin_round().expect("idle");
-    (1..=2000).for_each(|page| round.remove_page(PageId(page)).expect("removes"));
-    round.remove_page(PageId(77_777)).expect("a page that never was");
+    let round = begin(&store).expect("idle");
+    (1..=2000).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
+    round.record(PageId(77_777), BlockRef::ABSENT);
     let finished = round.finish().expect("finishes");
     let root = finished.root().clone();
     store.round_committed(finished);
@@ -74,9 +143,9 @@ fn blocks_of_the_last_checkpoint_are_not_written_before_the_next_is_committed() 
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let old = commit(&store, 1..=50, 1);
-    let round = store.begin_round().expect("idle");
+    let round = begin(&store).expect("idle");
     for version in 2..6 {
-        (1..=50).for_each(|page| write(&round, page, version).expect("writes"));
+        (1..=50).for_each(|page| write(&store, &round, page, version).expect("writes"));
     }
     let finished = round.finish().expect("finishes");
     let previous = reopen(&disk, &old).expect("I8: the old root is whole");
@@ -89,14 +158,14 @@ fn blocks_of_the_last_checkpoint_are_not_written_before_the_next_is_committed() 
 fn one_round_at_a_time_and_none_after_an_undecided_one() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
-    let round = store.begin_round().expect("idle");
-    assert_eq!(store.begin_round().expect_err("open").kind(), ErrorKind::Busy);
+    let round = begin(&store).expect("idle");
+    assert_eq!(begin(&store).expect_err("open").kind(), ErrorKind::Busy);
     let finished = round.finish().expect("finishes");
-    assert_eq!(store.begin_round().expect_err("finished").kind(), ErrorKind::Busy);
+    assert_eq!(begin(&store).expect_err("finished").kind(), ErrorKind::Busy);
     store.round_abandoned(finished);
-    let finished = store.begin_round().expect("idle again").finish().expect("finishes");
+    let finished = begin(&store).expect("idle again").finish().expect("finishes");
     drop(finished);
-    assert_eq!(store.begin_round().expect_err("undecided").kind(), ErrorKind::Poisoned);
+    assert_eq!(begin(&store).expect_err("undecided").kind(), ErrorKind::Poisoned);
 }
 
 #[test]
@@ -105,8 +174,8 @@ fn a_full_disk_is_out_of_space_sticks_to_the_round_and_harms_nothing() {
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let root = commit(&store, 1..=100, 1);
     disk.set_capacity(Some(150 * PAGE as u64));
-    let round = store.begin_round().expect("idle");
-    let failed = (1..=100).find_map(|page| write(&round, page, 2).err()).expect("it is full");
+    let round = begin(&store).expect("idle");
+    let failed = (1..=100).find_map(|page| write(&store, &round, page, 2).err()).expect("it is full");
     assert_eq!(failed.kind(), ErrorKind::OutOfSpace);
     assert_eq!(round.write_blob(b"catalog").expect_err("R2").kind(), ErrorKind::OutOfSpace);
     assert_eq!(round.finish().expect_err("R2").kind(), ErrorKind::OutOfSpace);
@@ -121,15 +190,16 @@ fn a_full_disk_is_out_of_space_sticks_to_the_round_and_harms_nothing() {
 fn a_failed_write_sticks_and_a_failed_flush_ends_checkpoints() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
-    let round = store.begin_round().expect("idle");
+    let round = begin(&store).expect("idle");
     fail_once(&disk, OperationKind::Write, 0);
-    assert_eq!(write(&round, 1, 1).expect_err("fails").kind(), ErrorKind::Io);
+    assert_eq!(round.write_blob(b"catalog").expect_err("fails").kind(), ErrorKind::Io);
+    assert_eq!(round.write_blob(b"catalog").expect_err("R2").kind(), ErrorKind::Io);
     assert_eq!(round.finish().expect_err("R2").kind(), ErrorKind::Io);
-    let round = store.begin_round().expect("a failed write is not a failed flush");
-    write(&round, 1, 1).expect("writes");
+    let round = begin(&store).expect("a failed write is not a failed flush");
+    write(&store, &round, 1, 1).expect("writes");
     fail_once(&disk, OperationKind::Flush, 0);
     assert_eq!(round.finish().expect_err("the flush fails").kind(), ErrorKind::Io);
-    assert_eq!(store.begin_round().expect_err("S4").kind(), ErrorKind::Poisoned);
+    assert_eq!(begin(&store).expect_err("S4").kind(), ErrorKind::Poisoned);
 }
 
 #[test]
@@ -158,8 +228,8 @@ fn a_page_that_is_not_what_was_written_is_corruption_that_names_page_and_offset(
 fn damage_anywhere_in_mapping_directory_catalog_or_header_is_found_at_open() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
-    let round = store.begin_round().expect("idle");
-    (1..=600).for_each(|page| write(&round, page, 1).expect("writes"));
+    let round = begin(&store).expect("idle");
+    (1..=600).for_each(|page| write(&store, &round, page, 1).expect("writes"));
     round.write_blob(&[7; 9000]).expect("writes");
     let finished = round.finish().expect("finishes");
     let root = finished.root().clone();
@@ -215,7 +285,7 @@ fn the_catalog_survives_rounds_that_do_not_write_it_and_is_replaced_by_those_tha
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     for (round_number, len) in [0usize, 1, 4056, 4057, 100_000].into_iter().enumerate() {
         let bytes: Vec<u8> = (0..len).map(|at| (at * 31 + round_number) as u8).collect();
-        let round = store.begin_round().expect("idle");
+        let round = begin(&store).expect("idle");
         round.write_blob(b"replaced in the same round").expect("writes");
         round.write_blob(&bytes).expect("writes");
         store.round_committed(round.finish().expect("finishes"));
@@ -249,13 +319,13 @@ fn many_threads_write_a_round_while_others_read() {
             });
         }
         for version in 2..12 {
-            let round = store.begin_round().expect("idle");
+            let round = begin(&store).expect("idle");
             std::thread::scope(|writers| {
                 for writer in 0..2 {
-                    let round = &round;
+                    let (store, round) = (&store, &round);
                     writers.spawn(move || {
                         (1..=200).filter(|page| page % 2 == writer).for_each(|page| {
-                            write(round, page, version).expect("writes");
+                            write(store, round, page, version).expect("writes");
                         });
                     });
                 }

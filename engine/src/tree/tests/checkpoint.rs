@@ -40,7 +40,11 @@ struct Checkpoint {
 impl Checkpoint {
     fn begin_round(&self, pool: &Pool) {
         self.horizon.store(self.stamp.load(Ordering::Relaxed), Ordering::Relaxed);
-        pool.begin_round(|number| *self.round.lock() = Round { number, ..Round::default() });
+        pool.begin_round(|number| {
+            *self.round.lock() = Round { number, ..Round::default() };
+            Ok(())
+        })
+        .expect("it does not fail");
     }
 
     fn image(&self, page: PageId, bytes: PageBytes<'_>) {
@@ -81,7 +85,7 @@ impl TreeObserver for Checkpoint {
 }
 
 impl PageSource for Images {
-    fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<()> {
+    fn read_page(&self, page: PageId, _: bool, into: &mut [u8]) -> Result<()> {
         let image = self.get(&page).ok_or_else(|| Error::corruption(format!("{page} has no image")))?;
         into.copy_from_slice(image);
         Ok(())

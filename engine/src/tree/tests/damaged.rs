@@ -13,7 +13,7 @@ const PAGE_BYTES: usize = 1024;
 struct Images(Vec<Vec<u8>>);
 
 impl PageSource for Images {
-    fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<()> {
+    fn read_page(&self, page: PageId, _: bool, into: &mut [u8]) -> Result<()> {
         into.copy_from_slice(&self.0[page.0 as usize]);
         Ok(())
     }

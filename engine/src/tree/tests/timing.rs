@@ -10,7 +10,7 @@ use std::sync::Arc;
 struct Nothing;
 
 impl PageSource for Nothing {
-    fn read_page(&self, _page: PageId, _into: &mut [u8]) -> Result<()> {
+    fn read_page(&self, _: PageId, _: bool, _: &mut [u8]) -> Result<()> {
         Err(Error::corruption("nothing is stored"))
     }
 }

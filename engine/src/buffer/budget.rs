@@ -1,0 +1,89 @@
+//! The budget: which pages may have memory, and what to do when there is none left.
+//!
+//! One budget covers pages and everything else that grows with use. What the others take, pages do not get; when they grow,
+//! pages leave.
+
+use super::pool::{Entry, Pool};
+use crate::base::{Error, ErrorKind, Location, PageId, Result};
+use crate::sync::atomic::Ordering;
+
+/// What the store keeps in memory for a page, at most: a reference in each of three tables.
+const STORE_TABLE_BYTES: u64 = 24;
+
+/// Pages that are never denied: a few threads that split and merge.
+const RESIDENT_PAGES_MIN: u64 = 12;
+
+impl Pool {
+    /// Counts one more page with memory. At the budget's end it takes memory away from a free page, or waits until a page has
+    /// been evicted. The caller may hold latches: who evicts waits for none.
+    pub(super) fn take_memory(&self) -> Result<()> {
+        let max = self.resident_pages_max();
+        let one_more = |resident| (resident < max).then_some(resident + 1);
+        match self.resident.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
+            Ok(before) => {
+                if before + 1 >= self.eviction_begins_at(max) {
+                    self.eviction.want();
+                }
+                return Ok(());
+            }
+            Err(_) if self.reuse_free_page() => return Ok(()),
+            Err(_) => {}
+        }
+        self.eviction
+            .wait(|| {
+                let max = self.resident_pages_max();
+                let one_more = |resident| (resident < max).then_some(resident + 1);
+                self.resident.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+                    || self.reuse_free_page()
+            })
+            .then_some(())
+            .ok_or_else(|| {
+                self.out_of_memory("all memory for pages is in use by changes that are not committed")
+            })
+    }
+
+    /// Takes the memory of a free page away; it stays counted, for the caller.
+    fn reuse_free_page(&self) -> bool {
+        let Some(page) = self.free.lock().recycled.pop() else { return false };
+        self.discard(page);
+        self.free.lock().cold.push(page);
+        true
+    }
+
+    /// Gives the memory of a page back to the system. The caller holds it exclusively, or its id.
+    pub(super) fn discard(&self, page: PageId) {
+        let start = (page.0 as usize) << self.word_shift;
+        self.words.discard(start..start + (1 << self.word_shift));
+    }
+
+    /// One page less has memory.
+    pub(super) fn give_memory(&self) {
+        self.resident.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Pages that may have memory now: what is left of the budget.
+    #[must_use]
+    pub fn resident_pages_max(&self) -> u64 {
+        let others = self.eviction.other_bytes() + self.table_bytes();
+        let left = self.memory_bytes.saturating_sub(others) / self.page_bytes() as u64;
+        // However much the others take, a few pages are needed to get anything done.
+        left.max(self.resident_max / 32).max(self.resident_max.min(RESIDENT_PAGES_MIN))
+    }
+
+    /// Memory that the tables with an entry for every page id take for pages that do not fit in memory; for the others it is
+    /// one in a hundred.
+    fn table_bytes(&self) -> u64 {
+        self.page_count().saturating_sub(self.resident_max) * (size_of::<Entry>() as u64 + STORE_TABLE_BYTES)
+    }
+
+    /// Takes the memory of at most `most` free pages away; returns of how many.
+    pub fn discard_free_pages(&self, most: u64) -> u64 {
+        (0..most).take_while(|_| self.reuse_free_page()).inspect(|_| self.give_memory()).count() as u64
+    }
+
+    pub(super) fn out_of_memory(&self, what: &str) -> Error {
+        let limit = self.memory_bytes;
+        Error::new(ErrorKind::OutOfMemory, format!("{what}: `memory_bytes` is {limit}"))
+            .at(Location::Setting("memory_bytes"))
+    }
+}

@@ -1,0 +1,403 @@
+//! Eviction: pages leave memory, and are never lost by that.
+//!
+//! One thread takes what the pool's hand has found. A page that is what its newest image shows gives its memory back at
+//! once. Any other is written first, out of place, several at a time:
+//!
+//! ```text
+//!   marked page ──look, copy──▶ image ──write──▶ done ──unchanged since?──▶ recorded ──untouched?──▶ memory given back
+//!                 (no latch)                             no: discarded                 no: stays, clean
+//! ```
+//!
+//! # Which images are written
+//! The image of a page that leaves memory holds committed content only (I7): a page with an entry that is in progress
+//! stays, and for one whose transaction is not durable yet the log is flushed first. Entries keep the stamps that an older
+//! snapshot may ask for (a *stamped* image), so a long snapshot or a running checkpoint keeps no page in memory.
+//!
+//! # To which checkpoint an image belongs
+//! 1. No round runs, or the page has its image in the running one: to the next round. Every change in it is committed before
+//!    that round chooses its CSN.
+//! 2. A round at C runs, and the page has no image in it:
+//!    a. nothing in it is newer than C: to the running round, which needs no other image of it then;
+//!    b. something is: first the image as of C is made for the round, and the page stays; later it is case 1.
+//!
+//! The decision and the recording are made with the page held exclusively and behind the imager's gate, so no round begins or
+//! ends in between.
+//!
+//! # Bounds
+//! Buffers take [`buffer_bytes`]; one pass of the hand looks at every page twice.
+
+use super::image::{Imager, image_as_of};
+use crate::base::{Csn, Error, PageId, Result};
+use crate::buffer::{Claimed, HIDDEN_ROUND, PageBytes, PageState, Pool, ScratchPage, Version};
+use crate::device::Storage;
+use crate::store::{ImageKind, ImageWriter, PageStore, Written};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::epoch::{Guard, pin};
+use crate::sync::{Mutex, thread};
+use crate::transaction::{CheckpointView, StampState, TransactionSystem};
+use crate::tree::image::{StampFate, stamped_image};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Candidates looked at between two looks at completed writes.
+const BATCH: usize = 64;
+/// Pages that the hand passes for a batch, at most.
+const STEPS: u64 = 4096;
+/// After a pass in which nothing could leave: transactions have to go on first.
+const PAUSE_WHEN_FUTILE: Duration = Duration::from_millis(1);
+/// After a failed write.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// Bytes of buffers for writing images, of everybody who does, in a budget of `memory_bytes`.
+#[must_use]
+pub fn buffer_bytes(memory_bytes: u64) -> u64 {
+    3 * super::writer_bytes(memory_bytes)
+}
+
+/// Takes pages out of memory when there is little left. Its thread ends when it is dropped.
+#[derive(Debug)]
+pub struct Evictor {
+    pool: Arc<Pool>,
+    imager: Arc<Imager>,
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+impl Evictor {
+    /// Starts the thread `quench-evictor`, which sleeps while there is memory. Without a storage to write to only pages that
+    /// need no writing leave memory.
+    ///
+    /// # Errors
+    /// I/O; the system has no thread left.
+    pub fn start(
+        system: Arc<TransactionSystem>,
+        pool: Arc<Pool>,
+        store: Arc<PageStore>,
+        storage: Option<Arc<dyn Storage>>,
+    ) -> Result<Evictor> {
+        let imager = Arc::new(Imager::new(pool.clone()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut work = Work {
+            system,
+            pool: pool.clone(),
+            store,
+            imager: imager.clone(),
+            stop: stop.clone(),
+            storage,
+            writer: None,
+            pending: Vec::new(),
+            candidates: Vec::new(),
+            written: Vec::new(),
+            not_durable: Csn::ZERO,
+        };
+        pool.set_evicting(true);
+        let started = thread::spawn("quench-evictor", move || work.run());
+        let thread = started.map_err(|error| {
+            pool.set_evicting(false);
+            Error::io("cannot start the thread that evicts pages", error)
+        })?;
+        Ok(Evictor { pool, imager, stop, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Who makes images, for the checkpoint.
+    #[must_use]
+    pub fn imager(&self) -> Arc<Imager> {
+        self.imager.clone()
+    }
+}
+
+impl Evictor {
+    /// Ends the thread. From now on full memory is an error.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.pool.set_evicting(false);
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Evictor {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// An image being written.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    version: Version,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    /// The page as of this round's CSN (case 2b).
+    Round(u32),
+    /// The page as it is; nothing in it is newer than this.
+    Leave(Csn),
+}
+
+/// What the thread works with.
+struct Work {
+    system: Arc<TransactionSystem>,
+    pool: Arc<Pool>,
+    store: Arc<PageStore>,
+    imager: Arc<Imager>,
+    stop: Arc<AtomicBool>,
+    /// Where the store is; none if nothing may be written.
+    storage: Option<Arc<dyn Storage>>,
+    /// Made when it is first needed, and again after a failure.
+    writer: Option<ImageWriter>,
+    /// By token.
+    pending: Vec<Option<Pending>>,
+    candidates: Vec<PageId>,
+    written: Vec<Written>,
+    /// The newest CSN that kept a page in memory because it is not durable.
+    not_durable: Csn,
+}
+
+impl Work {
+    fn run(&mut self) {
+        let mut pause = None;
+        while !self.stop.load(Ordering::SeqCst) {
+            if let Some(pause) = pause.take() {
+                thread::sleep(pause);
+            } else {
+                self.pool.wait_for_pressure(None);
+            }
+            pause = match self.relieve() {
+                Ok(true) => None,
+                Ok(false) => Some(PAUSE_WHEN_FUTILE),
+                Err(error) => {
+                    tracing::warn!(%error, "pages cannot leave memory");
+                    // Waits for what is in flight. Pages whose images are not recorded are as dirty as before.
+                    self.writer = None;
+                    self.pending.clear();
+                    self.pool.eviction_was_futile();
+                    Some(PAUSE_AFTER_FAILURE)
+                }
+            };
+        }
+    }
+
+    /// Has pages leave until there is enough memory; false if a whole pass freed nothing.
+    fn relieve(&mut self) -> Result<bool> {
+        let (mut passed, mut freed) = (0, 0);
+        loop {
+            let wanted = self.pool.pages_to_evict();
+            if wanted == 0 || self.stop.load(Ordering::SeqCst) {
+                self.finish_writes()?;
+                return Ok(true);
+            }
+            freed += self.pool.discard_free_pages(wanted);
+            self.candidates.clear();
+            passed += self.pool.next_candidates(BATCH, STEPS, &mut self.candidates);
+            for at in 0..self.candidates.len() {
+                freed += u64::from(self.consider(self.candidates[at])?);
+            }
+            freed += self.complete_writes(false)?;
+            if passed < 2 * self.pool.page_count() {
+                continue;
+            }
+            freed += self.finish_writes()?;
+            if freed == 0 {
+                self.wait_for_log();
+                self.pool.eviction_was_futile();
+                return Ok(false);
+            }
+            (passed, freed) = (0, 0);
+        }
+    }
+
+    /// What is committed but not durable keeps pages in memory: flush it (I14).
+    fn wait_for_log(&mut self) {
+        let csn = std::mem::replace(&mut self.not_durable, Csn::ZERO);
+        if csn > Csn::ZERO
+            && let Err(error) = self.system.wait_committed_up_to(csn)
+        {
+            tracing::debug!(%error, "pages stay in memory: what they hold cannot become durable");
+        }
+    }
+
+    /// Looks at a candidate: it leaves at once (true), is written first, or stays.
+    fn consider(&mut self, page: PageId) -> Result<bool> {
+        let Some(state) = self.pool.look_at_marked(page, |_| ()) else { return Ok(false) };
+        if state.round == HIDDEN_ROUND {
+            return Ok(false);
+        }
+        if !state.dirty && !state.unsaved_stamps {
+            return Ok(self.leave_now(page, state.version, false));
+        }
+        let Some(mut writer) = self.take_writer()? else { return Ok(false) };
+        let pushed = self.write(&mut writer, page);
+        self.writer = Some(writer);
+        Ok(pushed?.is_some_and(|version| self.leave_now(page, version, true)))
+    }
+
+    fn take_writer(&mut self) -> Result<Option<ImageWriter>> {
+        let Some(storage) = &self.storage else { return Ok(None) };
+        match self.writer.take() {
+            Some(writer) => Ok(Some(writer)),
+            None => self.store.writer(&**storage, super::writer_bytes(self.pool.memory_bytes())).map(Some),
+        }
+    }
+
+    /// Gives the memory of a page back that needs no image, if it still is what it was; `settled` if all its stamps are.
+    fn leave_now(&self, page: PageId, version: Version, settled: bool) -> bool {
+        match self.pool.claim_unchanged(page, version) {
+            Some(claimed) if claimed.is_untouched() && claimed.needs_no_image(settled) => {
+                claimed.evict();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Has the image written that the page needs now. Returns the page's version if it turns out that it needs none.
+    fn write(&mut self, writer: &mut ImageWriter, page: PageId) -> Result<Option<Version>> {
+        let token = self.pending.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.pending.push(None);
+            self.pending.len() - 1
+        });
+        let running = self.imager.running();
+        let mut settled = None;
+        let mut pending = None;
+        let guard = pin();
+        let pushed = writer.push(page, self.system.newest_drawn(), |out| {
+            let state = self.pool.look_at_marked(page, |bytes| bytes.copy_to(0, out))?;
+            let Looked { stamped, newest, not_durable } = self.look(out, &guard)?;
+            self.not_durable = self.not_durable.max(not_durable);
+            if not_durable > Csn::ZERO {
+                return None;
+            }
+            if !state.dirty && !stamped {
+                settled = Some(state.version);
+                return None;
+            }
+            let purpose = purpose_of(&state, newest, running.as_ref());
+            let kind = match (purpose, &running) {
+                (Purpose::Round(_), Some((_, view))) => as_of(view, out)?,
+                _ if stamped => ImageKind::Stamped,
+                _ => ImageKind::Settled,
+            };
+            pending = Some(Pending { version: state.version, purpose });
+            Some((kind, token as u64))
+        })?;
+        debug_assert_eq!(pushed, pending.is_some());
+        self.pending[token] = pending;
+        Ok(settled)
+    }
+
+    fn finish_writes(&mut self) -> Result<u64> {
+        self.complete_writes(true)
+    }
+
+    /// Records the images whose writes have completed; returns how many pages left memory.
+    fn complete_writes(&mut self, all: bool) -> Result<u64> {
+        let Some(writer) = &mut self.writer else { return Ok(0) };
+        let result = writer.reap(all, &mut self.written);
+        let mut freed = 0;
+        for written in std::mem::take(&mut self.written) {
+            freed += u64::from(self.complete(written));
+        }
+        result.map(|()| freed)
+    }
+
+    fn complete(&mut self, written: Written) -> bool {
+        let pending = self.pending.get_mut(written.token as usize).and_then(Option::take);
+        let _gate = self.imager.gate();
+        let claimed = pending.and_then(|pending| {
+            let claimed = self.pool.claim_unchanged(written.page, pending.version)?;
+            Some((claimed, pending.purpose))
+        });
+        match claimed {
+            Some((claimed, Purpose::Leave(newest))) => self.complete_leaving(claimed, newest, &written),
+            Some((claimed, Purpose::Round(round))) => {
+                self.complete_round(&claimed, round, &written);
+                false
+            }
+            None => {
+                self.store.discard(written.reference);
+                false
+            }
+        }
+    }
+
+    /// Case 2b: the page has its image in the round now.
+    fn complete_round(&self, claimed: &Claimed<'_>, round: u32, written: &Written) {
+        let runs = self.imager.running().is_some_and(|(running, _)| running == round);
+        if runs && claimed.round() < round {
+            self.store.record(written.page, written.reference, true);
+            claimed.set_imaged(round);
+        } else {
+            self.store.discard(written.reference);
+        }
+    }
+
+    /// Cases 1 and 2a; true if the page has left memory.
+    fn complete_leaving(&self, claimed: Claimed<'_>, newest: Csn, written: &Written) -> bool {
+        let needs = self.imager.running().filter(|(round, _)| claimed.round() < *round);
+        if let Some((round, view)) = &needs {
+            // A round that began meanwhile needs the page as of an older CSN first.
+            if newest > view.csn() {
+                self.store.discard(written.reference);
+                return false;
+            }
+            claimed.set_imaged(*round);
+        }
+        self.store.record(written.page, written.reference, needs.is_some());
+        claimed.set_clean(written.kind == ImageKind::Stamped);
+        if claimed.is_untouched() {
+            claimed.evict();
+            return true;
+        }
+        false
+    }
+
+    /// Makes a stamped image of a copied page and says what is in it; `None` if it has to stay in memory.
+    fn look(&self, out: &mut [u8], guard: &Guard) -> Option<Looked> {
+        let (mut newest, mut not_durable) = (Csn::ZERO, Csn::ZERO);
+        let stamped = stamped_image(out, &mut |stamp| match self.system.stamp_state(stamp, guard) {
+            StampState::Settled => StampFate::Settled,
+            StampState::Committed(csn) => {
+                newest = newest.max(csn);
+                StampFate::Kept
+            }
+            StampState::NotDurable(csn) => {
+                not_durable = not_durable.max(csn);
+                StampFate::Kept
+            }
+            StampState::InProgress => StampFate::Refused,
+        })?;
+        Some(Looked { stamped, newest, not_durable })
+    }
+}
+
+/// What is in a page.
+struct Looked {
+    /// Some of its stamps are not settled.
+    stamped: bool,
+    /// The newest of these.
+    newest: Csn,
+    /// The newest that is not durable; 0 if all are.
+    not_durable: Csn,
+}
+
+/// What a page's image is for, now.
+fn purpose_of(state: &PageState, newest: Csn, running: Option<&(u32, Arc<CheckpointView>)>) -> Purpose {
+    match running {
+        Some((round, view)) if state.dirty && state.round < *round && newest > view.csn() => {
+            Purpose::Round(*round)
+        }
+        _ => Purpose::Leave(newest),
+    }
+}
+
+/// Turns a copy of a page into its image as of the view's CSN.
+fn as_of(view: &CheckpointView, out: &mut [u8]) -> Option<ImageKind> {
+    let copy = ScratchPage::from_image(out);
+    let bytes: PageBytes<'_> = copy.bytes();
+    image_as_of(view, bytes, out, &mut || false)?;
+    Some(ImageKind::Settled)
+}

@@ -1,0 +1,129 @@
+//! An overlay: where images are that no durable manifest knows of yet, over the mapping that one does.
+//!
+//! A flat table in parts, like the mapping's: 8 bytes for each page in a part that has any, and nothing for the others.
+//! "Not in the overlay" and "in it, as removed" are different things.
+
+use super::blocks::BlockRef;
+use crate::base::PageId;
+
+/// No reference has this number: blocks end one below ([`super::blocks::BlockNumber::LIMIT`]).
+const NOT_THERE: BlockRef = BlockRef(u64::MAX);
+
+/// References of some pages.
+#[derive(Debug)]
+pub struct Overlay {
+    per_part: usize,
+    parts: Vec<Option<Box<[BlockRef]>>>,
+    len: u64,
+}
+
+impl Overlay {
+    /// Nothing, in parts of `per_part` pages.
+    #[must_use]
+    pub fn new(per_part: usize) -> Overlay {
+        Overlay { per_part, parts: Vec::new(), len: 0 }
+    }
+
+    /// Pages in it, removed ones included.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn place(&self, page: PageId) -> (usize, usize) {
+        let per_part = self.per_part as u64;
+        ((page.0 / per_part) as usize, (page.0 % per_part) as usize)
+    }
+
+    /// What it says of `page`; absent if the page was removed.
+    #[must_use]
+    pub fn get(&self, page: PageId) -> Option<BlockRef> {
+        let (part, slot) = self.place(page);
+        let reference = self.parts.get(part)?.as_ref()?[slot];
+        (reference != NOT_THERE).then_some(reference)
+    }
+
+    /// Notes where `page` is; returns what it said before.
+    pub fn set(&mut self, page: PageId, reference: BlockRef) -> Option<BlockRef> {
+        self.replace(page, reference)
+    }
+
+    /// Forgets `page`.
+    pub fn remove(&mut self, page: PageId) -> Option<BlockRef> {
+        self.get(page)?;
+        self.replace(page, NOT_THERE)
+    }
+
+    fn replace(&mut self, page: PageId, reference: BlockRef) -> Option<BlockRef> {
+        let (part, slot) = self.place(page);
+        if self.parts.len() <= part {
+            self.parts.resize_with(part + 1, || None);
+        }
+        let per_part = self.per_part;
+        let references = self.parts[part].get_or_insert_with(|| vec![NOT_THERE; per_part].into_boxed_slice());
+        let before = std::mem::replace(&mut references[slot], reference);
+        self.len += u64::from(reference != NOT_THERE);
+        self.len -= u64::from(before != NOT_THERE);
+        (before != NOT_THERE).then_some(before)
+    }
+
+    /// Indexes of the parts that have a page, ascending.
+    pub fn parts(&self) -> impl Iterator<Item = usize> + '_ {
+        let there = |part: &[BlockRef]| part.iter().any(|reference| *reference != NOT_THERE);
+        let parts = self.parts.iter().enumerate();
+        parts.filter(move |(_, part)| part.as_deref().is_some_and(there)).map(|(index, _)| index)
+    }
+
+    /// What it says of the pages of a part: slot and reference.
+    pub fn part(&self, index: usize) -> impl Iterator<Item = (usize, BlockRef)> + '_ {
+        let references = self.parts.get(index).and_then(|part| part.as_deref()).unwrap_or_default();
+        references.iter().copied().enumerate().filter(|(_, reference)| *reference != NOT_THERE)
+    }
+
+    /// Takes the pages of one part out of it; `None` when nothing is left.
+    pub fn take_part(&mut self) -> Option<Vec<(PageId, BlockRef)>> {
+        while let Some(last) = self.parts.pop() {
+            let Some(references) = last else { continue };
+            let first = (self.parts.len() * self.per_part) as u64;
+            let pages: Vec<_> = (first..)
+                .map(PageId)
+                .zip(references.iter().copied())
+                .filter(|(_, reference)| *reference != NOT_THERE)
+                .collect();
+            self.len -= pages.len() as u64;
+            if !pages.is_empty() {
+                return Some(pages);
+            }
+        }
+        None
+    }
+
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let parts = self.parts.iter().flatten().count() * self.per_part;
+        ((self.parts.capacity() * 2 + parts) * size_of::<BlockRef>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removed_and_unknown_pages_are_told_apart() {
+        let mut overlay = Overlay::new(10);
+        let reference = BlockRef(7 << 24);
+        assert_eq!(overlay.set(PageId(25), reference), None);
+        assert_eq!(overlay.set(PageId(3), BlockRef::ABSENT), None);
+        assert_eq!(overlay.get(PageId(25)), Some(reference));
+        assert_eq!(overlay.get(PageId(3)), Some(BlockRef::ABSENT));
+        assert_eq!((overlay.get(PageId(4)), overlay.get(PageId(1 << 40))), (None, None));
+        assert_eq!((overlay.len(), overlay.parts().collect::<Vec<_>>()), (2, vec![0, 2]));
+        assert_eq!(overlay.part(2).collect::<Vec<_>>(), [(5, reference)]);
+        assert_eq!(overlay.remove(PageId(3)), Some(BlockRef::ABSENT));
+        assert_eq!((overlay.remove(PageId(3)), overlay.len()), (None, 1));
+        assert_eq!(overlay.take_part(), Some(vec![(PageId(25), reference)]));
+        assert_eq!((overlay.take_part(), overlay.len()), (None, 0));
+    }
+}

@@ -1,0 +1,197 @@
+//! Databases that do not fit in their memory: every answer is the same, only slower.
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Settings, Snapshot, Table};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A few dozen pages: the smallest pool there is.
+fn settings(preset: Preset) -> Settings {
+    Settings {
+        preset,
+        memory_bytes: 1 << 20,
+        log_buffer_bytes: 64 << 10,
+        segment_bytes: 256 << 10,
+        log_bytes_max: 32 << 20,
+        checkpoint_log_bytes: 2 << 20,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
+    Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("x").expect("opens")
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key {n:08}").into_bytes()
+}
+
+fn value(random: &mut Random) -> Vec<u8> {
+    let len = 20 + random.below(200) as usize;
+    let word = random.next_u64().to_le_bytes();
+    word.iter().copied().cycle().take(len).collect()
+}
+
+/// Random changes, committed in bounded loss, in `db` and in `model`.
+fn change(db: &Database, table: &Table, model: &mut Model, random: &mut Random, transactions: u64) {
+    for _ in 0..transactions {
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+        let mut changes = Vec::new();
+        for _ in 0..1 + random.below(6) {
+            let key = key(random.below(12_000));
+            if random.chance(1, 5) {
+                tx.remove(table, &key).expect("room");
+                changes.push((key, None));
+            } else {
+                let value = value(random);
+                tx.insert(table, &key, &value).expect("room");
+                changes.push((key, Some(value)));
+            }
+        }
+        if random.chance(1, 10) {
+            tx.abort();
+            continue;
+        }
+        tx.commit().expect("commits");
+        for (key, value) in changes {
+            match value {
+                Some(value) => model.insert(key, value),
+                None => model.remove(&key),
+            };
+        }
+    }
+}
+
+fn content(snapshot: &Snapshot, table: &Table) -> Model {
+    snapshot.range::<&[u8]>(table, ..).map(|row| row.expect("readable")).collect()
+}
+
+fn assert_same(snapshot: &Snapshot, table: &Table, model: &Model, what: &str) {
+    assert!(content(snapshot, table) == *model, "{what}: not what was committed");
+}
+
+#[test]
+fn content_is_right_with_a_pool_of_a_few_dozen_pages() {
+    for preset in Preset::ALL {
+        let disk = SimulatedStorage::new(1);
+        let mut random = Random::from_seed(preset as u64);
+        let mut model = Model::new();
+        let db = open(&disk, preset);
+        let table = db.create_table("t").expect("new");
+        for round in 0..6 {
+            change(&db, &table, &mut model, &mut random, 1500);
+            assert_same(&db.begin_read().expect("free"), &table, &model, "running");
+            if round % 2 == 1 {
+                db.checkpoint().expect("a whole disk");
+            }
+        }
+        let statistics = db.statistics();
+        assert!(statistics.pages < 250, "{} pages are in memory", statistics.pages);
+        assert!(statistics.pages_evicted > 1000, "{} pages were evicted", statistics.pages_evicted);
+        db.close().expect("closes");
+        let db = open(&disk, preset);
+        assert_same(&db.begin_read().expect("free"), &db.table("t").expect("there"), &model, "reopened");
+        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn snapshots_keep_what_they_see_while_its_pages_leave_memory() {
+    let disk = SimulatedStorage::new(2);
+    let mut random = Random::from_seed(2);
+    let mut model = Model::new();
+    let db = open(&disk, Preset::Group);
+    let table = db.create_table("t").expect("new");
+    let mut seen: Vec<(Snapshot, Model)> = Vec::new();
+    for round in 0..6 {
+        change(&db, &table, &mut model, &mut random, 250);
+        db.flush().expect("a whole disk");
+        seen.push((db.begin_read().expect("free"), model.clone()));
+        if round % 2 == 0 {
+            db.checkpoint().expect("a whole disk");
+        }
+        for (snapshot, model) in &seen {
+            assert_same(snapshot, &table, model, "an older snapshot");
+        }
+    }
+}
+
+#[test]
+fn a_crash_loses_nothing_that_left_memory() {
+    for seed in 0..12 {
+        let disk = SimulatedStorage::new(seed);
+        let mut random = Random::from_seed(seed);
+        let mut model = Model::new();
+        let db = open(&disk, Preset::Group);
+        let table = db.create_table("t").expect("new");
+        change(&db, &table, &mut model, &mut random, 2000);
+        db.checkpoint().expect("a whole disk");
+        change(&db, &table, &mut model, &mut random, 1000 + 100 * seed);
+        db.flush().expect("a whole disk");
+        disk.stop();
+        drop(db);
+        let kind = if seed % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
+        let crashed = disk.crash(kind, disk.operations(), seed);
+        let db = open(&crashed, Preset::Group);
+        let table = db.table("t").expect("there");
+        assert_same(&db.begin_read().expect("free"), &table, &model, "after a crash");
+        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
+        change(&db, &table, &mut model, &mut random, 500);
+        assert_same(&db.begin_read().expect("free"), &table, &model, "and goes on");
+    }
+}
+
+#[test]
+fn checkpoints_that_run_all_the_time_are_exact_while_pages_leave_memory() {
+    for seed in 0..4 {
+        let disk = SimulatedStorage::new(seed);
+        let db = open(&disk, Preset::Autonomous);
+        let table = db.create_table("t").expect("new");
+        let stop = AtomicBool::new(false);
+        let mut model = Model::new();
+        std::thread::scope(|scope| {
+            let (db, stop) = (&db, &stop);
+            let checkpoints = scope.spawn(move || {
+                let mut count = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    db.checkpoint().expect("a whole disk");
+                    count += 1;
+                }
+                count
+            });
+            let mut random = Random::from_seed(seed);
+            change(db, &table, &mut model, &mut random, 4000);
+            stop.store(true, Ordering::Relaxed);
+            assert!(checkpoints.join().expect("no panic") > 1);
+        });
+        db.flush().expect("a whole disk");
+        disk.stop();
+        drop(db);
+        let crashed = disk.crash(CrashKind::PowerCut, disk.operations(), seed);
+        let db = open(&crashed, Preset::Autonomous);
+        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
+        let table = db.table("t").expect("there");
+        assert_same(&db.begin_read().expect("free"), &table, &model, "after a crash");
+    }
+}
+
+#[test]
+fn a_transaction_that_does_not_fit_in_memory_is_refused_and_others_go_on() {
+    let db = open(&SimulatedStorage::new(4), Preset::Group);
+    let table = db.create_table("t").expect("new");
+    let begun = Instant::now();
+    let mut tx = db.begin().expect("free");
+    let mut random = Random::from_seed(4);
+    let refused = (0..20_000).find_map(|_| tx.insert(&table, key(random.below(1 << 40)), [7; 600]).err());
+    let error = refused.expect("a pool of a few dozen pages");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    tx.abort();
+    db.transact(|tx| tx.insert(&table, "small", "fits")).expect("memory is free again");
+    assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 1);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
