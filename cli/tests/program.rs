@@ -420,6 +420,17 @@ fn soak_checks_everything_and_judges_space() {
 }
 
 #[test]
+fn bench_counts_what_more_rows_than_memory_cost() {
+    let rows = ["ycsb", "--rows", "60000", "--memory-bytes", "4m", "--level", "bounded"];
+    let report = bench(&[&rows[..], &["--seconds", "0.5", "--reopen", "kill"]].concat());
+    let (reads, bytes) = (number(&report, "device_reads"), number(&report, "device_read_bytes"));
+    assert!(reads > 0.0 && bytes >= 4096.0 * reads, "{report}");
+    assert!(number(&report, "store_bytes_written") > 0.0, "evictions write: {report}");
+    assert!(number(&report, "read_floor") > 0.0, "{report}");
+    assert!(number(&report["reopened"], "found") == 10_000.0, "{report}");
+}
+
+#[test]
 fn an_interrupt_leaves_no_directory_behind() {
     for (arguments, signal) in [(&["ycsb"][..], "-INT"), (&["put", "--reopen", "kill"][..], "-TERM")] {
         let dir = directory();
