@@ -56,6 +56,8 @@ impl Csn {
     pub const ZERO: Csn = Csn(0);
     /// After every transaction that will ever be.
     pub const MAX: Csn = Csn(u64::MAX);
+    /// No CSN reaches this; what a file says beyond it is corruption, so that arithmetic on CSNs cannot overflow.
+    pub const LIMIT: Csn = Csn(1 << 62);
 
     /// The CSN after this one.
     #[must_use]

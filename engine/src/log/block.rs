@@ -78,18 +78,24 @@ impl BlockHeader {
 
     /// The header at the start of `bytes`, if a whole, undamaged block of `database` stands there.
     pub(super) fn decode(bytes: &[u8], database: DatabaseId) -> Result<BlockHeader, NotABlock> {
+        let header = Self::decode_head(bytes, database)?;
+        header.payload_in(bytes).map(|_| header).ok_or(NotABlock::Invalid)
+    }
+
+    /// The header at the start of `bytes`, if it is one of a block of `database`. The payload need not be there.
+    pub(super) fn decode_head(bytes: &[u8], database: DatabaseId) -> Result<BlockHeader, NotABlock> {
         let (header, version) = Self::parse(bytes).ok_or(NotABlock::Invalid)?;
         if version > VERSION {
             return Err(NotABlock::NewerFormat(version));
         }
-        let payload = bytes.get(BLOCK_HEADER_BYTES..BLOCK_HEADER_BYTES + header.payload_len as usize);
-        let whole = payload.is_some_and(|payload| crc(payload) == header.payload_crc);
         let ours = header.database == database && version == VERSION && header.sequence > 0;
-        if whole && ours && header.first_csn <= header.last_csn {
-            Ok(header)
-        } else {
-            Err(NotABlock::Invalid)
-        }
+        if ours && header.first_csn <= header.last_csn { Ok(header) } else { Err(NotABlock::Invalid) }
+    }
+
+    /// The payload in the block's `bytes`, if it is whole and undamaged.
+    pub(super) fn payload_in<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let payload = bytes.get(BLOCK_HEADER_BYTES..BLOCK_HEADER_BYTES + self.payload_len as usize)?;
+        (crc(payload) == self.payload_crc).then_some(payload)
     }
 
     /// The header at the start of `bytes` and its format version, whatever the payload is.

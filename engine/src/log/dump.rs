@@ -1,6 +1,6 @@
 //! The log in words, for people.
 
-use super::reader::{ScannedBlock, scan};
+use super::reader::{LoadedBlock, ScanOptions, load_all, scan};
 use super::record::Operation;
 use crate::base::{Csn, DatabaseId, Location, Result};
 use crate::device::Storage;
@@ -35,14 +35,15 @@ pub struct DumpedRecord {
 /// # Errors
 /// Those of reading the log.
 pub fn dump(storage: &Arc<dyn Storage>, database: DatabaseId, checkpoint: Csn) -> Result<Vec<DumpedRecord>> {
-    let scan = scan(storage, database, checkpoint, 1, true, &|_, _| {})?;
+    let options = ScanOptions { database, checkpoint, threads: 1, read_only: true, keep_bytes: 0 };
+    let scan = scan(storage, options, &|_, _| {})?;
     let mut out = Vec::new();
     for chain in &scan.chains {
-        for block in &chain.accepted {
-            dump_block(block, false, &mut out)?;
+        for block in load_all(chain.accepted()) {
+            dump_block(&block?, false, &mut out)?;
         }
-        for block in &chain.beyond {
-            dump_block(block, true, &mut out)?;
+        for block in load_all(chain.beyond()) {
+            dump_block(&block?, true, &mut out)?;
         }
     }
     out.retain(|record| record.csn > checkpoint);
@@ -50,8 +51,9 @@ pub fn dump(storage: &Arc<dyn Storage>, database: DatabaseId, checkpoint: Csn) -
     Ok(out)
 }
 
-fn dump_block(block: &ScannedBlock, beyond_hole: bool, out: &mut Vec<DumpedRecord>) -> Result<()> {
-    for record in block.records() {
+fn dump_block(loaded: &LoadedBlock, beyond_hole: bool, out: &mut Vec<DumpedRecord>) -> Result<()> {
+    let block = &loaded.block;
+    for record in loaded.records() {
         let (at, record) = record?;
         let operations: Result<Vec<String>> =
             record.operations().map(|operation| operation.map(|o| describe(&o))).collect();

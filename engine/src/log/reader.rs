@@ -7,28 +7,59 @@
 //! 2. Of the rest, a log's *accepted* blocks in an epoch are the gap-free run of sequences that begins where the
 //!    checkpoint ends (the first block's predecessor is at or below it). What follows is *beyond*: only its watermarks
 //!    count, as witnesses of what must be there (invariant I10).
-//! 3. Two different blocks with one (log, epoch, sequence) above the checkpoint cannot be: corruption.
+//! 3. Two different blocks with one (log, epoch, sequence) above the checkpoint cannot be: corruption. Nor can CSNs that
+//!    do not rise with position (I3).
+//!
+//! **Memory.** The log may be far larger than memory. A scan remembers [`ScannedBlock`]s, some 100 bytes for each block
+//! (4 KiB or more), and keeps whole segments only as far as [`ScanOptions::keep_bytes`] allows; the blocks of others are
+//! read a second time by [`load`]. Each thread has a buffer of [`PIECE_BYTES`], or the length of the longest block.
 
 use super::DIRECTORY;
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock};
-use super::record::Record;
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, VERSION};
+use super::record::{Record, RecordFacts};
 use super::segment::{Segment, id_of, path_of};
-use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result, SegmentId};
+use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes read at a time.
+pub const PIECE_BYTES: usize = 4 << 20;
+const _: () = assert!(PIECE_BYTES.is_multiple_of(SECTOR_BYTES));
+
+/// How to scan.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanOptions {
+    /// Whose log.
+    pub database: DatabaseId,
+    /// Nothing at or below it matters.
+    pub checkpoint: Csn,
+    /// Threads that read.
+    pub threads: usize,
+    /// Whether files are opened without the right to write.
+    pub read_only: bool,
+    /// Bytes of segments that may stay in memory.
+    pub keep_bytes: u64,
+}
+
+/// A segment that blocks were found in.
+#[derive(Debug)]
+struct Source {
+    segment: Segment,
+    /// All of it, if it was kept.
+    kept: Option<Arc<AlignedBuffer>>,
+}
 
 /// A whole block found in a segment.
 #[derive(Clone, Debug)]
 pub struct ScannedBlock {
     header: BlockHeader,
-    /// Where it is.
-    pub segment: SegmentId,
+    /// Highest watermark in its records that can be true.
+    watermark: Csn,
+    source: Arc<Source>,
     /// Byte offset in the segment.
-    pub offset: u64,
-    bytes: Arc<AlignedBuffer>,
+    offset: u64,
 }
 
 impl ScannedBlock {
@@ -50,10 +81,28 @@ impl ScannedBlock {
         self.header.sequence
     }
 
+    /// CSN of its first record.
+    #[must_use]
+    pub fn first_csn(&self) -> Csn {
+        self.header.first_csn
+    }
+
     /// CSN of its last record.
     #[must_use]
     pub fn last_csn(&self) -> Csn {
         self.header.last_csn
+    }
+
+    /// The highest watermark in its records, those left out that store one above their own CSN.
+    #[must_use]
+    pub fn watermark(&self) -> Csn {
+        self.watermark
+    }
+
+    /// Number of its records.
+    #[must_use]
+    pub fn record_count(&self) -> usize {
+        self.header.record_count as usize
     }
 
     /// Bytes on the device.
@@ -62,21 +111,42 @@ impl ScannedBlock {
         self.header.device_bytes()
     }
 
+    /// Whether the scan has kept its bytes.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.source.kept.is_some()
+    }
+
     /// Where byte `at` of the payload is.
     #[must_use]
     pub fn location(&self, at: usize) -> Location {
         Location::Segment {
             log: self.header.log,
-            segment: self.segment,
+            segment: self.source.segment.id,
             offset: self.offset + (BLOCK_HEADER_BYTES + at) as u64,
         }
+    }
+}
+
+/// A block with its bytes.
+#[derive(Clone, Debug)]
+pub struct LoadedBlock {
+    /// What the scan said of it.
+    pub block: ScannedBlock,
+    bytes: Arc<AlignedBuffer>,
+    /// Where its payload is.
+    at: usize,
+}
+
+impl LoadedBlock {
+    fn payload(&self) -> &[u8] {
+        &self.bytes[self.at..self.at + self.block.header.payload_len as usize]
     }
 
     /// Its records with their byte position in the payload. A whole block with a malformed record was written by a bug
     /// or on purpose: the iterator ends with an error that names the place.
     pub fn records(&self) -> impl Iterator<Item = Result<(usize, Record<'_>)>> {
-        let start = self.offset as usize + BLOCK_HEADER_BYTES;
-        let payload = &self.bytes[start..start + self.header.payload_len as usize];
+        let payload = self.payload();
         let mut at = 0;
         std::iter::from_fn(move || {
             if at >= payload.len() {
@@ -90,11 +160,78 @@ impl ScannedBlock {
                 }
                 Err(error) => {
                     at = payload.len();
-                    Some(Err(error.at(self.location(position))))
+                    Some(Err(error.at(self.block.location(position))))
                 }
             }
         })
     }
+
+    /// The body and all bytes of the record at a position that [`LoadedBlock::records`] gave.
+    #[must_use]
+    pub fn record_at(&self, position: usize) -> (&[u8], &[u8]) {
+        let rest = self.payload().get(position..).unwrap_or_default();
+        RecordFacts::of(rest).map_or((&[], &[]), |facts| (facts.body(rest), &rest[..facts.len]))
+    }
+}
+
+/// Gives bytes to blocks at the beginning of `blocks` (not empty), which are in the order of their log: to all that stand
+/// one behind the other in `bytes_max` bytes, at least to one.
+///
+/// # Errors
+/// `Corruption` if they are not what they were when they were scanned; I/O.
+pub fn load(blocks: &[ScannedBlock], bytes_max: usize) -> Result<Vec<LoadedBlock>> {
+    let Some(first) = blocks.first() else { return Ok(Vec::new()) };
+    let start = first.offset;
+    let mut end = start + first.device_bytes() as u64;
+    let mut count = 1;
+    for block in &blocks[1..] {
+        let next = end + block.device_bytes() as u64;
+        let follows = Arc::ptr_eq(&block.source, &first.source) && block.offset == end;
+        if !follows || next - start > bytes_max as u64 {
+            break;
+        }
+        (end, count) = (next, count + 1);
+    }
+    let (bytes, base) = match &first.source.kept {
+        Some(kept) => (kept.clone(), 0),
+        None => {
+            let mut bytes = AlignedBuffer::zeroed((end - start) as usize);
+            first.source.segment.file.read_at(start, &mut bytes)?;
+            (Arc::new(bytes), start)
+        }
+    };
+    let loaded = blocks[..count].iter().map(|block| {
+        let at = (block.offset - base) as usize;
+        let same = block.is_kept()
+            || BlockHeader::decode(&bytes[at..], block.header.database).is_ok_and(|h| h == block.header);
+        if !same {
+            return Err(Error::corruption("a log block has changed since it was first read")
+                .at(block.location(0)));
+        }
+        Ok(LoadedBlock { block: block.clone(), bytes: bytes.clone(), at: at + BLOCK_HEADER_BYTES })
+    });
+    loaded.collect()
+}
+
+/// Gives bytes to all of `blocks`, some [`PIECE_BYTES`] at a time. Ends after an error.
+pub fn load_all(mut blocks: &[ScannedBlock]) -> impl Iterator<Item = Result<LoadedBlock>> {
+    let mut loaded = Vec::new().into_iter();
+    std::iter::from_fn(move || {
+        if let Some(block) = loaded.next() {
+            return Some(Ok(block));
+        }
+        match load(blocks, PIECE_BYTES) {
+            Ok(piece) => {
+                blocks = &blocks[piece.len()..];
+                loaded = piece.into_iter();
+                loaded.next().map(Ok)
+            }
+            Err(error) => {
+                blocks = &[];
+                Some(Err(error))
+            }
+        }
+    })
 }
 
 /// A segment file that was read.
@@ -102,7 +239,7 @@ impl ScannedBlock {
 pub struct ScannedSegment {
     /// The file.
     pub segment: Segment,
-    /// Highest CSN in any block in it, stale ones included.
+    /// Highest CSN in any block in it, stale ones included; 0 if there is no block.
     pub max_csn: Csn,
 }
 
@@ -113,10 +250,23 @@ pub struct Chain {
     pub log: LogId,
     /// The epoch.
     pub epoch: Epoch,
+    /// All whole blocks, by sequence.
+    pub blocks: Vec<ScannedBlock>,
+    accepted: usize,
+}
+
+impl Chain {
     /// The gap-free run, in order.
-    pub accepted: Vec<ScannedBlock>,
+    #[must_use]
+    pub fn accepted(&self) -> &[ScannedBlock] {
+        &self.blocks[..self.accepted]
+    }
+
     /// Whole blocks behind a hole.
-    pub beyond: Vec<ScannedBlock>,
+    #[must_use]
+    pub fn beyond(&self) -> &[ScannedBlock] {
+        &self.blocks[self.accepted..]
+    }
 }
 
 /// Everything that was found.
@@ -130,32 +280,31 @@ pub struct Scan {
     pub bytes: u64,
 }
 
-/// Reads all segments with `threads` threads. `progress` hears bytes done and bytes to read.
+/// Reads all segments. `progress` hears bytes done and bytes to read.
 ///
 /// # Errors
-/// `Unsupported` for blocks of a newer format; `Corruption` where two different blocks claim one place; I/O.
+/// `Unsupported` for blocks of a newer format; `Corruption` for whole blocks that contradict themselves or each other; I/O.
 pub fn scan(
     storage: &Arc<dyn Storage>,
-    database: DatabaseId,
-    checkpoint: Csn,
-    threads: usize,
-    read_only: bool,
+    options: ScanOptions,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Scan> {
     let mut segments = Vec::new();
     for name in storage.list(DIRECTORY)? {
         let Some(id) = id_of(&name) else { continue };
-        let mode = OpenMode { create: false, read_only, direct: true };
+        let mode = OpenMode { create: false, read_only: options.read_only, direct: true };
         let file = storage.open(&path_of(id), mode)?;
         let len = file.len()?;
         segments.push(Segment { id, file, len });
     }
     let total: u64 = segments.iter().map(|segment| segment.len).sum();
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let keep = AtomicU64::new(options.keep_bytes);
     let found = Mutex::new((Vec::new(), Vec::new()));
     let worker = || -> Result<()> {
+        let mut pieces = Pieces::default();
         while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (blocks, max_csn) = scan_segment(segment, database, checkpoint)?;
+            let (blocks, max_csn) = scan_segment(segment, options, &mut pieces, &keep)?;
             let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             found.0.push(ScannedSegment { segment: segment.clone(), max_csn });
             found.1.extend(blocks);
@@ -164,7 +313,8 @@ pub fn scan(
         Ok(())
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (1..threads.min(segments.len())).map(|_| scope.spawn(worker)).collect();
+        let others = 1..options.threads.min(segments.len());
+        let workers: Vec<_> = others.map(|_| scope.spawn(worker)).collect();
         let first = worker();
         workers.into_iter().try_for_each(|handle| {
             handle.join().unwrap_or_else(|_| Err(Error::corruption("a thread that scans the log panicked")))
@@ -173,79 +323,183 @@ pub fn scan(
     })?;
     let (mut scanned, blocks) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     scanned.sort_by_key(|found| found.segment.id);
-    Ok(Scan { segments: scanned, chains: chains(blocks, checkpoint)?, bytes: total })
+    Ok(Scan { segments: scanned, chains: chains(blocks, options.checkpoint)?, bytes: total })
+}
+
+/// A stretch of a segment in memory.
+#[derive(Default)]
+struct Pieces {
+    buffer: Option<AlignedBuffer>,
+    /// Offset of the buffer's first byte in the segment.
+    base: usize,
+    /// Bytes of the buffer that were read.
+    filled: usize,
+}
+
+impl Pieces {
+    /// The `len` bytes at `offset`, and what was read behind them. Offsets never fall; what is before one is forgotten,
+    /// unless the buffer has the room for all of the segment. All numbers are whole sectors, inside `whole`.
+    fn need(&mut self, segment: &Segment, offset: usize, len: usize, whole: usize) -> Result<&[u8]> {
+        if offset + len > self.base + self.filled {
+            self.fill(segment, offset, len, whole)?;
+        }
+        let buffer = self.buffer.as_deref().unwrap_or_default();
+        Ok(&buffer[offset - self.base..self.filled])
+    }
+
+    fn fill(&mut self, segment: &Segment, offset: usize, len: usize, whole: usize) -> Result<()> {
+        let room = self.buffer.as_ref().map_or(0, |buffer| buffer.len());
+        if self.base + room < whole {
+            let passed = (offset - self.base).min(self.filled);
+            let least = len.max(PIECE_BYTES.min(whole - offset));
+            if room < least {
+                let mut buffer = AlignedBuffer::zeroed(least);
+                if let Some(old) = &self.buffer {
+                    buffer[..self.filled - passed].copy_from_slice(&old[passed..self.filled]);
+                }
+                self.buffer = Some(buffer);
+            } else if let Some(buffer) = &mut self.buffer {
+                buffer.copy_within(passed..self.filled, 0);
+            }
+            (self.base, self.filled) = (offset, self.filled - passed);
+        }
+        let Some(buffer) = &mut self.buffer else { return Ok(()) };
+        let end = (offset - self.base + len).max(self.filled + PIECE_BYTES);
+        let end = end.min(buffer.len()).min(whole - self.base);
+        segment.file.read_at((self.base + self.filled) as u64, &mut buffer[self.filled..end])?;
+        self.filled = end;
+        Ok(())
+    }
 }
 
 /// All whole blocks above the checkpoint in one segment, and the highest CSN of any block in it.
 fn scan_segment(
     segment: &Segment,
-    database: DatabaseId,
-    checkpoint: Csn,
+    options: ScanOptions,
+    pieces: &mut Pieces,
+    keep: &AtomicU64,
 ) -> Result<(Vec<ScannedBlock>, Csn)> {
     let len = usize::try_from(segment.len).map_err(|_| Error::corruption("a segment is too long"))?;
     let whole = len - len % SECTOR_BYTES;
-    if whole == 0 {
-        return Ok((Vec::new(), Csn::ZERO));
+    let take = |left: u64| left.checked_sub(whole as u64);
+    if keep.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+        (pieces.base, pieces.filled) = (0, 0);
+        let (found, max_csn) = find_blocks(segment, options, pieces, whole)?;
+        let source = Arc::new(Source { segment: segment.clone(), kept: None });
+        return Ok((placed(found, &source), max_csn));
     }
-    let mut bytes = AlignedBuffer::zeroed(whole);
-    segment.file.read_at(0, &mut bytes)?;
-    let bytes = Arc::new(bytes);
+    let buffer = (whole > 0).then(|| AlignedBuffer::zeroed(whole));
+    let mut all = Pieces { buffer, base: 0, filled: 0 };
+    let (found, max_csn) = find_blocks(segment, options, &mut all, whole)?;
+    if found.is_empty() {
+        keep.fetch_add(whole as u64, Ordering::Relaxed);
+        return Ok((Vec::new(), max_csn));
+    }
+    let source = Arc::new(Source { segment: segment.clone(), kept: all.buffer.map(Arc::new) });
+    Ok((placed(found, &source), max_csn))
+}
+
+/// A block's header, the highest watermark in its records, and its offset.
+type FoundBlock = (BlockHeader, Csn, usize);
+
+fn placed(found: Vec<FoundBlock>, source: &Arc<Source>) -> Vec<ScannedBlock> {
+    let block = |(header, watermark, offset)| {
+        let (source, offset) = (source.clone(), offset as u64);
+        ScannedBlock { header, watermark, source, offset }
+    };
+    found.into_iter().map(block).collect()
+}
+
+fn find_blocks(
+    segment: &Segment,
+    options: ScanOptions,
+    pieces: &mut Pieces,
+    whole: usize,
+) -> Result<(Vec<FoundBlock>, Csn)> {
     let (mut blocks, mut max_csn, mut offset) = (Vec::new(), Csn::ZERO, 0);
     while offset < whole {
-        match BlockHeader::decode(&bytes[offset..], database) {
-            Ok(header) => {
-                max_csn = max_csn.max(header.last_csn);
-                if header.last_csn > checkpoint {
-                    let (segment, bytes) = (segment.id, bytes.clone());
-                    blocks.push(ScannedBlock { header, segment, offset: offset as u64, bytes });
-                }
-                offset += header.device_bytes();
+        let head = pieces.need(segment, offset, SECTOR_BYTES, whole)?;
+        let header = match BlockHeader::decode_head(head, options.database) {
+            Ok(header) if header.device_bytes() <= whole - offset => header,
+            Ok(_) | Err(NotABlock::Invalid) => {
+                offset += SECTOR_BYTES;
+                continue;
             }
-            Err(NotABlock::Invalid) => offset += SECTOR_BYTES,
             Err(NotABlock::NewerFormat(version)) => {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    format!(
-                        "log format {version} is newer than {}, the newest this build reads",
-                        super::block::VERSION
-                    ),
-                )
-                .at(segment.file.location(offset as u64)));
+                let what = format!(
+                    "log format {version} is newer than {VERSION}, the newest this build reads"
+                );
+                let error = Error::new(ErrorKind::Unsupported, what);
+                return Err(error.at(segment.file.location(offset as u64)));
             }
+        };
+        let bytes = pieces.need(segment, offset, header.device_bytes(), whole)?;
+        let Some(payload) = header.payload_in(bytes) else {
+            offset += SECTOR_BYTES;
+            continue;
+        };
+        max_csn = max_csn.max(header.last_csn);
+        if header.last_csn > options.checkpoint {
+            let watermark = watermark_of(&header, payload).map_err(|(error, at)| {
+                let offset = (offset + BLOCK_HEADER_BYTES + at) as u64;
+                error.at(Location::Segment { log: header.log, segment: segment.id, offset })
+            })?;
+            blocks.push((header, watermark, offset));
         }
+        offset += header.device_bytes();
     }
     Ok((blocks, max_csn))
 }
 
-/// Sorts blocks into chains (rules 2 and 3).
-fn chains(blocks: Vec<ScannedBlock>, checkpoint: Csn) -> Result<Vec<Chain>> {
-    let mut by_log: BTreeMap<(Epoch, LogId), BTreeMap<u64, ScannedBlock>> = BTreeMap::new();
-    for block in blocks {
-        let place = by_log.entry((block.epoch(), block.log())).or_default();
-        let sequence = block.sequence();
-        if let Some(other) = place.get(&sequence)
-            && other.header != block.header
-        {
-            return Err(Error::corruption(format!(
-                "two different blocks are number {sequence} of log {} in epoch {}",
-                block.log(),
-                block.epoch()
-            ))
-            .at(block.location(0)));
+/// Goes over the records of a whole block: the highest watermark that can be true. Checksums of records are for later.
+fn watermark_of(header: &BlockHeader, payload: &[u8]) -> std::result::Result<Csn, (Error, usize)> {
+    let (mut at, mut count, mut highest) = (0, 0, Csn::ZERO);
+    let (mut first, mut last) = (None, None::<Csn>);
+    while at < payload.len() {
+        let malformed = || (Error::corruption("a log record is malformed or has a wrong checksum"), at);
+        let facts = RecordFacts::of(&payload[at..]).ok_or_else(malformed)?;
+        if last.is_some_and(|last| last >= facts.csn) {
+            return Err((Error::corruption("the records of a log block are not in the order of their CSNs"), at));
         }
-        place.insert(sequence, block);
+        (first, last) = (first.or(Some(facts.csn)), Some(facts.csn));
+        if facts.watermark <= facts.csn && facts.csn < Csn::LIMIT {
+            highest = highest.max(facts.watermark);
+        }
+        (at, count) = (at + facts.len, count + 1);
     }
-    Ok(by_log.into_iter().map(|((epoch, log), blocks)| chain(log, epoch, blocks, checkpoint)).collect())
+    if (first, last, count) != (Some(header.first_csn), Some(header.last_csn), header.record_count) {
+        return Err((Error::corruption("a log block does not hold the records that its header says"), 0));
+    }
+    Ok(highest)
 }
 
-fn chain(log: LogId, epoch: Epoch, blocks: BTreeMap<u64, ScannedBlock>, checkpoint: Csn) -> Chain {
-    let mut chain = Chain { log, epoch, accepted: Vec::new(), beyond: Vec::new() };
-    for (sequence, block) in blocks {
-        let follows = match chain.accepted.last() {
-            Some(last) => chain.beyond.is_empty() && sequence == last.sequence() + 1,
-            None => chain.beyond.is_empty() && block.header.previous_csn <= checkpoint,
+/// Sorts blocks into chains (rules 2 and 3).
+fn chains(mut blocks: Vec<ScannedBlock>, checkpoint: Csn) -> Result<Vec<Chain>> {
+    blocks.sort_unstable_by_key(|block| (block.epoch(), block.log(), block.sequence()));
+    for pair in blocks.windows(2) {
+        let [a, b] = pair else { continue };
+        if (a.epoch(), a.log()) != (b.epoch(), b.log()) || a.header == b.header {
+            continue;
+        }
+        let place = format!("number {} of log {} in epoch {}", b.sequence(), b.log(), b.epoch());
+        let what = if a.sequence() == b.sequence() {
+            format!("two different blocks are {place}")
+        } else if a.last_csn() >= b.first_csn() {
+            format!("the CSNs of block {place} are not above those of the block before it")
+        } else {
+            continue;
         };
-        if follows { chain.accepted.push(block) } else { chain.beyond.push(block) }
+        return Err(Error::corruption(what).at(b.location(0)));
     }
-    chain
+    blocks.dedup_by(|a, b| a.header == b.header);
+    let chains = blocks.chunk_by(|a, b| (a.epoch(), a.log()) == (b.epoch(), b.log()));
+    Ok(chains.map(|blocks| chain(blocks.to_vec(), checkpoint)).collect())
+}
+
+/// `blocks` has at least one.
+fn chain(blocks: Vec<ScannedBlock>, checkpoint: Csn) -> Chain {
+    let begins = blocks[0].header.previous_csn <= checkpoint;
+    let run = blocks.windows(2).take_while(|pair| pair[1].sequence() == pair[0].sequence() + 1).count();
+    let accepted = if begins { run + 1 } else { 0 };
+    Chain { log: blocks[0].log(), epoch: blocks[0].epoch(), blocks, accepted }
 }

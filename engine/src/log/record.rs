@@ -148,6 +148,34 @@ impl<'a> Record<'a> {
     }
 }
 
+/// What can be said of a record without believing it: no checksum is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordFacts {
+    pub csn: Csn,
+    pub watermark: Csn,
+    /// Of the whole record; it is there.
+    pub len: usize,
+    body_len: usize,
+}
+
+impl RecordFacts {
+    /// Of the record at the start of `bytes`, if its lengths can be true.
+    #[inline]
+    pub fn of(bytes: &[u8]) -> Option<RecordFacts> {
+        let head = bytes.first_chunk::<RECORD_HEADER_BYTES>()?;
+        let u32_at = |at: usize| head[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b)) as usize;
+        let csn_at = |at: usize| Csn(head[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b)));
+        let (len, body_len) = (u32_at(8), u32_at(12));
+        let possible = len == record_bytes(body_len) && len <= bytes.len();
+        possible.then(|| RecordFacts { csn: csn_at(24), watermark: csn_at(48), len, body_len })
+    }
+
+    /// The operations of the record at the start of `bytes`, encoded.
+    pub fn body<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + self.body_len]
+    }
+}
+
 /// One change in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation<'a> {

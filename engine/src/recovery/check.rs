@@ -12,7 +12,7 @@ use super::ProgressFn;
 use crate::base::{Csn, Epoch, LogId, Result};
 use crate::device::Storage;
 use crate::log::{ChainEnd, LogContents, Wanted, read_contents};
-use crate::store::{CSN_LIMIT, CsnSet, Manifest};
+use crate::store::{CsnSet, Manifest};
 use std::collections::BTreeMap;
 
 /// What a running database knows of its log. Taken before the log is read, the watermark first.
@@ -62,7 +62,7 @@ pub fn check_log(
         &wanted,
         &mut |epoch, record| {
             present.insert(record.csn);
-            if epoch == manifest.epoch && record.watermark <= record.csn && record.csn < CSN_LIMIT {
+            if epoch == manifest.epoch && record.watermark <= record.csn && record.csn < Csn::LIMIT {
                 present.watermark = present.watermark.max(record.watermark);
             }
         },
@@ -164,7 +164,7 @@ impl Present {
     }
 
     fn insert(&mut self, csn: Csn) {
-        if csn > self.checkpoint && csn < CSN_LIMIT {
+        if csn > self.checkpoint && csn < Csn::LIMIT {
             *self.words.entry(csn.0 / 64).or_default() |= 1 << (csn.0 % 64);
         }
     }

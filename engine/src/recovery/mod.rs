@@ -9,11 +9,16 @@
 //! 2. What a recovery discards is named in the manifest (void CSNs, accepted ends), so it stays discarded although the log
 //!    still holds it.
 //! 3. No epoch writes into a segment of an earlier one before a checkpoint covers it.
-//! 4. A database that was closed needs none of this: its checkpoint is everything.
+//! 4. The log is read twice: the scan learns what is there, then its records come in CSN order, a window at a time. What fits
+//!    in memory is kept between the two.
+//! 5. A database that was closed needs none of this: its checkpoint is everything.
 
 mod check;
+mod memory;
 mod redo;
 pub mod select;
+mod threads;
+mod window;
 
 pub use check::{LogReport, Running, check_log};
 
@@ -23,13 +28,15 @@ use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
 use crate::buffer::Pool;
 use crate::checkpoint::decode_catalog;
 use crate::device::{OpenMode, Storage};
-use crate::log::{DIRECTORY, Log, Reserve, Scan, Segment, SegmentPool, record_bytes};
+use crate::log::{Chain, DIRECTORY, Log, Reserve, Scan, ScanOptions, Segment, SegmentPool, record_bytes};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::Mutex;
 use crate::transaction::{TableState, TransactionSystem};
-use redo::{Effort, Redo};
-use select::{Decided, FoundRecord, ScannedLog, Selection};
+use memory::RecoveryMemory;
+use redo::Redo;
+use select::{Bounds, Decided, FoundBlock, FoundLog, Selection, Selector};
 use std::sync::Arc;
+use window::Windows;
 
 /// What recovery did at open.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -84,13 +91,6 @@ pub type ProgressFn<'a> = &'a mut (dyn FnMut(&str, u64, u64) + Send);
 /// A record to be appended again: its CSN and its bytes.
 type Copy = (Csn, Vec<u8>);
 
-/// A selected record of the scan: its whole bytes and its body.
-struct Found<'a> {
-    bytes: &'a [u8],
-    body: &'a [u8],
-    operations: u32,
-}
-
 impl Recovery<'_> {
     /// Brings the database to the state that its manifest and logs tell, and begins a new epoch.
     ///
@@ -133,7 +133,7 @@ impl Recovery<'_> {
         let mut last = Csn(manifest.next_csn.0 - 1);
         if !manifest.clean {
             let scan = self.scan(manifest, true, progress)?;
-            last = self.select_and_redo(manifest, &scan, &mut report, progress)?.0.last_csn;
+            last = self.select_and_redo(manifest, scan, &mut report, progress)?.0.last_csn;
         }
         report.seconds = self.clock.now().since(start).as_secs_f64();
         Ok((last.next(), report))
@@ -187,7 +187,7 @@ impl Recovery<'_> {
         }
         // The new epoch's first segments are prepared while the old one is replayed.
         segments.start()?;
-        let begun = self.replay_and_begin(file, manifest, &scan, &segments, report, progress);
+        let begun = self.replay_and_begin(file, manifest, scan, &segments, report, progress);
         begun.inspect_err(|_| segments.close())
     }
 
@@ -195,7 +195,7 @@ impl Recovery<'_> {
         &self,
         file: &ManifestFile,
         mut manifest: Manifest,
-        scan: &Scan,
+        scan: Scan,
         segments: &Arc<SegmentPool>,
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
@@ -235,44 +235,52 @@ impl Recovery<'_> {
             segment.file.flush()?;
         }
         let progress = Mutex::new(progress);
-        crate::log::scan(
-            self.storage,
-            manifest.database,
-            manifest.checkpoint,
-            threads(),
+        let options = ScanOptions {
+            database: manifest.database,
+            checkpoint: manifest.checkpoint,
+            threads: SCAN_THREADS.max(threads::count()),
             read_only,
-            &|done, total| {
-                (progress.lock())("log bytes scanned", done, total);
-            },
-        )
+            keep_bytes: self.memory().keep_bytes,
+        };
+        crate::log::scan(self.storage, options, &|done, total| {
+            (progress.lock())("log bytes scanned", done, total);
+        })
+    }
+
+    fn memory(&self) -> RecoveryMemory {
+        RecoveryMemory::of(self.settings, threads::count())
     }
 
     /// Decides, replays, and returns what has to be appended again: CSN and bytes.
     fn select_and_redo(
         &self,
         manifest: &Manifest,
-        scan: &Scan,
+        scan: Scan,
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
     ) -> Result<(Selection, Vec<Copy>)> {
-        let (scanned, records) = index(scan)?;
-        let selection = select::select(&Decided::of(manifest), &scanned)?;
-        let redo: Vec<Redo<'_>> = selection
-            .replay
-            .iter()
-            .map(|replay| {
-                let found = &records[replay.position as usize];
-                Redo { csn: replay.csn, operations: found.operations, body: found.body }
-            })
-            .collect();
-        let total = redo.len() as u64;
-        let effort = Effort { threads: threads(), steps_max: 4 << 20 };
-        redo::redo(self.system, &redo, effort, &mut |done| progress("transactions replayed", done, total))?;
-        let copies = selection.replay[selection.reappend_from..]
-            .iter()
-            .map(|replay| (replay.csn, records[replay.position as usize].bytes.to_vec()))
-            .collect();
-        (report.replayed, report.discarded, report.log_bytes) = (total, selection.discarded, scan.bytes);
+        let memory = self.memory();
+        let bounds = Bounds::new(Decided::of(manifest), scan.chains.iter().map(found).collect());
+        let mut windows = Windows::new(scan.chains, &bounds, memory.window);
+        let mut selector = Selector::new(&bounds);
+        let (mut copies, mut done, total) = (Vec::new(), 0, windows.record_count());
+        while let Some(mut window) = windows.next()? {
+            let mut records = std::mem::take(&mut window.records);
+            done += records.len() as u64;
+            selector.select(&mut records)?;
+            let again = records.partition_point(|record| record.csn < bounds.reappend_from());
+            copies.extend(records[again..].iter().map(|r| (r.csn, window.bytes(r).to_vec())));
+            let redo: Vec<Redo<'_>> = records.iter().map(|record| window.redo(record)).collect();
+            drop(records);
+            let before = done - redo.len() as u64;
+            redo::redo(self.system, &redo, memory.redo, &mut |here| {
+                progress("transactions replayed", before + here, total)
+            })?;
+        }
+        progress("transactions replayed", total, total);
+        let selection = selector.finish()?;
+        (report.replayed, report.discarded) = (selection.replayed, selection.discarded);
+        report.log_bytes = scan.bytes + windows.bytes_read_again();
         Ok((selection, copies))
     }
 
@@ -314,34 +322,18 @@ const SPARE_SEGMENTS: usize = 2;
 /// Segments made before the database is served; logs beyond that get theirs when they are first used.
 const SEGMENTS_AT_OPEN: usize = 2;
 
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
+/// Threads that scan, at least: they wait for the device most of the time.
+const SCAN_THREADS: usize = 4;
 
-/// The scan as the selection takes it; positions are indexes of the second value.
-fn index(scan: &Scan) -> Result<(Vec<ScannedLog>, Vec<Found<'_>>)> {
-    let (mut logs, mut all) = (Vec::new(), Vec::new());
-    for chain in &scan.chains {
-        let mut records = Vec::new();
-        for block in chain.accepted.iter().chain(&chain.beyond) {
-            for found in block.records() {
-                let (_, record) = found?;
-                let header = record.header;
-                records.push(FoundRecord {
-                    epoch: header.epoch,
-                    csn: header.csn,
-                    dsn: header.dsn,
-                    watermark: header.watermark,
-                    sequence: block.sequence(),
-                    fingerprint: u64::from(header.body_crc) << 32 | record.bytes.len() as u64,
-                    position: all.len() as u64,
-                });
-                all.push(Found { bytes: record.bytes, body: record.body, operations: header.op_count });
-            }
-        }
-        logs.push(ScannedLog { log: chain.log, epoch: chain.epoch, records });
-    }
-    Ok((logs, all))
+/// What the decision needs to know of a chain.
+fn found(chain: &Chain) -> FoundLog {
+    let blocks = chain.blocks.iter().map(|block| FoundBlock {
+        sequence: block.sequence(),
+        first_csn: block.first_csn(),
+        last_csn: block.last_csn(),
+        watermark: block.watermark(),
+    });
+    FoundLog { log: chain.log, epoch: chain.epoch, blocks: blocks.collect() }
 }
 
 /// Writes copies of records, in CSN order, to the first log of the new epoch, durably.

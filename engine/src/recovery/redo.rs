@@ -16,6 +16,7 @@
 //! each thread a copy of one range: together at most `STEP_BYTES * steps_max * (1 + 1 / RANGES_PER_THREAD)` if keys spread,
 //! twice `STEP_BYTES * steps_max` if all are equal. A transaction may be divided between batches.
 
+use super::threads;
 use crate::base::{Csn, Error, Location, Result, TableId};
 use crate::buffer::prefetch;
 use crate::log::{Operation, begins_with_catalog_change, first_operation};
@@ -57,7 +58,7 @@ const PARALLEL_AT: usize = if cfg!(test) { 16 } else { 4096 };
 /// So many steps ahead the processor is told what will be read.
 const PREFETCH_STEPS: usize = 12;
 /// Bytes of a step.
-const STEP_BYTES: usize = 40;
+pub const STEP_BYTES: usize = 40;
 const _: () = assert!(STEP_BYTES == size_of::<Step<'_>>());
 
 /// One row operation, with what it is sorted by in front.
@@ -166,37 +167,18 @@ fn apply_batch(system: &TransactionSystem, batch: &[Redo<'_>], effort: Effort) -
     if batch.is_empty() {
         return Ok(0);
     }
-    let threads = if batch.len() < PARALLEL_AT { 1 } else { effort.threads };
-    let splitters = splitters_of(batch, threads)?;
-    let size = batch.len().div_ceil(threads);
+    let workers = if batch.len() < PARALLEL_AT { 1 } else { effort.threads };
+    let splitters = splitters_of(batch, workers)?;
+    let size = batch.len().div_ceil(workers);
     let parts =
-        in_threads(batch.chunks(size).enumerate(), |(part, chunk)| decode(chunk, part * size, &splitters))?;
+        threads::each(batch.chunks(size).enumerate(), |(part, chunk)| decode(chunk, part * size, &splitters))?;
     if let Some(barrier) = parts.iter().filter_map(|part| part.barrier).min() {
         drop(parts);
         return apply_batch(system, &batch[..barrier], effort);
     }
     let ranges = parts.iter().map(|part| part.ranges.as_slice()).collect::<Vec<_>>();
-    apply_ranges(system, batch, &ranges, threads)?;
+    apply_ranges(system, batch, &ranges, workers)?;
     Ok(batch.len())
-}
-
-/// Runs `work` for each of `items`, each in a thread of its own; alone in this one.
-fn in_threads<I: Send, T: Send>(
-    items: impl ExactSizeIterator<Item = I>,
-    work: impl Fn(I) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    if items.len() == 1 {
-        return items.map(work).collect();
-    }
-    let work = &work;
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = items.map(|item| scope.spawn(move || work(item))).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(panicked()))).collect()
-    })
-}
-
-fn panicked() -> Error {
-    Error::corruption("a redo thread panicked")
 }
 
 /// The first row of each range but the first.
@@ -313,7 +295,7 @@ fn apply_ranges(
     let tables = tables_of(system);
     let next = AtomicUsize::new(0);
     let ranges = parts.iter().map(|part| part.len()).max().unwrap_or(0);
-    in_threads(0..threads, |_| {
+    threads::each(0..threads, |_| {
         let mut steps = Vec::new();
         loop {
             let range = next.fetch_add(1, Ordering::Relaxed);

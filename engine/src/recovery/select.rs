@@ -10,6 +10,10 @@
 //!   result     in the pages  | replay replay ...   void replay void      46 depends on nothing at or above F; 47 may
 //! ```
 //!
+//! The decision is made in two steps, since the records of a long log do not fit in memory. [`Bounds`] are found from what
+//! is known of whole blocks: how far each log counts, and the highest watermark. A [`Selector`] then sees the records in CSN
+//! order, a window at a time: below F everything counts, and once F is found each record is judged alone.
+//!
 //! # Rules, each with the interleaving that it prevents
 //!
 //! 1. **Only what an epoch's entry accepts.** Blocks of an earlier epoch count up to the accepted end that its entry
@@ -46,7 +50,7 @@
 //!     removes.
 
 use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
-use crate::store::{AcceptedEnd, CSN_LIMIT, CsnSet, EpochEntry, Manifest};
+use crate::store::{AcceptedEnd, CsnSet, EpochEntry, Manifest};
 
 #[cfg(test)]
 mod history;
@@ -58,29 +62,46 @@ mod tests;
 pub struct FoundRecord {
     /// The epoch that drew the CSN; for a re-appended copy lower than that of the block.
     pub epoch: Epoch,
+    /// The log that it was found in.
+    pub log: LogId,
+    /// The epoch of the block that it was found in.
+    pub block_epoch: Epoch,
+    /// Operations, as its header says; only handed back.
+    pub operations: u32,
     /// The transaction.
     pub csn: Csn,
     /// The highest CSN that it read or overwrote.
     pub dsn: Csn,
     /// The watermark computed before `csn` was drawn.
     pub watermark: Csn,
-    /// Sequence number of the block that holds it.
-    pub sequence: u64,
     /// Equal for equal bytes: a checksum and the length of the record.
     pub fingerprint: u64,
     /// Where it is; only handed back.
     pub position: u64,
 }
 
+/// A whole block, as far as the decision needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundBlock {
+    /// Its number in its log and epoch.
+    pub sequence: u64,
+    /// CSN of its first record.
+    pub first_csn: Csn,
+    /// CSN of its last record.
+    pub last_csn: Csn,
+    /// The highest watermark in its records, those left out that store one above their own CSN.
+    pub watermark: Csn,
+}
+
 /// What the scan found of one log in one epoch (the epoch of the blocks).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScannedLog {
+pub struct FoundLog {
     /// The log.
     pub log: LogId,
     /// The epoch in the blocks' headers.
     pub epoch: Epoch,
-    /// Records of all whole blocks, those behind holes included, in any order.
-    pub records: Vec<FoundRecord>,
+    /// All whole blocks, those behind holes included, by sequence.
+    pub blocks: Vec<FoundBlock>,
 }
 
 /// What was decided before: from the manifest.
@@ -120,24 +141,9 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// A transaction to replay.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Replay {
-    /// The transaction.
-    pub csn: Csn,
-    /// The epoch that drew it.
-    pub epoch: Epoch,
-    /// [`FoundRecord::position`] of one of its copies.
-    pub position: u64,
-}
-
-/// What is true.
+/// What is true, besides the records to replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selection {
-    /// To be replayed, ascending by CSN.
-    pub replay: Vec<Replay>,
-    /// `replay[reappend_from..]` must be appended again in the new epoch (rule 10).
-    pub reappend_from: usize,
     /// F (rule 6).
     pub frontier: Csn,
     /// The highest watermark (rules 7, 8).
@@ -148,6 +154,8 @@ pub struct Selection {
     pub voids: CsnSet,
     /// What was taken of the running epoch.
     pub accepted: Vec<AcceptedEnd>,
+    /// Records to replay.
+    pub replayed: u64,
     /// Whole records that are void only now.
     pub discarded: u64,
 }
@@ -167,89 +175,222 @@ impl Selection {
     }
 }
 
-/// A scanned log, divided.
-struct Divided<'a> {
-    scan: &'a ScannedLog,
+/// A log as it was found, divided.
+#[derive(Debug)]
+struct Divided {
+    found: FoundLog,
     running: bool,
     /// Sequence number of the last block that counts (rules 1, 2).
     end: Option<u64>,
 }
 
-impl<'a> Divided<'a> {
-    fn new(decided: &Decided<'_>, scan: &'a ScannedLog) -> Divided<'a> {
-        let running = scan.epoch == decided.epoch;
+impl Divided {
+    fn new(decided: &Decided<'_>, found: FoundLog) -> Divided {
+        let running = found.epoch == decided.epoch;
         let end = if running {
-            end_of_run(decided.checkpoint, scan)
+            end_of_run(decided.checkpoint, &found)
         } else {
-            decided.entry(scan.epoch).and_then(|entry| entry.accepted_end(scan.log))
+            decided.entry(found.epoch).and_then(|entry| entry.accepted_end(found.log))
         };
-        Divided { scan, running, end }
+        Divided { found, running, end }
     }
 
-    /// Records that count. Of an earlier epoch a hole below the accepted end does not matter: the recovery that accepted
+    /// Whether a block counts. Of an earlier epoch a hole below the accepted end does not matter: the recovery that accepted
     /// it had seen none that did, and segments may have been reused since.
-    fn counted(&self) -> impl Iterator<Item = &'a FoundRecord> {
-        let end = self.end;
-        self.scan.records.iter().filter(move |record| Some(record.sequence) <= end)
+    fn counts(&self, sequence: u64) -> bool {
+        Some(sequence) <= self.end
     }
 
-    /// Records of the running epoch behind the hole. They passed their checksums, but nothing refers to them: what
-    /// cannot be true is not believed.
-    fn beyond(&self) -> impl Iterator<Item = &'a FoundRecord> {
-        let (running, end) = (self.running, self.end);
-        let sane = |record: &FoundRecord| record.csn < CSN_LIMIT && record.watermark <= record.csn;
-        let behind = self.scan.records.iter().filter(move |record| running && Some(record.sequence) > end);
-        behind.filter(move |record| sane(record))
+    /// Blocks that are witnesses of what must be there: those that count, and those of the running epoch behind the hole.
+    /// They passed their checksums, but nothing refers to them: what cannot be true is not believed.
+    fn witnesses(&self) -> impl Iterator<Item = &FoundBlock> {
+        let there = self.found.blocks.iter().filter(|block| self.running || self.counts(block.sequence));
+        there.filter(|block| block.last_csn < Csn::LIMIT)
     }
 }
 
 /// Rule 2: the last block of the run that begins with the first block above the checkpoint.
-fn end_of_run(checkpoint: Csn, scan: &ScannedLog) -> Option<u64> {
-    let needed = scan.records.iter().filter(|record| record.csn > checkpoint);
-    let mut sequences: Vec<u64> = needed.map(|record| record.sequence).collect();
-    sequences.sort_unstable();
-    sequences.dedup();
-    sequences.chunk_by(|a, b| a.checked_add(1) == Some(*b)).next()?.last().copied()
+fn end_of_run(checkpoint: Csn, found: &FoundLog) -> Option<u64> {
+    let mut needed = found.blocks.iter().filter(|block| block.last_csn > checkpoint);
+    let first = needed.next()?.sequence;
+    let run = needed.zip(first..).take_while(|(block, before)| block.sequence == before.saturating_add(1));
+    Some(run.last().map_or(first, |(block, _)| block.sequence))
 }
 
-/// Decides what is true.
-///
-/// # Errors
-/// `Corruption` if committed data is missing (rules 7, 8; names the CSN, and the log if only one can have held it) or the
-/// records contradict each other or the manifest.
-pub fn select(decided: &Decided<'_>, scans: &[ScannedLog]) -> Result<Selection> {
-    let logs: Vec<Divided<'_>> = scans.iter().map(|scan| Divided::new(decided, scan)).collect();
-    let voids = decided.voids().above(decided.checkpoint);
-    let present = present(decided, &logs)?;
-    let frontier = frontier(decided.checkpoint, &present, &voids);
-    let watermark = watermark(decided, &logs);
-    if frontier < watermark {
-        return Err(lost(&logs, frontier, watermark));
+/// What is decided before any record is looked at.
+#[derive(Debug)]
+pub struct Bounds<'a> {
+    decided: Decided<'a>,
+    logs: Vec<Divided>,
+    voids: CsnSet,
+    watermark: Csn,
+    last_csn: Csn,
+}
+
+impl<'a> Bounds<'a> {
+    /// The bounds for what was found.
+    #[must_use]
+    pub fn new(decided: Decided<'a>, found: Vec<FoundLog>) -> Bounds<'a> {
+        let logs: Vec<Divided> = found.into_iter().map(|found| Divided::new(&decided, found)).collect();
+        let voids = decided.voids().above(decided.checkpoint);
+        // Rules 7 and 8.
+        let witnesses = || logs.iter().flat_map(Divided::witnesses);
+        let watermark = witnesses().map(|block| block.watermark).fold(decided.first_csn, Csn::max);
+        // Rule 9: the highest CSN that is decided now.
+        let announced = Csn(decided.next_csn.0.saturating_sub(1));
+        let known = [decided.checkpoint, announced, voids.last().unwrap_or(Csn::ZERO)];
+        let last_csn = witnesses().map(|block| block.last_csn).chain(known).fold(Csn::ZERO, Csn::max);
+        Bounds { decided, logs, voids, watermark, last_csn }
     }
-    let mut replay = Vec::with_capacity(present.len());
-    let mut discarded = 0;
-    for record in present.iter().filter(|record| !voids.contains(record.csn)) {
-        if record.dsn < frontier {
-            replay.push(Replay { csn: record.csn, epoch: record.epoch, position: record.position });
-        } else {
-            discarded += 1;
+
+    /// Whether the records of a block are to be looked at: `log` is an index of what was found.
+    #[must_use]
+    pub fn counts(&self, log: usize, sequence: u64) -> bool {
+        self.logs.get(log).is_some_and(|log| log.counts(sequence))
+    }
+
+    /// Replayed transactions from here on are to be appended again (rule 10).
+    #[must_use]
+    pub fn reappend_from(&self) -> Csn {
+        self.watermark
+    }
+
+    fn accepted(&self) -> Vec<AcceptedEnd> {
+        let running = self.logs.iter().filter(|log| log.running);
+        let mut accepted: Vec<AcceptedEnd> = running
+            .filter_map(|log| Some(AcceptedEnd { log: log.found.log, sequence: log.end? }))
+            .collect();
+        accepted.sort_by_key(|end| end.log);
+        accepted
+    }
+
+    fn lost(&self, missing: Csn) -> Error {
+        let watermark = self.watermark;
+        let mut what = format!(
+            "a committed transaction is missing from the log: everything below CSN {watermark} had been durable"
+        );
+        let mut holes = self.logs.iter().filter_map(|log| Some((&log.found, hole_at(log, missing)?)));
+        if let (Some((found, sequence)), None) = (holes.next(), holes.next()) {
+            what += &format!("; log {} of {:?} has a hole behind block {sequence}", found.log, found.epoch);
+        }
+        Error::corruption(what).at(Location::Transaction(missing))
+    }
+}
+
+/// The block behind which `missing` must have been if it was in this log, if a hole is there: CSNs rise within a log.
+fn hole_at(log: &Divided, missing: Csn) -> Option<u64> {
+    let blocks = &log.found.blocks;
+    let before = blocks.iter().filter(|block| block.first_csn < missing).map(|block| block.sequence).max();
+    let after = blocks.iter().filter(|block| block.last_csn > missing).map(|block| block.sequence).min();
+    let before = before.unwrap_or(0);
+    // Nothing after it: a hole if an earlier recovery had seen more blocks.
+    let next = after.or(if log.running { None } else { log.end.map(|end| end.saturating_add(1)) })?;
+    (next > before.saturating_add(1)).then_some(before)
+}
+
+/// Decides about the records, window by window.
+#[derive(Debug)]
+pub struct Selector<'b> {
+    bounds: &'b Bounds<'b>,
+    /// F, as far as it is known: everything below is there or void.
+    frontier: Csn,
+    /// The record at F is missing: F is final.
+    found_frontier: bool,
+    /// The last one that is not void.
+    last_replayed: Csn,
+    voids: Vec<(Csn, Csn)>,
+    replayed: u64,
+    discarded: u64,
+}
+
+impl<'b> Selector<'b> {
+    /// One that has seen nothing yet.
+    #[must_use]
+    pub fn new(bounds: &'b Bounds<'b>) -> Selector<'b> {
+        let checkpoint = bounds.decided.checkpoint;
+        Selector {
+            bounds,
+            frontier: bounds.voids.first_absent(checkpoint.next()),
+            found_frontier: false,
+            last_replayed: checkpoint,
+            voids: Vec::new(),
+            replayed: 0,
+            discarded: 0,
         }
     }
-    let last_csn = last_csn(decided, &logs, &voids);
-    Ok(Selection {
-        reappend_from: replay.partition_point(|replay| replay.csn < watermark),
-        frontier,
-        watermark,
-        last_csn,
-        voids: gaps(decided.checkpoint, last_csn, &replay),
-        accepted: accepted(&logs),
-        discarded,
-        replay,
-    })
+
+    /// `records` are all that count between two CSNs, above those of the call before, in any order: leaves those that are
+    /// to be replayed, one for each CSN, ascending.
+    ///
+    /// # Errors
+    /// `Corruption` if committed data is missing (rules 7, 8; names the CSN, and the log if only one can have held it) or
+    /// the records contradict each other or the manifest.
+    pub fn select(&mut self, records: &mut Vec<FoundRecord>) -> Result<()> {
+        let bounds = self.bounds;
+        records.iter().try_for_each(|record| check_record(&bounds.decided, record))?;
+        // Rule 4.
+        records.retain(|record| record.csn > bounds.decided.checkpoint);
+        records.sort_by_key(|record| record.csn);
+        unify(records)?;
+        for record in records.iter() {
+            if self.found_frontier {
+                break;
+            }
+            if record.csn == self.frontier {
+                self.frontier = bounds.voids.first_absent(self.frontier.next());
+            } else if record.csn > self.frontier {
+                self.end_at_frontier()?;
+            }
+        }
+        // Rule 5.
+        records.retain(|record| !bounds.voids.contains(record.csn));
+        let whole = records.len();
+        records.retain(|record| record.dsn < self.frontier);
+        self.discarded += (whole - records.len()) as u64;
+        self.replayed += records.len() as u64;
+        for record in records.iter() {
+            self.note_gap(Csn(record.csn.0 - 1));
+            self.last_replayed = record.csn;
+        }
+        Ok(())
+    }
+
+    /// Rule 7.
+    fn end_at_frontier(&mut self) -> Result<()> {
+        self.found_frontier = true;
+        if self.frontier < self.bounds.watermark { Err(self.bounds.lost(self.frontier)) } else { Ok(()) }
+    }
+
+    /// Rule 9: between the last replayed one and the next is nothing, up to `last`.
+    fn note_gap(&mut self, last: Csn) {
+        let first = self.last_replayed.next();
+        if first <= last {
+            self.voids.push((first, last));
+        }
+    }
+
+    /// There are no more records.
+    ///
+    /// # Errors
+    /// As [`Selector::select`].
+    pub fn finish(mut self) -> Result<Selection> {
+        self.end_at_frontier()?;
+        let bounds = self.bounds;
+        self.note_gap(bounds.last_csn);
+        Ok(Selection {
+            frontier: self.frontier,
+            watermark: bounds.watermark,
+            last_csn: bounds.last_csn,
+            voids: CsnSet::from_ranges(self.voids),
+            accepted: bounds.accepted(),
+            replayed: self.replayed,
+            discarded: self.discarded,
+        })
+    }
 }
 
 /// True if a set of transactions, each with its DSN, is closed under reads-from: whatever a DSN covers is in the
-/// checkpoint, void, or in the set. For checkers; [`select`] must only give sets like that.
+/// checkpoint, void, or in the set. For checkers; a [`Selector`] must only give sets like that.
 #[must_use]
 pub fn is_closed(checkpoint: Csn, voids: &CsnSet, set: &[(Csn, Csn)]) -> bool {
     let members: CsnSet = set.iter().map(|(csn, _)| *csn).collect();
@@ -258,35 +399,26 @@ pub fn is_closed(checkpoint: Csn, voids: &CsnSet, set: &[(Csn, Csn)]) -> bool {
     set.iter().all(|(_, dsn)| *dsn < first_absent)
 }
 
-/// The records that count above the checkpoint (rule 4), one per CSN (rule 3), ascending.
-fn present(decided: &Decided<'_>, logs: &[Divided<'_>]) -> Result<Vec<FoundRecord>> {
-    let mut present: Vec<(FoundRecord, LogId)> = Vec::new();
-    for log in logs {
-        for record in log.counted() {
-            check_record(decided, log.scan, record)?;
-            if record.csn > decided.checkpoint {
-                present.push((*record, log.scan.log));
-            }
-        }
+/// Rule 3; `records` are sorted.
+fn unify(records: &mut Vec<FoundRecord>) -> Result<()> {
+    let differ = |a: &FoundRecord, b: &FoundRecord| {
+        a.csn == b.csn && (a.epoch, a.fingerprint) != (b.epoch, b.fingerprint)
+    };
+    if let Some(pair) = records.windows(2).find(|pair| differ(&pair[0], &pair[1])) {
+        let what = format!(
+            "two different records have the same CSN, in log {} of {:?} and log {} of {:?}",
+            pair[0].log, pair[0].epoch, pair[1].log, pair[1].epoch
+        );
+        return Err(Error::corruption(what).at(Location::Transaction(pair[0].csn)));
     }
-    present.sort_by_key(|(record, _)| record.csn);
-    for pair in present.windows(2) {
-        let [(a, log_a), (b, log_b)] = pair else { continue };
-        if a.csn == b.csn && (a.epoch, a.fingerprint) != (b.epoch, b.fingerprint) {
-            let what = format!(
-                "two different records have the same CSN, in log {log_a} of {:?} and log {log_b} of {:?}",
-                a.epoch, b.epoch
-            );
-            return Err(Error::corruption(what).at(Location::Transaction(a.csn)));
-        }
-    }
-    present.dedup_by_key(|(record, _)| record.csn);
-    Ok(present.into_iter().map(|(record, _)| record).collect())
+    records.dedup_by_key(|record| record.csn);
+    Ok(())
 }
 
 /// What no writer of ours can have written.
-fn check_record(decided: &Decided<'_>, log: &ScannedLog, record: &FoundRecord) -> Result<()> {
-    let (mut first, mut last) = (decided.first_csn, CSN_LIMIT);
+#[inline]
+fn check_record(decided: &Decided<'_>, record: &FoundRecord) -> Result<()> {
+    let (mut first, mut last) = (decided.first_csn, Csn::LIMIT);
     if record.epoch != decided.epoch {
         let entry = decided.entry(record.epoch);
         first = entry.map_or(Csn::ZERO, |entry| entry.first_csn);
@@ -294,82 +426,16 @@ fn check_record(decided: &Decided<'_>, log: &ScannedLog, record: &FoundRecord) -
         last = entry.map_or(Csn(decided.first_csn.0.saturating_sub(1)), |entry| entry.last_csn);
     }
     let rules = [
-        (record.csn >= first && record.csn <= last && record.csn < CSN_LIMIT, "is outside its epoch"),
-        (record.epoch <= log.epoch, "is of a later epoch than its block"),
+        (record.csn >= first && record.csn <= last && record.csn < Csn::LIMIT, "is outside its epoch"),
+        (record.epoch <= record.block_epoch, "is of a later epoch than its block"),
         (record.dsn < record.csn, "depends on itself or a later transaction"),
         (record.watermark <= record.csn, "stores a watermark above its own CSN"),
     ];
     match rules.iter().find(|(holds, _)| !holds) {
         None => Ok(()),
         Some((_, what)) => {
-            let what = format!("the record in log {} ({:?}) {what}", log.log, log.epoch);
+            let what = format!("the record in log {} ({:?}) {what}", record.log, record.block_epoch);
             Err(Error::corruption(what).at(Location::Transaction(record.csn)))
         }
     }
-}
-
-/// Rule 6.
-fn frontier(checkpoint: Csn, present: &[FoundRecord], voids: &CsnSet) -> Csn {
-    let mut frontier = voids.first_absent(checkpoint.next());
-    for record in present {
-        if record.csn > frontier {
-            break;
-        }
-        if record.csn == frontier {
-            frontier = voids.first_absent(frontier.next());
-        }
-    }
-    frontier
-}
-
-/// Rules 7 and 8.
-fn watermark(decided: &Decided<'_>, logs: &[Divided<'_>]) -> Csn {
-    let found = logs.iter().flat_map(|log| log.counted().chain(log.beyond()));
-    found.map(|record| record.watermark).fold(decided.first_csn, Csn::max)
-}
-
-/// Rule 9: the highest CSN that is decided now.
-fn last_csn(decided: &Decided<'_>, logs: &[Divided<'_>], voids: &CsnSet) -> Csn {
-    let found = logs.iter().flat_map(|log| log.counted().chain(log.beyond()));
-    let announced = Csn(decided.next_csn.0.saturating_sub(1));
-    let known = [decided.checkpoint, announced, voids.last().unwrap_or(Csn::ZERO)];
-    found.map(|record| record.csn).chain(known).fold(Csn::ZERO, Csn::max)
-}
-
-/// Rule 9: what is neither in the checkpoint nor replayed, up to `last`.
-fn gaps(checkpoint: Csn, last: Csn, replay: &[Replay]) -> CsnSet {
-    let before = std::iter::once(checkpoint).chain(replay.iter().map(|replay| replay.csn));
-    let after = replay.iter().map(|replay| replay.csn).chain([last.next()]);
-    // Between two neighbours; an empty range if they are adjacent.
-    CsnSet::from_ranges(before.zip(after).map(|(low, high)| (low.next(), Csn(high.0 - 1))))
-}
-
-fn accepted(logs: &[Divided<'_>]) -> Vec<AcceptedEnd> {
-    let running = logs.iter().filter(|log| log.running);
-    let mut accepted: Vec<AcceptedEnd> =
-        running.filter_map(|log| Some(AcceptedEnd { log: log.scan.log, sequence: log.end? })).collect();
-    accepted.sort_by_key(|end| end.log);
-    accepted
-}
-
-fn lost(logs: &[Divided<'_>], missing: Csn, watermark: Csn) -> Error {
-    let mut what = format!(
-        "a committed transaction is missing from the log: everything below CSN {watermark} had been durable"
-    );
-    let mut holes = logs.iter().filter_map(|log| Some((log.scan, hole_at(log, missing)?)));
-    if let (Some((scan, sequence)), None) = (holes.next(), holes.next()) {
-        what += &format!("; log {} of {:?} has a hole behind block {sequence}", scan.log, scan.epoch);
-    }
-    Error::corruption(what).at(Location::Transaction(missing))
-}
-
-/// The block behind which `missing` must have been if it was in this log, if a hole is there: CSNs rise within a log.
-fn hole_at(log: &Divided<'_>, missing: Csn) -> Option<u64> {
-    let before = log.scan.records.iter().filter(|record| record.csn < missing);
-    let before = before.map(|record| record.sequence).max().unwrap_or(0);
-    let after = log.scan.records.iter().filter(|record| record.csn > missing);
-    let after = after.map(|record| record.sequence).min();
-    // Nothing after it: a hole if an earlier recovery had seen more blocks.
-    let next = after.or(if log.running { None } else { log.end.map(|end| end.saturating_add(1)) })?;
-    (next > before.saturating_add(1)).then_some(before)
 }

@@ -5,9 +5,6 @@
 
 use crate::base::Csn;
 
-/// No CSN reaches this; what a file says beyond it is corruption, so that arithmetic on CSNs cannot overflow.
-pub const CSN_LIMIT: Csn = Csn(1 << 62);
-
 /// A set of CSNs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CsnSet {

@@ -24,7 +24,7 @@
 use super::StoreRoot;
 use super::blob::{BLOB_BYTES_MAX, BlobRef};
 use super::blocks::BlockRef;
-use super::csn_set::{CSN_LIMIT, CsnSet};
+use super::csn_set::CsnSet;
 use crate::base::checksum;
 use crate::base::encoding::{Reader, put_bytes, put_varint};
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, Result, TableId};
@@ -225,7 +225,7 @@ impl Manifest {
         let page_bytes_ok = self.page_bytes.is_power_of_two() && (4096..=32768).contains(&self.page_bytes);
         let rules = [
             (page_bytes_ok, "the page size"),
-            (csns.iter().all(|csn| *csn < CSN_LIMIT), "a CSN is too large"),
+            (csns.iter().all(|csn| *csn < Csn::LIMIT), "a CSN is too large"),
             (self.reserved_epoch >= self.epoch, "the reserved epoch is below the running one"),
             (self.first_csn <= self.next_csn, "the next CSN is below the epoch's first"),
             (self.checkpoint < self.next_csn, "the next CSN is in the checkpoint already"),
@@ -244,7 +244,7 @@ impl Manifest {
 impl EpochEntry {
     fn is_consistent(&self) -> bool {
         self.accepted.is_sorted_by(|a, b| a.log < b.log)
-            && [self.first_csn, self.frontier, self.last_csn].iter().all(|csn| *csn < CSN_LIMIT)
+            && [self.first_csn, self.frontier, self.last_csn].iter().all(|csn| *csn < Csn::LIMIT)
             && self.voids.last().is_none_or(|last| last <= self.last_csn)
     }
 

@@ -47,7 +47,7 @@ mod writer;
 
 pub use blob::BlobRef;
 pub use blocks::{BLOCK_HEADER_BYTES, BlockRef, ImageKind};
-pub use csn_set::{CSN_LIMIT, CsnSet};
+pub use csn_set::CsnSet;
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
 pub use round::{FinishedRound, Round};

@@ -96,9 +96,15 @@ impl World {
             left.open(&path, mode).expect("memory").write_at(0, &bytes).expect("memory");
         }
         let left: Arc<dyn Storage> = Arc::new(left);
-        let scan = crate::log::scan(&left, DATABASE, Csn::ZERO, 1, true, &|_, _| {}).expect("readable");
-        let blocks = scan.chains.iter().flat_map(|chain| &chain.accepted);
-        blocks.flat_map(|block| block.records()).map(|r| r.expect("whole").1.header.csn).collect()
+        let (database, checkpoint) = (DATABASE, Csn::ZERO);
+        let options =
+            crate::log::ScanOptions { database, checkpoint, threads: 1, read_only: true, keep_bytes: 0 };
+        let scan = crate::log::scan(&left, options, &|_, _| {}).expect("readable");
+        let blocks = scan.chains.iter().flat_map(|chain| crate::log::load_all(chain.accepted()));
+        let csns = |block: crate::log::LoadedBlock| {
+            block.records().map(|record| record.expect("whole").1.header.csn).collect::<Vec<_>>()
+        };
+        blocks.flat_map(|block| csns(block.expect("readable"))).collect()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Random histories: commits, block writes that complete in any order, acknowledgments, checkpoints, kills, power cuts and
 //! interrupted recoveries, and after each crash what the rules promise, checked against what really happened.
 //!
-//! The history knows who read from whom; [`select`](super::select) knows only DSNs.
+//! The history knows who read from whom; the selection knows only DSNs.
 
+use super::tests::{Decision, ScannedLog, bounds, select};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -161,7 +162,9 @@ impl History {
             csn,
             dsn,
             watermark,
-            sequence: 0,
+            log: LogId(log as u32),
+            block_epoch: self.manifest.epoch,
+            operations: 1,
             fingerprint: at as u64,
             position: at as u64,
         };
@@ -225,7 +228,7 @@ impl History {
             let new = || ScannedLog { log, epoch, records: Vec::new() };
             let scan = scans.entry((epoch, log)).or_insert_with(new);
             let records = block.transactions.iter().map(|at| self.transactions[*at].record);
-            scan.records.extend(records.map(|record| FoundRecord { sequence: block.sequence, ..record }));
+            scan.records.extend(records.map(|record| (block.sequence, record)));
         }
         scans.into_values().collect()
     }
@@ -269,7 +272,7 @@ impl History {
         self.discarded.extend(discarded);
     }
 
-    fn check(&self, selection: &Selection, decided: &Decided<'_>) {
+    fn check(&self, selection: &Decision, decided: &Decided<'_>) {
         let covered = |at: &usize| self.transactions[*at].record.csn <= decided.checkpoint;
         let replayed: Vec<usize> = selection.replay.iter().map(|r| r.position as usize).collect();
         let there = |at: &usize| self.alive.contains(at) && covered(at) || replayed.contains(at);
@@ -290,14 +293,13 @@ impl History {
 }
 
 /// Takes away each transaction that was certainly durable: opening must be refused while a watermark tells.
-fn check_that_loss_is_found(selection: &Selection, decided: &Decided<'_>, scans: &[ScannedLog]) {
+fn check_that_loss_is_found(selection: &Decision, decided: &Decided<'_>, scans: &[ScannedLog]) {
     for lost in &selection.replay[..selection.reappend_from] {
         let mut damaged = scans.to_vec();
         for scan in &mut damaged {
-            scan.records.retain(|record| record.csn != lost.csn);
+            scan.records.retain(|(_, record)| record.csn != lost.csn);
         }
-        let logs: Vec<_> = damaged.iter().map(|scan| Divided::new(decided, scan)).collect();
-        if lost.csn < watermark(decided, &logs) {
+        if lost.csn < bounds(decided, &damaged).reappend_from() {
             select(decided, &damaged).expect_err("committed data is missing");
         }
     }

@@ -3,28 +3,115 @@
 use super::*;
 use crate::base::ErrorKind;
 
+/// A log with its records: block sequence and record, in any order.
+#[derive(Clone, Debug)]
+pub(super) struct ScannedLog {
+    pub log: LogId,
+    pub epoch: Epoch,
+    pub records: Vec<(u64, FoundRecord)>,
+}
+
+impl ScannedLog {
+    fn found(&self) -> FoundLog {
+        let mut blocks: Vec<FoundBlock> = Vec::new();
+        let mut records = self.records.clone();
+        records.sort_by_key(|(sequence, record)| (*sequence, record.csn));
+        for block in records.chunk_by(|a, b| a.0 == b.0) {
+            let csns = block.iter().map(|(_, record)| record.csn);
+            let possible = block.iter().filter(|(_, record)| record.watermark <= record.csn);
+            blocks.push(FoundBlock {
+                sequence: block[0].0,
+                first_csn: csns.clone().min().expect("not empty"),
+                last_csn: csns.max().expect("not empty"),
+                watermark: possible.map(|(_, record)| record.watermark).max().unwrap_or(Csn::ZERO),
+            });
+        }
+        FoundLog { log: self.log, epoch: self.epoch, blocks }
+    }
+}
+
+pub(super) fn bounds<'a>(decided: &Decided<'a>, logs: &[ScannedLog]) -> Bounds<'a> {
+    Bounds::new(*decided, logs.iter().map(ScannedLog::found).collect())
+}
+
+/// What a whole decision comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Decision {
+    selection: Selection,
+    pub replay: Vec<FoundRecord>,
+    /// `replay[reappend_from..]` must be appended again.
+    pub reappend_from: usize,
+}
+
+impl std::ops::Deref for Decision {
+    type Target = Selection;
+
+    fn deref(&self) -> &Selection {
+        &self.selection
+    }
+}
+
+/// Decides, with windows of some sizes, which must make no difference.
+pub(super) fn select(decided: &Decided<'_>, logs: &[ScannedLog]) -> Result<Decision> {
+    let whole = select_by(decided, logs, usize::MAX);
+    for size in [1, 2, 5] {
+        let same = match (&whole, &select_by(decided, logs, size)) {
+            (Ok(a), Ok(b)) => a == b,
+            (Err(a), Err(b)) => a.location() == b.location(),
+            _ => false,
+        };
+        assert!(same, "windows of {size} CSNs decide otherwise");
+    }
+    whole
+}
+
+fn select_by(decided: &Decided<'_>, logs: &[ScannedLog], size: usize) -> Result<Decision> {
+    let bounds = bounds(decided, logs);
+    let mut records = Vec::new();
+    for (index, log) in logs.iter().enumerate() {
+        let counted = log.records.iter().filter(|(sequence, _)| bounds.counts(index, *sequence));
+        let placed = |(_, r): &(u64, FoundRecord)| FoundRecord { log: log.log, block_epoch: log.epoch, ..*r };
+        records.extend(counted.map(placed));
+    }
+    records.sort_by_key(|record| record.csn);
+    let mut selector = Selector::new(&bounds);
+    let mut replay = Vec::new();
+    let of_one_csn: Vec<&[FoundRecord]> = records.chunk_by(|a, b| a.csn == b.csn).collect();
+    for window in of_one_csn.chunks(size) {
+        let mut window = window.concat();
+        window.reverse();
+        selector.select(&mut window)?;
+        replay.extend(window);
+    }
+    let selection = selector.finish()?;
+    assert_eq!(selection.replayed, replay.len() as u64);
+    let reappend_from = replay.partition_point(|record| record.csn < bounds.reappend_from());
+    Ok(Decision { selection, replay, reappend_from })
+}
+
 fn record(epoch: u32, csn: u64, dsn: u64, watermark: u64) -> FoundRecord {
     FoundRecord {
         epoch: Epoch(epoch),
+        log: LogId(0),
+        block_epoch: Epoch(0),
+        operations: 1,
         csn: Csn(csn),
         dsn: Csn(dsn),
         watermark: Csn(watermark),
-        sequence: csn,
         fingerprint: csn * 1000 + dsn,
         position: csn,
     }
 }
 
 /// A log in which each record has its own block, without a hole.
-fn log(log: u32, epoch: u32, mut records: Vec<FoundRecord>) -> ScannedLog {
-    (1..).zip(&mut records).for_each(|(sequence, record)| record.sequence = sequence);
-    ScannedLog { log: LogId(log), epoch: Epoch(epoch), records }
+fn log(log: u32, epoch: u32, records: Vec<FoundRecord>) -> ScannedLog {
+    ScannedLog { log: LogId(log), epoch: Epoch(epoch), records: (1..).zip(records).collect() }
 }
 
 /// `log` with more records behind a missing block.
 fn with_hole(mut log: ScannedLog, behind: Vec<FoundRecord>) -> ScannedLog {
     let first = log.records.len() as u64 + 2;
-    log.records.extend((first..).zip(behind).map(|(sequence, record)| FoundRecord { sequence, ..record }));
+    log.records.extend((first..).zip(behind));
     log
 }
 
@@ -59,7 +146,7 @@ fn second_run(epochs: &[EpochEntry]) -> Decided<'_> {
     Decided { checkpoint: Csn::ZERO, epoch: Epoch(2), first_csn, next_csn: first_csn, epochs }
 }
 
-fn replayed(selection: &Selection) -> Vec<u64> {
+fn replayed(selection: &Decision) -> Vec<u64> {
     selection.replay.iter().map(|replay| replay.csn.0).collect()
 }
 
@@ -119,7 +206,7 @@ fn watermarks_behind_holes_count_but_their_transactions_do_not() {
     let selection = select(&first_run(0), &[holed.clone()]).expect("2 may be a torn tail");
     assert_eq!(replayed(&selection), [1]);
     assert_eq!(selection.voids.ranges(), [(Csn(2), Csn(3))], "rule 9: 3 has bytes on the disk");
-    holed.records[1].watermark = Csn(3);
+    holed.records[1].1.watermark = Csn(3);
     refused(&first_run(0), &[holed], 2, "missing");
 }
 
@@ -208,7 +295,7 @@ fn reappended_copies_are_taken_once_and_must_be_identical() {
     let selection = select(&decided, std::slice::from_ref(&copies)).expect("the copies are enough");
     assert_eq!(replayed(&selection), [1, 2]);
     let mut different = copies;
-    different.records[1].fingerprint += 1;
+    different.records[1].1.fingerprint += 1;
     refused(&decided, &[original, different], 2, "two different records");
 }
 

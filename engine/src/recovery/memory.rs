@@ -1,0 +1,48 @@
+//! How much memory recovery takes for itself, besides the pages that it changes.
+//!
+//! | share | for | bound |
+//! |---|---|---|
+//! | 1/2 | segments kept from the scan until their records are replayed | `keep_bytes` |
+//! | 1/8 | blocks that are read again: as many in a window as ahead of it | 2 * `window.bytes` |
+//! | 3/16 | records of a window: found, and to be redone | [`RECORD_BYTES`] * `window.records` |
+//! | 3/16 | steps of a batch, and the copy of one range in each thread | [`STEP_BYTES`] * 2 * `redo.steps_max` |
+//!
+//! The whole is `version_bytes`, since there are no versions before the first transaction, and a quarter of `memory_bytes`;
+//! at least 4 MiB. Beyond it there are 140 bytes for each block of the log above the checkpoint (a block is 4 KiB or
+//! more), four buffers of 4 MiB while the log is scanned, the longest block for each log, and the records to be appended
+//! again, which had not left the log buffers or were among the last 65,536.
+
+use super::redo::{Effort, Redo, STEP_BYTES};
+use super::select::FoundRecord;
+use super::window::WindowLimits;
+use crate::base::settings::Settings;
+
+/// Bytes of a record of a window: twice as it is found, while parts are put together; later once, and as it is redone.
+const RECORD_BYTES: u64 = 2 * size_of::<FoundRecord>() as u64;
+const _: () = assert!(size_of::<Redo<'_>>() <= size_of::<FoundRecord>());
+const LEAST_BYTES: u64 = 4 << 20;
+
+/// What each part of recovery may take.
+#[derive(Clone, Copy, Debug)]
+pub struct RecoveryMemory {
+    /// Segments that stay in memory after the scan.
+    pub keep_bytes: u64,
+    /// A window of records.
+    pub window: WindowLimits,
+    /// Redo.
+    pub redo: Effort,
+}
+
+impl RecoveryMemory {
+    /// The parts for a database with these settings.
+    pub fn of(settings: &Settings, threads: usize) -> RecoveryMemory {
+        let all = (settings.version_bytes + settings.memory_bytes / 4).max(LEAST_BYTES);
+        let records = all / 16 * 3 / RECORD_BYTES;
+        let steps = all / 16 * 3 / (2 * STEP_BYTES as u64);
+        RecoveryMemory {
+            keep_bytes: all / 2,
+            window: WindowLimits { bytes: (all / 16) as usize, records: records as usize, threads },
+            redo: Effort { threads, steps_max: steps as usize },
+        }
+    }
+}

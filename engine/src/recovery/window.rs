@@ -1,0 +1,208 @@
+//! The records of the log in CSN order, a window at a time.
+//!
+//! CSNs rise within each log and epoch, so merging them by block gives all records in order, however long the log is:
+//!
+//! ```text
+//!   log 0   [ 1  3  4 ] [ 8  9 ] | [ 14 …          blocks are taken by their first CSN; the window ends where the first
+//!   log 1   [ 2  5 ] [ 6  7  10 ] | [ 11 …         block that was not taken begins (11 here): a record of a taken block
+//!                                                  at or above that is for the next window
+//! ```
+//!
+//! **Memory.** A window takes blocks until it has [`WindowLimits::records`] records, or [`WindowLimits::bytes`] bytes that
+//! the scan had not kept, but at least one block; as many bytes may have been read ahead. Blocks that were taken once are
+//! forgotten, and with its last block a segment that the scan had kept.
+
+use super::redo::Redo;
+use super::select::{Bounds, FoundRecord};
+use super::threads;
+use crate::base::{Csn, Result};
+use crate::log::{Chain, LoadedBlock, ScannedBlock, load};
+use std::collections::VecDeque;
+
+/// How much a window may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowLimits {
+    /// Bytes of blocks that are read again.
+    pub bytes: usize,
+    /// Records.
+    pub records: usize,
+    /// Threads that look at records.
+    pub threads: usize,
+}
+
+/// Fewer blocks than this are looked at by one thread.
+const PARALLEL_AT: usize = 8;
+
+/// The blocks of one log and epoch that count.
+#[derive(Debug)]
+struct Source {
+    blocks: std::vec::IntoIter<ScannedBlock>,
+    /// With their bytes, before `blocks`.
+    loaded: VecDeque<LoadedBlock>,
+}
+
+impl Source {
+    fn next(&self) -> Option<&ScannedBlock> {
+        self.loaded.front().map(|loaded| &loaded.block).or_else(|| self.blocks.as_slice().first())
+    }
+
+    fn take(&mut self, read_ahead: usize) -> Result<Option<LoadedBlock>> {
+        if self.loaded.is_empty() {
+            self.loaded = load(self.blocks.as_slice(), read_ahead)?.into();
+            if let Some(last) = self.loaded.len().checked_sub(1) {
+                self.blocks.nth(last);
+            }
+        }
+        Ok(self.loaded.pop_front())
+    }
+}
+
+/// All windows of a log.
+#[derive(Debug)]
+pub struct Windows {
+    sources: Vec<Source>,
+    limits: WindowLimits,
+    /// Blocks of the window before that have records for the next one.
+    carried: Vec<LoadedBlock>,
+    /// Where the next window begins.
+    from: Csn,
+    /// Records in all windows, copies counted twice.
+    records: u64,
+    /// Bytes that were read a second time.
+    bytes_read_again: u64,
+}
+
+/// Records between two CSNs.
+#[derive(Debug)]
+pub struct Window {
+    blocks: Vec<LoadedBlock>,
+    /// All records that count, in no order.
+    pub records: Vec<FoundRecord>,
+}
+
+impl Window {
+    /// What is to be done for one of its records.
+    #[must_use]
+    pub fn redo(&self, record: &FoundRecord) -> Redo<'_> {
+        let (body, _) = self.record(record);
+        Redo { csn: record.csn, operations: record.operations, body }
+    }
+
+    /// All bytes of one of its records.
+    #[must_use]
+    pub fn bytes(&self, record: &FoundRecord) -> &[u8] {
+        self.record(record).1
+    }
+
+    fn record(&self, record: &FoundRecord) -> (&[u8], &[u8]) {
+        let (block, at) = ((record.position >> 32) as usize, record.position as u32 as usize);
+        self.blocks.get(block).map_or((&[], &[]), |block| block.record_at(at))
+    }
+}
+
+impl Windows {
+    /// The windows of those blocks of `chains` that count; `bounds` are theirs.
+    #[must_use]
+    pub fn new(chains: Vec<Chain>, bounds: &Bounds<'_>, limits: WindowLimits) -> Windows {
+        let sources = chains.into_iter().enumerate().map(|(index, chain)| {
+            let mut blocks = chain.blocks;
+            blocks.retain(|block| bounds.counts(index, block.sequence()));
+            blocks.shrink_to_fit();
+            Source { blocks: blocks.into_iter(), loaded: VecDeque::new() }
+        });
+        let sources: Vec<Source> = sources.filter(|source| source.next().is_some()).collect();
+        let blocks = sources.iter().flat_map(|source| source.blocks.as_slice());
+        let records = blocks.map(|block| block.record_count() as u64).sum();
+        let (carried, from) = (Vec::new(), Csn::ZERO);
+        Windows { sources, limits, carried, from, records, bytes_read_again: 0 }
+    }
+
+    /// Records in all windows together, copies counted.
+    #[must_use]
+    pub fn record_count(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes that were read a second time, so far.
+    #[must_use]
+    pub fn bytes_read_again(&self) -> u64 {
+        self.bytes_read_again
+    }
+
+    /// The next window; `None` at the end.
+    ///
+    /// # Errors
+    /// `Corruption` with the place of a malformed record or a block that changed since it was scanned; I/O.
+    pub fn next(&mut self) -> Result<Option<Window>> {
+        let blocks = self.take_blocks()?;
+        if blocks.is_empty() {
+            return Ok(None);
+        }
+        let end = self.lowest().map(|(_, block)| block.first_csn());
+        let within = |csn: Csn| csn >= self.from && end.is_none_or(|end| csn < end);
+        let threads = if blocks.len() < PARALLEL_AT { 1 } else { self.limits.threads };
+        let size = blocks.len().div_ceil(threads);
+        let found = threads::each(blocks.chunks(size).enumerate(), |(part, chunk)| {
+            find_records(chunk, part * size, &within)
+        })?;
+        if let Some(end) = end {
+            self.carried = blocks.iter().filter(|block| block.block.last_csn() >= end).cloned().collect();
+            self.from = end;
+        }
+        let records = if found.len() == 1 { found.into_iter().flatten().collect() } else { found.concat() };
+        Ok(Some(Window { blocks, records }))
+    }
+
+    /// Carried blocks and new ones up to the limits.
+    fn take_blocks(&mut self) -> Result<Vec<LoadedBlock>> {
+        let mut blocks = std::mem::take(&mut self.carried);
+        let (mut bytes, mut records, carried) = (0, 0, blocks.len());
+        let read_ahead = self.limits.bytes / self.sources.len().max(1);
+        while let Some((source, next)) = self.lowest() {
+            let again = if next.is_kept() { 0 } else { next.device_bytes() };
+            (bytes, records) = (bytes + again, records + next.record_count());
+            if blocks.len() > carried && (bytes > self.limits.bytes || records > self.limits.records) {
+                break;
+            }
+            self.bytes_read_again += again as u64;
+            blocks.extend(self.sources[source].take(read_ahead)?);
+        }
+        Ok(blocks)
+    }
+
+    /// The block with the lowest first CSN, and its source.
+    fn lowest(&self) -> Option<(usize, &ScannedBlock)> {
+        let next = self.sources.iter().enumerate().filter_map(|(index, s)| Some((index, s.next()?)));
+        next.min_by_key(|(_, block)| block.first_csn())
+    }
+}
+
+/// The records of some blocks of a window, the first of which is its `first`th.
+fn find_records(
+    blocks: &[LoadedBlock],
+    first: usize,
+    within: &dyn Fn(Csn) -> bool,
+) -> Result<Vec<FoundRecord>> {
+    let mut records = Vec::with_capacity(blocks.iter().map(|block| block.block.record_count()).sum());
+    for (index, loaded) in (first as u64..).zip(blocks) {
+        for record in loaded.records() {
+            let (at, record) = record?;
+            let header = record.header;
+            if !within(header.csn) {
+                continue;
+            }
+            records.push(FoundRecord {
+                epoch: header.epoch,
+                log: loaded.block.log(),
+                block_epoch: loaded.block.epoch(),
+                operations: header.op_count,
+                csn: header.csn,
+                dsn: header.dsn,
+                watermark: header.watermark,
+                fingerprint: u64::from(header.body_crc) << 32 | record.bytes.len() as u64,
+                position: index << 32 | at as u64,
+            });
+        }
+    }
+    Ok(records)
+}
