@@ -1,4 +1,7 @@
 //! Memory whose address is a multiple of the sector size, as direct I/O wants it.
+//!
+//! Large buffers are mapped, in huge pages where the system has them: the system clears them without being told to, in one
+//! step for 2 MiB, and reading them at random misses the processor's translation cache less.
 
 use super::SECTOR_BYTES;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -11,6 +14,9 @@ pub struct AlignedBuffer {
     len: usize,
 }
 
+/// From this length on a buffer is mapped.
+const MAPPED_FROM_BYTES: usize = 4 << 20;
+
 // SAFETY: the buffer owns its memory alone, like a `Vec<u8>`.
 unsafe impl Send for AlignedBuffer {}
 // SAFETY: shared access only reads.
@@ -22,13 +28,34 @@ impl AlignedBuffer {
     pub fn zeroed(len: usize) -> AlignedBuffer {
         let len = len.next_multiple_of(SECTOR_BYTES).max(SECTOR_BYTES);
         let layout = Self::layout(len);
-        // SAFETY: the layout's size is not zero.
-        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        let start = if Self::is_mapped(len) {
+            Self::map(len)
+        } else {
+            // SAFETY: the layout's size is not zero.
+            NonNull::new(unsafe { alloc_zeroed(layout) })
+        };
+        let Some(start) = start else { handle_alloc_error(layout) };
         AlignedBuffer { start, len }
     }
 
     fn layout(len: usize) -> Layout {
         Layout::from_size_align(len, SECTOR_BYTES).expect("a length that fits in memory and a power of two")
+    }
+
+    fn is_mapped(len: usize) -> bool {
+        // Miri has no `mmap`; where pages are smaller than sectors a mapping need not be aligned.
+        !cfg!(miri) && len >= MAPPED_FROM_BYTES && rustix::param::page_size() >= SECTOR_BYTES
+    }
+
+    /// `len` zero bytes of the system's; `None` if it has none.
+    fn map(len: usize) -> Option<NonNull<u8>> {
+        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new anonymous mapping at an address of the system's choice overlaps nothing.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE) }.ok()?;
+        // SAFETY: the mapping that was just made; the advice does not change its content. Without it all is only slower.
+        let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
+        NonNull::new(start.cast())
     }
 }
 
@@ -50,8 +77,14 @@ impl DerefMut for AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with the same layout.
-        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) };
+        if Self::is_mapped(self.len) {
+            // SAFETY: exactly what was mapped in `map`; `&mut self` means that no reference into it is left.
+            let done = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+            debug_assert!(done.is_ok(), "the mapping is ours");
+        } else {
+            // SAFETY: allocated in `zeroed` with the same layout.
+            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) };
+        }
     }
 }
 
@@ -67,9 +100,13 @@ mod tests {
 
     #[test]
     fn aligned_zeroed_and_rounded_up() {
-        let buffer = AlignedBuffer::zeroed(5000);
-        assert_eq!(buffer.len(), 2 * SECTOR_BYTES);
-        assert_eq!(buffer.as_ptr() as usize % SECTOR_BYTES, 0);
-        assert!(buffer.iter().all(|b| *b == 0));
+        for len in [5000, MAPPED_FROM_BYTES - 1, MAPPED_FROM_BYTES, 2 * MAPPED_FROM_BYTES + 1] {
+            let mut buffer = AlignedBuffer::zeroed(len);
+            assert_eq!(buffer.len(), len.next_multiple_of(SECTOR_BYTES));
+            assert_eq!(buffer.as_ptr() as usize % SECTOR_BYTES, 0);
+            assert!(buffer.iter().all(|b| *b == 0));
+            buffer.fill(1);
+            assert!(buffer.iter().all(|b| *b == 1));
+        }
     }
 }

@@ -213,9 +213,15 @@ fn range_of(step: &Step<'_>, splitters: &[Splitter<'_>]) -> usize {
     splitters.partition_point(|(table, prefix, key)| step.compare_row(*table, *prefix, key).is_ge())
 }
 
-fn at<'r>(record: &'r Redo<'_>) -> impl FnOnce(Error) -> Error + use<'r> {
-    let csn = record.csn;
-    move |error| error.at(Location::Transaction(csn))
+/// Whose step it is. Not inlined: in key order records come at random, and each look waits for memory, so nobody is to look
+/// before he has to.
+#[inline(never)]
+fn csn_of(batch: &[Redo<'_>], step: &Step<'_>) -> Csn {
+    batch[step.record as usize].csn
+}
+
+fn at<'r, 'a>(record: &'r Redo<'a>) -> impl FnOnce(Error) -> Error + use<'r, 'a> {
+    move |error| error.at(Location::Transaction(record.csn))
 }
 
 /// Steps of some records of a batch.
@@ -331,9 +337,10 @@ fn apply_sorted(
         for row in of_table.chunk_by(Step::is_same_row) {
             for step in row {
                 ahead.next().inspect(|step| prefetch(step.bytes));
-                let record = &batch[step.record as usize];
-                if let Some((operation, _)) = first_operation(step.bytes).map_err(at(record))? {
-                    replay.change(&operation, record.csn)?;
+                let csn = || csn_of(batch, step);
+                let located = |error: Error| error.at(Location::Transaction(csn()));
+                if let Some((operation, _)) = first_operation(step.bytes).map_err(located)? {
+                    replay.change(&operation, csn)?;
                 }
             }
             replay.finish_row(row[0].key())?;

@@ -39,24 +39,24 @@ impl<'a> Replay<'a> {
         Replay { tree: &table.tree, leaf: None, base, patches, value }
     }
 
-    /// The next change of the row, made by `csn`.
+    /// The next change of the row, made by the transaction that `csn` tells.
     ///
     /// # Errors
     /// `Corruption` if it does not fit the earlier ones.
     #[inline]
-    pub fn change(&mut self, operation: &Operation<'a>, csn: Csn) -> Result<()> {
+    pub fn change(&mut self, operation: &Operation<'a>, csn: impl FnOnce() -> Csn) -> Result<()> {
         match *operation {
             Operation::Put { value, .. } => self.base = Base::Put(value),
             Operation::Delete { .. } => self.base = Base::Deleted,
             Operation::Patch { offset, bytes, .. } => {
                 if matches!(self.base, Base::Deleted) {
-                    return Err(misfit(NO_ROW, csn));
+                    return Err(misfit(NO_ROW, csn()));
                 }
-                self.patches.push((offset, bytes, csn));
+                self.patches.push((offset, bytes, csn()));
                 return Ok(());
             }
             Operation::CreateTable { .. } | Operation::DropTable { .. } => {
-                return Err(misfit("a catalog operation among row operations", csn));
+                return Err(misfit("a catalog operation among row operations", csn()));
             }
         }
         self.patches.clear();
