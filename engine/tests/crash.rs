@@ -38,7 +38,7 @@ fn settings(seed: u64) -> Settings {
     Settings {
         preset,
         logs: if preset == Preset::Group { 1 } else { 1 + random.below(3) as usize },
-        // A pool of a dozen pages, or one in which everything fits.
+        // A pool of a dozen pages, and a recovery that reads the log twice, in windows; or everything fits.
         memory_bytes: if is_tight(seed) { 1 << 20 } else { 4 << 20 },
         segment_bytes: 64 << 10,
         log_buffer_bytes: 64 << 10,

@@ -35,7 +35,8 @@ pub struct DumpedRecord {
 /// # Errors
 /// Those of reading the log.
 pub fn dump(storage: &Arc<dyn Storage>, database: DatabaseId, checkpoint: Csn) -> Result<Vec<DumpedRecord>> {
-    let options = ScanOptions { database, checkpoint, threads: 1, read_only: true, keep_bytes: 0 };
+    let (threads, read_only, piece_bytes, keep_bytes) = (1, true, 1 << 20, 0);
+    let options = ScanOptions { database, checkpoint, threads, read_only, piece_bytes, keep_bytes };
     let scan = scan(storage, options, &|_, _| {})?;
     let mut out = Vec::new();
     for chain in &scan.chains {

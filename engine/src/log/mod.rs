@@ -33,7 +33,7 @@ pub use block::BLOCK_HEADER_BYTES;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
 pub use reader::{
-    Chain, LoadedBlock, PIECE_BYTES, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan,
+    Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan,
 };
 pub use record::{
     DependencyRule, Operation, RECORD_HEADER_BYTES, Record, RecordHeader, RedoBuffer, RedoMark,

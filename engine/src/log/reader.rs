@@ -12,7 +12,8 @@
 //!
 //! **Memory.** The log may be far larger than memory. A scan remembers [`ScannedBlock`]s, some 100 bytes for each block
 //! (4 KiB or more), and keeps whole segments only as far as [`ScanOptions::keep_bytes`] allows; the blocks of others are
-//! read a second time by [`load`]. Each thread has a buffer of [`PIECE_BYTES`], or the length of the longest block.
+//! read a second time by [`load`]. Each thread has a buffer of [`ScanOptions::piece_bytes`], or the length of the longest
+//! block.
 
 use super::DIRECTORY;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, VERSION};
@@ -24,9 +25,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes read at a time.
-pub const PIECE_BYTES: usize = 4 << 20;
-const _: () = assert!(PIECE_BYTES.is_multiple_of(SECTOR_BYTES));
+/// Bytes that [`load_all`] reads at a time.
+const LOAD_BYTES: usize = 1 << 20;
 
 /// How to scan.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,8 @@ pub struct ScanOptions {
     pub threads: usize,
     /// Whether files are opened without the right to write.
     pub read_only: bool,
+    /// Bytes that each thread reads at a time.
+    pub piece_bytes: usize,
     /// Bytes of segments that may stay in memory.
     pub keep_bytes: u64,
 }
@@ -213,14 +215,14 @@ pub fn load(blocks: &[ScannedBlock], bytes_max: usize) -> Result<Vec<LoadedBlock
     loaded.collect()
 }
 
-/// Gives bytes to all of `blocks`, some [`PIECE_BYTES`] at a time. Ends after an error.
+/// Gives bytes to all of `blocks`, some [`LOAD_BYTES`] at a time. Ends after an error.
 pub fn load_all(mut blocks: &[ScannedBlock]) -> impl Iterator<Item = Result<LoadedBlock>> {
     let mut loaded = Vec::new().into_iter();
     std::iter::from_fn(move || {
         if let Some(block) = loaded.next() {
             return Some(Ok(block));
         }
-        match load(blocks, PIECE_BYTES) {
+        match load(blocks, LOAD_BYTES) {
             Ok(piece) => {
                 blocks = &blocks[piece.len()..];
                 loaded = piece.into_iter();
@@ -302,7 +304,7 @@ pub fn scan(
     let keep = AtomicU64::new(options.keep_bytes);
     let found = Mutex::new((Vec::new(), Vec::new()));
     let worker = || -> Result<()> {
-        let mut pieces = Pieces::default();
+        let mut pieces = Pieces::new(options);
         while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (blocks, max_csn) = scan_segment(segment, options, &mut pieces, &keep)?;
             let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -327,8 +329,8 @@ pub fn scan(
 }
 
 /// A stretch of a segment in memory.
-#[derive(Default)]
 struct Pieces {
+    piece_bytes: usize,
     buffer: Option<AlignedBuffer>,
     /// Offset of the buffer's first byte in the segment.
     base: usize,
@@ -337,6 +339,11 @@ struct Pieces {
 }
 
 impl Pieces {
+    fn new(options: ScanOptions) -> Pieces {
+        let piece_bytes = options.piece_bytes.next_multiple_of(SECTOR_BYTES);
+        Pieces { piece_bytes, buffer: None, base: 0, filled: 0 }
+    }
+
     /// The `len` bytes at `offset`, and what was read behind them. Offsets never fall; what is before one is forgotten,
     /// unless the buffer has the room for all of the segment. All numbers are whole sectors, inside `whole`.
     fn need(&mut self, segment: &Segment, offset: usize, len: usize, whole: usize) -> Result<&[u8]> {
@@ -351,7 +358,7 @@ impl Pieces {
         let room = self.buffer.as_ref().map_or(0, |buffer| buffer.len());
         if self.base + room < whole {
             let passed = (offset - self.base).min(self.filled);
-            let least = len.max(PIECE_BYTES.min(whole - offset));
+            let least = len.max(self.piece_bytes.min(whole - offset));
             if room < least {
                 let mut buffer = AlignedBuffer::zeroed(least);
                 if let Some(old) = &self.buffer {
@@ -364,7 +371,7 @@ impl Pieces {
             (self.base, self.filled) = (offset, self.filled - passed);
         }
         let Some(buffer) = &mut self.buffer else { return Ok(()) };
-        let end = (offset - self.base + len).max(self.filled + PIECE_BYTES);
+        let end = (offset - self.base + len).max(self.filled + self.piece_bytes);
         let end = end.min(buffer.len()).min(whole - self.base);
         segment.file.read_at((self.base + self.filled) as u64, &mut buffer[self.filled..end])?;
         self.filled = end;
@@ -389,7 +396,7 @@ fn scan_segment(
         return Ok((placed(found, &source), max_csn));
     }
     let buffer = (whole > 0).then(|| AlignedBuffer::zeroed(whole));
-    let mut all = Pieces { buffer, base: 0, filled: 0 };
+    let mut all = Pieces { buffer, ..Pieces::new(options) };
     let (found, max_csn) = find_blocks(segment, options, &mut all, whole)?;
     if found.is_empty() {
         keep.fetch_add(whole as u64, Ordering::Relaxed);

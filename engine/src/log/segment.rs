@@ -117,6 +117,15 @@ impl SegmentPool {
         state.retired.push((segment, max_csn));
     }
 
+    /// Takes over a segment in which recovery found no block at all: a crash between its making and its first use. It is not
+    /// used, since a write of the killed process may still be on its way to it, but removed when there are others, so that
+    /// recoveries that are interrupted again and again do not leave more and more.
+    pub fn adopt_empty(&self, segment: &Segment) {
+        let mut state = self.state.lock();
+        state.next_id = state.next_id.max(segment.id.0 + 1);
+        state.surplus.push(segment.id);
+    }
+
     /// Keeps spare segments ready, from a thread of its own.
     ///
     /// # Errors

@@ -8,9 +8,11 @@
 //! | 3/16 | steps of a batch, and the copy of one range in each thread | [`STEP_BYTES`] * 2 * `redo.steps_max` |
 //!
 //! The whole is `version_bytes`, since there are no versions before the first transaction, and a quarter of `memory_bytes`;
-//! at least 4 MiB. Beyond it there are 140 bytes for each block of the log above the checkpoint (a block is 4 KiB or
-//! more), four buffers of 4 MiB while the log is scanned, the longest block for each log, and the records to be appended
-//! again, which had not left the log buffers or were among the last 65,536.
+//! at least 256 KiB. While the log is scanned, the threads that do it have the other half for the pieces that they read.
+//!
+//! Beyond it there are 140 bytes for each block of the log above the checkpoint (a block is 4 KiB or more), the longest
+//! block for each log or thread, and the records to be appended again, which had not left the log buffers or were among the
+//! last 65,536.
 
 use super::redo::{Effort, Redo, STEP_BYTES};
 use super::select::FoundRecord;
@@ -20,11 +22,19 @@ use crate::base::settings::Settings;
 /// Bytes of a record of a window: twice as it is found, while parts are put together; later once, and as it is redone.
 const RECORD_BYTES: u64 = 2 * size_of::<FoundRecord>() as u64;
 const _: () = assert!(size_of::<Redo<'_>>() <= size_of::<FoundRecord>());
-const LEAST_BYTES: u64 = 4 << 20;
+const LEAST_BYTES: u64 = 256 << 10;
+/// Larger reads are not faster.
+const PIECE_BYTES_MAX: u64 = 4 << 20;
+/// Threads that scan, at least: they wait for the device most of the time.
+const SCAN_THREADS: usize = 4;
 
 /// What each part of recovery may take.
 #[derive(Clone, Copy, Debug)]
 pub struct RecoveryMemory {
+    /// Threads that scan the log.
+    pub scan_threads: usize,
+    /// What each of them reads at a time.
+    pub piece_bytes: usize,
     /// Segments that stay in memory after the scan.
     pub keep_bytes: u64,
     /// A window of records.
@@ -39,7 +49,11 @@ impl RecoveryMemory {
         let all = (settings.version_bytes + settings.memory_bytes / 4).max(LEAST_BYTES);
         let records = all / 16 * 3 / RECORD_BYTES;
         let steps = all / 16 * 3 / (2 * STEP_BYTES as u64);
+        let scan_threads = threads.max(SCAN_THREADS);
+        let piece_bytes = (all / 2 / scan_threads as u64).min(PIECE_BYTES_MAX) as usize;
         RecoveryMemory {
+            scan_threads,
+            piece_bytes,
             keep_bytes: all / 2,
             window: WindowLimits { bytes: (all / 16) as usize, records: records as usize, threads },
             redo: Effort { threads, steps_max: steps as usize },

@@ -183,7 +183,10 @@ impl Recovery<'_> {
         for found in &scan.segments {
             // None is written to before the next checkpoint, not even one that looks empty: a write of the killed process
             // may still be on its way to it.
-            segments.adopt(found.segment.clone(), found.max_csn);
+            match found.max_csn {
+                Csn::ZERO => segments.adopt_empty(&found.segment),
+                max_csn => segments.adopt(found.segment.clone(), max_csn),
+            }
         }
         // The new epoch's first segments are prepared while the old one is replayed.
         segments.start()?;
@@ -201,6 +204,7 @@ impl Recovery<'_> {
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
         let (selection, copies) = self.select_and_redo(&manifest, scan, report, progress)?;
+        progress("log segments prepared", 0, self.logs.min(SEGMENTS_AT_OPEN) as u64);
         let entry = selection.entry(&Decided::of(&manifest));
         let epoch = Epoch(manifest.reserved_epoch.0.max(manifest.epoch.0) + 1);
         manifest.reserved_epoch = epoch;
@@ -214,6 +218,8 @@ impl Recovery<'_> {
         manifest.epochs.push(entry);
         let logs = self.new_logs(&manifest, segments)?;
         append_again(&logs[0], &copies)?;
+        let prepared = self.logs.min(SEGMENTS_AT_OPEN) as u64;
+        progress("log segments prepared", prepared, prepared);
         file.publish(&manifest)?;
         Ok(Recovered {
             manifest,
@@ -235,12 +241,14 @@ impl Recovery<'_> {
             segment.file.flush()?;
         }
         let progress = Mutex::new(progress);
+        let memory = self.memory();
         let options = ScanOptions {
             database: manifest.database,
             checkpoint: manifest.checkpoint,
-            threads: SCAN_THREADS.max(threads::count()),
+            threads: memory.scan_threads,
             read_only,
-            keep_bytes: self.memory().keep_bytes,
+            piece_bytes: memory.piece_bytes,
+            keep_bytes: memory.keep_bytes,
         };
         crate::log::scan(self.storage, options, &|done, total| {
             (progress.lock())("log bytes scanned", done, total);
@@ -321,9 +329,6 @@ impl Recovery<'_> {
 const SPARE_SEGMENTS: usize = 2;
 /// Segments made before the database is served; logs beyond that get theirs when they are first used.
 const SEGMENTS_AT_OPEN: usize = 2;
-
-/// Threads that scan, at least: they wait for the device most of the time.
-const SCAN_THREADS: usize = 4;
 
 /// What the decision needs to know of a chain.
 fn found(chain: &Chain) -> FoundLog {

@@ -96,9 +96,14 @@ impl World {
             left.open(&path, mode).expect("memory").write_at(0, &bytes).expect("memory");
         }
         let left: Arc<dyn Storage> = Arc::new(left);
-        let (database, checkpoint) = (DATABASE, Csn::ZERO);
-        let options =
-            crate::log::ScanOptions { database, checkpoint, threads: 1, read_only: true, keep_bytes: 0 };
+        let options = crate::log::ScanOptions {
+            database: DATABASE,
+            checkpoint: Csn::ZERO,
+            threads: 1,
+            read_only: true,
+            piece_bytes: 4096,
+            keep_bytes: 0,
+        };
         let scan = crate::log::scan(&left, options, &|_, _| {}).expect("readable");
         let blocks = scan.chains.iter().flat_map(|chain| crate::log::load_all(chain.accepted()));
         let csns = |block: crate::log::LoadedBlock| {

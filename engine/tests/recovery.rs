@@ -1,0 +1,174 @@
+//! Recovery at its limits: little memory, interrupted, and what it tells while it works.
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Database, Durability, Isolation, Preset, Settings, Table};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+
+fn settings(preset: Preset) -> Settings {
+    Settings {
+        preset,
+        logs: if preset == Preset::Group { 1 } else { 3 },
+        memory_bytes: 8 << 20,
+        version_bytes: 8 << 20,
+        segment_bytes: SEGMENT_BYTES,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 64 << 20,
+        checkpoint_log_bytes: 0,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+/// So little that the log does not fit: the windows of recovery have some tens of KiB.
+fn tight(preset: Preset) -> Settings {
+    Settings { memory_bytes: 2 << 20, version_bytes: 64 << 10, ..settings(preset) }
+}
+
+fn open(disk: &SimulatedStorage, settings: Settings) -> Database {
+    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated").expect("opens")
+}
+
+type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+fn content(db: &Database) -> Content {
+    let snapshot = db.begin_read().expect("free");
+    let mut all = Content::new();
+    for name in db.tables() {
+        let table = db.table(&name).expect("listed");
+        for row in snapshot.range::<&[u8]>(&table, ..) {
+            let (key, value) = row.expect("readable");
+            all.insert((name.clone(), key), value);
+        }
+    }
+    all
+}
+
+/// Puts, changes of a few bytes and deletions on a few hundred rows, in a transaction of its own thread.
+fn change(db: &Database, table: &Table, random: &mut Random) -> quenchdb::Result<()> {
+    let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy)?;
+    for _ in 0..1 + random.below(4) {
+        let key = (random.below(400) as u32).to_be_bytes();
+        match tx.get(table, key)? {
+            Some(mut value) if random.chance(1, 2) => {
+                let at = random.below(value.len() as u64) as usize;
+                value[at] = random.below(256) as u8;
+                tx.insert(table, key, value)?;
+            }
+            Some(_) if random.chance(1, 4) => drop(tx.remove(table, key)?),
+            _ => tx.insert(table, key, vec![random.below(256) as u8; 100 + random.below(100) as usize])?,
+        }
+    }
+    tx.commit_async().map(drop)
+}
+
+/// A disk with some MiB of log from four threads, with tables that came and went, none of it in a checkpoint.
+fn crashed(preset: Preset) -> SimulatedStorage {
+    let disk = SimulatedStorage::new(7);
+    let db = open(&disk, settings(preset));
+    for round in 0..4u32 {
+        let tables: Vec<Table> = (0..2)
+            .map(|n| db.table_or_create(&format!("t{}", (round + n) % 3)).expect("room for a table"))
+            .collect();
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (db, tables) = (&db, &tables);
+                scope.spawn(move || {
+                    let mut random = Random::from_seed(thread * 100 + u64::from(round));
+                    for n in 0..700 {
+                        let done = change(db, &tables[n % 2], &mut random);
+                        assert!(done.is_ok() || done.is_err_and(|error| error.is_retryable()));
+                    }
+                });
+            }
+        });
+        drop(tables);
+        if round > 1 {
+            db.drop_table(&format!("t{}", round % 3)).expect("nobody uses it");
+        }
+    }
+    db.flush().expect("a whole disk");
+    disk.stop();
+    disk.crash(CrashKind::PowerCut, disk.operations(), 1)
+}
+
+#[test]
+fn a_log_larger_than_memory_recovers_to_the_same() {
+    for preset in [Preset::Group, Preset::Autonomous] {
+        let disk = crashed(preset);
+        let (plenty, little) = (disk.duplicate(), disk.duplicate());
+        let db = open(&plenty, settings(preset));
+        let (expected, first) = (content(&db), db.recovery());
+        assert!(expected.len() > 300 && first.replayed > 8000, "{first:?}");
+        let db = open(&little, tight(preset));
+        let second = db.recovery();
+        assert_eq!(content(&db), expected);
+        assert_eq!((second.replayed, second.discarded), (first.replayed, first.discarded));
+        assert!(second.log_bytes > first.log_bytes, "nothing was read twice: {second:?}");
+        assert!(db.verify(None).expect("runs").problems.is_empty());
+    }
+}
+
+#[test]
+fn progress_has_phases_that_begin_go_on_and_end() {
+    for settings in [settings(Preset::Autonomous), tight(Preset::Autonomous)] {
+        let disk = crashed(Preset::Autonomous);
+        let heard = Arc::new(Mutex::new(Vec::<(String, u64, u64)>::new()));
+        let hears = heard.clone();
+        let db = Database::builder()
+            .settings(settings)
+            .storage(Arc::new(disk))
+            .on_recovery(Box::new(move |what, done, total| {
+                hears.lock().expect("not poisoned").push((what.to_string(), done, total));
+            }))
+            .open("simulated")
+            .expect("opens");
+        let heard = heard.lock().expect("not poisoned");
+        let phases: Vec<_> = heard.chunk_by(|a, b| a.0 == b.0).collect();
+        let names: Vec<&str> = phases.iter().map(|phase| phase[0].0.as_str()).collect();
+        assert_eq!(names, ["log bytes scanned", "transactions replayed", "log segments prepared"]);
+        for phase in &phases {
+            assert!(phase.iter().all(|(_, done, total)| done <= total && *total == phase[0].2), "{phase:?}");
+            assert!(phase.is_sorted_by_key(|(_, done, _)| *done), "{phase:?}");
+            let (_, done, total) = &phase[phase.len() - 1];
+            assert_eq!(done, total);
+        }
+        assert!(phases[1].len() > 3, "replay was heard of only {} times", phases[1].len());
+        assert!(phases[1][0].2 >= db.recovery().replayed);
+    }
+}
+
+#[test]
+fn interrupted_recoveries_cost_no_more_than_the_first() {
+    for preset in [Preset::Group, Preset::Autonomous] {
+        let start = crashed(preset);
+        let whole = start.duplicate();
+        let db = open(&whole, settings(preset));
+        let (expected, first) = (content(&db), db.recovery());
+        whole.stop();
+        drop(db);
+        let mut random = Random::from_seed(3);
+        for _ in 0..4 {
+            // Crashes inside one recovery after another, each at a random operation.
+            let mut disk = start.duplicate();
+            for attempt in 0..5 {
+                let db = open(&disk, settings(preset));
+                let (operations, report) = (disk.operations(), db.recovery());
+                assert_eq!(content(&db), expected);
+                disk.stop();
+                drop(db);
+                if attempt > 0 {
+                    assert!(report.replayed <= first.replayed, "{report:?}, at first {first:?}");
+                    // The segments that were made last time, with what was appended again.
+                    let bound = first.log_bytes + 6 * SEGMENT_BYTES;
+                    assert!(report.log_bytes <= bound, "{report:?}, at first {first:?}");
+                }
+                let kind = if random.chance(1, 2) { CrashKind::Kill } else { CrashKind::PowerCut };
+                disk = disk.crash(kind, random.below(operations as u64) as usize, random.next_u64());
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Recovery of a log far larger than memory, measured from outside: the most memory that the process ever had.
+//!
+//! Alone in its file, since other tests of the same process would be measured too. Its child makes the log and kills itself.
+
+use quenchdb::{Database, Durability, Isolation, Settings};
+use std::path::Path;
+use std::process::Command;
+
+const DIRECTORY: &str = "QUENCH_MEMORY_TEST_DIRECTORY";
+const ROWS: u64 = 1000;
+const VALUE_BYTES: usize = 300;
+const TRANSACTIONS: u64 = 160_000;
+
+/// Pages, and what recovery may have for itself: `version_bytes` and a quarter of `memory_bytes`.
+const MEMORY_BYTES: u64 = 4 << 20;
+const VERSION_BYTES: u64 = 3 << 20;
+const RECOVERY_BYTES: u64 = VERSION_BYTES + MEMORY_BYTES / 4;
+/// Stacks, the allocator's own, what the system counts late.
+const SLACK_BYTES: u64 = 6 << 20;
+
+fn settings() -> Settings {
+    Settings {
+        memory_bytes: MEMORY_BYTES,
+        version_bytes: VERSION_BYTES,
+        segment_bytes: 1 << 20,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 1 << 30,
+        checkpoint_log_bytes: 0,
+        ..Settings::default()
+    }
+}
+
+/// Overwrites the same rows again and again.
+fn load(directory: &Path) -> ! {
+    let db = Database::builder().settings(settings()).open(directory).expect("a new database");
+    let table = db.create_table("t").expect("new");
+    for n in 0..TRANSACTIONS {
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        let mut value = vec![0; VALUE_BYTES];
+        value.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&n.to_le_bytes()));
+        tx.insert(&table, (n % ROWS).to_be_bytes(), &value).expect("room");
+        tx.commit_async().expect("commits");
+    }
+    db.flush().expect("a whole disk");
+    std::process::abort();
+}
+
+/// A line of `/proc/self/status` in bytes.
+fn status(name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[test]
+fn recovery_of_a_log_larger_than_memory_takes_what_it_says() {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        load(Path::new(&directory));
+    }
+    if std::fs::write("/proc/self/clear_refs", "5").is_err() || status("VmHWM").is_none() {
+        println!("not measured: the system does not tell how much memory a process had");
+        return;
+    }
+    let directory = tempfile::tempdir_in(".").expect("a directory");
+    let path = directory.path().join("db");
+    let child = Command::new(std::env::current_exe().expect("a test is a program"))
+        .args(["--exact", "recovery_of_a_log_larger_than_memory_takes_what_it_says"])
+        .env(DIRECTORY, &path)
+        .output()
+        .expect("starts");
+    assert!(!child.status.success(), "the child kills itself");
+
+    std::fs::write("/proc/self/clear_refs", "5").expect("worked before");
+    let before = status("VmRSS").expect("told before");
+    let db = Database::builder().settings(settings()).open(&path).expect("recovers");
+    let most = status("VmHWM").expect("told before") - before;
+    let report = db.recovery();
+    println!("{report:?}; at most {most} bytes");
+    assert_eq!(report.replayed, TRANSACTIONS + 1);
+    let bound = MEMORY_BYTES + RECOVERY_BYTES + SLACK_BYTES;
+    assert!(report.log_bytes > 6 * bound, "the log is too small to tell: {report:?}");
+    assert!(most <= bound, "{most} bytes, more than {bound}");
+    let table = db.table("t").expect("recovered");
+    let snapshot = db.begin_read().expect("free");
+    for row in 0..ROWS {
+        let value = snapshot.get(&table, row.to_be_bytes()).expect("readable").expect("recovered");
+        assert_eq!(value[..8], (TRANSACTIONS - ROWS + row).to_le_bytes());
+    }
+}
