@@ -207,8 +207,9 @@ pub fn load(blocks: &[ScannedBlock], bytes_max: usize) -> Result<Vec<LoadedBlock
         let same = block.is_kept()
             || BlockHeader::decode(&bytes[at..], block.header.database).is_ok_and(|h| h == block.header);
         if !same {
-            return Err(Error::corruption("a log block has changed since it was first read")
-                .at(block.location(0)));
+            return Err(
+                Error::corruption("a log block has changed since it was first read").at(block.location(0))
+            );
         }
         Ok(LoadedBlock { block: block.clone(), bytes: bytes.clone(), at: at + BLOCK_HEADER_BYTES })
     });
@@ -433,9 +434,8 @@ fn find_blocks(
                 continue;
             }
             Err(NotABlock::NewerFormat(version)) => {
-                let what = format!(
-                    "log format {version} is newer than {VERSION}, the newest this build reads"
-                );
+                let what =
+                    format!("log format {version} is newer than {VERSION}, the newest this build reads");
                 let error = Error::new(ErrorKind::Unsupported, what);
                 return Err(error.at(segment.file.location(offset as u64)));
             }
@@ -466,7 +466,10 @@ fn watermark_of(header: &BlockHeader, payload: &[u8]) -> std::result::Result<Csn
         let malformed = || (Error::corruption("a log record is malformed or has a wrong checksum"), at);
         let facts = RecordFacts::of(&payload[at..]).ok_or_else(malformed)?;
         if last.is_some_and(|last| last >= facts.csn) {
-            return Err((Error::corruption("the records of a log block are not in the order of their CSNs"), at));
+            return Err((
+                Error::corruption("the records of a log block are not in the order of their CSNs"),
+                at,
+            ));
         }
         (first, last) = (first.or(Some(facts.csn)), Some(facts.csn));
         if facts.watermark <= facts.csn && facts.csn < Csn::LIMIT {

@@ -170,8 +170,9 @@ fn apply_batch(system: &TransactionSystem, batch: &[Redo<'_>], effort: Effort) -
     let workers = if batch.len() < PARALLEL_AT { 1 } else { effort.threads };
     let splitters = splitters_of(batch, workers)?;
     let size = batch.len().div_ceil(workers);
-    let parts =
-        threads::each(batch.chunks(size).enumerate(), |(part, chunk)| decode(chunk, part * size, &splitters))?;
+    let parts = threads::each(batch.chunks(size).enumerate(), |(part, chunk)| {
+        decode(chunk, part * size, &splitters)
+    })?;
     if let Some(barrier) = parts.iter().filter_map(|part| part.barrier).min() {
         drop(parts);
         return apply_batch(system, &batch[..barrier], effort);

@@ -257,9 +257,8 @@ impl<'a> Bounds<'a> {
 
     fn accepted(&self) -> Vec<AcceptedEnd> {
         let running = self.logs.iter().filter(|log| log.running);
-        let mut accepted: Vec<AcceptedEnd> = running
-            .filter_map(|log| Some(AcceptedEnd { log: log.found.log, sequence: log.end? }))
-            .collect();
+        let mut accepted: Vec<AcceptedEnd> =
+            running.filter_map(|log| Some(AcceptedEnd { log: log.found.log, sequence: log.end? })).collect();
         accepted.sort_by_key(|end| end.log);
         accepted
     }
