@@ -216,7 +216,7 @@ pub fn load(blocks: &[ScannedBlock], bytes_max: usize) -> Result<Vec<LoadedBlock
     loaded.collect()
 }
 
-/// Gives bytes to all of `blocks`, some [`LOAD_BYTES`] at a time. Ends after an error.
+/// Gives bytes to all of `blocks`, a mebibyte at a time. Ends after an error.
 pub fn load_all(mut blocks: &[ScannedBlock]) -> impl Iterator<Item = Result<LoadedBlock>> {
     let mut loaded = Vec::new().into_iter();
     std::iter::from_fn(move || {
