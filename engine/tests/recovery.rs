@@ -12,8 +12,7 @@ fn settings(preset: Preset) -> Settings {
     Settings {
         preset,
         logs: if preset == Preset::Group { 1 } else { 3 },
-        memory_bytes: 8 << 20,
-        version_bytes: 8 << 20,
+        memory_bytes: 32 << 20,
         segment_bytes: SEGMENT_BYTES,
         log_buffer_bytes: 64 << 10,
         log_bytes_max: 64 << 20,
@@ -25,7 +24,7 @@ fn settings(preset: Preset) -> Settings {
 
 /// So little that the log does not fit: the windows of recovery have some tens of KiB.
 fn tight(preset: Preset) -> Settings {
-    Settings { memory_bytes: 2 << 20, version_bytes: 64 << 10, ..settings(preset) }
+    Settings { memory_bytes: 1 << 20, ..settings(preset) }
 }
 
 fn open(disk: &SimulatedStorage, settings: Settings) -> Database {

@@ -13,7 +13,7 @@ use crate::device::memory::MemoryStorage;
 use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, Storage};
 use crate::log::SegmentPool;
-use crate::recovery::{Recovery, RecoveryReport};
+use crate::recovery::{Recovery, RecoveryReport, Reservation};
 use crate::store::{
     CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, creation_state,
 };
@@ -63,11 +63,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let clock = builder.clock.clone();
     let system =
         Arc::new(TransactionSystem::new(pool.clone(), limits, version_bytes(&settings), clock.clone()));
-    share_budget(&pool, &system, &settings);
+    let recovery = Arc::new(Reservation::default());
+    share_budget(&pool, &system, recovery.clone(), &settings);
     let writes_to = (!settings.read_only).then(|| storage.clone());
     let evictor = Evictor::start(system.clone(), pool.clone(), store.clone(), writes_to)?;
     let path = path.display().to_string();
-    let parts = Parts { path, storage, store, pool, system, evictor, settings, clock, lock };
+    let parts = Parts { path, storage, store, pool, system, evictor, recovery, settings, clock, lock };
     let opened = if parts.settings.read_only {
         parts.open_read_only(&manifest, builder.progress)?
     } else {
@@ -87,6 +88,7 @@ struct Parts {
     pool: Arc<Pool>,
     system: Arc<TransactionSystem>,
     evictor: Evictor,
+    recovery: Arc<Reservation>,
     settings: Settings,
     clock: Clock,
     lock: Box<dyn Send + Sync>,
@@ -102,6 +104,7 @@ impl Parts {
             system: &self.system,
             clock: self.clock.clone(),
             logs,
+            reserved: &self.recovery,
         }
     }
 
@@ -216,13 +219,18 @@ fn log_buffer_bytes(settings: &Settings) -> usize {
     settings.log_buffer_bytes.min(fair.max(least) as usize)
 }
 
-/// One budget for everything: what versions, log buffers and writes in flight take, pages do not get.
-fn share_budget(pool: &Pool, system: &TransactionSystem, settings: &Settings) {
+/// One budget for everything: what versions, log buffers, writes in flight and recovery take, pages do not get.
+fn share_budget(
+    pool: &Pool,
+    system: &TransactionSystem,
+    recovery: Arc<Reservation>,
+    settings: &Settings,
+) {
     let logs = presets::log_count(settings, cores()) as u64;
     let buffers = logs * LOG_BUFFERS * settings.log_buffer_bytes as u64
         + checkpoint::buffer_bytes(settings.memory_bytes);
     let versions = system.shared_versions();
-    pool.share_budget(move || versions.bytes().0 + buffers);
+    pool.share_budget(move || versions.bytes().0 + buffers + recovery.bytes());
 }
 
 fn cores() -> usize {

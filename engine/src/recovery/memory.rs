@@ -7,8 +7,9 @@
 //! | 3/16 | records of a window: found, and to be redone | [`RECORD_BYTES`] * `window.records` |
 //! | 3/16 | steps of a batch, and the copy of one range in each thread | [`STEP_BYTES`] * 2 * `redo.steps_max` |
 //!
-//! The whole is `version_bytes`, since there are no versions before the first transaction, and a quarter of `memory_bytes`;
-//! at least 256 KiB. While the log is scanned, the threads that do it have the other half for the pieces that they read.
+//! The whole is half of `memory_bytes`. It is taken from the budget that pages share ([`Reservation`]), less what was kept and
+//! is replayed, until recovery ends. While the log is scanned, the threads that do it have the other half for the pieces
+//! that they read.
 //!
 //! Beyond it there are 140 bytes for each block of the log above the checkpoint (a block is 4 KiB or more), the longest
 //! block for each log or thread, and the records to be appended again, which had not left the log buffers or were among the
@@ -18,15 +19,31 @@ use super::redo::{Effort, Redo, STEP_BYTES};
 use super::select::FoundRecord;
 use super::window::WindowLimits;
 use crate::base::settings::Settings;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a record of a window: twice as it is found, while parts are put together; later once, and as it is redone.
 const RECORD_BYTES: u64 = 2 * size_of::<FoundRecord>() as u64;
 const _: () = assert!(size_of::<Redo<'_>>() <= size_of::<FoundRecord>());
-const LEAST_BYTES: u64 = 256 << 10;
 /// Larger reads are not faster.
 const PIECE_BYTES_MAX: u64 = 4 << 20;
 /// Threads that scan, at least: they wait for the device most of the time.
 const SCAN_THREADS: usize = 4;
+
+/// Bytes of the budget that recovery takes at the moment.
+#[derive(Debug, Default)]
+pub struct Reservation(AtomicU64);
+
+impl Reservation {
+    /// How many.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
 
 /// What each part of recovery may take.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +61,15 @@ pub struct RecoveryMemory {
 }
 
 impl RecoveryMemory {
+    /// What it all comes to while segments of `kept_bytes` are kept.
+    pub fn bytes(&self, kept_bytes: u64) -> u64 {
+        // The parts that are not for keeping have as much as the part that is.
+        self.keep_bytes + kept_bytes.min(self.keep_bytes)
+    }
+
     /// The parts for a database with these settings.
     pub fn of(settings: &Settings, threads: usize) -> RecoveryMemory {
-        let all = (settings.version_bytes + settings.memory_bytes / 4).max(LEAST_BYTES);
+        let all = settings.memory_bytes / 2;
         let records = all / 16 * 3 / RECORD_BYTES;
         let steps = all / 16 * 3 / (2 * STEP_BYTES as u64);
         let scan_threads = threads.max(SCAN_THREADS);

@@ -33,6 +33,7 @@ use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::Mutex;
 use crate::transaction::{TableState, TransactionSystem};
 use memory::RecoveryMemory;
+pub use memory::Reservation;
 use redo::Redo;
 use select::{Bounds, Decided, FoundBlock, FoundLog, Selection, Selector};
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub struct Recovery<'a> {
     pub clock: Clock,
     /// Number of logs of the new epoch.
     pub logs: usize,
+    /// What recovery takes of the budget; nothing when it has ended.
+    pub reserved: &'a Reservation,
 }
 
 /// A database that may be served.
@@ -242,6 +245,7 @@ impl Recovery<'_> {
         }
         let progress = Mutex::new(progress);
         let memory = self.memory();
+        self.reserve(memory.keep_bytes);
         let options = ScanOptions {
             database: manifest.database,
             checkpoint: manifest.checkpoint,
@@ -253,6 +257,10 @@ impl Recovery<'_> {
         crate::log::scan(self.storage, options, &|done, total| {
             (progress.lock())("log bytes scanned", done, total);
         })
+    }
+
+    fn reserve(&self, kept_bytes: u64) {
+        self.reserved.set(self.memory().bytes(kept_bytes));
     }
 
     fn memory(&self) -> RecoveryMemory {
@@ -272,7 +280,11 @@ impl Recovery<'_> {
         let mut windows = Windows::new(scan.chains, &bounds, memory.window);
         let mut selector = Selector::new(&bounds);
         let (mut copies, mut done, total) = (Vec::new(), 0, windows.record_count());
+        let mut kept = windows.kept_bytes();
         while let Some(mut window) = windows.next()? {
+            // What this window holds is in it too: its segments are kept until it is done.
+            self.reserve(kept);
+            kept = windows.kept_bytes();
             let mut records = std::mem::take(&mut window.records);
             done += records.len() as u64;
             selector.select(&mut records)?;
@@ -285,6 +297,7 @@ impl Recovery<'_> {
                 progress("transactions replayed", before + here, total)
             })?;
         }
+        self.reserved.set(0);
         progress("transactions replayed", total, total);
         let selection = selector.finish()?;
         (report.replayed, report.discarded) = (selection.replayed, selection.discarded);

@@ -129,6 +129,13 @@ impl Windows {
         self.bytes_read_again
     }
 
+    /// Bytes of blocks that the scan has kept and no window has taken yet.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        let left = self.sources.iter().flat_map(|source| source.blocks.as_slice());
+        left.filter(|block| block.is_kept()).map(|block| block.device_bytes() as u64).sum()
+    }
+
     /// The next window; `None` at the end.
     ///
     /// # Errors
