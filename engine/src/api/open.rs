@@ -220,12 +220,7 @@ fn log_buffer_bytes(settings: &Settings) -> usize {
 }
 
 /// One budget for everything: what versions, log buffers, writes in flight and recovery take, pages do not get.
-fn share_budget(
-    pool: &Pool,
-    system: &TransactionSystem,
-    recovery: Arc<Reservation>,
-    settings: &Settings,
-) {
+fn share_budget(pool: &Pool, system: &TransactionSystem, recovery: Arc<Reservation>, settings: &Settings) {
     let logs = presets::log_count(settings, cores()) as u64;
     let buffers = logs * LOG_BUFFERS * settings.log_buffer_bytes as u64
         + checkpoint::buffer_bytes(settings.memory_bytes);
