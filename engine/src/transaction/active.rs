@@ -3,7 +3,7 @@
 use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Descriptors, Stamp};
 use super::system::TransactionSystem;
-use super::versions::{Before, VersionHandle};
+use super::versions::{Before, Undo, VersionHandle};
 use super::view::View;
 use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
@@ -12,7 +12,7 @@ use crate::commit::{Pending, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
-use crate::tree::LeafHint;
+use crate::tree::{LeafHint, LeafWrite};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -109,6 +109,8 @@ pub struct ActiveTransaction {
     pub(super) savepoint_changes: usize,
     begun: Nanos,
     durability: Durability,
+    /// Why it cannot commit: a rollback to a savepoint failed half-way.
+    pub(super) broken: Option<Error>,
     open: bool,
 }
 
@@ -136,6 +138,7 @@ impl ActiveTransaction {
             savepoint_changes: 0,
             begun: system.clock.now(),
             durability,
+            broken: None,
             open: true,
             system: system.clone(),
         })
@@ -186,50 +189,70 @@ impl ActiveTransaction {
     /// Takes back everything since `savepoint`. What was read since stays a dependency.
     ///
     /// # Errors
-    /// `InvalidArgument` for a savepoint of another transaction or one that was rolled over.
+    /// `InvalidArgument` for a savepoint of another transaction or one that was rolled over. I/O or `Corruption` if a page
+    /// cannot be read: then the transaction can only abort.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         if savepoint.owner != self.id || savepoint.changes > self.scratch.changes.len() {
             return Err(Error::invalid("the savepoint does not belong to this state of this transaction"));
         }
-        self.take_back(savepoint.changes)?;
+        if let Err(error) = self.take_back(savepoint.changes) {
+            // Some of it is taken back in the pages, and none in the redo: only an abort makes sense of that.
+            self.broken = Some(error.duplicate());
+            return Err(error);
+        }
         self.scratch.redo.truncate(savepoint.redo);
         self.savepoint_changes = savepoint.changes;
         Ok(())
     }
 
-    /// Restores the entries of all changes from `first` on, newest first.
+    /// Restores the entries of all changes from `first` on, newest first. After a failure those not restored are still there.
     fn take_back(&mut self, first: usize) -> Result<()> {
         let guard = pin();
-        let shard = Descriptors::slot(self.id);
         while self.scratch.changes.len() > first {
-            let change = self.scratch.changes.pop().expect("longer than `first`");
-            self.restore(&change, &guard)?;
-            self.system.versions.set_stamp(change.version, Stamp::ABORTED);
-            self.system.versions.give_back_later(shard, change.version, &guard);
-            self.scratch.keys.truncate(change.key.0 as usize);
+            let change = self.scratch.changes.last().expect("longer than `first`");
+            let (handle, keys_len) = (change.version, change.key.0 as usize);
+            let restored = self.restore(change, &guard)?;
+            debug_assert!(restored, "nobody else changes an entry in progress");
+            self.give_up_version(handle, &guard);
+            self.scratch.changes.pop();
+            self.scratch.keys.truncate(keys_len);
         }
         Ok(())
     }
 
-    /// Puts an entry back to what it was before `change`. Needs no room: entries keep theirs while unsettled.
-    fn restore(&mut self, change: &Change, guard: &crate::sync::epoch::Guard) -> Result<()> {
-        let scratch = &mut *self.scratch;
-        let table = &scratch.tables[change.table as usize];
-        let key = &scratch.keys[change.key.0 as usize..change.key.1 as usize];
+    /// Readers that still find the version look at the page again.
+    pub(super) fn give_up_version(&self, version: VersionHandle, guard: &crate::sync::epoch::Guard) {
+        self.system.versions.set_stamp(version, Stamp::ABORTED);
+        self.system.versions.give_back_later(Descriptors::slot(self.id), version, guard);
+    }
+
+    /// Puts an entry back to what it was before `change`, unless the change is not the entry's newest.
+    fn restore(&self, change: &Change, guard: &crate::sync::epoch::Guard) -> Result<bool> {
+        let table = &self.scratch.tables[change.table as usize];
+        let key = &self.scratch.keys[change.key.0 as usize..change.key.1 as usize];
         let Some(version) = self.system.versions.read(change.version, guard) else {
             return Err(Error::corruption("a version of an open transaction was collected")
                 .at(Location::Table(table.name.clone())));
         };
         let mut hint = LeafHint::default();
         let mut leaf = table.tree.write(key, 0, &mut hint)?;
-        debug_assert_eq!(leaf.entry().map(|e| e.stamp), Some(change.version.word()));
-        match &version.undo.before {
-            Before::Absent => leaf.remove(),
-            Before::Tombstone => leaf.put(version.undo.prior, true, &[]),
-            Before::Value(value) => leaf.put(version.undo.prior, false, value),
-            Before::Unchanged => leaf.set_stamp(version.undo.prior),
+        let newest = leaf.entry().map(|entry| entry.stamp) == Some(change.version.word());
+        if newest {
+            put_back(&mut leaf, version.undo);
         }
-        Ok(())
+        Ok(newest)
+    }
+
+    /// Marks what cannot be taken back, so that everybody sees what was there before, and takes back the rest.
+    pub(super) fn leave_behind(&mut self) {
+        let guard = pin();
+        for change in self.scratch.changes.iter().rev() {
+            // Below a change that was left behind there may be an earlier one of the same row.
+            match self.restore(change, &guard) {
+                Ok(true) => self.give_up_version(change.version, &guard),
+                Ok(false) | Err(_) => self.system.versions.set_stamp(change.version, Stamp::LEFT_BEHIND),
+            }
+        }
     }
 
     /// Commits as far as visibility: the caller decides whether to wait for durability.
@@ -237,6 +260,9 @@ impl ActiveTransaction {
     /// # Errors
     /// `Poisoned`, `OutOfSpace`, `Timeout`: then the transaction is aborted, nothing was changed.
     pub fn commit(mut self, waits: bool) -> Result<Ended> {
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
         if self.scratch.changes.iter().all(|change| change.lock) {
             return self.commit_without_changes();
         }
@@ -302,9 +328,9 @@ impl ActiveTransaction {
     fn abort_open(&mut self) {
         self.system.counters().aborted.add(1);
         if let Err(error) = self.take_back(0) {
-            // Pages of changed entries are resident and latched reads of them do not fail; if one does, the entry keeps
-            // a stamp of a transaction that never commits, which nobody ever sees as committed.
-            tracing::error!(%error, "a change could not be taken back in memory; it will never become visible");
+            // A page that was evicted since cannot be read.
+            tracing::error!(%error, "a change could not be taken back; nobody sees it");
+            self.leave_behind();
         }
         self.end();
     }
@@ -349,6 +375,16 @@ impl ActiveTransaction {
             ErrorKind::OutOfMemory,
             format!("the transaction would log {size} bytes, more than transaction_bytes_max = {max}"),
         ))
+    }
+}
+
+/// Makes the entry what it was before its newest change. Needs no room: entries keep theirs while unsettled.
+pub(super) fn put_back(leaf: &mut LeafWrite<'_>, undo: &Undo) {
+    match &undo.before {
+        Before::Absent => leaf.remove(),
+        Before::Tombstone => leaf.put(undo.prior, true, &[]),
+        Before::Value(value) => leaf.put(undo.prior, false, value),
+        Before::Unchanged => leaf.set_stamp(undo.prior),
     }
 }
 

@@ -51,10 +51,15 @@ pub struct Stamp(pub u64);
 const IN_PROGRESS: u64 = 1 << 63;
 /// The version was taken back: look at the page again.
 const ABORTED: u64 = u64::MAX;
+/// Its transaction aborted, but the page could not be read to take the version back.
+const LEFT_BEHIND: u64 = u64::MAX - 1;
 
 impl Stamp {
     /// The writer took its change back.
     pub const ABORTED: Stamp = Stamp(ABORTED);
+    /// The writer aborted and could not take its change back: what was before the change counts, for everybody. Whoever writes
+    /// the row next takes it back.
+    pub const LEFT_BEHIND: Stamp = Stamp(LEFT_BEHIND);
 
     /// The stamp of a transaction that has committed, at least in memory.
     #[must_use]
@@ -67,7 +72,7 @@ impl Stamp {
     }
 
     fn parts(self) -> Option<(usize, u64)> {
-        if self.0 & IN_PROGRESS == 0 || self == Stamp::ABORTED {
+        if self.0 & IN_PROGRESS == 0 || self == Stamp::ABORTED || self == Stamp::LEFT_BEHIND {
             return None;
         }
         Some(((self.0 & 0xffff) as usize, (self.0 & !IN_PROGRESS) >> 16))
@@ -83,6 +88,8 @@ pub enum Status {
     InProgress(DescriptorId),
     /// Finished since the stamp was read: read it again.
     Finished,
+    /// See [`Stamp::LEFT_BEHIND`].
+    LeftBehind,
 }
 
 /// A descriptor in a certain generation.
@@ -249,7 +256,11 @@ impl Descriptors {
     #[must_use]
     pub fn status(&self, stamp: Stamp) -> Status {
         let Some((slot, generation)) = stamp.parts() else {
-            return if stamp == Stamp::ABORTED { Status::Finished } else { Status::Committed(Csn(stamp.0)) };
+            return match stamp {
+                Stamp::ABORTED => Status::Finished,
+                Stamp::LEFT_BEHIND => Status::LeftBehind,
+                committed => Status::Committed(Csn(committed.0)),
+            };
         };
         let descriptor = self.get(slot);
         let mut backoff = Backoff::new();
@@ -380,6 +391,7 @@ mod tests {
         assert_eq!(all.status(stamp), Status::Finished, "but in another generation");
         assert_eq!(all.status(Stamp::committed(Csn(3))), Status::Committed(Csn(3)));
         assert_eq!(all.status(Stamp::ABORTED), Status::Finished);
+        assert_eq!(all.status(Stamp::LEFT_BEHIND), Status::LeftBehind);
     }
 
     #[test]

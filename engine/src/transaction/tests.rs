@@ -1,1 +1,125 @@
-//! Tests of transactions.
+//! Tests of transactions that need to reach inside; what users can see is tested in `engine/tests`.
+#![cfg(not(any(loom, feature = "shuttle")))]
+
+use super::active::ActiveTransaction;
+use super::*;
+use crate::base::clock::Clock;
+use crate::base::settings::{Durability, Settings};
+use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, PageId, Result};
+use crate::buffer::{PageSource, Pool};
+use crate::commit::{Commit, Hooks, Start};
+use crate::device::Storage;
+use crate::device::memory::MemoryStorage;
+use crate::log::{Log, SegmentPool};
+use std::sync::Arc;
+use std::time::Duration;
+
+struct NoImages;
+
+impl PageSource for NoImages {
+    fn read_page(&self, page: PageId, _: &mut [u8]) -> Result<()> {
+        Err(Error::corruption(format!("{page:?} has no image")))
+    }
+}
+
+/// Transactions in memory, and a table.
+fn system() -> (Arc<TransactionSystem>, Arc<TableState>) {
+    let clock = Clock::real();
+    let pool = Pool::new(4096, 1 << 20, Arc::new(NoImages)).expect("small");
+    let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
+    let system = Arc::new(TransactionSystem::new(pool, limits, 1 << 20, clock.clone()));
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let segments = SegmentPool::new(storage.clone(), 64 << 10, 4 << 20, 2).expect("memory");
+    segments.start().expect("a thread");
+    segments.await_ready(2).expect("memory");
+    let log = Log::new(LogId(0), DatabaseId(1), Epoch(1), 64 << 10, segments.clone());
+    let (first_csn, hooks) = (Csn(1), Hooks::default());
+    let start =
+        Start { storage, logs: vec![Arc::new(log)], segments, first_csn, epoch: Epoch(1), clock, hooks };
+    system.connect(Commit::start(&Settings::default(), start).expect("a thread"), 1);
+    let table = system.create_table("t").expect("new");
+    (system, table)
+}
+
+fn begin(system: &Arc<TransactionSystem>) -> ActiveTransaction {
+    ActiveTransaction::begin(system, Isolation::Snapshot, Durability::Durable).expect("free")
+}
+
+fn put(system: &Arc<TransactionSystem>, table: &Arc<TableState>, key: &[u8], value: &[u8]) -> Result<()> {
+    let mut tx = begin(system);
+    tx.insert(table, key, value)?;
+    tx.commit(false).map(drop)
+}
+
+fn get(system: &Arc<TransactionSystem>, table: &Arc<TableState>, key: &[u8]) -> Option<Vec<u8>> {
+    let mut value = Vec::new();
+    begin(system).get(table, key, &mut value).expect("readable").then_some(value)
+}
+
+/// The story: a page that a transaction had changed was evicted and could not be read when the transaction aborted. Its
+/// entries kept the stamp of a transaction that had ended, and whoever read them looked again for ever.
+#[test]
+fn a_change_that_cannot_be_taken_back_is_seen_by_nobody_and_in_nobodys_way() {
+    let (system, table) = system();
+    put(&system, &table, b"changed", b"old").expect("free row");
+    put(&system, &table, b"deleted", b"old").expect("free row");
+    put(&system, &table, b"locked", b"old").expect("free row");
+    let mut tx = begin(&system);
+    tx.insert(&table, b"changed", b"new").expect("free row");
+    tx.savepoint();
+    tx.insert(&table, b"changed", b"newer").expect("own row");
+    assert!(tx.remove(&table, b"deleted").expect("free row"));
+    tx.insert(&table, b"inserted", b"new").expect("free row");
+    assert!(tx.get_for_update(&table, b"locked", &mut Vec::new()).expect("free row"));
+    for change in &tx.scratch.changes {
+        system.versions.set_stamp(change.version, descriptor::Stamp::LEFT_BEHIND);
+    }
+    // As if every page had failed: nothing is left to be taken back.
+    tx.scratch.changes.clear();
+    drop(tx);
+    let old = Some(b"old".to_vec());
+    for _ in 0..2 {
+        assert_eq!(get(&system, &table, b"changed"), old);
+        assert_eq!(get(&system, &table, b"deleted"), old);
+        assert_eq!(get(&system, &table, b"locked"), old);
+        assert_eq!(get(&system, &table, b"inserted"), None);
+    }
+    for key in [b"changed".as_slice(), b"deleted", b"locked", b"inserted"] {
+        put(&system, &table, key, b"again").expect("the row is free");
+        assert_eq!(get(&system, &table, key), Some(b"again".to_vec()));
+    }
+    system.commit().flush_all().expect("memory");
+    system.collect_all();
+    system.relieve();
+    assert_eq!(system.versions.bytes().0, 0, "what was left behind was given back by the next writers");
+}
+
+#[test]
+fn what_can_be_taken_back_is_when_the_rest_is_left_behind() {
+    let (system, table) = system();
+    put(&system, &table, b"a", b"old").expect("free row");
+    let mut tx = begin(&system);
+    tx.insert(&table, b"a", b"new").expect("free row");
+    tx.insert(&table, b"b", b"new").expect("free row");
+    tx.leave_behind();
+    tx.scratch.changes.clear();
+    drop(tx);
+    assert_eq!(get(&system, &table, b"a"), Some(b"old".to_vec()));
+    assert_eq!(get(&system, &table, b"b"), None);
+    // Not only seen as before: the page holds the old value.
+    let mut value = Vec::new();
+    table.tree.lookup(b"a", &mut value).expect("readable").expect("there");
+    assert_eq!(value, b"old");
+    assert!(table.tree.lookup(b"b", &mut value).expect("readable").is_none());
+}
+
+#[test]
+fn after_a_rollback_that_failed_a_transaction_can_only_abort() {
+    let (system, table) = system();
+    let mut tx = begin(&system);
+    tx.insert(&table, b"a", b"new").expect("free row");
+    tx.broken = Some(Error::new(ErrorKind::Io, "a page cannot be read"));
+    assert_eq!(tx.commit(false).expect_err("half of it may be gone").kind(), ErrorKind::Io);
+    assert_eq!(get(&system, &table, b"a"), None);
+    put(&system, &table, b"a", b"other").expect("the row is free");
+}

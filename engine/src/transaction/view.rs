@@ -23,6 +23,8 @@ pub enum Sight {
     TooNew(Csn),
     /// Its transaction is in progress.
     InProgress(DescriptorId),
+    /// Its transaction aborted and could not take it back: what was before counts.
+    LeftBehind,
     /// It was taken back, or finished in this moment: look at the page again.
     Again,
 }
@@ -57,6 +59,7 @@ impl View {
                 Status::Committed(csn) if csn <= self.snapshot => Sight::Seen(csn),
                 Status::Committed(csn) => Sight::TooNew(csn),
                 Status::InProgress(id) => Sight::InProgress(id),
+                Status::LeftBehind => Sight::LeftBehind,
                 Status::Finished => Sight::Again,
             }
         };
@@ -80,7 +83,7 @@ impl View {
             match (sight, version) {
                 (Sight::Seen(csn), _) if present => return Outcome::Value(csn),
                 (Sight::Seen(csn), _) => return Outcome::Absent(csn),
-                (Sight::TooNew(_) | Sight::InProgress(_), Some(version)) => {
+                (Sight::TooNew(_) | Sight::InProgress(_) | Sight::LeftBehind, Some(version)) => {
                     if !step_back(version.undo, &mut present, value) {
                         return Outcome::Absent(Csn::ZERO);
                     }

@@ -1,6 +1,6 @@
 //! Writing: find the entry, decide by its stamp, leave a version behind, change the page, note the redo.
 
-use super::active::{ActiveTransaction, Change, Isolation};
+use super::active::{ActiveTransaction, Change, Isolation, put_back};
 use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Descriptors};
 use super::versions::{Before, Undo, Version, VersionHandle};
@@ -141,6 +141,13 @@ impl ActiveTransaction {
         match sight {
             Sight::InProgress(other) => return Ok(Attempt::Wait(other)),
             Sight::Again => return Ok(Attempt::Again),
+            Sight::LeftBehind => {
+                if let (Some(handle), Some(version)) = (VersionHandle::from_word(entry.stamp), version) {
+                    put_back(leaf, version.undo);
+                    self.give_up_version(handle, guard);
+                }
+                return Ok(Attempt::Again);
+            }
             Sight::TooNew(_) if self.isolation == Isolation::Snapshot => {
                 return Err(system.conflict("the row was changed after this transaction's snapshot", table));
             }
