@@ -93,7 +93,9 @@ impl Entry {
 }
 
 /// Lines fetched ahead: a leaf of 4 KiB has most of its slots in them.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
 const PREFETCH_LINES: usize = 5;
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
 const WORDS_PER_LINE: usize = 8;
 
 /// Page ids that can be given out.

@@ -75,9 +75,9 @@ use watermark::Watermark;
 use writer::LogWriter;
 
 /// Queue entries of all logs together: as many transactions as the ring of CSNs lets be undecided, halved because
-/// blocking committers need none.
-const QUEUE_ENTRIES: usize = 32_768;
-const QUEUE_ENTRIES_PER_LOG_MIN: usize = 1024;
+/// blocking committers need none. A model checker pays for every word.
+const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { 32_768 };
+const QUEUE_ENTRIES_PER_LOG_MIN: usize = if cfg!(feature = "shuttle") { 16 } else { 1024 };
 
 /// What a pre-committed transaction holds: enough to find out whether it is committed, now or later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -114,4 +114,4 @@ impl World {
 }
 
 const DATABASE: crate::base::DatabaseId = crate::base::DatabaseId(7);
-const SEGMENT_BYTES: u64 = 4 << 20;
+const SEGMENT_BYTES: u64 = if cfg!(feature = "shuttle") { 64 << 10 } else { 4 << 20 };

@@ -7,7 +7,8 @@ use super::*;
 use crate::base::settings::MethodSetting;
 use shuttle::thread;
 
-const SCHEDULES: usize = 300;
+/// Of each script and preset.
+const SCHEDULES: usize = 5000;
 
 fn explore(settings: &Settings, script: fn(&World, u32)) {
     let settings = settings.clone();
@@ -34,7 +35,8 @@ fn explore(settings: &Settings, script: fn(&World, u32)) {
 }
 
 fn presets() -> Vec<Settings> {
-    let settings = |preset, logs| Settings { preset, logs, ..Settings::default() };
+    let settings =
+        |preset, logs| Settings { preset, logs, log_buffer_bytes: 64 << 10, ..Settings::default() };
     vec![
         settings(Preset::PerTransaction, 1),
         settings(Preset::Group, 1),
