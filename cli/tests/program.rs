@@ -122,6 +122,13 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     child.kill().expect("our own child");
     child.wait().expect("ended");
+    let listed = |more: &[&str]| {
+        let output = run(&[&["tables", text(&database)], more].concat());
+        expect_code(&output, 0);
+        String::from_utf8(output.stdout).expect("names")
+    };
+    assert_eq!(listed(&[]), "t\n");
+    assert_eq!(listed(&["--internal"]), "quench.load\t(internal)\nt\n", "what --resume needs");
     let resumed = run(&["load", text(&database), "t", text(&file), "--resume", "--json"]);
     expect_code(&resumed, 0);
     let report = json(&resumed);
@@ -129,7 +136,7 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
         (report["rows"].as_u64().expect("rows"), report["skipped"].as_u64().expect("skipped"));
     assert_eq!(rows + skipped, 200_000);
     assert!(run(&["dump", text(&database), "t"]).stdout == lines.as_bytes());
-    assert!(run(&["dump", text(&database), "quench.load"]).stdout.is_empty(), "the marker is removed");
+    assert_eq!(listed(&["--internal"]), "t\n", "the marker is removed, and its table");
 }
 
 #[test]
@@ -214,10 +221,36 @@ fn every_inspecting_command_prints_json_that_parses() {
         tables["tables"].as_array().expect("list").iter().find(|t| t["name"] == name).expect("table").clone()
     };
     assert_eq!(row("t")["rows"], 2);
-    assert_eq!(row("quench.load")["internal"], true);
+    assert_eq!(row("t")["internal"], false);
     for line in run(&["dump", db, "t", "--json"]).stdout.lines().map(|l| l.expect("read")) {
         let row: Value = serde_json::from_str(&line).expect("json");
         assert!(row["key"].is_string() && row["value"].is_string());
+    }
+}
+
+#[test]
+fn an_interrupted_bench_or_demo_leaves_no_directory_behind() {
+    let dir = directory();
+    let entries = || std::fs::read_dir(dir.path()).expect("readable").count();
+    for arguments in [vec!["bench", "put", "--seconds", "60"], vec!["demo", "--seconds", "60"]] {
+        for signal in ["INT", "TERM"] {
+            let mut child = quench(&arguments)
+                .current_dir(dir.path())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("starts");
+            let start = std::time::Instant::now();
+            while entries() == 0 {
+                assert!(start.elapsed().as_secs() < 20, "{arguments:?} made no directory");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            let killed = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+            assert!(killed.expect("kill is everywhere").success());
+            assert_eq!(child.wait().expect("ended").code(), Some(130), "{arguments:?} {signal}");
+            assert_eq!(entries(), 0, "{arguments:?} {signal}");
+        }
     }
 }
 

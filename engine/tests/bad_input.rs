@@ -13,6 +13,7 @@ fn builder() -> quenchdb::Builder {
         .memory_bytes(4 << 20)
         .segment_bytes(1 << 20)
         .log_bytes_max(64 << 20)
+        .transaction_bytes_max(8 << 20)
         .checkpoint_log_bytes(0)
 }
 
@@ -164,6 +165,27 @@ fn a_directory_with_foreign_directories_is_refused() {
     let error = builder().open(directory.path()).expect_err("not empty");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert!(error.to_string().contains("figures"), "{error}");
+}
+
+/// Story: whether direct I/O works was tried with a file of our own, before anybody had looked whose directory it was.
+#[test]
+fn nothing_is_put_into_a_directory_that_is_refused_or_only_read() {
+    let changed = |path: &Path| std::fs::metadata(path).expect("there").modified().expect("known");
+    let directory = tempfile::tempdir().expect("space");
+    std::fs::create_dir(directory.path().join("figures")).expect("space");
+    let before = changed(directory.path());
+    for builder in [builder(), builder().create(false), builder().read_only(true)] {
+        builder.open(directory.path()).expect_err("not ours");
+        assert_eq!(changed(directory.path()), before, "a name came or went");
+    }
+    let database = tempfile::tempdir().expect("space");
+    builder().open(database.path()).expect("opens").close().expect("closes");
+    let before = changed(database.path());
+    for builder in [builder().create(false), builder().read_only(true)] {
+        let db = builder.open(database.path()).expect("opens");
+        drop(db);
+        assert_eq!(changed(database.path()), before, "a name came or went");
+    }
 }
 
 #[test]

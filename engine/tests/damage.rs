@@ -27,6 +27,7 @@ fn settings(preset: Preset) -> Settings {
         segment_bytes: 64 << 10,
         log_buffer_bytes: 64 << 10,
         log_bytes_max: 4 << 20,
+        transaction_bytes_max: 1 << 20,
         checkpoint_log_bytes: 0,
         flush_unit_bytes: 4096,
         ..Settings::default()
@@ -522,6 +523,11 @@ fn files_of_another_database_are_not_believed() {
     }
 }
 
+/// Where the records of the block at the start of a segment end.
+fn payload_end(segment: &[u8]) -> usize {
+    80 + u32::from_le_bytes(segment[40..44].try_into().expect("four bytes")) as usize
+}
+
 #[test]
 fn a_newer_format_is_unsupported() {
     let sample = sample(Preset::Group, false);
@@ -544,6 +550,15 @@ fn a_newer_format_is_unsupported() {
         bytes[..4].copy_from_slice(&check.to_le_bytes());
     });
     assert_eq!(judge(&disk, &sample, "a newer log block"), unsupported);
+    let disk = damaged(&sample, &path, |bytes| {
+        // The rule of the block's first record; then the checksums of record, payload and block.
+        bytes[80 + 20] = 9;
+        for (crc_at, from, to) in [(80, 84, 136), (28, 80, payload_end(bytes)), (0, 4, 80)] {
+            let check = crc(&bytes[from..to]);
+            bytes[crc_at..crc_at + 4].copy_from_slice(&check.to_le_bytes());
+        }
+    });
+    assert_eq!(judge(&disk, &sample, "an unknown dependency rule"), unsupported);
     let pages = sample.disk.files().into_iter().find(|path| path.starts_with("pages")).expect("a page store");
     for at in used_sectors(&sample.disk.read_file(&pages).expect("listed")) {
         let disk = damaged(&sample, &pages, |bytes| {

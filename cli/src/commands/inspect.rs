@@ -1,6 +1,5 @@
 //! `tables`, `stat`, `verify`, `checkpoint`, `log`: what is in a database and whether it is sound.
 
-use super::load::MARKERS;
 use super::{open_to_read, open_to_write};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
@@ -9,6 +8,9 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+
+/// How the names of tables begin that belong to this program.
+const INTERNAL: &str = "quench.";
 
 /// A database and nothing else.
 #[derive(clap::Args)]
@@ -25,6 +27,9 @@ pub struct TablesArgs {
     /// Count the rows of each table too
     #[arg(long)]
     count: bool,
+    /// List this program's own tables too, such as the progress of interrupted loads
+    #[arg(long)]
+    internal: bool,
 }
 
 /// `quench log`
@@ -44,7 +49,10 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
     let mut text = String::new();
     let snapshot = database.begin_read()?;
     for name in database.tables() {
-        let internal = name == MARKERS;
+        let internal = name.starts_with(INTERNAL);
+        if internal && !args.internal {
+            continue;
+        }
         let mut rows = None;
         if args.count {
             let mut count = 0u64;
@@ -58,7 +66,7 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
         if let Some(rows) = rows {
             let _ = write!(text, "\t{rows}");
         }
-        text.push_str(if internal { "\t(progress of quench load)\n" } else { "\n" });
+        text.push_str(if internal { "\t(internal)\n" } else { "\n" });
         listed.push(json!({"name": name, "rows": rows, "internal": internal}));
     }
     if as_json {

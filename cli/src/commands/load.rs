@@ -1,7 +1,8 @@
 //! `load`: lines into a table, durably every batch, continued where it stopped.
 //!
 //! Each batch writes its rows and, in the same transaction, the number of lines done into the table `quench.load`. So
-//! after a crash the marker and the rows agree, whatever moment it was. The last batch removes the marker.
+//! after a crash the marker and the rows agree, whatever moment it was. The last batch removes the marker, and the table
+//! goes when it holds no other.
 
 use super::open_to_write;
 use crate::output::{Outcome, Progress, print_json, print_text};
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Table of progress markers.
-pub const MARKERS: &str = "quench.load";
+const MARKERS: &str = "quench.load";
 
 /// `quench load`
 #[derive(clap::Args)]
@@ -139,6 +140,15 @@ impl Load<'_> {
             .with_context(|| format!("the marker of this load in {MARKERS} is not a number; delete it"))
     }
 
+    /// The markers of other interrupted loads stay.
+    fn drop_empty_markers(&self) -> Result<()> {
+        let first = self.database.begin_read()?.range::<&[u8]>(&self.markers, ..).next().transpose()?;
+        if first.is_none() {
+            self.database.drop_table(MARKERS)?;
+        }
+        Ok(())
+    }
+
     fn skip(&mut self, lines: u64) -> Result<()> {
         for _ in 0..lines {
             if !self.next_line()? {
@@ -188,6 +198,7 @@ pub fn run(args: &LoadArgs, json: bool) -> Result<Outcome> {
     let loaded = load.all(&progress);
     progress.finish();
     let rows = loaded?;
+    load.drop_empty_markers()?;
     load.database.close()?;
     let seconds = began.elapsed().as_secs_f64();
     if json {

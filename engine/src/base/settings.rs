@@ -94,7 +94,8 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Log bytes after which a checkpoint starts by itself; 0 means never. Default 512 MiB.
     pub checkpoint_log_bytes: u64,
-    /// Log bytes at which commits wait for a checkpoint to free space. Default 2 GiB.
+    /// Log bytes at which commits wait for a checkpoint to free space; at least two segments for each log, and room for a
+    /// transaction of `transaction_bytes_max` beside them. Default 2 GiB.
     pub log_bytes_max: u64,
     /// Largest redo size of one transaction in bytes. Default 64 MiB.
     pub transaction_bytes_max: usize,
@@ -165,6 +166,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Log space that `logs` logs need to go on: each fills a segment, and holds the next one before it gives that up.
+    #[must_use]
+    pub fn bytes_of_segments_in_use(&self, logs: usize) -> u64 {
+        2 * logs as u64 * self.segment_bytes
+    }
+
     /// Checks every setting alone and the relations between them.
     ///
     /// # Errors
@@ -197,6 +204,23 @@ impl Settings {
         }
         if self.log_bytes_max < 4 * self.segment_bytes {
             return contradiction("log_bytes_max", "less than four times segment_bytes");
+        }
+        let segments = self.bytes_of_segments_in_use(self.logs.max(1));
+        if self.log_bytes_max < segments {
+            let what = format!(
+                "{} is less than {segments}: each of logs = {} needs two segments of segment_bytes = {}, the one it fills and \
+                 the next",
+                self.log_bytes_max, self.logs, self.segment_bytes
+            );
+            return contradiction("log_bytes_max", &what);
+        }
+        if self.log_bytes_max - segments < self.transaction_bytes_max as u64 {
+            let what = format!(
+                "{} is too much for log_bytes_max = {}: such a transaction would not fit beside the {segments} bytes of \
+                 segments in use",
+                self.transaction_bytes_max, self.log_bytes_max
+            );
+            return contradiction("transaction_bytes_max", &what);
         }
         if self.checkpoint_log_bytes > self.log_bytes_max / 2 {
             return contradiction("checkpoint_log_bytes", "more than half of log_bytes_max");
@@ -234,9 +258,37 @@ mod tests {
 
     #[test]
     fn contradictions_are_named() {
-        let settings = Settings { log_bytes_max: 1 << 20, ..Settings::default() };
-        let error = settings.validate().expect_err("contradiction");
-        assert!(error.to_string().contains("log_bytes_max"), "{error}");
+        let base = Settings::default;
+        let small = || Settings { log_bytes_max: 64 << 20, checkpoint_log_bytes: 0, ..base() };
+        let cases: [(Settings, &[&str]); 6] = [
+            (Settings { log_bytes_max: 1 << 20, ..base() }, &["log_bytes_max", "segment_bytes"]),
+            (
+                Settings { checkpoint_log_bytes: 2 << 30, ..base() },
+                &["checkpoint_log_bytes", "log_bytes_max"],
+            ),
+            (
+                Settings { preset: Preset::Autonomous, logs: 100, ..base() },
+                &["log_bytes_max", "logs = 100", "segment_bytes = 16777216"],
+            ),
+            (small(), &["transaction_bytes_max", "log_bytes_max = 67108864"]),
+            (
+                Settings { transaction_bytes_max: 1 << 20, logs: 2, ..small() },
+                &["transaction_bytes_max", "log_bytes_max = 67108864"],
+            ),
+            (
+                Settings {
+                    preset: Preset::PerTransaction,
+                    gather_window: Duration::from_millis(1),
+                    ..base()
+                },
+                &["gather_window", "per-transaction"],
+            ),
+        ];
+        for (settings, names) in cases {
+            let error = settings.validate().expect_err("contradiction").to_string();
+            assert!(names.iter().all(|name| error.contains(name)), "{names:?}: {error}");
+        }
+        Settings { transaction_bytes_max: 1 << 20, ..small() }.validate().expect("fits");
     }
 
     #[test]

@@ -84,7 +84,12 @@ fn async_writer(method: Option<MethodSetting>) -> AsyncWriter {
 pub fn log_count(settings: &Settings, cores: usize) -> usize {
     match (settings.preset, settings.logs) {
         (Preset::PerTransaction | Preset::Group, 0) => 1,
-        (Preset::Autonomous, 0) => cores.clamp(1, 256),
+        (Preset::Autonomous, 0) => {
+            // As many as have room in the log beside the largest transaction.
+            let room = settings.log_bytes_max.saturating_sub(settings.transaction_bytes_max as u64);
+            let fit = room / settings.bytes_of_segments_in_use(1).max(1);
+            cores.clamp(1, 256).min(fit.max(1) as usize)
+        }
         (_, count) => count,
     }
 }
@@ -107,5 +112,9 @@ mod tests {
         assert_eq!(count(Preset::Autonomous, 0), 6);
         assert_eq!(count(Preset::Autonomous, 3), 3);
         assert_eq!(count(Preset::Group, 0), 1);
+        let many = Settings { preset: Preset::Autonomous, ..Settings::default() };
+        assert_eq!(log_count(&many, 256), 62, "no more than the log has segments for");
+        let chosen = Settings { logs: log_count(&many, 256), ..many };
+        chosen.validate().expect("what is chosen is allowed");
     }
 }

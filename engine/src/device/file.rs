@@ -7,7 +7,7 @@
 use super::facts::{self, DeviceFacts, DurabilityMethod};
 use super::queue::BlockingQueue;
 use super::uring::UringQueue;
-use super::{AlignedBuffer, File, OpenMode, Storage, WriteQueue};
+use super::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage, WriteQueue};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::io::{IoSlice, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of zeros written at a time when a file is extended.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;
@@ -29,7 +29,11 @@ static OPEN_DIRECTORIES: std::sync::Mutex<Option<HashSet<PathBuf>>> = std::sync:
 #[derive(Debug)]
 pub struct FileStorage {
     directory: PathBuf,
+    /// All but direct I/O, which is found out when it is first asked for: by then whoever opens the directory has looked
+    /// whether it is a database's.
     facts: DeviceFacts,
+    direct_io: OnceLock<std::result::Result<(), String>>,
+    create: bool,
     method: Arc<AtomicU8>,
     /// RWF_DSYNC was refused: flush after the write instead.
     dsync_refused: Arc<AtomicBool>,
@@ -54,15 +58,20 @@ impl FileStorage {
             .canonicalize()
             .map_err(|e| Error::io(format!("cannot open the directory {}", directory.display()), e))?;
         let mut facts = facts::of_directory(&directory, trust);
-        facts.direct_io = probe_direct(&directory, create);
         facts.io_uring = if io_uring { super::uring::available() } else { Err("switched off".into()) };
         let method = if facts.volatile_cache { DurabilityMethod::Dsync } else { DurabilityMethod::Plain };
         Ok(FileStorage {
             directory,
             facts,
+            direct_io: OnceLock::new(),
+            create,
             method: Arc::new(AtomicU8::new(method as u8)),
             dsync_refused: Arc::new(AtomicBool::new(false)),
         })
+    }
+
+    fn direct_io(&self) -> &std::result::Result<(), String> {
+        self.direct_io.get_or_init(|| probe_direct(&self.directory, self.create))
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -79,24 +88,57 @@ impl FileStorage {
     }
 }
 
-/// Whether `O_DIRECT` writes work in `directory`.
-fn probe_direct(directory: &Path, may_write: bool) -> std::result::Result<(), String> {
+/// Whether `O_DIRECT` works in `directory`. Where there is a file it is read; only in an empty directory, and only if a
+/// database is to be created there, something is written: to a file without a name if the file system knows such.
+fn probe_direct(directory: &Path, create: bool) -> std::result::Result<(), String> {
+    let result = match any_file(directory) {
+        Some(file) => {
+            rustix::fs::open(&file, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
+                .and_then(|fd| rustix::io::pread(&fd, &mut *AlignedBuffer::zeroed(1), 0))
+        }
+        None if create => write_nameless(directory).unwrap_or_else(|| write_named(directory)),
+        None => return Ok(()),
+    };
+    result.map(drop).map_err(|error| format!("the file system refuses O_DIRECT: {error}"))
+}
+
+/// A file of at least a sector.
+fn any_file(directory: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).ok()?.flatten();
+    let large = |entry: &std::fs::DirEntry| {
+        entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() >= SECTOR_BYTES as u64)
+    };
+    entries.filter(large).map(|entry| entry.path()).next()
+}
+
+const PROBE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+fn write_sector(fd: OwnedFd) -> rustix::io::Result<usize> {
+    rustix::io::pwrite(&fd, &AlignedBuffer::zeroed(1), 0)
+}
+
+/// `None` if the file system has no files without a name.
+fn write_nameless(directory: &Path) -> Option<rustix::io::Result<usize>> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    match rustix::fs::open(directory, flags | OFlags::DIRECT, PROBE_MODE) {
+        Ok(fd) => Some(write_sector(fd)),
+        Err(error) => rustix::fs::open(directory, flags, PROBE_MODE).ok().map(|_| Err(error)),
+    }
+}
+
+fn write_named(directory: &Path) -> rustix::io::Result<usize> {
     let path = directory.join(".quench-direct-probe");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT | OFlags::CLOEXEC;
-    if !may_write {
-        return Ok(());
-    }
-    let opened = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600));
-    let result = opened.and_then(|fd| rustix::io::pwrite(&fd, &AlignedBuffer::zeroed(1), 0));
+    let result = rustix::fs::open(&path, flags, PROBE_MODE).and_then(write_sector);
     let _ = std::fs::remove_file(&path);
-    result.map(drop).map_err(|error| format!("the file system refuses O_DIRECT: {error}"))
+    result
 }
 
 impl Storage for FileStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let access = if mode.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         let create = if mode.create { OFlags::CREATE } else { OFlags::empty() };
-        let direct = mode.direct && self.facts.direct_io.is_ok();
+        let direct = mode.direct && self.direct_io().is_ok();
         let flags = access | create | OFlags::CLOEXEC;
         let open = |flags| rustix::fs::open(self.path(path), flags, Mode::from_raw_mode(0o644));
         let opened =
@@ -156,7 +198,7 @@ impl Storage for FileStorage {
     }
 
     fn facts(&self) -> DeviceFacts {
-        self.facts.clone()
+        DeviceFacts { direct_io: self.direct_io().clone(), ..self.facts.clone() }
     }
 
     fn durability(&self) -> DurabilityMethod {
@@ -171,7 +213,7 @@ impl Storage for FileStorage {
         if self.facts.io_uring.is_ok() && !self.dsync_refused.load(Ordering::Relaxed) {
             let method = match self.durability() {
                 // Without direct I/O a completed write is in the page cache.
-                DurabilityMethod::Plain if self.facts.direct_io.is_err() => DurabilityMethod::WriteThenFlush,
+                DurabilityMethod::Plain if self.direct_io().is_err() => DurabilityMethod::WriteThenFlush,
                 method => method,
             };
             return Ok(Box::new(UringQueue::new(depth, method)?));

@@ -31,7 +31,7 @@
 
 use crate::base::checksum::{crc, crc_append};
 use crate::base::encoding::{Reader, put_bytes, put_varint};
-use crate::base::{Csn, Epoch, Error, Gsn, Result, TableId};
+use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, Result, TableId};
 
 /// Size of a record's header.
 pub const RECORD_HEADER_BYTES: usize = 56;
@@ -108,13 +108,20 @@ impl<'a> Record<'a> {
     /// The record at the start of `bytes`, checked.
     ///
     /// # Errors
-    /// `Corruption`, without a place.
+    /// `Corruption`; `Unsupported` for a whole record with a dependency rule that this build does not know. Without a place.
     pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>> {
-        Self::parse(bytes)
-            .ok_or_else(|| Error::corruption("a log record is malformed or has a wrong checksum"))
+        let malformed = || Error::corruption("a log record is malformed or has a wrong checksum");
+        let (record, rule) = Self::parse(bytes).ok_or_else(malformed)?;
+        if rule == DependencyRule::Dsn as u8 {
+            return Ok(record);
+        }
+        let what =
+            format!("a log record is judged by dependency rule {rule}, which this build does not know");
+        Err(Error::new(ErrorKind::Unsupported, what))
     }
 
-    fn parse(bytes: &'a [u8]) -> Option<Record<'a>> {
+    /// The record, as if it had the default rule, and the number of its rule.
+    fn parse(bytes: &'a [u8]) -> Option<(Record<'a>, u8)> {
         let mut reader = Reader::new(bytes.get(..RECORD_HEADER_BYTES)?);
         let header_crc = reader.u32()?;
         let body_crc = reader.u32()?;
@@ -132,14 +139,14 @@ impl<'a> Record<'a> {
             watermark: Csn(reader.u64()?),
             body_crc,
             op_count: op_count.into(),
-            rule: if rule == DependencyRule::Dsn as u8 { DependencyRule::Dsn } else { return None },
+            rule: DependencyRule::default(),
         };
         if crc(&bytes[4..RECORD_HEADER_BYTES]) != header_crc || len != record_bytes(body_len) {
             return None;
         }
         let body = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + body_len)?;
         let bytes = bytes.get(..len)?;
-        (crc(body) == body_crc).then_some(Record { header, body, bytes })
+        (crc(body) == body_crc).then_some((Record { header, body, bytes }, rule))
     }
 
     /// Its operations.
