@@ -202,7 +202,7 @@ impl TransactionSystem {
         match self.descriptors.status(version.stamp) {
             Status::Committed(csn) if csn < watermark => StampState::Committed(csn),
             Status::Committed(csn) => StampState::NotDurable(csn),
-            Status::InProgress(_) | Status::Finished => StampState::InProgress,
+            Status::InProgress(_) | Status::LeftBehind | Status::Finished => StampState::InProgress,
         }
     }
 
