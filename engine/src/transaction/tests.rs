@@ -17,7 +17,7 @@ use std::time::Duration;
 struct NoImages;
 
 impl PageSource for NoImages {
-    fn read_page(&self, page: PageId, _: &mut [u8]) -> Result<()> {
+    fn read_page(&self, page: PageId, _: bool, _: &mut [u8]) -> Result<()> {
         Err(Error::corruption(format!("{page:?} has no image")))
     }
 }
