@@ -339,7 +339,6 @@ fn a_catalog_change_that_waits_for_log_space_does_not_keep_the_checkpoint_from_m
         .segment_bytes(64 << 10)
         .log_bytes_max(256 << 10)
         .log_buffer_bytes(64 << 10)
-        .transaction_bytes_max(64 << 10)
         .checkpoint_log_bytes(0)
         .open_in_memory()
         .expect("fits");

@@ -16,7 +16,6 @@ fn settings(preset: Preset) -> Settings {
         memory_bytes: 8 << 20,
         segment_bytes: 256 << 10,
         log_bytes_max: 16 << 20,
-        transaction_bytes_max: 4 << 20,
         checkpoint_log_bytes: 0,
         lock_wait: Duration::from_millis(50),
         ..Settings::default()

@@ -43,7 +43,6 @@ fn settings(seed: u64) -> Settings {
         segment_bytes: 64 << 10,
         log_buffer_bytes: 64 << 10,
         log_bytes_max: 4 << 20,
-        transaction_bytes_max: 1 << 20,
         checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
         flush_unit_bytes: 4096,
         ..Settings::default()

@@ -11,7 +11,6 @@ fn builder() -> quenchdb::Builder {
         .memory_bytes(4 << 20)
         .segment_bytes(1 << 20)
         .log_bytes_max(64 << 20)
-        .transaction_bytes_max(8 << 20)
         .checkpoint_log_bytes(0)
 }
 

@@ -18,7 +18,6 @@ fn settings(preset: Preset) -> Settings {
         log_buffer_bytes: 64 << 10,
         segment_bytes: 256 << 10,
         log_bytes_max: 32 << 20,
-        transaction_bytes_max: 16 << 20,
         checkpoint_log_bytes: 2 << 20,
         ..Settings::default()
     }

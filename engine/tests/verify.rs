@@ -19,7 +19,6 @@ fn settings(preset: Preset) -> Settings {
         segment_bytes: 64 << 10,
         log_buffer_bytes: 64 << 10,
         log_bytes_max: 4 << 20,
-        transaction_bytes_max: 1 << 20,
         checkpoint_log_bytes: 0,
         flush_unit_bytes: 4096,
         ..Settings::default()

@@ -59,7 +59,8 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
         PageStore::open(&*storage, id, page_bytes, root)?
     };
     let pool = Pool::new(page_bytes, settings.memory_bytes, Arc::new(StoredPages(store.clone())))?;
-    let limits = Limits::for_page(page_bytes, settings.transaction_bytes_max, settings.lock_wait);
+    let transaction_bytes = settings.transaction_bytes(presets::log_count(&settings, cores()));
+    let limits = Limits::for_page(page_bytes, transaction_bytes, settings.lock_wait);
     let clock = builder.clock.clone();
     let system =
         Arc::new(TransactionSystem::new(pool.clone(), limits, version_bytes(&settings), clock.clone()));

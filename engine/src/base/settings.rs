@@ -94,10 +94,11 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Log bytes after which a checkpoint starts by itself; 0 means never. Default 512 MiB.
     pub checkpoint_log_bytes: u64,
-    /// Log bytes at which commits wait for a checkpoint to free space; at least two segments for each log, and room for a
-    /// transaction of `transaction_bytes_max` beside them. Default 2 GiB.
+    /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, two for each log, and room for
+    /// a transaction of `transaction_bytes_max` beside them. Default 2 GiB.
     pub log_bytes_max: u64,
-    /// Largest redo size of one transaction in bytes. Default 64 MiB.
+    /// Largest redo size of one transaction in bytes, 4096 to 1 GiB; 0 chooses: 64 MiB, less if `log_bytes_max` has no room for
+    /// that. Default 0.
     pub transaction_bytes_max: usize,
     /// Group commit: how long a leader gathers followers. Default zero.
     pub gather_window: Duration,
@@ -152,7 +153,7 @@ impl Default for Settings {
             segment_bytes: 16 << 20,
             checkpoint_log_bytes: 512 << 20,
             log_bytes_max: 2 << 30,
-            transaction_bytes_max: 64 << 20,
+            transaction_bytes_max: 0,
             gather_window: Duration::ZERO,
             gather_siblings: 5,
             gather_max: 0,
@@ -165,11 +166,24 @@ impl Default for Settings {
     }
 }
 
+/// The most that is chosen for [`Settings::transaction_bytes_max`].
+const TRANSACTION_BYTES_CHOSEN: u64 = 64 << 20;
+
 impl Settings {
     /// Log space that `logs` logs need to go on: each fills a segment, and holds the next one before it gives that up.
     #[must_use]
     pub fn bytes_of_segments_in_use(&self, logs: usize) -> u64 {
         2 * logs as u64 * self.segment_bytes
+    }
+
+    /// The largest redo size of one transaction with `logs` logs, chosen if it was not said.
+    #[must_use]
+    pub fn transaction_bytes(&self, logs: usize) -> usize {
+        if self.transaction_bytes_max != 0 {
+            return self.transaction_bytes_max;
+        }
+        let room = self.log_bytes_max.saturating_sub(self.bytes_of_segments_in_use(logs));
+        (room / 2).clamp(4096, TRANSACTION_BYTES_CHOSEN) as usize
     }
 
     /// Checks every setting alone and the relations between them.
@@ -194,7 +208,9 @@ impl Settings {
         within("flush_unit_bytes", self.flush_unit_bytes as u64, 4096, 1 << 20)?;
         within("log_buffer_bytes", self.log_buffer_bytes as u64, 64 << 10, 16 << 20)?;
         within("segment_bytes", self.segment_bytes, 64 << 10, 1 << 30)?;
-        within("transaction_bytes_max", self.transaction_bytes_max as u64, 4096, 1 << 30)?;
+        if self.transaction_bytes_max != 0 {
+            within("transaction_bytes_max", self.transaction_bytes_max as u64, 4096, 1 << 30)?;
+        }
         within("loss_window", self.loss_window.as_millis() as u64, 1, 60_000)?;
         within("gather_window", self.gather_window.as_millis() as u64, 0, 1_000)?;
         within("lock_wait", self.lock_wait.as_millis() as u64, 0, 3_600_000)?;
@@ -206,10 +222,10 @@ impl Settings {
             return contradiction("log_bytes_max", "less than four times segment_bytes");
         }
         let segments = self.bytes_of_segments_in_use(self.logs.max(1));
-        if self.log_bytes_max < segments {
+        if self.log_bytes_max < segments + self.segment_bytes {
             let what = format!(
-                "{} is less than {segments}: each of logs = {} needs two segments of segment_bytes = {}, the one it fills and \
-                 the next",
+                "{} is too little: each of logs = {} needs two segments of segment_bytes = {}, the one it fills and the next, \
+                 and a transaction needs room beside them",
                 self.log_bytes_max, self.logs, self.segment_bytes
             );
             return contradiction("log_bytes_max", &what);
@@ -270,9 +286,9 @@ mod tests {
                 Settings { preset: Preset::Autonomous, logs: 100, ..base() },
                 &["log_bytes_max", "logs = 100", "segment_bytes = 16777216"],
             ),
-            (small(), &["transaction_bytes_max", "log_bytes_max = 67108864"]),
+            (Settings { logs: 2, ..small() }, &["log_bytes_max", "logs = 2", "segment_bytes = 16777216"]),
             (
-                Settings { transaction_bytes_max: 1 << 20, logs: 2, ..small() },
+                Settings { transaction_bytes_max: 33 << 20, ..small() },
                 &["transaction_bytes_max", "log_bytes_max = 67108864"],
             ),
             (
@@ -288,7 +304,9 @@ mod tests {
             let error = settings.validate().expect_err("contradiction").to_string();
             assert!(names.iter().all(|name| error.contains(name)), "{names:?}: {error}");
         }
-        Settings { transaction_bytes_max: 1 << 20, ..small() }.validate().expect("fits");
+        Settings { transaction_bytes_max: 32 << 20, ..small() }.validate().expect("fits");
+        small().validate().expect("what is chosen fits");
+        assert_eq!((small().transaction_bytes(1), base().transaction_bytes(1)), (16 << 20, 64 << 20));
     }
 
     #[test]

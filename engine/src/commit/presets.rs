@@ -86,7 +86,8 @@ pub fn log_count(settings: &Settings, cores: usize) -> usize {
         (Preset::PerTransaction | Preset::Group, 0) => 1,
         (Preset::Autonomous, 0) => {
             // As many as have room in the log beside the largest transaction.
-            let room = settings.log_bytes_max.saturating_sub(settings.transaction_bytes_max as u64);
+            let transaction = (settings.transaction_bytes(1) as u64).max(settings.segment_bytes);
+            let room = settings.log_bytes_max.saturating_sub(transaction);
             let fit = room / settings.bytes_of_segments_in_use(1).max(1);
             cores.clamp(1, 256).min(fit.max(1) as usize)
         }
