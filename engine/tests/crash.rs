@@ -42,7 +42,7 @@ fn settings(seed: u64) -> Settings {
         memory_bytes: if is_tight(seed) { 1 << 20 } else { 4 << 20 },
         segment_bytes: 64 << 10,
         log_buffer_bytes: 64 << 10,
-        log_bytes_max: 4 << 20,
+        log_bytes_max: 8 << 20,
         checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
         flush_unit_bytes: 4096,
         ..Settings::default()
@@ -57,6 +57,7 @@ struct Tables {
     accounts: Table,
     journal: Table,
     chains: Table,
+    documents: Table,
     /// Long rows that are overwritten at random, where memory is to be short.
     ballast: Option<Table>,
 }
@@ -67,6 +68,7 @@ impl Tables {
             accounts: db.table_or_create("accounts")?,
             journal: db.table_or_create("journal")?,
             chains: db.table_or_create("chains")?,
+            documents: db.table_or_create("documents")?,
             ballast: if tight { Some(db.table_or_create("ballast")?) } else { None },
         })
     }
@@ -95,6 +97,7 @@ fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) -> R
     let mut row = vec![from, to, chain];
     row.extend(amount.to_le_bytes());
     row.extend(length.to_le_bytes());
+    row.push(write_document(tx, tables, chain, length, random)?);
     row.resize(row.len() + random.below(200) as usize, 7);
     if let Some(ballast) = &tables.ballast {
         for _ in 0..4 {
@@ -102,6 +105,47 @@ fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) -> R
         }
     }
     tx.insert(&tables.journal, id, row)
+}
+
+/// What a transaction did to its chain's document.
+const UNTOUCHED: u8 = 0;
+const WRITTEN: u8 = 1;
+const DELETED: u8 = 2;
+
+/// A large value that says which link of its chain wrote it, and is as long as that link says.
+fn document(chain: u8, length: i64) -> Vec<u8> {
+    let mut random = Random::from_seed(u64::from(chain) << 32 | length as u64);
+    let bytes = if random.chance(1, 8) { 20_000 + random.below(30_000) } else { 300 + random.below(6_000) };
+    let mut document = length.to_le_bytes().to_vec();
+    document.extend((0..bytes / 8).flat_map(|_| random.next_u64().to_le_bytes()));
+    document
+}
+
+/// Writes a document, or deletes it, or writes one and takes that back.
+fn write_document(
+    tx: &mut Transaction,
+    tables: &Tables,
+    chain: u8,
+    length: i64,
+    random: &mut Random,
+) -> Result<u8> {
+    let savepoint = tx.savepoint();
+    if random.chance(1, 8) {
+        tx.insert(&tables.documents, [chain], document(chain, length + 1))?;
+        tx.rollback_to(savepoint)?;
+    }
+    if random.chance(1, 8) {
+        tx.remove(&tables.documents, [chain])?;
+        return Ok(DELETED);
+    }
+    if !random.chance(1, 3) {
+        return Ok(UNTOUCHED);
+    }
+    if random.chance(1, 4) {
+        tx.insert(&tables.documents, [chain], document(chain, length + 2))?;
+    }
+    tx.insert(&tables.documents, [chain], document(chain, length))?;
+    Ok(WRITTEN)
 }
 
 /// Transactions of several threads; stops at the first error that is no conflict (the disk was stopped).
@@ -212,9 +256,26 @@ fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
         let stored = all.get(&("chains".to_string(), vec![chain])).cloned();
         assert_eq!(number(stored), last, "{context}: chain {chain}");
     }
+    judge_documents(&all, &journal, context);
     let report = db.verify(None).expect("runs");
     assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
     all
+}
+
+/// A chain's document is the one of the last link that touched it.
+fn judge_documents(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &str) {
+    let mut last: BTreeMap<u8, (i64, u8)> = BTreeMap::new();
+    for row in journal.values().filter(|row| row[19] != UNTOUCHED) {
+        let length = i64::from_le_bytes(row[11..19].try_into().expect("eight bytes"));
+        let newest = last.entry(row[2]).or_default();
+        *newest = (*newest).max((length, row[19]));
+    }
+    for chain in 0..CHAINS {
+        let stored = all.get(&("documents".to_string(), vec![chain]));
+        let expected = last.get(&chain).filter(|(_, what)| *what == WRITTEN);
+        let expected = expected.map(|(length, _)| document(chain, *length));
+        assert!(stored == expected.as_ref(), "{context}: document of chain {chain}, last touched {last:?}");
+    }
 }
 
 fn acknowledged_by(acknowledged: &Acknowledged, operations: usize) -> BTreeSet<Id> {

@@ -330,7 +330,8 @@ impl Database {
         crate::tree::max_key_bytes(self.inner.pool.page_bytes())
     }
 
-    /// Most bytes of a key and its value together.
+    /// Most bytes of a key and its value together that lie in one entry of a page. Longer values, up to
+    /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX), go to pages of their own.
     #[must_use]
     pub fn max_entry_bytes(&self) -> usize {
         crate::tree::max_entry_bytes(self.inner.pool.page_bytes())

@@ -9,6 +9,7 @@ mod open;
 mod statistics;
 mod table;
 mod transaction;
+mod value;
 mod verify;
 
 pub use builder::{Builder, Progress};
@@ -17,8 +18,10 @@ pub use handle::CommitHandle;
 pub use statistics::{LatencySummary, Statistics};
 pub use table::Table;
 pub use transaction::{Range, Snapshot, Transaction};
+pub use value::ValueReader;
 pub use verify::VerifyReport;
 
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals};
 pub use crate::recovery::RecoveryReport;
 pub use crate::transaction::{Isolation, Savepoint};
+pub use crate::tree::VALUE_BYTES_MAX;

@@ -2,10 +2,12 @@
 
 use super::handle::CommitHandle;
 use super::table::Table;
+use super::value::ValueReader;
 use crate::base::settings::Durability;
 use crate::base::{Csn, Result};
 use crate::commit::Ticket;
 use crate::transaction::{ActiveTransaction, Ended, RangeCursor, ReadSnapshot, Savepoint};
+use std::io::Read;
 use std::ops::{Bound, RangeBounds};
 
 type Row = (Vec<u8>, Vec<u8>);
@@ -51,6 +53,30 @@ impl Transaction {
     /// `InvalidArgument` for sizes; `OutOfMemory` at a bound.
     pub fn insert(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.active.insert(&table.state, key.as_ref(), value.as_ref())
+    }
+
+    /// Sets `key` to everything that `reader` gives, and returns how many bytes that was. For values that should not be in
+    /// the caller's memory as a whole: a piece of 64 KiB at a time is copied.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`]; `Io` if `reader` fails; `InvalidArgument` for more than
+    /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes; `OutOfMemory` when there are no pages left. The row is as it was
+    /// then, and the transaction can go on.
+    pub fn insert_from(
+        &mut self,
+        table: &Table,
+        key: impl AsRef<[u8]>,
+        mut reader: impl Read,
+    ) -> Result<u64> {
+        self.active.insert_from(&table.state, key.as_ref(), &mut reader)
+    }
+
+    /// The value of `key`, to be read piece by piece. The transaction cannot write while the reader lives.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn read_value(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<ValueReader<'_>>> {
+        Ok(self.active.open_value(&table.state, key.as_ref())?.map(ValueReader::new))
     }
 
     /// Deletes `key`; true if it was there.
@@ -180,6 +206,14 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn get_into(&self, table: &Table, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         self.snapshot.get(&table.state, key.as_ref(), value)
+    }
+
+    /// The value of `key`, to be read piece by piece.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn read_value(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<ValueReader<'_>>> {
+        Ok(self.snapshot.open_value(&table.state, key.as_ref())?.map(ValueReader::new))
     }
 
     /// The rows of a range of keys in order; from both ends.

@@ -10,7 +10,9 @@ use crate::checkpoint::Checkpointer;
 use crate::device::{AlignedBuffer, Storage};
 use crate::recovery::{Running, check_log};
 use crate::store::{Manifest, ManifestFile, PageStore};
+use crate::sync::atomic::Ordering;
 use crate::transaction::TableHold;
+use crate::tree::overflow;
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 
@@ -21,6 +23,8 @@ pub struct VerifyReport {
     pub tables: u64,
     /// Pages of their trees.
     pub pages: u64,
+    /// Values that lie in pages of their own.
+    pub large_values: u64,
     /// Rows, deleted ones that are still remembered included.
     pub entries: u64,
     /// Page images in the store that were read and are what was written.
@@ -40,6 +44,7 @@ pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyRep
     let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
     let mut report = VerifyReport::default();
     let mut check = Check { inner, report: &mut report, reported: HashSet::new(), reachable: HashSet::new() };
+    let before = check.quiet();
     check.tables(&mut progress)?;
     let damaged = check_stored_pages(&inner.store, check.report, &mut progress);
     check.name_keys_of(damaged);
@@ -48,6 +53,7 @@ pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyRep
     if sound {
         // Below a damaged page nobody knows what can be reached.
         check.leaks();
+        check.lost(before);
     }
     log(inner, &mut report, &mut progress)?;
     Ok(report)
@@ -79,6 +85,7 @@ impl Check<'_> {
             }
             self.report.tables += 1;
             self.report.pages += summary.pages;
+            self.report.large_values += summary.large_values;
             self.report.entries += summary.entries;
             self.reachable.extend(summary.page_ids);
             for damage in damages {
@@ -119,6 +126,37 @@ impl Check<'_> {
         }
     }
 
+    /// The newest CSN if no transaction is in progress and no dropped table waits for the next checkpoint: while that lasts a
+    /// page without an image can be told to belong to nothing.
+    fn quiet(&self) -> Option<Csn> {
+        let system = &self.inner.system;
+        let newest = system.commit().newest_drawn();
+        let idle = system.in_progress().load(Ordering::SeqCst) == 0 && !system.catalog().lock().has_dropped();
+        idle.then_some(newest)
+    }
+
+    /// Pages without an image that belong to nothing; not known while transactions run.
+    fn lost(&mut self, before: Option<Csn>) {
+        let (system, pool) = (&self.inner.system, &self.inner.pool);
+        // What is being freed would be in neither list.
+        let held = system.hold_retired();
+        for reference in system.retired_values() {
+            let mut pages = HashSet::new();
+            if let Err(error) = overflow::check(pool, &reference, &mut pages) {
+                self.report.problems.push(format!("a large value that was replaced or deleted: {error}"));
+            }
+            self.reachable.extend(pages);
+        }
+        let allocated = (1..pool.page_count()).map(PageId).filter(|page| pool.is_allocated(*page));
+        let lost: Vec<PageId> = allocated.filter(|page| !self.reachable.contains(page)).collect();
+        let sure = before.is_some() && before == self.quiet();
+        drop(held);
+        if let (Some(first), true) = (lost.first(), sure) {
+            let problem = format!("leaked page: {first:?} and {} more belong to nothing", lost.len() - 1);
+            self.report.problems.push(problem);
+        }
+    }
+
     /// Pages that have an image and belong to no tree.
     fn leaks(&mut self) {
         let mut leaked = self.without_owner(self.inner.store.page_ids());
@@ -128,12 +166,20 @@ impl Check<'_> {
         }
         // Pages come and go: what counts is a look while no checkpoint frees any, at the trees as they are then.
         let again = || -> Result<BTreeSet<PageId>> {
+            let _held = self.inner.system.hold_retired();
+            let mut large = self.inner.system.retired_values();
             for (table, from) in self.hold_all() {
                 for from in from {
                     table.tree.visit_pages(from, &mut |page, _, _| {
                         leaked.remove(&page);
                     })?;
+                    table.tree.visit_large_values(from, &mut |reference| large.push(*reference))?;
                 }
+            }
+            for reference in large {
+                overflow::visit_pages(&self.inner.pool, &reference, &mut |page| {
+                    leaked.remove(&page);
+                })?;
             }
             // Looked up last: what was freed during this look has no image any more, also if its id is in use again.
             Ok(self.without_owner(leaked.into_iter()))

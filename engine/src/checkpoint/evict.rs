@@ -35,7 +35,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::sync::{Mutex, thread};
 use crate::transaction::{CheckpointView, StampState, TransactionSystem};
-use crate::tree::image::{StampFate, stamped_image};
+use crate::tree::image::{Shown, StampFate, stamped_image};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -394,10 +394,11 @@ fn purpose_of(state: &PageState, newest: Csn, running: Option<&(u32, Arc<Checkpo
     }
 }
 
-/// Turns a copy of a page into its image as of the view's CSN.
+/// Turns a copy of a page into its image as of the view's CSN. A page of a large value that was not there then has none: it
+/// stays until the checkpoint has passed it.
 fn as_of(view: &CheckpointView, out: &mut [u8]) -> Option<ImageKind> {
     let copy = ScratchPage::from_image(out);
     let bytes: PageBytes<'_> = copy.bytes();
-    image_as_of(view, bytes, out, &mut || false)?;
-    Some(ImageKind::Settled)
+    let shown = image_as_of(view, bytes, out, &mut || false)?;
+    (shown != Shown::Nothing).then_some(ImageKind::Settled)
 }

@@ -6,7 +6,7 @@ use crate::device::AlignedBuffer;
 use crate::sync::epoch::pin;
 use crate::sync::{Mutex, MutexGuard};
 use crate::transaction::CheckpointView;
-use crate::tree::image::{EntryMeta, Resolved, image_page};
+use crate::tree::image::{EntryMeta, Held, Resolved, Shown, image_page};
 use std::sync::Arc;
 
 /// A page's image, waiting to be written.
@@ -116,54 +116,56 @@ impl Imager {
         if !self.pool.is_dirty(page) {
             return Ok(None);
         }
-        let newest = image_latched(&view, guard.bytes(), out);
-        Ok(Some(Imaged { version: guard.version(), newest }))
+        Ok(match image_latched(&view, guard.bytes(), out) {
+            Shown::Nothing => None,
+            shown => Some(Imaged { version: guard.version(), newest: shown == Shown::Newest }),
+        })
     }
 }
 
-/// Makes the image as of the view's CSN of a page that is latched; true if nothing in the page is newer.
-fn image_latched(view: &CheckpointView, bytes: PageBytes<'_>, out: &mut [u8]) -> bool {
+/// Makes the image as of the view's CSN of a page that is latched.
+fn image_latched(view: &CheckpointView, bytes: PageBytes<'_>, out: &mut [u8]) -> Shown {
     // The page is latched, so an entry that has to be read again is of a transaction between two steps of its commit.
-    let newest = image_as_of(view, bytes, out, &mut || {
+    let shown = image_as_of(view, bytes, out, &mut || {
         crate::sync::thread::yield_now();
         true
     });
-    newest.expect("it is asked to try again for ever")
+    shown.expect("it is asked to try again for ever")
 }
 
-/// Makes the settled image as of the view's CSN. True if nothing in the page is newer; `None` if an entry would have to be read
-/// again and `again` says no. The page may be a copy whose original goes on changing, if it was made under an epoch guard
+/// Makes the settled image as of the view's CSN; `None` if an entry would have to be read again and `again` says no. The page may be a copy whose original goes on changing, if it was made under an epoch guard
 /// that is still there.
 pub(super) fn image_as_of(
     view: &CheckpointView,
     bytes: PageBytes<'_>,
     out: &mut [u8],
     again: &mut dyn FnMut() -> bool,
-) -> Option<bool> {
+) -> Option<Shown> {
     let guard = pin();
     let mut gave_up = false;
-    let newest = image_page(bytes, out, &mut |entry: EntryMeta, value: &[u8], older: &mut Vec<u8>| {
+    let shown = image_page(bytes, out, &mut |entry: EntryMeta, value: &[u8], older: &mut Vec<u8>| {
         if entry.stamp == 0 && !entry.tombstone {
             return Resolved::Keep;
         }
         older.clear();
         older.extend_from_slice(value);
-        let present = loop {
-            if let Some(present) = view.resolve(entry.stamp, !entry.tombstone, older, &guard) {
-                break present;
+        let held = loop {
+            if let Some(held) = view.resolve(entry.stamp, entry.held(), older, &guard) {
+                break held;
             }
             if gave_up || !again() {
                 gave_up = true;
-                break false;
+                break Held::Nothing;
             }
             older.clear();
             older.extend_from_slice(value);
         };
-        match present {
-            true if older.as_slice() == value && !entry.tombstone => Resolved::Keep,
-            true => Resolved::Older,
-            false => Resolved::Absent,
+        match held {
+            Held::Nothing => Resolved::Absent,
+            _ if older.as_slice() == value && held == entry.held() => Resolved::Keep,
+            Held::Value => Resolved::Older,
+            Held::Reference => Resolved::OlderReference,
         }
     });
-    (!gave_up).then_some(newest)
+    (!gave_up).then_some(shown)
 }

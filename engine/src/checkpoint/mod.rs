@@ -38,7 +38,7 @@ use crate::device::Storage;
 use crate::store::{ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::transaction::{CheckpointView, DroppedTable, TransactionSystem};
+use crate::transaction::{CheckpointView, DroppedTable, RetiredHeld, TransactionSystem};
 use image::{HandedOver, Imaged};
 use std::sync::Arc;
 
@@ -168,9 +168,13 @@ impl Checkpointer {
 
     fn run(&self, published: &mut Published, close: bool) -> Result<CheckpointReport> {
         let start = self.clock.now();
+        // What can go need not be in the images; what is left is listed in them.
+        self.system.collect_all();
+        let held = self.system.hold_retired();
         let begun = self.begin()?;
         let csn = begun.view.csn();
-        let pages = self.write_round(&begun);
+        let pages = self.write_round(&begun, &held);
+        drop(held);
         {
             // From here on who evicts works for the next round. In this order: a structure change between the two still hands
             // over, and what it frees is not missed in this round.
@@ -263,8 +267,8 @@ impl Checkpointer {
         Ok(Begun { view, round, tables, next_table: catalog.next_id() })
     }
 
-    /// Images every page that needs it, and the catalog.
-    fn write_round(&self, begun: &Begun) -> Result<u64> {
+    /// Images every page that needs it, the catalog, and what is retired.
+    fn write_round(&self, begun: &Begun, held: &RetiredHeld<'_>) -> Result<u64> {
         let csn = begun.view.csn();
         let bytes = writer_bytes(self.pool.memory_bytes());
         let mut work = ImageWork { checkpointer: self, begun, csn, written: Vec::new(), count: 0 };
@@ -281,7 +285,8 @@ impl Checkpointer {
         }
         work.write_handed_over(&mut writer)?;
         work.complete(&mut writer, true)?;
-        begun.round.write_blob(&encode_catalog(&begun.tables))?;
+        let retired = self.system.retired_as_of(csn, held);
+        begun.round.write_blob(&encode_catalog(&begun.tables, &retired))?;
         Ok(work.count)
     }
 

@@ -78,6 +78,11 @@ fn describe(operation: &Operation<'_>) -> String {
         Operation::Put { table, key, value } => {
             format!("put table {table} key {} value {}", shown(key), shown(value))
         }
+        Operation::PutLarge { table, key, pieces } => {
+            let first = pieces.iter().next().unwrap_or_default();
+            let first = shown(&first[..first.len().min(SHOWN_BYTES)]);
+            format!("put large table {table} key {} value {first} … {} bytes", shown(key), pieces.len())
+        }
         Operation::Patch { table, key, offset, bytes } => {
             format!("patch table {table} key {} at {offset} bytes {}", shown(key), shown(bytes))
         }

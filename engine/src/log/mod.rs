@@ -34,7 +34,7 @@ pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
 pub use reader::{Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan};
 pub use record::{
-    DependencyRule, Operation, RECORD_HEADER_BYTES, Record, RecordHeader, RedoBuffer, RedoMark,
+    DependencyRule, Operation, Pieces, RECORD_HEADER_BYTES, Record, RecordHeader, RedoBuffer, RedoMark,
     begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use segment::{Segment, SegmentPool, id_of as segment_id};

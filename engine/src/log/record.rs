@@ -26,6 +26,7 @@
 //! | delete | 3, table, key |
 //! | create table | 4, table, name |
 //! | drop table | 5, table |
+//! | put large | 6, table, key, pieces of the value (each a length above 0, and bytes), 0 |
 //!
 //! Numbers are varints; keys, values and names are a varint length and bytes.
 
@@ -195,6 +196,15 @@ pub enum Operation<'a> {
         /// Its value.
         value: &'a [u8],
     },
+    /// The row has this value now, which is too long for an entry.
+    PutLarge {
+        /// Of which table.
+        table: TableId,
+        /// The row.
+        key: &'a [u8],
+        /// Its value.
+        pieces: Pieces<'a>,
+    },
     /// Some bytes of the row's value are replaced, its length stays.
     Patch {
         /// Of which table.
@@ -227,11 +237,45 @@ pub enum Operation<'a> {
     },
 }
 
+/// The bytes of a large value, in the pieces in which they were logged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pieces<'a> {
+    encoded: &'a [u8],
+}
+
+impl<'a> Pieces<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Option<Pieces<'a>> {
+        let mut ahead = reader.clone();
+        while !ahead.bytes()?.is_empty() {}
+        let encoded = reader.take(reader.remaining() - ahead.remaining())?;
+        Some(Pieces { encoded })
+    }
+
+    /// The pieces in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut reader = Reader::new(self.encoded);
+        std::iter::from_fn(move || reader.bytes().filter(|piece| !piece.is_empty()))
+    }
+
+    /// Length of the value.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// True for a value without bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
 const PUT: u8 = 1;
 const PATCH: u8 = 2;
 const DELETE: u8 = 3;
 const CREATE_TABLE: u8 = 4;
 const DROP_TABLE: u8 = 5;
+const PUT_LARGE: u8 = 6;
 
 /// Decodes a record's body. After an error the iterator ends.
 pub fn operations(body: &[u8]) -> impl Iterator<Item = Result<Operation<'_>>> {
@@ -279,6 +323,7 @@ fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
     let table = TableId(u32::try_from(reader.varint()?).ok()?);
     Some(match kind {
         PUT => Operation::Put { table, key: reader.bytes()?, value: reader.bytes()? },
+        PUT_LARGE => Operation::PutLarge { table, key: reader.bytes()?, pieces: Pieces::parse(reader)? },
         PATCH => Operation::Patch {
             table,
             key: reader.bytes()?,
@@ -318,6 +363,24 @@ impl RedoBuffer {
         self.begin(PUT, table);
         put_bytes(&mut self.body, key);
         put_bytes(&mut self.body, value);
+    }
+
+    /// The row has a value that follows in pieces.
+    pub fn begin_large(&mut self, table: TableId, key: &[u8]) {
+        self.begin(PUT_LARGE, table);
+        put_bytes(&mut self.body, key);
+    }
+
+    /// More bytes of the value that was begun.
+    pub fn large_piece(&mut self, piece: &[u8]) {
+        if !piece.is_empty() {
+            put_bytes(&mut self.body, piece);
+        }
+    }
+
+    /// The value that was begun is complete.
+    pub fn end_large(&mut self) {
+        put_varint(&mut self.body, 0);
     }
 
     /// These bytes of the row's value are replaced.

@@ -147,7 +147,9 @@ impl Recovery<'_> {
         self.pool.restore(self.store.page_ids())?;
         let mut catalog = self.system.catalog().lock();
         if let Some(blob) = &manifest.store.catalog {
-            for table in decode_catalog(&self.store.read_blob(blob)?)? {
+            let (tables, retired) = decode_catalog(&self.store.read_blob(blob)?)?;
+            self.system.retire_again(retired);
+            for table in tables {
                 let tree = self.system.open_tree(table.root);
                 let state = TableState::new(table.id, table.name, tree, Csn::ZERO);
                 catalog.insert(Arc::new(state), Csn::ZERO);

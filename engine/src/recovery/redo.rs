@@ -119,6 +119,7 @@ impl<'a> Step<'a> {
 fn row_of<'a>(operation: &Operation<'a>) -> Option<(TableId, &'a [u8])> {
     match *operation {
         Operation::Put { table, key, .. }
+        | Operation::PutLarge { table, key, .. }
         | Operation::Patch { table, key, .. }
         | Operation::Delete { table, key } => Some((table, key)),
         Operation::CreateTable { .. } | Operation::DropTable { .. } => None,

@@ -2,6 +2,8 @@
 
 use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Descriptors, Stamp};
+use super::large::{OwnValue, Replaced};
+use super::retired::Retired;
 use super::system::TransactionSystem;
 use super::versions::{Before, Undo, VersionHandle};
 use super::view::View;
@@ -46,6 +48,10 @@ pub(super) struct Scratch {
     pub(super) changes: Vec<Change>,
     pub(super) keys: Vec<u8>,
     pub(super) value: Vec<u8>,
+    /// Large values written, oldest first.
+    pub(super) values: Vec<OwnValue>,
+    /// Large values that changes replaced, in the order of the changes.
+    pub(super) replaced: Vec<Replaced>,
     pub(super) tables: Vec<Arc<TableState>>,
     /// The leaf of the last write, and its table's root.
     pub(super) hint: (crate::base::PageId, LeafHint),
@@ -70,6 +76,8 @@ impl Scratch {
         self.redo.clear();
         self.changes.clear();
         self.keys.clear();
+        self.values.clear();
+        self.replaced.clear();
         self.tables.clear();
         let _ = SCRATCH.try_with(|cell| *cell.borrow_mut() = Some(self));
     }
@@ -80,6 +88,7 @@ impl Scratch {
 pub struct Savepoint {
     owner: DescriptorId,
     changes: usize,
+    values: usize,
     redo: crate::log::RedoMark,
 }
 
@@ -183,7 +192,12 @@ impl ActiveTransaction {
     /// A point to roll back to.
     pub fn savepoint(&mut self) -> Savepoint {
         self.savepoint_changes = self.scratch.changes.len();
-        Savepoint { owner: self.id, changes: self.scratch.changes.len(), redo: self.scratch.redo.mark() }
+        Savepoint {
+            owner: self.id,
+            changes: self.scratch.changes.len(),
+            values: self.scratch.values.len(),
+            redo: self.scratch.redo.mark(),
+        }
     }
 
     /// Takes back everything since `savepoint`. What was read since stays a dependency.
@@ -195,7 +209,7 @@ impl ActiveTransaction {
         if savepoint.owner != self.id || savepoint.changes > self.scratch.changes.len() {
             return Err(Error::invalid("the savepoint does not belong to this state of this transaction"));
         }
-        if let Err(error) = self.take_back(savepoint.changes) {
+        if let Err(error) = self.take_back(savepoint.changes, savepoint.values) {
             // Some of it is taken back in the pages, and none in the redo: only an abort makes sense of that.
             self.broken = Some(error.duplicate());
             return Err(error);
@@ -205,8 +219,9 @@ impl ActiveTransaction {
         Ok(())
     }
 
-    /// Restores the entries of all changes from `first` on, newest first. After a failure those not restored are still there.
-    fn take_back(&mut self, first: usize) -> Result<()> {
+    /// Restores the entries of all changes from `first` on, newest first, and frees large values but the first `values`. After a
+    /// failure the changes that were not restored are still there, and all values.
+    fn take_back(&mut self, first: usize, values: usize) -> Result<()> {
         let guard = pin();
         while self.scratch.changes.len() > first {
             let change = self.scratch.changes.last().expect("longer than `first`");
@@ -217,6 +232,9 @@ impl ActiveTransaction {
             self.scratch.changes.pop();
             self.scratch.keys.truncate(keys_len);
         }
+        let kept = self.scratch.replaced.partition_point(|replaced| replaced.change < first);
+        self.scratch.replaced.truncate(kept);
+        self.give_up_values(values);
         Ok(())
     }
 
@@ -253,6 +271,10 @@ impl ActiveTransaction {
                 Ok(false) | Err(_) => self.system.versions.set_stamp(change.version, Stamp::LEFT_BEHIND),
             }
         }
+        // An entry that was left behind may refer to one of them: their pages stay until the next open, in no image.
+        for value in &self.scratch.values {
+            self.system.versions.set_stamp(value.owner, Stamp::LEFT_BEHIND);
+        }
     }
 
     /// Commits as far as visibility: the caller decides whether to wait for durability.
@@ -286,12 +308,18 @@ impl ActiveTransaction {
         for change in &self.scratch.changes {
             system.versions.set_stamp(change.version, stamp);
         }
+        for value in &self.scratch.values {
+            system.versions.set_stamp(value.owner, stamp);
+        }
         super::snapshot::remember_commit(&system, ticket.csn);
         let shard = Descriptors::slot(id);
         let worth_collecting = self.hand_over_garbage(shard, ticket.csn);
+        let retired = !self.scratch.replaced.is_empty();
         self.end();
         if worth_collecting {
             system.collect(shard);
+        } else if retired {
+            system.collect_retired();
         }
         Ok(Ended::Written(ticket, pending))
     }
@@ -302,12 +330,20 @@ impl ActiveTransaction {
             let key = &scratch.keys[change.key.0 as usize..change.key.1 as usize];
             (scratch.tables[change.table as usize].clone(), key.into())
         });
-        let versions = scratch.changes.iter().map(|change| change.version);
+        if !scratch.replaced.is_empty() {
+            self.system.retired.retire(scratch.replaced.iter().map(|replaced| Retired {
+                birth: replaced.birth,
+                death: csn,
+                reference: replaced.reference,
+            }));
+        }
+        let owners = scratch.values.iter().map(|value| value.owner);
+        let versions = scratch.changes.iter().map(|change| change.version).chain(owners);
         self.system.garbage.push(shard, csn, versions, deletes)
     }
 
     fn commit_without_changes(mut self) -> Result<Ended> {
-        self.take_back(0)?;
+        self.take_back(0, 0)?;
         let ready = self.system.clock.now();
         let pending = Pending {
             dsn: self.dsn.get(),
@@ -327,7 +363,7 @@ impl ActiveTransaction {
 
     fn abort_open(&mut self) {
         self.system.counters().aborted.add(1);
-        if let Err(error) = self.take_back(0) {
+        if let Err(error) = self.take_back(0, 0) {
             // A page that was evicted since cannot be read.
             tracing::error!(%error, "a change could not be taken back; nobody sees it");
             self.leave_behind();
@@ -384,6 +420,7 @@ pub(super) fn put_back(leaf: &mut LeafWrite<'_>, undo: &Undo) {
         Before::Absent => leaf.remove(),
         Before::Tombstone => leaf.put(undo.prior, true, &[]),
         Before::Value(value) => leaf.put(undo.prior, false, value),
+        Before::Reference(reference) => leaf.put_reference(undo.prior, reference),
         Before::Unchanged => leaf.set_stamp(undo.prior),
     }
 }

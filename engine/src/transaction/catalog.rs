@@ -281,6 +281,12 @@ impl CatalogGuard<'_> {
         self.inner.by_name.values().cloned().collect()
     }
 
+    /// True if there are dropped tables whose pages are not freed yet.
+    #[must_use]
+    pub fn has_dropped(&self) -> bool {
+        !self.inner.dropped.is_empty()
+    }
+
     /// Takes the dropped tables, to free their pages (invariant 5). What could not be freed is to be put back.
     #[must_use]
     pub fn take_dropped(&mut self) -> Vec<DroppedTable> {

@@ -283,6 +283,26 @@ impl Descriptors {
         }
     }
 
+    /// Waits until every transaction with a CSN at or below `csn`, which was drawn before, has ended and so has handed over
+    /// what it leaves behind. Who is that far waits for nothing any more.
+    pub fn await_ended(&self, csn: Csn) {
+        for slot in 0..self.high_water.load(Ordering::SeqCst) {
+            let descriptor = self.get(slot);
+            let mut backoff = Backoff::new();
+            loop {
+                let state = descriptor.state.load(Ordering::SeqCst);
+                let number = descriptor.csn.load(Ordering::Relaxed);
+                let same = descriptor.state.load(Ordering::SeqCst) == state;
+                match state & PHASE_MASK {
+                    PREPARING => {}
+                    READY if !same || number <= csn.0 => {}
+                    _ => break,
+                }
+                backoff.pause();
+            }
+        }
+    }
+
     /// The oldest CSN that a pinned snapshot may need, at most `bound`. `bound` must have been read before this call.
     #[must_use]
     pub fn oldest_pin(&self, bound: Csn) -> Csn {

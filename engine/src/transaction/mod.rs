@@ -22,8 +22,10 @@ mod active;
 pub mod catalog;
 pub mod descriptor;
 mod garbage;
+mod large;
 mod range;
 mod replay;
+mod retired;
 mod snapshot;
 mod system;
 #[cfg(test)]
@@ -34,7 +36,9 @@ mod write;
 
 pub use active::{ActiveTransaction, Ended, Isolation, Savepoint};
 pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
+pub use large::OpenValue;
 pub use range::RangeCursor;
 pub use replay::Replay;
+pub use retired::RetiredHeld;
 pub use snapshot::ReadSnapshot;
 pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionCounters, TransactionSystem};

@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 type Row = (Vec<u8>, Vec<u8>);
 
+/// A row ahead. A large value is read when its row is returned, so that one at a time is in memory.
+type Resolved = (Vec<u8>, Option<Vec<u8>>);
+
 /// Entries asked for at first; doubled up to the maximum, so that a short scan copies little.
 const FIRST_BATCH: usize = 8;
 const LARGEST_BATCH: usize = 256;
@@ -28,10 +31,10 @@ pub struct RangeCursor {
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     /// Resolved rows ahead of the lower end, ascending, and where the tree goes on after them (`None`: nowhere).
-    front: VecDeque<Row>,
+    front: VecDeque<Resolved>,
     front_next: Option<Bound<Vec<u8>>>,
     /// Resolved rows below the upper end, descending.
-    back: VecDeque<Row>,
+    back: VecDeque<Resolved>,
     back_next: Option<Bound<Vec<u8>>>,
     batch: LeafBatch,
     batch_len: usize,
@@ -102,7 +105,10 @@ impl RangeCursor {
                     return Ok(None);
                 }
                 self.lower = Bound::Excluded(key.clone());
-                return Ok(Some((key, value)));
+                match self.value(system, view, seen, &key, value)? {
+                    Some(value) => return Ok(Some((key, value))),
+                    None => continue,
+                }
             }
             let Some(from) = self.front_next.take() else { return Ok(None) };
             if let Bound::Included(key) | Bound::Excluded(key) = &from
@@ -132,7 +138,10 @@ impl RangeCursor {
                     return Ok(None);
                 }
                 self.upper = Bound::Excluded(key.clone());
-                return Ok(Some((key, value)));
+                match self.value(system, view, seen, &key, value)? {
+                    Some(value) => return Ok(Some((key, value))),
+                    None => continue,
+                }
             }
             let Some(from) = self.back_next.take() else { return Ok(None) };
             if let Bound::Included(key) | Bound::Excluded(key) = &from
@@ -142,6 +151,25 @@ impl RangeCursor {
             }
             self.back_next = self.fill(system, view, seen, &from, Direction::Backward)?;
         }
+    }
+
+    /// The value of a row ahead. A view that moves (read committed) may not see a large one any more that was there when
+    /// its leaf was copied: then the row is passed by.
+    fn value(
+        &self,
+        system: &TransactionSystem,
+        view: View,
+        seen: &mut dyn FnMut(Csn) -> Result<()>,
+        key: &[u8],
+        resolved: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        if resolved.is_some() {
+            return Ok(resolved);
+        }
+        let mut value = Vec::new();
+        let (found, csn) = system.read(&self.table.tree, key, view, &mut value)?;
+        seen(csn)?;
+        Ok(found.then_some(value))
     }
 
     /// Copies and resolves one leaf's part; returns where the tree goes on.
@@ -175,11 +203,14 @@ impl RangeCursor {
                     break;
                 }
                 let mut value = entry.value.to_vec();
-                let present = !entry.tombstone;
-                match system.resolve(view, entry.stamp, present, &mut value, &guard) {
+                match system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut value, &guard) {
                     Outcome::Value(csn) => {
                         seen(csn)?;
-                        rows.push_back((entry.key.to_vec(), value));
+                        rows.push_back((entry.key.to_vec(), Some(value)));
+                    }
+                    Outcome::Reference(csn) => {
+                        seen(csn)?;
+                        rows.push_back((entry.key.to_vec(), None));
                     }
                     Outcome::Absent(csn) => seen(csn)?,
                     Outcome::Again => continue 'again,

@@ -6,8 +6,8 @@
 use super::catalog::TableState;
 use super::system::TransactionSystem;
 use crate::base::{Csn, Error, Location, Result};
-use crate::log::Operation;
-use crate::tree::{LeafHint, LeafWrite, Tree};
+use crate::log::{Operation, Pieces};
+use crate::tree::{Held, LargeReference, LargeWriter, LeafHint, LeafWrite, REFERENCE_BYTES, Tree, overflow};
 use std::sync::Arc;
 
 /// What the row is before the patches.
@@ -16,6 +16,7 @@ enum Base<'a> {
     /// What the tree has.
     Stored,
     Put(&'a [u8]),
+    PutLarge(Pieces<'a>, Csn),
     Deleted,
 }
 
@@ -47,9 +48,10 @@ impl<'a> Replay<'a> {
     pub fn change(&mut self, operation: &Operation<'a>, csn: impl FnOnce() -> Csn) -> Result<()> {
         match *operation {
             Operation::Put { value, .. } => self.base = Base::Put(value),
+            Operation::PutLarge { pieces, .. } => self.base = Base::PutLarge(pieces, csn()),
             Operation::Delete { .. } => self.base = Base::Deleted,
             Operation::Patch { offset, bytes, .. } => {
-                if matches!(self.base, Base::Deleted) {
+                if matches!(self.base, Base::Deleted | Base::PutLarge(..)) {
                     return Err(misfit(NO_ROW, csn()));
                 }
                 self.patches.push((offset, bytes, csn()));
@@ -70,20 +72,26 @@ impl<'a> Replay<'a> {
     #[inline]
     pub fn finish_row(&mut self, key: &'a [u8]) -> Result<()> {
         match std::mem::replace(&mut self.base, Base::Stored) {
-            Base::Put(value) if self.patches.is_empty() => self.write(key, value.len())?.put(0, false, value),
+            Base::Put(value) if self.patches.is_empty() => self.put(key, value)?,
+            Base::PutLarge(pieces, csn) => self.put_large(key, pieces, csn)?,
             Base::Put(value) => {
                 let mut patched = std::mem::take(&mut self.value);
                 patched.clear();
                 patched.extend_from_slice(value);
                 self.patch(&mut patched)?;
-                self.write(key, patched.len())?.put(0, false, &patched);
+                self.put(key, &patched)?;
                 self.value = patched;
             }
-            Base::Deleted => self.write(key, 0)?.remove(),
+            Base::Deleted => {
+                let leaf = self.write(key, 0)?;
+                let replaced = leaf.reference()?;
+                leaf.remove();
+                self.free(replaced)?;
+            }
             Base::Stored => {
                 let mut patched = std::mem::take(&mut self.value);
                 let leaf = self.write(key, 0)?;
-                let is_there = leaf.entry().is_some_and(|entry| !entry.tombstone);
+                let is_there = leaf.entry().is_some_and(|entry| entry.held() == Held::Value);
                 leaf.copy_value(&mut patched);
                 match self.patches.first() {
                     Some((_, _, csn)) if !is_there => return Err(misfit(NO_ROW, *csn)),
@@ -96,6 +104,37 @@ impl<'a> Replay<'a> {
             }
         }
         Ok(())
+    }
+
+    #[inline]
+    fn put(&mut self, key: &'a [u8], value: &[u8]) -> Result<()> {
+        let leaf = self.write(key, value.len())?;
+        let replaced = leaf.reference()?;
+        leaf.put(0, false, value);
+        self.free(replaced)
+    }
+
+    #[cold]
+    fn put_large(&mut self, key: &'a [u8], pieces: Pieces<'a>, csn: Csn) -> Result<()> {
+        // It takes long, and may have to wait for memory.
+        self.leaf = None;
+        // Nobody but redo is there, so the value needs no owner.
+        let mut writer = LargeWriter::new(self.tree.pool().clone(), 0);
+        pieces.iter().try_for_each(|piece| writer.write(piece))?;
+        if writer.is_empty() {
+            return Err(misfit("the log has a large value without bytes", csn));
+        }
+        let reference = writer.finish()?;
+        let leaf = self.write(key, REFERENCE_BYTES)?;
+        let replaced = leaf.reference()?;
+        leaf.put_reference(0, &reference);
+        self.free(replaced)
+    }
+
+    /// Frees the large value that the row had.
+    #[inline]
+    fn free(&self, replaced: Option<LargeReference>) -> Result<()> {
+        replaced.map_or(Ok(()), |reference| overflow::free(self.tree.pool(), &reference))
     }
 
     /// Applies and forgets the patches.
@@ -121,7 +160,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-const NO_ROW: &str = "the log changes bytes of a row that is not there";
+const NO_ROW: &str = "the log changes bytes of a row that is not there, or large";
 
 #[cold]
 fn misfit(what: &str, csn: Csn) -> Error {

@@ -30,7 +30,7 @@ fn last_commit(system: &Arc<TransactionSystem>) -> Csn {
 /// A consistent, durable view of the database at one CSN.
 #[derive(Debug)]
 pub struct ReadSnapshot {
-    system: Arc<TransactionSystem>,
+    pub(super) system: Arc<TransactionSystem>,
     id: DescriptorId,
     csn: Csn,
     used: Mutex<Vec<Arc<TableState>>>,
@@ -54,11 +54,11 @@ impl ReadSnapshot {
         self.csn
     }
 
-    fn view(&self) -> View {
+    pub(super) fn view(&self) -> View {
         View { snapshot: self.csn, own: Stamp(0) }
     }
 
-    fn touch(&self, table: &Arc<TableState>) -> Result<()> {
+    pub(super) fn touch(&self, table: &Arc<TableState>) -> Result<()> {
         let mut used = self.used.lock();
         if !used.iter().any(|known| Arc::ptr_eq(known, table)) {
             self.system.begin_use(table)?;
@@ -69,7 +69,7 @@ impl ReadSnapshot {
         Ok(())
     }
 
-    fn wait_committed(&self, csn: Csn) -> Result<()> {
+    pub(super) fn wait_committed(&self, csn: Csn) -> Result<()> {
         // What is newer than the snapshot was not seen.
         if csn > self.csn || self.system.commit().is_committed(csn) {
             return Ok(());

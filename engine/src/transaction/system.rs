@@ -3,6 +3,7 @@
 use super::catalog::{Catalog, CatalogGuard, TableState};
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
 use super::garbage::{Garbage, Horizon};
+use super::retired::{Retired, RetiredHeld, RetiredValues};
 use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
@@ -13,7 +14,7 @@ use crate::commit::{Commit, Pending, Record, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
-use crate::tree::{self, Tree, TreeObserver};
+use crate::tree::{self, Held, LargeReader, LargeReference, Tree, TreeObserver};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ pub type StructureHook = Box<dyn Fn(&[&ExclusiveGuard<'_>]) + Send + Sync>;
 pub struct Limits {
     /// Longest key.
     pub key_bytes_max: usize,
-    /// Longest key and value together.
+    /// Longest key and value together that lie in an entry; longer values go to overflow pages.
     pub entry_bytes_max: usize,
     /// Most redo bytes of a transaction.
     pub transaction_bytes_max: usize,
@@ -113,6 +114,7 @@ pub struct TransactionSystem {
     pub(super) descriptors: Descriptors,
     pub(super) versions: Arc<Versions>,
     pub(super) garbage: Garbage,
+    pub(super) retired: RetiredValues,
     pub(super) observer: Arc<Observer>,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
@@ -141,6 +143,7 @@ impl TransactionSystem {
             observer: Arc::new(Observer { versions: versions.clone(), hook: OnceLock::new() }),
             versions,
             garbage: Garbage::default(),
+            retired: RetiredValues::default(),
             limits,
             clock,
             commit: OnceLock::new(),
@@ -334,14 +337,46 @@ impl TransactionSystem {
 
     /// Collects garbage of one shard.
     pub(super) fn collect(&self, shard: usize) {
-        self.garbage.collect(shard, &self.versions, &self.horizon());
+        let horizon = self.horizon();
+        self.garbage.collect(shard, &self.versions, &horizon);
+        self.retired.collect(&self.pool, &horizon, false);
         // What versions take, pages do not get.
         self.pool.check_budget();
     }
 
     /// Collects all garbage that can be collected now.
     pub fn collect_all(&self) {
-        self.garbage.collect_all(&self.versions, &self.horizon());
+        let horizon = self.horizon();
+        self.garbage.collect_all(&self.versions, &horizon);
+        self.retired.collect(&self.pool, &horizon, true);
+    }
+
+    /// Frees large values that nobody can see any more: a few of them are more memory than many versions.
+    pub(super) fn collect_retired(&self) {
+        self.retired.collect(&self.pool, &self.horizon(), false);
+    }
+
+    /// Keeps retired large values until the result is dropped: for a checkpoint, from before it chooses its CSN.
+    pub fn hold_retired(&self) -> RetiredHeld<'_> {
+        self.retired.hold()
+    }
+
+    /// The large values that a checkpoint at `csn`, which was drawn, has in its images although no entry in them refers to
+    /// them.
+    pub fn retired_as_of(&self, csn: Csn, held: &RetiredHeld<'_>) -> Vec<LargeReference> {
+        self.descriptors.await_ended(csn);
+        self.retired.as_of(csn, held)
+    }
+
+    /// The large values that wait to be freed now.
+    pub fn retired_values(&self) -> Vec<LargeReference> {
+        self.retired.all()
+    }
+
+    /// Large values that the checkpoint, from which the database was opened, had as retired.
+    pub fn retire_again(&self, values: Vec<LargeReference>) {
+        let retired = |reference| Retired { birth: Csn::ZERO, death: Csn::ZERO, reference };
+        self.retired.retire(values.into_iter().map(retired));
     }
 
     /// Gives back at once what would be given back soon: a memory bound was met.
@@ -359,7 +394,7 @@ impl TransactionSystem {
         Horizon { bound: commit.newest_acknowledged().min(below_watermark), descriptors: &self.descriptors }
     }
 
-    /// Reads `key` as `view` sees it; `value` gets the value. The CSN is what the read depends on.
+    /// Reads `key` as `view`, which is pinned, sees it; `value` gets the value. The CSN is what the read depends on.
     pub(super) fn read(
         &self,
         tree: &Tree,
@@ -367,21 +402,38 @@ impl TransactionSystem {
         view: View,
         value: &mut Vec<u8>,
     ) -> Result<(bool, Csn)> {
+        let (held, csn) = self.read_entry(tree, key, view, value)?;
+        if held == Held::Reference {
+            let reference = LargeReference::decode(value)?;
+            value.clear();
+            LargeReader::new(self.pool.clone(), reference).read_all(value)?;
+        }
+        Ok((held != Held::Nothing, csn))
+    }
+
+    /// The same without the bytes of a large value: `value` gets its reference.
+    pub(super) fn read_entry(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        view: View,
+        value: &mut Vec<u8>,
+    ) -> Result<(Held, Csn)> {
         loop {
             let guard = pin();
             let Some(entry) = tree.lookup(key, value)? else {
                 value.clear();
-                return Ok((false, Csn::ZERO));
+                return Ok((Held::Nothing, Csn::ZERO));
             };
             if entry.stamp == 0 {
-                return Ok((!entry.tombstone, Csn::ZERO));
+                return Ok((entry.held(), Csn::ZERO));
             }
-            let outcome = self.resolve(view, entry.stamp, !entry.tombstone, value, &guard);
-            match outcome {
-                Outcome::Value(csn) => return Ok((true, csn)),
+            match self.resolve(view, entry.stamp, entry.held(), value, &guard) {
+                Outcome::Value(csn) => return Ok((Held::Value, csn)),
+                Outcome::Reference(csn) => return Ok((Held::Reference, csn)),
                 Outcome::Absent(csn) => {
                     value.clear();
-                    return Ok((false, csn));
+                    return Ok((Held::Nothing, csn));
                 }
                 Outcome::Again => {}
             }
@@ -392,11 +444,11 @@ impl TransactionSystem {
         &self,
         view: View,
         word: u64,
-        present: bool,
+        held: Held,
         value: &mut Vec<u8>,
         guard: &Guard,
     ) -> Outcome {
-        view.resolve(word, present, value, &self.versions, &self.descriptors, guard)
+        view.resolve(word, held, value, &self.versions, &self.descriptors, guard)
     }
 
     /// Begins the use of a table, which must be of this database: one of another would be changed under our CSNs.
@@ -418,16 +470,10 @@ impl TransactionSystem {
         Ok(())
     }
 
-    /// Checks a key and a value.
-    pub(super) fn check_entry(&self, table: &TableState, key: &[u8], value: &[u8]) -> Result<()> {
-        self.check_key(table, key)?;
-        let max = self.limits.entry_bytes_max;
-        if key.len() + value.len() > max {
-            return Err(Error::invalid(format!(
-                "key and value have at most {max} bytes together with this page size, these have {}",
-                key.len() + value.len()
-            ))
-            .at(Location::Table(table.name.clone())));
+    /// Checks the length of a value.
+    pub(super) fn check_value(&self, table: &TableState, len: u64) -> Result<()> {
+        if len > tree::VALUE_BYTES_MAX {
+            return Err(tree::overflow::too_long(len).at(Location::Table(table.name.clone())));
         }
         Ok(())
     }
@@ -485,13 +531,14 @@ impl CheckpointView {
         self.csn
     }
 
-    /// What an entry was at the CSN: `Some(true)` the value in `value`, `Some(false)` nothing, `None` if the entry must be
-    /// read again. With the entry's page latched `None` does not happen for long: retry in place.
-    pub fn resolve(&self, word: u64, present: bool, value: &mut Vec<u8>, guard: &Guard) -> Option<bool> {
+    /// What an entry held at the CSN, in `value`; `None` if the entry must be read again. With the entry's page latched
+    /// `None` does not happen for long: retry in place.
+    pub fn resolve(&self, word: u64, held: Held, value: &mut Vec<u8>, guard: &Guard) -> Option<Held> {
         let view = View { snapshot: self.csn, own: Stamp(0) };
-        match self.system.resolve(view, word, present, value, guard) {
-            Outcome::Value(_) => Some(true),
-            Outcome::Absent(_) => Some(false),
+        match self.system.resolve(view, word, held, value, guard) {
+            Outcome::Value(_) => Some(Held::Value),
+            Outcome::Reference(_) => Some(Held::Reference),
+            Outcome::Absent(_) => Some(Held::Nothing),
             Outcome::Again => None,
         }
     }

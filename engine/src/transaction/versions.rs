@@ -26,6 +26,7 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::epoch::{EpochCell, Guard};
+use crate::tree::LargeReference;
 use std::sync::{Arc, OnceLock};
 
 const CHUNK: usize = 1 << 14;
@@ -76,6 +77,8 @@ pub enum Before {
     Tombstone,
     /// This value.
     Value(Box<[u8]>),
+    /// A large value. Its pages are freed by the garbage collector, or stay with the entry if the change is taken back.
+    Reference(LargeReference),
     /// The same as after: the row was only locked.
     Unchanged,
 }

@@ -4,6 +4,7 @@ use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
 use super::versions::{Before, Undo, Version, VersionHandle, Versions};
 use crate::base::Csn;
 use crate::sync::epoch::Guard;
+use crate::tree::Held;
 
 /// Who looks.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,8 @@ pub enum Sight {
 pub enum Outcome {
     /// The buffer holds the value.
     Value(Csn),
+    /// The buffer holds the reference to a large value.
+    Reference(Csn),
     /// The key is not there; a deletion may be a dependency.
     Absent(Csn),
     /// Read the entry again.
@@ -72,7 +75,7 @@ impl View {
     pub fn resolve(
         &self,
         mut word: u64,
-        mut present: bool,
+        mut held: Held,
         value: &mut Vec<u8>,
         versions: &Versions,
         descriptors: &Descriptors,
@@ -81,10 +84,15 @@ impl View {
         loop {
             let (sight, version) = self.sight(word, versions, descriptors, guard);
             match (sight, version) {
-                (Sight::Seen(csn), _) if present => return Outcome::Value(csn),
-                (Sight::Seen(csn), _) => return Outcome::Absent(csn),
+                (Sight::Seen(csn), _) => {
+                    return match held {
+                        Held::Value => Outcome::Value(csn),
+                        Held::Reference => Outcome::Reference(csn),
+                        Held::Nothing => Outcome::Absent(csn),
+                    };
+                }
                 (Sight::TooNew(_) | Sight::InProgress(_) | Sight::LeftBehind, Some(version)) => {
-                    if !step_back(version.undo, &mut present, value) {
+                    if !step_back(version.undo, &mut held, value) {
                         return Outcome::Absent(Csn::ZERO);
                     }
                     word = version.undo.prior;
@@ -96,17 +104,22 @@ impl View {
 }
 
 /// Applies a before-image; false if there was no entry before.
-fn step_back(undo: &Undo, present: &mut bool, value: &mut Vec<u8>) -> bool {
+fn step_back(undo: &Undo, held: &mut Held, value: &mut Vec<u8>) -> bool {
     match &undo.before {
         Before::Absent => return false,
         Before::Tombstone => {
-            *present = false;
+            *held = Held::Nothing;
             value.clear();
         }
         Before::Value(image) => {
-            *present = true;
+            *held = Held::Value;
             value.clear();
             value.extend_from_slice(image);
+        }
+        Before::Reference(reference) => {
+            *held = Held::Reference;
+            value.clear();
+            value.extend_from_slice(&reference.encode());
         }
         Before::Unchanged => {}
     }

@@ -3,17 +3,20 @@
 use super::active::{ActiveTransaction, Change, Isolation, put_back};
 use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Descriptors};
+use super::large::Replaced;
 use super::versions::{Before, Undo, Version, VersionHandle};
 use super::view::Sight;
 use crate::base::{ErrorKind, PageId, Result};
 use crate::sync::epoch::{Guard, pin};
-use crate::tree::{LeafHint, LeafWrite};
+use crate::tree::{Held, LargeReference, LeafHint, LeafWrite, REFERENCE_BYTES};
 use std::sync::Arc;
 
 /// What to do with an entry.
 #[derive(Clone, Copy, Debug)]
 enum Intent<'a> {
     Put(&'a [u8]),
+    /// Refer to a large value, whose pages and redo are written.
+    PutLarge(&'a LargeReference),
     Delete,
     /// Hold it against other writers without changing it.
     Lock,
@@ -38,9 +41,23 @@ impl ActiveTransaction {
     /// # Errors
     /// `Conflict`; `InvalidArgument` for sizes; `OutOfMemory` at a bound; `NotFound` for a dropped table.
     pub fn insert(&mut self, table: &Arc<TableState>, key: &[u8], value: &[u8]) -> Result<()> {
-        self.system.check_entry(table, key, value)?;
+        self.system.check_key(table, key)?;
+        if key.len() + value.len() > self.system.limits.entry_bytes_max {
+            self.system.check_value(table, value.len() as u64)?;
+            return self.insert_large(table, key, &mut { value }).map(drop);
+        }
         self.check_size(key.len() + value.len())?;
         self.change(table, key, Intent::Put(value)).map(drop)
+    }
+
+    /// Has the entry at `key` refer to a large value of this transaction.
+    pub(super) fn change_to_large(
+        &mut self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        reference: &LargeReference,
+    ) -> Result<()> {
+        self.change(table, key, Intent::PutLarge(reference)).map(drop)
     }
 
     /// Deletes `key`; true if it was there.
@@ -73,7 +90,11 @@ impl ActiveTransaction {
     fn change(&mut self, table: &Arc<TableState>, key: &[u8], intent: Intent<'_>) -> Result<bool> {
         self.touch(table)?;
         self.view();
-        let room = if let Intent::Put(value) = intent { value.len() } else { 0 };
+        let room = match intent {
+            Intent::Put(value) => value.len(),
+            Intent::PutLarge(_) => REFERENCE_BYTES,
+            Intent::Delete | Intent::Lock => 0,
+        };
         let mut relieved = false;
         loop {
             let guard = pin();
@@ -138,7 +159,7 @@ impl ActiveTransaction {
         let system = self.system.clone();
         let view = super::view::View { snapshot: self.snapshot.get(), own: self.own };
         let (sight, version) = view.sight(entry.stamp, &system.versions, &system.descriptors, guard);
-        match sight {
+        let birth = match sight {
             Sight::InProgress(other) => return Ok(Attempt::Wait(other)),
             Sight::Again => return Ok(Attempt::Again),
             Sight::LeftBehind => {
@@ -151,27 +172,34 @@ impl ActiveTransaction {
             Sight::TooNew(_) if self.isolation == Isolation::Snapshot => {
                 return Err(system.conflict("the row was changed after this transaction's snapshot", table));
             }
-            Sight::TooNew(csn) | Sight::Seen(csn) => self.depend_on(csn),
-        }
+            Sight::TooNew(csn) | Sight::Seen(csn) => csn,
+        };
+        self.depend_on(birth);
         let existed = !entry.tombstone;
         let own = version.filter(|version| version.stamp == self.own);
         if matches!(intent, Intent::Delete) && !existed || matches!(intent, Intent::Lock) && own.is_some() {
             return Ok(Attempt::Done(existed));
         }
         if let Some(own) = own
-            && self.overwrite_in_place(leaf, key, intent, entry.stamp, own)
+            && self.overwrite_in_place(leaf, key, intent, entry.stamp, own)?
         {
             return Ok(Attempt::Done(existed));
         }
         let before = match intent {
             Intent::Lock => Before::Unchanged,
             _ if entry.tombstone => Before::Tombstone,
-            _ => {
-                leaf.copy_value(&mut self.scratch.value);
-                Before::Value(self.scratch.value.as_slice().into())
-            }
+            _ => match leaf.reference()? {
+                Some(reference) => Before::Reference(reference),
+                None => {
+                    leaf.copy_value(&mut self.scratch.value);
+                    Before::Value(self.scratch.value.as_slice().into())
+                }
+            },
         };
+        let replaced = if let Before::Reference(reference) = before { Some(reference) } else { None };
+        let change = self.scratch.changes.len();
         self.apply(table, leaf, key, intent, Undo { prior: entry.stamp, before }, guard)?;
+        self.scratch.replaced.extend(replaced.map(|reference| Replaced { change, birth, reference }));
         Ok(Attempt::Done(existed))
     }
 
@@ -197,6 +225,7 @@ impl ActiveTransaction {
         self.note_redo(table, key, intent, old_value.as_deref());
         match intent {
             Intent::Put(value) => leaf.put(word, false, value),
+            Intent::PutLarge(reference) => leaf.put_reference(word, reference),
             Intent::Delete => leaf.put(word, true, &[]),
             Intent::Lock if absent => leaf.put(word, true, &[]),
             Intent::Lock => leaf.set_stamp(word),
@@ -224,19 +253,20 @@ impl ActiveTransaction {
         intent: Intent<'_>,
         word: u64,
         own: Version<'_>,
-    ) -> bool {
+    ) -> Result<bool> {
         if matches!(own.undo.before, Before::Unchanged) {
-            return false;
+            return Ok(false);
         }
+        let large = leaf.reference()?;
         let handle = VersionHandle::from_word(word);
         let changes = &mut self.scratch.changes;
         let recent = self.savepoint_changes.max(changes.len().saturating_sub(RECENT_CHANGES));
         let found = changes[recent..].iter_mut().rev().find(|c| Some(c.version) == handle && !c.lock);
-        let Some(change) = found else { return false };
+        let Some(change) = found else { return Ok(false) };
         change.deleted = matches!(intent, Intent::Delete);
         let table = self.scratch.tables[change.table as usize].clone();
         let mut old_value = std::mem::take(&mut self.scratch.value);
-        let old = leaf.entry().is_some_and(|entry| !entry.tombstone).then(|| {
+        let old = leaf.entry().is_some_and(|entry| entry.held() == Held::Value).then(|| {
             leaf.copy_value(&mut old_value);
             old_value.as_slice()
         });
@@ -244,10 +274,14 @@ impl ActiveTransaction {
         self.scratch.value = old_value;
         match intent {
             Intent::Put(value) => leaf.put(word, false, value),
+            Intent::PutLarge(reference) => leaf.put_reference(word, reference),
             Intent::Delete => leaf.put(word, true, &[]),
             Intent::Lock => {}
         }
-        true
+        if let (Some(large), false) = (large, matches!(intent, Intent::Lock)) {
+            self.give_up_own(&table, &large);
+        }
+        Ok(true)
     }
 
     fn table_index(&mut self, table: &Arc<TableState>) -> u32 {
@@ -273,7 +307,7 @@ impl ActiveTransaction {
             }
             (Intent::Put(new), _) => redo.put(table.id, key, new),
             (Intent::Delete, _) => redo.delete(table.id, key),
-            (Intent::Lock, _) => {}
+            (Intent::PutLarge(_) | Intent::Lock, _) => {}
         }
     }
 }

@@ -5,9 +5,10 @@
 
 use super::Tree;
 use super::node::{
-    INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD, common_prefix,
-    head_of, inner_entry_bytes,
+    Held, INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD,
+    common_prefix, head_of, inner_entry_bytes,
 };
+use super::overflow::{self, LargeReference, REFERENCE_BYTES};
 use crate::base::{Error, ErrorKind, PageId, Result};
 use crate::buffer::PageBytes;
 use std::collections::HashSet;
@@ -15,8 +16,10 @@ use std::collections::HashSet;
 /// What [`Tree::check_invariants`] has counted.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct TreeSummary {
-    /// Pages of the tree.
+    /// Pages of the tree, those of large values included.
     pub pages: u64,
+    /// Values in overflow pages.
+    pub large_values: u64,
     /// Entries in leaves, tombstones too.
     pub entries: u64,
     /// Pages from the root to a leaf.
@@ -132,7 +135,7 @@ impl Tree {
             census.leaves += 1;
             census.summary.entries += node.count() as u64;
             census.leaf_bytes_used += (node.page.len() - SLOTS_OFFSET - node.gap() - node.garbage()) as u64;
-            return Ok(());
+            return self.check_large(node, &mut census.summary);
         }
         for index in 0..=node.count() {
             let lower = if index == 0 { place.lower.to_vec() } else { node.key(index - 1) };
@@ -140,6 +143,45 @@ impl Tree {
             let level = Some(node.level() - 1);
             let child = Place { page: node.child(index), level, lower: &lower, upper: upper.as_deref() };
             self.check_below(&child, census);
+        }
+        Ok(())
+    }
+
+    /// The leaf is latched, so none of its entries lets go of its value meanwhile.
+    fn check_large(&self, leaf: Node<'_>, summary: &mut TreeSummary) -> Result<()> {
+        for reference in references(leaf)? {
+            let mut pages = HashSet::new();
+            overflow::check(&self.pool, &reference, &mut pages)?;
+            summary.pages += pages.len() as u64;
+            summary.large_values += 1;
+            summary.page_ids.extend(pages);
+        }
+        Ok(())
+    }
+
+    /// Tells `visit` of the large values of all entries from `page` down.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn visit_large_values(&self, page: PageId, visit: &mut dyn FnMut(&LargeReference)) -> Result<()> {
+        self.visit_large_below(page, u8::MAX, visit)
+    }
+
+    fn visit_large_below(
+        &self,
+        page: PageId,
+        level_max: u8,
+        visit: &mut dyn FnMut(&LargeReference),
+    ) -> Result<()> {
+        let guard = self.pool.shared(page)?;
+        let node = Node::new(guard.bytes());
+        check_page(guard.bytes()).map_err(|what| Error::corruption(format!("{page:?}: {what}")))?;
+        if node.level() > level_max {
+            return Err(Error::corruption(format!("{page:?}: level does not fit the parent's")));
+        }
+        references(node)?.iter().for_each(&mut *visit);
+        for index in 0..if node.is_leaf() { 0 } else { node.count() + 1 } {
+            self.visit_large_below(node.child(index), node.level() - 1, visit)?;
         }
         Ok(())
     }
@@ -173,6 +215,25 @@ impl Tree {
         }
         result
     }
+}
+
+/// The large values that the entries of a leaf refer to; none for an inner node.
+pub(super) fn references(node: Node<'_>) -> Result<Vec<LargeReference>> {
+    let mut found = Vec::new();
+    for index in 0..if node.is_leaf() { node.count() } else { 0 } {
+        let entry = node.entry(index);
+        if entry.meta.held() == Held::Reference {
+            let mut bytes = Vec::with_capacity(REFERENCE_BYTES);
+            node.page.append_to(entry.value_offset(), entry.value_len, &mut bytes);
+            found.push(LargeReference::decode(&bytes)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Everything that can be said of a page alone: of a node, or of an overflow page.
+pub(super) fn check_any_page(page: PageBytes<'_>) -> Result<(), &'static str> {
+    if overflow::is_overflow(page) { overflow::check_page(page) } else { check_page(page) }
 }
 
 /// Everything that can be said of a node alone.
@@ -249,6 +310,13 @@ fn check_entry(node: Node<'_>, index: usize) -> Result<usize, &'static str> {
         let entry = node.entry(index);
         if entry.value_len > entry.capacity {
             return Err("a value is longer than its entry");
+        }
+        if entry.meta.large {
+            let mut bytes = Vec::with_capacity(REFERENCE_BYTES);
+            node.page.append_to(entry.value_offset(), entry.value_len, &mut bytes);
+            if entry.meta.tombstone || LargeReference::parse(&bytes).is_none() {
+                return Err("a reference to a large value is malformed");
+            }
         }
         entry.bytes()
     } else {

@@ -131,7 +131,7 @@ impl<'a> NodeMut<'a> {
         let bytes = leaf_entry_bytes(suffix.len(), capacity);
         let offset = self.make_entry(index, bytes, LEAF_ENTRY_HEADER, suffix);
         self.page.set_word(offset / WORD, meta.stamp);
-        self.page.set_word(offset / WORD + 1, leaf_entry_word(value_len, capacity, meta.tombstone));
+        self.page.set_word(offset / WORD + 1, leaf_entry_word(value_len, capacity, meta));
         offset + LEAF_ENTRY_HEADER + suffix.len()
     }
 
@@ -177,7 +177,7 @@ impl<'a> NodeMut<'a> {
         let capacity = entry.capacity.max(value.len());
         assert!(value.len() <= entry.room(), "a value is longer than its entry");
         self.page.set_word(entry.offset / WORD, meta.stamp);
-        let word = leaf_entry_word(value.len(), capacity, meta.tombstone);
+        let word = leaf_entry_word(value.len(), capacity, meta);
         self.page.set_word(entry.offset / WORD + 1, word);
         self.page.copy_from(entry.value_offset(), value);
     }
@@ -214,7 +214,7 @@ impl<'a> NodeMut<'a> {
             let Some((stamp, capacity)) = retained(&entry, settled) else { continue };
             key.clear();
             from.append_key(index, &mut key);
-            let meta = EntryMeta { stamp, tombstone: entry.meta.tombstone };
+            let meta = EntryMeta { stamp, ..entry.meta };
             let (at, suffix) = (self.node().count(), key.get(prefix_len..).unwrap_or_default());
             let to = self.make_leaf_entry(at, suffix, meta, entry.value_len, capacity);
             self.copy_bytes(to, from.page, entry.value_offset(), entry.value_len);

@@ -7,10 +7,11 @@
 //! A *stamped* image is a page as it was, for one that leaves memory while somebody may still ask who wrote its entries. When
 //! the run that wrote it is over nobody can, and [`settle_image`] makes a settled one of it.
 
-pub use super::EntryMeta;
-use super::check::check_page;
+use super::check::check_any_page;
 use super::edit::{Fences, NodeMut};
 use super::node::{Node, WORD};
+use super::overflow;
+pub use super::{EntryMeta, Held};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{PAGE_HEADER_BYTES, PageBytes, ScratchPage};
 
@@ -21,6 +22,8 @@ pub enum Resolved {
     Keep,
     /// The older value that was filled in.
     Older,
+    /// The reference to an older, large value that was filled in.
+    OlderReference,
     /// Not there.
     Absent,
 }
@@ -28,16 +31,35 @@ pub enum Resolved {
 /// Says what an entry is: gets its meta, its value, and an empty buffer for an older one.
 pub type Resolve<'a> = &'a mut dyn FnMut(EntryMeta, &[u8], &mut Vec<u8>) -> Resolved;
 
-const SETTLED: EntryMeta = EntryMeta { stamp: 0, tombstone: false };
+/// What an image shows of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// Every entry as it is in the page.
+    Newest,
+    /// Something in the page is newer.
+    Older,
+    /// There is no image: the page is part of a large value whose owner is not there.
+    Nothing,
+}
 
 /// Fills `out`, which is as long as the page, with the page's image; its first [`PAGE_HEADER_BYTES`] are
 /// left for the store. `resolve` is asked about each entry of a leaf: its meta, its value, and where to put an older one.
-/// A tombstone that is kept is left out. Returns whether every entry was kept. The caller keeps writers out.
-pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> bool {
+/// A tombstone that is kept is left out. Of an overflow page it is asked once, about the owner of the value. The caller
+/// keeps writers out.
+pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> Shown {
+    if overflow::is_overflow(page) {
+        let owner = EntryMeta { stamp: overflow::stamp_of(page), tombstone: false, large: true };
+        if resolve(owner, &[], &mut Vec::new()) != Resolved::Keep {
+            return Shown::Nothing;
+        }
+        page.copy_to(PAGE_HEADER_BYTES, &mut out[PAGE_HEADER_BYTES..]);
+        overflow::settle(out);
+        return Shown::Newest;
+    }
     let node = Node::new(page);
     if !node.is_leaf() {
         page.copy_to(PAGE_HEADER_BYTES, &mut out[PAGE_HEADER_BYTES..]);
-        return true;
+        return Shown::Newest;
     }
     let mut image = ScratchPage::new(page.len());
     let mut leaf = NodeMut::new(image.bytes_mut());
@@ -51,19 +73,21 @@ pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> 
         page.append_to(entry.value_offset(), entry.value_len, &mut value);
         let resolved = resolve(entry.meta, &value, &mut older);
         all_kept &= resolved == Resolved::Keep;
-        let content = match resolved {
+        let (content, large) = match resolved {
             Resolved::Keep if entry.meta.tombstone => continue,
-            Resolved::Keep => &value,
-            Resolved::Older => &older,
+            Resolved::Keep => (&value, entry.meta.large),
+            Resolved::Older => (&older, false),
+            Resolved::OlderReference => (&older, true),
             Resolved::Absent => continue,
         };
         key.clear();
         node.append_key(index, &mut key);
         let at = leaf.node().count();
-        leaf.insert(at, node.suffix_of(&key), SETTLED, content, content.len());
+        let settled = EntryMeta { stamp: 0, tombstone: false, large };
+        leaf.insert(at, node.suffix_of(&key), settled, content, content.len());
     }
     image.bytes().copy_to(PAGE_HEADER_BYTES, &mut out[PAGE_HEADER_BYTES..]);
-    all_kept
+    if all_kept { Shown::Newest } else { Shown::Older }
 }
 
 /// What is to become of a stamp in a stamped image.
@@ -83,6 +107,19 @@ pub fn stamped_image(bytes: &mut [u8], fate: &mut dyn FnMut(u64) -> StampFate) -
     let page = ScratchPage::from_image(bytes);
     let node = Node::new(page.bytes());
     let mut stamped = false;
+    if overflow::is_overflow(page.bytes()) {
+        return match overflow::stamp_of(page.bytes()) {
+            0 => Some(false),
+            stamp => match fate(stamp) {
+                StampFate::Settled => {
+                    overflow::settle(bytes);
+                    Some(false)
+                }
+                StampFate::Kept => Some(true),
+                StampFate::Refused => None,
+            },
+        };
+    }
     if !node.is_leaf() {
         return Some(false);
     }
@@ -110,12 +147,12 @@ pub fn settle_image(bytes: &mut [u8]) {
     image_page(page.bytes(), bytes, &mut |_, _, _| Resolved::Keep);
 }
 
-/// Whether the bytes are an image of a node. Nothing that passes can lead outside the page; nor can what does not pass, it
+/// Whether the bytes are an image of a node or of an overflow page. Nothing that passes can lead outside the page; nor can what does not pass, it
 /// only gives wrong answers.
 ///
 /// # Errors
 /// [`crate::base::ErrorKind::Corruption`].
 pub fn validate_image(bytes: &[u8]) -> Result<()> {
     let page = ScratchPage::from_image(bytes);
-    check_page(page.bytes()).map_err(|what| Error::corruption(format!("the image is not a node: {what}")))
+    check_any_page(page.bytes()).map_err(|what| Error::corruption(format!("the image is not a node: {what}")))
 }

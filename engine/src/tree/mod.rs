@@ -21,7 +21,9 @@
 //!    deadlocks; whoever does not get a latch drops what it has and starts over.
 //! 4. A structure change (split, merge, root grows or shrinks) holds all pages concerned exclusively, has allocated what it
 //!    needs, tells the observer once, and only then changes anything.
-//! 5. Room rule: the capacity of an unsettled entry never shrinks (see [`TreeObserver::is_settled`]).
+//! 5. A value that is too long for an entry lies in overflow pages ([`overflow`]); the entry holds a reference. The tree
+//!    never frees them by itself, except in [`Tree::destroy`]: who else may see the value is for the transaction layer.
+//! 6. Room rule: the capacity of an unsettled entry never shrinks (see [`TreeObserver::is_settled`]).
 
 mod check;
 mod descent;
@@ -29,6 +31,7 @@ mod edit;
 pub mod image;
 mod merge;
 mod node;
+pub mod overflow;
 mod scan;
 mod split;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
@@ -36,7 +39,8 @@ mod tests;
 mod write;
 
 pub use check::{PageDamage, TreeSummary};
-pub use node::{EntryMeta, max_entry_bytes, max_key_bytes};
+pub use node::{EntryMeta, Held, max_entry_bytes, max_key_bytes};
+pub use overflow::{LargeReader, LargeReference, LargeWriter, REFERENCE_BYTES, VALUE_BYTES_MAX};
 pub use scan::{BatchEntry, LeafBatch};
 pub use write::{LeafHint, LeafWrite};
 
@@ -112,6 +116,12 @@ impl Tree {
         Arc::ptr_eq(&self.pool, pool)
     }
 
+    /// Where its pages are.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// The page of the root: identifies the tree for ever.
     #[must_use]
     pub fn root(&self) -> PageId {
@@ -123,7 +133,7 @@ impl Tree {
         self.observer.is_settled(stamp)
     }
 
-    /// Fills `value` with the value at `key`, and tells whose it is. Holds and writes nothing shared.
+    /// Fills `value` with what the entry at `key` holds, and tells what that is and whose. Holds and writes nothing shared.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -150,7 +160,7 @@ impl Tree {
         Ok(meta)
     }
 
-    /// Frees all pages. Nobody else may be using the tree.
+    /// Frees all pages, those of large values too. Nobody else may be using the tree.
     ///
     /// # Errors
     /// As [`Tree::free_pages`].
@@ -176,13 +186,39 @@ impl Tree {
                 }
                 guard => guard?,
             };
-            rest.pop();
             let node = Node::new(guard.bytes());
-            if !node.is_leaf() {
-                rest.extend((0..=node.count()).map(|index| node.child(index)));
+            let (below, large) = if node.is_leaf() {
+                (Vec::new(), check::references(node))
+            } else {
+                ((0..=node.count()).map(|index| node.child(index)).collect(), Ok(Vec::new()))
+            };
+            match large {
+                Ok(large) if large.is_empty() => {}
+                Ok(large) => {
+                    drop(guard);
+                    damaged = damaged.and(self.free_large(&large)?);
+                    rest.pop();
+                    self.pool.free(self.pool.exclusive(page)?);
+                    continue;
+                }
+                Err(error) => damaged = damaged.and(Err(error)),
             }
+            rest.pop();
+            rest.extend(below);
             self.pool.free(guard);
         }
         damaged
+    }
+
+    /// Frees large values; the inner result is the first that is damaged.
+    fn free_large(&self, references: &[LargeReference]) -> Result<Result<()>> {
+        let mut damaged = Ok(());
+        for reference in references {
+            match overflow::free(&self.pool, reference) {
+                Err(error) if error.kind() != ErrorKind::Corruption => return Err(error),
+                freed => damaged = damaged.and(freed),
+            }
+        }
+        Ok(damaged)
     }
 }

@@ -6,7 +6,7 @@
 //! | bytes    | what                                                                                       |
 //! |----------|--------------------------------------------------------------------------------------------|
 //! | 0..32    | the store's ([`crate::buffer::PAGE_HEADER_BYTES`])                                          |
-//! | 32       | kind: 1 leaf, 2 inner                                                                      |
+//! | 32       | kind: 1 leaf, 2 inner (3 is an overflow page: see `overflow`)                               |
 //! | 33       | level: 0 for leaves, a parent's is its children's plus one                                 |
 //! | 34..36   | count of slots                                                                             |
 //! | 36..38   | prefix length                                                                              |
@@ -21,9 +21,11 @@
 //! A slot's *head* is the first 4 bytes of the suffix as a big-endian number (zeros behind), so most probes of a search are
 //! one load and one comparison. Entries:
 //!
-//! | leaf     | 0..8 stamp, 8..10 value length, 10..12 capacity, 12..14 flags (1: tombstone), 16.. suffix, value |
+//! | leaf     | 0..8 stamp, 8..10 value length, 10..12 capacity, 12..14 flags, 16.. suffix, value           |
 //! |----------|--------------------------------------------------------------------------------------------|
 //! | inner    | 0..8 child, 8.. suffix of the separator: the child's lower fence                           |
+//!
+//! Flags: 1 tombstone; 2 large value: what stands where the value would is a [`super::LargeReference`] to overflow pages.
 //!
 //! Everything here may be called on torn or damaged bytes: it then returns nonsense, but neither panics nor loops.
 
@@ -43,7 +45,9 @@ pub(super) const KIND_INNER: u8 = 2;
 /// Where the suffix begins in an entry of a leaf, and of an inner node.
 pub(super) const LEAF_ENTRY_HEADER: usize = 16;
 pub(super) const INNER_ENTRY_HEADER: usize = 8;
+pub(super) const KIND_OVERFLOW: u8 = 3;
 const FLAG_TOMBSTONE: u64 = 1;
+const FLAG_LARGE: u64 = 2;
 
 /// Bytes that a slot and its entry take: in a leaf.
 #[inline]
@@ -95,6 +99,31 @@ pub struct EntryMeta {
     pub stamp: u64,
     /// The entry says that there is no such row.
     pub tombstone: bool,
+    /// The value's bytes are a [`super::LargeReference`].
+    pub large: bool,
+}
+
+impl EntryMeta {
+    /// What the entry holds.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        match (self.tombstone, self.large) {
+            (true, _) => Held::Nothing,
+            (false, true) => Held::Reference,
+            (false, false) => Held::Value,
+        }
+    }
+}
+
+/// What an entry holds, or held before a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// Nothing: the row is not there.
+    Nothing,
+    /// The value.
+    Value,
+    /// The encoded [`super::LargeReference`] of a large value.
+    Reference,
 }
 
 /// Where an entry is: a decoded slot.
@@ -152,8 +181,9 @@ impl LeafEntry {
 
 /// The second word of a leaf's entry.
 #[inline]
-pub(super) fn leaf_entry_word(value_len: usize, capacity: usize, tombstone: bool) -> u64 {
-    value_len as u64 | (capacity as u64) << 16 | u64::from(tombstone) << 32
+pub(super) fn leaf_entry_word(value_len: usize, capacity: usize, meta: EntryMeta) -> u64 {
+    let flags = u64::from(meta.tombstone) * FLAG_TOMBSTONE | u64::from(meta.large) * FLAG_LARGE;
+    value_len as u64 | (capacity as u64) << 16 | flags << 32
 }
 
 /// A node, to read.
@@ -341,7 +371,11 @@ impl<'a> Node<'a> {
         LeafEntry {
             offset: slot.offset(),
             suffix_len: slot.suffix_len(),
-            meta: EntryMeta { stamp: self.page.word(word), tombstone: (lengths >> 32) & FLAG_TOMBSTONE != 0 },
+            meta: EntryMeta {
+                stamp: self.page.word(word),
+                tombstone: (lengths >> 32) & FLAG_TOMBSTONE != 0,
+                large: (lengths >> 32) & FLAG_LARGE != 0,
+            },
             value_len: usize::from(lengths as u16),
             capacity: usize::from((lengths >> 16) as u16),
         }

@@ -5,7 +5,7 @@
 
 use super::Tree;
 use super::descent::{Target, retry};
-use super::node::Node;
+use super::node::{EntryMeta, Node};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::Interrupt;
 use std::ops::{Bound, Range};
@@ -24,8 +24,7 @@ pub struct LeafBatch {
 struct Item {
     key: Range<usize>,
     value_end: usize,
-    stamp: u64,
-    tombstone: bool,
+    meta: EntryMeta,
 }
 
 /// One entry of a [`LeafBatch`].
@@ -33,12 +32,10 @@ struct Item {
 pub struct BatchEntry<'b> {
     /// The whole key.
     pub key: &'b [u8],
-    /// The value; empty if it is a tombstone's.
+    /// The value, or the reference to it; empty if it is a tombstone's.
     pub value: &'b [u8],
-    /// See [`super::EntryMeta`].
-    pub stamp: u64,
-    /// See [`super::EntryMeta`].
-    pub tombstone: bool,
+    /// What else is known of it.
+    pub meta: EntryMeta,
 }
 
 impl LeafBatch {
@@ -64,8 +61,7 @@ impl LeafBatch {
         self.items.iter().map(|item| BatchEntry {
             key: &self.bytes[item.key.clone()],
             value: &self.bytes[item.key.end..item.value_end],
-            stamp: item.stamp,
-            tombstone: item.tombstone,
+            meta: item.meta,
         })
     }
 
@@ -85,8 +81,7 @@ impl LeafBatch {
         let end = self.bytes.len();
         let entry = node.entry(index);
         node.page.append_to(entry.value_offset(), entry.value_len, &mut self.bytes);
-        let (value_end, meta) = (self.bytes.len(), entry.meta);
-        self.items.push(Item { key: start..end, value_end, stamp: meta.stamp, tombstone: meta.tombstone });
+        self.items.push(Item { key: start..end, value_end: self.bytes.len(), meta: entry.meta });
     }
 }
 

@@ -3,6 +3,7 @@
 use super::descent::{Target, retry};
 use super::edit::{Fences, NodeMut, rebuilt_bytes};
 use super::node::{EntryMeta, Node, WORD, leaf_entry_bytes, max_entry_bytes, max_key_bytes};
+use super::overflow::{LargeReference, REFERENCE_BYTES};
 use super::{Tree, TreeObserver};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Version};
@@ -190,7 +191,32 @@ impl LeafWrite<'_> {
     /// `value` is longer than both what [`Tree::write`] was asked for and the entry's capacity.
     #[inline]
     pub fn put(&mut self, stamp: u64, tombstone: bool, value: &[u8]) {
-        let meta = EntryMeta { stamp, tombstone };
+        self.put_entry(EntryMeta { stamp, tombstone, large: false }, value);
+    }
+
+    /// Makes the entry at the key refer to a large value, whose pages are written.
+    ///
+    /// # Panics
+    /// As [`LeafWrite::put`], with the [`REFERENCE_BYTES`] of the reference.
+    pub fn put_reference(&mut self, stamp: u64, reference: &LargeReference) {
+        self.put_entry(EntryMeta { stamp, tombstone: false, large: true }, &reference.encode());
+    }
+
+    /// The large value that the entry refers to, if it does.
+    ///
+    /// # Errors
+    /// The reference is damaged.
+    pub fn reference(&self) -> Result<Option<LargeReference>> {
+        if !self.entry().is_some_and(|meta| meta.large) {
+            return Ok(None);
+        }
+        let mut bytes = Vec::with_capacity(REFERENCE_BYTES);
+        self.copy_value(&mut bytes);
+        LargeReference::decode(&bytes).map(Some)
+    }
+
+    #[inline]
+    fn put_entry(&mut self, meta: EntryMeta, value: &[u8]) {
         self.guard.mark_dirty();
         if !self.found {
             self.make(meta, value);

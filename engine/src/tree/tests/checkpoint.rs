@@ -151,7 +151,7 @@ impl Table {
         write.put(stamp, tombstone, &value);
         drop(write);
         self.undo.push((key.clone(), before));
-        self.live.insert(key, Version { meta: EntryMeta { stamp, tombstone }, value });
+        self.live.insert(key, Version { meta: EntryMeta { stamp, tombstone, large: false }, value });
     }
 
     /// Takes the last changes back, as an abort does: never in need of room.

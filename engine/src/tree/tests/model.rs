@@ -133,8 +133,8 @@ fn compare_scan(tree: &Tree, model: &Model, from: Bound<Vec<u8>>, limit: usize, 
         found.extend(
             batch
                 .iter()
-                .filter(|e| !e.tombstone || e.stamp >= HORIZON)
-                .map(|entry| (entry.key.to_vec(), entry.tombstone, entry.value.to_vec())),
+                .filter(|e| !e.meta.tombstone || e.meta.stamp >= HORIZON)
+                .map(|entry| (entry.key.to_vec(), entry.meta.tombstone, entry.value.to_vec())),
         );
         match more.expect("readable") {
             Some(key) => next = go_on(key),

@@ -5,7 +5,7 @@ use crate::base::ErrorKind;
 use crate::buffer::ScratchPage;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
-use crate::tree::image::{Resolved, image_page, validate_image};
+use crate::tree::image::{Resolved, Shown, image_page, validate_image};
 use crate::tree::node::Node;
 use crate::tree::{EntryMeta, LeafHint, Tree, max_entry_bytes, max_key_bytes};
 
@@ -74,7 +74,7 @@ fn unsettled_entry_keeps_its_room_through_splits_and_compactions() {
         let key = key(n * 10);
         let mut write_hint = LeafHint::default();
         let mut write = tree.write(&key, 0, &mut write_hint).expect("no room is needed");
-        assert_eq!(write.entry(), Some(EntryMeta { stamp: 99, tombstone: n % 2 == 0 }));
+        assert_eq!(write.entry(), Some(EntryMeta { stamp: 99, tombstone: n % 2 == 0, large: false }));
         write.put(0, false, &[7; 300]);
     }
     let after = tree.check_invariants().expect("sound");
@@ -204,7 +204,7 @@ fn image_shows_older_values_and_fits() {
             Resolved::Older
         }
     });
-    assert!(!kept);
+    assert_eq!(kept, Shown::Older);
     validate_image(&image).expect("an image");
     let page = ScratchPage::from_image(&image);
     let node = Node::new(page.bytes());
@@ -213,7 +213,7 @@ fn image_shows_older_values_and_fits() {
         let entry = node.entry(n);
         let mut value = Vec::new();
         page.bytes().append_to(entry.value_offset(), entry.value_len, &mut value);
-        assert_eq!(entry.meta, EntryMeta { stamp: 0, tombstone: false });
+        assert_eq!(entry.meta, EntryMeta { stamp: 0, tombstone: false, large: false });
         assert_eq!((node.key(n), value), (key(n as u64).to_vec(), vec![n as u8; 290]));
     }
 }
@@ -225,7 +225,7 @@ fn image_of_a_settled_page_is_complete() {
     for page in 1..tree.pool.page_count() {
         let guard = tree.pool.shared(crate::base::PageId(page)).expect("readable");
         let mut image = vec![0; 4096];
-        assert!(image_page(guard.bytes(), &mut image, &mut |_, _, _| Resolved::Keep));
+        assert_eq!(image_page(guard.bytes(), &mut image, &mut |_, _, _| Resolved::Keep), Shown::Newest);
         validate_image(&image).expect("an image");
     }
 }

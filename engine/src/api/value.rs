@@ -1,0 +1,98 @@
+//! Reading a value piece by piece.
+
+use crate::base::checksum::crc_append;
+use crate::base::{Error, Result};
+use crate::transaction::OpenValue;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::marker::PhantomData;
+
+/// A value that is read piece by piece, from any offset. It stays what it was when it was opened, whatever others write.
+///
+/// [`Read`] copies at most one page at a time. Whoever reads from the beginning to the end without seeking gets the checksum
+/// of the whole value checked with the last byte; each page is checked when it comes from the device in any case.
+#[derive(Debug)]
+pub struct ValueReader<'a> {
+    value: OpenValue,
+    position: u64,
+    /// Bytes read from the beginning on, and their checksum.
+    checked: (u64, u32),
+    source: PhantomData<&'a ()>,
+}
+
+impl ValueReader<'_> {
+    pub(super) fn new(value: OpenValue) -> Self {
+        ValueReader { value, position: 0, checked: (0, 0), source: PhantomData }
+    }
+
+    /// Length of the value in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match &self.value {
+            OpenValue::Whole(bytes) => bytes.len() as u64,
+            OpenValue::Large(reader, _) => reader.reference().len,
+        }
+    }
+
+    /// True for a value without bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies bytes from `offset` on into `into`, at most to the end of a page, and returns how many: 0 at the end of the
+    /// value.
+    ///
+    /// # Errors
+    /// I/O, `Corruption`, `OutOfMemory` if there is no room for a page that has to be read.
+    pub fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        match &mut self.value {
+            OpenValue::Whole(bytes) => {
+                let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+                let count = rest.len().min(into.len());
+                into[..count].copy_from_slice(&rest[..count]);
+                Ok(count)
+            }
+            OpenValue::Large(reader, _) => reader.read_at(offset, into),
+        }
+    }
+
+    fn check(&mut self, read: &[u8]) -> Result<()> {
+        let OpenValue::Large(reader, _) = &self.value else { return Ok(()) };
+        if self.checked.0 != self.position || read.is_empty() {
+            return Ok(());
+        }
+        self.checked = (self.position + read.len() as u64, crc_append(self.checked.1, read));
+        if self.checked.0 == reader.reference().len {
+            return reader.check_crc(self.checked.1);
+        }
+        Ok(())
+    }
+}
+
+impl Read for ValueReader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.read_at(self.position, into).map_err(as_io)?;
+        self.check(&into[..count]).map_err(as_io)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for ValueReader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let target = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(offset) => self.len().checked_add_signed(offset),
+            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
+        };
+        self.position = target.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "a position before the value's first byte")
+        })?;
+        Ok(self.position)
+    }
+}
+
+/// The error stays inside: [`io::Error::downcast`] gives it back.
+fn as_io(error: Error) -> io::Error {
+    io::Error::other(error)
+}

@@ -1,0 +1,147 @@
+//! Retired values: large values that a committed transaction replaced or deleted, until nobody can see them any more.
+//!
+//! A value was *born* with the CSN of its transaction and *died* with that of the one that took it away. A snapshot in
+//! between needs it; so it is freed when no pin is in between and none can come: when the CSN of its death is at or below
+//! the collector's bound, and all pins are known.
+//!
+//! 1. Whoever frees holds `freeing`, and so does a checkpoint from before it chooses C until it has listed what is retired
+//!    ([`RetiredValues::as_of`]): the values that are in its images and that nothing in them refers to. After a crash the
+//!    list is retired again, so that no page is lost.
+//! 2. A transaction retires values before it gives up its descriptor. So once all descriptors with a CSN at or below C are
+//!    gone the list is complete.
+
+use super::garbage::Horizon;
+use crate::base::Csn;
+use crate::buffer::Pool;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+use crate::tree::{LargeReference, overflow};
+
+/// A large value that no entry refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Retired {
+    /// Snapshots below do not see it; 0 if that is not known.
+    pub birth: Csn,
+    /// Nor do those from this one on.
+    pub death: Csn,
+    pub reference: LargeReference,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    values: Vec<Retired>,
+    /// What the last look kept, and the oldest pin it saw: until one of them changes much another look is in vain.
+    kept: usize,
+    oldest: Csn,
+}
+
+/// All retired values of a database.
+#[derive(Debug, Default)]
+pub(super) struct RetiredValues {
+    queue: Mutex<Queue>,
+    /// Length of the queue. Written under its lock.
+    count: AtomicUsize,
+    freeing: Mutex<()>,
+}
+
+/// While it lives no retired value is freed.
+pub struct RetiredHeld<'a> {
+    _freeing: MutexGuard<'a, ()>,
+}
+
+impl RetiredValues {
+    /// Takes over values of a transaction that has committed.
+    pub fn retire(&self, values: impl Iterator<Item = Retired>) {
+        let mut queue = self.queue.lock();
+        queue.values.extend(values);
+        self.count.store(queue.values.len(), Ordering::Release);
+    }
+
+    /// Keeps everything that is retired until the result is dropped.
+    pub fn hold(&self) -> RetiredHeld<'_> {
+        RetiredHeld { _freeing: self.freeing.lock() }
+    }
+
+    /// The values that were dead at `csn`. Proof that they were not freed meanwhile: `_held`.
+    pub fn as_of(&self, csn: Csn, _held: &RetiredHeld<'_>) -> Vec<LargeReference> {
+        let queue = self.queue.lock();
+        queue.values.iter().filter(|value| value.death <= csn).map(|value| value.reference).collect()
+    }
+
+    /// All values that are retired now.
+    pub fn all(&self) -> Vec<LargeReference> {
+        self.queue.lock().values.iter().map(|value| value.reference).collect()
+    }
+
+    /// Frees what nobody can see, unless somebody else does or a checkpoint is running. `thorough` looks even if it is
+    /// likely to be in vain.
+    pub fn collect(&self, pool: &Pool, horizon: &Horizon<'_>, thorough: bool) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let Some(_alone) = self.freeing.try_lock() else { return };
+        let mut pins: Vec<Csn> = horizon.descriptors.pins().collect();
+        pins.sort_unstable();
+        let oldest = pins.first().copied().unwrap_or(Csn::MAX).min(horizon.bound);
+        if oldest == Csn::ZERO && !pins.is_empty() {
+            // A snapshot is being chosen.
+            return;
+        }
+        for reference in self.take_unseen(&pins, oldest, horizon.bound, thorough) {
+            if let Err(error) = overflow::free(pool, &reference) {
+                tracing::error!(%error, root = reference.root.0, "pages of a retired value stay allocated");
+            }
+        }
+    }
+
+    fn take_unseen(&self, pins: &[Csn], oldest: Csn, bound: Csn, thorough: bool) -> Vec<LargeReference> {
+        let mut queue = self.queue.lock();
+        if !thorough && queue.oldest == oldest && queue.values.len() < 2 * queue.kept {
+            return Vec::new();
+        }
+        let unseen = |value: &mut Retired| value.death <= bound && !is_seen(value, pins);
+        let free = queue.values.extract_if(.., unseen).map(|value| value.reference).collect();
+        (queue.kept, queue.oldest) = (queue.values.len(), oldest);
+        self.count.store(queue.values.len(), Ordering::Release);
+        free
+    }
+}
+
+/// Whether one of the pins, which ascend, is between birth and death.
+fn is_seen(value: &Retired, pins: &[Csn]) -> bool {
+    let first = pins.partition_point(|pin| *pin < value.birth);
+    pins.get(first).is_some_and(|pin| *pin < value.death)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::PageId;
+
+    fn value(birth: u64, death: u64) -> Retired {
+        let reference = LargeReference { root: PageId(death), len: 1, crc: 0 };
+        Retired { birth: Csn(birth), death: Csn(death), reference }
+    }
+
+    #[test]
+    fn a_value_goes_when_no_pin_is_between_its_birth_and_its_death() {
+        let retired = RetiredValues::default();
+        retired.retire([value(0, 10), value(10, 20), value(20, 30), value(30, 40)].into_iter());
+        let roots = |values: Vec<LargeReference>| values.iter().map(|v| v.root.0).collect::<Vec<_>>();
+        // A snapshot at 10 sees the second; one above the bound may still be taken at 35.
+        assert_eq!(roots(retired.take_unseen(&[Csn(10)], Csn(10), Csn(35), false)), [10, 30]);
+        assert_eq!(roots(retired.take_unseen(&[Csn(10)], Csn(10), Csn(40), true)), [40]);
+        assert_eq!(roots(retired.all()), [20]);
+        assert!(retired.take_unseen(&[Csn(19)], Csn(19), Csn(40), true).is_empty());
+        assert_eq!(roots(retired.take_unseen(&[Csn(20)], Csn(20), Csn(40), true)), [20]);
+    }
+
+    #[test]
+    fn a_checkpoint_lists_what_was_dead_then() {
+        let retired = RetiredValues::default();
+        retired.retire([value(0, 10), value(5, 20)].into_iter());
+        let held = retired.hold();
+        assert_eq!(retired.as_of(Csn(15), &held).len(), 1);
+        assert_eq!(retired.as_of(Csn(20), &held).len(), 2);
+    }
+}

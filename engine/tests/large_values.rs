@@ -1,0 +1,309 @@
+//! Values that do not fit in an entry: what comes out is what went in, and every page comes back.
+
+use quenchdb::device::memory::MemoryStorage;
+use quenchdb::{Database, Durability, ErrorKind, Isolation, Settings, Table, VALUE_BYTES_MAX};
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+const KEY: &str = "key";
+
+fn settings() -> Settings {
+    Settings { memory_bytes: 512 << 20, transaction_bytes_max: 1 << 30, ..Settings::default() }
+}
+
+fn open(storage: &Arc<MemoryStorage>) -> Database {
+    Database::builder().settings(settings()).storage(storage.clone()).open("memory").expect("opens")
+}
+
+fn database() -> (Arc<MemoryStorage>, Database, Table) {
+    let storage = Arc::new(MemoryStorage::default());
+    let db = open(&storage);
+    let table = db.create_table("t").expect("new");
+    (storage, db, table)
+}
+
+/// Bytes in which no page is like another.
+struct Pattern {
+    seed: u64,
+    at: u64,
+    len: u64,
+}
+
+impl Pattern {
+    fn new(seed: u64, len: u64) -> Pattern {
+        Pattern { seed, at: 0, len }
+    }
+
+    fn byte(seed: u64, at: u64) -> u8 {
+        ((at ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+    }
+
+    fn all(seed: u64, len: usize) -> Vec<u8> {
+        (0..len as u64).map(|at| Pattern::byte(seed, at)).collect()
+    }
+}
+
+impl Read for Pattern {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = (self.len - self.at).min(into.len() as u64) as usize;
+        for (n, byte) in into[..count].iter_mut().enumerate() {
+            *byte = Pattern::byte(self.seed, self.at + n as u64);
+        }
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// Pages in use, after everything that can go has gone; nothing may be lost.
+fn pages(db: &Database) -> u64 {
+    db.flush().expect("a whole device");
+    let report = db.verify(None).expect("runs");
+    assert_eq!(report.problems, Vec::<String>::new());
+    report.pages
+}
+
+fn put(db: &Database, table: &Table, seed: u64, len: usize) {
+    db.transact(|tx| tx.insert(table, KEY, Pattern::all(seed, len))).expect("commits");
+}
+
+fn get(db: &Database, table: &Table) -> Option<Vec<u8>> {
+    db.begin_read().expect("free").get(table, KEY).expect("readable")
+}
+
+#[test]
+fn values_of_every_length_around_the_limits_come_back_as_they_were() {
+    let (storage, db, table) = database();
+    let entry = db.max_entry_bytes() - KEY.len();
+    let page = 4096 - 48;
+    let fanout = page / 8;
+    let mut lengths = vec![0, 1, entry - 1, entry, entry + 1, 4095, 4096, 4097, 100 << 10, 5 << 20];
+    lengths.extend([page - 1, page, page + 1, 2 * page, fanout * page - 1, fanout * page, fanout * page + 1]);
+    for &len in &lengths {
+        put(&db, &table, len as u64, len);
+        assert!(get(&db, &table) == Some(Pattern::all(len as u64, len)), "{len} bytes");
+        db.transact(|tx| tx.insert(&table, (len as u64).to_be_bytes(), Pattern::all(3, len)))
+            .expect("commits");
+    }
+    pages(&db);
+    let check = |db: &Database| {
+        let table = db.table("t").expect("there");
+        let snapshot = db.begin_read().expect("free");
+        for &len in &lengths {
+            let value = snapshot.get(&table, (len as u64).to_be_bytes()).expect("readable");
+            assert!(value == Some(Pattern::all(3, len)), "{len} bytes");
+        }
+        let rows: Vec<usize> =
+            snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable").1.len()).collect();
+        let back: Vec<usize> =
+            snapshot.range::<&[u8]>(&table, ..).rev().map(|row| row.expect("readable").1.len()).collect();
+        let mut sorted = lengths.clone();
+        sorted.sort_unstable();
+        sorted.push(*lengths.last().expect("some"));
+        assert_eq!(rows, sorted);
+        assert_eq!(back, sorted.iter().rev().copied().collect::<Vec<_>>());
+    };
+    check(&db);
+    db.close().expect("closes");
+    let db = open(&storage);
+    check(&db);
+    pages(&db);
+}
+
+#[test]
+fn sixty_four_mebibytes_stream_in_and_out() {
+    const LEN: u64 = 64 << 20;
+    let (storage, db, table) = database();
+    let mut tx = db.begin().expect("free");
+    assert_eq!(tx.insert_from(&table, KEY, Pattern::new(1, LEN)).expect("fits"), LEN);
+    tx.commit().expect("commits");
+    let check = |db: &Database| {
+        let snapshot = db.begin_read().expect("free");
+        let table = db.table("t").expect("there");
+        let mut value = snapshot.read_value(&table, KEY).expect("readable").expect("there");
+        assert_eq!(value.len(), LEN);
+        let (mut expected, mut there, mut wanted) = (Pattern::new(1, LEN), vec![0; 8192], vec![0; 8192]);
+        loop {
+            let count = value.read(&mut there).expect("readable");
+            if count == 0 {
+                break;
+            }
+            expected.read_exact(&mut wanted[..count]).expect("as long");
+            assert!(there[..count] == wanted[..count]);
+        }
+        assert_eq!(expected.at, LEN);
+        value.seek(SeekFrom::Start(LEN - 3)).expect("inside");
+        let mut end = Vec::new();
+        value.read_to_end(&mut end).expect("readable");
+        assert_eq!(end, [LEN - 3, LEN - 2, LEN - 1].map(|at| Pattern::byte(1, at)));
+        assert!(value.seek(SeekFrom::Current(-(LEN as i64) - 1)).is_err());
+    };
+    check(&db);
+    db.checkpoint().expect("fits");
+    db.close().expect("closes");
+    check(&open(&storage));
+}
+
+#[test]
+fn overwriting_deleting_aborting_and_rolling_back_give_every_page_back() {
+    let (_storage, db, table) = database();
+    put(&db, &table, 1, 10);
+    let few = pages(&db);
+    put(&db, &table, 2, 1 << 20);
+    let many = pages(&db);
+    assert!(many > few + 250, "{few} and {many} pages");
+    put(&db, &table, 3, 1 << 20);
+    assert_eq!(pages(&db), many, "overwritten by a value of the same length");
+    {
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, KEY, Pattern::all(4, 300_000)).expect("fits");
+        tx.insert(&table, KEY, Pattern::all(5, 200_000)).expect("overwrites its own value in place");
+        tx.insert(&table, "other", Pattern::all(6, 100_000)).expect("fits");
+        assert_eq!(tx.get(&table, KEY).expect("readable"), Some(Pattern::all(5, 200_000)));
+        tx.abort();
+    }
+    assert_eq!(pages(&db), many, "aborted");
+    assert_eq!(get(&db, &table), Some(Pattern::all(3, 1 << 20)));
+    {
+        let mut tx = db.begin().expect("free");
+        let start = tx.savepoint();
+        tx.insert(&table, KEY, Pattern::all(7, 300_000)).expect("fits");
+        let point = tx.savepoint();
+        tx.insert(&table, KEY, Pattern::all(8, 400_000)).expect("fits");
+        tx.remove(&table, KEY).expect("there");
+        tx.insert(&table, "other", Pattern::all(9, 100_000)).expect("fits");
+        tx.rollback_to(point).expect("its own");
+        assert_eq!(tx.get(&table, KEY).expect("readable"), Some(Pattern::all(7, 300_000)));
+        assert_eq!(tx.get(&table, "other").expect("readable"), None);
+        tx.rollback_to(start).expect("its own");
+        tx.insert(&table, "small", "1").expect("fits");
+        tx.commit().expect("commits");
+    }
+    assert_eq!(pages(&db), many, "rolled back");
+    {
+        // Values of one transaction that are replaced behind a savepoint live as long as the transaction's snapshot.
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, KEY, Pattern::all(10, 300_000)).expect("fits");
+        tx.savepoint();
+        tx.insert(&table, KEY, Pattern::all(11, 1 << 20)).expect("fits");
+        tx.commit().expect("commits");
+    }
+    assert_eq!(pages(&db), many, "replaced twice in one transaction");
+    assert_eq!(get(&db, &table), Some(Pattern::all(11, 1 << 20)));
+    db.transact(|tx| tx.remove(&table, KEY)).expect("commits");
+    assert_eq!(pages(&db), few, "deleted");
+    put(&db, &table, 12, 1 << 20);
+    db.drop_table("t").expect("unused");
+    db.checkpoint().expect("fits");
+    assert_eq!(pages(&db), 0, "dropped");
+}
+
+#[test]
+fn an_old_snapshot_reads_the_value_that_it_saw() {
+    let (storage, db, table) = database();
+    put(&db, &table, 1, 500_000);
+    let old = db.begin_read().expect("free");
+    let mut reader = old.read_value(&table, KEY).expect("readable").expect("there");
+    let mut half = vec![0; 250_000];
+    reader.read_exact(&mut half).expect("readable");
+    for seed in 2..40 {
+        put(&db, &table, seed, 300_000);
+    }
+    db.checkpoint().expect("fits");
+    db.transact(|tx| tx.remove(&table, KEY)).expect("commits");
+    db.checkpoint().expect("fits");
+    reader.read_to_end(&mut half).expect("readable, with a right checksum");
+    assert!(half == Pattern::all(1, 500_000));
+    assert!(old.get(&table, KEY).expect("readable") == Some(Pattern::all(1, 500_000)));
+    let row = old.first(&table).expect("readable").expect("there");
+    assert!(row.1 == Pattern::all(1, 500_000));
+    let with_old = db.statistics().pages;
+    // What nobody could see any more is not kept, although the old snapshot is there.
+    assert!(with_old < 3 * 500_000 / 4048 + 100, "{with_old} pages");
+    drop(reader);
+    drop(old);
+    assert!(pages(&db) < 10);
+    db.close().expect("closes");
+    assert!(pages(&open(&storage)) < 10);
+}
+
+#[test]
+fn a_read_committed_reader_keeps_its_value_while_the_transaction_goes_on_reading() {
+    let (_storage, db, table) = database();
+    put(&db, &table, 1, 500_000);
+    let tx = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+    let mut reader = tx.read_value(&table, KEY).expect("readable").expect("there");
+    put(&db, &table, 2, 400_000);
+    assert!(tx.get(&table, KEY).expect("readable") == Some(Pattern::all(2, 400_000)));
+    db.flush().expect("collects");
+    put(&db, &table, 3, 400_000);
+    db.flush().expect("collects");
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).expect("readable");
+    assert!(all == Pattern::all(1, 500_000));
+    drop(reader);
+    drop(tx);
+    pages(&db);
+}
+
+#[test]
+fn a_reader_that_fails_changes_nothing_and_the_transaction_goes_on() {
+    struct Failing(u64);
+    impl Read for Failing {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(1).ok_or_else(|| std::io::Error::other("the line is cut"))?;
+            into.fill(7);
+            Ok(into.len())
+        }
+    }
+    let (storage, db, table) = database();
+    put(&db, &table, 1, 100_000);
+    let before = pages(&db);
+    let mut tx = db.begin().expect("free");
+    for pieces in [0, 1, 3, 20] {
+        let error = tx.insert_from(&table, KEY, Failing(pieces)).expect_err("cut");
+        assert!(error.to_string().contains("reader"), "{error}");
+    }
+    assert!(tx.get(&table, KEY).expect("readable") == Some(Pattern::all(1, 100_000)));
+    tx.insert(&table, "other", "1").expect("goes on");
+    tx.commit().expect("commits");
+    assert_eq!(pages(&db), before);
+    // A conflict after the value was written leaves nothing either.
+    let mut first = db.begin().expect("free");
+    let mut second = db.begin().expect("free");
+    first.insert(&table, KEY, "1").expect("free row");
+    let error = second.insert(&table, KEY, Pattern::all(2, 50_000)).expect_err("held");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    second.insert(&table, "third", "3").expect("goes on");
+    second.commit().expect("commits");
+    first.abort();
+    assert_eq!(pages(&db), before);
+    db.close().expect("closes");
+    let db = open(&storage);
+    let table = db.table("t").expect("there");
+    assert!(get(&db, &table) == Some(Pattern::all(1, 100_000)));
+}
+
+#[test]
+fn limits_are_clear_errors() {
+    let (_storage, db, table) = database();
+    let mut tx = db.begin().expect("free");
+    let error = tx.insert_from(&table, KEY, Pattern::new(1, VALUE_BYTES_MAX + 1)).expect_err("too long");
+    assert!(matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::OutOfMemory), "{error}");
+    tx.commit().expect("nothing to commit");
+    pages(&db);
+    let storage = Arc::new(MemoryStorage::default());
+    let small = Settings { memory_bytes: 4 << 20, ..settings() };
+    let db = Database::builder().settings(small).storage(storage).open("memory").expect("opens");
+    let table = db.create_table("t").expect("new");
+    let mut tx = db.begin().expect("free");
+    let error = tx.insert(&table, KEY, vec![1; 8 << 20]).expect_err("no pages left");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert!(error.to_string().contains("memory_bytes"), "{error}");
+    tx.insert(&table, KEY, vec![1; 1 << 20]).expect("fits");
+    tx.commit().expect("commits");
+    for seed in 0..20 {
+        // Each time the old value makes room for the new one.
+        put(&db, &table, seed, 1 << 20);
+    }
+    pages(&db);
+}
