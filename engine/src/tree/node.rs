@@ -182,7 +182,7 @@ impl LeafEntry {
 /// The second word of a leaf's entry.
 #[inline]
 pub(super) fn leaf_entry_word(value_len: usize, capacity: usize, meta: EntryMeta) -> u64 {
-    let flags = u64::from(meta.tombstone) * FLAG_TOMBSTONE | u64::from(meta.large) * FLAG_LARGE;
+    let flags = (u64::from(meta.tombstone) * FLAG_TOMBSTONE) | (u64::from(meta.large) * FLAG_LARGE);
     value_len as u64 | (capacity as u64) << 16 | flags << 32
 }
 
