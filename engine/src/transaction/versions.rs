@@ -78,7 +78,7 @@ pub enum Before {
     /// This value.
     Value(Box<[u8]>),
     /// A large value. Its pages are freed by the garbage collector, or stay with the entry if the change is taken back.
-    Reference(LargeReference),
+    Reference(Box<LargeReference>),
     /// The same as after: the row was only locked.
     Unchanged,
 }
@@ -100,6 +100,9 @@ impl Undo {
         (std::mem::size_of::<Slot>() + std::mem::size_of::<Undo>() + image) as u64
     }
 }
+
+/// There are as many as changes that somebody may look behind.
+const _: () = assert!(std::mem::size_of::<Undo>() <= 32);
 
 #[derive(Debug, Default)]
 struct Slot {

@@ -189,14 +189,14 @@ impl ActiveTransaction {
             Intent::Lock => Before::Unchanged,
             _ if entry.tombstone => Before::Tombstone,
             _ => match leaf.reference()? {
-                Some(reference) => Before::Reference(reference),
+                Some(reference) => Before::Reference(Box::new(reference)),
                 None => {
                     leaf.copy_value(&mut self.scratch.value);
                     Before::Value(self.scratch.value.as_slice().into())
                 }
             },
         };
-        let replaced = if let Before::Reference(reference) = before { Some(reference) } else { None };
+        let replaced = if let Before::Reference(reference) = &before { Some(**reference) } else { None };
         let change = self.scratch.changes.len();
         self.apply(table, leaf, key, intent, Undo { prior: entry.stamp, before }, guard)?;
         self.scratch.replaced.extend(replaced.map(|reference| Replaced { change, birth, reference }));
