@@ -16,17 +16,56 @@ use super::snapshot::ReadSnapshot;
 use super::system::TransactionSystem;
 use super::versions::{Before, Undo, VersionHandle};
 use super::view::View;
-use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::base::{Csn, Error, ErrorKind, Location, Result};
+use crate::buffer::Pool;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::epoch::pin;
 use crate::tree::{Held, LargeReader, LargeReference, LargeWriter, overflow};
 use std::io::Read;
 use std::sync::Arc;
 
 /// A large value that this transaction wrote.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct OwnValue {
     pub owner: VersionHandle,
     pub reference: LargeReference,
+    /// Its pages cannot leave memory before the transaction commits.
+    _held: HeldPages,
+}
+
+/// Pages of large values that are not committed, of one value and of all.
+#[derive(Debug)]
+pub(super) struct HeldPages {
+    all: Arc<AtomicU64>,
+    count: u64,
+}
+
+impl HeldPages {
+    fn new(all: Arc<AtomicU64>) -> HeldPages {
+        HeldPages { all, count: 0 }
+    }
+
+    /// The value has `count` pages now. Refused when there would be more than a half of what fits in memory: descents need
+    /// the rest, or pages would come and go for ever.
+    fn grow_to(&mut self, count: u64, pool: &Pool) -> Result<()> {
+        let more = count.saturating_sub(self.count);
+        let all = self.all.fetch_add(more, Ordering::Relaxed) + more;
+        self.count += more;
+        if all <= pool.resident_pages_max() / 2 {
+            return Ok(());
+        }
+        let what = format!(
+            "large values of transactions in progress would fill half of the memory for pages: `memory_bytes` is {}",
+            pool.memory_bytes()
+        );
+        Err(Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("memory_bytes")))
+    }
+}
+
+impl Drop for HeldPages {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 /// A large value that a change of this transaction took the entry's reference from.
@@ -72,8 +111,9 @@ impl ActiveTransaction {
         let done = self.write_value(table, key, reader).and_then(|value| {
             match self.change_to_large(table, key, &value.reference) {
                 Ok(()) => {
+                    let len = value.reference.len;
                     self.scratch.values.push(value);
-                    Ok(value.reference.len)
+                    Ok(len)
                 }
                 Err(error) => {
                     self.give_up(table, value);
@@ -95,8 +135,9 @@ impl ActiveTransaction {
         let system = self.system.clone();
         let writer = LargeWriter::new(table.tree.pool().clone(), owner.word())
             .relieved_by(Box::new(move || system.relieve()));
-        match self.write_pieces(table, key, reader, writer) {
-            Ok(reference) => Ok(OwnValue { owner, reference }),
+        let mut held = HeldPages::new(self.system.held_pages.clone());
+        match self.write_pieces(table, key, reader, writer, &mut held) {
+            Ok(reference) => Ok(OwnValue { owner, reference, _held: held }),
             Err(error) => {
                 self.end_owner(owner);
                 Err(error)
@@ -110,6 +151,7 @@ impl ActiveTransaction {
         key: &[u8],
         reader: &mut dyn Read,
         mut writer: LargeWriter,
+        held: &mut HeldPages,
     ) -> Result<LargeReference> {
         self.scratch.redo.begin_large(table.id, key);
         let mut piece = vec![0; PIECE_BYTES];
@@ -121,6 +163,7 @@ impl ActiveTransaction {
                 Err(error) => return Err(reader_failed(error)),
             };
             self.check_size(count)?;
+            held.grow_to(writer.pages_for(count), table.tree.pool())?;
             writer.write(&piece[..count])?;
             self.scratch.redo.large_piece(&piece[..count]);
         }

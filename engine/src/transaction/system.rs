@@ -12,7 +12,7 @@ use crate::base::{Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Pending, Record, Ticket};
 use crate::log::RedoBuffer;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{self, Held, LargeReader, LargeReference, Tree, TreeObserver};
 use std::sync::{Arc, OnceLock};
@@ -115,6 +115,8 @@ pub struct TransactionSystem {
     pub(super) versions: Arc<Versions>,
     pub(super) garbage: Garbage,
     pub(super) retired: RetiredValues,
+    /// Pages of large values that are not committed.
+    pub(super) held_pages: Arc<AtomicU64>,
     pub(super) observer: Arc<Observer>,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
@@ -144,6 +146,7 @@ impl TransactionSystem {
             versions,
             garbage: Garbage::default(),
             retired: RetiredValues::default(),
+            held_pages: Arc::default(),
             limits,
             clock,
             commit: OnceLock::new(),

@@ -291,6 +291,13 @@ impl LargeWriter {
         self.len == 0
     }
 
+    /// Pages that the value will have with `more` bytes, within a few.
+    #[must_use]
+    pub fn pages_for(&self, more: usize) -> u64 {
+        let content = Shape::new(&self.pool, self.len + more as u64).content_pages();
+        content + content / Shape::new(&self.pool, 1).fanout() + 1
+    }
+
     /// Appends `bytes`.
     ///
     /// # Errors
