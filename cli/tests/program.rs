@@ -174,6 +174,28 @@ fn rows_are_put_got_scanned_and_deleted() {
 }
 
 #[test]
+fn a_file_is_put_got_dumped_and_loaded_as_one_value() {
+    let dir = directory();
+    let (path, copy, file) = (dir.path().join("db"), dir.path().join("copy"), dir.path().join("file"));
+    let (db, copy) = (text(&path), text(&copy));
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    std::fs::write(&file, &bytes).expect("room");
+    let put = run(&["put", db, "t", "large", "--file", text(&file), "--json"]);
+    expect_code(&put, 0);
+    assert_eq!(json(&put)["value_bytes"], 3_000_000);
+    expect_code(&run_with_input(&["put", db, "t", "input", "-"], &bytes[..100_000]), 0);
+    assert!(run(&["get", db, "t", "large", "--raw"]).stdout == bytes);
+    assert!(run(&["get", db, "t", "input", "--raw"]).stdout == bytes[..100_000]);
+    let dump = run(&["dump", db, "t"]).stdout;
+    expect_code(&run_with_input(&["load", copy, "t", "-"], &dump), 0);
+    assert!(run(&["get", copy, "t", "large", "--raw"]).stdout == bytes);
+    expect_code(&run(&["verify", copy]), 0);
+    for wrong in [&["put", db, "t", "a", "1", "--file", text(&file)][..], &["put", db, "t", "a"]] {
+        assert_eq!(run(wrong).status.code(), Some(2), "either a value or a file");
+    }
+}
+
+#[test]
 fn what_cannot_be_done_ends_with_code_2_and_one_line() {
     let dir = directory();
     let path = dir.path().join("db");

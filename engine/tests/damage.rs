@@ -69,7 +69,10 @@ fn sample(preset: Preset, closed: bool) -> Sample {
                 assert_eq!(there, content.remove(&(table, key)).is_some());
                 continue;
             }
-            let value = format!("value {n} {i} {}", "x".repeat((n as usize * 13 + i as usize * 7) % 90));
+            // Some values have pages of their own.
+            let large = if n % 9 == 0 && i == 0 { 9000 } else { 0 };
+            let value =
+                format!("value {n} {i} {}", "x".repeat(large + (n as usize * 13 + i as usize * 7) % 90));
             tx.insert(&tables[table], &key, &value).expect("free row");
             content.insert((table, key), value.into_bytes());
         }

@@ -73,6 +73,9 @@ struct Load<'a> {
     line: Vec<u8>,
 }
 
+/// A batch of large rows ends after so many bytes: a transaction is bounded.
+const BATCH_BYTES: usize = 16 << 20;
+
 /// What a batch found.
 struct Batch {
     rows: u64,
@@ -84,7 +87,7 @@ impl Load<'_> {
     fn next_line(&mut self) -> Result<bool> {
         self.line.clear();
         // A line longer than any row can be is refused before it fills the memory.
-        const LONGEST: u64 = 1 << 30;
+        const LONGEST: u64 = 4 * quenchdb::VALUE_BYTES_MAX + (1 << 20);
         let read = self
             .source
             .lines
@@ -110,7 +113,8 @@ impl Load<'_> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut transaction = self.database.begin()?;
         let mut batch = Batch { rows: 0, ended: false };
-        while batch.rows < self.args.batch {
+        let mut bytes = 0;
+        while batch.rows < self.args.batch && bytes < BATCH_BYTES {
             if !self.next_line()? {
                 batch.ended = true;
                 break;
@@ -119,6 +123,7 @@ impl Load<'_> {
             decode_line(&self.line, &mut key, &mut value).with_context(place)?;
             transaction.insert(&self.table, &key, &value).with_context(place)?;
             batch.rows += 1;
+            bytes += key.len() + value.len();
         }
         if batch.ended {
             transaction.remove(&self.markers, &self.marker)?;

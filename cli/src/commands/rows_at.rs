@@ -5,7 +5,8 @@ use crate::output::{Outcome, print_json, print_text};
 use crate::rows::{escape, unescape, write_rows};
 use anyhow::{Context, Result};
 use serde_json::json;
-use std::io::{BufWriter, Read, Write};
+use std::fs::File;
+use std::io::{BufWriter, Cursor, Read, Write};
 use std::ops::Bound;
 use std::path::PathBuf;
 
@@ -42,8 +43,12 @@ pub struct PutArgs {
     #[command(flatten)]
     row: RowArgs,
     /// Value with the same escapes, or - for the bytes of standard input as they are
-    #[arg(allow_hyphen_values = true)]
-    value: String,
+    #[arg(allow_hyphen_values = true, required_unless_present = "file", conflicts_with = "file")]
+    value: Option<String>,
+    /// The value is the bytes of this file as they are, - for standard input; they are never in memory as a whole but in the
+    /// database's own
+    #[arg(long)]
+    file: Option<PathBuf>,
 }
 
 /// `quench delete`
@@ -85,6 +90,16 @@ pub struct ScanArgs {
 pub fn get(args: &GetArgs, as_json: bool) -> Result<Outcome> {
     let key = args.row.key()?;
     let (_database, table, snapshot) = table_to_read(&args.row.directory, &args.row.table)?;
+    if args.raw && !as_json {
+        // Piece by piece: the value may be as large as a file.
+        let Some(mut value) = snapshot.read_value(&table, &key)? else {
+            return Ok(not_found(args.row.key.as_str(), as_json));
+        };
+        let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+        std::io::copy(&mut value, &mut out)?;
+        out.flush()?;
+        return Ok(Outcome::Done);
+    }
     let value = snapshot.get(&table, &key)?;
     if as_json {
         print_json(&json!({
@@ -93,13 +108,7 @@ pub fn get(args: &GetArgs, as_json: bool) -> Result<Outcome> {
             "value": value.as_deref().map(escape),
         }))?;
     } else if let Some(value) = &value {
-        if args.raw {
-            let mut out = std::io::stdout().lock();
-            out.write_all(value)?;
-            out.flush()?;
-        } else {
-            print_text(&(escape(value) + "\n"))?;
-        }
+        print_text(&(escape(value) + "\n"))?;
     }
     Ok(if value.is_some() { Outcome::Done } else { not_found(args.row.key.as_str(), as_json) })
 }
@@ -114,21 +123,23 @@ fn not_found(key: &str, as_json: bool) -> Outcome {
 /// Runs `put`.
 pub fn put(args: &PutArgs, as_json: bool) -> Result<Outcome> {
     let key = args.row.key()?;
-    let value = if args.value == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
-        bytes
-    } else {
-        unescape(args.value.as_bytes()).context("the value")?
+    let mut value: Box<dyn Read> = match (&args.file, &args.value) {
+        (Some(file), _) if file.as_os_str() != "-" => {
+            Box::new(File::open(file).with_context(|| format!("cannot open {}", file.display()))?)
+        }
+        (None, Some(text)) if text != "-" => {
+            Box::new(Cursor::new(unescape(text.as_bytes()).context("the value")?))
+        }
+        _ => Box::new(std::io::stdin().lock()),
     };
     let database = open_to_write(&args.row.directory, true)?;
     let table = database.table_or_create(&args.row.table)?;
     let mut transaction = database.begin()?;
-    transaction.insert(&table, &key, &value)?;
+    let value_bytes = transaction.insert_from(&table, &key, &mut value)?;
     let csn = transaction.commit()?;
     database.close()?;
     if as_json {
-        print_json(&json!({"key": escape(&key), "value_bytes": value.len(), "csn": csn.0}))?;
+        print_json(&json!({"key": escape(&key), "value_bytes": value_bytes, "csn": csn.0}))?;
     }
     Ok(Outcome::Done)
 }
