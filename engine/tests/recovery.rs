@@ -171,3 +171,89 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
         }
     }
 }
+
+fn puts(db: &Database, table: &Table, from: u64, to: u64) {
+    for n in from..to {
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        let key = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+        tx.insert(table, key, [n as u8; 100]).expect("room");
+        tx.commit_async().expect("commits");
+    }
+    db.flush().expect("a whole disk");
+}
+
+#[test]
+fn the_replay_estimate_grows_with_what_is_committed_survives_a_crash_and_falls_after_a_checkpoint() {
+    let disk = SimulatedStorage::new(5);
+    let db = open(&disk, settings(Preset::Group));
+    let table = db.create_table("t").expect("new");
+    db.checkpoint().expect("a whole disk");
+    let empty = db.statistics().replay;
+    assert_eq!(empty.work.operations, 0);
+    let mut redo_seconds = Vec::new();
+    for round in 0..3u64 {
+        puts(&db, &table, round * 2000, (round + 1) * 2000);
+        let now = db.statistics();
+        assert_eq!(now.replay.work.operations, (round + 1) * 2000);
+        assert!(now.replay_seconds_estimate > empty.seconds);
+        redo_seconds.push(now.replay.redo_seconds);
+    }
+    assert!((redo_seconds[2] / redo_seconds[0] - 3.0).abs() < 0.01, "linear: {redo_seconds:?}");
+    let before = db.statistics().replay;
+    assert!(before.work.pages > 100 && before.work.log_bytes > 6000 * 160, "{before:?}");
+    disk.stop();
+    drop((table, db));
+
+    // Until there is a checkpoint a second crash would have the same to do again.
+    let disk = disk.crash(CrashKind::Kill, disk.operations(), 1);
+    let db = open(&disk, settings(Preset::Group));
+    let after = db.statistics().replay;
+    assert_eq!(after.work.operations, db.recovery().operations);
+    assert_eq!((after.work.operations, after.work.record_bytes), (6000, before.work.record_bytes));
+    assert!(after.work.log_bytes >= before.work.log_bytes);
+    db.checkpoint().expect("a whole disk");
+    let covered = db.statistics().replay;
+    assert_eq!((covered.work.operations, covered.work.record_bytes, covered.work.pages), (0, 0, 0));
+    assert!(covered.seconds < after.seconds);
+    // Pages that the checkpoint has will have to be read.
+    let table = db.table("t").expect("recovered");
+    puts(&db, &table, 0, 500);
+    let again = db.statistics().replay;
+    assert!(again.work.stored_pages > 50 && again.read_seconds > 0.0, "{again:?}");
+}
+
+/// Measures real time, so it is not for a machine that has other things to do.
+#[test]
+#[ignore = "measures real time"]
+fn the_replay_estimate_is_within_a_factor_of_two_of_the_next_recovery() {
+    let directory = tempfile::tempdir_in(".").expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    let open = |name: &str| {
+        let settings = Settings { memory_bytes: 2 << 30, checkpoint_log_bytes: 0, ..Settings::default() };
+        Database::builder().settings(settings).open(at(name)).expect("opens")
+    };
+    // A copy of the files of a database that is not closed is what a kill leaves.
+    let copy = |from: &str, to: &str| {
+        let done = std::process::Command::new("cp").arg("-r").args([at(from), at(to)]).status();
+        assert!(done.expect("runs").success());
+    };
+    let db = open("first");
+    puts(&db, &db.create_table("t").expect("new"), 0, 600_000);
+    let constants = db.statistics().replay;
+    copy("first", "second");
+    drop(db);
+    let db = open("second");
+    let first = db.recovery();
+    println!("estimated {constants:?}\nmeasured {first:?}");
+    puts(&db, &db.table("t").expect("recovered"), 600_000, 900_000);
+    let learned = db.statistics().replay;
+    copy("second", "third");
+    drop(db);
+    let second = open("third").recovery();
+    println!("estimated {learned:?}\nmeasured {second:?}");
+    assert!(second.seconds > 0.2, "too short to tell");
+    for (estimate, recovery) in [(constants, first), (learned, second)] {
+        let ratio = estimate.seconds / recovery.seconds;
+        assert!((0.5..=2.0).contains(&ratio), "estimated {} s, took {} s", estimate.seconds, recovery.seconds);
+    }
+}

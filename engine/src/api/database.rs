@@ -10,7 +10,7 @@ use crate::base::random::Random;
 use crate::base::settings::{Durability, MethodSetting, Settings};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::buffer::Pool;
-use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor};
+use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor, ReplayModel};
 use crate::device::Storage;
 use crate::log::{DumpedRecord, SegmentPool};
 use crate::recovery::RecoveryReport;
@@ -50,6 +50,7 @@ pub(super) struct Inner {
     pub(super) storage: Arc<dyn Storage>,
     /// None if the database is open read-only.
     pub(super) checkpointer: Option<Checkpointer>,
+    pub(super) replay: Arc<ReplayModel>,
     pub(super) evictor: Evictor,
     pub(super) segments: Arc<SegmentPool>,
     pub(super) settings: Settings,
@@ -228,6 +229,7 @@ impl Database {
         let counters = inner.system.counters();
         let (open_snapshots, oldest_snapshot) = inner.system.snapshots();
         let checkpoints = self.checkpoints();
+        let replay = inner.replay.estimate();
         let (traffic, usage) = (inner.store.traffic(), inner.store.usage());
         Statistics {
             preset: inner.settings.preset,
@@ -250,6 +252,8 @@ impl Database {
             oldest_snapshot,
             log_bytes: metrics.log_bytes.get(),
             log_bytes_in_use: commit.log_bytes(),
+            replay_seconds_estimate: replay.seconds,
+            replay,
             device_bytes: metrics.device_bytes.get(),
             device_writes: metrics.device_writes.get(),
             device_flushes: metrics.flushes.get(),

@@ -21,7 +21,7 @@ pub use transaction::{Range, Snapshot, Transaction};
 pub use value::ValueReader;
 pub use verify::VerifyReport;
 
-pub use crate::checkpoint::{CheckpointReport, CheckpointTotals};
+pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::recovery::RecoveryReport;
 pub use crate::transaction::{Isolation, Savepoint};
 pub use crate::tree::VALUE_BYTES_MAX;

@@ -7,7 +7,7 @@ use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings};
 use crate::base::{DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::buffer::{PageSource, Pool};
-use crate::checkpoint::{self, Checkpointer, Evictor};
+use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel};
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::memory::MemoryStorage;
 use crate::device::probe::{self, ProbeReport};
@@ -26,11 +26,17 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Pages of the store, checked before the tree sees them.
-struct StoredPages(Arc<PageStore>);
+struct StoredPages {
+    store: Arc<PageStore>,
+    clock: Clock,
+    cost: Arc<ReadCost>,
+}
 
 impl PageSource for StoredPages {
     fn read_page(&self, page: PageId, own_stamps: bool, into: &mut [u8]) -> Result<()> {
-        let kind = self.0.read_page(page, into)?;
+        let begun = self.clock.now();
+        let kind = self.store.read_page(page, into)?;
+        self.cost.note(self.clock.now().since(begun));
         validate_image(into).map_err(|error| error.at(Location::Page { page, offset: 0 }))?;
         if kind == ImageKind::Stamped && !own_stamps {
             settle_image(into);
@@ -39,7 +45,7 @@ impl PageSource for StoredPages {
     }
 
     fn freed(&self, page: PageId, round: u32) {
-        self.0.freed(page, round);
+        self.store.freed(page, round);
     }
 }
 
@@ -58,10 +64,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     } else {
         PageStore::open(&*storage, id, page_bytes, root)?
     };
-    let pool = Pool::new(page_bytes, settings.memory_bytes, Arc::new(StoredPages(store.clone())))?;
+    let clock = builder.clock.clone();
+    let read_cost = Arc::new(ReadCost::default());
+    let stored = StoredPages { store: store.clone(), clock: clock.clone(), cost: read_cost.clone() };
+    let pool = Pool::new(page_bytes, settings.memory_bytes, Arc::new(stored))?;
     let transaction_bytes = settings.transaction_bytes(presets::log_count(&settings, cores()));
     let limits = Limits::for_page(page_bytes, transaction_bytes, settings.lock_wait);
-    let clock = builder.clock.clone();
     let system =
         Arc::new(TransactionSystem::new(pool.clone(), limits, version_bytes(&settings), clock.clone()));
     let recovery = Arc::new(Reservation::default());
@@ -69,7 +77,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let writes_to = (!settings.read_only).then(|| storage.clone());
     let evictor = Evictor::start(system.clone(), pool.clone(), store.clone(), writes_to)?;
     let path = path.display().to_string();
-    let parts = Parts { path, storage, store, pool, system, evictor, recovery, settings, clock, lock };
+    let parts = Parts { path, storage, store, pool, system, evictor, recovery, read_cost, settings, clock, lock };
     let opened = if parts.settings.read_only {
         parts.open_read_only(&manifest, builder.progress)?
     } else {
@@ -90,6 +98,7 @@ struct Parts {
     system: Arc<TransactionSystem>,
     evictor: Evictor,
     recovery: Arc<Reservation>,
+    read_cost: Arc<ReadCost>,
     settings: Settings,
     clock: Clock,
     lock: Box<dyn Send + Sync>,
@@ -137,16 +146,17 @@ impl Parts {
             },
         )?;
         self.system.connect(commit, logs);
+        let replay = self.replay_model(recovered.report);
         let checkpointer = Checkpointer::new(
             self.system.clone(),
             self.pool.clone(),
             self.store.clone(),
             self.storage.clone(),
-            self.evictor.imager(),
+            (self.evictor.imager(), replay.clone()),
             (file, recovered.manifest),
             self.clock.clone(),
         );
-        Ok(self.finish(Some(checkpointer), recovered.segments, logs, recovered.report))
+        Ok(self.finish(Some(checkpointer), replay, recovered.segments, logs, recovered.report))
     }
 
     /// Commits of a read-only database would go to memory; there are none.
@@ -172,12 +182,20 @@ impl Parts {
             hooks: Hooks::default(),
         };
         self.system.connect(Commit::start(&self.settings, start)?, 1);
-        Ok(self.finish(None, segments, 0, report))
+        let replay = self.replay_model(report);
+        Ok(self.finish(None, replay, segments, 0, report))
+    }
+
+    fn replay_model(&self, report: RecoveryReport) -> Arc<ReplayModel> {
+        let (system, pool, store) = (self.system.clone(), self.pool.clone(), self.store.clone());
+        let limits = crate::recovery::replay_limits(&self.settings);
+        Arc::new(ReplayModel::new(system, pool, store, self.read_cost.clone(), limits, report.measured()))
     }
 
     fn finish(
         self,
         checkpointer: Option<Checkpointer>,
+        replay: Arc<ReplayModel>,
         segments: Arc<SegmentPool>,
         logs: usize,
         recovery: RecoveryReport,
@@ -188,6 +206,7 @@ impl Parts {
             store: self.store,
             storage: self.storage,
             checkpointer,
+            replay,
             evictor: self.evictor,
             segments,
             settings: self.settings,

@@ -3,6 +3,7 @@
 use crate::base::Csn;
 use crate::base::metrics::LatencyHistogram;
 use crate::base::settings::Preset;
+use crate::checkpoint::ReplayEstimate;
 use crate::device::DeviceFacts;
 
 /// A latency distribution in microseconds.
@@ -92,6 +93,10 @@ pub struct Statistics {
     pub log_bytes: u64,
     /// Bytes of log segments that recovery would read.
     pub log_bytes_in_use: u64,
+    /// How long recovery would take if the process ended now.
+    pub replay_seconds_estimate: f64,
+    /// From what that comes.
+    pub replay: ReplayEstimate,
     /// Bytes written to the log device, padding included.
     pub device_bytes: u64,
     /// Writes to the log device.

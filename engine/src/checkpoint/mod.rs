@@ -26,10 +26,14 @@
 mod catalog_blob;
 mod evict;
 mod image;
+mod replay_model;
 
 pub use catalog_blob::{TableRecord, decode_catalog, encode_catalog};
 pub use evict::{Evictor, buffer_bytes};
 pub use image::Imager;
+pub use replay_model::{
+    MeasuredReplay, ReadCost, ReplayEstimate, ReplayLimits, ReplayModel, ReplayRates, ReplayWork,
+};
 
 use crate::base::clock::Clock;
 use crate::base::{Csn, PageId, Result, TableId};
@@ -93,6 +97,7 @@ pub struct Checkpointer {
     storage: Arc<dyn Storage>,
     clock: Clock,
     imager: Arc<Imager>,
+    replay: Arc<ReplayModel>,
     /// The published manifest and the file it is in; locked for a whole checkpoint.
     published: Mutex<Published>,
     csn: AtomicU64,
@@ -118,7 +123,7 @@ impl Checkpointer {
         pool: Arc<Pool>,
         store: Arc<PageStore>,
         storage: Arc<dyn Storage>,
-        imager: Arc<Imager>,
+        (imager, replay): (Arc<Imager>, Arc<ReplayModel>),
         (file, manifest): (ManifestFile, Manifest),
         clock: Clock,
     ) -> Checkpointer {
@@ -132,6 +137,7 @@ impl Checkpointer {
             storage,
             clock,
             imager,
+            replay,
             published: Mutex::new(Published { file, manifest }),
             csn,
             totals: Mutex::new(CheckpointTotals::default()),
@@ -148,6 +154,12 @@ impl Checkpointer {
     #[must_use]
     pub fn totals(&self) -> CheckpointTotals {
         *self.totals.lock()
+    }
+
+    /// What recovery would take now: for whoever decides when the next checkpoint is due.
+    #[must_use]
+    pub fn replay(&self) -> &ReplayModel {
+        &self.replay
     }
 
     /// Makes a checkpoint of everything pre-committed when it is called. Commits go on meanwhile.
@@ -171,6 +183,7 @@ impl Checkpointer {
         // What can go need not be in the images; what is left is listed in them.
         self.system.collect_all();
         let held = self.system.hold_retired();
+        let covered = self.replay.committed();
         let begun = self.begin()?;
         let csn = begun.view.csn();
         let pages = self.write_round(&begun, &held);
@@ -204,6 +217,7 @@ impl Checkpointer {
         published.manifest = manifest;
         self.store.round_committed(finished);
         self.csn.store(csn.0, Ordering::Release);
+        self.replay.checkpointed(covered);
         drop(view);
         self.system.commit().recycle(csn)?;
         self.system.collect_all();

@@ -27,6 +27,8 @@ pub struct CommitMetrics {
     pub device_writes: Counter,
     /// Bytes of these, padding included.
     pub device_bytes: Counter,
+    /// Row operations in records appended to the logs.
+    pub operations: Counter,
     /// Bytes of records appended to the logs.
     pub log_bytes: Counter,
     /// Flushes that a blocking committer or another waiter made.

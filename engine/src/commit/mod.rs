@@ -369,6 +369,12 @@ impl Commit {
         self.core.segments.bytes_in_use()
     }
 
+    /// Bytes of all files of the log: what recovery would read.
+    #[must_use]
+    pub fn log_file_bytes(&self) -> u64 {
+        self.core.segments.file_bytes()
+    }
+
     /// Gives back log space up to `checkpoint`, which is durable, and lets committers go on that wait for space.
     ///
     /// # Errors

@@ -146,6 +146,7 @@ impl Core {
         preparing();
         let (csn, due) = self.append(writer, &mut latch, record, pending);
         drop(latch);
+        self.metrics.operations.add(record.operations.into());
         self.metrics.log_bytes.add(record_bytes(record.body.len()) as u64);
         if let Some(due) = due {
             self.wake_flusher_for(due, pending.ready);

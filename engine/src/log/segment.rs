@@ -364,6 +364,13 @@ impl SegmentPool {
         self.state.lock().failure.as_ref().map(Error::duplicate)
     }
 
+    /// Bytes of all segments, READY ones too.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        bytes_in_use(&state) + state.ready.iter().map(|segment| segment.len).sum::<u64>()
+    }
+
     /// Bytes of segments that hold records that may be needed.
     #[must_use]
     pub fn bytes_in_use(&self) -> u64 {

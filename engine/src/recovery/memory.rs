@@ -19,6 +19,7 @@ use super::redo::{Effort, Redo, STEP_BYTES};
 use super::select::FoundRecord;
 use super::window::WindowLimits;
 use crate::base::settings::Settings;
+use crate::checkpoint::ReplayLimits;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a record of a window: twice as it is found, while parts are put together; later once, and as it is redone.
@@ -61,6 +62,17 @@ pub struct RecoveryMemory {
 }
 
 impl RecoveryMemory {
+    /// What the model of recovery's time must know.
+    pub fn replay_limits(&self, settings: &Settings) -> ReplayLimits {
+        ReplayLimits {
+            threads: self.redo.threads as u64,
+            keep_bytes: self.keep_bytes,
+            window_operations: self.window.records.min(self.redo.steps_max) as u64,
+            // The share of recovery is not for pages.
+            page_memory_bytes: settings.memory_bytes - self.bytes(0),
+        }
+    }
+
     /// What it all comes to while segments of `kept_bytes` are kept.
     pub fn bytes(&self, kept_bytes: u64) -> u64 {
         // The parts that are not for keeping have as much as the part that is.

@@ -26,7 +26,7 @@ use crate::base::clock::Clock;
 use crate::base::settings::Settings;
 use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
 use crate::buffer::Pool;
-use crate::checkpoint::decode_catalog;
+use crate::checkpoint::{MeasuredReplay, ReplayLimits, decode_catalog};
 use crate::device::{OpenMode, Storage};
 use crate::log::{Chain, DIRECTORY, Log, Reserve, Scan, ScanOptions, Segment, SegmentPool, record_bytes};
 use crate::store::{Manifest, ManifestFile, PageStore};
@@ -35,7 +35,7 @@ use crate::transaction::{TableState, TransactionSystem};
 use memory::RecoveryMemory;
 pub use memory::Reservation;
 use redo::Redo;
-use select::{Bounds, Decided, FoundBlock, FoundLog, Selection, Selector};
+use select::{Bounds, Decided, FoundBlock, FoundLog, FoundRecord, Selection, Selector};
 use std::sync::Arc;
 use window::Windows;
 
@@ -48,10 +48,43 @@ pub struct RecoveryReport {
     pub replayed: u64,
     /// Whole records that were discarded because something they depend on is lost, none of them acknowledged.
     pub discarded: u64,
-    /// Log bytes read.
+    /// Row operations in them.
+    pub operations: u64,
+    /// Bytes of their records.
+    pub record_bytes: u64,
+    /// Log bytes read, those that were read twice counted twice.
     pub log_bytes: u64,
+    /// Bytes of the log's files.
+    pub log_file_bytes: u64,
+    /// Page images read while transactions were replayed.
+    pub pages_read: u64,
+    /// Of the time taken, what reading and checking the log took.
+    pub scan_seconds: f64,
+    /// Of the time taken, what replaying took.
+    pub replay_seconds: f64,
     /// Time taken.
     pub seconds: f64,
+}
+
+impl RecoveryReport {
+    /// What the model of the next recovery learns from this one.
+    #[must_use]
+    pub fn measured(&self) -> MeasuredReplay {
+        MeasuredReplay {
+            log_bytes: self.log_file_bytes,
+            scan_seconds: self.scan_seconds,
+            operations: self.operations,
+            record_bytes: self.record_bytes,
+            pages_read: self.pages_read,
+            replay_seconds: self.replay_seconds,
+        }
+    }
+}
+
+/// What a recovery with these settings could use.
+#[must_use]
+pub fn replay_limits(settings: &Settings) -> ReplayLimits {
+    RecoveryMemory::of(settings, threads::count()).replay_limits(settings)
 }
 
 /// What recovery works on.
@@ -135,7 +168,7 @@ impl Recovery<'_> {
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
         let mut last = Csn(manifest.next_csn.0 - 1);
         if !manifest.clean {
-            let scan = self.scan(manifest, true, progress)?;
+            let scan = self.scan(manifest, true, &mut report, progress)?;
             last = self.select_and_redo(manifest, scan, &mut report, progress)?.0.last_csn;
         }
         report.seconds = self.clock.now().since(start).as_secs_f64();
@@ -183,7 +216,7 @@ impl Recovery<'_> {
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
-        let scan = self.scan(&manifest, false, progress)?;
+        let scan = self.scan(&manifest, false, report, progress)?;
         let segments = self.segment_pool()?;
         for found in &scan.segments {
             // None is written to before the next checkpoint, not even one that looks empty: a write of the killed process
@@ -236,7 +269,14 @@ impl Recovery<'_> {
     }
 
     /// Flushes and reads the log. What is only in a cache now could vanish after it was served.
-    fn scan(&self, manifest: &Manifest, read_only: bool, progress: ProgressFn<'_>) -> Result<Scan> {
+    fn scan(
+        &self,
+        manifest: &Manifest,
+        read_only: bool,
+        report: &mut RecoveryReport,
+        progress: ProgressFn<'_>,
+    ) -> Result<Scan> {
+        let start = self.clock.now();
         let segments = self.segment_files()?;
         if segments.is_empty() {
             let what = "the log is gone: a database that was not closed has at least one segment";
@@ -256,9 +296,12 @@ impl Recovery<'_> {
             piece_bytes: memory.piece_bytes,
             keep_bytes: memory.keep_bytes,
         };
-        crate::log::scan(self.storage, options, &|done, total| {
+        let scan = crate::log::scan(self.storage, options, &|done, total| {
             (progress.lock())("log bytes scanned", done, total);
-        })
+        })?;
+        report.log_file_bytes = scan.bytes;
+        report.scan_seconds = self.clock.now().since(start).as_secs_f64();
+        Ok(scan)
     }
 
     fn reserve(&self, kept_bytes: u64) {
@@ -277,6 +320,7 @@ impl Recovery<'_> {
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
     ) -> Result<(Selection, Vec<Copy>)> {
+        let (start, reads) = (self.clock.now(), self.store.traffic().reads.get());
         let memory = self.memory();
         let bounds = Bounds::new(Decided::of(manifest), scan.chains.iter().map(found).collect());
         let mut windows = Windows::new(scan.chains, &bounds, memory.window);
@@ -290,6 +334,8 @@ impl Recovery<'_> {
             let mut records = std::mem::take(&mut window.records);
             done += records.len() as u64;
             selector.select(&mut records)?;
+            report.operations += records.iter().map(|record| u64::from(record.operations)).sum::<u64>();
+            report.record_bytes += records.iter().map(FoundRecord::bytes).sum::<u64>();
             let again = records.partition_point(|record| record.csn < bounds.reappend_from());
             copies.extend(records[again..].iter().map(|r| (r.csn, window.bytes(r).to_vec())));
             let redo: Vec<Redo<'_>> = records.iter().map(|record| window.redo(record)).collect();
@@ -304,6 +350,8 @@ impl Recovery<'_> {
         let selection = selector.finish()?;
         (report.replayed, report.discarded) = (selection.replayed, selection.discarded);
         report.log_bytes = scan.bytes + windows.bytes_read_again();
+        report.pages_read = self.store.traffic().reads.get() - reads;
+        report.replay_seconds = self.clock.now().since(start).as_secs_f64();
         Ok((selection, copies))
     }
 

@@ -74,10 +74,18 @@ pub struct FoundRecord {
     pub dsn: Csn,
     /// The watermark computed before `csn` was drawn.
     pub watermark: Csn,
-    /// Equal for equal bytes: a checksum and the length of the record.
+    /// Equal for equal bytes: a checksum and, in the lower half, the length of the record.
     pub fingerprint: u64,
     /// Where it is; only handed back.
     pub position: u64,
+}
+
+impl FoundRecord {
+    /// Its length.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.fingerprint & u64::from(u32::MAX)
+    }
 }
 
 /// A whole block, as far as the decision needs it.

@@ -92,6 +92,8 @@ pub struct StoreUsage {
     pub free_blocks: u64,
     /// Images that the next checkpoint will take over.
     pub working: u64,
+    /// Images of the checkpoint that is being made.
+    pub in_round: u64,
     /// Length of a block.
     pub block_bytes: usize,
 }
@@ -308,6 +310,7 @@ impl PageStore {
             blocks: state.free.blocks(),
             free_blocks: state.free.free_blocks(),
             working: state.working.len(),
+            in_round: state.round.len(),
             block_bytes: self.source.page_bytes,
         }
     }
