@@ -254,6 +254,11 @@ fn the_replay_estimate_is_within_a_factor_of_two_of_the_next_recovery() {
     assert!(second.seconds > 0.2, "too short to tell");
     for (estimate, recovery) in [(constants, first), (learned, second)] {
         let ratio = estimate.seconds / recovery.seconds;
-        assert!((0.5..=2.0).contains(&ratio), "estimated {} s, took {} s", estimate.seconds, recovery.seconds);
+        assert!(
+            (0.5..=2.0).contains(&ratio),
+            "estimated {} s, took {} s",
+            estimate.seconds,
+            recovery.seconds
+        );
     }
 }

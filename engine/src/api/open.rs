@@ -77,7 +77,8 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let writes_to = (!settings.read_only).then(|| storage.clone());
     let evictor = Evictor::start(system.clone(), pool.clone(), store.clone(), writes_to)?;
     let path = path.display().to_string();
-    let parts = Parts { path, storage, store, pool, system, evictor, recovery, read_cost, settings, clock, lock };
+    let parts =
+        Parts { path, storage, store, pool, system, evictor, recovery, read_cost, settings, clock, lock };
     let opened = if parts.settings.read_only {
         parts.open_read_only(&manifest, builder.progress)?
     } else {
