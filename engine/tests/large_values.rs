@@ -8,7 +8,7 @@ use std::sync::Arc;
 const KEY: &str = "key";
 
 fn settings() -> Settings {
-    Settings { memory_bytes: 512 << 20, transaction_bytes_max: 1 << 30, ..Settings::default() }
+    Settings { memory_bytes: 512 << 20, ..Settings::default() }
 }
 
 fn open(storage: &Arc<MemoryStorage>) -> Database {

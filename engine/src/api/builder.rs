@@ -69,7 +69,7 @@ impl Builder {
         checkpoint_log_bytes: u64,
         /// Log bytes at which commits wait for a checkpoint. Default 2 GiB.
         log_bytes_max: u64,
-        /// Largest redo size of one transaction; 0 chooses: 64 MiB, less if the log has no room for that. Default 0.
+        /// Largest redo size of one transaction; 0 chooses: 128 MiB, less if the log has no room for that. Default 0.
         transaction_bytes_max: usize,
         /// How long a group's leader gathers followers. Default zero.
         gather_window: Duration,

@@ -97,7 +97,7 @@ pub struct Settings {
     /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, two for each log, and room for
     /// a transaction of `transaction_bytes_max` beside them. Default 2 GiB.
     pub log_bytes_max: u64,
-    /// Largest redo size of one transaction in bytes, 4096 to 1 GiB; 0 chooses: 64 MiB, less if `log_bytes_max` has no room for
+    /// Largest redo size of one transaction in bytes, 4096 to 1 GiB; 0 chooses: 128 MiB, less if `log_bytes_max` has no room for
     /// that. Default 0.
     pub transaction_bytes_max: usize,
     /// Group commit: how long a leader gathers followers. Default zero.
@@ -167,7 +167,7 @@ impl Default for Settings {
 }
 
 /// The most that is chosen for [`Settings::transaction_bytes_max`].
-const TRANSACTION_BYTES_CHOSEN: u64 = 64 << 20;
+const TRANSACTION_BYTES_CHOSEN: u64 = 128 << 20;
 
 impl Settings {
     /// Log space that `logs` logs need to go on: each fills a segment, and holds the next one before it gives that up.
@@ -306,7 +306,7 @@ mod tests {
         }
         Settings { transaction_bytes_max: 32 << 20, ..small() }.validate().expect("fits");
         small().validate().expect("what is chosen fits");
-        assert_eq!((small().transaction_bytes(1), base().transaction_bytes(1)), (16 << 20, 64 << 20));
+        assert_eq!((small().transaction_bytes(1), base().transaction_bytes(1)), (16 << 20, 128 << 20));
     }
 
     #[test]
