@@ -195,3 +195,43 @@ fn a_transaction_that_does_not_fit_in_memory_is_refused_and_others_go_on() {
     assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 1);
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
+
+#[test]
+fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
+    let disk = SimulatedStorage::new(5);
+    let settings = || Settings { memory_bytes: 8 << 20, ..settings(Preset::Group) };
+    let open = || {
+        let builder = Database::builder().settings(settings()).storage(Arc::new(disk.clone()));
+        builder.open("x").expect("opens")
+    };
+    {
+        let db = open();
+        let table = db.create_table("t").expect("new");
+        for n in (0..40_000).step_by(100) {
+            db.transact(|tx| (n..n + 100).try_for_each(|n| tx.insert(&table, key(n), [7; 400])))
+                .expect("room");
+        }
+        db.close().expect("closes");
+    }
+    for back in [false, true] {
+        let db = open();
+        let table = db.table("t").expect("there");
+        let snapshot = db.begin_read().expect("free");
+        let before = db.statistics();
+        let mut range = snapshot.range::<&[u8]>(&table, ..);
+        let mut found = Vec::new();
+        while let Some(row) = if back { range.next_back() } else { range.next() } {
+            found.push(row.expect("readable").0);
+        }
+        if back {
+            found.reverse();
+        }
+        assert!(found == (0..40_000).map(key).collect::<Vec<_>>());
+        let after = db.statistics();
+        let pages = (after.store_read_bytes - before.store_read_bytes) / after.page_bytes;
+        let reads = after.store_reads - before.store_reads;
+        assert!(pages > 3000, "{pages} pages of more than the memory");
+        // How many are read ahead depends on who gets the processor.
+        assert!(reads < pages - pages / 10, "{reads} reads of {pages} pages");
+    }
+}

@@ -67,6 +67,8 @@ impl Builder {
         segment_bytes: u64,
         /// Log bytes after which a checkpoint starts by itself; 0 means never. Default 512 MiB.
         checkpoint_log_bytes: u64,
+        /// How long recovery may take: automatic checkpoints keep the log short enough. Default 5.
+        recovery_seconds: u32,
         /// Log bytes at which commits wait for a checkpoint. Default 2 GiB.
         log_bytes_max: u64,
         /// Largest redo size of one transaction; 0 chooses: 128 MiB, less if the log has no room for that. Default 0.

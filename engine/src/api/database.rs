@@ -6,10 +6,11 @@ use super::statistics::{LatencySummary, Statistics};
 use super::table::Table;
 use super::transaction::{Snapshot, Transaction};
 use super::verify::{self, VerifyReport};
+use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{Durability, MethodSetting, Settings};
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::buffer::Pool;
+use crate::buffer::{Pool, ReadAhead};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor, ReplayModel};
 use crate::device::Storage;
 use crate::log::{DumpedRecord, SegmentPool};
@@ -52,8 +53,10 @@ pub(super) struct Inner {
     pub(super) checkpointer: Option<Checkpointer>,
     pub(super) replay: Arc<ReplayModel>,
     pub(super) evictor: Evictor,
+    pub(super) read_ahead: ReadAhead,
     pub(super) segments: Arc<SegmentPool>,
     pub(super) settings: Settings,
+    pub(super) clock: Clock,
     pub(super) logs: usize,
     pub(super) recovery: RecoveryReport,
     pub(super) path: String,
@@ -190,13 +193,24 @@ impl Database {
         unreachable!("the loop ends at the last attempt")
     }
 
-    /// Makes a checkpoint now: recovery will start from here, and the log before it is recycled. Commits go on meanwhile.
+    /// Makes a checkpoint now, as fast as the device allows: recovery will start from here, and the log before it is recycled.
+    /// Commits go on meanwhile, more slowly; see [`Database::checkpoint_paced`].
     ///
     /// # Errors
     /// `OutOfSpace`, I/O, `Poisoned`; `InvalidArgument` if the database is read-only or closed.
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.writable()?;
         self.checkpointer()?.checkpoint()
+    }
+
+    /// Makes a checkpoint now, at the pace of those that the engine makes by itself: slowly enough not to be noticed, and fast
+    /// enough that `recovery_seconds` is kept.
+    ///
+    /// # Errors
+    /// As [`Database::checkpoint`].
+    pub fn checkpoint_paced(&self) -> Result<CheckpointReport> {
+        self.writable()?;
+        self.checkpointer()?.checkpoint_paced(&self.inner.pacer())
     }
 
     /// Everything committed so far, at whatever level, is durable when this returns.
@@ -419,6 +433,7 @@ impl Inner {
 impl Drop for Inner {
     /// Snapshots that outlive the database keep the page store open: it must not keep the next owner out.
     fn drop(&mut self) {
+        self.read_ahead.stop();
         self.evictor.stop();
         self.store.release();
     }

@@ -6,7 +6,8 @@ use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings};
 use crate::base::{DatabaseId, Error, ErrorKind, Location, PageId, Result};
-use crate::buffer::{PageSource, Pool};
+use crate::buffer::{PageSource, Pool, ReadAhead};
+use crate::checkpoint::pace::{Meter, Pacer};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel};
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::memory::MemoryStorage;
@@ -42,6 +43,21 @@ impl PageSource for StoredPages {
             settle_image(into);
         }
         Ok(())
+    }
+
+    fn read_pages(&self, pages: &[(PageId, bool)], visit: &mut dyn FnMut(usize, Result<&[u8]>)) {
+        let ids: Vec<PageId> = pages.iter().map(|(page, _)| *page).collect();
+        self.store.read_pages(&ids, &mut |index, read| {
+            let (page, own_stamps) = pages[index];
+            let read = read.and_then(|(kind, image)| {
+                validate_image(image).map_err(|error| error.at(Location::Page { page, offset: 0 }))?;
+                if kind == ImageKind::Stamped && !own_stamps {
+                    settle_image(image);
+                }
+                Ok(&*image)
+            });
+            visit(index, read);
+        });
     }
 
     fn freed(&self, page: PageId, round: u32) {
@@ -157,7 +173,7 @@ impl Parts {
             (file, recovered.manifest),
             self.clock.clone(),
         );
-        Ok(self.finish(Some(checkpointer), replay, recovered.segments, logs, recovered.report))
+        self.finish(Some(checkpointer), replay, recovered.segments, logs, recovered.report)
     }
 
     /// Commits of a read-only database would go to memory; there are none.
@@ -184,7 +200,7 @@ impl Parts {
         };
         self.system.connect(Commit::start(&self.settings, start)?, 1);
         let replay = self.replay_model(report);
-        Ok(self.finish(None, replay, segments, 0, report))
+        self.finish(None, replay, segments, 0, report)
     }
 
     fn replay_model(&self, report: RecoveryReport) -> Arc<ReplayModel> {
@@ -200,8 +216,9 @@ impl Parts {
         segments: Arc<SegmentPool>,
         logs: usize,
         recovery: RecoveryReport,
-    ) -> Inner {
-        Inner {
+    ) -> Result<Inner> {
+        let read_ahead = ReadAhead::start(&self.pool)?;
+        Ok(Inner {
             system: self.system,
             pool: self.pool,
             store: self.store,
@@ -209,15 +226,17 @@ impl Parts {
             checkpointer,
             replay,
             evictor: self.evictor,
+            read_ahead,
             segments,
             settings: self.settings,
+            clock: self.clock,
             logs,
             recovery,
             path: self.path,
             upkeep: Mutex::new(None),
             closed: AtomicBool::new(false),
             _lock: self.lock,
-        }
+        })
     }
 }
 
@@ -342,15 +361,54 @@ pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
             if inner.closed.load(Ordering::SeqCst) {
                 return;
             }
-            let limit = inner.settings.checkpoint_log_bytes;
-            let pressed = segments.is_pressed();
-            if (limit > 0 && segments.bytes_in_use() >= limit || pressed)
+            if inner.is_checkpoint_due()
                 && let Some(checkpointer) = &inner.checkpointer
-                && let Err(error) = checkpointer.checkpoint()
+                && let Err(error) = checkpointer.checkpoint_paced(&inner.pacer())
             {
                 tracing::warn!(%error, "an automatic checkpoint failed; the log is kept");
             }
         }
         segments.filled().wait(ticket, None);
+    }
+}
+
+/// The part of `recovery_seconds` that the growing work of recovery may take. The rest is for what does not grow: opening
+/// files, reading segments that hold nothing.
+const REPLAY_PART: f64 = 0.8;
+
+impl Inner {
+    /// How long recovery would take for what the log holds, and how long it may take, in microseconds.
+    fn replay_us(&self) -> (u64, u64) {
+        let estimate = self.replay.estimate();
+        let scan = self.segments.bytes_in_use() as f64 / estimate.rates.scan_bytes_per_second;
+        let seconds = scan + estimate.redo_seconds + estimate.read_seconds;
+        let allowed = f64::from(self.settings.recovery_seconds) * REPLAY_PART;
+        ((seconds * 1e6) as u64, (allowed * 1e6) as u64)
+    }
+
+    /// With half of what is allowed there is time left to make it without haste.
+    fn is_checkpoint_due(&self) -> bool {
+        let wanted = self.settings.checkpoint_log_bytes;
+        if self.segments.is_pressed() || wanted > 0 && self.segments.bytes_in_use() >= wanted {
+            return true;
+        }
+        let (replay, allowed) = self.replay_us();
+        wanted > 0 && replay >= allowed / 2
+    }
+
+    /// The budget of a checkpoint that begins now.
+    pub(super) fn pacer(&self) -> Pacer<'_> {
+        let replay: Meter<'_> = Box::new(|| self.replay_us());
+        let metrics = self.system.commit().metrics();
+        let left = (self.settings.log_bytes_max / 4 * 3).saturating_sub(self.segments.bytes_in_use());
+        let log_most = metrics.log_bytes.get() + left;
+        let log: Meter<'_> = Box::new(move || (metrics.log_bytes.get(), log_most));
+        // Above half of their memory versions are pruned, which costs more than haste.
+        let versions: Meter<'_> = Box::new(|| {
+            let (bytes, most) = self.system.versions().bytes();
+            (bytes, most / 2)
+        });
+        let hurry = || self.closed.load(Ordering::SeqCst) || self.segments.is_pressed();
+        Pacer::new(self.clock.clone(), vec![replay, log, versions], hurry)
     }
 }

@@ -43,6 +43,7 @@ type Held = Vec<(TableHold, Vec<PageId>)>;
 pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyReport> {
     let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
     let mut report = VerifyReport::default();
+    let _hurry = inner.checkpointer.as_ref().map(|checkpointer| checkpointer.hurry());
     let mut check = Check { inner, report: &mut report, reported: HashSet::new(), reachable: HashSet::new() };
     let before = check.quiet();
     check.tables(&mut progress)?;

@@ -94,6 +94,8 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Log bytes after which a checkpoint starts by itself; 0 means never. Default 512 MiB.
     pub checkpoint_log_bytes: u64,
+    /// How long recovery may take, in seconds, 1 to 3600: automatic checkpoints keep the log short enough. Default 5.
+    pub recovery_seconds: u32,
     /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, two for each log, and room for
     /// a transaction of `transaction_bytes_max` beside them. Default 2 GiB.
     pub log_bytes_max: u64,
@@ -152,6 +154,7 @@ impl Default for Settings {
             log_buffer_bytes: 1 << 20,
             segment_bytes: 16 << 20,
             checkpoint_log_bytes: 512 << 20,
+            recovery_seconds: 5,
             log_bytes_max: 2 << 30,
             transaction_bytes_max: 0,
             gather_window: Duration::ZERO,
@@ -208,6 +211,7 @@ impl Settings {
         within("flush_unit_bytes", self.flush_unit_bytes as u64, 4096, 1 << 20)?;
         within("log_buffer_bytes", self.log_buffer_bytes as u64, 64 << 10, 16 << 20)?;
         within("segment_bytes", self.segment_bytes, 64 << 10, 1 << 30)?;
+        within("recovery_seconds", self.recovery_seconds.into(), 1, 3600)?;
         if self.transaction_bytes_max != 0 {
             within("transaction_bytes_max", self.transaction_bytes_max as u64, 4096, 1 << 30)?;
         }

@@ -40,6 +40,7 @@ mod pool;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod pool_tests;
 mod prefetch;
+mod read_ahead;
 mod region;
 
 pub use bytes::{PageBytes, PageBytesMut, ScratchPage};
@@ -48,6 +49,7 @@ pub use guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 pub use latch::Version;
 pub use pool::{PageSource, Pool};
 pub use prefetch::prefetch;
+pub use read_ahead::ReadAhead;
 
 use crate::base::Error;
 

@@ -14,6 +14,7 @@
 use super::eviction::Eviction;
 use super::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 use super::latch::{Latch, LatchWait, Obstacle, State, Version};
+use super::read_ahead::Requests;
 use super::region::{Region, ZeroIsDefault};
 use super::{Interrupt, PageBytesMut, Restart};
 use crate::base::{Error, Location, PageId, Result};
@@ -33,6 +34,12 @@ pub trait PageSource: Send + Sync {
     /// # Errors
     /// The device's, or `Corruption`.
     fn read_page(&self, page: PageId, own_stamps: bool, into: &mut [u8]) -> Result<()>;
+
+    /// Reads the images of several pages, each with `own_stamps`, in any order; `visit` gets each one's index and image. A source
+    /// that cannot do better does not say anything, and the pages are read one by one when they are needed.
+    fn read_pages(&self, pages: &[(PageId, bool)], visit: &mut dyn FnMut(usize, Result<&[u8]>)) {
+        let _ = (pages, visit);
+    }
 
     /// The page, last imaged or born in `round`, exists no more. Called with its latch held; does not fail or wait.
     fn freed(&self, page: PageId, round: u32) {
@@ -119,11 +126,12 @@ pub struct Pool {
     /// See invariant 3.
     pub(super) resident: AtomicU64,
     pub(super) eviction: Eviction,
+    pub(super) ahead: Requests,
     /// Every id ever given out is below. Written under the lock of `free`; read by anybody.
     page_count: AtomicU64,
     pub(super) free: Mutex<FreeIds>,
     round: AtomicU32,
-    source: Arc<dyn PageSource>,
+    pub(super) source: Arc<dyn PageSource>,
     /// Buffers for reading images; as many as there were ever faults at once.
     fault_buffers: Mutex<Vec<AlignedBuffer>>,
 }
@@ -154,6 +162,7 @@ impl Pool {
             resident_max,
             resident: AtomicU64::new(0),
             eviction: Eviction::default(),
+            ahead: Requests::default(),
             page_count: AtomicU64::new(1),
             free: Mutex::new(FreeIds::default()),
             round: AtomicU32::new(0),
@@ -230,6 +239,11 @@ impl Pool {
         debug_assert!((page.0 as usize) < self.entries.len());
         // SAFETY: guards are made only by the methods below, each of which has found the page's entry with `get`.
         unsafe { self.entries.get_unchecked(page.0 as usize) }
+    }
+
+    /// The entry of a page id that may be anything.
+    pub(super) fn entry_of(&self, page: PageId) -> Option<&Entry> {
+        self.entries.get(page.0 as usize)
     }
 
     /// The memory of a page that a guard holds.
@@ -523,12 +537,24 @@ fn no_such_page(page: PageId) -> Error {
 }
 
 /// An evicted page that is being brought in; goes back to Evicted unless that succeeds, also if the source panics.
-struct FaultClaim<'p> {
+pub(super) struct FaultClaim<'p> {
     pool: &'p Pool,
-    entry: &'p Entry,
+    pub(super) entry: &'p Entry,
     /// Counted in [`Pool::resident_pages`].
     has_memory: bool,
     outcome: State,
+}
+
+impl<'p> FaultClaim<'p> {
+    /// The page of `entry` has been claimed, and memory been taken for it.
+    pub(super) fn new(pool: &'p Pool, entry: &'p Entry) -> FaultClaim<'p> {
+        FaultClaim { pool, entry, has_memory: true, outcome: State::Evicted }
+    }
+
+    /// The page is there.
+    pub(super) fn succeed(&mut self) {
+        self.outcome = State::Unlocked;
+    }
 }
 
 impl Drop for FaultClaim<'_> {

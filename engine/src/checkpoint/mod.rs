@@ -26,6 +26,7 @@
 mod catalog_blob;
 mod evict;
 mod image;
+pub mod pace;
 mod replay_model;
 
 pub use catalog_blob::{TableRecord, decode_catalog, encode_catalog};
@@ -40,10 +41,11 @@ use crate::base::{Csn, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
 use crate::device::Storage;
 use crate::store::{ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written};
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use crate::transaction::{CheckpointView, DroppedTable, RetiredHeld, TransactionSystem};
 use image::{HandedOver, Imaged};
+use pace::Pacer;
 use std::sync::Arc;
 
 /// Images made between two looks at completed writes.
@@ -101,6 +103,8 @@ pub struct Checkpointer {
     /// The published manifest and the file it is in; locked for a whole checkpoint.
     published: Mutex<Published>,
     csn: AtomicU64,
+    /// How many wait for a checkpoint to end, or may come to.
+    impatient: AtomicUsize,
     /// Written at the end of a checkpoint; never held while one is made.
     totals: Mutex<CheckpointTotals>,
 }
@@ -140,6 +144,7 @@ impl Checkpointer {
             replay,
             published: Mutex::new(Published { file, manifest }),
             csn,
+            impatient: AtomicUsize::new(0),
             totals: Mutex::new(CheckpointTotals::default()),
         }
     }
@@ -162,12 +167,34 @@ impl Checkpointer {
         &self.replay
     }
 
-    /// Makes a checkpoint of everything pre-committed when it is called. Commits go on meanwhile.
+    /// Makes a checkpoint of everything pre-committed when it is called, as fast as it can. Commits go on meanwhile. One that is
+    /// being made already hurries, too.
     ///
     /// # Errors
     /// `OutOfSpace`, I/O, `Poisoned`: the previous checkpoint stays valid.
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
-        self.run(&mut self.published.lock(), false)
+        self.run(&mut self.published(), None, false)
+    }
+
+    /// Waits for a checkpoint that is being made, which hurries.
+    fn published(&self) -> MutexGuard<'_, Published> {
+        let _hurry = self.hurry();
+        self.published.lock()
+    }
+
+    /// No checkpoint takes its time while the result lives: somebody may be waiting for one to end.
+    #[must_use]
+    pub fn hurry(&self) -> Hurry<'_> {
+        self.impatient.fetch_add(1, Ordering::Relaxed);
+        Hurry(self)
+    }
+
+    /// Makes a checkpoint that nobody waits for, at the pace that `pacer` allows.
+    ///
+    /// # Errors
+    /// As [`Checkpointer::checkpoint`].
+    pub fn checkpoint_paced(&self, pacer: &Pacer<'_>) -> Result<CheckpointReport> {
+        self.run(&mut self.published.lock(), Some(pacer), false)
     }
 
     /// The last checkpoint of a clean close: marks the database as needing no recovery. No transaction may be open.
@@ -175,10 +202,15 @@ impl Checkpointer {
     /// # Errors
     /// As [`Checkpointer::checkpoint`].
     pub fn checkpoint_and_close(&self) -> Result<CheckpointReport> {
-        self.run(&mut self.published.lock(), true)
+        self.run(&mut self.published(), None, true)
     }
 
-    fn run(&self, published: &mut Published, close: bool) -> Result<CheckpointReport> {
+    fn run(
+        &self,
+        published: &mut Published,
+        pacer: Option<&Pacer<'_>>,
+        close: bool,
+    ) -> Result<CheckpointReport> {
         let start = self.clock.now();
         // What can go need not be in the images; what is left is listed in them.
         self.system.collect_all();
@@ -186,7 +218,7 @@ impl Checkpointer {
         let covered = self.replay.committed();
         let begun = self.begin()?;
         let csn = begun.view.csn();
-        let pages = self.write_round(&begun, &held);
+        let pages = self.write_round(&begun, &held, pacer);
         drop(held);
         {
             // From here on who evicts works for the next round. In this order: a structure change between the two still hands
@@ -282,7 +314,7 @@ impl Checkpointer {
     }
 
     /// Images every page that needs it, the catalog, and what is retired.
-    fn write_round(&self, begun: &Begun, held: &RetiredHeld<'_>) -> Result<u64> {
+    fn write_round(&self, begun: &Begun, held: &RetiredHeld<'_>, pacer: Option<&Pacer<'_>>) -> Result<u64> {
         let csn = begun.view.csn();
         let bytes = writer_bytes(self.pool.memory_bytes());
         let mut work = ImageWork { checkpointer: self, begun, csn, written: Vec::new(), count: 0 };
@@ -294,8 +326,13 @@ impl Checkpointer {
             let end = self.pool.page_count().min(next + BATCH);
             (next..end).try_for_each(|id| work.write_page(&mut writer, PageId(id)))?;
             work.write_handed_over(&mut writer)?;
-            work.complete(&mut writer, false)?;
+            // A pace means little while the device has much to do still.
+            work.complete(&mut writer, pacer.is_some())?;
             next = end;
+            if let Some(pacer) = pacer {
+                let somebody_waits = || self.impatient.load(Ordering::Relaxed) > 0;
+                pacer.pause(next as f64 / self.pool.page_count() as f64, somebody_waits);
+            }
         }
         work.write_handed_over(&mut writer)?;
         work.complete(&mut writer, true)?;
@@ -306,14 +343,24 @@ impl Checkpointer {
 
     /// Runs `f` while no checkpoint is made: none frees pages, writes images, or publishes. Waits for one that runs.
     pub fn while_idle<T>(&self, f: impl FnOnce() -> T) -> T {
-        let _published = self.published.lock();
+        let _published = self.published();
         f()
     }
 
     /// The manifest as published last, for `stat` and `verify`.
     #[must_use]
     pub fn manifest(&self) -> Manifest {
-        self.published.lock().manifest.clone()
+        self.published().manifest.clone()
+    }
+}
+
+/// See [`Checkpointer::hurry`].
+#[derive(Debug)]
+pub struct Hurry<'a>(&'a Checkpointer);
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.impatient.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -359,6 +359,34 @@ impl PageStore {
         }
     }
 
+    /// Reads the newest images of several pages, those side by side with one read. `visit` gets the index of each page, in
+    /// any order, and what [`PageStore::read_page`] would have given.
+    pub fn read_pages(&self, pages: &[PageId], visit: &mut VisitImage<'_>) {
+        let page_bytes = self.source.page_bytes;
+        let mut wanted: Vec<(BlockRef, usize)> = {
+            let state = self.state.lock();
+            pages.iter().enumerate().map(|(index, page)| (state.look_up(*page), index)).collect()
+        };
+        wanted.sort_unstable_by_key(|(reference, _)| reference.block());
+        let adjacent = |a: &(BlockRef, usize), b: &(BlockRef, usize)| {
+            a.0.block().0.checked_add(1) == Some(b.0.block().0) && !a.0.is_absent()
+        };
+        for run in wanted.chunk_by(adjacent) {
+            let mut bytes = AlignedBuffer::zeroed(run.len() * page_bytes);
+            let read = self.source.file.read_at(self.source.offset(run[0].0), &mut bytes);
+            for ((reference, index), image) in run.iter().zip(bytes.chunks_exact_mut(page_bytes)) {
+                let page = pages[*index];
+                let whole = read.is_ok() && !reference.is_absent();
+                let kind = match blocks::verify_page(image, self.source.database, page, *reference) {
+                    Ok(kind) if whole => Ok(kind),
+                    // The image has moved meanwhile, or is damaged: alone the page is read as often as it takes to know.
+                    _ => self.read_page(page, image),
+                };
+                visit(*index, kind.map(|kind| (kind, image)));
+            }
+        }
+    }
+
     fn read_image(&self, page: PageId, reference: BlockRef, into: &mut [u8]) -> Result<ImageKind> {
         let offset = self.source.offset(reference);
         let place = Location::Page { page, offset };
@@ -519,6 +547,9 @@ impl PageStore {
         Ok(reference)
     }
 }
+
+/// Gets the index of a page and its image, or why there is none.
+pub type VisitImage<'a> = dyn FnMut(usize, Result<(ImageKind, &mut [u8])>) + 'a;
 
 /// Keeps the blocks of a checkpoint; see [`PageStore::hold`].
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::system::TransactionSystem;
 use super::view::{Outcome, View};
 use crate::base::{Csn, Result};
 use crate::sync::epoch::pin;
-use crate::tree::LeafBatch;
+use crate::tree::{LeafBatch, Tree};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,6 +22,37 @@ type Resolved = (Vec<u8>, Option<Vec<u8>>);
 /// Entries asked for at first; doubled up to the maximum, so that a short scan copies little.
 const FIRST_BATCH: usize = 8;
 const LARGEST_BATCH: usize = 256;
+
+/// A scan that has come through this many leaves is believed to go on: pages are read ahead, first so many, doubled up to the
+/// maximum.
+const LEAVES_BEFORE_READING_AHEAD: usize = 2;
+const FIRST_WINDOW: usize = 8;
+const LARGEST_WINDOW: usize = 128;
+
+/// How far one end of a cursor has read ahead.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    /// Batches so far.
+    batches: usize,
+    /// Leaves that were asked for and not come to yet.
+    left: usize,
+    window: usize,
+}
+
+impl Ahead {
+    /// Another batch is about to be read from `from`. A batch is at most a leaf; so the leaves asked for may be used up more
+    /// slowly than is counted, never faster.
+    fn advance(&mut self, tree: &Tree, from: Bound<&[u8]>, back: bool) -> Result<()> {
+        self.batches += 1;
+        self.left = self.left.saturating_sub(1);
+        if self.batches <= LEAVES_BEFORE_READING_AHEAD || self.left > self.window / 2 {
+            return Ok(());
+        }
+        self.window = (self.window * 2).clamp(FIRST_WINDOW, LARGEST_WINDOW);
+        self.left = tree.read_ahead(from, back, self.window)?;
+        Ok(())
+    }
+}
 
 /// A double-ended cursor. The caller passes the view at each step, so that a cursor holds no transaction.
 #[derive(Debug)]
@@ -38,6 +69,7 @@ pub struct RangeCursor {
     back_next: Option<Bound<Vec<u8>>>,
     batch: LeafBatch,
     batch_len: usize,
+    ahead: [Ahead; 2],
 }
 
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
@@ -78,6 +110,7 @@ impl RangeCursor {
             back: VecDeque::new(),
             batch: LeafBatch::default(),
             batch_len: FIRST_BATCH,
+            ahead: Default::default(),
         }
     }
 
@@ -181,6 +214,8 @@ impl RangeCursor {
         from: &Bound<Vec<u8>>,
         direction: Direction,
     ) -> Result<Option<Bound<Vec<u8>>>> {
+        let back = matches!(direction, Direction::Backward);
+        self.ahead[usize::from(back)].advance(&self.table.tree, as_slice(from), back)?;
         'again: loop {
             let guard = pin();
             self.batch.clear();

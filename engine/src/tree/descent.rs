@@ -68,7 +68,7 @@ fn is_node_of(node: Node<'_>, level: u8) -> bool {
 }
 
 #[inline]
-fn child_at(node: Node<'_>, target: Target<'_>) -> (usize, PageId) {
+pub(super) fn child_at(node: Node<'_>, target: Target<'_>) -> (usize, PageId) {
     let index = match target {
         Target::At(key) => node.child_index(key),
         // The node's upper fence is below it too, and need not have the node's prefix.

@@ -92,6 +92,40 @@ fn no_progress(page: PageId) -> Interrupt {
 }
 
 impl Tree {
+    /// Has the leaves brought into memory that a scan from `from` (below it, if `back`) comes to next: at most `most`, those
+    /// with the same parent. Returns how many these are.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn read_ahead(&self, from: Bound<&[u8]>, back: bool, most: usize) -> Result<usize> {
+        retry(|| {
+            let root = self.pool.optimistic(self.root)?;
+            let is_leaf = Node::new(root.bytes()).is_leaf();
+            root.validate()?;
+            if is_leaf {
+                return Ok(0);
+            }
+            let target = match from {
+                Bound::Included(key) => Target::At(key),
+                Bound::Excluded(key) if back => Target::Below(key),
+                Bound::Excluded(key) => Target::At(key),
+                Bound::Unbounded if back => Target::Last,
+                Bound::Unbounded => Target::At(&[]),
+            };
+            let parent = self.descend(target, 1)?.guard;
+            let node = Node::new(parent.bytes());
+            let (at, count) = (super::descent::child_at(node, target).0, node.count());
+            let pages: Vec<PageId> = if back {
+                (0..=at.min(count)).rev().take(most).map(|index| node.child(index)).collect()
+            } else {
+                (at..=count).take(most).map(|index| node.child(index)).collect()
+            };
+            parent.validate()?;
+            self.pool.read_ahead(pages.iter().copied());
+            Ok(pages.len())
+        })
+    }
+
     /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before `from`. Returns the key
     /// to go on with (included), `None` at the end.
     ///

@@ -1,0 +1,136 @@
+//! Reading ahead: pages that a scan is going to need are brought in while it works on those it has.
+//!
+//! A scan tells which pages come next ([`Pool::read_ahead`]); one thread, asleep otherwise, brings in those that are not in
+//! memory, many with one read where their images lie side by side. It is only a help: what it does not get done, the scan
+//! does itself, and waits for pages that are being brought in.
+//!
+//! Bounds: requests that wait are at most [`WAITING_MAX`], the rest is forgotten; pages of one are at most [`PAGES_MAX`], and an
+//! eighth of the memory.
+
+use super::PageBytesMut;
+use super::latch::State;
+use super::pool::{FaultClaim, Pool, STAMPED, STAMPED_IMAGE};
+use crate::base::{Error, PageId, Result};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Event, Mutex, thread};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Requests that wait, at most.
+const WAITING_MAX: usize = 8;
+/// Pages of a request, at most.
+pub const PAGES_MAX: usize = 256;
+
+/// What scans ask for.
+#[derive(Default)]
+pub(super) struct Requests {
+    waiting: Mutex<VecDeque<Vec<PageId>>>,
+    asked: Event,
+    /// Somebody serves them.
+    attached: AtomicBool,
+}
+
+/// The thread `quench-read-ahead`; ends when this is dropped.
+#[derive(Debug)]
+pub struct ReadAhead {
+    pool: Arc<Pool>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+impl ReadAhead {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(pool: &Arc<Pool>) -> Result<ReadAhead> {
+        let work = pool.clone();
+        pool.ahead.attached.store(true, Ordering::SeqCst);
+        let thread = thread::spawn("quench-read-ahead", move || work.serve_read_ahead())
+            .map_err(|error| Error::io("cannot start the thread that reads ahead", error))?;
+        Ok(ReadAhead { pool: pool.clone(), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.pool.ahead.attached.store(false, Ordering::SeqCst);
+        self.pool.ahead.asked.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Pool {
+    /// Whether the page exists and is not in memory.
+    fn is_evicted(&self, page: PageId) -> bool {
+        self.entry_of(page).is_some_and(|entry| entry.latch.state() == State::Evicted)
+    }
+
+    /// Asks for those of `pages` that are not in memory to be brought in, in the background.
+    pub fn read_ahead(&self, pages: impl Iterator<Item = PageId>) {
+        if !self.ahead.attached.load(Ordering::Relaxed) {
+            return;
+        }
+        let most = PAGES_MAX.min(self.resident_pages_max() as usize / 8);
+        let wanted: Vec<PageId> = pages.filter(|page| self.is_evicted(*page)).take(most).collect();
+        // One page is read as fast by whoever needs it.
+        if wanted.len() < 2 {
+            return;
+        }
+        let mut waiting = self.ahead.waiting.lock();
+        if waiting.len() < WAITING_MAX {
+            waiting.push_back(wanted);
+            drop(waiting);
+            self.ahead.asked.notify_all();
+        }
+    }
+
+    fn serve_read_ahead(&self) {
+        while self.ahead.attached.load(Ordering::SeqCst) {
+            let ticket = self.ahead.asked.ticket();
+            let next = self.ahead.waiting.lock().pop_front();
+            match next {
+                Some(pages) => self.bring_in(&pages),
+                None if self.ahead.attached.load(Ordering::SeqCst) => self.ahead.asked.wait(ticket, None),
+                None => return,
+            }
+        }
+    }
+
+    /// Brings in those of `pages` that nobody else is bringing in. Who needs one that cannot be read finds out for itself.
+    fn bring_in(&self, pages: &[PageId]) {
+        let mut claims = Vec::with_capacity(pages.len());
+        for page in pages {
+            let Some(entry) = self.entry_of(*page) else { continue };
+            // Waits for memory, if it has to, without holding more than what it has claimed already.
+            if entry.latch.state() != State::Evicted || self.take_memory().is_err() {
+                continue;
+            }
+            if entry.latch.claim_evicted() {
+                claims.push((*page, FaultClaim::new(self, entry)));
+            } else {
+                self.give_memory();
+            }
+        }
+        let wanted: Vec<(PageId, bool)> =
+            claims.iter().map(|(page, claim)| (*page, claim.entry.flags() & STAMPED_IMAGE != 0)).collect();
+        self.source.read_pages(&wanted, &mut |index, image| {
+            let (page, claim) = &mut claims[index];
+            match image {
+                Ok(image) => {
+                    PageBytesMut::new(self.words(*page)).copy_from(0, image);
+                    let own_stamps = wanted[index].1;
+                    claim.entry.set_flags(if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
+                    claim.succeed();
+                }
+                Err(error) => tracing::debug!(%error, %page, "not read ahead"),
+            }
+        });
+    }
+}

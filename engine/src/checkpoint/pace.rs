@@ -1,0 +1,134 @@
+//! Pacing: how fast a checkpoint writes.
+//!
+//! A checkpoint that nobody waits for should not be noticed. It has a budget: it must be over before the log takes longer to
+//! replay than `recovery_seconds` allows, before the older versions that it still needs fill the memory for versions, and
+//! in any case after a while. The pacer compares how much of the work is done with how much of the budget is used, and lets
+//! the checkpoint sleep while it is ahead:
+//!
+//! ```text
+//!   done  1 ┤                    ╱ work            used = the largest of
+//!           │                 ╱╱╱                         log written since the beginning / what may be written
+//!           │    sleeps    ╱╱╱                            version memory taken since / what may be taken
+//!           │          ╱╱╱╱                               time since / SPREAD_MAX
+//!         0 ┼──────────────────▶ used 1
+//! ```
+//!
+//! There is no rate to be guessed: when the load grows the budget is used up faster, and the checkpoint runs faster. With
+//! the budget used up it runs as fast as it can.
+
+use crate::base::clock::{Clock, Nanos};
+use crate::sync::thread;
+use std::time::Duration;
+
+/// Longest time over which a checkpoint is spread.
+const SPREAD_MAX: Duration = Duration::from_secs(30);
+/// Longest sleep: after that the budget is looked at again.
+const SLEEP: Duration = Duration::from_millis(5);
+const SLEEPS_MAX: u32 = 200;
+/// The work is kept this much ahead of the budget, for the end of a checkpoint (mapping, flush, manifest) has no pace.
+const AHEAD: f64 = 0.15;
+
+/// Something that a checkpoint uses up by taking its time: how much there is now, and how much there may be.
+pub type Meter<'a> = Box<dyn Fn() -> (u64, u64) + Send + Sync + 'a>;
+
+/// Keeps a checkpoint at the pace that its budget allows.
+pub struct Pacer<'a> {
+    meters: Vec<(Meter<'a>, u64)>,
+    clock: Clock,
+    begun: Nanos,
+    /// Ends pacing: the database is being closed.
+    hurry: Box<dyn Fn() -> bool + Send + Sync + 'a>,
+}
+
+impl std::fmt::Debug for Pacer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pacer({:.2} of the budget used)", self.used())
+    }
+}
+
+impl<'a> Pacer<'a> {
+    /// A pacer whose budget is counted from now on.
+    #[must_use]
+    pub fn new(
+        clock: Clock,
+        meters: Vec<Meter<'a>>,
+        hurry: impl Fn() -> bool + Send + Sync + 'a,
+    ) -> Pacer<'a> {
+        let meters = meters.into_iter().map(|meter| {
+            let (now, _) = meter();
+            (meter, now)
+        });
+        Pacer { meters: meters.collect(), begun: clock.now(), clock, hurry: Box::new(hurry) }
+    }
+
+    /// The part of the budget that is used, 0 to 1.
+    fn used(&self) -> f64 {
+        let time = self.clock.now().since(self.begun).as_secs_f64() / SPREAD_MAX.as_secs_f64();
+        let used = self.meters.iter().map(|(meter, before)| {
+            let (now, most) = meter();
+            now.saturating_sub(*before) as f64 / most.saturating_sub(*before).max(1) as f64
+        });
+        used.fold(time, f64::max).min(1.0)
+    }
+
+    /// Sleeps while `done` of the work, 0 to 1, is ahead of the budget; a while at most, so that a clock that stands still
+    /// only makes the checkpoint slow.
+    /// No longer than until `hurry` is true.
+    pub fn pause(&self, done: f64, hurry: impl Fn() -> bool) {
+        for _ in 0..SLEEPS_MAX {
+            if hurry() || (self.hurry)() || done <= self.used() + AHEAD {
+                return;
+            }
+            thread::sleep(SLEEP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::Arc;
+
+    #[test]
+    fn the_meter_that_is_used_up_most_counts() {
+        let clock = Clock::manual();
+        let (log, versions) = (Arc::new(AtomicU64::new(100)), Arc::new(AtomicU64::new(0)));
+        let meter = |value: &Arc<AtomicU64>, most: u64| -> Meter<'static> {
+            let value = value.clone();
+            Box::new(move || (value.load(Ordering::Relaxed), most))
+        };
+        let meters = vec![meter(&log, 300), meter(&versions, 1000)];
+        let pacer = Pacer::new(clock.clone(), meters, || false);
+        assert_eq!(pacer.used(), 0.0);
+        log.store(150, Ordering::Relaxed);
+        versions.store(100, Ordering::Relaxed);
+        assert_eq!(pacer.used(), 0.25);
+        versions.store(800, Ordering::Relaxed);
+        assert_eq!(pacer.used(), 0.8);
+        log.store(5000, Ordering::Relaxed);
+        assert_eq!(pacer.used(), 1.0);
+        clock.advance(SPREAD_MAX / 2);
+        log.store(0, Ordering::Relaxed);
+        versions.store(0, Ordering::Relaxed);
+        assert_eq!(pacer.used(), 0.5);
+    }
+
+    #[test]
+    fn work_ahead_of_the_budget_waits_and_work_behind_it_does_not() {
+        let used = Arc::new(AtomicU64::new(0));
+        let meter = used.clone();
+        let meters: Vec<Meter<'_>> = vec![Box::new(move || (meter.load(Ordering::Relaxed), 100))];
+        let pacer = Pacer::new(Clock::manual(), meters, || false);
+        pacer.pause(0.1, || false);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| pacer.pause(0.5, || false));
+            std::thread::sleep(Duration::from_millis(30));
+            assert!(!waiting.is_finished(), "half is done, and nothing is used");
+            used.store(40, Ordering::Relaxed);
+        });
+        let hurried = Pacer::new(Clock::manual(), Vec::new(), || true);
+        hurried.pause(1.0, || false);
+        Pacer::new(Clock::manual(), Vec::new(), || false).pause(1.0, || true);
+    }
+}
