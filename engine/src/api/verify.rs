@@ -191,7 +191,11 @@ impl Check<'_> {
         };
         let problem = |page| format!("leaked page: {page:?} has an image in the store, and is in no table");
         match leaked {
-            Ok(leaked) => self.report.problems.extend(leaked.into_iter().map(problem)),
+            Ok(leaked) => {
+                // Once is enough.
+                self.reachable.extend(&leaked);
+                self.report.problems.extend(leaked.into_iter().map(problem));
+            }
             Err(error) => self.report.problems.push(error.to_string()),
         }
     }
