@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(count(Preset::Autonomous, 3), 3);
         assert_eq!(count(Preset::Group, 0), 1);
         let many = Settings { preset: Preset::Autonomous, ..Settings::default() };
-        assert_eq!(log_count(&many, 256), 62, "no more than the log has segments for");
+        assert_eq!(log_count(&many, 256), 60, "no more than the log has segments for");
         let chosen = Settings { logs: log_count(&many, 256), ..many };
         chosen.validate().expect("what is chosen is allowed");
     }
