@@ -13,7 +13,7 @@ mod scratch;
 mod torture;
 
 use clap::{Parser, Subcommand};
-use commands::{dump, inspect, load, rows_at};
+use commands::{backup, dump, inspect, load, rows_at};
 use output::Outcome;
 use std::process::ExitCode;
 
@@ -23,6 +23,7 @@ Examples:
   printf 'a\\t1\\nb\\t2\\n' | quench load mydb t -  load two rows
   quench get mydb t a                         print the value of key a
   quench dump mydb t > t.tsv                  every row, in key order
+  quench backup mydb /backup/monday           copy it; quench restore makes a database of the copy
   quench bench put --threads 16 --seconds 10  durable commits per second on this disk
   quench torture /tmp/t --seconds 60          kill it again and again, check what it promised
 
@@ -64,6 +65,10 @@ enum Command {
     Verify(inspect::DatabaseArgs),
     /// Write a checkpoint, so that the next open replays nothing before it
     Checkpoint(inspect::DatabaseArgs),
+    /// Copy a database while it can be written: everything, or what has changed since an earlier backup
+    Backup(backup::BackupArgs),
+    /// Make a new database of a full backup and the increments that follow it
+    Restore(backup::RestoreArgs),
     /// Print the records of the log, readably
     Log(inspect::LogArgs),
     /// Measure commits, reads, scans, recovery, or the raw device
@@ -90,6 +95,8 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Stat(args) => inspect::stat(&args, json),
         Command::Verify(args) => inspect::verify(&args, json),
         Command::Checkpoint(args) => inspect::checkpoint(&args, json),
+        Command::Backup(args) => backup::backup(&args, json),
+        Command::Restore(args) => backup::restore(&args, json),
         Command::Log(args) => inspect::log(&args, json),
         Command::Bench(args) => bench::run(&args, json),
         Command::Torture(args) => torture::run(&args, json),

@@ -539,3 +539,31 @@ fn demo_refuses_a_directory_that_is_not_empty() {
     std::fs::write(dir.path().join("notes.txt"), "mine").expect("written");
     expect_code(&run(&["demo", text(dir.path())]), 2);
 }
+
+#[test]
+fn backups_are_made_looked_at_and_restored() {
+    let root = directory();
+    let path = |name: &str| root.path().join(name);
+    let (db, full, increment, restored) = (path("db"), path("full"), path("increment"), path("restored"));
+    let (db, full, increment, restored) = (text(&db), text(&full), text(&increment), text(&restored));
+    expect_code(&run_with_input(&["load", db, "t", "-"], b"a\t1\nb\t2\n"), 0);
+    let made = run(&["backup", db, full, "--json"]);
+    expect_code(&made, 0);
+    assert_eq!(json(&made)["base_csn"], Value::Null);
+    expect_code(&run(&["backup", db, full]), 2);
+    expect_code(&run(&["put", db, "t", "b", "3"]), 0);
+    let made = run(&["backup", db, increment, "--base", full, "--json"]);
+    expect_code(&made, 0);
+    assert!(json(&made)["pages_copied"].as_u64() < json(&made)["pages"].as_u64(), "{:?}", json(&made));
+    assert_eq!(run(&["get", full, "t", "b"]).stdout, b"2\n");
+    expect_code(&run(&["put", full, "t", "b", "4"]), 2);
+    expect_code(&run(&["verify", full]), 0);
+    expect_code(&run(&["restore", increment, full, restored]), 2);
+    let back = run(&["restore", full, increment, restored, "--json"]);
+    expect_code(&back, 0);
+    assert_eq!(json(&back)["csn"], json(&made)["csn"]);
+    assert_eq!(run(&["dump", restored, "t"]).stdout, b"a\t1\nb\t3\n");
+    expect_code(&run(&["put", restored, "t", "c", "5"]), 0);
+    expect_code(&run(&["verify", restored]), 0);
+    expect_code(&run(&["restore", full, restored]), 2);
+}

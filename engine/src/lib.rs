@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod api;
+pub mod backup;
 pub mod base;
 #[allow(unsafe_code)]
 pub mod buffer;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms and their ranks: a room imports only from lower ones.
-const RANKS: [(&str, u32); 12] = [
+const RANKS: [(&str, u32); 13] = [
     ("base", 0),
     ("sync", 1),
     ("device", 2),
@@ -16,6 +16,7 @@ const RANKS: [(&str, u32); 12] = [
     ("transaction", 6),
     ("checkpoint", 7),
     ("recovery", 8),
+    ("backup", 8),
     ("api", 9),
 ];
 

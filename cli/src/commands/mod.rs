@@ -1,5 +1,6 @@
 //! One module for each question that a command answers.
 
+pub mod backup;
 pub mod dump;
 pub mod inspect;
 pub mod load;

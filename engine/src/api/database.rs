@@ -385,7 +385,7 @@ impl Database {
         self.inner.checkpointer.as_ref().ok_or_else(read_only)
     }
 
-    fn writable(&self) -> Result<()> {
+    pub(super) fn writable(&self) -> Result<()> {
         self.checkpointer()?;
         if self.inner.closed.load(Ordering::SeqCst) {
             return Err(Error::invalid("the database is closed"));

@@ -2,6 +2,7 @@
 //!
 //! Thin: every method checks nothing and decides nothing that a lower room does not check and decide.
 
+mod backup;
 mod builder;
 mod database;
 mod handle;
@@ -12,6 +13,7 @@ mod transaction;
 mod value;
 mod verify;
 
+pub use backup::{BackupOptions, Place, RestoreOptions, RestoreReport};
 pub use builder::{Builder, Progress};
 pub use database::Database;
 pub use handle::CommitHandle;
@@ -21,6 +23,7 @@ pub use transaction::{Range, Snapshot, Transaction};
 pub use value::ValueReader;
 pub use verify::VerifyReport;
 
+pub use crate::backup::BackupReport;
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::recovery::RecoveryReport;
 pub use crate::transaction::{Isolation, Savepoint};

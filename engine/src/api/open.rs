@@ -2,6 +2,7 @@
 
 use super::builder::{Builder, Progress};
 use super::database::{Database, Inner, Owner};
+use crate::backup::{BACKUP_PATH, RESTORING_PATH};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings};
@@ -329,6 +330,7 @@ pub(super) fn no_database(error: Error) -> Error {
 /// What can be refused before anything, the lock file included, is put into the directory.
 fn refuse_early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
     let names = storage.list("")?;
+    refuse_copies(&names, settings.read_only)?;
     if names.iter().any(|name| name == MANIFEST_PATH) {
         return Ok(());
     }
@@ -336,6 +338,21 @@ fn refuse_early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
         return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
     }
     refuse_foreign_files(&names)
+}
+
+/// A backup that is written to would be none any more, and what a restore has not finished is not what was to be restored.
+fn refuse_copies(names: &[String], read_only: bool) -> Result<()> {
+    let has = |name: &str| names.iter().any(|other| other == name);
+    let place = |path: &str| Location::File { path: path.into(), offset: 0 };
+    if has(RESTORING_PATH) {
+        let what = "restoring into this directory was interrupted: remove what is there";
+        return Err(Error::corruption(what).at(place(RESTORING_PATH)));
+    }
+    if has(BACKUP_PATH) && !read_only {
+        let what = "this is a backup: restore it to another directory, or open it read-only";
+        return Err(Error::invalid(what).at(place(BACKUP_PATH)));
+    }
+    Ok(())
 }
 
 /// What an interrupted creation leaves, and what `mkfs` does.

@@ -40,7 +40,7 @@ use crate::base::clock::Clock;
 use crate::base::{Csn, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
 use crate::device::Storage;
-use crate::store::{ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written};
+use crate::store::{HeldBlocks, ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::transaction::{CheckpointView, DroppedTable, RetiredHeld, TransactionSystem};
@@ -345,6 +345,19 @@ impl Checkpointer {
     pub fn while_idle<T>(&self, f: impl FnOnce() -> T) -> T {
         let _published = self.published();
         f()
+    }
+
+    /// The newest checkpoint, made now if `fresh`, with its blocks kept until the second value is dropped. No checkpoint comes
+    /// in between.
+    ///
+    /// # Errors
+    /// As [`Checkpointer::checkpoint`].
+    pub fn hold(&self, fresh: bool) -> Result<(Manifest, HeldBlocks)> {
+        let mut published = self.published.lock();
+        if fresh {
+            self.run(&mut published, false)?;
+        }
+        Ok((published.manifest.clone(), self.store.hold()))
     }
 
     /// The manifest as published last, for `stat` and `verify`.

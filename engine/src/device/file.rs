@@ -46,7 +46,7 @@ impl FileStorage {
     /// `NotFound` without `create`; `InvalidArgument` if it is a file; I/O.
     pub fn open(directory: &Path, trust: DeviceTrust, io_uring: bool, create: bool) -> Result<FileStorage> {
         if create && !directory.exists() {
-            std::fs::create_dir_all(directory)
+            create_durably(directory)
                 .map_err(|e| Error::io(format!("cannot create the directory {}", directory.display()), e))?;
         }
         let metadata = std::fs::metadata(directory)
@@ -86,6 +86,17 @@ impl FileStorage {
         Error::io(format!("cannot {what}{hint}"), error)
             .at(Location::File { path: self.path(path).display().to_string(), offset: 0 })
     }
+}
+
+/// Makes a directory and its missing parents, so that a power cut does not take them away.
+fn create_durably(directory: &Path) -> std::io::Result<()> {
+    let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    std::fs::create_dir_all(directory)?;
+    for made in missing {
+        let parent = made.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::File::open(parent)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Whether `O_DIRECT` works in `directory`. Where there is a file it is read; only in an empty directory, and only if a

@@ -63,8 +63,13 @@ impl BlockRef {
         self.block().0 == 0
     }
 
-    fn matches(self, checksum: u32) -> bool {
-        self.0 & TAG_MASK == u64::from(checksum) & TAG_MASK
+    pub(super) fn matches(self, checksum: u32) -> bool {
+        self.tag() == checksum & TAG_MASK as u32
+    }
+
+    /// The bits of the checksum that it keeps.
+    pub(super) fn tag(self) -> u32 {
+        (self.0 & TAG_MASK) as u32
     }
 }
 
@@ -146,6 +151,12 @@ fn fill_header(image: &mut [u8], identity: BlockIdentity, csn: Csn) -> u32 {
     let crc = checksum::crc(&image[4..]);
     image[..4].copy_from_slice(&crc.to_le_bytes());
     crc
+}
+
+/// The newest CSN drawn when the block was written, as its header says.
+#[must_use]
+pub fn csn_of(image: &[u8]) -> Csn {
+    image[24..32].iter().rev().fold(Csn::ZERO, |csn, byte| Csn(csn.0 << 8 | u64::from(*byte)))
 }
 
 /// Checks that `image` is whole and is the block that `reference` means (B1).

@@ -34,6 +34,7 @@
 pub mod blob;
 pub mod blocks;
 mod check;
+mod copy;
 pub mod csn_set;
 mod free;
 pub mod manifest;
@@ -47,6 +48,7 @@ mod writer;
 
 pub use blob::BlobRef;
 pub use blocks::{BLOCK_HEADER_BYTES, BlockRef, ImageKind};
+pub use copy::{StoreCopy, StoredImage};
 pub use csn_set::CsnSet;
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};

@@ -1,0 +1,92 @@
+//! `backup`, `restore`: a database is copied, and a copy becomes a database.
+
+use super::open_to_write;
+use crate::output::{Outcome, Progress, print_json, print_text};
+use anyhow::{Context, Result};
+use quenchdb::{BackupOptions, Database, Place, RestoreOptions};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// `quench backup`
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quench backup mydb /backup/monday\n  quench backup mydb /backup/tuesday --base /backup/monday\n\n\
+                        A full backup can be looked at with the commands that only read."
+)]
+pub struct BackupArgs {
+    /// Database directory
+    directory: PathBuf,
+    /// Directory to make; an empty one may be there
+    target: PathBuf,
+    /// An earlier backup of this database: copy only what has changed since
+    #[arg(long)]
+    base: Option<PathBuf>,
+}
+
+/// `quench restore`
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  quench restore /backup/monday /backup/tuesday mydb\n\n\
+                        The restored database is one of its own: its first backup must be a full one.")]
+pub struct RestoreArgs {
+    /// A full backup, then increments in their order
+    #[arg(required = true)]
+    backups: Vec<PathBuf>,
+    /// Directory to make; an empty one may be there
+    #[arg(required = true)]
+    target: PathBuf,
+}
+
+/// Runs `backup`.
+pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
+    let database = open_to_write(&args.directory, false)?;
+    let progress = Progress::new();
+    let options = BackupOptions {
+        base: args.base.as_ref().map(Place::from),
+        progress: Some(progress.callback()),
+        ..BackupOptions::default()
+    };
+    let made = database.backup(&args.target, options);
+    progress.finish();
+    let report = made.with_context(|| format!("cannot back up to {}", args.target.display()))?;
+    database.close()?;
+    if as_json {
+        print_json(&json!({
+            "csn": report.csn.0,
+            "base_csn": report.base_csn.map(|csn| csn.0),
+            "pages": report.pages,
+            "pages_copied": report.pages_copied,
+            "bytes": report.bytes,
+            "seconds": report.seconds,
+        }))?;
+    } else {
+        let since = report.base_csn.map_or(String::new(), |csn| format!(" changed since CSN {csn}"));
+        print_text(&format!(
+            "backup at CSN {}: {} of {} pages{since}, {} bytes in {:.3} s",
+            report.csn, report.pages_copied, report.pages, report.bytes, report.seconds
+        ))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs `restore`.
+pub fn restore(args: &RestoreArgs, as_json: bool) -> Result<Outcome> {
+    let progress = Progress::new();
+    let options = RestoreOptions { progress: Some(progress.callback()) };
+    let restored = Database::restore(&args.backups, &args.target, options);
+    progress.finish();
+    let report = restored.with_context(|| format!("cannot restore to {}", args.target.display()))?;
+    if as_json {
+        print_json(&json!({
+            "csn": report.csn.0,
+            "pages": report.pages,
+            "bytes": report.bytes,
+            "seconds": report.seconds,
+        }))?;
+    } else {
+        print_text(&format!(
+            "restored to CSN {}: {} pages, {} bytes in {:.3} s",
+            report.csn, report.pages, report.bytes, report.seconds
+        ))?;
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,153 @@
+//! Backups and what is made of them.
+
+use super::builder::Progress;
+use super::database::Database;
+use crate::backup::{self, BackupReport, Source};
+use crate::base::clock::Clock;
+use crate::base::settings::Settings;
+use crate::base::{Csn, Error, Result};
+use crate::device::Storage;
+use crate::device::file::FileStorage;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a backup or a database is: a directory, or another storage.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A directory.
+    Directory(PathBuf),
+    /// Memory, a simulated disk.
+    Storage(Arc<dyn Storage>),
+}
+
+impl<P: AsRef<Path> + ?Sized> From<&P> for Place {
+    fn from(path: &P) -> Place {
+        Place::Directory(path.as_ref().to_path_buf())
+    }
+}
+
+impl From<PathBuf> for Place {
+    fn from(path: PathBuf) -> Place {
+        Place::Directory(path)
+    }
+}
+
+impl From<Arc<dyn Storage>> for Place {
+    fn from(storage: Arc<dyn Storage>) -> Place {
+        Place::Storage(storage)
+    }
+}
+
+impl Place {
+    pub(super) fn open(&self, create: bool) -> Result<Arc<dyn Storage>> {
+        match self {
+            Place::Storage(storage) => Ok(storage.clone()),
+            Place::Directory(path) => {
+                let Settings { device_trust, io_uring, .. } = Settings::default();
+                Ok(Arc::new(FileStorage::open(path, device_trust, io_uring, create)?))
+            }
+        }
+    }
+}
+
+/// How to back up.
+#[derive(Default)]
+pub struct BackupOptions {
+    /// An earlier backup of the same database, full or incremental: only what has changed since is copied. Restoring needs both.
+    pub base: Option<Place>,
+    /// Copy the newest checkpoint that there is, instead of making one first.
+    pub newest_checkpoint: bool,
+    /// Hears of pages copied.
+    pub progress: Option<Progress>,
+}
+
+/// How to restore.
+#[derive(Default)]
+pub struct RestoreOptions {
+    /// Hears of pages and transactions restored.
+    pub progress: Option<Progress>,
+}
+
+/// What was restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RestoreReport {
+    /// Every transaction up to this one is in the database, and no other.
+    pub csn: Csn,
+    /// Pages copied from the backups.
+    pub pages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Time taken, in seconds.
+    pub seconds: f64,
+}
+
+impl Database {
+    /// Copies the database as of a checkpoint to `target`, an empty directory (made if it is missing), while transactions and
+    /// checkpoints go on. The copy of every page is verified and durable when this returns. A full backup can be opened
+    /// read-only; [`Database::restore`] makes a database of it that can be written. Space that checkpoints give up stays in use
+    /// until the copy is complete.
+    ///
+    /// # Errors
+    /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base is none for this database; `InvalidArgument`
+    /// if the database is open read-only and was not closed; `Corruption` if a page of the database, or the base, is damaged;
+    /// `OutOfSpace`, I/O, `Poisoned`. What was written by then is recognised as incomplete.
+    pub fn backup(&self, target: impl Into<Place>, options: BackupOptions) -> Result<BackupReport> {
+        let clock = Clock::real();
+        let start = clock.now();
+        let mut progress = options.progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        let base = options.base.map(|base| base.open(false)).transpose()?;
+        let target = target.into().open(true)?;
+        let storage = &*self.inner.storage;
+        let (manifest, _held) = match &self.inner.checkpointer {
+            Some(checkpointer) => {
+                self.writable()?;
+                let (manifest, held) = checkpointer.hold(!options.newest_checkpoint)?;
+                (manifest, Some(held))
+            }
+            // Nobody writes while there is a reader.
+            None => (self.manifest_at_rest()?, None),
+        };
+        let source = Source { storage, manifest: &manifest };
+        let report = backup::back_up(source, &*target, base.as_deref(), &mut *progress)?;
+        Ok(BackupReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
+    }
+
+    /// Makes a new database in `target`, an empty directory (made if it is missing), of a full backup and the increments that
+    /// follow it, in their order: as of the last one. It is a database of its own, with a new identity: no log of the original
+    /// can be taken for its log. Durable when this returns.
+    ///
+    /// # Errors
+    /// `AlreadyExists` or `InvalidArgument` if the target is not empty or the backups do not follow each other; `Corruption` if
+    /// one is damaged or not complete; `OutOfSpace`, I/O. What was written by then cannot be opened.
+    pub fn restore(
+        backups: impl IntoIterator<Item = impl Into<Place>>,
+        target: impl Into<Place>,
+        options: RestoreOptions,
+    ) -> Result<RestoreReport> {
+        let clock = Clock::real();
+        let start = clock.now();
+        let mut progress = options.progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        let backups: Vec<Arc<dyn Storage>> =
+            backups.into_iter().map(|place| place.into().open(false)).collect::<Result<_>>()?;
+        let target = target.into().open(true)?;
+        let lock = target.lock(true)?;
+        let restored = backup::restore_pages(&backups, &*target, &mut *progress)?;
+        backup::finish_restore(&*target)?;
+        drop(lock);
+        Ok(RestoreReport {
+            csn: restored.csn(),
+            pages: restored.pages,
+            bytes: restored.bytes,
+            seconds: clock.now().since(start).as_secs_f64(),
+        })
+    }
+
+    fn manifest_at_rest(&self) -> Result<crate::store::Manifest> {
+        let (_, manifest) = crate::store::ManifestFile::open(&*self.inner.storage, true)?;
+        if !manifest.clean {
+            let what = "the database was not closed, and its checkpoint lacks what is in the log: open it for writing";
+            return Err(Error::invalid(what));
+        }
+        Ok(manifest)
+    }
+}

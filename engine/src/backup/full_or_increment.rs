@@ -1,0 +1,133 @@
+//! Making a backup: full, or what has changed since an earlier one.
+
+use super::description::{BackupId, Base, Description};
+use super::{PROGRESS_PAGES, ProgressFn, refuse_unless_empty};
+use crate::base::random::Random;
+use crate::base::{Csn, Error, Location, PageId, Result};
+use crate::device::Storage;
+use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy};
+use crate::tree::image::validate_image;
+
+/// What a backup holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BackupReport {
+    /// Every transaction up to this one is in it, and no other.
+    pub csn: Csn,
+    /// Pages of the database.
+    pub pages: u64,
+    /// Page images copied: all of them, or those that changed since the base.
+    pub pages_copied: u64,
+    /// Bytes of page images copied.
+    pub bytes: u64,
+    /// The base's CSN; none for a full backup.
+    pub base_csn: Option<Csn>,
+    /// Time taken, in seconds.
+    pub seconds: f64,
+}
+
+/// A checkpoint to be copied. The caller sees to it that its blocks stay (K1).
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Where the database is.
+    pub storage: &'a dyn Storage,
+    /// The manifest that names the checkpoint.
+    pub manifest: &'a Manifest,
+}
+
+/// Copies the checkpoint to `target`, an empty directory; with `base`, only what differs from that backup. Durable when it
+/// returns. (`seconds` of the report is for the caller, who has a clock.)
+///
+/// # Errors
+/// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base is none for this database; `Corruption` if the
+/// source or the base is damaged; `OutOfSpace`; I/O. What was written before is no backup.
+pub fn back_up(
+    source: Source<'_>,
+    target: &dyn Storage,
+    base: Option<&dyn Storage>,
+    progress: ProgressFn<'_>,
+) -> Result<BackupReport> {
+    let Source { storage, manifest } = source;
+    let base = base.map(Description::read).transpose()?;
+    if let Some(base) = &base {
+        check_base(base, manifest)?;
+    }
+    let _lock = target.lock(true)?;
+    refuse_unless_empty(target)?;
+    let page_bytes = manifest.page_bytes as usize;
+    let store = PageStore::open_read_only(storage, manifest.database, page_bytes, &manifest.store)?;
+    let file = Description::begin(target)?;
+    let pages = store.references();
+    let changed: Vec<(PageId, BlockRef)> = match &base {
+        None => pages.clone(),
+        Some(base) => changed_since(base, &pages),
+    };
+    let mut copy = StoreCopy::create(target, manifest.database, page_bytes, manifest.checkpoint)?;
+    let (mut done, total) = (0, changed.len() as u64);
+    store.visit_images(&changed, &mut |image| {
+        validate_image(image.bytes)
+            .map_err(|error| error.at(Location::Page { page: image.page, offset: 0 }))?;
+        if done % PROGRESS_PAGES == 0 {
+            progress("pages backed up", done, total);
+        }
+        done += 1;
+        copy.push(image)
+    })?;
+    progress("pages backed up", total, total);
+    let catalog = manifest.store.catalog.as_ref().map(|blob| store.read_blob(blob)).transpose()?;
+    let root = copy.finish(catalog.as_deref())?;
+    let manifest = Manifest { store: root, ..manifest.clone() };
+    if base.is_none() {
+        ManifestFile::create(target, &at_rest(&manifest))?;
+    }
+    let description = Description {
+        id: BackupId(Random::from_entropy().next_u64()),
+        base: base.as_ref().map(|base| Base { id: base.id, csn: base.csn() }),
+        manifest,
+        source: pages,
+    };
+    description.complete(&*file)?;
+    Ok(BackupReport {
+        csn: description.csn(),
+        pages: description.source.len() as u64,
+        pages_copied: total,
+        bytes: total * page_bytes as u64,
+        base_csn: description.base.map(|base| base.csn),
+        seconds: 0.0,
+    })
+}
+
+fn check_base(base: &Description, manifest: &Manifest) -> Result<()> {
+    if base.database() != manifest.database {
+        let (found, wanted) = (base.database(), manifest.database);
+        let what = format!("the base is a backup of database {found}, this is {wanted}");
+        return Err(Error::invalid(what));
+    }
+    if base.csn() > manifest.checkpoint {
+        let (found, now) = (base.csn(), manifest.checkpoint);
+        let what = format!("the base is at CSN {found}, later than this checkpoint at CSN {now}");
+        return Err(Error::invalid(what));
+    }
+    Ok(())
+}
+
+/// Both ascend by page.
+fn changed_since(base: &Description, pages: &[(PageId, BlockRef)]) -> Vec<(PageId, BlockRef)> {
+    let mut earlier = base.source.iter().peekable();
+    let changed = pages.iter().filter(|(page, reference)| {
+        while earlier.next_if(|(other, _)| other < page).is_some() {}
+        earlier.next_if(|(other, _)| other == page).is_none_or(|(_, other)| other != reference)
+    });
+    changed.copied().collect()
+}
+
+/// The manifest of a database that was closed at this checkpoint.
+fn at_rest(manifest: &Manifest) -> Manifest {
+    Manifest {
+        clean: true,
+        first_csn: manifest.checkpoint.next(),
+        next_csn: manifest.checkpoint.next(),
+        probe: Vec::new(),
+        epochs: Vec::new(),
+        ..manifest.clone()
+    }
+}

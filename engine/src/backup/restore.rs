@@ -1,0 +1,182 @@
+//! Making a database of a full backup and the increments that follow it.
+
+use super::description::{BACKUP_PATH, Description};
+use super::{PROGRESS_PAGES, ProgressFn, refuse_unless_empty};
+use crate::base::random::Random;
+use crate::base::{Csn, DatabaseId, Epoch, Error, Location, PageId, Result};
+use crate::device::{OpenMode, Storage};
+use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy, StoredImage};
+use crate::tree::image::validate_image;
+use std::sync::Arc;
+
+/// Is in the directory of a database while it is being restored.
+pub const RESTORING_PATH: &str = "RESTORING";
+
+/// Pages that were brought back.
+#[derive(Debug)]
+pub struct Restored {
+    /// Of the new database, published.
+    pub manifest: Manifest,
+    /// Of the source at the last backup; what its log is judged by.
+    pub source: Manifest,
+    /// Pages copied.
+    pub pages: u64,
+    /// Bytes of page images copied.
+    pub bytes: u64,
+}
+
+/// A backup of the chain, open.
+struct Link {
+    description: Description,
+    store: Arc<PageStore>,
+    /// Of its own images, ascending by page.
+    pages: Vec<(PageId, BlockRef)>,
+}
+
+/// Makes a new database in `target`, an empty directory, of a full backup and increments in their order, as of the last one.
+/// It cannot be opened before [`finish_restore`].
+///
+/// # Errors
+/// `AlreadyExists` or `InvalidArgument` if the target is not empty or the backups do not follow each other; `Corruption` if one
+/// is damaged or not complete; `OutOfSpace`; I/O.
+pub fn restore_pages(
+    backups: &[Arc<dyn Storage>],
+    target: &dyn Storage,
+    progress: ProgressFn<'_>,
+) -> Result<Restored> {
+    let chain = open_chain(backups)?;
+    let Some(last) = chain.last() else { return Err(Error::invalid("there is no backup to restore")) };
+    refuse_unless_empty(target)?;
+    target.open(RESTORING_PATH, OpenMode { create: true, read_only: false, direct: true })?.flush()?;
+    target.flush_directory("")?;
+    let source = last.description.manifest.clone();
+    let (csn, page_bytes) = (source.checkpoint, source.page_bytes as usize);
+    let database = DatabaseId(Random::from_entropy().next_u64());
+    let mut copy = StoreCopy::create(target, database, page_bytes, csn)?;
+    let (mut done, total) = (0, last.description.source.len() as u64);
+    for (number, wanted) in shares(&chain)?.iter().enumerate() {
+        chain[number].store.visit_images(wanted, &mut |image| {
+            check_image(image, &last.description)?;
+            if done % PROGRESS_PAGES == 0 {
+                progress("pages restored", done, total);
+            }
+            done += 1;
+            copy.push(image)
+        })?;
+    }
+    progress("pages restored", total, total);
+    let catalog = source.store.catalog.as_ref().map(|blob| last.store.read_blob(blob)).transpose()?;
+    let root = copy.finish(catalog.as_deref())?;
+    let manifest = Manifest { store: root, ..first_manifest(database, &source) };
+    ManifestFile::create(target, &manifest)?;
+    Ok(Restored { manifest, source, pages: total, bytes: total * page_bytes as u64 })
+}
+
+/// The database can be opened from now on.
+///
+/// # Errors
+/// I/O.
+pub fn finish_restore(target: &dyn Storage) -> Result<()> {
+    target.remove(RESTORING_PATH)?;
+    target.flush_directory("")
+}
+
+/// K4. CSNs and epochs go on where the source's were, so that both mean the same in messages and in a later restore.
+fn first_manifest(database: DatabaseId, source: &Manifest) -> Manifest {
+    let epoch = Epoch(source.reserved_epoch.0.max(source.epoch.0));
+    let next = source.checkpoint.next();
+    Manifest {
+        epoch,
+        reserved_epoch: epoch,
+        checkpoint: source.checkpoint,
+        first_csn: next,
+        next_csn: next,
+        next_table: source.next_table,
+        ..Manifest::new(database, source.page_bytes)
+    }
+}
+
+fn open_chain(backups: &[Arc<dyn Storage>]) -> Result<Vec<Link>> {
+    let mut chain: Vec<Link> = Vec::with_capacity(backups.len());
+    for (number, storage) in backups.iter().enumerate() {
+        let description = Description::read(&**storage)?;
+        check_follows(chain.last().map(|link| &link.description), &description)
+            .map_err(|what| misplaced(number, &what))?;
+        let manifest = &description.manifest;
+        let page_bytes = manifest.page_bytes as usize;
+        let store = PageStore::open_read_only(&**storage, manifest.database, page_bytes, &manifest.store)?;
+        let pages = store.references();
+        chain.push(Link { description, store, pages });
+    }
+    Ok(chain)
+}
+
+fn misplaced(number: usize, what: &str) -> Error {
+    let place = Location::File { path: BACKUP_PATH.into(), offset: 0 };
+    Error::invalid(format!("backup {} of the chain {what}", number + 1)).at(place)
+}
+
+fn check_follows(previous: Option<&Description>, next: &Description) -> std::result::Result<(), String> {
+    match (previous, &next.base) {
+        (None, None) => Ok(()),
+        (None, Some(base)) => Err(format!(
+            "is an increment: begin with the full backup (its base is backup {} at CSN {})",
+            base.id, base.csn
+        )),
+        (Some(_), None) => Err("is a full backup: only the first is".into()),
+        (Some(previous), Some(base)) if base.id != previous.id || next.database() != previous.database() => {
+            Err(format!(
+                "adds to backup {} at CSN {}, not to the one before it, {} at CSN {}",
+                base.id,
+                base.csn,
+                previous.id,
+                previous.csn()
+            ))
+        }
+        (Some(_), Some(_)) => Ok(()),
+    }
+}
+
+/// For each backup of the chain, which of its images are wanted: of every page that the last one lists, the newest.
+fn shares(chain: &[Link]) -> Result<Vec<Vec<(PageId, BlockRef)>>> {
+    let mut shares = vec![Vec::new(); chain.len()];
+    let mut at = vec![0; chain.len()];
+    let listed = chain.last().map_or(&[][..], |last| &last.description.source);
+    for (page, _) in listed {
+        let found = (0..chain.len()).rev().find_map(|number| {
+            let pages = &chain[number].pages;
+            while pages.get(at[number]).is_some_and(|(other, _)| other < page) {
+                at[number] += 1;
+            }
+            let (other, reference) = pages.get(at[number])?;
+            (other == page).then_some((number, *reference))
+        });
+        let Some((number, reference)) = found else {
+            return Err(Error::corruption(
+                "no backup of the chain has an image of a page that the last one lists",
+            )
+            .at(Location::Page { page: *page, offset: 0 }));
+        };
+        shares[number].push((*page, reference));
+    }
+    Ok(shares)
+}
+
+/// K2, and that the image is the one that the last backup means.
+fn check_image(image: &StoredImage<'_>, last: &Description) -> Result<()> {
+    let place = || Location::Page { page: image.page, offset: 0 };
+    validate_image(image.bytes).map_err(|error| error.at(place()))?;
+    if !last.find(image.page).is_some_and(|reference| reference.means_same_as(image.reference)) {
+        let what = "the newest image in the chain is not the one that the last backup lists";
+        return Err(Error::corruption(what).at(place()));
+    }
+    Ok(())
+}
+
+impl Restored {
+    /// The CSN of the restored pages.
+    #[must_use]
+    pub fn csn(&self) -> Csn {
+        self.manifest.checkpoint
+    }
+}
