@@ -30,7 +30,9 @@ fn open(disk: &SimulatedStorage) -> Result<Database> {
 }
 
 fn open_read_only(disk: &SimulatedStorage) -> Result<Database> {
-    Database::builder().settings(settings()).read_only(true).storage(Arc::new(disk.clone())).open("simulated")
+    // What is replayed has to stay in memory.
+    let settings = Settings { memory_bytes: 16 << 20, ..settings() };
+    Database::builder().settings(settings).read_only(true).storage(Arc::new(disk.clone())).open("simulated")
 }
 
 fn place(disk: &SimulatedStorage) -> Place {

@@ -3,7 +3,7 @@
 use super::open_to_write;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
-use quenchdb::{BackupOptions, Database, Place, RestoreOptions};
+use quenchdb::{BackupOptions, Csn, Database, Place, RestoreOptions};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -34,6 +34,12 @@ pub struct RestoreArgs {
     /// Directory to make; an empty one may be there
     #[arg(required = true)]
     target: PathBuf,
+    /// What is left of the original, or a copy: replay its log (and believe its MANIFEST, if it is there)
+    #[arg(long)]
+    log: Option<PathBuf>,
+    /// Replay up to this CSN only
+    #[arg(long)]
+    to: Option<u64>,
 }
 
 /// Runs `backup`.
@@ -71,7 +77,12 @@ pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
 /// Runs `restore`.
 pub fn restore(args: &RestoreArgs, as_json: bool) -> Result<Outcome> {
     let progress = Progress::new();
-    let options = RestoreOptions { progress: Some(progress.callback()) };
+    let options = RestoreOptions {
+        log: args.log.as_ref().map(Place::from),
+        to: args.to.map(Csn),
+        progress: Some(progress.callback()),
+        ..RestoreOptions::default()
+    };
     let restored = Database::restore(&args.backups, &args.target, options);
     progress.finish();
     let report = restored.with_context(|| format!("cannot restore to {}", args.target.display()))?;
@@ -80,12 +91,13 @@ pub fn restore(args: &RestoreArgs, as_json: bool) -> Result<Outcome> {
             "csn": report.csn.0,
             "pages": report.pages,
             "bytes": report.bytes,
+            "replayed": report.replayed,
             "seconds": report.seconds,
         }))?;
     } else {
         print_text(&format!(
-            "restored to CSN {}: {} pages, {} bytes in {:.3} s",
-            report.csn, report.pages, report.bytes, report.seconds
+            "restored to CSN {}: {} pages, {} bytes, {} transactions replayed in {:.3} s",
+            report.csn, report.pages, report.bytes, report.replayed, report.seconds
         ))?;
     }
     Ok(Outcome::Done)

@@ -8,6 +8,7 @@ use crate::base::settings::Settings;
 use crate::base::{Csn, Error, Result};
 use crate::device::Storage;
 use crate::device::file::FileStorage;
+use crate::recovery::CopiedLog;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,6 +65,13 @@ pub struct BackupOptions {
 /// How to restore.
 #[derive(Default)]
 pub struct RestoreOptions {
+    /// What is left of the original, or a copy of it: a directory with its `log` and, if the original was reopened after the last
+    /// backup, its `MANIFEST`. What the log holds after the last backup is replayed. Only read.
+    pub log: Option<Place>,
+    /// The last transaction to be replayed; without it all that can be. Needs `log`, unless it is that of the last backup.
+    pub to: Option<Csn>,
+    /// Memory for replaying, and the like.
+    pub settings: Settings,
     /// Hears of pages and transactions restored.
     pub progress: Option<Progress>,
 }
@@ -77,6 +85,8 @@ pub struct RestoreReport {
     pub pages: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Transactions replayed from the log.
+    pub replayed: u64,
     /// Time taken, in seconds.
     pub seconds: f64,
 }
@@ -113,12 +123,13 @@ impl Database {
     }
 
     /// Makes a new database in `target`, an empty directory (made if it is missing), of a full backup and the increments that
-    /// follow it, in their order: as of the last one. It is a database of its own, with a new identity: no log of the original
+    /// follow it, in their order: as of the last one, or as of a later CSN that the original's log reaches. It is a database of its own, with a new identity: no log of the original
     /// can be taken for its log. Durable when this returns.
     ///
     /// # Errors
-    /// `AlreadyExists` or `InvalidArgument` if the target is not empty or the backups do not follow each other; `Corruption` if
-    /// one is damaged or not complete; `OutOfSpace`, I/O. What was written by then cannot be opened.
+    /// `AlreadyExists` or `InvalidArgument` if the target is not empty, the backups do not follow each other, or the log is not
+    /// theirs; `Corruption` if one is damaged or not complete, or the log lacks transactions that are needed (the error says how far
+    /// it can go); `OutOfSpace`, I/O. What was written by then cannot be opened.
     pub fn restore(
         backups: impl IntoIterator<Item = impl Into<Place>>,
         target: impl Into<Place>,
@@ -132,10 +143,24 @@ impl Database {
         let target = target.into().open(true)?;
         let lock = target.lock(true)?;
         let restored = backup::restore_pages(&backups, &*target, &mut *progress)?;
-        backup::finish_restore(&*target)?;
         drop(lock);
+        // Until the end the directory is marked, and nobody opens it.
+        let (csn, replayed) = match options.log {
+            Some(log) => {
+                let copied = CopiedLog::new(log.open(false)?, &restored.source, options.to)?;
+                replay(copied, target.clone(), options.settings, progress)?
+            }
+            None if options.to.is_none_or(|to| to == restored.csn()) => (restored.csn(), 0),
+            None => {
+                let csn = restored.csn();
+                let what = format!("without a log the backups bring back CSN {csn} and no other");
+                return Err(Error::invalid(what));
+            }
+        };
+        backup::finish_restore(&*target)?;
         Ok(RestoreReport {
-            csn: restored.csn(),
+            csn,
+            replayed,
             pages: restored.pages,
             bytes: restored.bytes,
             seconds: clock.now().since(start).as_secs_f64(),
@@ -150,4 +175,19 @@ impl Database {
         }
         Ok(manifest)
     }
+}
+
+/// Replays a log over what was restored, and closes the database; its newest CSN, and how many transactions there were.
+fn replay(
+    copied: CopiedLog,
+    target: Arc<dyn Storage>,
+    settings: Settings,
+    progress: Progress,
+) -> Result<(Csn, u64)> {
+    let mut builder = Database::builder().settings(settings).storage(target).on_recovery(progress);
+    builder.copied = Some(copied);
+    let database = builder.open("a database that is being restored")?;
+    let (csn, replayed) = (database.statistics().newest_csn, database.recovery().replayed);
+    database.close()?;
+    Ok((csn, replayed))
 }

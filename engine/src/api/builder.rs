@@ -8,6 +8,7 @@ use crate::base::{ErrorKind, Result};
 use crate::device::Storage;
 use crate::device::file::FileStorage;
 use crate::device::memory::MemoryStorage;
+use crate::recovery::CopiedLog;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +23,19 @@ pub struct Builder {
     pub(super) storage: Option<Arc<dyn Storage>>,
     pub(super) progress: Option<Progress>,
     pub(super) clock: Clock,
+    /// Set for a database that is being restored: the log of the original, to be replayed over it.
+    pub(super) copied: Option<CopiedLog>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Builder { settings: Settings::default(), storage: None, progress: None, clock: Clock::real() }
+        Builder {
+            settings: Settings::default(),
+            storage: None,
+            progress: None,
+            clock: Clock::real(),
+            copied: None,
+        }
     }
 }
 

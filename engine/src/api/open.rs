@@ -15,7 +15,7 @@ use crate::device::memory::MemoryStorage;
 use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, Storage};
 use crate::log::SegmentPool;
-use crate::recovery::{Recovery, RecoveryReport, Reservation};
+use crate::recovery::{CopiedLog, Recovery, RecoveryReport, Reservation};
 use crate::store::{
     CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, creation_state,
 };
@@ -70,7 +70,9 @@ impl PageSource for StoredPages {
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder) -> Result<Database> {
     let mut settings = std::mem::take(&mut builder.settings);
     settings.log_buffer_bytes = log_buffer_bytes(&settings);
-    refuse_early(&*storage, &settings)?;
+    if builder.copied.is_none() {
+        refuse_early(&*storage, &settings)?;
+    }
     let lock = storage.lock(!settings.read_only)?;
     let (file, mut manifest) = open_or_create(&*storage, &mut settings)?;
     choose_method(&storage, &mut settings, &mut manifest)?;
@@ -94,8 +96,21 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let writes_to = (!settings.read_only).then(|| storage.clone());
     let evictor = Evictor::start(system.clone(), pool.clone(), store.clone(), writes_to)?;
     let path = path.display().to_string();
-    let parts =
-        Parts { path, storage, store, pool, system, evictor, recovery, read_cost, settings, clock, lock };
+    let copied = builder.copied;
+    let parts = Parts {
+        path,
+        storage,
+        store,
+        pool,
+        system,
+        evictor,
+        recovery,
+        read_cost,
+        copied,
+        settings,
+        clock,
+        lock,
+    };
     let opened = if parts.settings.read_only {
         parts.open_read_only(&manifest, builder.progress)?
     } else {
@@ -117,6 +132,7 @@ struct Parts {
     evictor: Evictor,
     recovery: Arc<Reservation>,
     read_cost: Arc<ReadCost>,
+    copied: Option<CopiedLog>,
     settings: Settings,
     clock: Clock,
     lock: Box<dyn Send + Sync>,
@@ -133,6 +149,7 @@ impl Parts {
             clock: self.clock.clone(),
             logs,
             reserved: &self.recovery,
+            copied: self.copied.as_ref(),
         }
     }
 

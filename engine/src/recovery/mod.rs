@@ -14,6 +14,7 @@
 //! 5. A database that was closed needs none of this: its checkpoint is everything.
 
 mod check;
+mod copied;
 mod memory;
 mod redo;
 pub mod select;
@@ -21,6 +22,7 @@ mod threads;
 mod window;
 
 pub use check::{LogReport, Running, check_log};
+pub use copied::CopiedLog;
 
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
@@ -105,6 +107,8 @@ pub struct Recovery<'a> {
     pub logs: usize,
     /// What recovery takes of the budget; nothing when it has ended.
     pub reserved: &'a Reservation,
+    /// What to replay over the pages of a database that has just been restored.
+    pub copied: Option<&'a CopiedLog>,
 }
 
 /// A database that may be served.
@@ -145,7 +149,10 @@ impl Recovery<'_> {
         self.storage.flush_directory(DIRECTORY)?;
         self.load_checkpoint(&manifest)?;
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
-        let recovered = if manifest.clean {
+        let recovered = if let Some(copied) = self.copied {
+            let manifest = self.replay_copied(copied, manifest, &mut report, progress)?;
+            self.begin_epoch_after_close(file, manifest)?
+        } else if manifest.clean {
             self.begin_epoch_after_close(file, manifest)?
         } else {
             self.replay_log(file, manifest, &mut report, progress)?
@@ -322,7 +329,10 @@ impl Recovery<'_> {
     ) -> Result<(Selection, Vec<Copy>)> {
         let (start, reads) = (self.clock.now(), self.store.traffic().reads.get());
         let memory = self.memory();
-        let bounds = Bounds::new(Decided::of(manifest), scan.chains.iter().map(found).collect());
+        let mut bounds = Bounds::new(Decided::of(manifest), scan.chains.iter().map(found).collect());
+        if let Some(to) = self.copied.and_then(CopiedLog::to) {
+            bounds.end_at(to);
+        }
         let mut windows = Windows::new(scan.chains, &bounds, memory.window);
         let mut selector = Selector::new(&bounds);
         let (mut copies, mut done, total) = (Vec::new(), 0, windows.record_count());
@@ -333,7 +343,8 @@ impl Recovery<'_> {
             kept = windows.kept_bytes();
             let mut records = std::mem::take(&mut window.records);
             done += records.len() as u64;
-            selector.select(&mut records)?;
+            let selected = selector.select(&mut records);
+            selected.map_err(|error| self.say_how_far(error, selector.frontier()))?;
             report.operations += records.iter().map(|record| u64::from(record.operations)).sum::<u64>();
             report.record_bytes += records.iter().map(FoundRecord::bytes).sum::<u64>();
             let again = records.partition_point(|record| record.csn < bounds.reappend_from());
@@ -347,7 +358,8 @@ impl Recovery<'_> {
         }
         self.reserved.set(0);
         progress("transactions replayed", total, total);
-        let selection = selector.finish()?;
+        let frontier = selector.frontier();
+        let selection = selector.finish().map_err(|error| self.say_how_far(error, frontier))?;
         (report.replayed, report.discarded) = (selection.replayed, selection.discarded);
         report.log_bytes = scan.bytes + windows.bytes_read_again();
         report.pages_read = self.store.traffic().reads.get() - reads;

@@ -233,6 +233,8 @@ pub struct Bounds<'a> {
     voids: CsnSet,
     watermark: Csn,
     last_csn: Csn,
+    /// Nothing above it is looked at.
+    end: Csn,
 }
 
 impl<'a> Bounds<'a> {
@@ -248,7 +250,15 @@ impl<'a> Bounds<'a> {
         let announced = Csn(decided.next_csn.0.saturating_sub(1));
         let known = [decided.checkpoint, announced, voids.last().unwrap_or(Csn::ZERO)];
         let last_csn = witnesses().map(|block| block.last_csn).chain(known).fold(Csn::ZERO, Csn::max);
-        Bounds { decided, logs, voids, watermark, last_csn }
+        Bounds { decided, logs, voids, watermark, last_csn, end: Csn::MAX }
+    }
+
+    /// What is above `end` is not looked at: records are left out, and what they vouch for. For a database that is to be as it
+    /// was at that CSN.
+    pub fn end_at(&mut self, end: Csn) {
+        self.end = end;
+        self.watermark = self.watermark.min(end.next());
+        self.last_csn = self.last_csn.min(end);
     }
 
     /// Whether the records of a block are to be looked at: `log` is an index of what was found.
@@ -334,6 +344,7 @@ impl<'b> Selector<'b> {
     /// the records contradict each other or the manifest.
     pub fn select(&mut self, records: &mut Vec<FoundRecord>) -> Result<()> {
         let bounds = self.bounds;
+        records.retain(|record| record.csn <= bounds.end);
         records.iter().try_for_each(|record| check_record(&bounds.decided, record))?;
         // Rule 4.
         records.retain(|record| record.csn > bounds.decided.checkpoint);
@@ -360,6 +371,12 @@ impl<'b> Selector<'b> {
             self.last_replayed = record.csn;
         }
         Ok(())
+    }
+
+    /// Everything below is there or void, as far as it is known.
+    #[must_use]
+    pub fn frontier(&self) -> Csn {
+        self.frontier
     }
 
     /// Rule 7.

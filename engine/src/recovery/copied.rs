@@ -1,0 +1,162 @@
+//! Replaying a copy of another database's log over pages that were restored from its backups.
+//!
+//! The rules are those of recovery (see `select`), with the checkpoint of the last backup, and two questions more:
+//!
+//! 1. **What is known of the epochs?** A recovery of the source after the backup has discarded transactions that the log may still
+//!    hold, and only the source's manifest says which. So an epoch after the backup's counts only by a manifest that is beside the
+//!    log, and an earlier one only if that still has its entry; otherwise the log is refused, never guessed at.
+//! 2. **Up to where?** To the end: what a recovery of the source would have given. Or to a CSN: exactly the transactions up to it, so all
+//!    of them must be there or void. What lies behind it, holes included, does not matter then.
+
+use super::{ProgressFn, Recovery, RecoveryReport};
+use crate::base::{Csn, Epoch, Error, ErrorKind, Location, Result};
+use crate::device::Storage;
+use crate::log::{DIRECTORY, Scan, ScanOptions};
+use crate::store::{EpochEntry, Manifest, ManifestFile};
+use crate::sync::Mutex;
+use std::sync::Arc;
+
+/// A copy of a log, and what it is judged by.
+#[derive(Debug)]
+pub struct CopiedLog {
+    storage: Arc<dyn Storage>,
+    /// The newest manifest that is known of the source, with the backup's checkpoint.
+    source: Manifest,
+    /// The backup's epoch: what there is of earlier ones it has decided.
+    backup_epoch: Epoch,
+    /// Every transaction up to here was committed, as the manifest beside the log says.
+    known: Csn,
+    to: Option<Csn>,
+}
+
+impl CopiedLog {
+    /// The log in `storage`, of the database whose manifest was `backup` at its last backup, to be replayed to `to`, or to its
+    /// end. A manifest in `storage` is believed if it is that database's.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `to` is before the backup or the manifest is of another database; `Corruption`, I/O.
+    pub fn new(storage: Arc<dyn Storage>, backup: &Manifest, to: Option<Csn>) -> Result<CopiedLog> {
+        if let Some(to) = to.filter(|to| *to < backup.checkpoint) {
+            let at = backup.checkpoint;
+            return Err(Error::invalid(format!("CSN {to} is before the last backup, which is at CSN {at}")));
+        }
+        let newer = match ManifestFile::open(&*storage, true) {
+            Ok((_, manifest)) => Some(manifest),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let known = newer.as_ref().map_or(Csn::ZERO, |newer| newer.checkpoint);
+        let source = newest_of(backup, newer)?;
+        Ok(CopiedLog { storage, source, backup_epoch: backup.epoch, known, to })
+    }
+
+    /// The CSN that was asked for.
+    pub(super) fn to(&self) -> Option<Csn> {
+        self.to
+    }
+
+    /// Question 1.
+    fn check_epochs(&self, scan: &Scan) -> Result<()> {
+        for chain in &scan.chains {
+            let (epoch, source) = (chain.epoch, &self.source);
+            let decided = epoch == source.epoch
+                || epoch < self.backup_epoch
+                || source.epochs.iter().any(|entry| entry.epoch == epoch);
+            // What an interrupted recovery wrote counts for nobody.
+            let interrupted = epoch > source.epoch && epoch <= source.reserved_epoch;
+            if decided || interrupted {
+                continue;
+            }
+            let what = if epoch > source.epoch {
+                "the log was written on by a later run of the database than the backup and the manifest beside the log know: \
+                 copy the newest MANIFEST of the source to the directory with the log"
+            } else {
+                "what a recovery discarded of an earlier run is not known any more, so its log cannot be replayed: \
+                 use a later backup"
+            };
+            let place = Location::File { path: DIRECTORY.into(), offset: 0 };
+            return Err(Error::invalid(format!("{what} ({epoch:?})")).at(place));
+        }
+        Ok(())
+    }
+
+    /// Question 2.
+    fn check_reach(&self, frontier: Csn) -> Result<()> {
+        let wanted = self.to.unwrap_or(self.known);
+        if frontier > wanted {
+            return Ok(());
+        }
+        let what = format!("the log lacks transactions that are needed to come to CSN {wanted}");
+        Err(self.only_to(frontier, &Error::corruption(what)))
+    }
+
+    /// Says how far it can go.
+    fn only_to(&self, frontier: Csn, error: &Error) -> Error {
+        let reach = Csn(frontier.0.saturating_sub(1)).max(self.source.checkpoint);
+        let what = format!("{}; the backups and this log reach up to CSN {reach}", error.message());
+        let place = error.location().cloned().unwrap_or(Location::Transaction(frontier));
+        Error::new(error.kind(), what).at(place)
+    }
+}
+
+/// The newer manifest with the backup's checkpoint and everything that both know of earlier epochs.
+fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
+    let Some(newer) = newer else { return Ok(backup.clone()) };
+    if newer.database != backup.database {
+        let (found, wanted) = (newer.database, backup.database);
+        let what = format!("the log's manifest is of database {found}, the backups are of {wanted}");
+        return Err(Error::invalid(what));
+    }
+    if newer.epoch < backup.epoch || newer.checkpoint < backup.checkpoint {
+        return Err(Error::invalid("the manifest beside the log is older than the last backup"));
+    }
+    let mut epochs: Vec<EpochEntry> = backup.epochs.clone();
+    epochs.extend(newer.epochs.iter().filter(|e| backup.epochs.iter().all(|b| b.epoch != e.epoch)).cloned());
+    epochs.sort_by_key(|entry| entry.epoch);
+    Ok(Manifest { checkpoint: backup.checkpoint, store: backup.store.clone(), epochs, ..newer })
+}
+
+impl Recovery<'_> {
+    /// Replays a copied log over the pages of `manifest`, in memory; CSNs go on behind it.
+    pub(super) fn replay_copied(
+        &self,
+        copied: &CopiedLog,
+        manifest: Manifest,
+        report: &mut RecoveryReport,
+        progress: ProgressFn<'_>,
+    ) -> Result<Manifest> {
+        let scan = self.scan_copied(copied, progress)?;
+        if scan.segments.is_empty() {
+            let place = Location::File { path: DIRECTORY.into(), offset: 0 };
+            return Err(Error::new(ErrorKind::NotFound, "there is no log in this directory").at(place));
+        }
+        copied.check_epochs(&scan)?;
+        let (selection, _) = self.select_and_redo(&copied.source, scan, report, progress)?;
+        copied.check_reach(selection.frontier)?;
+        let next_csn = selection.last_csn.next();
+        let next_table = self.system.catalog().lock().next_id();
+        Ok(Manifest { next_csn, next_table, ..manifest })
+    }
+
+    /// An error of the selection, with how far a copied log can go; all below `frontier` is there.
+    pub(super) fn say_how_far(&self, error: Error, frontier: Csn) -> Error {
+        self.copied.map_or(error.duplicate(), |copied| copied.only_to(frontier, &error))
+    }
+
+    fn scan_copied(&self, copied: &CopiedLog, progress: ProgressFn<'_>) -> Result<Scan> {
+        let memory = self.memory();
+        self.reserve(memory.keep_bytes);
+        let options = ScanOptions {
+            database: copied.source.database,
+            checkpoint: copied.source.checkpoint,
+            threads: memory.scan_threads,
+            read_only: true,
+            piece_bytes: memory.piece_bytes,
+            keep_bytes: memory.keep_bytes,
+        };
+        let progress = Mutex::new(progress);
+        crate::log::scan(&copied.storage, options, &|done, total| {
+            (progress.lock())("log bytes scanned", done, total);
+        })
+    }
+}

@@ -1,0 +1,366 @@
+//! Restoring a backup and the log that was written after it: to the end, to a CSN, and as far as it goes.
+
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{
+    BackupOptions, Csn, Database, ErrorKind, Place, RestoreOptions, RestoreReport, Result, Settings,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+fn settings() -> Settings {
+    Settings {
+        memory_bytes: 1 << 20,
+        version_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage) -> Result<Database> {
+    Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+fn place(disk: &SimulatedStorage) -> Place {
+    Place::Storage(Arc::new(disk.clone()))
+}
+
+fn content(db: &Database) -> Content {
+    let snapshot = db.begin_read().expect("free");
+    let mut content = Content::new();
+    for name in db.tables() {
+        let table = db.table(&name).expect("listed");
+        for row in snapshot.range::<&[u8]>(&table, ..) {
+            let (key, value) = row.expect("readable");
+            content.insert((name.clone(), key), value);
+        }
+    }
+    content
+}
+
+/// A database whose content is remembered at every CSN.
+struct Original {
+    disk: SimulatedStorage,
+    db: Option<Database>,
+    history: BTreeMap<Csn, Content>,
+    steps: u32,
+}
+
+impl Original {
+    fn new() -> Original {
+        let disk = SimulatedStorage::new(1);
+        let db = open(&disk).expect("an empty disk");
+        let mut original = Original { disk, db: Some(db), history: BTreeMap::new(), steps: 0 };
+        original.note();
+        original
+    }
+
+    fn db(&self) -> &Database {
+        self.db.as_ref().expect("open")
+    }
+
+    fn csn(&self) -> Csn {
+        self.db().statistics().newest_csn
+    }
+
+    fn note(&mut self) {
+        let (csn, content) = (self.csn(), content(self.db()));
+        self.history.insert(csn, content);
+    }
+
+    /// Transactions of all kinds: new tables, dropped ones, changes, deletions.
+    fn work(&mut self, transactions: u32) {
+        for _ in 0..transactions {
+            self.steps += 1;
+            let n = self.steps;
+            let db = self.db();
+            match n % 10 {
+                3 => drop(db.create_table(&format!("table {n}")).expect("new")),
+                9 if n > 20 => db.drop_table(&format!("table {}", n - 16)).expect("nobody uses it"),
+                _ => {
+                    let table = db.table_or_create("rows").expect("a table");
+                    db.transact(|tx| {
+                        for i in 0..4 {
+                            let key = format!("key {:04}", (n * 37 + i * 11) % 300);
+                            if i == 3 && n.is_multiple_of(3) {
+                                tx.remove(&table, &key)?;
+                            } else {
+                                tx.insert(
+                                    &table,
+                                    &key,
+                                    format!("{n} {i} {}", "v".repeat((n % 200) as usize)),
+                                )?;
+                            }
+                        }
+                        Ok(())
+                    })
+                    .expect("commits");
+                }
+            }
+            self.note();
+        }
+    }
+
+    fn back_up(&self, base: Option<&SimulatedStorage>) -> SimulatedStorage {
+        let target = SimulatedStorage::new(2);
+        let options = BackupOptions { base: base.map(place), ..BackupOptions::default() };
+        self.db().backup(place(&target), options).expect("sound");
+        target
+    }
+
+    fn crash(&mut self) {
+        self.disk.stop();
+        self.db = None;
+        self.disk = self.disk.crash(CrashKind::PowerCut, self.disk.operations(), 5);
+    }
+
+    fn reopen(&mut self) {
+        self.db = Some(open(&self.disk).expect("recovers"));
+    }
+
+    /// The disk without the pages, and without the manifest if `log_only`.
+    fn remains(&self, log_only: bool) -> SimulatedStorage {
+        let remains = self.disk.duplicate();
+        remains.remove_file("pages/data");
+        if log_only {
+            remains.remove_file("MANIFEST");
+        }
+        remains
+    }
+}
+
+fn restore(
+    backups: &[&SimulatedStorage],
+    log: Option<&SimulatedStorage>,
+    to: Option<Csn>,
+) -> Result<(SimulatedStorage, RestoreReport)> {
+    let target = SimulatedStorage::new(3);
+    let options =
+        RestoreOptions { log: log.map(place), to, settings: settings(), ..RestoreOptions::default() };
+    let backups = backups.iter().map(|disk| place(disk));
+    let report = Database::restore(backups, place(&target), options)?;
+    Ok((target.crash(CrashKind::PowerCut, target.operations(), 4), report))
+}
+
+/// Restores, checks everything, and uses the result.
+#[track_caller]
+fn expect_content(
+    backups: &[&SimulatedStorage],
+    log: Option<&SimulatedStorage>,
+    to: Option<Csn>,
+    expected: (&Csn, &Content),
+) {
+    let (disk, report) = restore(backups, log, to).expect("it can be restored");
+    assert_eq!(report.csn, *expected.0);
+    let db = open(&disk).expect("it opens");
+    assert!(db.recovery().clean);
+    assert_eq!(&content(&db), expected.1);
+    assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
+    let table = db.table_or_create("new").expect("it works");
+    db.transact(|tx| tx.insert(&table, "key", "value")).expect("it works");
+    assert!(db.statistics().newest_csn > report.csn, "CSNs go on");
+    disk.stop();
+    drop(db);
+    let db =
+        open(&disk.crash(CrashKind::PowerCut, disk.operations(), 9)).expect("and recovers by its own log");
+    assert_eq!(content(&db).len(), expected.1.len() + 1);
+}
+
+#[track_caller]
+fn expect_refusal(result: Result<(SimulatedStorage, RestoreReport)>, kind: ErrorKind, what: &str) {
+    match result {
+        Ok((_, report)) => panic!("restored {report:?}, expected: {what}"),
+        Err(error) => {
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(what), "{error}");
+        }
+    }
+}
+
+#[test]
+fn the_log_brings_back_every_moment_after_the_backup() {
+    let mut original = Original::new();
+    original.work(60);
+    let full = original.back_up(None);
+    original.work(40);
+    let increment = original.back_up(Some(&full));
+    let at = original.csn();
+    original.work(60);
+    original.crash();
+    let remains = original.remains(true);
+    let (last, _) = original.history.last_key_value().expect("not empty");
+    for entry in original.history.range(at..) {
+        expect_content(&[&full, &increment], Some(&remains), Some(*entry.0), entry);
+    }
+    let end = original.history.last_key_value().expect("not empty");
+    expect_content(&[&full, &increment], Some(&remains), None, end);
+    let beyond = restore(&[&full, &increment], Some(&remains), Some(Csn(last.0 + 1)));
+    expect_refusal(beyond, ErrorKind::Corruption, &format!("reach up to CSN {last}"));
+    let before = restore(&[&full, &increment], Some(&remains), Some(Csn(at.0 - 1)));
+    expect_refusal(before, ErrorKind::InvalidArgument, "before the last backup");
+}
+
+#[test]
+fn a_csn_without_a_log_is_that_of_the_backup_or_refused() {
+    let mut original = Original::new();
+    original.work(30);
+    let full = original.back_up(None);
+    let at = original.csn();
+    let end = original.history.last_key_value().expect("not empty");
+    expect_content(&[&full], None, Some(at), end);
+    expect_refusal(restore(&[&full], None, Some(Csn(at.0 + 1))), ErrorKind::InvalidArgument, "without a log");
+    let empty = SimulatedStorage::new(0);
+    expect_refusal(restore(&[&full], Some(&empty), None), ErrorKind::NotFound, "no log");
+}
+
+#[test]
+fn a_gap_in_the_log_says_how_far_it_can_go_and_one_can_go_there() {
+    let mut original = Original::new();
+    original.work(30);
+    let full = original.back_up(None);
+    let at = original.csn();
+    original.work(60);
+    original.crash();
+    let blocks = |disk: &SimulatedStorage, path: &str| disk.read_file(path).expect("listed").len() / 4096;
+    let segments: Vec<String> =
+        original.disk.files().into_iter().filter(|path| path.starts_with("log/")).collect();
+    let mut reached = std::collections::BTreeSet::new();
+    for path in &segments {
+        for block in 0..blocks(&original.disk, path) {
+            let remains = original.remains(true);
+            let mut bytes = remains.read_file(path).expect("listed");
+            if bytes[block * 4096..(block + 1) * 4096].iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            bytes[block * 4096 + 100] ^= 1;
+            remains.write_file(path, &bytes);
+            let reach = match restore(&[&full], Some(&remains), None) {
+                // The last blocks cannot be told from a torn tail.
+                Ok((_, report)) => report.csn,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                    let text = error.to_string();
+                    let number = text.split("reach up to CSN ").nth(1).expect("it says how far");
+                    Csn(number
+                        .split(|c: char| !c.is_ascii_digit())
+                        .next()
+                        .expect("a number")
+                        .parse()
+                        .expect("one"))
+                }
+            };
+            reached.insert(reach);
+            let (_, expected) = original.history.get_key_value(&reach).expect("a CSN of its own");
+            expect_content(&[&full], Some(&remains), Some(reach), (&reach, expected));
+        }
+    }
+    assert!(reached.len() > 10 && reached.first() == Some(&at), "{reached:?}");
+}
+
+#[test]
+fn a_log_that_was_recycled_after_the_backup_is_refused() {
+    let mut original = Original::new();
+    original.work(30);
+    let full = original.back_up(None);
+    let at = original.csn();
+    for _ in 0..30 {
+        original.work(40);
+        original.db().checkpoint().expect("a whole disk");
+    }
+    original.work(5);
+    original.crash();
+    let text = format!("reach up to CSN {at}");
+    expect_refusal(restore(&[&full], Some(&original.remains(true)), None), ErrorKind::Corruption, &text);
+    expect_refusal(restore(&[&full], Some(&original.remains(false)), None), ErrorKind::Corruption, &text);
+}
+
+#[test]
+fn a_log_of_later_runs_needs_the_manifest_that_decided_them() {
+    let mut original = Original::new();
+    original.work(30);
+    let full = original.back_up(None);
+    for _ in 0..3 {
+        original.work(20);
+        original.crash();
+        original.reopen();
+    }
+    original.work(10);
+    original.crash();
+    let refused = restore(&[&full], Some(&original.remains(true)), None);
+    expect_refusal(refused, ErrorKind::InvalidArgument, "copy the newest MANIFEST");
+    let remains = original.remains(false);
+    let end = original.history.last_key_value().expect("not empty");
+    expect_content(&[&full], Some(&remains), None, end);
+    let (middle, _) = original.history.iter().rev().nth(25).expect("long enough");
+    expect_content(&[&full], Some(&remains), Some(*middle), (middle, &original.history[middle]));
+}
+
+#[test]
+fn a_log_whose_earlier_runs_are_forgotten_is_refused() {
+    let mut original = Original::new();
+    original.work(30);
+    let full = original.back_up(None);
+    original.work(5);
+    original.crash();
+    original.reopen();
+    original.work(5);
+    // The source needs to know nothing of its first run any more.
+    original.db().checkpoint().expect("a whole disk");
+    original.work(5);
+    original.crash();
+    let refused = restore(&[&full], Some(&original.remains(false)), None);
+    let error = refused.expect_err("what was discarded is not known");
+    assert!([ErrorKind::InvalidArgument, ErrorKind::Corruption].contains(&error.kind()), "{error}");
+}
+
+#[test]
+fn a_log_of_another_database_is_refused() {
+    let mut original = Original::new();
+    original.work(30);
+    let full = original.back_up(None);
+    let mut other = Original::new();
+    other.work(60);
+    other.crash();
+    expect_refusal(
+        restore(&[&full], Some(&other.remains(false)), None),
+        ErrorKind::InvalidArgument,
+        "of database",
+    );
+    // Without a manifest its blocks are foreign, and nothing is left.
+    let (_, report) = restore(&[&full], Some(&other.remains(true)), None).expect("an empty log");
+    assert_eq!((report.csn, report.replayed), (original.csn(), 0));
+}
+
+#[test]
+fn a_crash_while_the_log_is_replayed_leaves_nothing_that_opens() {
+    let mut original = Original::new();
+    original.work(30);
+    let full = original.back_up(None);
+    original.work(30);
+    original.crash();
+    let remains = original.remains(true);
+    let target = SimulatedStorage::new(3);
+    let options =
+        RestoreOptions { log: Some(place(&remains)), settings: settings(), ..RestoreOptions::default() };
+    Database::restore([place(&full)], place(&target), options).expect("it can be restored");
+    let (_, expected) = original.history.last_key_value().expect("not empty");
+    let mut whole = 0;
+    for at in 0..=target.operations() {
+        let crashed = target.crash(CrashKind::PowerCut, at, at as u64);
+        let nothing = crashed.files().is_empty();
+        match open(&crashed) {
+            Ok(db) if !nothing => {
+                assert_eq!(&content(&db), expected, "at {at}");
+                whole += 1;
+            }
+            Ok(_) => {}
+            Err(error) => assert!(!nothing && error.kind() != ErrorKind::Io, "at {at}: {error}"),
+        }
+    }
+    assert!(whole > 0);
+}
