@@ -65,6 +65,8 @@ enum Command {
     Verify(inspect::DatabaseArgs),
     /// Write a checkpoint, so that the next open replays nothing before it
     Checkpoint(inspect::DatabaseArgs),
+    /// Give space back: make the file of pages as short as what is in it
+    Compact(inspect::DatabaseArgs),
     /// Copy a database while it can be written: everything, or what has changed since an earlier backup
     Backup(backup::BackupArgs),
     /// Make a new database of a full backup and the increments that follow it
@@ -95,6 +97,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Stat(args) => inspect::stat(&args, json),
         Command::Verify(args) => inspect::verify(&args, json),
         Command::Checkpoint(args) => inspect::checkpoint(&args, json),
+        Command::Compact(args) => backup::compact(&args, json),
         Command::Backup(args) => backup::backup(&args, json),
         Command::Restore(args) => backup::restore(&args, json),
         Command::Log(args) => inspect::log(&args, json),

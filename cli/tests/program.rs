@@ -567,3 +567,24 @@ fn backups_are_made_looked_at_and_restored() {
     expect_code(&run(&["verify", restored]), 0);
     expect_code(&run(&["restore", full, restored]), 2);
 }
+
+#[test]
+fn compact_makes_the_file_of_pages_short() {
+    let root = directory();
+    let path = root.path().join("db");
+    let db = text(&path);
+    let rows: String = (0..3000).map(|n| format!("{n:05}\t{}\n", "v".repeat(1000))).collect();
+    expect_code(&run_with_input(&["load", db, "t", "-"], rows.as_bytes()), 0);
+    expect_code(&run_with_input(&["load", db, "u", "-"], b"a\t1\n"), 0);
+    expect_code(&run(&["checkpoint", db]), 0);
+    let report = run(&["compact", db, "--json"]);
+    expect_code(&report, 0);
+    let report = json(&report);
+    let number = |name: &str| report[name].as_u64().expect("a number");
+    assert!(number("bytes_after") <= number("bytes_used") + number("bytes_used") / 20, "{report}");
+    assert_eq!(
+        std::fs::metadata(path.join("pages/data")).expect("there").len() / 4096,
+        number("bytes_after") / 4096
+    );
+    expect_code(&run(&["verify", db]), 0);
+}

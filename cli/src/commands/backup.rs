@@ -1,5 +1,6 @@
-//! `backup`, `restore`: a database is copied, and a copy becomes a database.
+//! `backup`, `restore`, `compact`: a database is copied, a copy becomes a database, and one gets rid of free space.
 
+use super::inspect::DatabaseArgs;
 use super::open_to_write;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
@@ -98,6 +99,31 @@ pub fn restore(args: &RestoreArgs, as_json: bool) -> Result<Outcome> {
         print_text(&format!(
             "restored to CSN {}: {} pages, {} bytes, {} transactions replayed in {:.3} s",
             report.csn, report.pages, report.bytes, report.replayed, report.seconds
+        ))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs `compact`.
+pub fn compact(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
+    let database = open_to_write(&args.directory, false)?;
+    let progress = Progress::new();
+    let compacted = database.compact(Some(progress.callback()));
+    progress.finish();
+    let report = compacted?;
+    database.close()?;
+    if as_json {
+        print_json(&json!({
+            "bytes_before": report.bytes_before,
+            "bytes_after": report.bytes_after,
+            "bytes_used": report.bytes_used,
+            "pages_moved": report.pages_moved,
+            "seconds": report.seconds,
+        }))?;
+    } else {
+        print_text(&format!(
+            "compacted from {} to {} bytes, {} of them in use: {} pages moved in {:.3} s",
+            report.bytes_before, report.bytes_after, report.bytes_used, report.pages_moved, report.seconds
         ))?;
     }
     Ok(Outcome::Done)

@@ -16,7 +16,7 @@ const INTERNAL: &str = "quench.";
 #[derive(clap::Args)]
 pub struct DatabaseArgs {
     /// Database directory
-    directory: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// `quench tables`

@@ -2,7 +2,7 @@
 
 use super::builder::Progress;
 use super::database::Database;
-use crate::backup::{self, BackupReport, Source};
+use crate::backup::{self, BackupReport, CompactReport, Source};
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
 use crate::base::{Csn, Error, Result};
@@ -165,6 +165,20 @@ impl Database {
             bytes: restored.bytes,
             seconds: clock.now().since(start).as_secs_f64(),
         })
+    }
+
+    /// Gives space back: makes the file of pages as short as what is in it, at most a twentieth longer, while transactions go on.
+    /// Makes several checkpoints. What a running backup needs is not moved.
+    ///
+    /// # Errors
+    /// As [`Database::checkpoint`]; `Corruption` if a page that should move is damaged.
+    pub fn compact(&self, progress: Option<Progress>) -> Result<CompactReport> {
+        self.writable()?;
+        let clock = Clock::real();
+        let start = clock.now();
+        let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        let report = backup::compact(self.checkpointer()?, &self.inner.store, &mut *progress)?;
+        Ok(CompactReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
     }
 
     fn manifest_at_rest(&self) -> Result<crate::store::Manifest> {

@@ -381,7 +381,7 @@ impl Database {
         crate::log::dump(&storage, manifest.database, manifest.checkpoint)
     }
 
-    fn checkpointer(&self) -> Result<&Checkpointer> {
+    pub(super) fn checkpointer(&self) -> Result<&Checkpointer> {
         self.inner.checkpointer.as_ref().ok_or_else(read_only)
     }
 

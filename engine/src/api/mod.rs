@@ -23,7 +23,7 @@ pub use transaction::{Range, Snapshot, Transaction};
 pub use value::ValueReader;
 pub use verify::VerifyReport;
 
-pub use crate::backup::BackupReport;
+pub use crate::backup::{BackupReport, CompactReport};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::recovery::RecoveryReport;
 pub use crate::transaction::{Isolation, Savepoint};

@@ -23,10 +23,12 @@
 //! - K4: what was restored is another database: it has a new identity, so that no block of the source's log, and no backup
 //!   of it, can be taken for its own.
 
+mod compact;
 mod description;
 mod full_or_increment;
 mod restore;
 
+pub use compact::{CompactReport, compact};
 pub use description::{BACKUP_PATH, BackupId, Base, Description};
 pub use full_or_increment::{BackupReport, Source, back_up};
 pub use restore::{RESTORING_PATH, Restored, finish_restore, restore_pages};

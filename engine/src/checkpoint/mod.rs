@@ -56,6 +56,10 @@ pub(crate) fn writer_bytes(memory_bytes: u64) -> u64 {
     (memory_bytes / 64).clamp(WRITER_BYTES_MIN, WRITER_BYTES_MAX)
 }
 
+/// A shorter file of pages is not compacted by itself.
+const COMPACT_FROM_BYTES: u64 = 64 << 20;
+/// Bytes of images that move after one checkpoint.
+const COMPACT_STEP_BYTES: usize = 8 << 20;
 const WRITER_BYTES_MIN: u64 = 128 << 10;
 const WRITER_BYTES_MAX: u64 = 2 << 20;
 
@@ -253,6 +257,9 @@ impl Checkpointer {
         drop(view);
         self.system.commit().recycle(csn)?;
         self.system.collect_all();
+        if !close {
+            self.compact_a_little();
+        }
         let report = CheckpointReport {
             csn,
             pages_written,
@@ -345,6 +352,30 @@ impl Checkpointer {
     pub fn while_idle<T>(&self, f: impl FnOnce() -> T) -> T {
         let _published = self.published();
         f()
+    }
+
+    /// Moves images from the end of the file of pages to its front; see [`PageStore::move_tail`]. Waits for a checkpoint that runs,
+    /// and keeps others from beginning.
+    ///
+    /// # Errors
+    /// As [`PageStore::move_tail`].
+    pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
+        let _published = self.published.lock();
+        self.store.move_tail(bound, most)
+    }
+
+    /// After a checkpoint: if most of a large file is free, some images move, so that the next checkpoint can cut it.
+    fn compact_a_little(&self) {
+        let usage = self.store.usage();
+        let bytes = |blocks: u64| blocks * usage.block_bytes as u64;
+        if bytes(usage.blocks) <= COMPACT_FROM_BYTES || usage.free_blocks <= usage.blocks / 2 {
+            return;
+        }
+        let most = COMPACT_STEP_BYTES / usage.block_bytes;
+        match self.store.move_tail(self.store.compact_blocks(), most) {
+            Ok(moved) => tracing::debug!(moved, "images moved to the front of the file of pages"),
+            Err(error) => tracing::warn!(%error, "the file of pages stays as long as it is"),
+        }
     }
 
     /// The newest checkpoint, made now if `fresh`, with its blocks kept until the second value is dropped. No checkpoint comes

@@ -153,6 +153,12 @@ fn fill_header(image: &mut [u8], identity: BlockIdentity, csn: Csn) -> u32 {
     crc
 }
 
+/// The reference to a copy of a block, to the last bit, in another place.
+#[must_use]
+pub fn moved(reference: BlockRef, to: BlockNumber) -> BlockRef {
+    BlockRef::new(to, reference.tag())
+}
+
 /// The newest CSN drawn when the block was written, as its header says.
 #[must_use]
 pub fn csn_of(image: &[u8]) -> Csn {

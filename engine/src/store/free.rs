@@ -110,6 +110,13 @@ impl FreeSpace {
         Some((first, len))
     }
 
+    /// The first free block in `from..to`, if there is one.
+    pub fn allocate_between(&mut self, from: u64, to: u64) -> Option<BlockNumber> {
+        let block = self.find(from, to.min(self.blocks))?;
+        self.mark_used(block);
+        Some(block)
+    }
+
     /// Gives back a block that nothing refers to (F2).
     pub fn release(&mut self, block: BlockNumber) {
         debug_assert!(self.is_used(block), "released twice");

@@ -34,6 +34,7 @@
 pub mod blob;
 pub mod blocks;
 mod check;
+mod compact;
 mod copy;
 pub mod csn_set;
 mod free;
@@ -63,6 +64,7 @@ use blocks::{BlockKind, BlockNumber};
 use free::FreeSpace;
 use mapping::{BlockSource, Mapping};
 use overlay::Overlay;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The file of the page store, in the database directory.
@@ -124,6 +126,8 @@ struct State {
     /// Number of the newest round; pages are imaged once per round.
     number: u32,
     free: FreeSpace,
+    /// Parts of the mapping that the next round writes though nothing in them has changed.
+    moving_parts: BTreeSet<usize>,
     phase: Phase,
     catalog: Option<BlobRef>,
     catalog_blocks: Vec<BlockNumber>,
@@ -268,6 +272,7 @@ impl PageStore {
             mapping,
             number: 0,
             free,
+            moving_parts: BTreeSet::new(),
             phase: Phase::Idle,
             catalog,
             catalog_blocks,

@@ -12,6 +12,7 @@ use super::{PageStore, Phase, State, StoreRoot};
 use crate::base::{Csn, Error, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::sync::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A catalog that this round wrote.
@@ -118,7 +119,11 @@ impl Round {
 
     /// Writes each part of the mapping with a changed page; returns where.
     fn write_parts(&self) -> Result<Vec<(usize, BlockRef)>> {
-        let changed: Vec<usize> = self.store.state.lock().round.parts().collect();
+        let changed: BTreeSet<usize> = {
+            let mut state = self.store.state.lock();
+            let moving = std::mem::take(&mut state.moving_parts);
+            state.round.parts().chain(moving).collect()
+        };
         let mut written = Vec::with_capacity(changed.len());
         for index in changed {
             let (references, old) = {

@@ -1,0 +1,78 @@
+//! Making the file of pages as short as what is in it.
+//!
+//! Images at the end move to free blocks before them, a checkpoint makes that count, and the file is cut; again, until there is
+//! nothing more to gain. Transactions go on, and so do checkpoints of others.
+
+use super::ProgressFn;
+use crate::base::Result;
+use crate::checkpoint::Checkpointer;
+use crate::store::PageStore;
+
+/// Rounds at most: the first moves nearly everything, the others what the checkpoints in between had to put at the end.
+const ROUNDS_MAX: u32 = 12;
+/// Images moved while no checkpoint can begin.
+const STEP: usize = 1024;
+
+/// What compacting gave back.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CompactReport {
+    /// Length of the file of pages before.
+    pub bytes_before: u64,
+    /// And after.
+    pub bytes_after: u64,
+    /// Of these, in use.
+    pub bytes_used: u64,
+    /// Page images moved.
+    pub pages_moved: u64,
+    /// Time taken, in seconds.
+    pub seconds: f64,
+}
+
+/// Compacts until the file is at most a twentieth longer than what is in use, or a round gains nothing: what backups and
+/// readers of older checkpoints hold does not move. (`seconds` of the report is for the caller.)
+///
+/// # Errors
+/// Those of a checkpoint; `Corruption` if an image that should move is damaged. The database is as it was.
+pub fn compact(
+    checkpointer: &Checkpointer,
+    store: &PageStore,
+    progress: ProgressFn<'_>,
+) -> Result<CompactReport> {
+    let bytes = |blocks: u64| blocks * store.page_bytes() as u64;
+    let length = || store.usage().blocks;
+    let before = length();
+    let mut pages_moved = 0;
+    // What is free after a checkpoint is known to be free.
+    checkpointer.checkpoint()?;
+    store.cut_free_end()?;
+    for _ in 0..ROUNDS_MAX {
+        let (start, bound) = (length(), store.compact_blocks());
+        if start <= bound {
+            break;
+        }
+        let total = start - bound;
+        let mut here = 0;
+        loop {
+            let moved = checkpointer.move_tail(bound, STEP)?;
+            here += moved;
+            progress("pages moved", here.min(total), total);
+            if moved == 0 {
+                break;
+            }
+        }
+        pages_moved += here;
+        checkpointer.checkpoint()?;
+        store.cut_free_end()?;
+        if length() >= start && here == 0 {
+            break;
+        }
+    }
+    let usage = store.usage();
+    Ok(CompactReport {
+        bytes_before: bytes(before),
+        bytes_after: bytes(usage.blocks),
+        bytes_used: bytes(usage.blocks - usage.free_blocks),
+        pages_moved,
+        seconds: 0.0,
+    })
+}

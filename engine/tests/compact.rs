@@ -1,0 +1,193 @@
+//! Giving space back: the file becomes short, the content stays, and no moment of it is a bad one for a crash.
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Database, Result, Settings, Table};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn settings(memory_bytes: u64) -> Settings {
+    Settings {
+        memory_bytes,
+        version_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, memory_bytes: u64) -> Result<Database> {
+    Database::builder().settings(settings(memory_bytes)).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+fn content(db: &Database) -> Content {
+    let table = db.table("rows").expect("there");
+    let snapshot = db.begin_read().expect("free");
+    snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
+}
+
+fn row(n: u32) -> ([u8; 4], Vec<u8>) {
+    (n.to_be_bytes(), vec![n as u8; 700])
+}
+
+fn fill(db: &Database, table: &Table, rows: std::ops::Range<u32>) {
+    for start in rows.clone().step_by(100) {
+        db.transact(|tx| {
+            (start..rows.end.min(start + 100)).try_for_each(|n| {
+                let (key, value) = row(n);
+                tx.insert(table, key, value)
+            })
+        })
+        .expect("commits");
+    }
+}
+
+fn remove(db: &Database, table: &Table, rows: impl Iterator<Item = u32>) {
+    for chunk in rows.collect::<Vec<_>>().chunks(100) {
+        db.transact(|tx| chunk.iter().try_for_each(|n| tx.remove(table, row(*n).0).map(drop)))
+            .expect("commits");
+    }
+}
+
+/// A database of which little is left, all over the file.
+fn thinned(rows: u32, memory_bytes: u64) -> (SimulatedStorage, Database, Table) {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, memory_bytes).expect("an empty disk");
+    let table = db.create_table("rows").expect("new");
+    fill(&db, &table, 0..rows);
+    db.checkpoint().expect("a whole disk");
+    remove(&db, &table, (0..rows).filter(|n| n % 100 >= 10));
+    (disk, db, table)
+}
+
+#[track_caller]
+fn expect_compact(db: &Database) {
+    let before = db.statistics().store_bytes;
+    let report = db.compact(None).expect("a sound database");
+    assert_eq!(report.bytes_before, before);
+    assert_eq!(report.bytes_after, db.statistics().store_bytes);
+    assert!(report.bytes_after <= report.bytes_used + report.bytes_used / 20, "{report:?}");
+    assert!(report.bytes_after < report.bytes_before / 3, "{report:?}");
+}
+
+#[test]
+fn a_database_of_which_little_is_left_takes_little() {
+    for memory_bytes in [1 << 20, 32 << 20] {
+        let (disk, db, table) = thinned(10_000, memory_bytes);
+        let before = content(&db);
+        expect_compact(&db);
+        assert_eq!(content(&db), before);
+        assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
+        fill(&db, &table, 20_000..20_500);
+        let after = content(&db);
+        db.close().expect("a whole disk");
+        let length = disk.read_file("pages/data").expect("there").len() as u64;
+        let db = open(&disk, memory_bytes).expect("closed");
+        assert_eq!((content(&db), db.statistics().store_bytes), (after, length));
+        assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_is_compact_already_stays() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, 8 << 20).expect("an empty disk");
+    let table = db.create_table("rows").expect("new");
+    fill(&db, &table, 0..2000);
+    db.compact(None).expect("a sound database");
+    let report = db.compact(None).expect("a sound database");
+    assert!(
+        report.bytes_after <= report.bytes_before + report.bytes_before / 20 && report.pages_moved < 20,
+        "{report:?}"
+    );
+}
+
+#[test]
+fn writers_go_on_while_space_is_given_back() {
+    let (disk, db, table) = thinned(6000, 1 << 20);
+    let stop = AtomicBool::new(false);
+    let mut expected = content(&db);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let (mut random, mut written) = (Random::from_seed(1), Content::new());
+            while !stop.load(Ordering::Relaxed) {
+                let n = 100_000 + random.below(300) as u32;
+                let value = vec![random.below(256) as u8; 50 + random.below(500) as usize];
+                db.transact(|tx| tx.insert(&table, n.to_be_bytes(), &value)).expect("commits");
+                written.insert(n.to_be_bytes().to_vec(), value);
+            }
+            written
+        });
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                db.checkpoint().expect("a whole disk");
+            }
+        });
+        for _ in 0..5 {
+            db.compact(None).expect("a sound database");
+        }
+        stop.store(true, Ordering::Relaxed);
+        expected.extend(writer.join().expect("commits"));
+    });
+    expect_small(&db);
+    assert_eq!(content(&db), expected);
+    assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
+    disk.stop();
+    drop(db);
+    let db = open(&disk.crash(CrashKind::PowerCut, disk.operations(), 1), 1 << 20).expect("recovers");
+    assert_eq!(content(&db), expected);
+}
+
+#[track_caller]
+fn expect_small(db: &Database) {
+    let report = db.compact(None).expect("a sound database");
+    assert!(report.bytes_after <= report.bytes_used + report.bytes_used / 20, "{report:?}");
+}
+
+#[test]
+fn a_crash_at_any_moment_of_compacting_is_harmless() {
+    let (disk, db, _) = thinned(1500, 1 << 20);
+    let expected = content(&db);
+    let start = disk.operations();
+    expect_compact(&db);
+    let end = disk.operations();
+    assert!(end > start + 50);
+    for at in start..=end {
+        let kind = if at % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
+        let crashed = open(&disk.crash(kind, at, at as u64), 1 << 20).expect("recovers");
+        assert_eq!(content(&crashed), expected, "{kind:?} at {at}");
+        let problems = crashed.verify(None).expect("can be checked").problems;
+        assert_eq!(problems, Vec::<String>::new(), "{kind:?} at {at}");
+        if at % 8 == 0 {
+            expect_small(&crashed);
+            assert_eq!(content(&crashed), expected);
+        }
+    }
+}
+
+#[test]
+fn a_large_file_that_is_mostly_free_shrinks_by_itself() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, 8 << 20).expect("an empty disk");
+    let table = db.create_table("rows").expect("new");
+    // More than 64 MiB.
+    fill(&db, &table, 0..110_000);
+    db.checkpoint().expect("a whole disk");
+    remove(&db, &table, (0..110_000).filter(|n| n % 1000 >= 100));
+    let expected = content(&db);
+    let before = db.statistics().store_bytes;
+    assert!(before > 64 << 20, "{before}");
+    for _ in 0..8 {
+        db.checkpoint().expect("a whole disk");
+    }
+    let after = db.statistics().store_bytes;
+    assert!(after <= 64 << 20, "{before} {after}");
+    assert_eq!(content(&db), expected);
+    assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
+}
