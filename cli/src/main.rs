@@ -71,6 +71,8 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Make a new database of a full backup and the increments that follow it
     Restore(backup::RestoreArgs),
+    /// Copy what is readable of a damaged database to a new one (exit code 1 if something is lost)
+    Salvage(backup::SalvageArgs),
     /// Print the records of the log, readably
     Log(inspect::LogArgs),
     /// Measure commits, reads, scans, recovery, or the raw device
@@ -100,6 +102,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Compact(args) => backup::compact(&args, json),
         Command::Backup(args) => backup::backup(&args, json),
         Command::Restore(args) => backup::restore(&args, json),
+        Command::Salvage(args) => backup::salvage(&args, json),
         Command::Log(args) => inspect::log(&args, json),
         Command::Bench(args) => bench::run(&args, json),
         Command::Torture(args) => torture::run(&args, json),

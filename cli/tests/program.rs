@@ -547,6 +547,7 @@ fn backups_are_made_looked_at_and_restored() {
     let (db, full, increment, restored) = (path("db"), path("full"), path("increment"), path("restored"));
     let (db, full, increment, restored) = (text(&db), text(&full), text(&increment), text(&restored));
     expect_code(&run_with_input(&["load", db, "t", "-"], b"a\t1\nb\t2\n"), 0);
+    expect_code(&run_with_input(&["load", db, "u", "-"], b"a\t1\n"), 0);
     let made = run(&["backup", db, full, "--json"]);
     expect_code(&made, 0);
     assert_eq!(json(&made)["base_csn"], Value::Null);
@@ -587,4 +588,22 @@ fn compact_makes_the_file_of_pages_short() {
         number("bytes_after") / 4096
     );
     expect_code(&run(&["verify", db]), 0);
+}
+
+#[test]
+fn salvage_copies_what_is_readable_and_says_what_is_not() {
+    let root = directory();
+    let path = |name: &str| root.path().join(name);
+    let (db, whole, part) = (path("db"), path("whole"), path("part"));
+    let rows: String = (0..500).map(|n| format!("{n:05}\t{}\n", "v".repeat(100))).collect();
+    expect_code(&run_with_input(&["load", text(&db), "t", "-"], rows.as_bytes()), 0);
+    expect_code(&run(&["salvage", text(&db), text(&whole)]), 0);
+    assert_eq!(run(&["dump", text(&whole), "t"]).stdout, rows.as_bytes());
+    expect_code(&run(&["salvage", text(&db), text(&whole)]), 2);
+    std::fs::write(db.join("MANIFEST"), b"nothing").expect("ours");
+    expect_code(&run(&["get", text(&db), "t", "00001"]), 2);
+    let report = run(&["salvage", text(&db), text(&part), "--json"]);
+    expect_code(&report, 1);
+    assert_eq!(json(&report)["whole"], Value::Bool(false));
+    assert_eq!(run(&["dump", text(&part), "t"]).stdout, rows.as_bytes());
 }

@@ -4,8 +4,9 @@ use super::inspect::DatabaseArgs;
 use super::open_to_write;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
-use quenchdb::{BackupOptions, Csn, Database, Place, RestoreOptions};
+use quenchdb::{BackupOptions, Csn, Database, LostRange, Place, RestoreOptions, Settings};
 use serde_json::json;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// `quench backup`
@@ -127,4 +128,51 @@ pub fn compact(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
         ))?;
     }
     Ok(Outcome::Done)
+}
+
+/// `quench salvage`
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  quench salvage damageddb newdb\n\nFor a database that is damaged and has no backup. The source is only read."
+)]
+pub struct SalvageArgs {
+    /// Directory of the damaged database
+    source: PathBuf,
+    /// Directory of the new database
+    target: PathBuf,
+}
+
+/// Runs `salvage`.
+pub fn salvage(args: &SalvageArgs, as_json: bool) -> Result<Outcome> {
+    let progress = Progress::new();
+    let salvaged =
+        Database::salvage(&args.source, &args.target, Settings::default(), Some(progress.callback()));
+    progress.finish();
+    let report = salvaged.with_context(|| format!("cannot salvage {}", args.source.display()))?;
+    if as_json {
+        let tables = report.tables.iter().map(|(name, table)| {
+            let lost: Vec<String> = table.lost.iter().map(LostRange::describe).collect();
+            json!({"name": name, "rows": table.rows, "lost": lost})
+        });
+        print_json(&json!({
+            "whole": report.is_whole(),
+            "tables": tables.collect::<Vec<_>>(),
+            "transactions": report.transactions,
+            "remarks": report.remarks,
+        }))?;
+    } else {
+        let mut text = String::new();
+        for (name, table) in &report.tables {
+            let _ = writeln!(text, "{name}\t{} rows from pages", table.rows);
+            for lost in &table.lost {
+                let _ = writeln!(text, "lost: table `{name}`, {}", lost.describe());
+            }
+        }
+        for remark in &report.remarks {
+            let _ = writeln!(text, "note: {remark}");
+        }
+        let _ = writeln!(text, "{} transactions of the log applied", report.transactions);
+        print_text(&text)?;
+    }
+    Ok(if report.is_whole() { Outcome::Done } else { Outcome::Wrong })
 }

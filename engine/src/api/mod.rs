@@ -7,6 +7,7 @@ mod builder;
 mod database;
 mod handle;
 mod open;
+mod salvage;
 mod statistics;
 mod table;
 mod transaction;
@@ -23,7 +24,7 @@ pub use transaction::{Range, Snapshot, Transaction};
 pub use value::ValueReader;
 pub use verify::VerifyReport;
 
-pub use crate::backup::{BackupReport, CompactReport};
+pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, SalvagedTable};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::recovery::RecoveryReport;
 pub use crate::transaction::{Isolation, Savepoint};

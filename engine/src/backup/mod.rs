@@ -27,11 +27,13 @@ mod compact;
 mod description;
 mod full_or_increment;
 mod restore;
+mod salvage;
 
 pub use compact::{CompactReport, compact};
 pub use description::{BACKUP_PATH, BackupId, Base, Description};
 pub use full_or_increment::{BackupReport, Source, back_up};
 pub use restore::{RESTORING_PATH, Restored, finish_restore, restore_pages};
+pub use salvage::{LostRange, SalvageReport, SalvageSink, SalvagedTable, salvage};
 
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::Storage;

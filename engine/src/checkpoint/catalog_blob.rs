@@ -51,8 +51,13 @@ pub fn decode_catalog(bytes: &[u8]) -> Result<(Vec<TableRecord>, Vec<LargeRefere
     decode(bytes).ok_or_else(|| Error::corruption("the stored catalog is malformed"))
 }
 
-fn decode(bytes: &[u8]) -> Option<(Vec<TableRecord>, Vec<LargeReference>)> {
-    let mut reader = Reader::new(bytes);
+/// The tables at the beginning of `bytes`, whatever follows: for who does not know how long the catalog is.
+#[must_use]
+pub fn decode_catalog_prefix(bytes: &[u8]) -> Option<Vec<TableRecord>> {
+    decode_tables(&mut Reader::new(bytes))
+}
+
+fn decode_tables(reader: &mut Reader<'_>) -> Option<Vec<TableRecord>> {
     let count = reader.varint()?;
     let mut tables = Vec::new();
     for _ in 0..count {
@@ -60,6 +65,12 @@ fn decode(bytes: &[u8]) -> Option<(Vec<TableRecord>, Vec<LargeReference>)> {
         let name = String::from_utf8(reader.bytes()?.to_vec()).ok()?;
         tables.push(TableRecord { id, name, root: PageId(reader.varint()?) });
     }
+    Some(tables)
+}
+
+fn decode(bytes: &[u8]) -> Option<(Vec<TableRecord>, Vec<LargeReference>)> {
+    let mut reader = Reader::new(bytes);
+    let tables = decode_tables(&mut reader)?;
     let mut retired = Vec::new();
     if !reader.is_empty() {
         for _ in 0..reader.varint()? {

@@ -29,7 +29,7 @@ mod image;
 pub mod pace;
 mod replay_model;
 
-pub use catalog_blob::{TableRecord, decode_catalog, encode_catalog};
+pub use catalog_blob::{TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
 pub use evict::{Evictor, buffer_bytes};
 pub use image::Imager;
 pub use replay_model::{

@@ -193,6 +193,36 @@ pub fn verify_page(
     Ok(kind)
 }
 
+/// What a whole block says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundBlock {
+    /// The database.
+    pub database: DatabaseId,
+    /// The code of its [`BlockKind`].
+    pub kind: u8,
+    /// See [`BlockIdentity::subject`].
+    pub subject: u64,
+    /// The newest CSN drawn when it was written.
+    pub csn: Csn,
+    /// Its checksum.
+    pub crc: u32,
+}
+
+/// What `image` says of itself, if it is a whole block that this build knows.
+#[must_use]
+pub fn identify(image: &[u8]) -> Option<FoundBlock> {
+    let word = |at: usize| -> Option<u64> {
+        Some(u64::from_le_bytes(image.get(at..at + size_of::<u64>())?.try_into().ok()?))
+    };
+    let (database, subject) = (DatabaseId(word(16)?), word(8)?);
+    if image[4..6] != MAGIC || image[7] != VERSION {
+        return None;
+    }
+    let crc = checksum::crc(&image[4..]);
+    let found = FoundBlock { database, kind: image[6], subject, csn: Csn(word(24)?), crc };
+    (image[..4] == crc.to_le_bytes()).then_some(found)
+}
+
 /// Checks block 0; its subject is the block length.
 ///
 /// # Errors

@@ -311,7 +311,7 @@ impl BlockSource {
 }
 
 /// The references in a verified mapping or directory block.
-fn decode_references(image: &[u8]) -> Box<[BlockRef]> {
+pub(super) fn decode_references(image: &[u8]) -> Box<[BlockRef]> {
     let words = image[BLOCK_HEADER_BYTES..].chunks_exact(size_of::<u64>());
     words
         .map(|word| BlockRef(word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))))

@@ -42,6 +42,7 @@ pub mod manifest;
 pub mod manifest_file;
 mod mapping;
 mod overlay;
+mod remains;
 mod round;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,7 @@ pub use copy::{StoreCopy, StoredImage};
 pub use csn_set::CsnSet;
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
+pub use remains::Remains;
 pub use round::{FinishedRound, Round};
 pub use writer::{ImageWriter, Written};
 

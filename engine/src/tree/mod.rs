@@ -26,6 +26,7 @@
 //! 6. Room rule: the capacity of an unsettled entry never shrinks (see [`TreeObserver::is_settled`]).
 
 mod check;
+pub mod content;
 mod descent;
 mod edit;
 pub mod image;

@@ -167,6 +167,18 @@ pub(super) fn stamp_of(page: PageBytes<'_>) -> u64 {
     page.word(STAMP_WORD)
 }
 
+/// The level of a checked page, and its bytes or the pages that it refers to.
+pub(super) fn content_of(page: PageBytes<'_>) -> (u8, Result<Vec<u8>, Vec<PageId>>) {
+    let (level, used) = (level_of(page), used_of(page) as usize);
+    if level == 0 {
+        let mut bytes = Vec::with_capacity(used);
+        page.append_to(CONTENT_OFFSET, used, &mut bytes);
+        return (level, Ok(bytes));
+    }
+    let ids = (0..used / WORD).map(|n| PageId(page.get_u64(CONTENT_OFFSET + n * WORD)));
+    (level, Err(ids.collect()))
+}
+
 /// Takes the stamp off an overflow page's image.
 pub(super) fn settle(image: &mut [u8]) {
     image[STAMP_WORD * WORD..CONTENT_OFFSET].fill(0);

@@ -1,0 +1,116 @@
+//! A new database of what is readable of a damaged one.
+
+use super::backup::Place;
+use super::builder::Progress;
+use super::database::Database;
+use super::table::Table;
+use super::transaction::Transaction;
+use crate::backup::{self, SalvageReport, SalvageSink};
+use crate::base::settings::Settings;
+use crate::base::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+
+/// Rows in one transaction.
+const ROWS: usize = 512;
+/// Bytes after which a transaction ends.
+const BYTES: usize = 1 << 20;
+
+impl Database {
+    /// Copies what is readable of the damaged database `source` to a new one in `target`, an empty directory. The source is only read,
+    /// and it must not be open. Works without a manifest, mapping or catalog: see `docs/backup.md` for what is taken
+    /// from where. What could not be read is in the report. The log records above the checkpoint are held in memory.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is a database in the target; `Busy` if the source is open; `NotFound` or `Corruption` if there is
+    /// nothing to begin with; those of writing to the new database.
+    pub fn salvage(
+        source: impl Into<Place>,
+        target: impl Into<Place>,
+        settings: Settings,
+        progress: Option<Progress>,
+    ) -> Result<SalvageReport> {
+        let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        let source = source.into().open(false)?;
+        let target = target.into().open(true)?;
+        let _lock = source.lock(false)?;
+        let database = Database::builder().settings(settings).storage(target).open("salvage")?;
+        if database.statistics().newest_csn.0 > 0 || !database.tables().is_empty() {
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                "there is a database in this directory already",
+            ));
+        }
+        let mut sink = Sink { database: &database, tables: HashMap::new(), open: None, rows: 0, bytes: 0 };
+        let report = backup::salvage(&source, &mut sink, &mut *progress)?;
+        sink.commit()?;
+        drop(sink);
+        database.close()?;
+        Ok(report)
+    }
+}
+
+/// Writes salvaged rows, many in a transaction.
+struct Sink<'a> {
+    database: &'a Database,
+    tables: HashMap<String, Table>,
+    open: Option<Transaction>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Sink<'_> {
+    fn commit(&mut self) -> Result<()> {
+        (self.rows, self.bytes) = (0, 0);
+        self.open.take().map_or(Ok(()), |transaction| transaction.commit().map(drop))
+    }
+
+    fn with<T>(
+        &mut self,
+        name: &str,
+        bytes: usize,
+        f: impl FnOnce(&mut Transaction, &Table) -> Result<T>,
+    ) -> Result<T> {
+        if self.rows >= ROWS || self.bytes >= BYTES {
+            self.commit()?;
+        }
+        (self.rows, self.bytes) = (self.rows + 1, self.bytes + bytes);
+        let table = match self.tables.get(name) {
+            Some(table) => table.clone(),
+            None => {
+                let table = self.database.table(name)?;
+                self.tables.insert(name.to_string(), table.clone());
+                table
+            }
+        };
+        let transaction = match &mut self.open {
+            Some(transaction) => transaction,
+            none => none.insert(self.database.begin()?),
+        };
+        f(transaction, &table)
+    }
+}
+
+impl SalvageSink for Sink<'_> {
+    fn create_table(&mut self, table: &str) -> Result<()> {
+        self.commit()?;
+        self.database.table_or_create(table).map(drop)
+    }
+
+    fn drop_table(&mut self, table: &str) -> Result<()> {
+        self.commit()?;
+        self.tables.remove(table);
+        self.database.drop_table(table)
+    }
+
+    fn put(&mut self, table: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        self.with(table, key.len() + value.len(), |transaction, table| transaction.insert(table, key, value))
+    }
+
+    fn delete(&mut self, table: &str, key: &[u8]) -> Result<()> {
+        self.with(table, key.len(), |transaction, table| transaction.remove(table, key).map(drop))
+    }
+
+    fn get(&mut self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.with(table, 0, |transaction, table| transaction.get(table, key))
+    }
+}

@@ -1,0 +1,240 @@
+//! What can still be read of a page store, whatever is damaged.
+//!
+//! Every block of the file is looked at once: what is whole and of this database is remembered with its kind, subject, CSN and
+//! checksum. The manifest and the mapping are believed as far as they can be read:
+//!
+//! - where a mapping block is readable, it says which image of a page counts, or that there is none;
+//! - where it is not, every whole image of a page may count, the newest first. The caller has to see which of them fit.
+
+use super::blocks::{self, BLOCK_HEADER_BYTES, BlockKind, BlockNumber, BlockRef, FoundBlock};
+use super::mapping::{decode_references, references_per_block};
+use super::{Manifest, ManifestFile, PAGES_PATH};
+use crate::base::{Csn, DatabaseId, Error, PageId, Result};
+use crate::device::{AlignedBuffer, File, OpenMode, Storage};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+const PAGE_SIZES: [usize; 4] = [4096, 8192, 16384, 32768];
+/// Read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Remains {
+    file: Arc<dyn File>,
+    page_bytes: usize,
+    /// The newest manifest, if one can be read.
+    pub manifest: Option<Manifest>,
+    /// What could not be read.
+    pub remarks: Vec<String>,
+    database: DatabaseId,
+    found: HashMap<BlockNumber, FoundBlock>,
+    /// Images of each page, newest first.
+    images: BTreeMap<PageId, Vec<BlockNumber>>,
+    /// Readable parts of the mapping.
+    mapping: HashMap<u64, Box<[BlockRef]>>,
+    /// Parts of the mapping that are there and cannot be read.
+    unreadable: BTreeSet<u64>,
+}
+
+impl Remains {
+    /// Looks at everything. `progress` hears of blocks.
+    ///
+    /// # Errors
+    /// `NotFound` without a file of pages; `Corruption` if nothing in it says whose it is; I/O.
+    pub fn look(storage: &dyn Storage, progress: &mut dyn FnMut(u64, u64)) -> Result<Remains> {
+        let mut remarks = Vec::new();
+        let manifest = match ManifestFile::open(storage, true) {
+            Ok((_, manifest)) => Some(manifest),
+            Err(error) => {
+                remarks.push(format!("the manifest cannot be read: {}", error.message()));
+                None
+            }
+        };
+        let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: true })?;
+        let known = manifest.as_ref().map(|manifest| (manifest.database, manifest.page_bytes as usize));
+        let (database, page_bytes) = match known {
+            Some(known) => known,
+            None => identify(&*file)?,
+        };
+        let (images, mapping) = (BTreeMap::new(), HashMap::new());
+        let (found, unreadable) = (HashMap::new(), BTreeSet::new());
+        let mut remains =
+            Remains { file, page_bytes, manifest, remarks, database, found, images, mapping, unreadable };
+        remains.scan(progress)?;
+        remains.load_mapping();
+        Ok(remains)
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> DatabaseId {
+        self.database
+    }
+
+    /// Every page that there may be.
+    #[must_use]
+    pub fn page_ids(&self) -> Vec<PageId> {
+        self.images.keys().copied().filter(|page| !self.candidates(*page).is_empty()).collect()
+    }
+
+    /// Length of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Images that may be the page's, the likeliest first, with the CSN at which each was written.
+    #[must_use]
+    pub fn images(&self, page: PageId) -> Vec<(Csn, AlignedBuffer)> {
+        let read = |block: BlockNumber| Some((self.found.get(&block)?.csn, self.read(block)?));
+        self.candidates(page).into_iter().filter_map(read).collect()
+    }
+
+    fn candidates(&self, page: PageId) -> Vec<BlockNumber> {
+        let per_part = references_per_block(self.page_bytes) as u64;
+        let (part, slot) = (page.0 / per_part, (page.0 % per_part) as usize);
+        if self.unreadable.contains(&part) || self.manifest.is_none() {
+            return self.images.get(&page).cloned().unwrap_or_default();
+        }
+        let Some(reference) = self.mapping.get(&part).map(|references| references[slot]) else {
+            return Vec::new();
+        };
+        let fits = self.images.get(&page).is_some_and(|blocks| blocks.contains(&reference.block()));
+        if fits && self.is_meant(reference) { vec![reference.block()] } else { Vec::new() }
+    }
+
+    fn is_meant(&self, reference: BlockRef) -> bool {
+        self.found.get(&reference.block()).is_some_and(|found| reference.matches(found.crc))
+    }
+
+    fn read(&self, block: BlockNumber) -> Option<AlignedBuffer> {
+        let mut image = AlignedBuffer::zeroed(self.page_bytes);
+        self.file.read_at(block.0 * self.page_bytes as u64, &mut image).ok()?;
+        let found = blocks::identify(&image[..self.page_bytes])?;
+        (Some(&found) == self.found.get(&block)).then_some(image)
+    }
+
+    fn scan(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let blocks = self.file.len()? / self.page_bytes as u64;
+        let step = (READ_BYTES / self.page_bytes) as u64;
+        for first in (0..blocks).step_by(step as usize) {
+            progress(first, blocks);
+            let count = step.min(blocks - first);
+            let mut bytes = AlignedBuffer::zeroed(count as usize * self.page_bytes);
+            if self.file.read_at(first * self.page_bytes as u64, &mut bytes).is_err() {
+                self.remarks.push(format!("blocks {first} to {} cannot be read", first + count - 1));
+                continue;
+            }
+            for (block, image) in (first..first + count).zip(bytes.chunks_exact(self.page_bytes)) {
+                let found = blocks::identify(image).filter(|found| found.database == self.database);
+                if let Some(found) = found {
+                    self.found.insert(BlockNumber(block), found);
+                }
+            }
+        }
+        for (block, found) in &self.found {
+            if [BlockKind::Page as u8, BlockKind::StampedPage as u8].contains(&found.kind) {
+                self.images.entry(PageId(found.subject)).or_default().push(*block);
+            }
+        }
+        for blocks in self.images.values_mut() {
+            blocks.sort_by_key(|block| (std::cmp::Reverse(self.found[block].csn), *block));
+        }
+        Ok(())
+    }
+
+    fn load_mapping(&mut self) {
+        let Some(manifest) = self.manifest.clone() else { return };
+        let per_block = references_per_block(self.page_bytes) as u64;
+        for (index, reference) in (0..).zip(&manifest.store.directory) {
+            match self.references(BlockKind::Directory, index, *reference) {
+                Some(parts) => {
+                    for (slot, part) in (0..).zip(parts.iter()).filter(|(_, part)| part.0 != 0) {
+                        let number = index * per_block + slot;
+                        match self.references(BlockKind::Mapping, number, *part) {
+                            Some(pages) => drop(self.mapping.insert(number, pages)),
+                            None => drop(self.unreadable.insert(number)),
+                        }
+                    }
+                }
+                None if reference.0 != 0 => {
+                    self.unreadable.extend(index * per_block..(index + 1) * per_block);
+                }
+                None => {}
+            }
+        }
+        if let (Some(first), count) = (self.unreadable.first(), self.unreadable.len()) {
+            self.remarks.push(format!(
+                "{count} parts of the mapping cannot be read, the first is number {first}: for their pages every image \
+                 that is there may count"
+            ));
+        }
+    }
+
+    fn references(&self, kind: BlockKind, index: u64, reference: BlockRef) -> Option<Box<[BlockRef]>> {
+        let found = self.found.get(&reference.block())?;
+        let fits = found.kind == kind as u8 && found.subject == index && reference.matches(found.crc);
+        let image = if fits { self.read(reference.block())? } else { return None };
+        Some(decode_references(&image[..self.page_bytes]))
+    }
+
+    /// The bytes of the catalog that the manifest names, perhaps followed by zeros.
+    #[must_use]
+    pub fn catalog(&self) -> Option<Vec<u8>> {
+        let named = self.manifest.as_ref()?.store.catalog?;
+        if self.is_meant(named.first) { self.blob(named.first.block()) } else { None }
+    }
+
+    /// The bytes of all catalogs that are whole, the newest first.
+    #[must_use]
+    pub fn catalogs(&self) -> Vec<Vec<u8>> {
+        let mut first: Vec<BlockNumber> = Vec::new();
+        let is_first = |found: &FoundBlock| found.kind == BlockKind::Blob as u8 && found.subject == 0;
+        first.extend(self.found.iter().filter(|(_, found)| is_first(found)).map(|(block, _)| *block));
+        first.sort_by_key(|block| std::cmp::Reverse(self.found[block].csn));
+        first.into_iter().filter_map(|block| self.blob(block)).collect()
+    }
+
+    fn blob(&self, first: BlockNumber) -> Option<Vec<u8>> {
+        let (mut bytes, mut block) = (Vec::new(), first);
+        for part in 0..self.found.len() as u64 {
+            let found = self.found.get(&block)?;
+            if found.kind != BlockKind::Blob as u8 || found.subject != part {
+                return None;
+            }
+            let image = self.read(block)?;
+            let (link, content) = image[BLOCK_HEADER_BYTES..self.page_bytes].split_at(size_of::<u64>());
+            bytes.extend_from_slice(content);
+            let next = BlockRef(link.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)));
+            if next.is_absent() {
+                return Some(bytes);
+            }
+            if !self.is_meant(next) {
+                return None;
+            }
+            block = next.block();
+        }
+        None
+    }
+}
+
+/// Whose blocks these are and how long: what most of them say.
+fn identify(file: &dyn File) -> Result<(DatabaseId, usize)> {
+    let len = file.len()?;
+    let mut votes: HashMap<(DatabaseId, usize), u64> = HashMap::new();
+    for page_bytes in PAGE_SIZES {
+        let mut image = AlignedBuffer::zeroed(page_bytes);
+        for block in 0..len / page_bytes as u64 {
+            if file.read_at(block * page_bytes as u64, &mut image).is_ok()
+                && let Some(found) = blocks::identify(&image)
+            {
+                *votes.entry((found.database, page_bytes)).or_default() += 1;
+            }
+        }
+    }
+    let most =
+        votes.into_iter().max_by_key(|((database, page_bytes), votes)| (*votes, *page_bytes, database.0));
+    most.map(|(known, _)| known)
+        .ok_or_else(|| Error::corruption("there is no whole block in the file of pages").at(file.location(0)))
+}

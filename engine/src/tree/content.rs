@@ -1,0 +1,102 @@
+//! What a page's image says by itself, for whoever has no tree any more.
+
+use super::check::check_page;
+use super::node::{Held, Node};
+use super::overflow::{self, LargeReference};
+use crate::base::{Error, PageId, Result};
+use crate::buffer::ScratchPage;
+
+/// A row in a leaf.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredRow {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its value, or where that is.
+    pub value: StoredValue,
+}
+
+/// The value of a row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoredValue {
+    /// The value.
+    Here(Vec<u8>),
+    /// In overflow pages.
+    Elsewhere(LargeReference),
+}
+
+/// A child of an inner node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredChild {
+    /// The page.
+    pub page: PageId,
+    /// The lowest key it is for.
+    pub lower: Vec<u8>,
+    /// The first key above; `None` if it is for all that follow.
+    pub upper: Option<Vec<u8>>,
+}
+
+/// What is in a page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// A leaf's rows.
+    Leaf(Vec<StoredRow>),
+    /// An inner node's children.
+    Inner(Vec<StoredChild>),
+    /// A part of a large value: bytes, or pages with parts.
+    Overflow(Result<Vec<u8>, Vec<PageId>>),
+}
+
+/// A page that was read without its tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredPage {
+    /// 0 for leaves and for the bytes of large values.
+    pub level: u8,
+    /// The lowest key it is for.
+    pub lower: Vec<u8>,
+    /// The first key above; `None` if it is for all that follow.
+    pub upper: Option<Vec<u8>>,
+    /// What is in it.
+    pub content: Content,
+}
+
+/// Reads an image, of whichever kind; stamps are taken as settled.
+///
+/// # Errors
+/// `Corruption` if it is none.
+pub fn read_content(image: &[u8]) -> Result<StoredPage> {
+    let scratch = ScratchPage::from_image(image);
+    let page = scratch.bytes();
+    let wrong = |what: &str| Error::corruption(format!("the image is not a node: {what}"));
+    if overflow::is_overflow(page) {
+        overflow::check_page(page).map_err(wrong)?;
+        let (level, content) = overflow::content_of(page);
+        return Ok(StoredPage { level, lower: Vec::new(), upper: None, content: Content::Overflow(content) });
+    }
+    check_page(page).map_err(wrong)?;
+    let node = Node::new(page);
+    let (lower, upper) = (node.lower().to_vec(), node.upper().map(|upper| upper.to_vec()));
+    if node.is_leaf() {
+        let rows = (0..node.count()).filter_map(|index| row(node, index)).collect::<Result<Vec<_>>>()?;
+        return Ok(StoredPage { level: 0, lower, upper, content: Content::Leaf(rows) });
+    }
+    let children = (0..=node.count()).map(|index| StoredChild {
+        page: node.child(index),
+        lower: if index == 0 { lower.clone() } else { node.key(index - 1) },
+        upper: if index < node.count() { Some(node.key(index)) } else { upper.clone() },
+    });
+    let content = Content::Inner(children.collect());
+    Ok(StoredPage { level: node.level(), lower, upper, content })
+}
+
+fn row(node: Node<'_>, index: usize) -> Option<Result<StoredRow>> {
+    let entry = node.entry(index);
+    let held = entry.meta.held();
+    let mut value = Vec::new();
+    node.page.append_to(entry.value_offset(), entry.value_len, &mut value);
+    let value = match held {
+        Held::Nothing => return None,
+        Held::Value => Ok(StoredValue::Here(value)),
+        Held::Reference => LargeReference::decode(&value).map(StoredValue::Elsewhere),
+    };
+    Some(value.map(|value| StoredRow { key: node.key(index), value }))
+}

@@ -1,0 +1,235 @@
+//! Salvaging: whatever block is damaged, everything outside its place is there, and nothing else.
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::{Database, Place, Result, SalvageReport, Settings};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+const BLOCK: usize = 4096;
+
+fn settings() -> Settings {
+    Settings {
+        memory_bytes: 4 << 20,
+        version_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage) -> Result<Database> {
+    Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+fn place(disk: &SimulatedStorage) -> Place {
+    Place::Storage(Arc::new(disk.clone()))
+}
+
+fn content(db: &Database) -> Content {
+    let snapshot = db.begin_read().expect("free");
+    let mut content = Content::new();
+    for name in db.tables() {
+        let table = db.table(&name).expect("listed");
+        for row in snapshot.range::<&[u8]>(&table, ..) {
+            let (key, value) = row.expect("readable");
+            content.insert((name.clone(), key), value);
+        }
+    }
+    content
+}
+
+fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>, len: usize) {
+    let table = db.table_or_create(name).expect("a table");
+    db.transact(|tx| {
+        rows.clone().try_for_each(|n| {
+            tx.insert(&table, format!("{name} {n:05}"), vec![n as u8; len + n as usize % 50])
+        })
+    })
+    .expect("commits");
+}
+
+/// Two tables with inner nodes and one with large values, closed or stopped with transactions in the log.
+fn sample(closed: bool) -> (SimulatedStorage, Content) {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk).expect("an empty disk");
+    fill(&db, "a", 0..600, 300);
+    fill(&db, "b", 0..200, 100);
+    fill(&db, "large", 0..3, 9000);
+    db.checkpoint().expect("a whole disk");
+    fill(&db, "a", 100..130, 300);
+    let table = db.table("b").expect("there");
+    db.transact(|tx| tx.remove(&table, "b 00007").map(drop)).expect("commits");
+    fill(&db, "late", 0..20, 50);
+    let expected = content(&db);
+    if closed {
+        db.close().expect("a whole disk");
+    } else {
+        disk.stop();
+        drop(db);
+    }
+    (disk.duplicate(), expected)
+}
+
+fn salvage(disk: &SimulatedStorage) -> Result<(Content, SalvageReport)> {
+    let target = SimulatedStorage::new(2);
+    let report = Database::salvage(place(disk), place(&target), settings(), None)?;
+    let db = open(&target).expect("the new database opens");
+    assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
+    Ok((content(&db), report))
+}
+
+fn damage(disk: &SimulatedStorage, path: &str, at: usize) -> SimulatedStorage {
+    let damaged = disk.duplicate();
+    let mut bytes = damaged.read_file(path).expect("there");
+    bytes[at] ^= 0x20;
+    damaged.write_file(path, &bytes);
+    damaged
+}
+
+#[test]
+fn a_sound_database_is_salvaged_whole() {
+    for closed in [false, true] {
+        let (disk, expected) = sample(closed);
+        let (found, report) = salvage(&disk).expect("something is there");
+        assert_eq!(found, expected);
+        assert!(report.is_whole(), "{report:?}");
+        assert_eq!(report.transactions > 0, !closed);
+    }
+}
+
+/// Rows of `expected` that are not in a lost range of the report are in `found`; nothing else is.
+#[track_caller]
+fn expect_all_but_lost(found: &Content, expected: &Content, report: &SalvageReport, context: &str) {
+    // Keys tell which table they are of.
+    let mut there = std::collections::BTreeSet::new();
+    for ((table, key), value) in found {
+        let (_, own) =
+            expected.iter().find(|((_, other), _)| other == key).expect("a key that was committed");
+        assert_eq!(own, value, "{context}: table {table}");
+        let known = expected.contains_key(&(table.clone(), key.clone()));
+        assert!(known || table.starts_with("salvaged-"), "{context}: table {table}");
+        assert!(there.insert(key), "{context}: twice");
+    }
+    for (table, key) in expected.keys().filter(|(_, key)| !there.contains(key)) {
+        let lost = report.tables.get(table).is_some_and(|salvaged| {
+            let inside = |upper: &Option<Vec<u8>>| upper.as_ref().is_none_or(|upper| key < upper);
+            salvaged.lost.iter().any(|lost| *key >= lost.lower && inside(&lost.upper))
+        });
+        let large = table == "large" && report.remarks.iter().any(|remark| remark.contains("large value"));
+        assert!(lost || large, "{context}: {table} {} is missing: {report:?}", key.escape_ascii());
+    }
+}
+
+#[test]
+fn whatever_block_is_damaged_everything_else_is_there() {
+    for closed in [true, false] {
+        let (disk, expected) = sample(closed);
+        let mut random = Random::from_seed(1);
+        let blocks = disk.read_file("pages/data").expect("there").len() / BLOCK;
+        let (mut whole, mut most_lost) = (0, 0);
+        for block in 0..blocks {
+            let context = format!("closed {closed}, block {block}");
+            let damaged = damage(&disk, "pages/data", block * BLOCK + random.below(BLOCK as u64) as usize);
+            let (found, report) = salvage(&damaged).expect("something is there");
+            if found == expected {
+                whole += 1;
+                continue;
+            }
+            assert!(!report.is_whole(), "{context}");
+            expect_all_but_lost(&found, &expected, &report, &context);
+            most_lost = most_lost.max(expected.len() - found.len());
+        }
+        // A leaf holds a dozen rows of `a`, some dozens of `b`.
+        assert!(whole > 10 && (1..=40).contains(&most_lost), "{whole} {most_lost} of {blocks}");
+    }
+}
+
+#[test]
+fn without_a_manifest_the_tables_come_from_the_newest_whole_catalog() {
+    let (disk, expected) = sample(true);
+    for remove in [true, false] {
+        let damaged = disk.duplicate();
+        if remove {
+            damaged.remove_file("MANIFEST");
+        } else {
+            damaged.write_file("MANIFEST", &[7; 9000]);
+        }
+        assert!(open(&damaged).is_err());
+        let (found, report) = salvage(&damaged).expect("pages are there");
+        assert_eq!(found, expected, "{remove}");
+        assert!(!report.is_whole() && report.remarks.iter().any(|remark| remark.contains("manifest")));
+    }
+}
+
+#[test]
+fn without_any_catalog_tables_are_named_after_their_roots() {
+    let (disk, expected) = sample(true);
+    let damaged = disk.duplicate();
+    let mut bytes = damaged.read_file("pages/data").expect("there");
+    // Kind 5 is a part of a blob.
+    for block in bytes.chunks_exact_mut(BLOCK).filter(|block| block[4..7] == *b"QB\x05") {
+        block[100] ^= 1;
+    }
+    damaged.write_file("pages/data", &bytes);
+    assert!(open(&damaged).is_err());
+    let (found, report) = salvage(&damaged).expect("pages are there");
+    let rows = |content: &Content| {
+        let mut rows: Vec<_> = content.iter().map(|((_, key), value)| (key.clone(), value.clone())).collect();
+        rows.sort();
+        rows
+    };
+    assert_eq!(rows(&found), rows(&expected));
+    assert!(report.tables.keys().all(|name| name.starts_with("salvaged-")), "{:?}", report.tables.keys());
+}
+
+#[test]
+fn a_damaged_log_costs_what_it_held() {
+    let (disk, expected) = sample(false);
+    for path in disk.files().iter().filter(|path| path.starts_with("log/")) {
+        let len = disk.read_file(path).expect("listed").len();
+        for sector in 0..len / BLOCK {
+            let (found, _) = salvage(&damage(&disk, path, sector * BLOCK + 70)).expect("pages are there");
+            let missing = expected.len() - found.len().min(expected.len());
+            assert!(missing <= 20, "{path} {sector}: only table `late` was never in a checkpoint");
+        }
+    }
+    let without = disk.duplicate();
+    disk.files().iter().filter(|path| path.starts_with("log/")).for_each(|path| without.remove_file(path));
+    let (found, report) = salvage(&without).expect("pages are there");
+    assert!(found.len() > 700 && report.transactions == 0);
+}
+
+#[test]
+fn nonsense_of_any_kind_is_an_error_or_a_report_and_never_a_panic() {
+    let (disk, _) = sample(false);
+    let mut random = Random::from_seed(9);
+    for round in 0..60 {
+        let damaged = disk.duplicate();
+        for path in ["MANIFEST", "pages/data"] {
+            let mut bytes = damaged.read_file(path).expect("there");
+            for _ in 0..1 << random.below(8) {
+                let at = random.below(bytes.len() as u64) as usize;
+                let len = (1 + random.below(9000) as usize).min(bytes.len() - at);
+                let from = random.below((bytes.len() - len + 1) as u64) as usize;
+                match random.below(3) {
+                    0 => bytes[at..at + len].fill(random.below(256) as u8),
+                    1 => bytes.copy_within(from..from + len, at),
+                    _ => bytes[at] ^= 1,
+                }
+            }
+            if random.chance(1, 4) {
+                bytes.truncate(random.below(bytes.len() as u64) as usize);
+            }
+            damaged.write_file(path, &bytes);
+        }
+        if let Err(error) = salvage(&damaged) {
+            assert!(error.location().is_some(), "round {round}: {error}");
+        }
+    }
+}
