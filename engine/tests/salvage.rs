@@ -9,6 +9,8 @@ use std::sync::Arc;
 type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 const BLOCK: usize = 4096;
+/// A row that is in the checkpoint, and deleted by the log.
+const DELETED: &[u8] = b"b 00007";
 
 fn settings() -> Settings {
     Settings {
@@ -64,7 +66,7 @@ fn sample(closed: bool) -> (SimulatedStorage, Content) {
     db.checkpoint().expect("a whole disk");
     fill(&db, "a", 100..130, 300);
     let table = db.table("b").expect("there");
-    db.transact(|tx| tx.remove(&table, "b 00007").map(drop)).expect("commits");
+    db.transact(|tx| tx.remove(&table, DELETED).map(drop)).expect("commits");
     fill(&db, "late", 0..20, 50);
     let expected = content(&db);
     if closed {
@@ -109,6 +111,10 @@ fn expect_all_but_lost(found: &Content, expected: &Content, report: &SalvageRepo
     // Keys tell which table they are of.
     let mut there = std::collections::BTreeSet::new();
     for ((table, key), value) in found {
+        if table.starts_with("salvaged-") && key == DELETED {
+            // The log deletes it, but nobody knows any more of which table.
+            continue;
+        }
         let (_, own) =
             expected.iter().find(|((_, other), _)| other == key).expect("a key that was committed");
         assert_eq!(own, value, "{context}: table {table}");

@@ -1,0 +1,126 @@
+//! Copies of databases: backup, restore, compact, salvage, as people and scripts call them.
+
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn quench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    quench(arguments).output().expect("the program starts")
+}
+
+fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = quench(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // A program that refuses the input closes the pipe: fine.
+            let _ = stdin.write_all(input);
+        });
+        child.wait_with_output().expect("the program ends")
+    })
+}
+
+#[track_caller]
+fn expect_code(output: &Output, code: i32) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "stderr: {stderr}");
+    if code == 2 {
+        assert_eq!(stderr.trim_end().lines().count(), 1, "one line, not: {stderr}");
+        assert!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{stderr}");
+    }
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
+}
+
+fn directory() -> tempfile::TempDir {
+    // Beside the build, not in /tmp, which may be memory.
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("our own path")
+}
+
+#[test]
+fn backups_are_made_looked_at_and_restored() {
+    let root = directory();
+    let path = |name: &str| root.path().join(name);
+    let (db, full, increment, restored) = (path("db"), path("full"), path("increment"), path("restored"));
+    let (db, full, increment, restored) = (text(&db), text(&full), text(&increment), text(&restored));
+    expect_code(&run_with_input(&["load", db, "t", "-"], b"a\t1\nb\t2\n"), 0);
+    expect_code(&run_with_input(&["load", db, "u", "-"], b"a\t1\n"), 0);
+    let made = run(&["backup", db, full, "--json"]);
+    expect_code(&made, 0);
+    assert_eq!(json(&made)["base_csn"], Value::Null);
+    expect_code(&run(&["backup", db, full]), 2);
+    expect_code(&run(&["put", db, "t", "b", "3"]), 0);
+    let made = run(&["backup", db, increment, "--base", full, "--json"]);
+    expect_code(&made, 0);
+    assert!(json(&made)["pages_copied"].as_u64() < json(&made)["pages"].as_u64(), "{:?}", json(&made));
+    assert_eq!(run(&["get", full, "t", "b"]).stdout, b"2\n");
+    expect_code(&run(&["put", full, "t", "b", "4"]), 2);
+    expect_code(&run(&["verify", full]), 0);
+    expect_code(&run(&["restore", increment, full, restored]), 2);
+    let back = run(&["restore", full, increment, restored, "--json"]);
+    expect_code(&back, 0);
+    assert_eq!(json(&back)["csn"], json(&made)["csn"]);
+    assert_eq!(run(&["dump", restored, "t"]).stdout, b"a\t1\nb\t3\n");
+    expect_code(&run(&["put", restored, "t", "c", "5"]), 0);
+    expect_code(&run(&["verify", restored]), 0);
+    expect_code(&run(&["restore", full, restored]), 2);
+}
+
+#[test]
+fn compact_makes_the_file_of_pages_short() {
+    let root = directory();
+    let path = root.path().join("db");
+    let db = text(&path);
+    let rows: String = (0..3000).map(|n| format!("{n:05}\t{}\n", "v".repeat(1000))).collect();
+    expect_code(&run_with_input(&["load", db, "t", "-"], rows.as_bytes()), 0);
+    expect_code(&run_with_input(&["load", db, "u", "-"], b"a\t1\n"), 0);
+    expect_code(&run(&["checkpoint", db]), 0);
+    let report = run(&["compact", db, "--json"]);
+    expect_code(&report, 0);
+    let report = json(&report);
+    let number = |name: &str| report[name].as_u64().expect("a number");
+    assert!(number("bytes_after") <= number("bytes_used") + number("bytes_used") / 20, "{report}");
+    assert_eq!(
+        std::fs::metadata(path.join("pages/data")).expect("there").len() / 4096,
+        number("bytes_after") / 4096
+    );
+    expect_code(&run(&["verify", db]), 0);
+}
+
+#[test]
+fn salvage_copies_what_is_readable_and_says_what_is_not() {
+    let root = directory();
+    let path = |name: &str| root.path().join(name);
+    let (db, whole, part) = (path("db"), path("whole"), path("part"));
+    let rows: String = (0..500).map(|n| format!("{n:05}\t{}\n", "v".repeat(100))).collect();
+    expect_code(&run_with_input(&["load", text(&db), "t", "-"], rows.as_bytes()), 0);
+    expect_code(&run(&["salvage", text(&db), text(&whole)]), 0);
+    assert_eq!(run(&["dump", text(&whole), "t"]).stdout, rows.as_bytes());
+    expect_code(&run(&["salvage", text(&db), text(&whole)]), 2);
+    std::fs::write(db.join("MANIFEST"), b"nothing").expect("ours");
+    expect_code(&run(&["get", text(&db), "t", "00001"]), 2);
+    let report = run(&["salvage", text(&db), text(&part), "--json"]);
+    expect_code(&report, 1);
+    assert_eq!(json(&report)["whole"], Value::Bool(false));
+    assert_eq!(run(&["dump", text(&part), "t"]).stdout, rows.as_bytes());
+}
