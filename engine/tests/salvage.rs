@@ -149,7 +149,7 @@ fn whatever_block_is_damaged_everything_else_is_there() {
             }
             assert!(!report.is_whole(), "{context}");
             expect_all_but_lost(&found, &expected, &report, &context);
-            most_lost = most_lost.max(expected.len() - found.len());
+            most_lost = most_lost.max(expected.len().saturating_sub(found.len()));
         }
         // A leaf holds a dozen rows of `a`, some dozens of `b`.
         assert!(whole > 10 && (1..=40).contains(&most_lost), "{whole} {most_lost} of {blocks}");
