@@ -360,7 +360,7 @@ impl Checkpointer {
     /// # Errors
     /// As [`PageStore::move_tail`].
     pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
-        let _published = self.published.lock();
+        let _published = self.published();
         self.store.move_tail(bound, most)
     }
 
@@ -384,9 +384,9 @@ impl Checkpointer {
     /// # Errors
     /// As [`Checkpointer::checkpoint`].
     pub fn hold(&self, fresh: bool) -> Result<(Manifest, HeldBlocks)> {
-        let mut published = self.published.lock();
+        let mut published = self.published();
         if fresh {
-            self.run(&mut published, false)?;
+            self.run(&mut published, None, false)?;
         }
         Ok((published.manifest.clone(), self.store.hold()))
     }
