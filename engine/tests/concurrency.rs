@@ -521,3 +521,36 @@ fn a_long_wait_for_a_row_ends_as_a_conflict_and_a_deadlock_too() {
         assert!(won <= 1, "both hold what the other needs");
     });
 }
+
+/// A record larger than a log buffer brings one of its own. While it waited for space, small records used that buffer up,
+/// and the large one waited for a buffer for ever.
+#[test]
+fn large_records_and_small_ones_share_a_log_that_is_often_full() {
+    in_time(|| {
+        let settings = Settings {
+            memory_bytes: 16 << 20,
+            log_buffer_bytes: 64 << 10,
+            segment_bytes: 64 << 10,
+            log_bytes_max: 1 << 20,
+            transaction_bytes_max: 128 << 10,
+            checkpoint_log_bytes: 128 << 10,
+            ..settings(Preset::Group)
+        };
+        let storage = Arc::new(SimulatedStorage::new(7));
+        let db = Database::builder().settings(settings).storage(storage).open("x").expect("opens");
+        let table = db.create_table("t").expect("new");
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let (db, table) = (&db, &table);
+                scope.spawn(move || {
+                    for n in 0..120u8 {
+                        let len = if thread % 2 == 0 { 80 << 10 } else { 300 };
+                        db.transact(|tx| tx.insert(table, [thread, n % 4], vec![n; len]))
+                            .expect("room comes");
+                    }
+                });
+            }
+        });
+        assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 16);
+    });
+}

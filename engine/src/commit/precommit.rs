@@ -85,6 +85,8 @@ type Room<'a> = (usize, &'a mut Option<AlignedBuffer>);
 enum Obstacle {
     /// Every log buffer is full or in flight.
     Buffers,
+    /// The record needs a buffer of its own, and the one that was brought has been used by others while there was no space.
+    LargeBuffer,
     /// Too many transactions wait to be acknowledged.
     Undecided,
     /// The log has no space.
@@ -268,6 +270,11 @@ impl Core {
                         writer.event.wait(tickets.0, None);
                     }
                 }
+                Obstacle::LargeBuffer => {
+                    if let Some((bytes, large)) = &mut record {
+                        **large = Some(Log::large_buffer(*bytes));
+                    }
+                }
                 Obstacle::Undecided => {
                     if !self.advance_logs(self.watermark.newest_drawn()) {
                         self.progress.wait(tickets.1, None);
@@ -320,7 +327,8 @@ impl Core {
         let (bytes, large) = record.as_mut()?;
         match latch.reserve(*bytes, large) {
             Reserve::Ready => None,
-            Reserve::BuffersFull | Reserve::NeedsLargeBuffer => Some(Obstacle::Buffers),
+            Reserve::BuffersFull => Some(Obstacle::Buffers),
+            Reserve::NeedsLargeBuffer => Some(Obstacle::LargeBuffer),
             Reserve::NoSegment => Some(Obstacle::Space),
         }
     }
