@@ -443,6 +443,6 @@ impl Inner {
             (bytes, most / 2)
         });
         let hurry = || self.closed.load(Ordering::SeqCst) || self.segments.is_pressed();
-        Pacer::new(self.clock.clone(), vec![replay, log, versions], hurry)
+        Pacer::new(self.clock.clone(), self.pool.page_count(), vec![replay, log, versions], hurry)
     }
 }

@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// Longest time over which a checkpoint is spread.
 const SPREAD_MAX: Duration = Duration::from_secs(30);
+/// A small database is not spread so long: this for each of its pages is slow enough not to be noticed.
+const SPREAD_PER_PAGE: Duration = Duration::from_micros(500);
 /// Longest sleep: after that the budget is looked at again.
 const SLEEP: Duration = Duration::from_millis(5);
 const SLEEPS_MAX: u32 = 200;
@@ -36,6 +38,7 @@ pub struct Pacer<'a> {
     meters: Vec<(Meter<'a>, u64)>,
     clock: Clock,
     begun: Nanos,
+    spread: Duration,
     /// Ends pacing: the database is being closed.
     hurry: Box<dyn Fn() -> bool + Send + Sync + 'a>,
 }
@@ -47,10 +50,11 @@ impl std::fmt::Debug for Pacer<'_> {
 }
 
 impl<'a> Pacer<'a> {
-    /// A pacer whose budget is counted from now on.
+    /// A pacer for a database of `pages` whose budget is counted from now on.
     #[must_use]
     pub fn new(
         clock: Clock,
+        pages: u64,
         meters: Vec<Meter<'a>>,
         hurry: impl Fn() -> bool + Send + Sync + 'a,
     ) -> Pacer<'a> {
@@ -58,12 +62,13 @@ impl<'a> Pacer<'a> {
             let (now, _) = meter();
             (meter, now)
         });
-        Pacer { meters: meters.collect(), begun: clock.now(), clock, hurry: Box::new(hurry) }
+        let spread = SPREAD_PER_PAGE.saturating_mul(pages.min(u32::MAX.into()) as u32).min(SPREAD_MAX);
+        Pacer { meters: meters.collect(), begun: clock.now(), clock, spread, hurry: Box::new(hurry) }
     }
 
     /// The part of the budget that is used, 0 to 1.
     fn used(&self) -> f64 {
-        let time = self.clock.now().since(self.begun).as_secs_f64() / SPREAD_MAX.as_secs_f64();
+        let time = self.clock.now().since(self.begun).as_secs_f64() / self.spread.as_secs_f64().max(1e-6);
         let used = self.meters.iter().map(|(meter, before)| {
             let (now, most) = meter();
             now.saturating_sub(*before) as f64 / most.saturating_sub(*before).max(1) as f64
@@ -99,7 +104,7 @@ mod tests {
             Box::new(move || (value.load(Ordering::Relaxed), most))
         };
         let meters = vec![meter(&log, 300), meter(&versions, 1000)];
-        let pacer = Pacer::new(clock.clone(), meters, || false);
+        let pacer = Pacer::new(clock.clone(), u64::MAX, meters, || false);
         assert_eq!(pacer.used(), 0.0);
         log.store(150, Ordering::Relaxed);
         versions.store(100, Ordering::Relaxed);
@@ -119,7 +124,7 @@ mod tests {
         let used = Arc::new(AtomicU64::new(0));
         let meter = used.clone();
         let meters: Vec<Meter<'_>> = vec![Box::new(move || (meter.load(Ordering::Relaxed), 100))];
-        let pacer = Pacer::new(Clock::manual(), meters, || false);
+        let pacer = Pacer::new(Clock::manual(), u64::MAX, meters, || false);
         pacer.pause(0.1, || false);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| pacer.pause(0.5, || false));
@@ -127,8 +132,8 @@ mod tests {
             assert!(!waiting.is_finished(), "half is done, and nothing is used");
             used.store(40, Ordering::Relaxed);
         });
-        let hurried = Pacer::new(Clock::manual(), Vec::new(), || true);
+        let hurried = Pacer::new(Clock::manual(), u64::MAX, Vec::new(), || true);
         hurried.pause(1.0, || false);
-        Pacer::new(Clock::manual(), Vec::new(), || false).pause(1.0, || true);
+        Pacer::new(Clock::manual(), u64::MAX, Vec::new(), || false).pause(1.0, || true);
     }
 }
