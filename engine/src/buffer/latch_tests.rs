@@ -299,9 +299,10 @@ mod interleavings {
         loom::model(|| {
             let page = Page::new();
             assert!(page.latch.mark());
+            let version = page.latch.version_after(false);
             let other = page.clone();
             let evictor = spawn(move || {
-                let claimed = other.latch.claim_marked();
+                let claimed = other.latch.claim_marked(version);
                 if claimed {
                     other.latch.release_to(State::Evicted);
                 }
@@ -317,7 +318,7 @@ mod interleavings {
     struct Sevens;
 
     impl PageSource for Sevens {
-        fn read_page(&self, _page: PageId, into: &mut [u8]) -> Result<()> {
+        fn read_page(&self, _page: PageId, _own_stamps: bool, into: &mut [u8]) -> Result<()> {
             into.fill(7);
             Ok(())
         }
