@@ -37,34 +37,51 @@ fn value(random: &mut Random) -> Vec<u8> {
     word.iter().copied().cycle().take(len).collect()
 }
 
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
 /// Random changes, committed in bounded loss, in `db` and in `model`.
 fn change(db: &Database, table: &Table, model: &mut Model, random: &mut Random, transactions: u64) {
     for _ in 0..transactions {
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
-        let mut changes = Vec::new();
-        for _ in 0..1 + random.below(6) {
-            let key = key(random.below(12_000));
-            if random.chance(1, 5) {
-                tx.remove(table, &key).expect("room");
-                changes.push((key, None));
-            } else {
-                let value = value(random);
-                tx.insert(table, &key, &value).expect("room");
-                changes.push((key, Some(value)));
+        let changes: Vec<Change> = (0..1 + random.below(6))
+            .map(|_| {
+                let key = key(random.below(12_000));
+                let value = if random.chance(1, 5) { None } else { Some(value(random)) };
+                (key, value)
+            })
+            .collect();
+        if apply(db, table, &changes, random.chance(1, 10)) {
+            for (key, value) in changes {
+                match value {
+                    Some(value) => model.insert(key, value),
+                    None => model.remove(&key),
+                };
             }
         }
-        if random.chance(1, 10) {
-            tx.abort();
-            continue;
-        }
-        tx.commit().expect("commits");
-        for (key, value) in changes {
-            match value {
-                Some(value) => model.insert(key, value),
-                None => model.remove(&key),
-            };
-        }
     }
+}
+
+/// One transaction; true if it was committed. While a checkpoint needs the memory for versions it is tried again.
+fn apply(db: &Database, table: &Table, changes: &[Change], abort: bool) -> bool {
+    for _ in 0..1000 {
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+        let done = changes.iter().try_for_each(|(key, value)| match value {
+            Some(value) => tx.insert(table, key, value),
+            None => tx.remove(table, key).map(drop),
+        });
+        match done {
+            Ok(()) if abort => {
+                tx.abort();
+                return false;
+            }
+            Ok(()) => {
+                tx.commit().expect("commits");
+                return true;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("there is never room");
 }
 
 fn content(snapshot: &Snapshot, table: &Table) -> Model {
@@ -107,9 +124,11 @@ fn snapshots_keep_what_they_see_while_its_pages_leave_memory() {
     let mut model = Model::new();
     let db = open(&disk, Preset::Group);
     let table = db.create_table("t").expect("new");
+    change(&db, &table, &mut model, &mut random, 2000);
     let mut seen: Vec<(Snapshot, Model)> = Vec::new();
-    for round in 0..6 {
-        change(&db, &table, &mut model, &mut random, 250);
+    for round in 0..4 {
+        // So few that what the snapshots need fits in the memory for versions.
+        change(&db, &table, &mut model, &mut random, 40);
         db.flush().expect("a whole disk");
         seen.push((db.begin_read().expect("free"), model.clone()));
         if round % 2 == 0 {
@@ -119,6 +138,7 @@ fn snapshots_keep_what_they_see_while_its_pages_leave_memory() {
             assert_same(snapshot, &table, model, "an older snapshot");
         }
     }
+    assert!(db.statistics().pages_evicted > 1000, "{} pages left memory", db.statistics().pages_evicted);
 }
 
 #[test]
