@@ -390,6 +390,8 @@ fn fill_up(preset: Preset, context: &str) {
     full.set_capacity(None);
     judge(&full, preset, &told, &format!("{context}, reopened with space"));
     disk.set_capacity(None);
+    // A full disk is not asked all the time.
+    std::thread::sleep(Duration::from_millis(150));
     for n in 101..120u8 {
         let committed = db.transact(|tx| {
             (0..2)

@@ -107,6 +107,10 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
         ("replay_operation_ns", json!(s.replay.rates.operation_ns)),
         ("replay_byte_ns", json!(s.replay.rates.byte_ns)),
         ("replay_page_read_ns", json!(s.replay.rates.page_read_ns)),
+        ("store_bytes", json!(s.store_bytes)),
+        ("store_free_bytes", json!(s.store_free_bytes)),
+        ("store_reserved_bytes", json!(s.store_reserved_bytes)),
+        ("disk_full", json!(s.disk_full)),
         ("closed_cleanly", json!(recovery.clean)),
         ("recovery_replayed", json!(recovery.replayed)),
         ("recovery_discarded", json!(recovery.discarded)),
@@ -120,7 +124,8 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
 /// Runs `stat`.
 pub fn stat(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
     let database = open_to_read(&args.directory)?;
-    let facts = facts(&database, &database.statistics());
+    let statistics = database.statistics();
+    let facts = facts(&database, &statistics);
     if as_json {
         let object: serde_json::Map<String, Value> =
             facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
@@ -131,6 +136,9 @@ pub fn stat(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
     for (name, value) in facts {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
         let _ = writeln!(text, "{name:<20} {value}");
+    }
+    if statistics.disk_full {
+        text.push_str("the disk is full: free space; nothing acknowledged is lost\n");
     }
     print_text(&text)?;
     Ok(Outcome::Done)

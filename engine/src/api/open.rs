@@ -17,7 +17,7 @@ use crate::device::{DurabilityMethod, Storage};
 use crate::log::SegmentPool;
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport, Reservation};
 use crate::store::{
-    CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, creation_state,
+    CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, ReservedFor, creation_state,
 };
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +59,10 @@ impl PageSource for StoredPages {
             });
             visit(index, read);
         });
+    }
+
+    fn reserve(&self, page: ReservedFor) -> Result<()> {
+        self.store.reserve(page)
     }
 
     fn freed(&self, page: PageId, round: u32) {
@@ -164,6 +168,8 @@ impl Parts {
         let recovered = self.recovery(logs).run(&file, manifest, &mut *progress)?;
         let in_progress = self.system.in_progress();
         let pressed = recovered.segments.clone();
+        self.store.keep_reserve(self.pool.demand(), self.clock.clone());
+        let store = self.store.clone();
         let commit = Commit::start(
             &self.settings,
             Start {
@@ -175,6 +181,7 @@ impl Parts {
                 clock: self.clock.clone(),
                 hooks: Hooks {
                     on_log_pressure: Box::new(move || pressed.press()),
+                    is_checkpoint_worthwhile: Box::new(move || store.is_checkpoint_worthwhile()),
                     // The committer itself has left the count already.
                     in_progress: Box::new(move || in_progress.load(Ordering::Relaxed) + 1),
                 },
@@ -386,10 +393,27 @@ fn refuse_foreign_files(names: &[String]) -> Result<()> {
     }
 }
 
-/// Makes a checkpoint whenever the log has grown enough; asleep otherwise.
+/// A full disk is asked for space this often, for the statistics and for the first who comes later...
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// ... but only while somebody was refused this recently.
+const ASK_WHILE: Duration = Duration::from_secs(5);
+
+/// Asks a full disk for space; says when to do so again.
+fn ask_again(store: &PageStore, segments: &SegmentPool) -> Option<Duration> {
+    if !store.has_refused(ASK_WHILE) && !segments.has_refused(ASK_WHILE) {
+        return None;
+    }
+    store.ask_again();
+    segments.ask_again();
+    (store.is_disk_full() || segments.is_disk_full()).then_some(ASK_EVERY)
+}
+
+/// Makes a checkpoint whenever the log has grown enough or somebody needs room, and asks a full disk for space as long as
+/// somebody is refused; asleep otherwise.
 pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
     loop {
         let ticket = segments.filled().ticket();
+        let again;
         {
             let Some(inner) = inner.upgrade() else { return };
             if inner.closed.load(Ordering::SeqCst) {
@@ -400,9 +424,11 @@ pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
                 && let Err(error) = checkpointer.checkpoint_paced(&inner.pacer())
             {
                 tracing::warn!(%error, "an automatic checkpoint failed; the log is kept");
+                segments.checkpoint_failed(&error);
             }
+            again = ask_again(&inner.store, segments);
         }
-        segments.filled().wait(ticket, None);
+        segments.filled().wait(ticket, again);
     }
 }
 

@@ -119,6 +119,11 @@ pub struct Statistics {
     pub store_bytes: u64,
     /// Bytes of it that are free blocks.
     pub store_free_bytes: u64,
+    /// Bytes of these that are kept so that everything acknowledged can be written when the disk is full.
+    pub store_reserved_bytes: u64,
+    /// The disk was full when space was needed last, for the log or for pages. While somebody is refused it is asked again every
+    /// second.
+    pub disk_full: bool,
     /// Times a sleeping thread was woken by the commit room.
     pub wakeups: u64,
     /// Transactions per device write.

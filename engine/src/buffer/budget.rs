@@ -37,9 +37,7 @@ impl Pool {
                     || self.reuse_free_page()
             })
             .then_some(())
-            .ok_or_else(|| {
-                self.out_of_memory("all memory for pages is in use by changes that are not committed")
-            })
+            .ok_or_else(|| self.why_no_memory())
     }
 
     /// Takes the memory of a free page away; it stays counted, for the caller.

@@ -18,11 +18,11 @@
 use super::guard::ExclusiveGuard;
 use super::latch::{State, Version};
 use super::pool::{DIRTY, Pool, STAMPED, STAMPED_IMAGE};
-use crate::base::PageId;
 use crate::base::metrics::Counter;
+use crate::base::{Error, ErrorKind, PageId};
 use crate::buffer::PageBytes;
-use crate::sync::Event;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Event, Mutex};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -49,6 +49,8 @@ pub(super) struct Eviction {
     freed: Event,
     /// Passes in which nothing could be freed.
     futile: AtomicU64,
+    /// What kept pages in memory in the last of these.
+    hindrance: Mutex<Option<Error>>,
     /// Pages that left memory.
     evicted: Counter,
     /// What other things take of the same budget.
@@ -81,6 +83,17 @@ impl Eviction {
             }
             self.want();
             self.freed.wait(ticket, Some(WAIT_AT_MOST));
+        }
+    }
+}
+
+impl Pool {
+    /// Why a thread that waited for memory got none: a full disk, or too much that is not committed.
+    pub(super) fn why_no_memory(&self) -> Error {
+        let hindrance = self.eviction.hindrance.lock();
+        match &*hindrance {
+            Some(error) if error.kind() == ErrorKind::OutOfSpace => error.duplicate(),
+            _ => self.out_of_memory("all memory for pages is in use by changes that are not committed"),
         }
     }
 }
@@ -139,7 +152,8 @@ impl Claimed<'_> {
     /// The page is what its newest image, just recorded, shows; `stamped` if with its stamps.
     pub fn set_clean(&self, stamped: bool) {
         let image = if stamped { STAMPED_IMAGE } else { 0 };
-        self.guard.pool().entry(self.guard.page_id()).set_flags(STAMPED | image);
+        let pool = self.guard.pool();
+        pool.set_flags(pool.entry(self.guard.page_id()), STAMPED | image);
     }
 
     /// Gives the page's memory back. Its newest image shows what it is (invariant 6 of the pool).
@@ -203,8 +217,9 @@ impl Pool {
         self.eviction.wanted.store(false, Ordering::SeqCst);
     }
 
-    /// A pass is over in which nothing could leave memory.
-    pub fn eviction_was_futile(&self) {
+    /// A pass is over in which nothing could leave memory, because of `hindrance` if that is known.
+    pub fn eviction_was_futile(&self, hindrance: Option<Error>) {
+        *self.eviction.hindrance.lock() = hindrance;
         self.eviction.futile.fetch_add(1, Ordering::SeqCst);
         self.eviction.freed.notify_all();
     }

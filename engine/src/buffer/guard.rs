@@ -5,9 +5,10 @@
 
 use super::bytes::{PageBytes, PageBytesMut};
 use super::latch::{State, Version};
-use super::pool::{DIRTY, Entry, Pool, STAMPED};
+use super::pool::{DIRTY, Entry, NEW, Pool, STAMPED};
 use super::{Interrupt, Restart};
-use crate::base::PageId;
+use crate::base::{PageId, Result};
+use crate::store::ReservedFor;
 
 /// A look at a page without holding it: nothing that was read counts before [`OptimisticGuard::validate`].
 #[derive(Clone, Copy)]
@@ -186,7 +187,17 @@ impl<'p> ExclusiveGuard<'p> {
     /// The page differs from its image in the store.
     #[inline]
     pub fn mark_dirty(&self) {
-        self.entry().set_flags(DIRTY | STAMPED);
+        let entry = self.entry();
+        self.pool.set_flags(entry, DIRTY | STAMPED | entry.flags() & NEW);
+    }
+
+    /// To be called before a change that can still be refused: if the page is clean, makes sure that it can be written again.
+    ///
+    /// # Errors
+    /// `OutOfSpace`; the device's.
+    #[inline]
+    pub fn reserve(&self) -> Result<()> {
+        if self.is_dirty() { Ok(()) } else { self.pool.reserve(ReservedFor::Change) }
     }
 
     /// Whether the page differs from its image in the store.

@@ -31,6 +31,7 @@ mod budget;
 pub mod bytes;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod bytes_tests;
+mod demand;
 mod eviction;
 mod guard;
 pub mod latch;

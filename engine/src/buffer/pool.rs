@@ -19,6 +19,7 @@ use super::region::{Region, ZeroIsDefault};
 use super::{Interrupt, PageBytesMut, Restart};
 use crate::base::{Error, Location, PageId, Result};
 use crate::device::AlignedBuffer;
+use crate::store::{Demand, ReservedFor};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -41,6 +42,16 @@ pub trait PageSource: Send + Sync {
         let _ = (pages, visit);
     }
 
+    /// A clean page is about to become dirty, or a new one is made: says whether its image will find space. Called with latches held;
+    /// waits for no latch.
+    ///
+    /// # Errors
+    /// `OutOfSpace`; the device's.
+    fn reserve(&self, page: ReservedFor) -> Result<()> {
+        let _ = page;
+        Ok(())
+    }
+
     /// The page, last imaged or born in `round`, exists no more. Called with its latch held; does not fail or wait.
     fn freed(&self, page: PageId, round: u32) {
         let _ = (page, round);
@@ -61,6 +72,8 @@ pub(super) const DIRTY: u32 = 1;
 pub(super) const STAMPED: u32 = 2;
 /// The newest image has the page's stamps, and was written by this run.
 pub(super) const STAMPED_IMAGE: u32 = 4;
+/// The page is dirty and has no image yet.
+pub(super) const NEW: u32 = 8;
 
 /// What the pool knows of one page.
 #[derive(Default)]
@@ -68,8 +81,8 @@ pub(super) struct Entry {
     pub(super) latch: Latch,
     /// The checkpoint round in which the page was last imaged or born. Written under a latch, read by the checkpoint.
     round: AtomicU32,
-    /// [`DIRTY`], [`STAMPED`], [`STAMPED_IMAGE`]. Written under an exclusive latch.
-    flags: AtomicU32,
+    /// [`DIRTY`], [`STAMPED`], [`STAMPED_IMAGE`], [`NEW`]. Written under an exclusive latch, by [`Pool::set_flags`].
+    pub(super) flags: AtomicU32,
 }
 
 // SAFETY: three atomic integers; zero is a free latch (checked by `const` assertion in `latch`), round 0, no flag.
@@ -91,11 +104,6 @@ impl Entry {
 
     pub(super) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    pub(super) fn set_flags(&self, flags: u32) {
-        self.flags.store(flags, Ordering::Release);
     }
 }
 
@@ -132,6 +140,7 @@ pub struct Pool {
     pub(super) free: Mutex<FreeIds>,
     round: AtomicU32,
     pub(super) source: Arc<dyn PageSource>,
+    pub(super) demand: Arc<Demand>,
     /// Buffers for reading images; as many as there were ever faults at once.
     fault_buffers: Mutex<Vec<AlignedBuffer>>,
 }
@@ -167,6 +176,7 @@ impl Pool {
             free: Mutex::new(FreeIds::default()),
             round: AtomicU32::new(0),
             source,
+            demand: Arc::default(),
             fault_buffers: Mutex::new(Vec::new()),
         };
         pool.advise_huge(true);
@@ -204,8 +214,14 @@ impl Pool {
         if page_count > self.resident_max {
             self.advise_huge(false);
         }
-        self.page_count.store(page_count, Ordering::Release);
+        self.set_page_count(page_count);
         Ok(())
+    }
+
+    /// The caller holds the lock of `free`.
+    fn set_page_count(&self, page_count: u64) {
+        self.page_count.store(page_count, Ordering::Release);
+        self.demand.page_ids.store(page_count, Ordering::Relaxed);
     }
 
     /// Bytes per page.
@@ -386,7 +402,7 @@ impl Pool {
         claim.has_memory = true;
         let own_stamps = entry.flags() & STAMPED_IMAGE != 0;
         self.read_image(page, own_stamps)?;
-        entry.set_flags(if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
+        self.set_flags(entry, if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
         claim.outcome = State::Unlocked;
         Ok(())
     }
@@ -407,8 +423,9 @@ impl Pool {
     /// A new page of zeros, dirty, born in the current round, held exclusively.
     ///
     /// # Errors
-    /// `OutOfMemory` if the budget is used up.
+    /// `OutOfMemory` if the budget is used up; `OutOfSpace`, see [`Pool::reserve`].
     pub fn allocate(&self) -> Result<ExclusiveGuard<'_>> {
+        self.reserve(ReservedFor::NewPage)?;
         let recycled = self.free.lock().recycled.pop();
         let page = match recycled {
             Some(page) => page,
@@ -425,7 +442,7 @@ impl Pool {
         let mut guard = ExclusiveGuard::new(self, page);
         // Cold pages need it too where memory is not given back (see `Region::discard`).
         guard.bytes_mut().fill(0, self.page_bytes(), 0);
-        guard.mark_dirty();
+        self.set_flags(entry, DIRTY | STAMPED | NEW);
         guard.set_imaged(self.round());
         Ok(guard)
     }
@@ -440,7 +457,7 @@ impl Pool {
         if page >= self.entries.len() as u64 {
             return Err(self.out_of_memory("all page ids are in use"));
         }
-        self.page_count.store(page + 1, Ordering::Release);
+        self.set_page_count(page + 1);
         if page == self.resident_max {
             // From now on memory is used sparsely.
             self.advise_huge(false);
@@ -452,7 +469,7 @@ impl Pool {
     pub fn free(&self, guard: ExclusiveGuard<'_>) {
         assert!(std::ptr::eq(guard.pool(), self), "the page is of another pool");
         self.source.freed(guard.page_id(), guard.round());
-        self.entry(guard.page_id()).set_flags(0);
+        self.set_flags(self.entry(guard.page_id()), 0);
         let page = guard.release_free();
         self.free.lock().recycled.push(page);
     }

@@ -126,7 +126,7 @@ impl Pool {
                 Ok(image) => {
                     PageBytesMut::new(self.words(*page)).copy_from(0, image);
                     let own_stamps = wanted[index].1;
-                    claim.entry.set_flags(if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
+                    self.set_flags(claim.entry, if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
                     claim.succeed();
                 }
                 Err(error) => tracing::debug!(%error, %page, "not read ahead"),

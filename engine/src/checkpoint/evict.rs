@@ -24,10 +24,10 @@
 //! ends in between.
 //!
 //! # Bounds
-//! Buffers take [`buffer_bytes`]; one pass of the hand looks at every page twice.
+//! Buffers take [`buffer_bytes`]. On a full disk nothing is written that would take the space of the running round; one pass of the hand looks at every page twice.
 
 use super::image::{Imager, image_as_of};
-use crate::base::{Csn, Error, PageId, Result};
+use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::buffer::{Claimed, HIDDEN_ROUND, PageBytes, PageState, Pool, ScratchPage, Version};
 use crate::device::Storage;
 use crate::store::{ImageKind, ImageWriter, PageStore, Written};
@@ -89,6 +89,7 @@ impl Evictor {
             candidates: Vec::new(),
             written: Vec::new(),
             not_durable: Csn::ZERO,
+            hindrance: None,
         };
         pool.set_evicting(true);
         let started = thread::spawn("quench-evictor", move || work.run());
@@ -155,6 +156,8 @@ struct Work {
     written: Vec<Written>,
     /// The newest CSN that kept a page in memory because it is not durable.
     not_durable: Csn,
+    /// What kept pages of the current pass in memory, if that was not what is in them.
+    hindrance: Option<Error>,
 }
 
 impl Work {
@@ -174,7 +177,7 @@ impl Work {
                     // Waits for what is in flight. Pages whose images are not recorded are as dirty as before.
                     self.writer = None;
                     self.pending.clear();
-                    self.pool.eviction_was_futile();
+                    self.pool.eviction_was_futile(Some(error));
                     Some(PAUSE_AFTER_FAILURE)
                 }
             };
@@ -203,9 +206,10 @@ impl Work {
             freed += self.finish_writes()?;
             if freed == 0 {
                 self.wait_for_log();
-                self.pool.eviction_was_futile();
+                self.pool.eviction_was_futile(self.hindrance.take());
                 return Ok(false);
             }
+            self.hindrance = None;
             (passed, freed) = (0, 0);
         }
     }
@@ -261,6 +265,12 @@ impl Work {
             self.pending.len() - 1
         });
         let running = self.imager.running();
+        if running.is_some() && !self.store.spares_blocks() {
+            // Without waiting: the checkpoint may be waiting for a latch of somebody who waits for memory.
+            let what = "the disk is full, and its last space is needed by the checkpoint in progress";
+            self.hindrance = Some(Error::new(ErrorKind::OutOfSpace, what));
+            return Ok(None);
+        }
         let mut settled = None;
         let mut pending = None;
         let guard = pin();

@@ -94,13 +94,19 @@ pub struct Ticket {
 pub struct Hooks {
     /// Log space runs short: start a checkpoint or so. Called by committers that wait; must not block.
     pub on_log_pressure: Box<dyn Fn() + Send + Sync>,
+    /// A checkpoint would give back a good part of the page store's reserve.
+    pub is_checkpoint_worthwhile: Box<dyn Fn() -> bool + Send + Sync>,
     /// Read-write transactions in progress, about. Asked by a leader that may gather followers.
     pub in_progress: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
 impl Default for Hooks {
     fn default() -> Self {
-        Hooks { on_log_pressure: Box::new(|| ()), in_progress: Box::new(|| usize::MAX) }
+        Hooks {
+            on_log_pressure: Box::new(|| ()),
+            is_checkpoint_worthwhile: Box::new(|| false),
+            in_progress: Box::new(|| usize::MAX),
+        }
     }
 }
 
@@ -230,6 +236,17 @@ impl Commit {
     /// As [`Commit::precommit`].
     pub fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
         self.core.await_room(log, body_len)
+    }
+
+    /// The disk is full: has a checkpoint made if it would make room for pages, and waits for it. False if there is no hope.
+    #[must_use]
+    pub fn await_checkpoint(&self) -> bool {
+        if (self.core.hooks.is_checkpoint_worthwhile)() {
+            return self.core.segments.await_checkpoint(precommit::SPACE_WAIT);
+        }
+        // Whoever makes checkpoints also asks a full disk again.
+        self.core.segments.filled().notify_all();
+        false
     }
 
     /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and counts it.

@@ -26,7 +26,7 @@ use crate::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a committer waits for log space before it gives up.
-const SPACE_WAIT: Duration = Duration::from_secs(5);
+pub(super) const SPACE_WAIT: Duration = Duration::from_secs(5);
 /// The same where no segment can be made because the device fails: waiting longer frees nothing.
 const BROKEN_WAIT: Duration = Duration::from_millis(100);
 /// How often it looks although nobody told it: segments are prepared by a thread that does not know of waiters.
@@ -255,7 +255,7 @@ impl Core {
         mut record: Option<Room<'_>>,
         entry: bool,
     ) -> Result<LogGuard<'a>> {
-        let mut space_wanted_since = None;
+        let mut space_wanted = None;
         loop {
             // Tickets first, then the look: see `sync::event`.
             let tickets = (writer.event.ticket(), self.progress.ticket(), self.space.ticket());
@@ -281,8 +281,12 @@ impl Core {
                     }
                 }
                 Obstacle::Space => {
-                    let now = self.clock.now();
-                    let waited = now.since(*space_wanted_since.get_or_insert(now));
+                    let (since, ticket) = *space_wanted
+                        .get_or_insert_with(|| (self.clock.now(), self.segments.begin_waiting()));
+                    let waited = self.clock.now().since(since);
+                    if let Some(refusal) = self.segments.refusal(ticket) {
+                        return Err(refusal);
+                    }
                     let failure = self.segments.failure();
                     let broken = failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace);
                     if waited >= if broken { BROKEN_WAIT } else { SPACE_WAIT } {

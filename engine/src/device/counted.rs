@@ -86,6 +86,10 @@ impl File for CountedFile {
         self.inner.zero_extend(len)
     }
 
+    fn reserve(&self, from: u64, to: u64) -> Result<()> {
+        self.inner.reserve(from, to)
+    }
+
     fn set_len(&self, len: u64) -> Result<()> {
         self.inner.set_len(len)
     }

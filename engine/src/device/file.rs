@@ -11,7 +11,7 @@ use super::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage, WriteQueue};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::HashSet;
 use std::io::{IoSlice, Read, Seek, Write};
@@ -324,6 +324,29 @@ impl RealFile {
         Error::io(format!("cannot {what}"), error.into()).at(self.location(offset))
     }
 
+    /// Allocates `from..to`; false if the file system cannot do that.
+    fn allocate(&self, flags: FallocateFlags, from: u64, to: u64) -> Result<bool> {
+        loop {
+            match rustix::fs::fallocate(&self.fd, flags, from, to - from) {
+                Ok(()) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(false),
+                Err(error) => return Err(self.error("allocate space", from, error)),
+            }
+        }
+    }
+
+    fn write_zeros(&self, from: u64, to: u64) -> Result<()> {
+        let zeros = AlignedBuffer::zeroed(ZERO_CHUNK_BYTES);
+        let mut offset = from;
+        while offset < to {
+            let count = (to - offset).min(zeros.len() as u64) as usize;
+            self.write_at(offset, &zeros[..count])?;
+            offset += count as u64;
+        }
+        Ok(())
+    }
+
     fn write_all(
         &self,
         mut offset: u64,
@@ -435,14 +458,28 @@ impl File for RealFile {
     }
 
     fn zero_extend(&self, len: u64) -> Result<()> {
-        let zeros = AlignedBuffer::zeroed(ZERO_CHUNK_BYTES);
-        let mut offset = self.len()?;
-        while offset < len {
-            let count = (len - offset).min(zeros.len() as u64) as usize;
-            self.write_at(offset, &zeros[..count])?;
-            offset += count as u64;
+        let old = self.len()?;
+        if old < len {
+            // A full disk says so at once, and not after it has been filled with zeros.
+            self.allocate(FallocateFlags::KEEP_SIZE, old, len)?;
         }
+        self.write_zeros(old, len)?;
         self.flush()
+    }
+
+    fn reserve(&self, from: u64, to: u64) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let old = self.len()?;
+        let result = match self.allocate(FallocateFlags::empty(), from, to) {
+            Ok(false) => self.write_zeros(old.max(from), to),
+            other => other.map(drop),
+        };
+        if result.is_err() && self.len()? > old {
+            self.set_len(old)?;
+        }
+        result
     }
 
     fn set_len(&self, len: u64) -> Result<()> {

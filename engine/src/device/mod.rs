@@ -149,7 +149,15 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// `OutOfSpace`; I/O.
     fn zero_extend(&self, len: u64) -> Result<()>;
 
-    /// Cuts or extends the file (extended bytes read as zero).
+    /// Has the storage set space aside for the bytes `from..to`, so that a later write there cannot meet a full disk, and makes
+    /// the file at least `to` bytes long. Bytes that are there stay; those that never were written read as zero. Nothing of
+    /// `from..to` behind the old end is durable before a flush. After a failure the file is as long as before.
+    ///
+    /// # Errors
+    /// `OutOfSpace`; I/O.
+    fn reserve(&self, from: u64, to: u64) -> Result<()>;
+
+    /// Cuts or extends the file (extended bytes read as zero, and no space is set aside for them).
     ///
     /// # Errors
     /// I/O.

@@ -12,10 +12,12 @@
 //! 3. The number in a file's name is a slot, it says nothing about order.
 
 use super::DIRECTORY;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 use crate::device::{File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::{Event, Mutex, thread};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A segment file.
 #[derive(Clone, Debug)]
@@ -53,8 +55,13 @@ struct State {
     /// so that recovery can tell a lost log from an empty one.
     surplus: Vec<SegmentId>,
     started: bool,
-    /// The last preparation found no space on the disk: only a checkpoint can give some.
-    disk_full: bool,
+    /// When a preparation found no space on the disk; forgotten when one succeeds.
+    full_since: Option<Nanos>,
+    /// How long the last preparation took.
+    took: Duration,
+    /// When somebody was last told that the disk is full.
+    refused: Option<Nanos>,
+    checkpoints: Checkpoints,
     /// Somebody waits at the bound, or on a full disk.
     pressed: bool,
     /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
@@ -65,6 +72,22 @@ struct State {
     pretend_full: bool,
 }
 
+/// What became of the checkpoints that would make room.
+#[derive(Debug, Default)]
+struct Checkpoints {
+    done: u64,
+    failed: u64,
+    /// Of the last one that failed.
+    failure: Option<Error>,
+}
+
+/// How things stood when somebody began to wait for log space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpaceTicket {
+    since: Nanos,
+    checkpoints_failed: u64,
+}
+
 /// All segments of a database, shared by its logs.
 #[derive(Debug)]
 pub struct SegmentPool {
@@ -73,12 +96,14 @@ pub struct SegmentPool {
     bytes_max: u64,
     /// READY segments that the preparer keeps.
     spare: usize,
+    clock: Clock,
     state: Mutex<State>,
     /// Wakes the preparer, which keeps no pool alive while it sleeps: one that a failed open gives up ends with its thread.
     work: Arc<Event>,
     /// Wakes those who wait for a segment.
     prepared: Event,
-    /// Happens when segments fill up: whoever makes checkpoints looks at [`SegmentPool::bytes_in_use`] then.
+    /// Happens when segments fill up and when somebody is refused: whoever makes checkpoints looks at
+    /// [`SegmentPool::bytes_in_use`] then.
     filled: Event,
     preparer: Mutex<Option<thread::JoinHandle<()>>>,
 }
@@ -101,6 +126,7 @@ impl SegmentPool {
             segment_bytes,
             bytes_max,
             spare,
+            clock: Clock::real(),
             state: Mutex::new(State::default()),
             work: Arc::new(Event::new()),
             prepared: Event::new(),
@@ -179,6 +205,7 @@ impl SegmentPool {
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.work.notify_all();
+        self.prepared.notify_all();
         if let Some(handle) = self.preparer.lock().take() {
             let _ = handle.join();
         }
@@ -196,6 +223,10 @@ impl SegmentPool {
             return Work::Closed;
         }
         let in_use = bytes_in_use(&state);
+        if self.was_just_full(&state) {
+            // Whoever still wants one asks again.
+            state.wanted.clear();
+        }
         while let Some(len) = state.wanted.pop() {
             let there = state.ready.iter().any(|segment| segment.len >= len);
             if !there && self.within_bound(&state, in_use, len) {
@@ -209,12 +240,15 @@ impl SegmentPool {
     }
 
     fn prepare_or_note(&self, len: u64) {
+        let begun = self.clock.now();
         let result = self.prepare(len);
         if let Err(error) = &result {
             tracing::warn!(%error, "cannot prepare a log segment");
         }
         let mut state = self.state.lock();
-        state.disk_full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+        let full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+        state.full_since = full.then(|| self.clock.now());
+        state.took = self.clock.now().since(begun);
         state.failure = result.err();
         drop(state);
         self.prepared.notify_all();
@@ -289,15 +323,114 @@ impl SegmentPool {
 
     /// Somebody waits for log space: whoever makes checkpoints should make one now. Cheap enough to be called often.
     pub fn press(&self) {
-        let at_bound = {
+        let pressed = {
             let mut state = self.state.lock();
             let at_bound = !self.within_bound(&state, bytes_in_use(&state), self.segment_bytes);
-            state.pressed = at_bound || state.disk_full;
+            // On a full disk a checkpoint makes room if there is a segment that it can recycle.
+            state.pressed = at_bound || state.full_since.is_some() && !state.retired.is_empty();
             state.pressed
         };
-        if at_bound {
+        if pressed {
             self.filled.notify_all();
         }
+    }
+
+    /// Begins to wait for a segment that [`SegmentPool::take`] did not have.
+    #[must_use]
+    pub fn begin_waiting(&self) -> SpaceTicket {
+        SpaceTicket { since: self.clock.now(), checkpoints_failed: self.state.lock().checkpoints.failed }
+    }
+
+    /// Why waiting since `ticket` is in vain: the disk is full and no checkpoint can change that, or the checkpoint that could has
+    /// failed.
+    #[must_use]
+    pub fn refusal(&self, ticket: SpaceTicket) -> Option<Error> {
+        let mut state = self.state.lock();
+        let refusal = if state.checkpoints.failed > ticket.checkpoints_failed {
+            let failure = state.checkpoints.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+            let what = format!("the log is full, and the checkpoint that would make room failed: {failure}");
+            Error::new(ErrorKind::OutOfSpace, what)
+        } else if state.retired.is_empty()
+            && (state.full_since.is_some_and(|then| then >= ticket.since) || self.was_just_full(&state))
+        {
+            let bytes = self.segment_bytes;
+            let what = format!("the disk is full: {bytes} more bytes are needed for a segment of the log");
+            Error::new(ErrorKind::OutOfSpace, what)
+        } else {
+            return None;
+        };
+        state.refused = Some(self.clock.now());
+        drop(state);
+        self.filled.notify_all();
+        Some(refusal)
+    }
+
+    fn was_just_full(&self, state: &State) -> bool {
+        state
+            .full_since
+            .is_some_and(|then| self.clock.now().since(then) < (state.took * ASKING_PART).min(ASK_AGAIN))
+    }
+
+    /// The disk was full when the last segment was to be made, and segments are missing.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        let state = self.state.lock();
+        state.full_since.is_some() && state.ready.len() < self.spare
+    }
+
+    /// Somebody was refused at most `recently` ago because the disk is full.
+    #[must_use]
+    pub fn has_refused(&self, recently: Duration) -> bool {
+        self.state.lock().refused.is_some_and(|then| self.clock.now().since(then) <= recently)
+    }
+
+    /// Has a full disk asked for a segment again.
+    pub fn ask_again(&self) {
+        let mut state = self.state.lock();
+        if state.full_since.is_some() && !self.was_just_full(&state) {
+            // The preparer then sees that there are fewer than the spare ones.
+            state.failure = None;
+            drop(state);
+            self.work.notify_all();
+        }
+    }
+
+    /// Has a checkpoint made and waits for its end, at most `most`; true if it made room.
+    pub fn await_checkpoint(&self, most: Duration) -> bool {
+        let begun = self.clock.now();
+        let before = {
+            let mut state = self.state.lock();
+            state.pressed = true;
+            (state.checkpoints.done, state.checkpoints.failed)
+        };
+        self.filled.notify_all();
+        loop {
+            let ticket = self.prepared.ticket();
+            {
+                let state = self.state.lock();
+                if state.checkpoints.done != before.0 {
+                    return true;
+                }
+                if state.closed || state.checkpoints.failed != before.1 {
+                    return false;
+                }
+            }
+            let waited = self.clock.now().since(begun);
+            if waited >= most {
+                return false;
+            }
+            self.prepared.wait(ticket, Some(most - waited));
+        }
+    }
+
+    /// A checkpoint that should have made room failed: tells those who wait for it.
+    pub fn checkpoint_failed(&self, error: &Error) {
+        let mut state = self.state.lock();
+        state.pressed = false;
+        state.checkpoints.failed += 1;
+        state.checkpoints.failure = Some(error.duplicate());
+        drop(state);
+        self.prepared.notify_all();
     }
 
     /// True if somebody waits for space that only a checkpoint can give; taken back by the next recycling.
@@ -333,6 +466,7 @@ impl SegmentPool {
             }
             state.failure = None;
             state.pressed = false;
+            state.checkpoints.done += 1;
             state.adopted_bytes = 0;
             started = state.started;
         }
@@ -388,6 +522,11 @@ impl Drop for SegmentPool {
 const RECOVERY_SEGMENTS: u64 = 4;
 /// Recycled segments kept beyond the spare ones.
 const READY_MAX: usize = 64;
+
+/// Asking a full disk for a segment again takes at most one part in so many of the time...
+const ASKING_PART: u32 = 10;
+/// ... but it is asked at least this often, if anybody needs one.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 enum Work {
     Closed,

@@ -43,6 +43,7 @@ pub mod manifest_file;
 mod mapping;
 mod overlay;
 mod remains;
+mod reserve;
 mod round;
 #[cfg(test)]
 mod tests;
@@ -55,9 +56,11 @@ pub use csn_set::CsnSet;
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
 pub use remains::Remains;
+pub use reserve::{Demand, ReservedFor};
 pub use round::{FinishedRound, Round};
 pub use writer::{ImageWriter, Written};
 
+use crate::base::clock::Nanos;
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
@@ -66,15 +69,13 @@ use blocks::{BlockKind, BlockNumber};
 use free::FreeSpace;
 use mapping::{BlockSource, Mapping};
 use overlay::Overlay;
+use reserve::{Full, Watched};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The file of the page store, in the database directory.
 pub const PAGES_PATH: &str = "pages/data";
 const PAGES_DIRECTORY: &str = "pages";
-
-/// The file grows by a sixteenth, within these bounds.
-const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
 
 /// What the manifest keeps of the page store: everything else is reached from here.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -130,6 +131,12 @@ struct State {
     free: FreeSpace,
     /// Parts of the mapping that the next round writes though nothing in them has changed.
     moving_parts: BTreeSet<usize>,
+    /// Blocks whose images are being written, and neither recorded nor discarded.
+    unrecorded: u64,
+    /// The disk was full when the file had to grow last.
+    full: Option<Full>,
+    /// When somebody was last refused because of that.
+    refused: Option<Nanos>,
     phase: Phase,
     catalog: Option<BlobRef>,
     catalog_blocks: Vec<BlockNumber>,
@@ -174,6 +181,8 @@ pub struct PageStore {
     source: BlockSource,
     traffic: Arc<Traffic>,
     state: Mutex<State>,
+    /// Whom the reserve is kept for; nobody before recovery is over.
+    watched: OnceLock<Watched>,
 }
 
 impl PageStore {
@@ -256,7 +265,11 @@ impl PageStore {
                     .at(source.file.location(source.offset(catalog.first))));
             }
         }
-        Ok(Self::with(source, traffic, mapping, free, root.catalog, catalog_blocks))
+        let store = Self::with(source, traffic, mapping, free, root.catalog, catalog_blocks);
+        if !read_only {
+            store.back_free_end()?;
+        }
+        Ok(store)
     }
 
     fn with(
@@ -275,11 +288,14 @@ impl PageStore {
             number: 0,
             free,
             moving_parts: BTreeSet::new(),
+            unrecorded: 0,
+            full: None,
+            refused: None,
             phase: Phase::Idle,
             catalog,
             catalog_blocks,
         };
-        Arc::new(PageStore { source, traffic, state: Mutex::new(state) })
+        Arc::new(PageStore { source, traffic, state: Mutex::new(state), watched: OnceLock::new() })
     }
 
     /// Nothing more will be written: another owner may have the file, though this one can still be read.
@@ -421,6 +437,7 @@ impl PageStore {
     /// `in_round`. The caller holds the page exclusively.
     pub fn record(&self, page: PageId, reference: BlockRef, in_round: bool) {
         let mut state = self.state.lock();
+        state.unrecorded = state.unrecorded.saturating_sub(1);
         if in_round && state.phase == Phase::Writing {
             state.set_round(page, reference);
         } else {
@@ -441,7 +458,9 @@ impl PageStore {
 
     /// Gives back the block of an image that nobody recorded.
     pub fn discard(&self, reference: BlockRef) {
-        self.state.lock().free.release(reference.block());
+        let mut state = self.state.lock();
+        state.unrecorded = state.unrecorded.saturating_sub(1);
+        state.free.release(reference.block());
     }
 
     /// Keeps every block of the last durable checkpoint, and of those to come, until the result is dropped.
@@ -492,19 +511,6 @@ impl PageStore {
         }
     }
 
-    /// Cuts off the free end of the file if it is large enough to matter.
-    fn shrink(&self) -> Result<()> {
-        let mut state = self.state.lock();
-        let (blocks, used) = (state.free.blocks(), state.free.used_end());
-        let keep = used + used / 16;
-        if blocks - used < (blocks / 8).max(GROWTH_BYTES.start() / self.source.page_bytes as u64) {
-            return Ok(());
-        }
-        self.source.file.set_len(keep.min(blocks) * self.source.page_bytes as u64)?;
-        state.free.cut(keep.min(blocks));
-        Ok(())
-    }
-
     /// The manifest with this round's root was certainly not written (publishing was not even attempted): its images
     /// wait for the next round. After a publication that failed, drop the round instead (S3).
     ///
@@ -521,22 +527,7 @@ impl PageStore {
         if let Some(run) = state.free.allocate_run(most) {
             return Ok(run);
         }
-        let block_bytes = self.source.page_bytes as u64;
-        let old = state.free.blocks();
-        if old + 1 >= BlockNumber::LIMIT {
-            return Err(Error::new(ErrorKind::OutOfSpace, "the page store is at its largest size"));
-        }
-        let step = (old * block_bytes / 16).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end()) / block_bytes;
-        let mut new = (old + step).min(BlockNumber::LIMIT - 1);
-        match self.source.file.set_len(new * block_bytes) {
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                // The disk is nearly full: one block may still fit.
-                new = old + 1;
-                self.source.file.set_len(new * block_bytes)?;
-            }
-            grown => grown?,
-        }
-        state.free.extend(new);
+        self.grow(&mut state, 1)?;
         Ok(state.free.allocate_run(most).expect("the file has just grown"))
     }
 

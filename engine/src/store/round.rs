@@ -51,7 +51,11 @@ impl Round {
 
     /// Notes that the image of `page` as of this round is at `reference`, or, if that is absent, that there is none.
     pub fn record(&self, page: PageId, reference: BlockRef) {
-        self.store.state.lock().set_round(page, reference);
+        let mut state = self.store.state.lock();
+        if !reference.is_absent() {
+            state.unrecorded = state.unrecorded.saturating_sub(1);
+        }
+        state.set_round(page, reference);
     }
 
     /// Images that are recorded from now on belong to the next round.

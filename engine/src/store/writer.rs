@@ -113,6 +113,7 @@ impl ImageWriter {
 
     fn new_run(&mut self) -> Result<Run> {
         let (first, blocks) = self.store.allocate_run(self.run_pages)?;
+        self.store.state.lock().unrecorded += blocks;
         let bytes = blocks as usize * self.store.page_bytes();
         let fits = self.buffers.iter().position(|buffer| buffer.len() >= bytes);
         let buffer = fits.map_or_else(|| AlignedBuffer::zeroed(bytes), |at| self.buffers.swap_remove(at));
@@ -126,6 +127,7 @@ impl ImageWriter {
         {
             let mut state = self.store.state.lock();
             (used..run.blocks).for_each(|at| state.free.release(BlockNumber(run.first.0 + at)));
+            state.unrecorded = state.unrecorded.saturating_sub(run.blocks - used);
         }
         if used == 0 {
             self.keep(run.buffer);
@@ -187,7 +189,12 @@ impl ImageWriter {
                 written.extend(images);
                 Ok(())
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                // They stay in use (W2).
+                let mut state = self.store.state.lock();
+                state.unrecorded = state.unrecorded.saturating_sub(images.len() as u64);
+                Err(error)
+            }
         }
     }
 }
@@ -198,6 +205,7 @@ impl Drop for ImageWriter {
         if let Some(run) = self.filling.take() {
             let mut state = self.store.state.lock();
             (0..run.blocks).for_each(|at| state.free.release(BlockNumber(run.first.0 + at)));
+            state.unrecorded = state.unrecorded.saturating_sub(run.blocks);
         }
         let mut written = Vec::new();
         if let Err(error) = self.reap(true, &mut written) {

@@ -32,6 +32,8 @@ enum Attempt {
     Again,
 }
 
+/// Checkpoints that a write on a full disk waits for: each gives back about half of what is reserved.
+const CHECKPOINTS_WAITED_FOR: u32 = 2;
 /// Own changes searched for one that can be overwritten in place.
 const RECENT_CHANGES: usize = 16;
 
@@ -95,15 +97,27 @@ impl ActiveTransaction {
             Intent::PutLarge(_) => REFERENCE_BYTES,
             Intent::Delete | Intent::Lock => 0,
         };
-        let mut relieved = false;
+        let (mut relieved, mut waited) = (false, 0);
         loop {
             let guard = pin();
             let mut hint = self.take_hint(table.tree.root());
             let attempt = {
-                let mut leaf = table.tree.write(key, room, &mut hint)?;
-                self.attempt(table, &mut leaf, key, intent, &guard)
+                let leaf = table.tree.write(key, room, &mut hint);
+                leaf.and_then(|leaf| leaf.reserve().map(|()| leaf))
+                    .map(|mut leaf| self.attempt(table, &mut leaf, key, intent, &guard))
             };
             self.scratch.hint = (table.tree.root(), hint);
+            let attempt = match attempt {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && waited < CHECKPOINTS_WAITED_FOR => {
+                    waited += 1;
+                    drop(guard);
+                    if !self.system.commit().await_checkpoint() {
+                        return Err(error);
+                    }
+                    continue;
+                }
+                attempt => attempt?,
+            };
             let attempt = match attempt {
                 // Versions that nobody needs may not have been given back yet.
                 Err(error) if error.kind() == ErrorKind::OutOfMemory && !relieved => {

@@ -21,9 +21,13 @@ impl Tree {
     /// Takes a tombstone that everybody may see out of the tree, and merges leaves that have become small.
     ///
     /// # Errors
-    /// A page cannot be read.
+    /// A page cannot be read; `OutOfSpace`: the tombstone stays.
     pub fn purge(&self, key: &[u8]) -> Result<()> {
-        let small = retry(|| Ok(self.leaf_to_purge(key)?.purge()))?;
+        let small = retry(|| {
+            let mut leaf = self.leaf_to_purge(key)?;
+            leaf.reserve()?;
+            Ok(leaf.purge())
+        })?;
         if small { self.shrink(key) } else { Ok(()) }
     }
 

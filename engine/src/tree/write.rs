@@ -163,6 +163,15 @@ fn too_long(key_len: usize, value_len: usize, page_bytes: usize) -> Error {
 }
 
 impl LeafWrite<'_> {
+    /// Whether the leaf may be changed: see [`ExclusiveGuard::reserve`].
+    ///
+    /// # Errors
+    /// `OutOfSpace`; I/O.
+    #[inline]
+    pub fn reserve(&self) -> Result<()> {
+        self.guard.reserve()
+    }
+
     /// What is at the key.
     #[inline]
     #[must_use]

@@ -137,6 +137,10 @@ impl File for DiskFile {
     fn zero_extend(&self, len: u64) -> Result<()> {
         self.set_len(len)
     }
+    fn reserve(&self, _from: u64, _to: u64) -> Result<()> {
+        Ok(())
+    }
+
     fn set_len(&self, len: u64) -> Result<()> {
         let mut bytes = self.bytes.lock().expect("no panic");
         bytes.visible.resize(len as usize, 0);

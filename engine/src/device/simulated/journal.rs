@@ -126,9 +126,14 @@ impl Disk {
         }
     }
 
-    /// Bytes of all files after `change`.
+    /// Bytes of all files.
+    pub(super) fn size(&self) -> u64 {
+        self.files.values().map(|file| file.visible.len() as u64).sum()
+    }
+
+    /// The same after `change`.
     pub(super) fn size_after(&self, change: &Change) -> u64 {
-        let size: u64 = self.files.values().map(|file| file.visible.len() as u64).sum();
+        let size = self.size();
         let grown = |path: &str, end: u64| {
             end.saturating_sub(self.visible(path).map_or(0, |bytes| bytes.len() as u64))
         };

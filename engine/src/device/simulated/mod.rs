@@ -134,7 +134,7 @@ impl SimulatedStorage {
         self.shared.world.lock().delay = delay;
     }
 
-    /// Lets files take at most `bytes` together; `None` for no limit.
+    /// Lets files take at most `bytes` together; `None` for no limit. Files that take more already do not grow.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.world.lock().capacity = bytes;
     }
@@ -219,8 +219,7 @@ impl World {
             return Err(error);
         }
         if let Some(capacity) = self.capacity
-            && !matches!(change, Change::Claim { .. })
-            && self.disk.size_after(&change) > capacity
+            && self.disk.size_after(&change) > capacity.max(self.disk.size())
         {
             return Err(failure(path, offset, std::io::Error::from_raw_os_error(ENOSPC)));
         }
@@ -373,6 +372,11 @@ impl File for SimulatedFile {
         }
         let change = Change::Extend { path: self.path.clone(), len };
         self.storage.change(OperationKind::ZeroExtend, &self.path, old, change)
+    }
+
+    /// No file is sparse here: what is inside a file has its space.
+    fn reserve(&self, _from: u64, to: u64) -> Result<()> {
+        if self.len()? >= to { Ok(()) } else { self.set_len(to) }
     }
 
     fn set_len(&self, len: u64) -> Result<()> {

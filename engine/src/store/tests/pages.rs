@@ -173,9 +173,10 @@ fn a_full_disk_is_out_of_space_sticks_to_the_round_and_harms_nothing() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let root = commit(&store, 1..=100, 1);
+    // What the file has already can be written.
     disk.set_capacity(Some(150 * PAGE as u64));
     let round = begin(&store).expect("idle");
-    let failed = (1..=100).find_map(|page| write(&store, &round, page, 2).err()).expect("it is full");
+    let failed = (1000..2000).find_map(|page| write(&store, &round, page, 2).err()).expect("it is full");
     assert_eq!(failed.kind(), ErrorKind::OutOfSpace);
     assert_eq!(round.write_blob(b"catalog").expect_err("R2").kind(), ErrorKind::OutOfSpace);
     assert_eq!(round.finish().expect_err("R2").kind(), ErrorKind::OutOfSpace);

@@ -1,0 +1,292 @@
+//! The reserve: free blocks that have their space on the disk, so that everything acknowledged can be written even when
+//! the disk is full.
+//!
+//! ```text
+//!   a page becomes dirty ──▶ free blocks >= demand?  ──no──▶ the file grows ──disk full──▶ OutOfSpace, nothing was changed
+//! ```
+//!
+//! # The bound
+//! Let D be the dirty pages, N those of them that have no image yet, and O the blocks of a whole mapping and of the catalog. Before a
+//! page becomes dirty there are at least `D + N + 2 * O` free blocks, that page included, and some for structure changes.
+//!
+//! *A checkpoint fits.* It writes an image of each dirty page and at most O other blocks: D + O.
+//!
+//! *After it the bound holds again*, even if every page stayed dirty because transactions were writing to it all the time. The
+//! checkpoint took D + O blocks. Its end gives back the old block of every page that had one, D - N, and the old blocks of the
+//! mapping and the catalog. So at most N blocks and those of new mapping blocks are gone for good, which were in the bound
+//! besides; and no page is without an image now.
+//!
+//! *Eviction keeps it*: a page that leaves memory takes one block and is dirty no more. While a checkpoint is written its
+//! blocks must not be taken for that: [`PageStore::spares_blocks`].
+//!
+//! # Invariants
+//! - V1: a block of the file has its space on the disk before it is handed out, as far as the file system keeps what it
+//!   promised.
+//! - V2: growth that fails changes nothing.
+//!
+//! Left out on purpose: what recovery makes dirty is not refused. The blocks it needs were free when the database went down, but a
+//! page may split another way; then the first checkpoint may find the disk full, and says so.
+
+use super::blocks::BlockNumber;
+use super::mapping::references_per_block;
+use super::{PageStore, Phase, State};
+use crate::base::clock::{Clock, Nanos};
+use crate::base::{Error, ErrorKind, Result};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The file grows by a sixteenth, within these bounds.
+const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
+/// Blocks for pages that a structure change or a rollback makes dirty without asking: a few for each thread in one.
+const UNASKED: u64 = 32;
+/// Blocks that a change of a page that is there may use and a new page may not: rows can still be deleted when none can be added.
+const FOR_CHANGES: u64 = 32;
+/// Asking a full disk for space again takes at most one part in so many of the time...
+const ASKING_PART: u32 = 10;
+/// ... but it is asked at least this often, if anybody needs space.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// With fewer dirty pages a checkpoint makes no room worth waiting for.
+const WORTH_A_CHECKPOINT: u64 = 16;
+
+/// What a page is about to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReservedFor {
+    /// Dirty, and it has an image.
+    Change,
+    /// New.
+    NewPage,
+}
+
+/// What the pages in memory will need of the store. Counted by the buffer pool, under the latches of the pages.
+#[derive(Debug, Default)]
+pub struct Demand {
+    /// Pages that differ from their newest image.
+    pub dirty: AtomicU64,
+    /// Of these, pages that had no image when they became dirty.
+    pub new: AtomicU64,
+    /// Every page id is below.
+    pub page_ids: AtomicU64,
+}
+
+/// Who needs space, and when that began to count.
+#[derive(Debug)]
+pub(super) struct Watched {
+    demand: Arc<Demand>,
+    clock: Clock,
+}
+
+/// The last time that the file could not grow; forgotten when it can.
+#[derive(Debug)]
+pub(super) struct Full {
+    error: Error,
+    tried: Nanos,
+    /// How long that took.
+    took: Duration,
+}
+
+impl Full {
+    fn is_fresh(&self, now: Nanos) -> bool {
+        now.since(self.tried) < (self.took * ASKING_PART).min(ASK_AGAIN)
+    }
+}
+
+impl State {
+    /// Blocks that can be written: free, or with a writer that may give them back.
+    fn available(&self) -> u64 {
+        self.free.free_blocks() + self.unrecorded
+    }
+
+    /// Blocks of a mapping of all pages and of the catalog, with `more` new pages, some of them roots of new tables.
+    fn other_blocks(&self, demand: &Demand, page_bytes: usize, more: u64) -> u64 {
+        let per_block = references_per_block(page_bytes) as u64;
+        let parts = (demand.page_ids.load(Ordering::Relaxed) + more).div_ceil(per_block);
+        let new = demand.new.load(Ordering::Relaxed) + more;
+        parts + parts.div_ceil(per_block) + self.catalog_blocks.len() as u64 + 1 + new / 8
+    }
+
+    /// The bound for what is dirty and one page more.
+    fn demanded(&self, demand: &Demand, page_bytes: usize, page: ReservedFor) -> u64 {
+        let pages = demand.dirty.load(Ordering::Relaxed) + demand.new.load(Ordering::Relaxed);
+        let others = |more| 2 * self.other_blocks(demand, page_bytes, more);
+        let more = match page {
+            ReservedFor::Change => 1 + others(0),
+            ReservedFor::NewPage => 2 + others(1) + FOR_CHANGES,
+        };
+        pages + more + UNASKED
+    }
+}
+
+impl PageStore {
+    /// From now on the reserve is kept for `demand`. Once.
+    pub fn keep_reserve(&self, demand: Arc<Demand>, clock: Clock) {
+        let _ = self.watched.set(Watched { demand, clock });
+    }
+
+    /// To be called before a clean page becomes dirty or a new one is made: makes sure that it can be written. Takes the store's
+    /// lock, and grows the file now and then; waits for nobody.
+    ///
+    /// # Errors
+    /// `OutOfSpace`: the disk is full, and the reserve is needed for what is dirty already.
+    pub fn reserve(&self, page: ReservedFor) -> Result<()> {
+        let Some(Watched { demand, clock }) = self.watched.get() else { return Ok(()) };
+        let mut state = self.state.lock();
+        let wanted = state.demanded(demand, self.page_bytes(), page);
+        let missing = wanted.saturating_sub(state.available());
+        if missing == 0 {
+            return Ok(());
+        }
+        let now = clock.now();
+        match &state.full {
+            Some(full) if full.is_fresh(now) => {}
+            _ => match self.grow(&mut state, missing) {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                    let tried = clock.now();
+                    state.full = Some(Full { error, tried, took: tried.since(now) });
+                }
+                Err(error) => {
+                    // Not a full disk: whether pages can be written is for the checkpoint to find out, which stops nobody.
+                    tracing::debug!(%error, "the file of the page store does not grow");
+                    return Ok(());
+                }
+                Ok(()) => return Ok(()),
+            },
+        }
+        state.refused = Some(clock.now());
+        let full = state.full.as_ref().expect("set above, or matched");
+        Err(self.refusal(&full.error, missing))
+    }
+
+    fn refusal(&self, error: &Error, missing_blocks: u64) -> Error {
+        let what = format!(
+            "the disk is full: {} more bytes are needed for the checkpoint of what would be committed",
+            missing_blocks * self.page_bytes() as u64
+        );
+        let refusal = Error::new(ErrorKind::OutOfSpace, what);
+        match error.location() {
+            Some(location) => refusal.at(location.clone()),
+            None => refusal,
+        }
+    }
+
+    /// Makes the file at least `least` blocks longer, and a step if there is room.
+    pub(super) fn grow(&self, state: &mut State, least: u64) -> Result<()> {
+        let block_bytes = self.source.page_bytes as u64;
+        let old = state.free.blocks();
+        let most = BlockNumber::LIMIT - 1 - old;
+        if least > most {
+            return Err(Error::new(ErrorKind::OutOfSpace, "the page store is at its largest size"));
+        }
+        let mut step =
+            (old * block_bytes / 16).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end()) / block_bytes;
+        if state.full.is_some() {
+            step = least;
+        }
+        step = step.clamp(least, most);
+        loop {
+            match self.source.file.reserve(old * block_bytes, (old + step) * block_bytes) {
+                Ok(()) => break,
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && step > least => {
+                    step = (step / 2).max(least);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        state.free.extend(old + step);
+        if state.full.take().is_some() {
+            tracing::info!("there is space on the disk again");
+        }
+        Ok(())
+    }
+
+    /// Sets space aside for the free blocks that the file has already, or cuts them off: an earlier run may have left a sparse
+    /// end.
+    pub(super) fn back_free_end(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let block_bytes = self.source.page_bytes as u64;
+        let (used, blocks) = (state.free.used_end(), state.free.blocks());
+        match self.source.file.reserve(used * block_bytes, blocks * block_bytes) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                self.source.file.set_len(used * block_bytes)?;
+                state.free.cut(used);
+                Ok(())
+            }
+            reserved => reserved,
+        }
+    }
+
+    /// Cuts off the free end of the file if it is large enough to matter and not in the reserve.
+    pub(super) fn shrink(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let (blocks, used) = (state.free.blocks(), state.free.used_end());
+        let inside = used - (blocks - state.free.free_blocks());
+        let reserve = match self.watched.get() {
+            Some(watched) => state.demanded(&watched.demand, self.page_bytes(), ReservedFor::NewPage),
+            None => 0,
+        };
+        let keep = used + (used / 16).max(reserve.saturating_sub(inside));
+        if blocks < keep
+            || blocks - keep < (blocks / 8).max(GROWTH_BYTES.start() / self.source.page_bytes as u64)
+        {
+            return Ok(());
+        }
+        self.source.file.set_len(keep * self.source.page_bytes as u64)?;
+        state.free.cut(keep);
+        state.full = None;
+        Ok(())
+    }
+
+    /// True if a page may be written that the round in progress, if there is one, does not need: enough is left for that.
+    #[must_use]
+    pub fn spares_blocks(&self) -> bool {
+        let Some(Watched { demand, .. }) = self.watched.get() else { return true };
+        let state = self.state.lock();
+        let needed = demand.dirty.load(Ordering::Relaxed) + state.other_blocks(demand, self.page_bytes(), 0);
+        state.phase == Phase::Idle || state.available() > needed || state.full.is_none()
+    }
+
+    /// True if the next checkpoint would give a good part of the reserve back.
+    #[must_use]
+    pub fn is_checkpoint_worthwhile(&self) -> bool {
+        self.watched.get().is_some_and(|w| w.demand.dirty.load(Ordering::Relaxed) >= WORTH_A_CHECKPOINT)
+    }
+
+    /// The disk was full when the file had to grow last.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        self.state.lock().full.is_some()
+    }
+
+    /// Somebody was refused at most `recently` ago.
+    #[must_use]
+    pub fn has_refused(&self, recently: Duration) -> bool {
+        let Some(Watched { clock, .. }) = self.watched.get() else { return false };
+        self.state.lock().refused.is_some_and(|then| clock.now().since(then) <= recently)
+    }
+
+    /// Asks a full disk for space again, unless that was just done.
+    pub fn ask_again(&self) {
+        let Some(Watched { demand, clock }) = self.watched.get() else { return };
+        let mut state = self.state.lock();
+        let now = clock.now();
+        if state.full.as_ref().is_none_or(|full| full.is_fresh(now)) {
+            return;
+        }
+        let wanted = state.demanded(demand, self.page_bytes(), ReservedFor::NewPage);
+        let missing = wanted.saturating_sub(state.available()).max(1);
+        if self.grow(&mut state, missing).is_err()
+            && let Some(full) = &mut state.full
+        {
+            (full.tried, full.took) = (clock.now(), clock.now().since(now));
+        }
+    }
+
+    /// Bytes of free blocks that are kept for what is dirty.
+    #[must_use]
+    pub fn reserved_bytes(&self) -> u64 {
+        let Some(Watched { demand, .. }) = self.watched.get() else { return 0 };
+        let state = self.state.lock();
+        let demanded = state.demanded(demand, self.page_bytes(), ReservedFor::Change);
+        demanded.min(state.available()) * self.page_bytes() as u64
+    }
+}

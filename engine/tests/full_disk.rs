@@ -1,0 +1,392 @@
+//! A full disk: whatever was acknowledged can be checkpointed, new work is refused at once, reads go on, and work goes on by
+//! itself when there is space again.
+
+use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::{Database, ErrorKind, Preset, Result, Settings, Table};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Row number to the byte that its value is made of.
+type Rows = BTreeMap<u32, u8>;
+
+/// A refusal on a disk that is known to be full takes no longer, in whatever company the test runs.
+const PROMPT: Duration = Duration::from_secs(2);
+
+fn settings(preset: Preset, memory_bytes: u64) -> Settings {
+    Settings {
+        preset,
+        logs: if preset == Preset::Group { 1 } else { 2 },
+        page_bytes: 4096,
+        memory_bytes,
+        version_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 1 << 20,
+        checkpoint_log_bytes: 512 << 10,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
+    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+fn size(disk: &SimulatedStorage) -> u64 {
+    disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
+}
+
+fn value(fill: u8) -> Vec<u8> {
+    vec![fill; 500]
+}
+
+fn put(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8) -> Result<()> {
+    db.transact(|tx| rows.clone().try_for_each(|row| tx.insert(table, row.to_be_bytes(), value(fill))))
+}
+
+/// Inserts rows although the disk was full a moment ago.
+fn put_soon(db: &Database, table: &Table, rows: std::ops::Range<u32>, context: &str) {
+    let begun = Instant::now();
+    while let Err(error) = put(db, table, rows.clone(), 2) {
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
+        assert!(begun.elapsed() < PROMPT, "{context}: there is space, but it does not go on: {error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Inserts rows, a few in each transaction, until one is refused; returns the number of the next row.
+fn fill_up(db: &Database, table: &Table, rows: &mut Rows, mut next: u32, context: &str) -> u32 {
+    for _ in 0..100_000 {
+        let few = next..next + 1 + next % 7;
+        let begun = Instant::now();
+        match put(db, table, few.clone(), 1) {
+            Ok(()) => rows.extend(few.clone().map(|row| (row, 1))),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
+                assert!(begun.elapsed() < PROMPT, "{context}: refused after {:?}", begun.elapsed());
+                return next;
+            }
+        }
+        next = few.end;
+    }
+    panic!("{context}: the disk never was full");
+}
+
+fn assert_rows(db: &Database, table: &Table, rows: &Rows, context: &str) {
+    let snapshot = db.begin_read().unwrap_or_else(|error| panic!("{context}: no snapshot: {error}"));
+    let mut found = 0;
+    for entry in snapshot.range::<[u8; 4]>(table, ..) {
+        let (key, bytes) = entry.unwrap_or_else(|error| panic!("{context}: {error}"));
+        let row = u32::from_be_bytes(key[..].try_into().expect("four bytes"));
+        assert_eq!(rows.get(&row).map(|fill| value(*fill)).as_deref(), Some(&bytes[..]), "{context}: {row}");
+        found += 1;
+    }
+    assert_eq!(found, rows.len(), "{context}");
+}
+
+fn assert_sound(db: &Database, context: &str) {
+    let report = db.verify(None).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
+}
+
+/// The database of a disk on which everything is visible, or that lost its power.
+fn assert_survives(disk: &SimulatedStorage, settings: &Settings, rows: &Rows, context: &str) {
+    for kind in [CrashKind::PowerCut, CrashKind::Kill] {
+        let context = format!("{context}, after {kind:?}");
+        let crashed = disk.crash(kind, usize::MAX, 7);
+        let db = open(&crashed, settings.clone()).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_rows(&db, &table, rows, &context);
+        assert_sound(&db, &context);
+    }
+}
+
+fn refuses_keeps_and_resumes(preset: Preset, room: u64, memory_bytes: u64) {
+    let context = format!("{preset:?}, {room} bytes of room, {memory_bytes} of memory");
+    let disk = SimulatedStorage::new(room);
+    let settings = settings(preset, memory_bytes);
+    let db = open(&disk, settings.clone()).expect("a whole disk");
+    let table = db.create_table("t").expect("a whole disk");
+    let mut rows = Rows::new();
+    put(&db, &table, 0..10, 1).expect("a whole disk");
+    rows.extend((0..10).map(|row| (row, 1)));
+    disk.set_capacity(Some(size(&disk) + room));
+    let next = fill_up(&db, &table, &mut rows, 10, &context);
+    assert!(db.statistics().disk_full, "{context}");
+    assert_rows(&db, &table, &rows, &context);
+    assert_survives(&disk, &settings, &rows, &context);
+    // What the reserve is for.
+    for _ in 0..3 {
+        db.checkpoint().unwrap_or_else(|error| panic!("{context}: no room was kept: {error}"));
+    }
+    let removed: Vec<u32> = rows.keys().copied().filter(|row| row % 2 == 1).take(8).collect();
+    let deleted =
+        db.transact(|tx| removed.iter().try_for_each(|row| tx.remove(&table, row.to_be_bytes()).map(drop)));
+    deleted.unwrap_or_else(|error| panic!("{context}: rows cannot be deleted: {error}"));
+    rows.retain(|row, _| !removed.contains(row));
+    assert_sound(&db, &context);
+    assert_survives(&disk, &settings, &rows, &format!("{context}, checkpointed"));
+    let next = fill_up(&db, &table, &mut rows, next, &context);
+    db.checkpoint().unwrap_or_else(|error| panic!("{context}: no room was kept the second time: {error}"));
+    assert_rows(&db, &table, &rows, &context);
+    disk.set_capacity(None);
+    put_soon(&db, &table, next..next + 50, &context);
+    rows.extend((next..next + 50).map(|row| (row, 2)));
+    let begun = Instant::now();
+    while db.statistics().disk_full {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{context}: nobody asks for space");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_rows(&db, &table, &rows, &context);
+    drop(table);
+    db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_survives(&disk, &settings, &rows, &format!("{context}, closed"));
+}
+
+#[test]
+fn at_every_fill_level_work_is_refused_kept_and_resumed() {
+    for step in 0..24u64 {
+        let preset = Preset::ALL[(step % 3) as usize];
+        refuses_keeps_and_resumes(preset, 40_000 + step * 91_811, 8 << 20);
+    }
+}
+
+#[test]
+fn pages_leave_a_small_memory_on_a_full_disk() {
+    for step in 0..6u64 {
+        let preset = Preset::ALL[(step % 3) as usize];
+        refuses_keeps_and_resumes(preset, 3_000_000 + step * 511_811, 1 << 20);
+    }
+}
+
+/// Rows that are there can be changed for ever: a checkpoint gives back the log and the blocks of the pages it replaces.
+#[test]
+fn changes_in_place_go_on_while_the_disk_is_full() {
+    for preset in Preset::ALL {
+        let context = format!("{preset:?}");
+        let disk = SimulatedStorage::new(1);
+        let settings = settings(preset, 8 << 20);
+        let db = open(&disk, settings.clone()).expect("a whole disk");
+        let table = db.create_table("t").expect("a whole disk");
+        let mut rows = Rows::new();
+        disk.set_capacity(Some(size(&disk) + (2 << 20)));
+        let next = fill_up(&db, &table, &mut rows, 0, &context);
+        db.checkpoint().expect("room was kept");
+        let mut random = 1u32;
+        // Several times what the log may hold.
+        for n in 0..6000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let row = (random >> 8) % 40.min(next);
+            let fill = (n % 200) as u8 + 3;
+            put(&db, &table, row..row + 1, fill)
+                .unwrap_or_else(|error| panic!("{context}: change {n}: {error}"));
+            rows.insert(row, fill);
+        }
+        assert_rows(&db, &table, &rows, &context);
+        assert_survives(&disk, &settings, &rows, &context);
+    }
+}
+
+/// A transaction that is open during checkpoints keeps its pages dirty: they are written, and will have to be written again.
+#[test]
+fn open_transactions_do_not_use_up_what_checkpoints_need() {
+    let context = "open transactions";
+    let disk = SimulatedStorage::new(1);
+    let settings = settings(Preset::Autonomous, 8 << 20);
+    let db = open(&disk, settings.clone()).expect("a whole disk");
+    let table = db.create_table("t").expect("a whole disk");
+    disk.set_capacity(Some(size(&disk) + (2 << 20)));
+    let mut rows = Rows::new();
+    let mut open_ones = Vec::new();
+    let mut next = 0u32;
+    loop {
+        let mut tx = db.begin().expect("within the limit");
+        let inserted = (next..next + 40).try_for_each(|row| tx.insert(&table, row.to_be_bytes(), value(9)));
+        if let Err(error) = inserted {
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+            break;
+        }
+        next += 40;
+        open_ones.push(tx);
+        assert!(next < 100_000, "the disk never was full");
+    }
+    for round in 0..3 {
+        db.checkpoint().unwrap_or_else(|error| panic!("checkpoint {round}: no room was kept: {error}"));
+    }
+    for (at, tx) in open_ones.into_iter().enumerate() {
+        let first = at as u32 * 40;
+        match tx.commit() {
+            Ok(_) => rows.extend((first..first + 40).map(|row| (row, 9))),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}"),
+        }
+    }
+    db.checkpoint().expect("room was kept");
+    assert_rows(&db, &table, &rows, context);
+    assert_sound(&db, context);
+    assert_survives(&disk, &settings, &rows, context);
+}
+
+/// Somebody else takes the last space while several threads write and checkpoints are made.
+#[test]
+fn many_threads_are_refused_together_and_go_on_together() {
+    let disk = SimulatedStorage::new(1);
+    let settings = settings(Preset::Autonomous, 2 << 20);
+    let db = open(&disk, settings.clone()).expect("a whole disk");
+    let table = db.create_table("t").expect("a whole disk");
+    disk.set_capacity(Some(size(&disk) + (3 << 20)));
+    let mut rows = Rows::new();
+    let all_refused = std::sync::Barrier::new(4);
+    let acknowledged: Vec<Rows> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4u32)
+            .map(|thread| {
+                let (db, table, disk, all_refused) = (&db, &table, &disk, &all_refused);
+                scope.spawn(move || {
+                    let mut rows = Rows::new();
+                    let first = thread << 24;
+                    let next = fill_up(db, table, &mut rows, first, "threads");
+                    if all_refused.wait().is_leader() {
+                        disk.set_capacity(None);
+                    }
+                    let begun = Instant::now();
+                    while let Err(error) = put(db, table, next..next + 20, 2) {
+                        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+                        assert!(begun.elapsed() < Duration::from_secs(20), "it does not go on: {error}");
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    rows.extend((next..next + 20).map(|row| (row, 2)));
+                    rows
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    acknowledged.into_iter().for_each(|more| rows.extend(more));
+    assert_rows(&db, &table, &rows, "threads");
+    assert_sound(&db, "threads");
+    drop((table, db));
+    assert_survives(&disk, &settings, &rows, "threads");
+}
+
+/// `ENOSPC` where the reserve does not help, because the file system broke its promise: at each write in turn.
+#[test]
+fn a_checkpoint_that_meets_a_full_disk_at_any_write_can_be_repeated() {
+    let mut struck_all = 0;
+    for operation in [OperationKind::Write, OperationKind::ZeroExtend] {
+        for after in 0.. {
+            let context = format!("{operation:?} {after}");
+            let disk = SimulatedStorage::new(after);
+            let settings = Settings { checkpoint_log_bytes: 0, ..settings(Preset::Group, 8 << 20) };
+            let db = open(&disk, settings.clone()).expect("a whole disk");
+            let table = db.create_table("t").expect("a whole disk");
+            let mut rows = Rows::new();
+            disk.inject(Fault { operation, after, kind: FaultKind::Once, error: 28 });
+            for batch in 0..8 {
+                let few = batch * 40..batch * 40 + 40;
+                match put(&db, &table, few.clone(), 1) {
+                    Ok(()) => rows.extend(few.map(|row| (row, 1))),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}"),
+                }
+            }
+            for _ in 0..3 {
+                if let Err(error) = db.checkpoint() {
+                    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
+                }
+            }
+            if disk.faults_struck() == 0 {
+                break;
+            }
+            db.checkpoint().unwrap_or_else(|error| panic!("{context}: again: {error}"));
+            assert_rows(&db, &table, &rows, &context);
+            assert_sound(&db, &context);
+            assert_survives(&disk, &settings, &rows, &context);
+            struck_all += 1;
+            assert!(after < 200, "{context}: the workload never ends");
+        }
+    }
+    assert!(struck_all > 5, "only {struck_all} writes were struck");
+}
+
+/// A file system of a fixed size, unmounted when it is dropped.
+struct SmallDisk {
+    path: PathBuf,
+    _parent: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// `None` where that is not permitted.
+    fn mount(bytes: u64) -> Option<SmallDisk> {
+        let parent = tempfile::tempdir().expect("a temporary directory");
+        let path = parent.path().join("disk");
+        std::fs::create_dir(&path).expect("a new directory");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "quench-full-disk"])
+            .arg(&path)
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(SmallDisk { path, _parent: parent }),
+            Ok(output) => {
+                println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+                None
+            }
+            Err(error) => {
+                println!("skipped: there is no mount: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.path).status();
+        if !unmounted.as_ref().is_ok_and(std::process::ExitStatus::success) {
+            println!("{} stays mounted: {unmounted:?}", self.path.display());
+        }
+    }
+}
+
+fn open_small(path: &Path) -> Database {
+    let settings = Settings {
+        memory_bytes: 32 << 20,
+        segment_bytes: 1 << 20,
+        log_bytes_max: 8 << 20,
+        checkpoint_log_bytes: 4 << 20,
+        ..Settings::default()
+    };
+    Database::builder().settings(settings).open(path).expect("opens")
+}
+
+#[test]
+fn on_a_real_file_system_that_is_full_work_resumes_when_a_file_is_deleted() {
+    let Some(disk) = SmallDisk::mount(64 << 20) else { return };
+    let ballast = disk.path.join("ballast");
+    std::fs::write(&ballast, vec![1; 24 << 20]).expect("there is room");
+    let directory = disk.path.join("database");
+    let db = open_small(&directory);
+    let table = db.create_table("t").expect("there is room");
+    let mut rows = Rows::new();
+    let next = fill_up(&db, &table, &mut rows, 0, "tmpfs");
+    assert!(rows.len() > 1000 && db.statistics().disk_full, "{} rows", rows.len());
+    assert_rows(&db, &table, &rows, "tmpfs, full");
+    let begun = Instant::now();
+    let refused = put(&db, &table, next..next + 500, 2).expect_err("it is full");
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{refused}");
+    assert!(refused.to_string().contains("the disk is full"), "{refused}");
+    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    db.checkpoint().expect("room was kept");
+    assert_rows(&db, &table, &rows, "tmpfs, checkpointed");
+    std::fs::remove_file(&ballast).expect("it is there");
+    put_soon(&db, &table, next..next + 500, "tmpfs");
+    rows.extend((next..next + 500).map(|row| (row, 2)));
+    assert_sound(&db, "tmpfs");
+    drop(table);
+    db.close().expect("there is room");
+    let db = open_small(&directory);
+    let table = db.table("t").expect("it was created");
+    assert!(db.recovery().clean);
+    assert_rows(&db, &table, &rows, "tmpfs, reopened");
+    assert_sound(&db, "tmpfs, reopened");
+}
