@@ -48,7 +48,12 @@ impl PageSource for StoredPages {
 
     fn read_pages(&self, pages: &[(PageId, bool)], visit: &mut dyn FnMut(usize, Result<&[u8]>)) {
         let ids: Vec<PageId> = pages.iter().map(|(page, _)| *page).collect();
+        let begun = self.clock.now();
+        let mut first = true;
         self.store.read_pages(&ids, &mut |index, read| {
+            if std::mem::take(&mut first) {
+                self.cost.note_many(pages.len(), self.clock.now().since(begun));
+            }
             let (page, own_stamps) = pages[index];
             let read = read.and_then(|(kind, image)| {
                 validate_image(image).map_err(|error| error.at(Location::Page { page, offset: 0 }))?;
@@ -67,6 +72,21 @@ impl PageSource for StoredPages {
 
     fn freed(&self, page: PageId, round: u32) {
         self.store.freed(page, round);
+    }
+}
+
+/// Pages read at open to learn what reading costs.
+const SAMPLED_PAGES: u64 = 64;
+
+impl StoredPages {
+    /// Reads some pages from all over the store. What cannot be read is found out by whoever needs it.
+    fn sample_cost(&self) {
+        let step = (self.store.usage().pages / SAMPLED_PAGES).max(1);
+        let sample: Vec<PageId> =
+            self.store.page_ids().step_by(step as usize).take(SAMPLED_PAGES as usize).collect();
+        let begun = self.clock.now();
+        self.store.read_pages(&sample, &mut |_, _| ());
+        self.cost.note_many(sample.len(), self.clock.now().since(begun));
     }
 }
 
@@ -90,6 +110,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let clock = builder.clock.clone();
     let read_cost = Arc::new(ReadCost::default());
     let stored = StoredPages { store: store.clone(), clock: clock.clone(), cost: read_cost.clone() };
+    stored.sample_cost();
     let pool = Pool::new(page_bytes, settings.memory_bytes, Arc::new(stored))?;
     let transaction_bytes = settings.transaction_bytes(presets::log_count(&settings, cores()));
     let limits = Limits::for_page(page_bytes, transaction_bytes, settings.lock_wait);
@@ -97,6 +118,8 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
         Arc::new(TransactionSystem::new(pool.clone(), limits, version_bytes(&settings), clock.clone()));
     let recovery = Arc::new(Reservation::default());
     share_budget(&pool, &system, recovery.clone(), &settings);
+    // Redo needs it already.
+    let read_ahead = ReadAhead::start(&pool)?;
     let writes_to = (!settings.read_only).then(|| storage.clone());
     let evictor = Evictor::start(system.clone(), pool.clone(), store.clone(), writes_to)?;
     let path = path.display().to_string();
@@ -108,6 +131,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
         pool,
         system,
         evictor,
+        read_ahead,
         recovery,
         read_cost,
         copied,
@@ -133,6 +157,8 @@ struct Parts {
     store: Arc<PageStore>,
     pool: Arc<Pool>,
     system: Arc<TransactionSystem>,
+    /// Ends before the evictor, for which it may be waiting.
+    read_ahead: ReadAhead,
     evictor: Evictor,
     recovery: Arc<Reservation>,
     read_cost: Arc<ReadCost>,
@@ -242,7 +268,6 @@ impl Parts {
         logs: usize,
         recovery: RecoveryReport,
     ) -> Result<Inner> {
-        let read_ahead = ReadAhead::start(&self.pool)?;
         Ok(Inner {
             system: self.system,
             pool: self.pool,
@@ -251,7 +276,7 @@ impl Parts {
             checkpointer,
             replay,
             evictor: self.evictor,
-            read_ahead,
+            read_ahead: self.read_ahead,
             segments,
             settings: self.settings,
             clock: self.clock,
@@ -446,14 +471,15 @@ impl Inner {
         ((seconds * 1e6) as u64, (allowed * 1e6) as u64)
     }
 
-    /// With half of what is allowed there is time left to make it without haste.
+    /// At three quarters there is time left to make it without haste. Earlier would be no use where most of the work is to read
+    /// pages that change all the time: the next checkpoint would be due as soon as this one ends.
     fn is_checkpoint_due(&self) -> bool {
         let wanted = self.settings.checkpoint_log_bytes;
         if self.segments.is_pressed() || wanted > 0 && self.segments.bytes_in_use() >= wanted {
             return true;
         }
         let (replay, allowed) = self.replay_us();
-        wanted > 0 && replay >= allowed / 2
+        wanted > 0 && replay >= allowed / 4 * 3
     }
 
     /// The budget of a checkpoint that begins now.

@@ -3,8 +3,8 @@
 //! ```text
 //!   seconds = fixed
 //!           + log files [bytes] (and again what does not fit in memory)   / scan rate
-//!           + operations above the checkpoint * cost of one + their bytes * cost of one      } / threads
-//!           + pages that redo has to read           * cost of one                            } / threads
+//!           + (operations above the checkpoint * cost of one + their bytes * cost of one)     / threads
+//!           + pages that redo has to read           * cost of one, many being read at a time
 //! ```
 //!
 //! **Inputs.** All files of the log count, since all are read, READY ones too. Operations and bytes are what was committed
@@ -14,7 +14,8 @@
 //!
 //! **Rates.** What the last recovery of this open measured, if it was long enough to tell. Before that constants, which are
 //! measured on two busy cores of a small machine, so that the estimate errs upwards. The cost of reading a page is a running
-//! average over all reads. Left out on purpose: the cost of executing transactions, which has the caller's time in it; and
+//! average over reads of many pages at a time, as redo does them; open begins it with a sample of what is stored. Without such,
+//! a part of what one page alone costs. Left out on purpose: the cost of executing transactions, which has the caller's time in it; and
 //! keeping rates in the manifest, since an open that recovers measures them anew.
 
 use crate::buffer::Pool;
@@ -49,7 +50,7 @@ pub struct ReplayRates {
     pub operation_ns: f64,
     /// One byte of a record, on one thread, in nanoseconds.
     pub byte_ns: f64,
-    /// Reading a page, in nanoseconds.
+    /// Reading a page among many at a time, in nanoseconds.
     pub page_read_ns: f64,
     /// The first three were measured by a recovery of this open; otherwise they are constants.
     pub measured: bool,
@@ -61,7 +62,7 @@ impl Default for ReplayRates {
             scan_bytes_per_second: 600e6,
             operation_ns: 400.0,
             byte_ns: 1.5,
-            page_read_ns: 150_000.0,
+            page_read_ns: 12_000.0,
             measured: false,
         }
     }
@@ -135,7 +136,7 @@ impl ReplayRates {
         let redo_ns = work.operations as f64 * self.operation_ns + work.record_bytes as f64 * self.byte_ns;
         let redo_seconds = redo_ns * 1e-9 / threads;
         let reads = pages_to_read(work, limits, page_bytes);
-        let read_seconds = reads as f64 * self.page_read_ns * 1e-9 / threads;
+        let read_seconds = reads as f64 * self.page_read_ns * 1e-9;
         let seconds = FIXED_SECONDS + scan_seconds + redo_seconds + read_seconds;
         ReplayEstimate { seconds, scan_seconds, redo_seconds, read_seconds, work, rates: self }
     }
@@ -153,8 +154,7 @@ impl ReplayRates {
             record_bytes: seen.record_bytes,
             ..ReplayWork::default()
         };
-        let threads = limits.threads.max(1) as f64;
-        let reading = seen.pages_read as f64 * self.page_read_ns * 1e-9 / threads;
+        let reading = seen.pages_read as f64 * self.page_read_ns * 1e-9;
         let expected = ReplayRates::default().estimate(work, limits, 1).redo_seconds;
         let redo_seconds = seen.replay_seconds - reading;
         if redo_seconds >= MEASURABLE_SECONDS && expected >= MEASURABLE_SECONDS / 4.0 {
@@ -176,16 +176,45 @@ fn pages_to_read(work: ReplayWork, limits: ReplayLimits, page_bytes: u64) -> u64
     (once + work.pages * (windows - 1)).min(work.operations)
 }
 
-/// The running average of what reading a page costs.
+/// So many pages read together tell what many at a time cost.
+const MANY: usize = 8;
+/// What a page costs among many, as a part of what it costs alone: no device that was looked at gains less.
+const AMONG_MANY: f64 = 0.25;
+
+/// The running averages of what reading a page costs, alone and among many.
 #[derive(Debug, Default)]
 pub struct ReadCost {
-    /// Nanoseconds; 0 before the first. Written without regard for others: a lost update is one read less.
-    nanos: AtomicU64,
+    alone: Average,
+    among_many: Average,
 }
 
 impl ReadCost {
     /// A page was read in this time.
     pub fn note(&self, time: Duration) {
+        self.alone.note(time);
+    }
+
+    /// So many pages were read at a time in this time.
+    pub fn note_many(&self, pages: usize, time: Duration) {
+        if pages >= MANY {
+            self.among_many.note(time / pages as u32);
+        }
+    }
+
+    /// Of a page among many.
+    fn nanos(&self) -> Option<f64> {
+        self.among_many.nanos().or_else(|| self.alone.nanos().map(|nanos| nanos * AMONG_MANY))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Average {
+    /// Nanoseconds; 0 before the first. Written without regard for others: a lost update is one read less.
+    nanos: AtomicU64,
+}
+
+impl Average {
+    fn note(&self, time: Duration) {
         let now = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         let average = match self.nanos.load(Ordering::Relaxed) {
             0 => now,
@@ -384,9 +413,11 @@ mod tests {
         assert_eq!(cost.nanos(), None);
         (0..1000).for_each(|_| cost.note(Duration::from_micros(100)));
         let before = cost.nanos().expect("noted");
-        assert!((90_000.0..=110_000.0).contains(&before), "{before}");
-        (0..1000).for_each(|_| cost.note(Duration::from_micros(300)));
+        assert!((22_500.0..=27_500.0).contains(&before), "{before}");
+        cost.note_many(MANY - 1, Duration::from_micros(1));
+        assert_eq!(cost.nanos(), Some(before), "too few");
+        (0..1000).for_each(|_| cost.note_many(10, Duration::from_micros(300)));
         let after = cost.nanos().expect("noted");
-        assert!((270_000.0..=330_000.0).contains(&after), "{after}");
+        assert!((27_000.0..=33_000.0).contains(&after), "{after}");
     }
 }

@@ -3,7 +3,7 @@
 //! Every method goes to the file inside. Counted is what came back without an error. Left out on purpose: writes through a
 //! [`WriteQueue`](super::WriteQueue), which go past [`File`] to the descriptor; their submitter counts them.
 
-use super::File;
+use super::{File, ReadRequest};
 use crate::base::metrics::Counter;
 use crate::base::{Location, Result};
 use std::os::fd::RawFd;
@@ -66,6 +66,14 @@ impl File for CountedFile {
         Ok(())
     }
 
+    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
+        self.inner.read_many(reads);
+        reads
+            .iter()
+            .filter(|read| read.result.is_ok())
+            .for_each(|read| self.traffic.count_read(read.buffer.len()));
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.inner.write_at(offset, bytes)?;
         self.traffic.count_write(bytes.len());
@@ -125,5 +133,15 @@ mod tests {
         file.read_at(31, &mut bytes).expect_err("beyond the end");
         assert_eq!((traffic.writes.get(), traffic.written_bytes.get()), (2, 150));
         assert_eq!((traffic.reads.get(), traffic.read_bytes.get()), (1, 120));
+        let (mut first, mut beyond) = ([0; 10], [0; 10]);
+        let mut reads = [(95, &mut first), (145, &mut beyond)].map(|(offset, buffer)| ReadRequest {
+            offset,
+            buffer,
+            result: Ok(()),
+        });
+        file.read_many(&mut reads);
+        assert_eq!(reads.map(|read| read.result.is_ok()), [true, false]);
+        assert_eq!(first, [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]);
+        assert_eq!((traffic.reads.get(), traffic.read_bytes.get()), (2, 130));
     }
 }

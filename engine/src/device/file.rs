@@ -7,7 +7,8 @@
 use super::facts::{self, DeviceFacts, DurabilityMethod};
 use super::queue::BlockingQueue;
 use super::uring::UringQueue;
-use super::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage, WriteQueue};
+use super::uring_read::ManyReads;
+use super::{AlignedBuffer, File, OpenMode, ReadRequest, SECTOR_BYTES, Storage, WriteQueue};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -163,6 +164,7 @@ impl Storage for FileStorage {
             direct,
             method: self.method.clone(),
             dsync_refused: self.dsync_refused.clone(),
+            many: self.facts.io_uring.is_ok().then(ManyReads::default),
         }))
     }
 
@@ -317,6 +319,8 @@ struct RealFile {
     direct: bool,
     method: Arc<AtomicU8>,
     dsync_refused: Arc<AtomicBool>,
+    /// `None` without io_uring.
+    many: Option<ManyReads>,
 }
 
 impl RealFile {
@@ -423,6 +427,17 @@ impl File for RealFile {
             }
         }
         Ok(())
+    }
+
+    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
+        let unread = match &self.many {
+            Some(many) if reads.len() > 1 => many.read(self.fd.as_raw_fd(), reads),
+            _ => (0..reads.len()).collect(),
+        };
+        for index in unread {
+            let read = &mut reads[index];
+            read.result = self.read_at(read.offset, read.buffer);
+        }
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {

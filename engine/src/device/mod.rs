@@ -21,6 +21,7 @@ pub mod probe;
 mod queue;
 pub mod simulated;
 mod uring;
+mod uring_read;
 
 pub use buffer::AlignedBuffer;
 pub use facts::{DeviceFacts, DurabilityMethod};
@@ -124,6 +125,13 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// `Corruption` if the file ends before; I/O.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
+    /// Does several reads, as many at a time as the storage can, and leaves each one's result in it. The order is open.
+    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
+        for read in reads {
+            read.result = self.read_at(read.offset, read.buffer);
+        }
+    }
+
     /// Writes all of `bytes`; visible to readers, not durable.
     ///
     /// # Errors
@@ -180,6 +188,17 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn descriptor(&self) -> Option<std::os::fd::RawFd> {
         None
     }
+}
+
+/// One of the reads of [`File::read_many`].
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// Where from.
+    pub offset: u64,
+    /// Filled, if the result is `Ok`.
+    pub buffer: &'a mut [u8],
+    /// As of [`File::read_at`].
+    pub result: Result<()>,
 }
 
 /// A write for a [`WriteQueue`]. The buffer comes back with the completion.

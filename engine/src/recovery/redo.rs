@@ -323,6 +323,34 @@ fn tables_of(system: &TransactionSystem) -> HashMap<u32, Arc<TableState>> {
     system.catalog().lock().tables().into_iter().map(|table| (table.id.0, table)).collect()
 }
 
+/// How far the leaves of steps have been asked for: of two windows, so that one is brought in while the other is worked on.
+#[derive(Default)]
+struct ReadAhead {
+    /// Steps before the last window, and to its end.
+    window: (usize, usize),
+}
+
+/// Leaves of a window: enough reads at a time for any device.
+const WINDOW_LEAVES: usize = 64;
+
+impl ReadAhead {
+    /// Whether work on the last window is about to begin.
+    #[inline]
+    fn is_due(&self, done: usize) -> bool {
+        done >= self.window.0
+    }
+
+    #[cold]
+    fn advance(&mut self, table: &TableState, steps: &[Step<'_>]) -> Result<()> {
+        let keys = steps[self.window.1..].iter().map(Step::key);
+        let covered = table.tree.read_ahead_for(keys, WINDOW_LEAVES)?;
+        let end = self.window.1 + covered;
+        // With nothing left to ask for, nothing is due any more.
+        self.window = (if covered == 0 { usize::MAX } else { self.window.1 }, end);
+        Ok(())
+    }
+}
+
 fn apply_sorted(
     tables: &HashMap<u32, Arc<TableState>>,
     batch: &[Redo<'_>],
@@ -336,7 +364,15 @@ fn apply_sorted(
                 .at(Location::Transaction(batch[of_table[0].record as usize].csn))
         })?;
         let mut replay = Replay::new(table);
+        let mut ahead_of = ReadAhead::default();
+        let mut done = 0;
         for row in of_table.chunk_by(Step::is_same_row) {
+            if ahead_of.is_due(done) {
+                // The descent may wait for a page.
+                replay.let_go();
+                ahead_of.advance(table, of_table)?;
+            }
+            done += row.len();
             for step in row {
                 ahead.next().inspect(|step| prefetch(step.bytes));
                 let csn = || csn_of(batch, step);

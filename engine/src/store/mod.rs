@@ -63,7 +63,7 @@ pub use writer::{ImageWriter, Written};
 use crate::base::clock::Nanos;
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
-use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{AlignedBuffer, OpenMode, ReadRequest, SECTOR_BYTES, Storage};
 use crate::sync::Mutex;
 use blocks::{BlockKind, BlockNumber};
 use free::FreeSpace;
@@ -396,12 +396,19 @@ impl PageStore {
         let adjacent = |a: &(BlockRef, usize), b: &(BlockRef, usize)| {
             a.0.block().0.checked_add(1) == Some(b.0.block().0) && !a.0.is_absent()
         };
-        for run in wanted.chunk_by(adjacent) {
-            let mut bytes = AlignedBuffer::zeroed(run.len() * page_bytes);
-            let read = self.source.file.read_at(self.source.offset(run[0].0), &mut bytes);
-            for ((reference, index), image) in run.iter().zip(bytes.chunks_exact_mut(page_bytes)) {
+        let runs: Vec<_> = wanted.chunk_by(adjacent).collect();
+        let mut buffers: Vec<_> =
+            runs.iter().map(|run| AlignedBuffer::zeroed(run.len() * page_bytes)).collect();
+        let mut reads: Vec<_> = runs
+            .iter()
+            .zip(&mut buffers)
+            .map(|(run, buffer)| ReadRequest { offset: self.source.offset(run[0].0), buffer, result: Ok(()) })
+            .collect();
+        self.source.file.read_many(&mut reads);
+        for (run, read) in runs.iter().zip(reads) {
+            for ((reference, index), image) in run.iter().zip(read.buffer.chunks_exact_mut(page_bytes)) {
                 let page = pages[*index];
-                let whole = read.is_ok() && !reference.is_absent();
+                let whole = read.result.is_ok() && !reference.is_absent();
                 let kind = match blocks::verify_page(image, self.source.database, page, *reference) {
                     Ok(kind) if whole => Ok(kind),
                     // The image has moved meanwhile, or is damaged: alone the page is read as often as it takes to know.

@@ -40,6 +40,11 @@ impl<'a> Replay<'a> {
         Replay { tree: &table.tree, leaf: None, base, patches, value }
     }
 
+    /// Lets go of the leaf: the caller is about to wait for something.
+    pub fn let_go(&mut self) {
+        self.leaf = None;
+    }
+
     /// The next change of the row, made by the transaction that `csn` tells.
     ///
     /// # Errors

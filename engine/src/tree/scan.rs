@@ -126,6 +126,48 @@ impl Tree {
         })
     }
 
+    /// Has the leaves of the first of `keys`, which ascend, brought into memory: at most `most` leaves, those with the same
+    /// parent. Returns how many keys these leaves are for: at least one, unless there are none.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn read_ahead_for<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        most: usize,
+    ) -> Result<usize> {
+        let mut pages = Vec::with_capacity(most);
+        retry(|| {
+            pages.clear();
+            let mut keys = keys.clone().peekable();
+            let Some(first) = keys.peek().copied() else { return Ok(0) };
+            let root = self.pool.optimistic(self.root)?;
+            let is_leaf = Node::new(root.bytes()).is_leaf();
+            root.validate()?;
+            if is_leaf {
+                return Ok(keys.count());
+            }
+            let parent = self.descend(Target::At(first), 1)?.guard;
+            let (node, mut covered) = (Node::new(parent.bytes()), 0);
+            let (count, upper) = (node.count(), node.upper());
+            while pages.len() < most
+                && let Some(key) = keys.next_if(|key| upper.as_deref().is_none_or(|upper| *key < upper))
+            {
+                let at = super::descent::child_at(node, Target::At(key)).0.min(count);
+                pages.push(node.child(at));
+                let end = (at < count).then(|| node.key(at));
+                let is_there = |key: &&[u8]| end.as_deref().or(upper.as_deref()).is_none_or(|end| *key < end);
+                covered += 1;
+                while keys.next_if(is_there).is_some() {
+                    covered += 1;
+                }
+            }
+            parent.validate()?;
+            Ok(covered.max(1))
+        })
+        .inspect(|_| self.pool.read_ahead(pages.iter().copied()))
+    }
+
     /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before `from`. Returns the key
     /// to go on with (included), `None` at the end.
     ///

@@ -1,6 +1,6 @@
 //! Fill, the room rule, images, memory that runs out.
 
-use super::{Horizon, all, get, pool, put, tree};
+use super::{Horizon, LeafBatch, all, get, pool, put, tree};
 use crate::base::ErrorKind;
 use crate::buffer::ScratchPage;
 use crate::sync::Arc;
@@ -8,6 +8,7 @@ use crate::sync::atomic::Ordering;
 use crate::tree::image::{Resolved, Shown, image_page, validate_image};
 use crate::tree::node::Node;
 use crate::tree::{EntryMeta, LeafHint, Tree, max_entry_bytes, max_key_bytes};
+use std::ops::Bound;
 
 fn key(n: u64) -> [u8; 8] {
     n.to_be_bytes()
@@ -228,4 +229,38 @@ fn image_of_a_settled_page_is_complete() {
         assert_eq!(image_page(guard.bytes(), &mut image, &mut |_, _, _| Resolved::Keep), Shown::Newest);
         validate_image(&image).expect("an image");
     }
+}
+
+#[test]
+fn leaves_of_ascending_keys_are_asked_for_once_each() {
+    let (tree, _) = tree(512);
+    let keys: Vec<Vec<u8>> = (0..3000u32).map(|i| format!("{i:08}").into_bytes()).collect();
+    assert_eq!(
+        tree.read_ahead_for(keys.iter().map(Vec::as_slice), 4).expect("in memory"),
+        keys.len(),
+        "one leaf"
+    );
+    keys.iter().for_each(|key| put(&tree, key, 0, false, &[7; 20]));
+    let asked: Vec<&[u8]> = keys.iter().step_by(3).map(Vec::as_slice).collect();
+    let (mut done, mut full_windows, mut windows) = (0, 0, 0);
+    while done < asked.len() {
+        let covered = tree.read_ahead_for(asked[done..].iter().copied(), 4).expect("in memory");
+        let (mut leaves, mut at) = (0, done);
+        while at < done + covered {
+            let mut batch = LeafBatch::default();
+            let next =
+                tree.scan_forward(Bound::Included(asked[at]), usize::MAX, &mut batch).expect("in memory");
+            at += next.map_or(asked.len(), |next| asked[at..].partition_point(|key| **key < *next));
+            leaves += 1;
+        }
+        assert!(leaves <= 4, "{leaves} leaves");
+        assert!(
+            at == done + covered || at > asked.len() && done + covered == asked.len(),
+            "ends with a leaf"
+        );
+        full_windows += u32::from(leaves == 4);
+        (done, windows) = (done + covered, windows + 1);
+    }
+    assert!(full_windows * 2 > windows, "only a parent's last leaves are fewer: {full_windows} of {windows}");
+    assert_eq!(tree.read_ahead_for(std::iter::empty(), 4).expect("in memory"), 0);
 }
