@@ -9,8 +9,8 @@
 //! ```
 //!
 //! # Which images are written
-//! The image of a page that leaves memory holds committed content only (I7): a page with an entry that is in progress
-//! stays, and for one whose transaction is not durable yet the log is flushed first. Entries keep the stamps that an older
+//! The image of a page that leaves memory holds committed content only (I7), but for pages of large values in progress, which the
+//! checkpoints list as free (`transaction::unfinished`): a page with an entry that is in progress stays, and for one whose transaction is not durable yet the log is flushed first. Entries keep the stamps that an older
 //! snapshot may ask for (a *stamped* image), so a long snapshot or a running checkpoint keeps no page in memory.
 //!
 //! # To which checkpoint an image belongs
@@ -35,7 +35,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::sync::{Mutex, thread};
 use crate::transaction::{CheckpointView, StampState, TransactionSystem};
-use crate::tree::image::{Shown, StampFate, stamped_image};
+use crate::tree::image::{Shown, StampFate, owner_of, stamped_image};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,6 +129,8 @@ impl Drop for Evictor {
 struct Pending {
     version: Version,
     purpose: Purpose,
+    /// Of the large value that the page is part of, if that may be in progress.
+    unfinished: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -276,7 +278,7 @@ impl Work {
         let guard = pin();
         let pushed = writer.push(page, self.system.newest_drawn(), |out| {
             let state = self.pool.look_at_marked(page, |bytes| bytes.copy_to(0, out))?;
-            let Looked { stamped, newest, not_durable } = self.look(out, &guard)?;
+            let Looked { stamped, newest, not_durable, unfinished } = self.look(out, &guard)?;
             self.not_durable = self.not_durable.max(not_durable);
             if not_durable > Csn::ZERO {
                 return None;
@@ -291,7 +293,7 @@ impl Work {
                 _ if stamped => ImageKind::Stamped,
                 _ => ImageKind::Settled,
             };
-            pending = Some(Pending { version: state.version, purpose });
+            pending = Some(Pending { version: state.version, purpose, unfinished });
             Some((kind, token as u64))
         })?;
         debug_assert_eq!(pushed, pending.is_some());
@@ -319,14 +321,18 @@ impl Work {
         let _gate = self.imager.gate();
         let claimed = pending.and_then(|pending| {
             let claimed = self.pool.claim_unchanged(written.page, pending.version)?;
-            Some((claimed, pending.purpose))
+            Some((claimed, pending))
         });
         match claimed {
-            Some((claimed, Purpose::Leave(newest))) => self.complete_leaving(claimed, newest, &written),
-            Some((claimed, Purpose::Round(round))) => {
-                self.complete_round(&claimed, round, &written);
-                false
-            }
+            Some((claimed, pending)) => match pending.purpose {
+                Purpose::Leave(newest) => {
+                    self.complete_leaving(claimed, newest, pending.unfinished, &written)
+                }
+                Purpose::Round(round) => {
+                    self.complete_round(&claimed, round, &written);
+                    false
+                }
+            },
             None => {
                 self.store.discard(written.reference);
                 false
@@ -346,7 +352,13 @@ impl Work {
     }
 
     /// Cases 1 and 2a; true if the page has left memory.
-    fn complete_leaving(&self, claimed: Claimed<'_>, newest: Csn, written: &Written) -> bool {
+    fn complete_leaving(
+        &self,
+        claimed: Claimed<'_>,
+        newest: Csn,
+        unfinished: Option<u64>,
+        written: &Written,
+    ) -> bool {
         let needs = self.imager.running().filter(|(round, _)| claimed.round() < *round);
         if let Some((round, view)) = &needs {
             // A round that began meanwhile needs the page as of an older CSN first.
@@ -355,6 +367,9 @@ impl Work {
                 return false;
             }
             claimed.set_imaged(*round);
+        }
+        if let Some(owner) = unfinished {
+            self.system.note_unfinished(owner, written.page);
         }
         self.store.record(written.page, written.reference, needs.is_some());
         claimed.set_clean(written.kind == ImageKind::Stamped);
@@ -367,7 +382,8 @@ impl Work {
 
     /// Makes a stamped image of a copied page and says what is in it; `None` if it has to stay in memory.
     fn look(&self, out: &mut [u8], guard: &Guard) -> Option<Looked> {
-        let (mut newest, mut not_durable) = (Csn::ZERO, Csn::ZERO);
+        let (mut newest, mut not_durable, mut unfinished) = (Csn::ZERO, Csn::ZERO, None);
+        let owner = owner_of(out);
         let stamped = stamped_image(out, &mut |stamp| match self.system.stamp_state(stamp, guard) {
             StampState::Settled => StampFate::Settled,
             StampState::Committed(csn) => {
@@ -378,9 +394,14 @@ impl Work {
                 not_durable = not_durable.max(csn);
                 StampFate::Kept
             }
+            StampState::InProgress if owner == Some(stamp) => {
+                // No round that runs contains it.
+                (newest, unfinished) = (Csn::MAX, owner);
+                StampFate::Kept
+            }
             StampState::InProgress => StampFate::Refused,
         })?;
-        Some(Looked { stamped, newest, not_durable })
+        Some(Looked { stamped, newest, not_durable, unfinished })
     }
 }
 
@@ -392,6 +413,8 @@ struct Looked {
     newest: Csn,
     /// The newest that is not durable; 0 if all are.
     not_durable: Csn,
+    /// The owner of the large value in progress that the page is part of.
+    unfinished: Option<u64>,
 }
 
 /// What a page's image is for, now.

@@ -29,7 +29,7 @@ mod image;
 pub mod pace;
 mod replay_model;
 
-pub use catalog_blob::{TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
+pub use catalog_blob::{StoredCatalog, TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
 pub use evict::{Evictor, buffer_bytes};
 pub use image::Imager;
 pub use replay_model::{
@@ -315,8 +315,10 @@ impl Checkpointer {
             // Without the lock: it may take as long as reading all their pages.
             self.free_dropped(dropped)?;
         };
+        let unfinished = self.system.hold_unfinished();
         let _gate = self.imager.gate();
         let csn = view.choose();
+        let unfinished = unfinished.list(|owner| view.contains_value(owner));
         let tables = catalog
             .tables()
             .iter()
@@ -329,7 +331,7 @@ impl Checkpointer {
             self.imager.begin(number, view.clone());
             Ok(round)
         })?;
-        Ok(Begun { view, round, tables, next_table: catalog.next_id() })
+        Ok(Begun { view, round, tables, unfinished, next_table: catalog.next_id() })
     }
 
     /// Images every page that needs it, the catalog, and what is retired.
@@ -356,7 +358,8 @@ impl Checkpointer {
         work.write_handed_over(&mut writer)?;
         work.complete(&mut writer, true)?;
         let retired = self.system.retired_as_of(csn, held);
-        begun.round.write_blob(&encode_catalog(&begun.tables, &retired))?;
+        let (tables, unfinished) = (begun.tables.clone(), begun.unfinished.clone());
+        begun.round.write_blob(&encode_catalog(&StoredCatalog { tables, retired, unfinished }))?;
         Ok(work.count)
     }
 
@@ -425,6 +428,8 @@ struct Begun {
     view: Arc<CheckpointView>,
     round: Round,
     tables: Vec<TableRecord>,
+    /// Pages with images that are part of large values not there at C.
+    unfinished: Vec<PageId>,
     next_table: TableId,
 }
 

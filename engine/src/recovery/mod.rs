@@ -27,9 +27,9 @@ pub use copied::CopiedLog;
 
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
+use crate::base::{Csn, Epoch, Error, Location, LogId, PageId, Result};
 use crate::buffer::Pool;
-use crate::checkpoint::{MeasuredReplay, ReplayLimits, decode_catalog};
+use crate::checkpoint::{MeasuredReplay, ReplayLimits, StoredCatalog, decode_catalog};
 use crate::device::{OpenMode, Storage};
 use crate::log::{
     Chain, DIRECTORY, Log, RecordKind, Reserve, Scan, ScanOptions, Segment, SegmentPool, record_bytes,
@@ -42,6 +42,7 @@ use memory::RecoveryMemory;
 pub use memory::Reservation;
 use redo::Redo;
 use select::{Bounds, Decided, FoundBlock, FoundLog, FoundRecord, Selection, Selector};
+use std::collections::HashSet;
 use std::sync::Arc;
 use window::{Window, Windows};
 
@@ -188,16 +189,19 @@ impl Recovery<'_> {
 
     /// Tables and pages of the checkpoint. Pages are read when they are first used.
     fn load_checkpoint(&self, manifest: &Manifest) -> Result<()> {
-        self.pool.restore(self.store.page_ids())?;
+        let blob = manifest.store.catalog.as_ref().map(|blob| self.store.read_blob(blob)).transpose()?;
+        let stored = blob.map_or(Ok(StoredCatalog::default()), |bytes| decode_catalog(&bytes))?;
+        let unfinished: HashSet<PageId> = stored.unfinished.into_iter().collect();
+        self.pool.restore(self.store.page_ids().filter(|page| !unfinished.contains(page)))?;
+        for page in unfinished.into_iter().filter(|page| self.store.contains(*page)) {
+            self.store.freed(page, 0);
+        }
         let mut catalog = self.system.catalog().lock();
-        if let Some(blob) = &manifest.store.catalog {
-            let (tables, retired) = decode_catalog(&self.store.read_blob(blob)?)?;
-            self.system.retire_again(retired);
-            for table in tables {
-                let tree = self.system.open_tree(table.root);
-                let state = TableState::new(table.id, table.name, tree, Csn::ZERO);
-                catalog.insert(Arc::new(state), Csn::ZERO);
-            }
+        self.system.retire_again(stored.retired);
+        for table in stored.tables {
+            let tree = self.system.open_tree(table.root);
+            let state = TableState::new(table.id, table.name, tree, Csn::ZERO);
+            catalog.insert(Arc::new(state), Csn::ZERO);
         }
         catalog.reserve_ids(manifest.next_table);
         Ok(())

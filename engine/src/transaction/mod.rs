@@ -32,6 +32,7 @@ mod snapshot;
 mod system;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 pub mod versions;
 mod view;
 mod write;
@@ -44,3 +45,4 @@ pub use replay::{Replay, ReplayedValue};
 pub use retired::RetiredHeld;
 pub use snapshot::ReadSnapshot;
 pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionCounters, TransactionSystem};
+pub use unfinished::UnfinishedHeld;

@@ -190,7 +190,7 @@ impl ReplayedValue {
     ///
     /// # Errors
     /// `Corruption` if it has no bytes; `OutOfMemory`; I/O.
-    pub fn finish(self, csn: Csn) -> Result<()> {
+    pub fn finish(mut self, csn: Csn) -> Result<()> {
         if self.writer.is_empty() {
             return Err(misfit(NO_BYTES, csn));
         }

@@ -4,6 +4,7 @@ use super::catalog::{Catalog, CatalogGuard, TableState};
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
 use super::garbage::{Garbage, Horizon};
 use super::retired::{Retired, RetiredHeld, RetiredValues};
+use super::unfinished::{UnfinishedHeld, UnfinishedPages};
 use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
@@ -12,7 +13,7 @@ use crate::base::{Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Pending, Record, Ticket};
 use crate::log::RedoBuffer;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{self, Held, LargeReader, LargeReference, Tree, TreeObserver};
 use std::sync::{Arc, OnceLock};
@@ -117,8 +118,8 @@ pub struct TransactionSystem {
     pub(super) versions: Arc<Versions>,
     pub(super) garbage: Garbage,
     pub(super) retired: RetiredValues,
-    /// Pages of large values that are not committed.
-    pub(super) held_pages: Arc<AtomicU64>,
+    /// Pages of large values that left memory before their transactions committed.
+    pub(super) unfinished: UnfinishedPages,
     pub(super) observer: Arc<Observer>,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
@@ -148,7 +149,7 @@ impl TransactionSystem {
             versions,
             garbage: Garbage::default(),
             retired: RetiredValues::default(),
-            held_pages: Arc::default(),
+            unfinished: UnfinishedPages::default(),
             limits,
             clock,
             commit: OnceLock::new(),
@@ -374,6 +375,16 @@ impl TransactionSystem {
         self.retired.as_of(csn, held)
     }
 
+    /// Keeps the pages of large values in progress; see [`UnfinishedHeld::list`].
+    pub fn hold_unfinished(&self) -> UnfinishedHeld<'_> {
+        self.unfinished.hold()
+    }
+
+    /// An image of `page` was recorded, which belongs to the large value of `owner` and is not known to be committed.
+    pub fn note_unfinished(&self, owner: u64, page: crate::base::PageId) {
+        self.unfinished.note(owner, page);
+    }
+
     /// The large values that wait to be freed now.
     pub fn retired_values(&self) -> Vec<LargeReference> {
         self.retired.all()
@@ -536,6 +547,19 @@ impl CheckpointView {
     #[must_use]
     pub fn csn(&self) -> Csn {
         self.csn
+    }
+
+    /// Whether the large value of `owner` was there at the CSN.
+    #[must_use]
+    pub fn contains_value(&self, owner: u64) -> bool {
+        let guard = pin();
+        loop {
+            // In vain only while its transaction is between two steps of its commit.
+            if let Some(held) = self.resolve(owner, Held::Reference, &mut Vec::new(), &guard) {
+                return held != Held::Nothing;
+            }
+            crate::sync::thread::yield_now();
+        }
     }
 
     /// What an entry held at the CSN, in `value`; `None` if the entry must be read again. With the entry's page latched

@@ -303,13 +303,6 @@ impl LargeWriter {
         self.len == 0
     }
 
-    /// Pages that the value will have with `more` bytes, within a few.
-    #[must_use]
-    pub fn pages_for(&self, more: usize) -> u64 {
-        let content = Shape::new(&self.pool, self.len + more as u64).content_pages();
-        content + content / Shape::new(&self.pool, 1).fanout() + 1
-    }
-
     /// Appends `bytes`.
     ///
     /// # Errors
@@ -343,7 +336,7 @@ impl LargeWriter {
     ///
     /// # Errors
     /// `OutOfMemory`; `InvalidArgument` for a value without bytes, which needs no pages.
-    pub fn finish(mut self) -> Result<LargeReference> {
+    pub fn finish(&mut self) -> Result<LargeReference> {
         if self.len == 0 {
             return Err(Error::invalid("a value without bytes is not large"));
         }
@@ -403,7 +396,7 @@ impl LargeWriter {
 impl Drop for LargeWriter {
     fn drop(&mut self) {
         for page in self.pages.drain(..) {
-            // Nobody knows of the page, so it is there and its latch is soon free: only a checkpoint looks at it.
+            // Nobody knows of the page, so its latch is soon free: only a checkpoint or who evicts looks at it.
             match self.pool.exclusive(page) {
                 Ok(guard) => self.pool.free(guard),
                 Err(error) => {

@@ -84,7 +84,8 @@ fn select_by(decided: &Decided<'_>, logs: &[ScannedLog], size: usize) -> Result<
         replay.extend(window);
     }
     let selection = selector.finish()?;
-    assert_eq!(selection.replayed, replay.len() as u64);
+    let transactions = replay.iter().filter(|record| record.kind != RecordKind::Chunk).count();
+    assert_eq!(selection.replayed, transactions as u64);
     let reappend_from = replay.partition_point(|record| !bounds.is_to_append_again(record.csn));
     Ok(Decision { selection, replay, reappend_from })
 }
@@ -357,4 +358,42 @@ fn closed_means_that_everything_below_each_dsn_is_there() {
     assert!(is_closed(Csn(2), &voids, &set(&[(3, 2), (5, 4), (9, 5)])));
     assert!(!is_closed(Csn(2), &voids, &set(&[(3, 2), (7, 5)])), "5 is missing");
     assert!(is_closed(Csn(2), &CsnSet::default(), &[]));
+}
+
+fn chunk(csn: u64, previous: u64) -> FoundRecord {
+    FoundRecord { kind: RecordKind::Chunk, ..record(1, csn, previous, 1) }
+}
+
+fn last(csn: u64, dsn: u64) -> FoundRecord {
+    FoundRecord { kind: RecordKind::Last, ..record(1, csn, dsn, 1) }
+}
+
+#[test]
+fn chunks_below_the_checkpoint_are_found_as_far_as_it_does_not_cover_them() {
+    let records = vec![chunk(2, 0), chunk(3, 2), record(1, 4, 0, 1), chunk(5, 3), chunk(6, 5), last(7, 6)];
+    let logs = [log(0, 1, records)];
+    let decided = Decided { covered: Csn(2), ..first_run(5) };
+    let selection = select(&decided, &logs).expect("fine");
+    assert_eq!(replayed(&selection), [3, 5, 6, 7]);
+    assert_eq!((selection.replayed, selection.discarded, selection.last_csn), (1, 0, Csn(7)));
+    assert!(selection.voids.ranges().is_empty());
+    assert_eq!(
+        selection.replay[selection.reappend_from].csn,
+        Csn(6),
+        "what the checkpoint has stays where it is"
+    );
+    assert_eq!(replayed(&select(&first_run(5), &logs).expect("fine")), [6, 7]);
+    // Where the covered part ends the run begins: a hole there ends it.
+    let hole = with_hole(log(0, 1, vec![chunk(3, 0)]), vec![chunk(5, 3), last(7, 5)]);
+    assert!(select(&decided, &[hole]).expect("a torn tail").replay.iter().all(|r| r.csn == Csn(3)));
+}
+
+#[test]
+fn a_lost_chunk_takes_its_transaction_with_it() {
+    // The chunk with CSN 2 is lost; the others of the transaction and its commit are in other logs here, to show that the rule alone does it.
+    let logs = [log(0, 1, vec![chunk(1, 0)]), log(1, 1, vec![chunk(3, 2), last(4, 3), record(1, 5, 1, 1)])];
+    let selection = select(&first_run(0), &logs).expect("a torn tail");
+    assert_eq!(replayed(&selection), [1, 5]);
+    assert_eq!((selection.replayed, selection.discarded), (1, 1));
+    assert_eq!(selection.voids.ranges(), [(Csn(2), Csn(4))]);
 }
