@@ -280,6 +280,7 @@ impl Database {
             store_bytes: usage.blocks * usage.block_bytes as u64,
             store_free_bytes: usage.free_blocks * usage.block_bytes as u64,
             store_reserved_bytes: inner.store.reserved_bytes(),
+            packs: inner.store.packs(),
             disk_full: inner.store.is_disk_full() || inner.segments.is_disk_full(),
             wakeups: metrics.wake_ups.get(),
             group_size_mean: metrics.group_size(),

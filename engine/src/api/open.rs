@@ -87,6 +87,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     } else {
         PageStore::open(&*storage, id, page_bytes, root)?
     };
+    store.compress(settings.compression);
     let clock = builder.clock.clone();
     let read_cost = Arc::new(ReadCost::default());
     let stored = StoredPages { store: store.clone(), clock: clock.clone(), cost: read_cost.clone() };

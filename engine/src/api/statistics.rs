@@ -5,6 +5,7 @@ use crate::base::metrics::LatencyHistogram;
 use crate::base::settings::Preset;
 use crate::checkpoint::ReplayEstimate;
 use crate::device::DeviceFacts;
+use crate::store::PackUsage;
 
 /// A latency distribution in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -121,6 +122,8 @@ pub struct Statistics {
     pub store_free_bytes: u64,
     /// Bytes of these that are kept so that everything acknowledged can be written when the disk is full.
     pub store_reserved_bytes: u64,
+    /// Packs: images that share a block, compressed.
+    pub packs: PackUsage,
     /// The disk was full when space was needed last, for the log or for pages. While somebody is refused it is asked again every
     /// second.
     pub disk_full: bool,

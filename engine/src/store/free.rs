@@ -1,6 +1,7 @@
 //! Free space: which blocks may be written.
 //!
-//! One bit per block, derived from the mapping at open and never stored. A block passes through these states:
+//! One bit per block, derived from the mapping at open and never stored, and two bytes that say how many images in it count (see
+//! `fill`): a pack is in use until none does. A block passes through these states:
 //!
 //! ```text
 //!            allocate                round committed              replaced, and the round without it committed
@@ -14,15 +15,20 @@
 //! - F1 (I8): a live block that a round replaces is released when the manifest without it is durable, and not while a
 //!   checkpoint that may have it is held.
 //! - F2: a fresh block is in no durable manifest; who allocated it may release it at any time.
+//! - F4: a block is released as often as it was claimed: once, or for a pack once for each image. Each reference to it, in the mapping, in
+//!   an overlay, replaced but held, or with a writer, stands for one of these.
 //! - F3: a block whose write failed is never released; it is free again after the next open. Its bytes may still arrive.
 
 use super::blocks::BlockNumber;
+use super::fill::{Fills, PackTotals};
 
 /// The bitmap.
 #[derive(Debug, Default)]
 pub struct FreeSpace {
     /// Bit set = in use. Bits at and above `blocks` do not exist.
     used: Vec<u64>,
+    /// How full the blocks in use are.
+    fills: Fills,
     blocks: u64,
     free: u64,
     /// Where the next search begins; back at the front with each round, so that the file stays compact.
@@ -59,6 +65,7 @@ impl FreeSpace {
     pub fn extend(&mut self, blocks: u64) {
         debug_assert!(blocks >= self.blocks && blocks < BlockNumber::LIMIT);
         self.used.resize(blocks.div_ceil(64) as usize, 0);
+        self.fills.resize(blocks);
         self.free += blocks - self.blocks;
         self.blocks = blocks;
     }
@@ -76,6 +83,7 @@ impl FreeSpace {
         self.free -= self.blocks - blocks;
         self.blocks = blocks;
         self.used.truncate(blocks.div_ceil(64) as usize);
+        self.fills.resize(blocks);
         self.cursor = self.cursor.min(blocks);
     }
 
@@ -84,7 +92,7 @@ impl FreeSpace {
         self.cursor = 0;
     }
 
-    /// Marks a block that a mapping refers to; false if it does not exist or is in use already.
+    /// Marks a block that holds no images; false if it does not exist or is in use already.
     #[must_use = "false means that two things claim one block"]
     pub fn claim(&mut self, block: BlockNumber) -> bool {
         if block.0 >= self.blocks || self.is_used(block) {
@@ -92,6 +100,57 @@ impl FreeSpace {
         }
         self.mark_used(block);
         true
+    }
+
+    /// Marks a block in which the mapping has an image; false if it does not exist or cannot have it, or more.
+    #[must_use = "false means that something is not what it should be"]
+    pub fn claim_image(&mut self, block: BlockNumber) -> bool {
+        if block.0 >= self.blocks {
+            return false;
+        }
+        if self.is_used(block) {
+            return self.fills.claim_another(block);
+        }
+        self.mark_used(block);
+        self.fills.claim_first(block);
+        true
+    }
+
+    /// A block that was allocated has become a pack of so many images, each of which is to be released.
+    pub fn becomes_pack(&mut self, block: BlockNumber, images: u8) {
+        debug_assert!(self.is_used(block));
+        self.fills.becomes_pack(block, images);
+    }
+
+    /// A block that holds an image was read: it has so many.
+    pub fn learn(&mut self, block: BlockNumber, images: u8) {
+        if self.is_used(block) {
+            self.fills.learn(block, images);
+        }
+    }
+
+    /// Whether at most half of the images of a pack count.
+    #[must_use]
+    pub fn is_sparse(&self, block: BlockNumber) -> bool {
+        self.fills.is_sparse(block)
+    }
+
+    /// References that keep a block in use; 0 if it is free.
+    #[must_use]
+    pub fn users(&self, block: BlockNumber) -> u8 {
+        self.fills.live(block)
+    }
+
+    /// Packs, all together.
+    #[must_use]
+    pub fn packs(&self) -> PackTotals {
+        self.fills.totals()
+    }
+
+    /// Bytes of memory for all this.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.used.capacity() as u64 * 8 + self.fills.memory_bytes() + self.held.capacity() as u64 * 8
     }
 
     /// At most `most` free blocks side by side, at least one, or `None` if the file must grow first.
@@ -110,17 +169,22 @@ impl FreeSpace {
         Some((first, len))
     }
 
-    /// The first free block in `from..to`, if there is one.
-    pub fn allocate_between(&mut self, from: u64, to: u64) -> Option<BlockNumber> {
-        let block = self.find(from, to.min(self.blocks))?;
-        self.mark_used(block);
-        Some(block)
+    /// As [`FreeSpace::allocate_run`], of blocks in `from..to`.
+    pub fn allocate_between(&mut self, from: u64, to: u64, most: u64) -> Option<(BlockNumber, u64)> {
+        let to = to.min(self.blocks);
+        let first = self.find(from, to)?;
+        let mut len = 0;
+        while len < most && first.0 + len < to && !self.is_used(BlockNumber(first.0 + len)) {
+            self.mark_used(BlockNumber(first.0 + len));
+            len += 1;
+        }
+        (len > 0).then_some((first, len))
     }
 
-    /// Gives back a block that nothing refers to (F2).
+    /// Gives back a block that nothing refers to (F2), or an image of a pack: then the block is free with the last one.
     pub fn release(&mut self, block: BlockNumber) {
         debug_assert!(self.is_used(block), "released twice");
-        if self.is_used(block) {
+        if self.is_used(block) && self.fills.release(block) {
             self.used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
             self.free += 1;
         }
@@ -157,6 +221,7 @@ impl FreeSpace {
     }
 
     fn mark_used(&mut self, block: BlockNumber) {
+        self.fills.occupy(block);
         self.used[(block.0 / 64) as usize] |= 1 << (block.0 % 64);
         self.free -= 1;
     }
@@ -231,6 +296,40 @@ mod tests {
         space.rewind();
         assert_eq!(drain(&mut space), (70..300).collect::<Vec<_>>());
         assert_eq!(FreeSpace::new(1).used_end(), 1);
+    }
+
+    #[test]
+    fn a_pack_is_free_with_its_last_image_and_not_while_a_checkpoint_that_has_one_is_held() {
+        let mut space = FreeSpace::new(3);
+        assert_eq!(space.allocate_run(2), Some((BlockNumber(1), 2)));
+        space.becomes_pack(BlockNumber(1), 3);
+        assert_eq!(space.packs().beyond_first, 2);
+        space.release(BlockNumber(1));
+        assert!(!space.is_sparse(BlockNumber(1)));
+        space.hold();
+        space.release_live(BlockNumber(1));
+        space.release(BlockNumber(1));
+        assert!(space.is_sparse(BlockNumber(1)), "one of three");
+        assert_eq!((space.allocate_run(1), space.users(BlockNumber(1))), (None, 1), "F1, F4");
+        space.end_hold();
+        assert_eq!(space.allocate_run(1), Some((BlockNumber(1), 1)));
+        assert_eq!((space.packs(), space.is_sparse(BlockNumber(1))), (PackTotals::default(), false));
+    }
+
+    #[test]
+    fn only_images_share_a_block() {
+        let mut space = FreeSpace::new(5);
+        assert!(space.claim(BlockNumber(1)) && !space.claim_image(BlockNumber(1)));
+        assert!(space.claim_image(BlockNumber(2)) && !space.claim(BlockNumber(2)));
+        assert!((1..64).all(|_| space.claim_image(BlockNumber(2))) && !space.claim_image(BlockNumber(2)));
+        assert!(!space.claim_image(BlockNumber(0)) && !space.claim_image(BlockNumber(5)));
+        space.learn(BlockNumber(2), 64);
+        assert_eq!((space.packs().packs, space.packs().live, space.packs().made), (1, 64, 64));
+        assert!(space.claim_image(BlockNumber(3)));
+        assert_eq!(space.packs().packs, 1, "nobody has looked yet");
+        space.learn(BlockNumber(3), 4);
+        assert!(space.is_sparse(BlockNumber(3)));
+        assert_eq!((space.packs().packs, space.packs().sparse, space.packs().made), (2, 1, 68));
     }
 
     #[test]

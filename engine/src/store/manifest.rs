@@ -9,7 +9,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `QUENCHDB` |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version, 2; 1 is read, too |
 //! | 12 | 4 | CRC-32C of bytes 0 to 11; these 16 bytes mean the same in every version |
 //! | 16 | 8 | generation |
 //! | 24 | 4 | length of the body |
@@ -18,12 +18,13 @@
 //!
 //! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte, checkpoint csn v, first
 //! csn v, next csn v, next table v; directory: count v, 8 bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length
-//! v, crc 4 bytes; probe: length v and bytes; epochs: count v, each: epoch v, first csn v, frontier v, last csn v, accepted:
+//! v, crc 4 bytes; codecs of page images, a bit each: v (not in version 1, which knows no packs); probe: length v and bytes; epochs: count v, each: epoch v, first csn v, frontier v, last csn v, accepted:
 //! count v, each: log v, sequence v; voids: count v, each: gap to the previous range v, length - 1 v.
 
 use super::StoreRoot;
 use super::blob::{BLOB_BYTES_MAX, BlobRef};
 use super::blocks::BlockRef;
+use super::codec::Codecs;
 use super::csn_set::CsnSet;
 use crate::base::checksum;
 use crate::base::encoding::{Reader, put_bytes, put_varint};
@@ -35,7 +36,9 @@ pub const SLOT_BYTES: usize = 1 << 20;
 pub const PROBE_BYTES_MAX: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"QUENCHDB";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The oldest version that is read.
+const VERSION_OLDEST: u32 = 1;
 const PREFIX_BYTES: usize = 16;
 const HEADER_BYTES: usize = 32;
 
@@ -175,6 +178,7 @@ impl Manifest {
             put_varint(out, catalog.len);
             out.extend_from_slice(&catalog.crc.to_le_bytes());
         }
+        put_varint(out, self.store.codecs.0);
         put_bytes(out, &self.probe);
         put_varint(out, self.epochs.len() as u64);
         self.epochs.iter().for_each(|entry| encode_epoch(entry, out));
@@ -198,9 +202,10 @@ impl Manifest {
         if checksum::crc(&prefix[..12]) != next_u32()? {
             return Err(Error::corruption("the checksum of the manifest's magic and version is wrong"));
         }
-        if version != VERSION {
-            let what =
-                format!("the manifest has format version {version}, this build reads version {VERSION}");
+        if !(VERSION_OLDEST..=VERSION).contains(&version) {
+            let what = format!(
+                "the manifest has format version {version}, this build reads versions {VERSION_OLDEST} to {VERSION}"
+            );
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         let generation = header.u64().ok_or_else(short)?;
@@ -211,7 +216,7 @@ impl Manifest {
             return Err(Error::corruption("the manifest's checksum is wrong"));
         }
         let malformed = || Error::corruption("the manifest's fields do not fit its length");
-        let mut manifest = decode_body(body).ok_or_else(malformed)?;
+        let mut manifest = decode_body(body, version).ok_or_else(malformed)?;
         manifest.generation = generation;
         match manifest.contradiction() {
             Some(wrong) => Err(Error::corruption(format!("the manifest contradicts itself: {wrong}"))),
@@ -274,7 +279,7 @@ fn encode_epoch(entry: &EpochEntry, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_body(body: &[u8]) -> Option<Manifest> {
+fn decode_body(body: &[u8], version: u32) -> Option<Manifest> {
     let mut reader = Reader::new(body);
     let r = &mut reader;
     let mut manifest = Manifest::new(DatabaseId(r.u64()?), varint_u32(r)?);
@@ -289,6 +294,9 @@ fn decode_body(body: &[u8]) -> Option<Manifest> {
     manifest.store.pages = r.varint()?;
     if flag(r)? {
         manifest.store.catalog = Some(BlobRef { first: BlockRef(r.u64()?), len: r.varint()?, crc: r.u32()? });
+    }
+    if version > 1 {
+        manifest.store.codecs = Codecs(r.varint()?);
     }
     manifest.probe = r.bytes()?.to_vec();
     manifest.epochs = list(r, decode_epoch)?;

@@ -26,7 +26,8 @@
 //! - S5: an image that was recorded stays until a newer one is: a failed round loses none, for a page may have left memory
 //!   trusting in it.
 //!
-//! Left out on purpose: compression and blocks of several lengths.
+//! Images that are not expected to change soon are compressed, several to a block; see `pack`. Left out on purpose: blocks of several
+//! lengths.
 //!
 //! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block. (Growing and cutting the
 //! file, changes of its length, are done under it.)
@@ -34,14 +35,20 @@
 pub mod blob;
 pub mod blocks;
 mod check;
+pub mod codec;
 mod compact;
 mod copy;
 pub mod csn_set;
+mod fill;
 mod free;
 pub mod manifest;
 pub mod manifest_file;
 mod mapping;
 mod overlay;
+pub mod pack;
+mod packer;
+mod packing;
+mod read;
 mod remains;
 mod reserve;
 mod round;
@@ -55,22 +62,26 @@ pub use copy::{StoreCopy, StoredImage};
 pub use csn_set::CsnSet;
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
+pub use packing::PackUsage;
+pub use read::VisitImage;
 pub use remains::Remains;
 pub use reserve::{Demand, ReservedFor};
 pub use round::{FinishedRound, Round};
-pub use writer::{ImageWriter, Written};
+pub use writer::{Heat, ImageWriter, Written};
 
 use crate::base::clock::Nanos;
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
-use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{AlignedBuffer, OpenMode, Storage};
 use crate::sync::Mutex;
 use blocks::{BlockKind, BlockNumber};
+use codec::Codecs;
 use free::FreeSpace;
 use mapping::{BlockSource, Mapping};
 use overlay::Overlay;
+use packing::Packing;
 use reserve::{Full, Watched};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// The file of the page store, in the database directory.
@@ -86,6 +97,8 @@ pub struct StoreRoot {
     pub pages: u64,
     /// The catalog, once a checkpoint has written one.
     pub catalog: Option<BlobRef>,
+    /// What images may be compressed with.
+    pub codecs: Codecs,
 }
 
 /// Numbers for people.
@@ -131,8 +144,8 @@ struct State {
     free: FreeSpace,
     /// Parts of the mapping that the next round writes though nothing in them has changed.
     moving_parts: BTreeSet<usize>,
-    /// Blocks whose images are being written, and neither recorded nor discarded.
-    unrecorded: u64,
+    /// Blocks that are with a writer, none of whose images has been recorded yet, nor all discarded.
+    unrecorded: HashSet<BlockNumber>,
     /// The disk was full when the file had to grow last.
     full: Option<Full>,
     /// When somebody was last refused because of that.
@@ -173,6 +186,14 @@ impl State {
             self.free.release(replaced.block());
         }
     }
+
+    /// A writer has no use for a block, or for one of its images.
+    fn give_back(&mut self, block: BlockNumber) {
+        self.free.release(block);
+        if !self.free.is_used(block) {
+            self.unrecorded.remove(&block);
+        }
+    }
 }
 
 /// The page images of one database.
@@ -180,6 +201,7 @@ impl State {
 pub struct PageStore {
     source: BlockSource,
     traffic: Arc<Traffic>,
+    packing: Packing,
     state: Mutex<State>,
     /// Whom the reserve is kept for; nobody before recovery is over.
     watched: OnceLock<Watched>,
@@ -203,7 +225,8 @@ impl PageStore {
         storage.flush_directory("")?;
         let (file, traffic) = CountedFile::wrap(file);
         let source = BlockSource { file, database, page_bytes };
-        Ok(Self::with(source, traffic, Mapping::empty(page_bytes), FreeSpace::new(1), None, Vec::new()))
+        let mapping = Mapping::empty(page_bytes);
+        Ok(Self::with(source, traffic, Packing::default(), mapping, FreeSpace::new(1), (None, Vec::new())))
     }
 
     /// Opens the page store as of the checkpoint that `root` belongs to. Loads the whole mapping: 8 bytes per page.
@@ -247,6 +270,7 @@ impl PageStore {
         let mut header = AlignedBuffer::zeroed(page_bytes);
         file.read_at(0, &mut header)?;
         blocks::verify_file_header(&header, database).map_err(|error| error.at(file.location(0)))?;
+        root.codecs.check().map_err(|error| error.at(file.location(0)))?;
         let blocks = (file.len()? / page_bytes as u64).min(BlockNumber::LIMIT - 1);
         let (file, traffic) = CountedFile::wrap(file);
         let source = BlockSource { file, database, page_bytes };
@@ -265,7 +289,8 @@ impl PageStore {
                     .at(source.file.location(source.offset(catalog.first))));
             }
         }
-        let store = Self::with(source, traffic, mapping, free, root.catalog, catalog_blocks);
+        let (packing, catalog) = (Packing::with(root.codecs), (root.catalog, catalog_blocks));
+        let store = Self::with(source, traffic, packing, mapping, free, catalog);
         if !read_only {
             store.back_free_end()?;
         }
@@ -275,10 +300,10 @@ impl PageStore {
     fn with(
         source: BlockSource,
         traffic: Arc<Traffic>,
+        packing: Packing,
         mapping: Mapping,
         free: FreeSpace,
-        catalog: Option<BlobRef>,
-        catalog_blocks: Vec<BlockNumber>,
+        (catalog, catalog_blocks): (Option<BlobRef>, Vec<BlockNumber>),
     ) -> Arc<PageStore> {
         let overlay = || Overlay::new(mapping::references_per_block(source.page_bytes));
         let state = State {
@@ -288,14 +313,14 @@ impl PageStore {
             number: 0,
             free,
             moving_parts: BTreeSet::new(),
-            unrecorded: 0,
+            unrecorded: HashSet::new(),
             full: None,
             refused: None,
             phase: Phase::Idle,
             catalog,
             catalog_blocks,
         };
-        Arc::new(PageStore { source, traffic, state: Mutex::new(state), watched: OnceLock::new() })
+        Arc::new(PageStore { source, traffic, packing, state: Mutex::new(state), watched: OnceLock::new() })
     }
 
     /// Nothing more will be written: another owner may have the file, though this one can still be read.
@@ -323,6 +348,7 @@ impl PageStore {
             directory: state.mapping.directory().to_vec(),
             pages: state.mapping.pages(),
             catalog: state.catalog,
+            codecs: self.packing.codecs(),
         }
     }
 
@@ -344,7 +370,8 @@ impl PageStore {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let state = self.state.lock();
-        state.mapping.memory_bytes() + state.round.memory_bytes() + state.working.memory_bytes()
+        let tables = [&state.round, &state.working].map(Overlay::memory_bytes);
+        state.mapping.memory_bytes() + tables.iter().sum::<u64>() + state.free.memory_bytes()
     }
 
     /// True if `page` has an image that [`PageStore::read_page`] would read.
@@ -359,85 +386,11 @@ impl PageStore {
         (0..parts).flat_map(move |part| self.state.lock().mapping.page_ids(part))
     }
 
-    /// Reads the newest image of `page` into `into` (of `page_bytes`), verifies it, and tells which kind it is. Any thread,
-    /// at any time.
-    ///
-    /// # Errors
-    /// `Corruption` with [`Location::Page`] if there is no image or it is not what was written; I/O.
-    pub fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<ImageKind> {
-        if into.len() != self.source.page_bytes {
-            return Err(Error::invalid("the buffer for a page is not as long as a page"));
-        }
-        let mut reference = self.state.lock().look_up(page);
-        loop {
-            if reference.is_absent() {
-                return Err(Error::corruption("the page has no image").at(Location::Page { page, offset: 0 }));
-            }
-            let result = self.read_image(page, reference, into);
-            // A newer image may have been recorded meanwhile, and the block freed under us and used again. Only if the
-            // reference still stands is the failure a failure.
-            let now = self.state.lock().look_up(page);
-            if result.is_ok() || now == reference {
-                return result;
-            }
-            reference = now;
-        }
-    }
-
-    /// Reads the newest images of several pages, those side by side with one read. `visit` gets the index of each page, in
-    /// any order, and what [`PageStore::read_page`] would have given.
-    pub fn read_pages(&self, pages: &[PageId], visit: &mut VisitImage<'_>) {
-        let page_bytes = self.source.page_bytes;
-        let mut wanted: Vec<(BlockRef, usize)> = {
-            let state = self.state.lock();
-            pages.iter().enumerate().map(|(index, page)| (state.look_up(*page), index)).collect()
-        };
-        wanted.sort_unstable_by_key(|(reference, _)| reference.block());
-        let adjacent = |a: &(BlockRef, usize), b: &(BlockRef, usize)| {
-            a.0.block().0.checked_add(1) == Some(b.0.block().0) && !a.0.is_absent()
-        };
-        for run in wanted.chunk_by(adjacent) {
-            let mut bytes = AlignedBuffer::zeroed(run.len() * page_bytes);
-            let read = self.source.file.read_at(self.source.offset(run[0].0), &mut bytes);
-            for ((reference, index), image) in run.iter().zip(bytes.chunks_exact_mut(page_bytes)) {
-                let page = pages[*index];
-                let whole = read.is_ok() && !reference.is_absent();
-                let kind = match blocks::verify_page(image, self.source.database, page, *reference) {
-                    Ok(kind) if whole => Ok(kind),
-                    // The image has moved meanwhile, or is damaged: alone the page is read as often as it takes to know.
-                    _ => self.read_page(page, image),
-                };
-                visit(*index, kind.map(|kind| (kind, image)));
-            }
-        }
-    }
-
-    fn read_image(&self, page: PageId, reference: BlockRef, into: &mut [u8]) -> Result<ImageKind> {
-        let offset = self.source.offset(reference);
-        let place = Location::Page { page, offset };
-        if is_aligned(into) {
-            self.source.file.read_at(offset, into)?;
-        } else {
-            let mut bounce = AlignedBuffer::zeroed(into.len());
-            self.source.file.read_at(offset, &mut bounce)?;
-            into.copy_from_slice(&bounce);
-        }
-        blocks::verify_page(into, self.source.database, page, reference).map_err(|error| error.at(place))
-    }
-
-    /// Reads a blob that a committed round wrote.
-    ///
-    /// # Errors
-    /// `Corruption` with the place; I/O.
-    pub fn read_blob(&self, blob: &BlobRef) -> Result<Vec<u8>> {
-        blob::read(&self.source, blob).map(|(bytes, _)| bytes)
-    }
-
     /// Notes that the newest image of `page` is at `reference`. It belongs to the next round, and also to the one in progress if
     /// `in_round`. The caller holds the page exclusively.
     pub fn record(&self, page: PageId, reference: BlockRef, in_round: bool) {
         let mut state = self.state.lock();
-        state.unrecorded = state.unrecorded.saturating_sub(1);
+        state.unrecorded.remove(&reference.block());
         if in_round && state.phase == Phase::Writing {
             state.set_round(page, reference);
         } else {
@@ -459,8 +412,7 @@ impl PageStore {
     /// Gives back the block of an image that nobody recorded.
     pub fn discard(&self, reference: BlockRef) {
         let mut state = self.state.lock();
-        state.unrecorded = state.unrecorded.saturating_sub(1);
-        state.free.release(reference.block());
+        state.give_back(reference.block());
     }
 
     /// Keeps every block of the last durable checkpoint, and of those to come, until the result is dropped.
@@ -548,9 +500,6 @@ impl PageStore {
     }
 }
 
-/// Gets the index of a page and its image, or why there is none.
-pub type VisitImage<'a> = dyn FnMut(usize, Result<(ImageKind, &mut [u8])>) + 'a;
-
 /// Keeps the blocks of a checkpoint; see [`PageStore::hold`].
 #[derive(Debug)]
 pub struct HeldBlocks {
@@ -561,9 +510,4 @@ impl Drop for HeldBlocks {
     fn drop(&mut self) {
         self.store.state.lock().free.end_hold();
     }
-}
-
-/// Direct I/O wants aligned memory; pages of the buffer pool are.
-fn is_aligned(bytes: &[u8]) -> bool {
-    (bytes.as_ptr() as usize).is_multiple_of(SECTOR_BYTES)
 }

@@ -52,9 +52,7 @@ impl Round {
     /// Notes that the image of `page` as of this round is at `reference`, or, if that is absent, that there is none.
     pub fn record(&self, page: PageId, reference: BlockRef) {
         let mut state = self.store.state.lock();
-        if !reference.is_absent() {
-            state.unrecorded = state.unrecorded.saturating_sub(1);
-        }
+        state.unrecorded.remove(&reference.block());
         state.set_round(page, reference);
     }
 
@@ -117,7 +115,7 @@ impl Round {
             (pages_with_round(&state), blob.as_ref().map(|written| written.blob).or(state.catalog))
         };
         self.open = false;
-        let root = StoreRoot { directory, pages, catalog };
+        let root = StoreRoot { directory, pages, catalog, codecs: self.store.packing.codecs() };
         Ok(FinishedRound { store: self.store.clone(), root, parts, blob, others, decided: false })
     }
 

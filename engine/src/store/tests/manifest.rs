@@ -28,6 +28,7 @@ fn full() -> Manifest {
         next_csn: Csn(301),
         next_table: TableId(12),
         store: StoreRoot {
+            codecs: Codecs(3),
             directory: vec![BlockRef(1 << 30), BlockRef::ABSENT, BlockRef(3 << 30)],
             pages: 44,
             catalog: Some(BlobRef { first: BlockRef(5 << 24), len: 100, crc: 3 }),
@@ -118,14 +119,36 @@ fn a_newer_version_in_either_slot_is_unsupported_and_names_both_versions() {
         let (disk, _file) = created();
         edit(&disk, MANIFEST_PATH, |bytes| {
             let prefix = &mut bytes[slot * SLOT_BYTES..][..16];
-            prefix[8] = 2;
+            prefix[8] = 3;
             let crc = checksum::crc(&prefix[..12]);
             prefix[12..].copy_from_slice(&crc.to_le_bytes());
         });
         let error = ManifestFile::open(&disk, false).expect_err("newer");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("version 2") && error.to_string().contains("version 1"));
+        assert!(error.to_string().contains("version 3") && error.to_string().contains("versions 1 to 2"));
     }
+}
+
+#[test]
+fn a_manifest_of_version_1_is_read_as_one_without_packs() {
+    let with = |codecs: Codecs| {
+        let manifest = full();
+        let store = StoreRoot { codecs, ..manifest.store.clone() };
+        Manifest { store, ..manifest }.encode().expect("fits")
+    };
+    let (mut bytes, other) = (with(Codecs(0)), with(Codecs(1)));
+    // The only byte of the body in which they differ.
+    let at = (32..bytes.len()).find(|at| bytes[*at] != other[*at]).expect("they differ");
+    bytes.remove(at);
+    bytes[8] = 1;
+    let crc = checksum::crc(&bytes[..12]);
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    let len = bytes.len() as u32 - 32;
+    bytes[24..28].copy_from_slice(&len.to_le_bytes());
+    let crc = checksum::crc_append(checksum::crc(&bytes[16..28]), &bytes[32..]);
+    bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+    let expected = Manifest::decode(&with(Codecs(0))).expect("version 2");
+    assert_eq!(Manifest::decode(&bytes).expect("version 1"), expected);
 }
 
 #[test]
