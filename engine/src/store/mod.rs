@@ -70,7 +70,7 @@ pub use round::{FinishedRound, Round};
 pub use writer::{Heat, ImageWriter, Written};
 
 use crate::base::clock::Nanos;
-use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::base::{Csn, DatabaseId, Error, ErrorKind, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
 use crate::device::{AlignedBuffer, OpenMode, Storage};
 use crate::sync::Mutex;
