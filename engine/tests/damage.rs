@@ -538,7 +538,7 @@ fn a_newer_format_is_unsupported() {
         let disk = damaged(&sample, "MANIFEST", |bytes| {
             for slot in &slots {
                 let slot = &mut bytes[slot * SLOT..];
-                slot[8..12].copy_from_slice(&2u32.to_le_bytes());
+                slot[8..12].copy_from_slice(&3u32.to_le_bytes());
                 let check = crc(&slot[..12]);
                 slot[12..16].copy_from_slice(&check.to_le_bytes());
             }
@@ -564,7 +564,7 @@ fn a_newer_format_is_unsupported() {
     let pages = sample.disk.files().into_iter().find(|path| path.starts_with("pages")).expect("a page store");
     for at in used_sectors(&sample.disk.read_file(&pages).expect("listed")) {
         let disk = damaged(&sample, &pages, |bytes| {
-            bytes[at + 7] = 2;
+            bytes[at + 7] = 3;
             let check = crc(&bytes[at + 4..at + SECTOR]);
             bytes[at..at + 4].copy_from_slice(&check.to_le_bytes());
         });
