@@ -1,19 +1,38 @@
 //! The budget: which pages may have memory, and what to do when there is none left.
 //!
-//! One budget covers pages and everything else that grows with use. What the others take, pages do not get; when they grow,
-//! pages leave.
+//! One budget covers pages and everything else, which is charged to the pool's [`Account`](crate::base::Account). What the others
+//! take, pages do not get; when they grow, pages leave.
 
 use super::pool::{Entry, Pool};
 use crate::base::{Error, ErrorKind, Location, PageId, Result};
 use crate::sync::atomic::Ordering;
+use std::cell::Cell;
 
 /// What the store keeps in memory for a page, at most: a reference in each of three tables.
 const STORE_TABLE_BYTES: u64 = 24;
 
+/// A place in a list of free ids, which grows by doubling.
+const FREE_ID_BYTES: u64 = 2 * size_of::<PageId>() as u64;
+
 /// Pages that are never denied: a few threads that split and merge.
 const RESIDENT_PAGES_MIN: u64 = 12;
 
+thread_local! {
+    /// Pages that this thread has brought in.
+    static FAULTS: Cell<u64> = const { Cell::new(0) };
+}
+
+pub(super) fn count_fault() {
+    FAULTS.set(FAULTS.get() + 1);
+}
+
 impl Pool {
+    /// Pages that the calling thread has brought in so far, into any pool.
+    #[must_use]
+    pub fn faults_of_thread() -> u64 {
+        FAULTS.get()
+    }
+
     /// Counts one more page with memory. At the budget's end it takes memory away from a free page, or waits until a page has
     /// been evicted. The caller may hold latches: who evicts waits for none.
     pub(super) fn take_memory(&self) -> Result<()> {
@@ -62,21 +81,26 @@ impl Pool {
     /// Pages that may have memory now: what is left of the budget.
     #[must_use]
     pub fn resident_pages_max(&self) -> u64 {
-        let others = self.eviction.other_bytes() + self.table_bytes();
+        let others = self.account.bytes() + self.table_bytes();
         let left = self.memory_bytes.saturating_sub(others) / self.page_bytes() as u64;
         // However much the others take, a few pages are needed to get anything done.
         left.max(self.resident_max / 32).max(self.resident_max.min(RESIDENT_PAGES_MIN))
     }
 
-    /// Memory that the tables with an entry for every page id take for pages that do not fit in memory; for the others it is
-    /// one in a hundred.
+    /// Memory that the tables with an entry for every page id take, in memory or not.
     fn table_bytes(&self) -> u64 {
-        self.page_count().saturating_sub(self.resident_max) * (size_of::<Entry>() as u64 + STORE_TABLE_BYTES)
+        self.page_count() * (size_of::<Entry>() as u64 + FREE_ID_BYTES + STORE_TABLE_BYTES)
     }
 
     /// Takes the memory of at most `most` free pages away; returns of how many.
     pub fn discard_free_pages(&self, most: u64) -> u64 {
         (0..most).take_while(|_| self.reuse_free_page()).inspect(|_| self.give_memory()).count() as u64
+    }
+
+    /// For a descent that never arrives, because the pages that it needs push each other out.
+    #[must_use]
+    pub fn too_few_pages(&self) -> Error {
+        self.out_of_memory("too few pages fit in memory beside those with changes that are not committed")
     }
 
     pub(super) fn out_of_memory(&self, what: &str) -> Error {

@@ -22,7 +22,7 @@ mod queue;
 pub mod simulated;
 mod uring;
 
-pub use buffer::AlignedBuffer;
+pub use buffer::{AlignedBuffer, GrowingBuffer};
 pub use facts::{DeviceFacts, DurabilityMethod};
 
 use crate::base::{Location, Result};

@@ -4,7 +4,7 @@ use super::Tree;
 use super::node::{KIND_INNER, KIND_LEAF, Node};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::latch::LatchWait;
-use crate::buffer::{Interrupt, OptimisticGuard};
+use crate::buffer::{Interrupt, OptimisticGuard, Pool};
 
 /// Which leaf is wanted.
 #[derive(Clone, Copy)]
@@ -24,21 +24,45 @@ pub(super) struct Arrival<'p> {
     pub parent: Option<(OptimisticGuard<'p>, usize)>,
 }
 
-/// Repeats `attempt` until no writer is in the way.
-pub(super) fn retry<T>(attempt: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
-    retry_after(Interrupt::Restart, attempt)
+/// Pages that one descent may bring in before it gives up. Beside the changes of a large transaction so little memory may be left
+/// that the page it needs next pushes out the one it has come from: then it would never arrive.
+const FAULTS_MAX: u64 = 1000;
+
+impl Tree {
+    /// Repeats `attempt` until no writer is in the way.
+    pub(super) fn retry<T>(&self, attempt: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
+        self.retry_after(Interrupt::Restart, attempt)
+    }
+
+    /// [`Tree::retry`] after a first attempt that was interrupted.
+    #[cold]
+    pub(super) fn retry_after<T>(
+        &self,
+        interrupt: Interrupt,
+        attempt: impl FnMut() -> Result<T, Interrupt>,
+    ) -> Result<T> {
+        retry_after(&self.pool, interrupt, attempt)
+    }
 }
 
-/// [`retry`] after a first attempt that was interrupted.
-#[cold]
-pub(super) fn retry_after<T>(
+/// Repeats `attempt` until no writer is in the way.
+pub(super) fn retry<T>(pool: &Pool, attempt: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
+    retry_after(pool, Interrupt::Restart, attempt)
+}
+
+fn retry_after<T>(
+    pool: &Pool,
     mut interrupt: Interrupt,
     mut attempt: impl FnMut() -> Result<T, Interrupt>,
 ) -> Result<T> {
     let mut wait = None::<LatchWait>;
+    let faults = Pool::faults_of_thread();
     loop {
         if let Interrupt::Failed(error) = interrupt {
             return Err(error);
+        }
+        if Pool::faults_of_thread() - faults > FAULTS_MAX {
+            return Err(pool.too_few_pages());
         }
         match &mut wait {
             Some(wait) => wait.pause(),
