@@ -144,6 +144,8 @@ fn a_backup_of_a_database_that_is_open_read_only_is_as_of_its_close() {
 #[test]
 fn every_increment_of_a_chain_brings_back_the_content_of_its_time() {
     let (_, db) = sample();
+    // A page that was leaving memory beside a checkpoint may have an image in that one and another in the next.
+    db.checkpoint().expect("works");
     let (full, report) = back_up(&db, None).expect("sound");
     let mut chain = vec![full];
     let mut history = vec![content(&db)];

@@ -35,6 +35,14 @@ fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
     Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
 }
 
+/// A database with a table, on a new disk that is not full.
+fn start(seed: u64, settings: &Settings) -> (SimulatedStorage, Database, Table) {
+    let disk = SimulatedStorage::new(seed);
+    let db = open(&disk, settings.clone()).expect("a whole disk");
+    let table = db.create_table("t").expect("a whole disk");
+    (disk, db, table)
+}
+
 fn size(disk: &SimulatedStorage) -> u64 {
     disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
 }
@@ -106,10 +114,8 @@ fn assert_survives(disk: &SimulatedStorage, settings: &Settings, rows: &Rows, co
 
 fn refuses_keeps_and_resumes(preset: Preset, room: u64, memory_bytes: u64) {
     let context = format!("{preset:?}, {room} bytes of room, {memory_bytes} of memory");
-    let disk = SimulatedStorage::new(room);
     let settings = settings(preset, memory_bytes);
-    let db = open(&disk, settings.clone()).expect("a whole disk");
-    let table = db.create_table("t").expect("a whole disk");
+    let (disk, db, table) = start(room, &settings);
     let mut rows = Rows::new();
     put(&db, &table, 0..10, 1).expect("a whole disk");
     rows.extend((0..10).map(|row| (row, 1)));
@@ -167,10 +173,8 @@ fn pages_leave_a_small_memory_on_a_full_disk() {
 fn changes_in_place_go_on_while_the_disk_is_full() {
     for preset in Preset::ALL {
         let context = format!("{preset:?}");
-        let disk = SimulatedStorage::new(1);
         let settings = settings(preset, 8 << 20);
-        let db = open(&disk, settings.clone()).expect("a whole disk");
-        let table = db.create_table("t").expect("a whole disk");
+        let (disk, db, table) = start(1, &settings);
         let mut rows = Rows::new();
         disk.set_capacity(Some(size(&disk) + (2 << 20)));
         let next = fill_up(&db, &table, &mut rows, 0, &context);
@@ -194,10 +198,8 @@ fn changes_in_place_go_on_while_the_disk_is_full() {
 #[test]
 fn open_transactions_do_not_use_up_what_checkpoints_need() {
     let context = "open transactions";
-    let disk = SimulatedStorage::new(1);
     let settings = settings(Preset::Autonomous, 8 << 20);
-    let db = open(&disk, settings.clone()).expect("a whole disk");
-    let table = db.create_table("t").expect("a whole disk");
+    let (disk, db, table) = start(1, &settings);
     disk.set_capacity(Some(size(&disk) + (2 << 20)));
     let mut rows = Rows::new();
     let mut open_ones = Vec::new();
@@ -232,10 +234,8 @@ fn open_transactions_do_not_use_up_what_checkpoints_need() {
 /// Somebody else takes the last space while several threads write and checkpoints are made.
 #[test]
 fn many_threads_are_refused_together_and_go_on_together() {
-    let disk = SimulatedStorage::new(1);
     let settings = settings(Preset::Autonomous, 2 << 20);
-    let db = open(&disk, settings.clone()).expect("a whole disk");
-    let table = db.create_table("t").expect("a whole disk");
+    let (disk, db, table) = start(1, &settings);
     disk.set_capacity(Some(size(&disk) + (3 << 20)));
     let mut rows = Rows::new();
     let all_refused = std::sync::Barrier::new(4);
@@ -277,10 +277,8 @@ fn a_checkpoint_that_meets_a_full_disk_at_any_write_can_be_repeated() {
     for operation in [OperationKind::Write, OperationKind::ZeroExtend] {
         for after in 0.. {
             let context = format!("{operation:?} {after}");
-            let disk = SimulatedStorage::new(after);
             let settings = Settings { checkpoint_log_bytes: 0, ..settings(Preset::Group, 8 << 20) };
-            let db = open(&disk, settings.clone()).expect("a whole disk");
-            let table = db.create_table("t").expect("a whole disk");
+            let (disk, db, table) = start(after, &settings);
             let mut rows = Rows::new();
             disk.inject(Fault { operation, after, kind: FaultKind::Once, error: 28 });
             for batch in 0..8 {

@@ -235,17 +235,18 @@ fn check_stored_pages(
             let read = store.read_page(*page, &mut image[..len]);
             read.and_then(|_| crate::tree::image::validate_image(&image[..len]))
         };
-        let mut problem = None;
+        // A page without an image was freed since the list was made; its id may be in use again and have one soon.
+        let mut seen = None;
         for _ in 0..LOOKS {
-            // A page without an image was freed since the list was made; its id may be in use again and have one soon.
-            problem = if store.contains(*page) { look().err() } else { None };
-            if problem.is_none() {
+            seen = store.contains(*page).then(&mut look);
+            if !matches!(seen, Some(Err(_))) {
                 break;
             }
         }
-        match problem {
-            None => report.stored_pages += u64::from(store.contains(*page)),
-            Some(error) => damaged.push((*page, error.to_string())),
+        match seen {
+            None => {}
+            Some(Ok(())) => report.stored_pages += 1,
+            Some(Err(error)) => damaged.push((*page, error.to_string())),
         }
     }
     damaged

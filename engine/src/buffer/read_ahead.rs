@@ -1,6 +1,6 @@
-//! Reading ahead: pages that a scan is going to need are brought in while it works on those it has.
+//! Reading ahead: pages that a scan or redo is going to need are brought in while it works on those it has.
 //!
-//! A scan tells which pages come next ([`Pool::read_ahead`]); one thread, asleep otherwise, brings in those that are not in
+//! It tells which pages come next ([`Pool::read_ahead`]); one thread, asleep otherwise, brings in those that are not in
 //! memory, many with one read where their images lie side by side. It is only a help: what it does not get done, the scan
 //! does itself, and waits for pages that are being brought in.
 //!

@@ -24,7 +24,8 @@
 //! ends in between.
 //!
 //! # Bounds
-//! Buffers take [`buffer_bytes`]. On a full disk nothing is written that would take the space of the running round; one pass of the hand looks at every page twice.
+//! Buffers take [`buffer_bytes`]; one pass of the hand looks at every page twice. On a full disk nothing is written that would
+//! take the space of the running round.
 
 use super::image::{Imager, image_as_of};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
@@ -347,6 +348,11 @@ impl Work {
 
     /// Cases 1 and 2a; true if the page has left memory.
     fn complete_leaving(&self, claimed: Claimed<'_>, newest: Csn, written: &Written) -> bool {
+        if written.kind == ImageKind::Settled && !claimed.is_dirty() {
+            // The running round has written the same meanwhile.
+            self.store.discard(written.reference);
+            return Self::leave(claimed);
+        }
         let needs = self.imager.running().filter(|(round, _)| claimed.round() < *round);
         if let Some((round, view)) = &needs {
             // A round that began meanwhile needs the page as of an older CSN first.
@@ -358,11 +364,16 @@ impl Work {
         }
         self.store.record(written.page, written.reference, needs.is_some());
         claimed.set_clean(written.kind == ImageKind::Stamped);
-        if claimed.is_untouched() {
+        Self::leave(claimed)
+    }
+
+    /// Has the page leave memory, if nobody wants it.
+    fn leave(claimed: Claimed<'_>) -> bool {
+        let leaves = claimed.is_untouched();
+        if leaves {
             claimed.evict();
-            return true;
         }
-        false
+        leaves
     }
 
     /// Makes a stamped image of a copied page and says what is in it; `None` if it has to stay in memory.

@@ -12,6 +12,7 @@
 //! 5. A failed flush or durable write is reported to every caller that could believe in it, and is never retried here.
 //! 6. No bytes in a file cause a panic.
 
+mod asked;
 mod buffer;
 pub mod counted;
 pub mod facts;
@@ -23,6 +24,7 @@ pub mod simulated;
 mod uring;
 mod uring_read;
 
+pub use asked::AskedInVain;
 pub use buffer::AlignedBuffer;
 pub use facts::{DeviceFacts, DurabilityMethod};
 

@@ -14,7 +14,7 @@
 use super::DIRECTORY;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
-use crate::device::{File, OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{AskedInVain, File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::{Event, Mutex, thread};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,10 +55,8 @@ struct State {
     /// so that recovery can tell a lost log from an empty one.
     surplus: Vec<SegmentId>,
     started: bool,
-    /// When a preparation found no space on the disk; forgotten when one succeeds.
-    full_since: Option<Nanos>,
-    /// How long the last preparation took.
-    took: Duration,
+    /// The last preparation found no space on the disk; forgotten when one succeeds.
+    full: Option<AskedInVain>,
     /// When somebody was last told that the disk is full.
     refused: Option<Nanos>,
     checkpoints: Checkpoints,
@@ -247,8 +245,7 @@ impl SegmentPool {
         }
         let mut state = self.state.lock();
         let full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
-        state.full_since = full.then(|| self.clock.now());
-        state.took = self.clock.now().since(begun);
+        state.full = full.then(|| AskedInVain::new(begun, self.clock.now()));
         state.failure = result.err();
         drop(state);
         self.prepared.notify_all();
@@ -327,7 +324,7 @@ impl SegmentPool {
             let mut state = self.state.lock();
             let at_bound = !self.within_bound(&state, bytes_in_use(&state), self.segment_bytes);
             // On a full disk a checkpoint makes room if there is a segment that it can recycle.
-            state.pressed = at_bound || state.full_since.is_some() && !state.retired.is_empty();
+            state.pressed = at_bound || state.full.is_some() && !state.retired.is_empty();
             state.pressed
         };
         if pressed {
@@ -351,7 +348,7 @@ impl SegmentPool {
             let what = format!("the log is full, and the checkpoint that would make room failed: {failure}");
             Error::new(ErrorKind::OutOfSpace, what)
         } else if state.retired.is_empty()
-            && (state.full_since.is_some_and(|then| then >= ticket.since) || self.was_just_full(&state))
+            && (state.full.is_some_and(|asked| asked.at >= ticket.since) || self.was_just_full(&state))
         {
             let bytes = self.segment_bytes;
             let what = format!("the disk is full: {bytes} more bytes are needed for a segment of the log");
@@ -366,16 +363,14 @@ impl SegmentPool {
     }
 
     fn was_just_full(&self, state: &State) -> bool {
-        state
-            .full_since
-            .is_some_and(|then| self.clock.now().since(then) < (state.took * ASKING_PART).min(ASK_AGAIN))
+        state.full.is_some_and(|asked| asked.is_fresh(self.clock.now()))
     }
 
     /// The disk was full when the last segment was to be made, and segments are missing.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let state = self.state.lock();
-        state.full_since.is_some() && state.ready.len() < self.spare
+        state.full.is_some() && state.ready.len() < self.spare
     }
 
     /// Somebody was refused at most `recently` ago because the disk is full.
@@ -387,7 +382,7 @@ impl SegmentPool {
     /// Has a full disk asked for a segment again.
     pub fn ask_again(&self) {
         let mut state = self.state.lock();
-        if state.full_since.is_some() && !self.was_just_full(&state) {
+        if state.full.is_some() && !self.was_just_full(&state) {
             // The preparer then sees that there are fewer than the spare ones.
             state.failure = None;
             drop(state);
@@ -522,11 +517,6 @@ impl Drop for SegmentPool {
 const RECOVERY_SEGMENTS: u64 = 4;
 /// Recycled segments kept beyond the spare ones.
 const READY_MAX: usize = 64;
-
-/// Asking a full disk for a segment again takes at most one part in so many of the time...
-const ASKING_PART: u32 = 10;
-/// ... but it is asked at least this often, if anybody needs one.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 enum Work {
     Closed,

@@ -444,7 +444,7 @@ impl PageStore {
     /// `in_round`. The caller holds the page exclusively.
     pub fn record(&self, page: PageId, reference: BlockRef, in_round: bool) {
         let mut state = self.state.lock();
-        state.unrecorded = state.unrecorded.saturating_sub(1);
+        state.settle(1);
         if in_round && state.phase == Phase::Writing {
             state.set_round(page, reference);
         } else {
@@ -466,7 +466,7 @@ impl PageStore {
     /// Gives back the block of an image that nobody recorded.
     pub fn discard(&self, reference: BlockRef) {
         let mut state = self.state.lock();
-        state.unrecorded = state.unrecorded.saturating_sub(1);
+        state.settle(1);
         state.free.release(reference.block());
     }
 

@@ -30,8 +30,9 @@
 use super::blocks::BlockNumber;
 use super::mapping::references_per_block;
 use super::{PageStore, Phase, State};
-use crate::base::clock::{Clock, Nanos};
+use crate::base::clock::Clock;
 use crate::base::{Error, ErrorKind, Result};
+use crate::device::AskedInVain;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,10 +43,6 @@ const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
 const UNASKED: u64 = 32;
 /// Blocks that a change of a page that is there may use and a new page may not: rows can still be deleted when none can be added.
 const FOR_CHANGES: u64 = 32;
-/// Asking a full disk for space again takes at most one part in so many of the time...
-const ASKING_PART: u32 = 10;
-/// ... but it is asked at least this often, if anybody needs space.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// With fewer dirty pages a checkpoint makes no room worth waiting for.
 const WORTH_A_CHECKPOINT: u64 = 16;
 
@@ -80,18 +77,15 @@ pub(super) struct Watched {
 #[derive(Debug)]
 pub(super) struct Full {
     error: Error,
-    tried: Nanos,
-    /// How long that took.
-    took: Duration,
-}
-
-impl Full {
-    fn is_fresh(&self, now: Nanos) -> bool {
-        now.since(self.tried) < (self.took * ASKING_PART).min(ASK_AGAIN)
-    }
+    asked: AskedInVain,
 }
 
 impl State {
+    /// So many blocks with a writer are recorded, given back, or lost.
+    pub(super) fn settle(&mut self, blocks: u64) {
+        self.unrecorded = self.unrecorded.saturating_sub(blocks);
+    }
+
     /// Blocks that can be written: free, or with a writer that may give them back.
     fn available(&self) -> u64 {
         self.free.free_blocks() + self.unrecorded
@@ -138,11 +132,10 @@ impl PageStore {
         }
         let now = clock.now();
         match &state.full {
-            Some(full) if full.is_fresh(now) => {}
+            Some(full) if full.asked.is_fresh(now) => {}
             _ => match self.grow(&mut state, missing) {
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                    let tried = clock.now();
-                    state.full = Some(Full { error, tried, took: tried.since(now) });
+                    state.full = Some(Full { error, asked: AskedInVain::new(now, clock.now()) });
                 }
                 Err(error) => {
                     // Not a full disk: whether pages can be written is for the checkpoint to find out, which stops nobody.
@@ -269,7 +262,7 @@ impl PageStore {
         let Some(Watched { demand, clock }) = self.watched.get() else { return };
         let mut state = self.state.lock();
         let now = clock.now();
-        if state.full.as_ref().is_none_or(|full| full.is_fresh(now)) {
+        if state.full.as_ref().is_none_or(|full| full.asked.is_fresh(now)) {
             return;
         }
         let wanted = state.demanded(demand, self.page_bytes(), ReservedFor::NewPage);
@@ -277,7 +270,7 @@ impl PageStore {
         if self.grow(&mut state, missing).is_err()
             && let Some(full) = &mut state.full
         {
-            (full.tried, full.took) = (clock.now(), clock.now().since(now));
+            full.asked = AskedInVain::new(now, clock.now());
         }
     }
 

@@ -53,7 +53,7 @@ impl Round {
     pub fn record(&self, page: PageId, reference: BlockRef) {
         let mut state = self.store.state.lock();
         if !reference.is_absent() {
-            state.unrecorded = state.unrecorded.saturating_sub(1);
+            state.settle(1);
         }
         state.set_round(page, reference);
     }

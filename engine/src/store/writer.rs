@@ -127,7 +127,7 @@ impl ImageWriter {
         {
             let mut state = self.store.state.lock();
             (used..run.blocks).for_each(|at| state.free.release(BlockNumber(run.first.0 + at)));
-            state.unrecorded = state.unrecorded.saturating_sub(run.blocks - used);
+            state.settle(run.blocks - used);
         }
         if used == 0 {
             self.keep(run.buffer);
@@ -192,7 +192,7 @@ impl ImageWriter {
             Err(error) => {
                 // They stay in use (W2).
                 let mut state = self.store.state.lock();
-                state.unrecorded = state.unrecorded.saturating_sub(images.len() as u64);
+                state.settle(images.len() as u64);
                 Err(error)
             }
         }
@@ -205,7 +205,7 @@ impl Drop for ImageWriter {
         if let Some(run) = self.filling.take() {
             let mut state = self.store.state.lock();
             (0..run.blocks).for_each(|at| state.free.release(BlockNumber(run.first.0 + at)));
-            state.unrecorded = state.unrecorded.saturating_sub(run.blocks);
+            state.settle(run.blocks);
         }
         let mut written = Vec::new();
         if let Err(error) = self.reap(true, &mut written) {

@@ -99,10 +99,7 @@ impl Tree {
     /// A page cannot be read.
     pub fn read_ahead(&self, from: Bound<&[u8]>, back: bool, most: usize) -> Result<usize> {
         retry(|| {
-            let root = self.pool.optimistic(self.root)?;
-            let is_leaf = Node::new(root.bytes()).is_leaf();
-            root.validate()?;
-            if is_leaf {
+            if self.is_one_leaf()? {
                 return Ok(0);
             }
             let target = match from {
@@ -126,6 +123,13 @@ impl Tree {
         })
     }
 
+    fn is_one_leaf(&self) -> Result<bool, Interrupt> {
+        let root = self.pool.optimistic(self.root)?;
+        let is_leaf = Node::new(root.bytes()).is_leaf();
+        root.validate()?;
+        Ok(is_leaf)
+    }
+
     /// Has the leaves of the first of `keys`, which ascend, brought into memory: at most `most` leaves, those with the same
     /// parent. Returns how many keys these leaves are for: at least one, unless there are none.
     ///
@@ -141,10 +145,7 @@ impl Tree {
             pages.clear();
             let mut keys = keys.clone().peekable();
             let Some(first) = keys.peek().copied() else { return Ok(0) };
-            let root = self.pool.optimistic(self.root)?;
-            let is_leaf = Node::new(root.bytes()).is_leaf();
-            root.validate()?;
-            if is_leaf {
+            if self.is_one_leaf()? {
                 return Ok(keys.count());
             }
             let parent = self.descend(Target::At(first), 1)?.guard;
@@ -155,10 +156,10 @@ impl Tree {
             {
                 let at = super::descent::child_at(node, Target::At(key)).0.min(count);
                 pages.push(node.child(at));
-                let end = (at < count).then(|| node.key(at));
-                let is_there = |key: &&[u8]| end.as_deref().or(upper.as_deref()).is_none_or(|end| *key < end);
+                let own_end = (at < count).then(|| node.key(at));
+                let end = own_end.as_deref().or(upper.as_deref());
                 covered += 1;
-                while keys.next_if(is_there).is_some() {
+                while keys.next_if(|key| end.is_none_or(|end| *key < end)).is_some() {
                     covered += 1;
                 }
             }
