@@ -45,6 +45,8 @@ fn settings(seed: u64) -> Settings {
         log_bytes_max: 8 << 20,
         checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
         flush_unit_bytes: 4096,
+        // Most transactions are written in chunks, or only those with long documents.
+        chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
         ..Settings::default()
     }
 }

@@ -222,6 +222,7 @@ pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
                 "watermark": r.watermark.0,
                 "bytes": r.bytes,
                 "beyond_hole": r.beyond_hole,
+                "part": r.part,
                 "operations": r.operations,
             });
             writeln!(out, "{record}")?;
@@ -233,6 +234,9 @@ pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
             "csn {} epoch {}  depends on {}  watermark {}  {} bytes at {}, block {}{hole}",
             r.csn, r.epoch, r.dsn, r.watermark, r.bytes, r.location, r.block
         )?;
+        if let Some(part) = &r.part {
+            writeln!(out, "  {part}")?;
+        }
         for operation in &r.operations {
             writeln!(out, "    {operation}")?;
         }

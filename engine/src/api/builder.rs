@@ -80,8 +80,10 @@ impl Builder {
         recovery_seconds: u32,
         /// Log bytes at which commits wait for a checkpoint. Default 2 GiB.
         log_bytes_max: u64,
-        /// Largest redo size of one transaction; 0 chooses: 128 MiB, less if the log has no room for that. Default 0.
+        /// Largest redo size of one transaction; 0 chooses: two thirds of the room in the log. Default 0.
         transaction_bytes_max: usize,
+        /// Redo of a transaction in progress that is kept in memory; 0 chooses: a quarter of a log buffer. Default 0.
+        chunk_bytes: usize,
         /// How long a group's leader gathers followers. Default zero.
         gather_window: Duration,
         /// The window opens only if at least this many other transactions are in progress. Default 5.

@@ -380,7 +380,7 @@ impl Database {
         open()?;
         let _lock = storage.lock(false)?;
         let (_, manifest) = open()?;
-        crate::log::dump(&storage, manifest.database, manifest.checkpoint)
+        crate::log::dump(&storage, manifest.database, manifest.covered)
     }
 
     pub(super) fn checkpointer(&self) -> Result<&Checkpointer> {

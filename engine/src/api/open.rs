@@ -111,7 +111,10 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     stored.sample_cost();
     let pool = Pool::new(page_bytes, settings.memory_bytes, Arc::new(stored))?;
     let transaction_bytes = settings.transaction_bytes(presets::log_count(&settings, cores()));
-    let limits = Limits::for_page(page_bytes, transaction_bytes, settings.lock_wait);
+    let limits = Limits {
+        chunk_bytes: settings.chunk_bytes().min(transaction_bytes),
+        ..Limits::for_page(page_bytes, transaction_bytes, settings.lock_wait)
+    };
     let system =
         Arc::new(TransactionSystem::new(pool.clone(), limits, version_bytes(&settings), clock.clone()));
     let recovery = Arc::new(Reservation::default());
@@ -460,10 +463,10 @@ pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
 const REPLAY_PART: f64 = 0.8;
 
 impl Inner {
-    /// How long recovery would take for what the log holds, and how long it may take, in microseconds.
+    /// How long recovery would take for what a checkpoint can take off the log, and how long it may take, in microseconds.
     fn replay_us(&self) -> (u64, u64) {
         let estimate = self.replay.estimate();
-        let scan = self.segments.bytes_in_use() as f64 / estimate.rates.scan_bytes_per_second;
+        let scan = self.segments.bytes_to_free() as f64 / estimate.rates.scan_bytes_per_second;
         let seconds = scan + estimate.redo_seconds + estimate.read_seconds;
         let allowed = f64::from(self.settings.recovery_seconds) * REPLAY_PART;
         ((seconds * 1e6) as u64, (allowed * 1e6) as u64)
@@ -473,7 +476,7 @@ impl Inner {
     /// pages that change all the time: the next checkpoint would be due as soon as this one ends.
     fn is_checkpoint_due(&self) -> bool {
         let wanted = self.settings.checkpoint_log_bytes;
-        if self.segments.is_pressed() || wanted > 0 && self.segments.bytes_in_use() >= wanted {
+        if self.segments.is_pressed() || wanted > 0 && self.segments.bytes_to_free() >= wanted {
             return true;
         }
         let (replay, allowed) = self.replay_us();

@@ -262,8 +262,8 @@ fn log(inner: &Inner, report: &mut VerifyReport, progress: &mut Progress) -> Res
     // The watermark first: whatever it covers is then below the ends.
     let watermark = commit.watermark();
     let running = Running { watermark, ends: commit.durable_ends() };
-    let checkpoint = || Checkpointer::csn(checkpointer);
-    add_log(&*inner.storage, &manifest, Some(&running), &checkpoint, report, progress)
+    let covered = || Checkpointer::covered(checkpointer);
+    add_log(&*inner.storage, &manifest, Some(&running), &covered, report, progress)
 }
 
 /// The log of a database that nobody writes.
@@ -273,18 +273,18 @@ fn log_at_rest(
     report: &mut VerifyReport,
     progress: &mut Progress,
 ) -> Result<()> {
-    add_log(storage, manifest, None, &|| manifest.checkpoint, report, progress)
+    add_log(storage, manifest, None, &|| manifest.covered, report, progress)
 }
 
 fn add_log(
     storage: &dyn Storage,
     manifest: &Manifest,
     running: Option<&Running>,
-    checkpoint: &dyn Fn() -> Csn,
+    covered: &dyn Fn() -> Csn,
     report: &mut VerifyReport,
     progress: &mut Progress,
 ) -> Result<()> {
-    let found = check_log(storage, manifest, running, checkpoint, &mut **progress)?;
+    let found = check_log(storage, manifest, running, covered, &mut **progress)?;
     report.log_blocks = found.blocks;
     report.log_records = found.records;
     report.problems.extend(found.problems);

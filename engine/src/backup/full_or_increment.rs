@@ -124,6 +124,7 @@ fn changed_since(base: &Description, pages: &[(PageId, BlockRef)]) -> Vec<(PageI
 fn at_rest(manifest: &Manifest) -> Manifest {
     Manifest {
         clean: true,
+        covered: manifest.checkpoint,
         first_csn: manifest.checkpoint.next(),
         next_csn: manifest.checkpoint.next(),
         probe: Vec::new(),

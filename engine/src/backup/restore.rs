@@ -89,6 +89,7 @@ fn first_manifest(database: DatabaseId, source: &Manifest) -> Manifest {
         epoch,
         reserved_epoch: epoch,
         checkpoint: source.checkpoint,
+        covered: source.checkpoint,
         first_csn: next,
         next_csn: next,
         next_table: source.next_table,

@@ -21,7 +21,7 @@ use crate::base::checksum::crc;
 use crate::base::{Csn, PageId, Result, TableId};
 use crate::checkpoint::{TableRecord, decode_catalog_prefix};
 use crate::device::Storage;
-use crate::log::{Operation, Record, ScanOptions, load_all, scan};
+use crate::log::{Operation, Record, RecordKind, ScanOptions, counting_bytes, load_all, operations, scan};
 use crate::store::{CsnSet, Manifest, Remains};
 use crate::tree::content::{Content, StoredPage, StoredRow, StoredValue, read_content};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -390,7 +390,7 @@ fn apply_log(
     }
     let options = ScanOptions {
         database: manifest.database,
-        checkpoint: manifest.checkpoint,
+        covered: manifest.covered,
         threads: 1,
         read_only: true,
         piece_bytes: 1 << 20,
@@ -417,22 +417,43 @@ fn apply_log(
             let Ok(block) = block else { break };
             for (_, record) in block.records().flatten() {
                 let csn = record.header.csn;
-                if csn > manifest.checkpoint && csn < Csn::LIMIT && !voids.contains(csn) {
+                if csn > manifest.covered && csn < Csn::LIMIT && !voids.contains(csn) {
                     records.entry(csn).or_insert_with(|| record.bytes.to_vec());
                 }
             }
         }
     }
-    let mut applier = Applier { sink, names, misfits: 0 };
+    let mut applier = Applier { sink, names, misfits: 0, value: Vec::new() };
     let mut missing = 0;
     let mut next = voids.first_absent(manifest.checkpoint.next());
+    let mut chunks: BTreeMap<Csn, Vec<Csn>> = BTreeMap::new();
     for (csn, bytes) in &records {
-        if *csn > next {
-            missing += csn.0 - next.0;
+        let record = Record::decode(bytes)?;
+        applier.value.clear();
+        if *csn > manifest.checkpoint {
+            missing += csn.0.saturating_sub(next.0);
+            next = voids.first_absent(csn.next());
         }
-        next = voids.first_absent(csn.next());
-        applier.apply(&Record::decode(bytes)?)?;
-        report.transactions += 1;
+        match record.part {
+            Some(part) if record.header.kind == RecordKind::Chunk => {
+                chunks.entry(part.first_of(*csn)).or_default().push(*csn);
+            }
+            _ if *csn <= manifest.checkpoint => {}
+            Some(part) => {
+                let earlier = chunks.remove(&part.first).unwrap_or_default();
+                match put_together(&records, &earlier, &record)? {
+                    Some(operations) => {
+                        operations.iter().try_for_each(|operations| applier.apply(operations))?;
+                        report.transactions += 1;
+                    }
+                    None => missing += 1,
+                }
+            }
+            None => {
+                applier.apply(record.body)?;
+                report.transactions += 1;
+            }
+        }
     }
     let misfits = applier.misfits;
     for table in applier.names.values() {
@@ -450,15 +471,31 @@ fn apply_log(
     Ok(())
 }
 
+/// What counts of the operations of a long transaction, part by part; `None` if not all parts are there.
+fn put_together<'a>(
+    records: &'a BTreeMap<Csn, Vec<u8>>,
+    earlier: &[Csn],
+    last: &Record<'a>,
+) -> Result<Option<Vec<&'a [u8]>>> {
+    let chunks = earlier.iter().filter_map(|csn| records.get(csn)).map(|bytes| Record::decode(bytes));
+    let mut parts = chunks.collect::<Result<Vec<_>>>()?;
+    parts.push(*last);
+    let lens: Vec<_> = parts.iter().filter_map(|record| Some((record.part?, record.body.len()))).collect();
+    let Some(counting) = counting_bytes(&lens) else { return Ok(None) };
+    Ok(Some(parts.iter().zip(counting).map(|(record, counts)| &record.body[..counts]).collect()))
+}
+
 struct Applier<'a> {
     sink: &'a mut dyn SalvageSink,
     names: HashMap<TableId, String>,
     misfits: u64,
+    /// What there is of a large value that goes on.
+    value: Vec<u8>,
 }
 
 impl Applier<'_> {
-    fn apply(&mut self, record: &Record<'_>) -> Result<()> {
-        for operation in record.operations() {
+    fn apply(&mut self, body: &[u8]) -> Result<()> {
+        for operation in operations(body) {
             let Ok(operation) = operation else {
                 self.misfits += 1;
                 break;
@@ -488,7 +525,12 @@ impl Applier<'_> {
             }
             Operation::PutLarge { table, key, pieces } => {
                 let Some(name) = names.get(&table) else { return Ok(false) };
-                self.sink.put(name, key, &pieces.iter().collect::<Vec<_>>().concat())?;
+                let mut value = std::mem::take(&mut self.value);
+                pieces.iter().for_each(|piece| value.extend_from_slice(piece));
+                self.sink.put(name, key, &value)?;
+            }
+            Operation::LargePart { pieces, .. } => {
+                pieces.iter().for_each(|piece| self.value.extend_from_slice(piece));
             }
             Operation::Delete { table, key } => {
                 let Some(name) = names.get(&table) else { return Ok(false) };

@@ -99,9 +99,12 @@ pub struct Settings {
     /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, two for each log, and room for
     /// a transaction of `transaction_bytes_max` beside them. Default 2 GiB.
     pub log_bytes_max: u64,
-    /// Largest redo size of one transaction in bytes, 4096 to 1 GiB; 0 chooses: 128 MiB, less if `log_bytes_max` has no room for
-    /// that. Default 0.
+    /// Largest redo size of one transaction in bytes, 4096 to 1 TiB; 0 chooses: two thirds of what `log_bytes_max` leaves beside
+    /// the segments in use. Default 0.
     pub transaction_bytes_max: usize,
+    /// Redo of a transaction in progress that is kept in memory, in bytes, 512 to half of `log_buffer_bytes`: beyond it the
+    /// transaction writes chunks to its log. 0 chooses: a quarter of `log_buffer_bytes`. Default 0.
+    pub chunk_bytes: usize,
     /// Group commit: how long a leader gathers followers. Default zero.
     pub gather_window: Duration,
     /// Group commit: the window opens only if at least this many other transactions are in progress. Default 5.
@@ -157,6 +160,7 @@ impl Default for Settings {
             recovery_seconds: 5,
             log_bytes_max: 2 << 30,
             transaction_bytes_max: 0,
+            chunk_bytes: 0,
             gather_window: Duration::ZERO,
             gather_siblings: 5,
             gather_max: 0,
@@ -168,9 +172,6 @@ impl Default for Settings {
         }
     }
 }
-
-/// The most that is chosen for [`Settings::transaction_bytes_max`].
-const TRANSACTION_BYTES_CHOSEN: u64 = 128 << 20;
 
 impl Settings {
     /// Log space that `logs` logs need to go on: each fills a segment, and holds the next one before it gives that up.
@@ -185,8 +186,24 @@ impl Settings {
         if self.transaction_bytes_max != 0 {
             return self.transaction_bytes_max;
         }
-        let room = self.log_bytes_max.saturating_sub(self.bytes_of_segments_in_use(logs));
-        (room / 2).clamp(4096, TRANSACTION_BYTES_CHOSEN) as usize
+        (self.log_bytes_beside_segments(logs) / 3 * 2).max(4096) as usize
+    }
+
+    /// Redo of a transaction in progress that is kept in memory.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> usize {
+        if self.chunk_bytes != 0 { self.chunk_bytes } else { self.log_buffer_bytes / 4 }
+    }
+
+    /// Log space that may be kept after a checkpoint for the chunks of transactions that it does not contain. The rest is for
+    /// everybody else until the next one.
+    #[must_use]
+    pub fn chunked_log_bytes(&self, logs: usize) -> u64 {
+        self.log_bytes_beside_segments(logs) / 4 * 3
+    }
+
+    fn log_bytes_beside_segments(&self, logs: usize) -> u64 {
+        self.log_bytes_max.saturating_sub(self.bytes_of_segments_in_use(logs))
     }
 
     /// Checks every setting alone and the relations between them.
@@ -213,7 +230,10 @@ impl Settings {
         within("segment_bytes", self.segment_bytes, 64 << 10, 1 << 30)?;
         within("recovery_seconds", self.recovery_seconds.into(), 1, 3600)?;
         if self.transaction_bytes_max != 0 {
-            within("transaction_bytes_max", self.transaction_bytes_max as u64, 4096, 1 << 30)?;
+            within("transaction_bytes_max", self.transaction_bytes_max as u64, 4096, 1 << 40)?;
+        }
+        if self.chunk_bytes != 0 {
+            within("chunk_bytes", self.chunk_bytes as u64, 512, self.log_buffer_bytes as u64 / 2)?;
         }
         within("loss_window", self.loss_window.as_millis() as u64, 1, 60_000)?;
         within("gather_window", self.gather_window.as_millis() as u64, 0, 1_000)?;
@@ -310,7 +330,7 @@ mod tests {
         }
         Settings { transaction_bytes_max: 32 << 20, ..small() }.validate().expect("fits");
         small().validate().expect("what is chosen fits");
-        assert_eq!((small().transaction_bytes(1), base().transaction_bytes(1)), (16 << 20, 128 << 20));
+        assert_eq!((small().transaction_bytes(1) >> 20, base().transaction_bytes(1) >> 20), (21, 1344));
     }
 
     #[test]

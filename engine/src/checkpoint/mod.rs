@@ -107,6 +107,7 @@ pub struct Checkpointer {
     /// The published manifest and the file it is in; locked for a whole checkpoint.
     published: Mutex<Published>,
     csn: AtomicU64,
+    covered: AtomicU64,
     /// How many wait for a checkpoint to end, or may come to.
     impatient: AtomicUsize,
     /// Written at the end of a checkpoint; never held while one is made.
@@ -138,6 +139,7 @@ impl Checkpointer {
         let hook = imager.clone();
         system.set_structure_hook(Box::new(move |participants| hook.hand_over(participants)));
         let csn = AtomicU64::new(manifest.checkpoint.0);
+        let covered = AtomicU64::new(manifest.covered.0);
         Checkpointer {
             system,
             pool,
@@ -148,6 +150,7 @@ impl Checkpointer {
             replay,
             published: Mutex::new(Published { file, manifest }),
             csn,
+            covered,
             impatient: AtomicUsize::new(0),
             totals: Mutex::new(CheckpointTotals::default()),
         }
@@ -157,6 +160,12 @@ impl Checkpointer {
     #[must_use]
     pub fn csn(&self) -> Csn {
         Csn(self.csn.load(Ordering::Acquire))
+    }
+
+    /// Up to where the newest durable checkpoint covers the log: at or below its CSN.
+    #[must_use]
+    pub fn covered(&self) -> Csn {
+        Csn(self.covered.load(Ordering::Acquire))
     }
 
     /// What was done since open. Never waits for a checkpoint that is being made.
@@ -219,7 +228,7 @@ impl Checkpointer {
         // What can go need not be in the images; what is left is listed in them.
         self.system.collect_all();
         let held = self.system.hold_retired();
-        let covered = self.replay.committed();
+        let committed = self.replay.committed();
         let begun = self.begin()?;
         let csn = begun.view.csn();
         let pages = self.write_round(&begun, &held, pacer);
@@ -237,7 +246,9 @@ impl Checkpointer {
         let Begun { view, round, next_table, .. } = begun;
         let finished = round.finish()?;
         let mut manifest = published.manifest.clone();
-        manifest.checkpoint = csn;
+        // A transaction that is still open is aborted by a close.
+        let covered = if close { csn } else { self.system.commit().cover(csn).max(manifest.covered) };
+        (manifest.checkpoint, manifest.covered) = (csn, covered);
         manifest.next_csn = csn.next();
         manifest.next_table = next_table;
         manifest.store = finished.root().clone();
@@ -253,9 +264,10 @@ impl Checkpointer {
         published.manifest = manifest;
         self.store.round_committed(finished);
         self.csn.store(csn.0, Ordering::Release);
-        self.replay.checkpointed(covered);
+        self.covered.store(covered.0, Ordering::Release);
+        self.replay.checkpointed(committed);
         drop(view);
-        self.system.commit().recycle(csn)?;
+        self.system.commit().recycle(covered, csn)?;
         self.system.collect_all();
         if !close {
             self.compact_a_little();

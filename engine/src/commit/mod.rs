@@ -19,6 +19,7 @@
 //! | `queue` | which transactions wait without a thread? |
 //! | `writer` | what does one log owe the device, and who writes? |
 //! | `precommit` | how does a record get its CSN and its place? |
+//! | `chunks` | how does redo get into the log before its transaction asks to commit? |
 //! | `leader` | how does a waiter cause the writes it needs? |
 //! | `flusher` | who writes when nobody waits? |
 //! | `worker` | what does a worker do between transactions? |
@@ -37,6 +38,7 @@
 //! acknowledges all queues, and idle logs are looked after by the flusher.
 
 mod acknowledge;
+mod chunks;
 mod flusher;
 mod leader;
 mod levels;
@@ -53,6 +55,7 @@ mod writer;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use chunks::Chunks;
 pub use metrics::CommitMetrics;
 pub use precommit::{Pending, Record};
 
@@ -67,6 +70,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use chunks::Pins;
 use flusher::Flusher;
 use poison::Poison;
 use presets::Axes;
@@ -147,6 +151,7 @@ struct Core {
     poison: Poison,
     flusher: Flusher,
     wakers: Wakers,
+    pins: Pins,
     /// Happens when any log's lead is free, hence after W may have risen.
     progress: Event,
     /// Happens when log space may have become free.
@@ -392,12 +397,12 @@ impl Commit {
         self.core.segments.file_bytes()
     }
 
-    /// Gives back log space up to `checkpoint`, which is durable, and lets committers go on that wait for space.
+    /// Gives back log space up to `covered`, of the durable checkpoint at `checkpoint`, and lets committers go on that wait for space.
     ///
     /// # Errors
     /// I/O of the segment pool.
-    pub fn recycle(&self, checkpoint: Csn) -> Result<()> {
-        let recycled = self.core.segments.recycle(checkpoint);
+    pub fn recycle(&self, covered: Csn, checkpoint: Csn) -> Result<()> {
+        let recycled = self.core.segments.recycle(covered, checkpoint);
         self.core.space.notify_all();
         recycled
     }
@@ -432,6 +437,7 @@ impl Core {
             poison: Poison::new(),
             flusher: Flusher::new(),
             wakers: Wakers::default(),
+            pins: Pins::new(settings.chunked_log_bytes(logs)),
             progress: Event::new(),
             space: Event::new(),
             acknowledged: AtomicU64::new(start.first_csn.0.saturating_sub(1)),

@@ -21,7 +21,7 @@ use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
 use crate::device::AlignedBuffer;
-use crate::log::{DependencyRule, Log, LogGuard, RecordHeader, Reserve, record_bytes};
+use crate::log::{DependencyRule, Log, LogGuard, RecordHeader, RecordKind, Reserve, record_bytes};
 use crate::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub struct Record<'a> {
     pub operations: u32,
     /// Lamport clock of the transaction; 0 until a rule needs it.
     pub gsn: Gsn,
+    /// What it is of its transaction.
+    pub kind: RecordKind,
 }
 
 /// How a transaction commits.
@@ -107,9 +109,7 @@ impl Core {
         preparing: impl FnOnce(),
     ) -> Result<Ticket> {
         let writer = self.writer(log);
-        let bytes = record_bytes(record.body.len());
-        let mut large = large_buffer(writer, bytes);
-        let latch = self.reserve(writer, Some((bytes, &mut large)), !pending.waits)?;
+        let latch = self.reserve_record(writer, record.body.len(), !pending.waits)?;
         Ok(self.precommit_reserved(writer, latch, record, pending, preparing))
     }
 
@@ -130,10 +130,19 @@ impl Core {
     }
 
     pub(super) fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
-        let writer = self.writer(log);
+        self.reserve_record(self.writer(log), body_len, false).map(drop)
+    }
+
+    /// The latch of a log that has room for a record with a body of `body_len` bytes.
+    pub(super) fn reserve_record<'a>(
+        &self,
+        writer: &'a LogWriter,
+        body_len: usize,
+        entry: bool,
+    ) -> Result<LogGuard<'a>> {
         let bytes = record_bytes(body_len);
         let mut large = large_buffer(writer, bytes);
-        self.reserve(writer, Some((bytes, &mut large)), false).map(drop)
+        self.reserve(writer, Some((bytes, &mut large)), entry)
     }
 
     /// Steps 3 to 5.
@@ -148,12 +157,16 @@ impl Core {
         preparing();
         let (csn, due) = self.append(writer, &mut latch, record, pending);
         drop(latch);
-        self.metrics.operations.add(record.operations.into());
-        self.metrics.log_bytes.add(record_bytes(record.body.len()) as u64);
+        self.count_record(record);
         if let Some(due) = due {
             self.wake_flusher_for(due, pending.ready);
         }
         Ticket { log: writer.id, csn, dsn: pending.dsn_of(csn) }
+    }
+
+    pub(super) fn count_record(&self, record: Record<'_>) {
+        self.metrics.operations.add(record.operations.into());
+        self.metrics.log_bytes.add(record_bytes(record.body.len()) as u64);
     }
 
     /// Step 4. Returns the log's due time if it became earlier.
@@ -164,30 +177,51 @@ impl Core {
         record: Record<'_>,
         pending: Pending,
     ) -> (Csn, Option<Nanos>) {
+        let RecordHeader { csn, dsn, watermark, .. } =
+            self.append_record(writer, latch, record, |csn| pending.dsn_of(csn));
+        let pending = Pending { dsn, ..pending };
+        let due = if pending.waits { NEVER } else { self.hand_over(writer, latch, csn, watermark, pending) };
+        self.seal_if_full(writer, latch);
+        (csn, writer.duty.lower_due(due).then_some(due))
+    }
+
+    /// Draws a CSN and copies the record. Returns its header.
+    #[inline]
+    pub(super) fn append_record(
+        &self,
+        writer: &LogWriter,
+        latch: &mut LogGuard<'_>,
+        record: Record<'_>,
+        dsn_of: impl FnOnce(Csn) -> Csn,
+    ) -> RecordHeader {
         // As of before the draw: a stored watermark must not cover the record that holds it (rule 15).
         let watermark = self.watermark.get();
         let unfinished = PointOfNoReturn(self);
         let csn = self.watermark.draw(writer.id, latch);
-        let pending = Pending { dsn: pending.dsn_of(csn), ..pending };
         let header = RecordHeader {
             epoch: self.epoch,
             csn,
             gsn: record.gsn,
-            dsn: pending.dsn,
+            dsn: dsn_of(csn),
             watermark,
             body_crc: record.body_crc,
             op_count: record.operations,
             rule: DependencyRule::Dsn,
+            kind: record.kind,
         };
         latch.append(&header, record.body);
         std::mem::forget(unfinished);
-        let due = if pending.waits { NEVER } else { self.hand_over(writer, latch, csn, watermark, pending) };
+        header
+    }
+
+    /// Where the number of records in a block is bounded.
+    #[inline]
+    pub(super) fn seal_if_full(&self, writer: &LogWriter, latch: &mut LogGuard<'_>) {
         if let Some(most) = self.axes.records_per_block
             && writer.count_record(latch, most)
         {
             writer.full.notify_all();
         }
-        (csn, writer.duty.lower_due(due).then_some(due))
     }
 
     /// Leaves a transaction that nobody waits with to those who write and acknowledge. Returns when it is due.

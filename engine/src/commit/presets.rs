@@ -85,8 +85,12 @@ pub fn log_count(settings: &Settings, cores: usize) -> usize {
     match (settings.preset, settings.logs) {
         (Preset::PerTransaction | Preset::Group, 0) => 1,
         (Preset::Autonomous, 0) => {
-            // As many as have room in the log beside the largest transaction.
-            let transaction = (settings.transaction_bytes(1) as u64).max(settings.segment_bytes);
+            // As many as have room in the log beside a large transaction.
+            let transaction = match settings.transaction_bytes_max as u64 {
+                0 => settings.log_bytes_max / 16,
+                said => said,
+            };
+            let transaction = transaction.max(settings.segment_bytes);
             let room = settings.log_bytes_max.saturating_sub(transaction);
             let fit = room / settings.bytes_of_segments_in_use(1).max(1);
             cores.clamp(1, 256).min(fit.max(1) as usize)

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | 4 | CRC-32C of bytes 4 to 80 |
 //! | 4 | 4 | magic `QLOG` |
-//! | 8 | 2 | format version, 1 |
+//! | 8 | 2 | format version, 2; 1 is the same without parts of transactions |
 //! | 10 | 2 | 0 |
 //! | 12 | 4 | log |
 //! | 16 | 8 | database |
@@ -28,7 +28,9 @@ use crate::device::SECTOR_BYTES;
 pub const BLOCK_HEADER_BYTES: usize = 80;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"QLOG");
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
+/// The oldest that is read: its records are all whole transactions, otherwise it is the same.
+pub(super) const OLDEST_VERSION: u16 = 1;
 
 const _: () = assert!(BLOCK_HEADER_BYTES.is_multiple_of(8) && BLOCK_HEADER_BYTES < SECTOR_BYTES);
 
@@ -88,7 +90,7 @@ impl BlockHeader {
         if version > VERSION {
             return Err(NotABlock::NewerFormat(version));
         }
-        let ours = header.database == database && version == VERSION && header.sequence > 0;
+        let ours = header.database == database && version >= OLDEST_VERSION && header.sequence > 0;
         if ours && header.first_csn <= header.last_csn { Ok(header) } else { Err(NotABlock::Invalid) }
     }
 

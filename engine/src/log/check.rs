@@ -4,7 +4,7 @@
 //! each chain counts ([`ChainEnd`]). It may run while logs are written and segments are recycled:
 //!
 //! 1. The ends are read before the segments, and blocks beyond them are no concern: they may be torn or in flight.
-//! 2. The checkpoint is read after the segments, and blocks at or below it are no concern: a segment that was recycled
+//! 2. What the checkpoint covers is read after the segments, and blocks at or below it are no concern: a segment that was recycled
 //!    under the reader held only such blocks.
 //!
 //! ```text
@@ -36,7 +36,7 @@ pub struct ChainEnd {
     pub sequence: u64,
     /// No transaction of it has a higher CSN.
     pub last_csn: Csn,
-    /// Every block above the checkpoint must be there. Otherwise (an earlier epoch) a hole is possible whose transactions
+    /// Every block above what the checkpoint covers must be there. Otherwise (an earlier epoch) a hole is possible whose transactions
     /// a recovery discarded.
     pub dense: bool,
 }
@@ -143,7 +143,7 @@ pub struct Wanted<'a> {
     /// Blocks of others do not count.
     pub database: DatabaseId,
     /// Blocks at or below do not count.
-    pub checkpoint: Csn,
+    pub covered: Csn,
     /// Up to which sequence the chain of a log and epoch counts; 0 for not at all.
     pub last_sequence: &'a dyn Fn(LogId, Epoch) -> u64,
 }
@@ -208,7 +208,7 @@ impl LogContents {
             let found = Found { header, segment: self.segments.len(), offset: offset as u64 };
             covered.cover(found.offset, found.end());
             let counts = header.sequence <= (wanted.last_sequence)(header.log, header.epoch);
-            if counts && header.last_csn > wanted.checkpoint {
+            if counts && header.last_csn > wanted.covered {
                 self.read_block(found, &covered.segment, rest, seen);
             }
             offset += header.device_bytes();
@@ -222,7 +222,7 @@ impl LogContents {
         if header.database != wanted.database {
             return;
         }
-        let what = if version == block::VERSION {
+        let what = if (block::OLDEST_VERSION..=block::VERSION).contains(&version) {
             "the checksum of the block's records is wrong".to_string()
         } else {
             format!("log format {version} is not {}, the one this build writes", block::VERSION)
@@ -302,31 +302,31 @@ impl LogContents {
         self.chains.range((epoch, LogId(0))..=(epoch, LogId(u32::MAX))).map(|((_, log), _)| *log)
     }
 
-    /// Everything that is wrong above `checkpoint` with the chains up to `ends`.
+    /// Everything that is wrong above `covered` with the chains up to `ends`.
     #[must_use]
-    pub fn damages(&self, ends: &[ChainEnd], checkpoint: Csn) -> Vec<LogDamage> {
+    pub fn damages(&self, ends: &[ChainEnd], covered: Csn) -> Vec<LogDamage> {
         let mut all: Vec<LogDamage> = Vec::new();
         for end in ends {
-            self.damages_of_chain(end, checkpoint, &mut all);
+            self.damages_of_chain(end, covered, &mut all);
             let of_chain = |damage: &LogDamage| {
                 (damage.log, damage.epoch) == (end.log, end.epoch) && damage.blocks.1 <= end.sequence
             };
-            let malformed = self.malformed.iter().filter(|(last_csn, _)| *last_csn > checkpoint);
+            let malformed = self.malformed.iter().filter(|(last_csn, _)| *last_csn > covered);
             all.extend(malformed.map(|(_, damage)| damage).filter(|damage| of_chain(damage)).cloned());
         }
         all
     }
 
-    fn damages_of_chain(&self, end: &ChainEnd, checkpoint: Csn, all: &mut Vec<LogDamage>) {
+    fn damages_of_chain(&self, end: &ChainEnd, covered: Csn, all: &mut Vec<LogDamage>) {
         let nothing = Sequences::new();
         let chain = self.chains.get(&(end.epoch, end.log)).unwrap_or(&nothing);
-        // The last block that the checkpoint covers is where the chain that counts begins, if it was seen.
-        let covered = |found: &Found| found.header.last_csn <= checkpoint;
-        let mut previous: Option<&Found> = chain.values().take_while(|found| covered(found)).last();
+        // The last block that is covered is where the chain that counts begins, if it was seen.
+        let is_covered = |found: &Found| found.header.last_csn <= covered;
+        let mut previous: Option<&Found> = chain.values().take_while(|found| is_covered(found)).last();
         let mut any = false;
-        for found in chain.range(..=end.sequence).map(|(_, found)| found).filter(|found| !covered(found)) {
+        for found in chain.range(..=end.sequence).map(|(_, found)| found).filter(|found| !is_covered(found)) {
             let header = &found.header;
-            let first_needed = !any && header.previous_csn <= checkpoint;
+            let first_needed = !any && header.previous_csn <= covered;
             any = true;
             match previous {
                 Some(before) if before.header.sequence + 1 == header.sequence => {
@@ -340,7 +340,7 @@ impl LogContents {
                 _ if first_needed => {}
                 _ => {
                     let first = previous.map_or(header.sequence - 1, |before| before.header.sequence + 1);
-                    let lower = previous.map_or(checkpoint, |before| before.header.last_csn);
+                    let lower = previous.map_or(covered, |before| before.header.last_csn);
                     let csns = (lower, header.previous_csn.next());
                     all.push(self.hole(end, (first, header.sequence - 1), csns, (previous, Some(found))));
                 }
@@ -348,10 +348,10 @@ impl LogContents {
             previous = Some(found);
         }
         let last = previous.map_or(0, |found| found.header.sequence);
-        let needed = if any { last < end.sequence } else { end.dense && end.last_csn > checkpoint };
+        let needed = if any { last < end.sequence } else { end.dense && end.last_csn > covered };
         if needed {
             let first = if previous.is_some() { last + 1 } else { end.sequence };
-            let lower = previous.map_or(checkpoint, |found| found.header.last_csn);
+            let lower = previous.map_or(covered, |found| found.header.last_csn);
             let csns = (lower, end.last_csn.next());
             all.push(self.hole(end, (first, end.sequence), csns, (previous, None)));
         }

@@ -1,7 +1,8 @@
 //! The log in words, for people.
 
+use super::part::{Part, RecordKind};
 use super::reader::{LoadedBlock, ScanOptions, load_all, scan};
-use super::record::Operation;
+use super::record::{Operation, RecordHeader};
 use crate::base::{Csn, DatabaseId, Location, Result};
 use crate::device::Storage;
 use std::fmt::Write as _;
@@ -24,19 +25,21 @@ pub struct DumpedRecord {
     pub watermark: Csn,
     /// Bytes in the log.
     pub bytes: usize,
+    /// Which part of a transaction it is, if not all of it.
+    pub part: Option<String>,
     /// It stands behind a hole: recovery would not use it.
     pub beyond_hole: bool,
     /// One line an operation.
     pub operations: Vec<String>,
 }
 
-/// All records above `checkpoint`, in CSN order.
+/// All records above `covered`, in CSN order.
 ///
 /// # Errors
 /// Those of reading the log.
-pub fn dump(storage: &Arc<dyn Storage>, database: DatabaseId, checkpoint: Csn) -> Result<Vec<DumpedRecord>> {
+pub fn dump(storage: &Arc<dyn Storage>, database: DatabaseId, covered: Csn) -> Result<Vec<DumpedRecord>> {
     let (threads, read_only, piece_bytes, keep_bytes) = (1, true, 1 << 20, 0);
-    let options = ScanOptions { database, checkpoint, threads, read_only, piece_bytes, keep_bytes };
+    let options = ScanOptions { database, covered, threads, read_only, piece_bytes, keep_bytes };
     let scan = scan(storage, options, &|_, _| {})?;
     let mut out = Vec::new();
     for chain in &scan.chains {
@@ -47,7 +50,7 @@ pub fn dump(storage: &Arc<dyn Storage>, database: DatabaseId, checkpoint: Csn) -
             dump_block(&block?, true, &mut out)?;
         }
     }
-    out.retain(|record| record.csn > checkpoint);
+    out.retain(|record| record.csn > covered);
     out.sort_by_key(|record| (record.csn, record.epoch));
     Ok(out)
 }
@@ -66,11 +69,23 @@ fn dump_block(loaded: &LoadedBlock, beyond_hole: bool, out: &mut Vec<DumpedRecor
             dsn: record.header.dsn,
             watermark: record.header.watermark,
             bytes: record.bytes.len(),
+            part: record.part.map(|part| describe_part(&record.header, part)),
             beyond_hole,
             operations: operations.map_err(|error| error.at(block.location(at)))?,
         });
     }
     Ok(())
+}
+
+fn describe_part(header: &RecordHeader, part: Part) -> String {
+    let Part { start, number, .. } = part;
+    let first = part.first_of(header.csn);
+    if header.kind == RecordKind::Last {
+        return format!(
+            "last part, from byte {start}, of the transaction with {number} chunks from csn {first} on"
+        );
+    }
+    format!("chunk {number}, from byte {start}, of the transaction with chunks from csn {first} on")
 }
 
 fn describe(operation: &Operation<'_>) -> String {
@@ -82,6 +97,9 @@ fn describe(operation: &Operation<'_>) -> String {
             let first = pieces.iter().next().unwrap_or_default();
             let first = shown(&first[..first.len().min(SHOWN_BYTES)]);
             format!("put large table {table} key {} value {first} … {} bytes", shown(key), pieces.len())
+        }
+        Operation::LargePart { table, key, pieces } => {
+            format!("part of large value table {table} key {} {} bytes", shown(key), pieces.len())
         }
         Operation::Patch { table, key, offset, bytes } => {
             format!("patch table {table} key {} at {offset} bytes {}", shown(key), shown(bytes))

@@ -1,7 +1,7 @@
 //! Rank 3: what changed, in what order?
 //!
-//! A database has n logs. A transaction is one contiguous redo **record** in one of them; a flush writes one **block** of
-//! records; blocks fill preallocated **segments** that are recycled after a checkpoint.
+//! A database has n logs. A transaction is one contiguous redo **record** in one of them, a long one several (see `part`); a flush writes one
+//! **block** of records; blocks fill preallocated **segments** that are recycled after a checkpoint.
 //!
 //! ```text
 //!   log 0   segment 7 ┌ block 41 ──────────────┬ block 42 ─────┐ segment 9 ┌ block 43 …
@@ -22,8 +22,10 @@
 mod block;
 mod check;
 mod dump;
+mod part;
 mod reader;
 mod record;
+mod redo;
 mod segment;
 mod stream;
 #[cfg(test)]
@@ -32,11 +34,13 @@ mod tests;
 pub use block::BLOCK_HEADER_BYTES;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
+pub use part::{Part, RecordKind, counting_bytes};
 pub use reader::{Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan};
 pub use record::{
-    DependencyRule, Operation, Pieces, RECORD_HEADER_BYTES, Record, RecordHeader, RedoBuffer, RedoMark,
-    begins_with_catalog_change, first_operation, operations, record_bytes,
+    DependencyRule, Operation, Pieces, RECORD_HEADER_BYTES, Record, RecordHeader, begins_with_catalog_change,
+    first_operation, operations, record_bytes,
 };
+pub use redo::{RedoBuffer, RedoMark};
 pub use segment::{Segment, SegmentPool, id_of as segment_id};
 pub use stream::{Log, LogGuard, Reserve, SealedBlock};
 

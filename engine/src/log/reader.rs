@@ -3,11 +3,12 @@
 //! Every sector of every segment is looked at: a valid block is taken and skipped over, anything else is passed by. So a
 //! hole (a torn or lost block) does not hide what stands behind it; whether it may be used is decided here:
 //!
-//! 1. Blocks at or below the checkpoint do not matter, whatever they are.
+//! 1. Blocks at or below what the checkpoint covers do not matter, whatever they are. That is the checkpoint's CSN, or less while
+//!    chunks from before it are needed.
 //! 2. Of the rest, a log's *accepted* blocks in an epoch are the gap-free run of sequences that begins where the
 //!    checkpoint ends (the first block's predecessor is at or below it). What follows is *beyond*: only its watermarks
 //!    count, as witnesses of what must be there (invariant I10).
-//! 3. Two different blocks with one (log, epoch, sequence) above the checkpoint cannot be: corruption. Nor can CSNs that
+//! 3. Two different blocks with one (log, epoch, sequence) above that cannot be: corruption. Nor can CSNs that
 //!    do not rise with position (I3).
 //!
 //! **Memory.** The log may be far larger than memory. A scan remembers [`ScannedBlock`]s, some 100 bytes for each block
@@ -33,8 +34,8 @@ const LOAD_BYTES: usize = 1 << 20;
 pub struct ScanOptions {
     /// Whose log.
     pub database: DatabaseId,
-    /// Nothing at or below it matters.
-    pub checkpoint: Csn,
+    /// Nothing at or below it matters: the checkpoint's CSN, or less if chunks before it are still needed.
+    pub covered: Csn,
     /// Threads that read.
     pub threads: usize,
     /// Whether files are opened without the right to write.
@@ -119,6 +120,19 @@ impl ScannedBlock {
         self.source.kept.is_some()
     }
 
+    /// The same block, to be read from the device again even if the scan has kept it.
+    #[must_use]
+    pub fn forget_bytes(&self) -> ScannedBlock {
+        let source = Arc::new(Source { segment: self.source.segment.clone(), kept: None });
+        ScannedBlock { source: if self.is_kept() { source } else { self.source.clone() }, ..self.clone() }
+    }
+
+    /// Whether it is the block at the same place.
+    #[must_use]
+    pub fn is_at(&self, other: &ScannedBlock) -> bool {
+        (self.source.segment.id, self.offset) == (other.source.segment.id, other.offset)
+    }
+
     /// Where byte `at` of the payload is.
     #[must_use]
     pub fn location(&self, at: usize) -> Location {
@@ -168,7 +182,7 @@ impl LoadedBlock {
         })
     }
 
-    /// The body and all bytes of the record at a position that [`LoadedBlock::records`] gave.
+    /// The operations and all bytes of the record at a position that [`LoadedBlock::records`] gave.
     #[must_use]
     pub fn record_at(&self, position: usize) -> (&[u8], &[u8]) {
         let rest = self.payload().get(position..).unwrap_or_default();
@@ -246,7 +260,7 @@ pub struct ScannedSegment {
     pub max_csn: Csn,
 }
 
-/// What one log holds of one epoch above the checkpoint.
+/// What one log holds of one epoch above what the checkpoint covers.
 #[derive(Clone, Debug)]
 pub struct Chain {
     /// The log.
@@ -326,7 +340,7 @@ pub fn scan(
     })?;
     let (mut scanned, blocks) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     scanned.sort_by_key(|found| found.segment.id);
-    Ok(Scan { segments: scanned, chains: chains(blocks, options.checkpoint)?, bytes: total })
+    Ok(Scan { segments: scanned, chains: chains(blocks, options.covered)?, bytes: total })
 }
 
 /// A stretch of a segment in memory.
@@ -380,7 +394,7 @@ impl Pieces {
     }
 }
 
-/// All whole blocks above the checkpoint in one segment, and the highest CSN of any block in it.
+/// All whole blocks above what is covered in one segment, and the highest CSN of any block in it.
 fn scan_segment(
     segment: &Segment,
     options: ScanOptions,
@@ -446,7 +460,7 @@ fn find_blocks(
             continue;
         };
         max_csn = max_csn.max(header.last_csn);
-        if header.last_csn > options.checkpoint {
+        if header.last_csn > options.covered {
             let watermark = watermark_of(&header, payload).map_err(|(error, at)| {
                 let offset = (offset + BLOCK_HEADER_BYTES + at) as u64;
                 error.at(Location::Segment { log: header.log, segment: segment.id, offset })
@@ -484,7 +498,7 @@ fn watermark_of(header: &BlockHeader, payload: &[u8]) -> std::result::Result<Csn
 }
 
 /// Sorts blocks into chains (rules 2 and 3).
-fn chains(mut blocks: Vec<ScannedBlock>, checkpoint: Csn) -> Result<Vec<Chain>> {
+fn chains(mut blocks: Vec<ScannedBlock>, covered: Csn) -> Result<Vec<Chain>> {
     blocks.sort_unstable_by_key(|block| (block.epoch(), block.log(), block.sequence()));
     for pair in blocks.windows(2) {
         let [a, b] = pair else { continue };
@@ -503,12 +517,12 @@ fn chains(mut blocks: Vec<ScannedBlock>, checkpoint: Csn) -> Result<Vec<Chain>> 
     }
     blocks.dedup_by(|a, b| a.header == b.header);
     let chains = blocks.chunk_by(|a, b| (a.epoch(), a.log()) == (b.epoch(), b.log()));
-    Ok(chains.map(|blocks| chain(blocks.to_vec(), checkpoint)).collect())
+    Ok(chains.map(|blocks| chain(blocks.to_vec(), covered)).collect())
 }
 
 /// `blocks` has at least one.
-fn chain(blocks: Vec<ScannedBlock>, checkpoint: Csn) -> Chain {
-    let begins = blocks[0].header.previous_csn <= checkpoint;
+fn chain(blocks: Vec<ScannedBlock>, covered: Csn) -> Chain {
+    let begins = blocks[0].header.previous_csn <= covered;
     let run = blocks.windows(2).take_while(|pair| pair[1].sequence() == pair[0].sequence() + 1).count();
     let accepted = if begins { run + 1 } else { 0 };
     Chain { log: blocks[0].log(), epoch: blocks[0].epoch(), blocks, accepted }

@@ -1,4 +1,4 @@
-//! Redo records: one per transaction, logical, redo-only.
+//! Redo records: logical, redo-only; one per transaction, or several for one that is long.
 //!
 //! | offset | bytes | content (little-endian) |
 //! |---|---|---|
@@ -8,13 +8,13 @@
 //! | 12 | 4 | length of the body |
 //! | 16 | 4 | epoch in which the CSN was drawn |
 //! | 20 | 1 | dependency rule |
-//! | 21 | 1 | 0 |
+//! | 21 | 1 | kind: 0 a whole transaction, 1 chunk, 2 last part; see `part` |
 //! | 22 | 2 | number of operations, 65,535 for more |
 //! | 24 | 8 | CSN |
 //! | 32 | 8 | GSN, 0 under rules that need none |
 //! | 40 | 8 | DSN: the highest CSN among the direct predecessors |
 //! | 48 | 8 | watermark when the CSN was drawn: every CSN below it was durable |
-//! | 56 | | body: operations; then zeros up to the length |
+//! | 56 | | body: of a part 24 bytes that say which; operations; then zeros up to the length |
 //!
 //! The body's checksum is computed before the log's latch is taken, the header's under it. A record is identified by
 //! (epoch, CSN), so it may be copied to another place of the log unchanged.
@@ -27,11 +27,13 @@
 //! | create table | 4, table, name |
 //! | drop table | 5, table |
 //! | put large | 6, table, key, pieces of the value (each a length above 0, and bytes), 0 |
+//! | large part | 7, as put large: the value goes on with the transaction's next operation, which is of the same row |
 //!
 //! Numbers are varints; keys, values and names are a varint length and bytes.
 
-use crate::base::checksum::{crc, crc_append};
-use crate::base::encoding::{Reader, put_bytes, put_varint};
+use super::part::{PART_BYTES, Part, RecordKind};
+use crate::base::checksum::crc;
+use crate::base::encoding::Reader;
 use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, Result, TableId};
 
 /// Size of a record's header.
@@ -65,6 +67,8 @@ pub struct RecordHeader {
     pub op_count: u32,
     /// Acknowledgment rule.
     pub rule: DependencyRule,
+    /// What it is of its transaction.
+    pub kind: RecordKind,
 }
 
 /// Bytes that a record with a body of `body_len` takes.
@@ -83,6 +87,7 @@ impl RecordHeader {
         out[12..16].copy_from_slice(&(body_len as u32).to_le_bytes());
         out[16..20].copy_from_slice(&self.epoch.0.to_le_bytes());
         out[20] = self.rule as u8;
+        out[21] = self.kind as u8;
         out[22..24].copy_from_slice(&(self.op_count.min(0xffff) as u16).to_le_bytes());
         out[24..32].copy_from_slice(&self.csn.0.to_le_bytes());
         out[32..40].copy_from_slice(&self.gsn.0.to_le_bytes());
@@ -99,6 +104,8 @@ impl RecordHeader {
 pub struct Record<'a> {
     /// Its header.
     pub header: RecordHeader,
+    /// Which part of its transaction it is; none for a whole one.
+    pub part: Option<Part>,
     /// Its operations, encoded.
     pub body: &'a [u8],
     /// The whole record as it stands in the log.
@@ -109,20 +116,34 @@ impl<'a> Record<'a> {
     /// The record at the start of `bytes`, checked.
     ///
     /// # Errors
-    /// `Corruption`; `Unsupported` for a whole record with a dependency rule that this build does not know. Without a place.
+    /// `Corruption`; `Unsupported` for a whole record with a dependency rule or of a kind that this build does not know. Without a
+    /// place.
     pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>> {
         let malformed = || Error::corruption("a log record is malformed or has a wrong checksum");
-        let (record, rule) = Self::parse(bytes).ok_or_else(malformed)?;
-        if rule == DependencyRule::Dsn as u8 {
-            return Ok(record);
+        let (record, rule, kind) = Self::parse(bytes).ok_or_else(malformed)?;
+        let unknown = |what: String| {
+            Err(Error::new(ErrorKind::Unsupported, format!("{what}, which this build does not know")))
+        };
+        if rule != DependencyRule::Dsn as u8 {
+            return unknown(format!("a log record is judged by dependency rule {rule}"));
         }
-        let what =
-            format!("a log record is judged by dependency rule {rule}, which this build does not know");
-        Err(Error::new(ErrorKind::Unsupported, what))
+        match RecordKind::from_byte(kind) {
+            Some(RecordKind::Whole) => Ok(record),
+            Some(kind) => record.as_part(kind).ok_or_else(malformed),
+            None => unknown(format!("a log record is of kind {kind}")),
+        }
     }
 
-    /// The record, as if it had the default rule, and the number of its rule.
-    fn parse(bytes: &'a [u8]) -> Option<(Record<'a>, u8)> {
+    #[cold]
+    fn as_part(mut self, kind: RecordKind) -> Option<Record<'a>> {
+        self.header.kind = kind;
+        self.part = Some(Part::decode(self.body, kind, self.header.csn)?);
+        self.body = &self.body[kind.prefix_bytes()..];
+        Some(self)
+    }
+
+    /// The record, as if it had the default rule and were whole, and the numbers of its rule and its kind.
+    fn parse(bytes: &'a [u8]) -> Option<(Record<'a>, u8, u8)> {
         let mut reader = Reader::new(bytes.get(..RECORD_HEADER_BYTES)?);
         let header_crc = reader.u32()?;
         let body_crc = reader.u32()?;
@@ -130,7 +151,7 @@ impl<'a> Record<'a> {
         let body_len = reader.u32()? as usize;
         let epoch = Epoch(reader.u32()?);
         let rule = reader.u8()?;
-        reader.u8()?;
+        let kind = reader.u8()?;
         let op_count = reader.u16()?;
         let header = RecordHeader {
             epoch,
@@ -141,13 +162,14 @@ impl<'a> Record<'a> {
             body_crc,
             op_count: op_count.into(),
             rule: DependencyRule::default(),
+            kind: RecordKind::default(),
         };
         if crc(&bytes[4..RECORD_HEADER_BYTES]) != header_crc || len != record_bytes(body_len) {
             return None;
         }
         let body = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + body_len)?;
         let bytes = bytes.get(..len)?;
-        (crc(body) == body_crc).then_some((Record { header, body, bytes }, rule))
+        (crc(body) == body_crc).then_some((Record { header, part: None, body, bytes }, rule, kind))
     }
 
     /// Its operations.
@@ -164,6 +186,8 @@ pub(super) struct RecordFacts {
     /// Of the whole record; it is there.
     pub len: usize,
     body_len: usize,
+    /// Bytes of the body before the operations.
+    prefix: usize,
 }
 
 impl RecordFacts {
@@ -174,13 +198,14 @@ impl RecordFacts {
         let u32_at = |at: usize| head[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b)) as usize;
         let csn_at = |at: usize| Csn(head[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b)));
         let (len, body_len) = (u32_at(8), u32_at(12));
-        let possible = len == record_bytes(body_len) && len <= bytes.len();
-        possible.then(|| RecordFacts { csn: csn_at(24), watermark: csn_at(48), len, body_len })
+        let prefix = if head[21] == RecordKind::Whole as u8 { 0 } else { PART_BYTES };
+        let possible = len == record_bytes(body_len) && len <= bytes.len() && prefix <= body_len;
+        possible.then(|| RecordFacts { csn: csn_at(24), watermark: csn_at(48), len, body_len, prefix })
     }
 
     /// The operations of the record at the start of `bytes`, encoded.
     pub fn body<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        &bytes[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + self.body_len]
+        &bytes[RECORD_HEADER_BYTES + self.prefix..RECORD_HEADER_BYTES + self.body_len]
     }
 }
 
@@ -203,6 +228,15 @@ pub enum Operation<'a> {
         /// The row.
         key: &'a [u8],
         /// Its value.
+        pieces: Pieces<'a>,
+    },
+    /// Bytes of a value that goes on with the next operation of the transaction: another of these, or the put.
+    LargePart {
+        /// Of which table.
+        table: TableId,
+        /// The row.
+        key: &'a [u8],
+        /// The bytes.
         pieces: Pieces<'a>,
     },
     /// Some bytes of the row's value are replaced, its length stays.
@@ -270,12 +304,13 @@ impl<'a> Pieces<'a> {
     }
 }
 
-const PUT: u8 = 1;
-const PATCH: u8 = 2;
-const DELETE: u8 = 3;
-const CREATE_TABLE: u8 = 4;
-const DROP_TABLE: u8 = 5;
-const PUT_LARGE: u8 = 6;
+pub(super) const PUT: u8 = 1;
+pub(super) const PATCH: u8 = 2;
+pub(super) const DELETE: u8 = 3;
+pub(super) const CREATE_TABLE: u8 = 4;
+pub(super) const DROP_TABLE: u8 = 5;
+pub(super) const PUT_LARGE: u8 = 6;
+pub(super) const LARGE_PART: u8 = 7;
 
 /// Decodes a record's body. After an error the iterator ends.
 pub fn operations(body: &[u8]) -> impl Iterator<Item = Result<Operation<'_>>> {
@@ -324,6 +359,7 @@ fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
     Some(match kind {
         PUT => Operation::Put { table, key: reader.bytes()?, value: reader.bytes()? },
         PUT_LARGE => Operation::PutLarge { table, key: reader.bytes()?, pieces: Pieces::parse(reader)? },
+        LARGE_PART => Operation::LargePart { table, key: reader.bytes()?, pieces: Pieces::parse(reader)? },
         PATCH => Operation::Patch {
             table,
             key: reader.bytes()?,
@@ -335,130 +371,4 @@ fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
         DROP_TABLE => Operation::DropTable { table },
         _ => return None,
     })
-}
-
-/// A transaction's operations, encoded as it makes them.
-#[derive(Clone, Debug, Default)]
-pub struct RedoBuffer {
-    body: Vec<u8>,
-    op_count: u32,
-}
-
-/// A position in a [`RedoBuffer`].
-#[derive(Clone, Copy, Debug)]
-pub struct RedoMark {
-    len: usize,
-    op_count: u32,
-}
-
-impl RedoBuffer {
-    fn begin(&mut self, kind: u8, table: TableId) {
-        self.op_count += 1;
-        self.body.push(kind);
-        put_varint(&mut self.body, table.0.into());
-    }
-
-    /// The row has this value now.
-    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) {
-        self.begin(PUT, table);
-        put_bytes(&mut self.body, key);
-        put_bytes(&mut self.body, value);
-    }
-
-    /// The row has a value that follows in pieces.
-    pub fn begin_large(&mut self, table: TableId, key: &[u8]) {
-        self.begin(PUT_LARGE, table);
-        put_bytes(&mut self.body, key);
-    }
-
-    /// More bytes of the value that was begun.
-    pub fn large_piece(&mut self, piece: &[u8]) {
-        if !piece.is_empty() {
-            put_bytes(&mut self.body, piece);
-        }
-    }
-
-    /// The value that was begun is complete.
-    pub fn end_large(&mut self) {
-        put_varint(&mut self.body, 0);
-    }
-
-    /// These bytes of the row's value are replaced.
-    pub fn patch(&mut self, table: TableId, key: &[u8], offset: usize, bytes: &[u8]) {
-        self.begin(PATCH, table);
-        put_bytes(&mut self.body, key);
-        put_varint(&mut self.body, offset as u64);
-        put_bytes(&mut self.body, bytes);
-    }
-
-    /// The row is gone.
-    pub fn delete(&mut self, table: TableId, key: &[u8]) {
-        self.begin(DELETE, table);
-        put_bytes(&mut self.body, key);
-    }
-
-    /// A table begins.
-    pub fn create_table(&mut self, table: TableId, name: &str) {
-        self.begin(CREATE_TABLE, table);
-        put_bytes(&mut self.body, name.as_bytes());
-    }
-
-    /// A table ends.
-    pub fn drop_table(&mut self, table: TableId) {
-        self.begin(DROP_TABLE, table);
-    }
-
-    /// The encoded operations.
-    #[must_use]
-    pub fn body(&self) -> &[u8] {
-        &self.body
-    }
-
-    /// How many operations.
-    #[must_use]
-    pub fn op_count(&self) -> u32 {
-        self.op_count
-    }
-
-    /// Checksum of the body.
-    #[must_use]
-    pub fn crc(&self) -> u32 {
-        crc_append(0, &self.body)
-    }
-
-    /// Bytes so far.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.body.len()
-    }
-
-    /// True without operations.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.body.is_empty()
-    }
-
-    /// Bytes allocated.
-    #[must_use]
-    pub fn capacity(&self) -> usize {
-        self.body.capacity()
-    }
-
-    /// Where the buffer ends now.
-    #[must_use]
-    pub fn mark(&self) -> RedoMark {
-        RedoMark { len: self.body.len(), op_count: self.op_count }
-    }
-
-    /// Forgets everything after `mark`.
-    pub fn truncate(&mut self, mark: RedoMark) {
-        self.body.truncate(mark.len);
-        self.op_count = mark.op_count;
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.body.clear();
-        self.op_count = 0;
-    }
 }

@@ -65,6 +65,8 @@ struct State {
     /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
     /// nothing could be appended otherwise, and so no checkpoint be reached.
     adopted_bytes: u64,
+    /// Bytes that the last recycling would have freed but for chunks of transactions that the checkpoint does not contain.
+    bytes_kept: u64,
     closed: bool,
     #[cfg(test)]
     pretend_full: bool,
@@ -440,18 +442,18 @@ impl SegmentPool {
         &self.filled
     }
 
-    /// Makes segments READY again whose records the durable checkpoint covers, and removes those that are too many or
-    /// too large; before [`SegmentPool::await_ready`] that waits until there are others.
+    /// Makes segments READY again that a durable checkpoint covers: with nothing above `covered`, which is at or below its CSN
+    /// `checkpoint`. Removes those that are too many or too large; before [`SegmentPool::await_ready`] that waits until there are others.
     ///
     /// # Errors
     /// I/O while removing.
-    pub fn recycle(&self, checkpoint: Csn) -> Result<()> {
+    pub fn recycle(&self, covered: Csn, checkpoint: Csn) -> Result<()> {
         let started;
         {
             let mut state = self.state.lock();
             let retired = std::mem::take(&mut state.retired);
             for (segment, max_csn) in retired {
-                if max_csn > checkpoint {
+                if max_csn > covered {
                     state.retired.push((segment, max_csn));
                 } else if segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX {
                     state.ready.push(segment);
@@ -459,6 +461,7 @@ impl SegmentPool {
                     state.surplus.push(segment.id);
                 }
             }
+            state.bytes_kept = bytes_between(&state, covered, checkpoint);
             state.failure = None;
             state.pressed = false;
             state.checkpoints.done += 1;
@@ -505,6 +508,19 @@ impl SegmentPool {
     pub fn bytes_in_use(&self) -> u64 {
         bytes_in_use(&self.state.lock())
     }
+
+    /// Of these, bytes that a checkpoint may free: not those that the last one had to leave.
+    #[must_use]
+    pub fn bytes_to_free(&self) -> u64 {
+        let state = self.state.lock();
+        bytes_in_use(&state).saturating_sub(state.bytes_kept)
+    }
+
+    /// Bytes of full segments whose newest record is between these, the first excluded.
+    #[must_use]
+    pub fn bytes_between(&self, above: Csn, last: Csn) -> u64 {
+        bytes_between(&self.state.lock(), above, last)
+    }
 }
 
 impl Drop for SegmentPool {
@@ -526,4 +542,9 @@ enum Work {
 
 fn bytes_in_use(state: &State) -> u64 {
     state.bytes_active + state.retired.iter().map(|(segment, _)| segment.len).sum::<u64>()
+}
+
+fn bytes_between(state: &State, above: Csn, last: Csn) -> u64 {
+    let between = state.retired.iter().filter(|(_, max_csn)| *max_csn > above && *max_csn <= last);
+    between.map(|(segment, _)| segment.len).sum()
 }

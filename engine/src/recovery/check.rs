@@ -1,12 +1,12 @@
 //! Checking the log against what must be in it, beside writers or beside nobody.
 //!
-//! 1. Every CSN above the checkpoint and below the watermark is in a record or void: what is in neither is lost.
+//! 1. Every CSN above what the checkpoint covers and below the watermark is in a record or void: what is in neither is lost.
 //! 2. Of the running epoch each log is dense from the checkpoint to its end. While the database runs the logs know their
 //!    ends. Otherwise stored watermarks vouch for them: what they do not reach may be a torn tail, and is no damage.
 //! 3. Of an earlier epoch the blocks up to the accepted ends count. A hole there is a damage if a CSN of rule 1 is lost
 //!    with it; else it held only what a recovery discarded.
 //!
-//! What is known is taken before the segments are read, the checkpoint after it: see [`crate::log::ChainEnd`].
+//! What is known is taken before the segments are read, what is covered after it: see [`crate::log::ChainEnd`].
 
 use super::ProgressFn;
 use crate::base::{Csn, Epoch, LogId, Result};
@@ -35,8 +35,8 @@ pub struct LogReport {
     pub problems: Vec<String>,
 }
 
-/// Reads the whole log. `running` is `None` if nobody has the database open for writing; `checkpoint` gives the CSN of
-/// the newest durable checkpoint at the moment.
+/// Reads the whole log. `running` is `None` if nobody has the database open for writing; `covered` gives up to where the newest
+/// durable checkpoint covers the log at the moment.
 ///
 /// # Errors
 /// The log's directory cannot be listed.
@@ -44,17 +44,17 @@ pub fn check_log(
     storage: &dyn Storage,
     manifest: &Manifest,
     running: Option<&Running>,
-    checkpoint: &dyn Fn() -> Csn,
+    covered: &dyn Fn() -> Csn,
     progress: ProgressFn<'_>,
 ) -> Result<LogReport> {
     if manifest.clean {
         // Everything is in the checkpoint: nobody needs what the log still holds.
         return Ok(LogReport::default());
     }
-    let mut present = Present::above(manifest.checkpoint);
+    let mut present = Present::above(manifest.covered);
     let wanted = Wanted {
         database: manifest.database,
-        checkpoint: manifest.checkpoint,
+        covered: manifest.covered,
         last_sequence: &|log, epoch| last_sequence(manifest, running, log, epoch),
     };
     let contents = read_contents(
@@ -68,9 +68,9 @@ pub fn check_log(
         },
         &mut |done, total| progress("log bytes checked", done, total),
     )?;
-    let checkpoint = checkpoint().max(manifest.checkpoint);
+    let covered = covered().max(manifest.covered);
     let watermark = running.map_or(present.watermark, |running| running.watermark).max(manifest.first_csn);
-    let lost = present.lost(checkpoint, watermark, &voids(manifest));
+    let lost = present.lost(covered, watermark, &voids(manifest));
     let ends = ends(manifest, running, &contents, watermark);
     let mut report = LogReport { blocks: contents.blocks, records: contents.records, problems: Vec::new() };
     if contents.is_gone() {
@@ -79,7 +79,7 @@ pub fn check_log(
             .push("the log is gone: a database that was not closed has at least one segment".into());
     }
     report.problems.extend(contents.unreadable().iter().map(|error| format!("a log segment: {error}")));
-    for damage in contents.damages(&ends, checkpoint) {
+    for damage in contents.damages(&ends, covered) {
         let (lower, upper) = damage.csns;
         if !damage.conditional || lost.iter().any(|(first, last)| *last > lower && *first < upper) {
             report.problems.push(damage.to_string());

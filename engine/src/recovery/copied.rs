@@ -113,7 +113,8 @@ fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let mut epochs: Vec<EpochEntry> = backup.epochs.clone();
     epochs.extend(newer.epochs.iter().filter(|e| backup.epochs.iter().all(|b| b.epoch != e.epoch)).cloned());
     epochs.sort_by_key(|entry| entry.epoch);
-    Ok(Manifest { checkpoint: backup.checkpoint, store: backup.store.clone(), epochs, ..newer })
+    let (checkpoint, covered) = (backup.checkpoint, backup.covered);
+    Ok(Manifest { checkpoint, covered, store: backup.store.clone(), epochs, ..newer })
 }
 
 impl Recovery<'_> {
@@ -148,7 +149,7 @@ impl Recovery<'_> {
         self.reserve(memory.keep_bytes);
         let options = ScanOptions {
             database: copied.source.database,
-            checkpoint: copied.source.checkpoint,
+            covered: copied.source.covered,
             threads: memory.scan_threads,
             read_only: true,
             piece_bytes: memory.piece_bytes,

@@ -14,6 +14,7 @@
 //! 5. A database that was closed needs none of this: its checkpoint is everything.
 
 mod check;
+mod chunks;
 mod copied;
 mod memory;
 mod redo;
@@ -30,16 +31,19 @@ use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
 use crate::buffer::Pool;
 use crate::checkpoint::{MeasuredReplay, ReplayLimits, decode_catalog};
 use crate::device::{OpenMode, Storage};
-use crate::log::{Chain, DIRECTORY, Log, Reserve, Scan, ScanOptions, Segment, SegmentPool, record_bytes};
+use crate::log::{
+    Chain, DIRECTORY, Log, RecordKind, Reserve, Scan, ScanOptions, Segment, SegmentPool, record_bytes,
+};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::Mutex;
 use crate::transaction::{TableState, TransactionSystem};
+use chunks::{ChunkIndex, Earlier};
 use memory::RecoveryMemory;
 pub use memory::Reservation;
 use redo::Redo;
 use select::{Bounds, Decided, FoundBlock, FoundLog, FoundRecord, Selection, Selector};
 use std::sync::Arc;
-use window::Windows;
+use window::{Window, Windows};
 
 /// What recovery did at open.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -205,7 +209,7 @@ impl Recovery<'_> {
             // Everything in it is in the checkpoint.
             segments.adopt(segment, Csn::ZERO);
         }
-        segments.recycle(manifest.checkpoint)?;
+        segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
         let epoch = Epoch(manifest.reserved_epoch.0 + 1);
         let first_csn = manifest.next_csn;
@@ -297,7 +301,7 @@ impl Recovery<'_> {
         self.reserve(memory.keep_bytes);
         let options = ScanOptions {
             database: manifest.database,
-            checkpoint: manifest.checkpoint,
+            covered: manifest.covered,
             threads: memory.scan_threads,
             read_only,
             piece_bytes: memory.piece_bytes,
@@ -336,7 +340,7 @@ impl Recovery<'_> {
         let mut windows = Windows::new(scan.chains, &bounds, memory.window);
         let mut selector = Selector::new(&bounds);
         let (mut copies, mut done, total) = (Vec::new(), 0, windows.record_count());
-        let mut kept = windows.kept_bytes();
+        let (mut kept, mut chunks) = (windows.kept_bytes(), ChunkIndex::default());
         while let Some(mut window) = windows.next()? {
             // What this window holds is in it too: its segments are kept until it is done.
             self.reserve(kept);
@@ -347,9 +351,10 @@ impl Recovery<'_> {
             selected.map_err(|error| self.say_how_far(error, selector.frontier()))?;
             report.operations += records.iter().map(|record| u64::from(record.operations)).sum::<u64>();
             report.record_bytes += records.iter().map(FoundRecord::bytes).sum::<u64>();
-            let again = records.partition_point(|record| record.csn < bounds.reappend_from());
+            let again = records.partition_point(|record| !bounds.is_to_append_again(record.csn));
             copies.extend(records[again..].iter().map(|r| (r.csn, window.bytes(r).to_vec())));
-            let redo: Vec<Redo<'_>> = records.iter().map(|record| window.redo(record)).collect();
+            let earlier = chunks.note(&window, &records)?;
+            let redo = redo_of(&window, &records, &earlier);
             drop(records);
             let before = done - redo.len() as u64;
             redo::redo(self.system, &redo, memory.redo, &mut |here| {
@@ -404,6 +409,17 @@ impl Recovery<'_> {
 const SPARE_SEGMENTS: usize = 2;
 /// Segments made before the database is served; logs beyond that get theirs when they are first used.
 const SEGMENTS_AT_OPEN: usize = 2;
+
+/// What is to be done for the records of a window, chunks left out; `earlier` is what its last parts continue.
+fn redo_of<'a>(window: &'a Window, records: &[FoundRecord], earlier: &'a [Earlier]) -> Vec<Redo<'a>> {
+    let mut earlier = earlier.iter();
+    let transactions = records.iter().filter(|record| record.kind != RecordKind::Chunk);
+    let redo = transactions.map(|record| Redo {
+        earlier: if record.kind == RecordKind::Last { earlier.next() } else { None },
+        ..window.redo(record)
+    });
+    redo.collect()
+}
 
 /// What the decision needs to know of a chain.
 fn found(chain: &Chain) -> FoundLog {

@@ -4,7 +4,7 @@
 //! what was there. So operations become *steps*, which are divided into ranges of keys; whichever thread is free takes the
 //! next range, sorts it by (table, key, CSN) and walks the leaves once from left to right. Of a row only what came after
 //! its last put or delete needs doing. Creating and dropping tables are barriers: operations before and after them in CSN
-//! order are in different batches.
+//! order are in different batches. So is a transaction with chunks: it is applied part by part (`in_order`).
 //!
 //! ```text
 //!   records, by CSN   │ r1 r2 r3 … r9 │ create │ r11 r12 … │      batches: at most `steps_max` steps, or to a barrier
@@ -16,15 +16,18 @@
 //! each thread a copy of one range: together at most `STEP_BYTES * steps_max * (1 + 1 / RANGES_PER_THREAD)` if keys spread,
 //! twice `STEP_BYTES * steps_max` if all are equal. A transaction may be divided between batches.
 
+use super::chunks::Earlier;
 use super::threads;
 use crate::base::{Csn, Error, Location, Result, TableId};
 use crate::buffer::prefetch;
 use crate::log::{Operation, begins_with_catalog_change, first_operation};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::transaction::{Replay, TableState, TransactionSystem};
+use in_order::apply_in_order;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+mod in_order;
 #[cfg(test)]
 mod tests;
 
@@ -35,8 +38,10 @@ pub struct Redo<'a> {
     pub csn: Csn,
     /// How many operations its header says it has; [`OPERATIONS_UNKNOWN`] for as many or more.
     pub operations: u32,
-    /// The encoded operations.
+    /// The encoded operations, of a long transaction those of its last part.
     pub body: &'a [u8],
+    /// What comes before them.
+    pub earlier: Option<&'a Earlier>,
 }
 
 /// Records with so many operations do not say how many they have.
@@ -120,6 +125,7 @@ fn row_of<'a>(operation: &Operation<'a>) -> Option<(TableId, &'a [u8])> {
     match *operation {
         Operation::Put { table, key, .. }
         | Operation::PutLarge { table, key, .. }
+        | Operation::LargePart { table, key, .. }
         | Operation::Patch { table, key, .. }
         | Operation::Delete { table, key } => Some((table, key)),
         Operation::CreateTable { .. } | Operation::DropTable { .. } => None,
@@ -157,6 +163,7 @@ fn batch_at<'r, 'a>(records: &'r [Redo<'a>], steps_max: usize) -> &'r [Redo<'a>]
         steps += record.operations as usize;
         // Changes of the catalog are records of their own; decoding finds any other, which only costs time.
         steps > steps_max
+            || record.earlier.is_some()
             || record.operations >= OPERATIONS_UNKNOWN
             || begins_with_catalog_change(record.body)
     });
@@ -252,45 +259,6 @@ fn decode<'a>(records: &[Redo<'a>], first: usize, splitters: &[Splitter<'_>]) ->
         }
     }
     Ok(Decoded { ranges, barrier: None })
-}
-
-/// Applies a record that changes the catalog, or is too large for a batch, operation by operation in its order.
-fn apply_in_order(system: &TransactionSystem, record: &Redo<'_>, effort: Effort) -> Result<()> {
-    let mut steps = Vec::new();
-    let mut rest = record.body;
-    while let Some((operation, after)) = first_operation(rest).map_err(at(record))? {
-        let step = Step::new(0, &operation, rest);
-        rest = after;
-        if let Some(step) = step {
-            steps.push(step);
-        }
-        if step.is_none() || steps.len() >= effort.steps_max || rest.is_empty() {
-            apply_steps(system, record, &mut steps, effort.threads)?;
-        }
-        match operation {
-            Operation::CreateTable { table, name } => system.replay_create(table, name, record.csn)?,
-            Operation::DropTable { table } => system.replay_drop(table, record.csn)?,
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Applies and forgets steps of one record.
-fn apply_steps(
-    system: &TransactionSystem,
-    record: &Redo<'_>,
-    steps: &mut Vec<Step<'_>>,
-    threads: usize,
-) -> Result<()> {
-    let threads = if steps.len() < PARALLEL_AT { 1 } else { threads };
-    let sample = steps.iter().copied().step_by(steps.len() / 1024 + 1).collect();
-    let splitters = splitters(sample, threads);
-    let mut ranges = vec![Vec::new(); splitters.len() + 1];
-    for step in steps.drain(..) {
-        ranges[range_of(&step, &splitters)].push(step);
-    }
-    apply_ranges(system, std::slice::from_ref(record), &[&ranges], threads)
 }
 
 /// Applies the ranges, each of which is the sum of what the parts have of it.

@@ -48,8 +48,13 @@
 //!     (after SIGKILL); they are to be copied into the new epoch and flushed before anything is served. Those below it
 //!     were durable when the watermark was computed. *Prevents:* new work depending on a record that the next power cut
 //!     removes.
+//! 11. **Chunks are records.** A chunk of a long transaction has a CSN, and rules 1 to 10 hold for it as if it were a transaction. The
+//!     record that commits the transaction has a DSN at or above its chunks, so rule 6 replays it only if all of them are there. Chunks
+//!     at or below the checkpoint are in the log as far as a transaction above it may need them: rules 2 and 3 begin where what is
+//!     *covered* ends. A chunk whose transaction did not commit changes nothing. *Prevents:* replaying a part of a transaction.
 
 use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
+use crate::log::RecordKind;
 use crate::store::{AcceptedEnd, CsnSet, EpochEntry, Manifest};
 
 #[cfg(test)]
@@ -67,7 +72,9 @@ pub struct FoundRecord {
     /// The epoch of the block that it was found in.
     pub block_epoch: Epoch,
     /// Operations, as its header says; only handed back.
-    pub operations: u32,
+    pub operations: u16,
+    /// What it is of its transaction.
+    pub kind: RecordKind,
     /// The transaction.
     pub csn: Csn,
     /// The highest CSN that it read or overwrote.
@@ -117,6 +124,8 @@ pub struct FoundLog {
 pub struct Decided<'a> {
     /// In the page images.
     pub checkpoint: Csn,
+    /// What is above it may be needed: chunks of transactions that are not in the page images.
+    pub covered: Csn,
     /// The epoch that was running.
     pub epoch: Epoch,
     /// Its first CSN.
@@ -133,6 +142,7 @@ impl<'a> Decided<'a> {
     pub fn of(manifest: &'a Manifest) -> Decided<'a> {
         Decided {
             checkpoint: manifest.checkpoint,
+            covered: manifest.covered,
             epoch: manifest.epoch,
             first_csn: manifest.first_csn,
             next_csn: manifest.next_csn,
@@ -196,7 +206,7 @@ impl Divided {
     fn new(decided: &Decided<'_>, found: FoundLog) -> Divided {
         let running = found.epoch == decided.epoch;
         let end = if running {
-            end_of_run(decided.checkpoint, &found)
+            end_of_run(decided.covered, &found)
         } else {
             decided.entry(found.epoch).and_then(|entry| entry.accepted_end(found.log))
         };
@@ -217,9 +227,9 @@ impl Divided {
     }
 }
 
-/// Rule 2: the last block of the run that begins with the first block above the checkpoint.
-fn end_of_run(checkpoint: Csn, found: &FoundLog) -> Option<u64> {
-    let mut needed = found.blocks.iter().filter(|block| block.last_csn > checkpoint);
+/// Rule 2: the last block of the run that begins with the first block that is needed.
+fn end_of_run(covered: Csn, found: &FoundLog) -> Option<u64> {
+    let mut needed = found.blocks.iter().filter(|block| block.last_csn > covered);
     let first = needed.next()?.sequence;
     let run = needed.zip(first..).take_while(|(block, before)| block.sequence == before.saturating_add(1));
     Some(run.last().map_or(first, |(block, _)| block.sequence))
@@ -267,10 +277,10 @@ impl<'a> Bounds<'a> {
         self.logs.get(log).is_some_and(|log| log.counts(sequence))
     }
 
-    /// Replayed transactions from here on are to be appended again (rule 10).
+    /// Whether what was selected of `csn` is to be appended again (rule 10).
     #[must_use]
-    pub fn reappend_from(&self) -> Csn {
-        self.watermark
+    pub fn is_to_append_again(&self, csn: Csn) -> bool {
+        csn >= self.watermark && csn > self.decided.checkpoint
     }
 
     fn accepted(&self) -> Vec<AcceptedEnd> {
@@ -337,7 +347,7 @@ impl<'b> Selector<'b> {
     }
 
     /// `records` are all that count between two CSNs, above those of the call before, in any order: leaves those that are
-    /// to be replayed, one for each CSN, ascending.
+    /// to be replayed, and chunks that may belong to them (rule 11), one for each CSN, ascending.
     ///
     /// # Errors
     /// `Corruption` if committed data is missing (rules 7, 8; names the CSN, and the log if only one can have held it) or
@@ -347,7 +357,9 @@ impl<'b> Selector<'b> {
         records.retain(|record| record.csn <= bounds.end);
         records.iter().try_for_each(|record| check_record(&bounds.decided, record))?;
         // Rule 4.
-        records.retain(|record| record.csn > bounds.decided.checkpoint);
+        let Decided { checkpoint, covered, .. } = bounds.decided;
+        let is_chunk = |record: &FoundRecord| record.kind == RecordKind::Chunk;
+        records.retain(|record| record.csn > if is_chunk(record) { covered } else { checkpoint });
         records.sort_by_key(|record| record.csn);
         unify(records)?;
         for record in records.iter() {
@@ -362,11 +374,12 @@ impl<'b> Selector<'b> {
         }
         // Rule 5.
         records.retain(|record| !bounds.voids.contains(record.csn));
-        let whole = records.len();
+        let transactions = |records: &[FoundRecord]| records.iter().filter(|r| !is_chunk(r)).count() as u64;
+        let whole = transactions(records);
         records.retain(|record| record.dsn < self.frontier);
-        self.discarded += (whole - records.len()) as u64;
-        self.replayed += records.len() as u64;
-        for record in records.iter() {
+        let replayed = transactions(records);
+        (self.discarded, self.replayed) = (self.discarded + whole - replayed, self.replayed + replayed);
+        for record in records.iter().filter(|record| record.csn > checkpoint) {
             self.note_gap(Csn(record.csn.0 - 1));
             self.last_replayed = record.csn;
         }

@@ -15,8 +15,8 @@
 use super::redo::Redo;
 use super::select::{Bounds, FoundRecord};
 use super::threads;
-use crate::base::{Csn, Result};
-use crate::log::{Chain, LoadedBlock, ScannedBlock, load};
+use crate::base::{Csn, Error, Result};
+use crate::log::{Chain, LoadedBlock, Part, Record, ScannedBlock, load};
 use std::collections::VecDeque;
 
 /// How much a window may hold.
@@ -85,7 +85,19 @@ impl Window {
     #[must_use]
     pub fn redo(&self, record: &FoundRecord) -> Redo<'_> {
         let (body, _) = self.record(record);
-        Redo { csn: record.csn, operations: record.operations, body }
+        Redo { csn: record.csn, operations: record.operations.into(), body, earlier: None }
+    }
+
+    /// Of one of its records that is a part: which, the length of its operations, its block, and where in the payload it is.
+    ///
+    /// # Errors
+    /// `Corruption` if it is none.
+    pub fn part(&self, record: &FoundRecord) -> Result<(Part, usize, &ScannedBlock, usize)> {
+        let no_part = || Error::corruption("a log record is no part of a transaction");
+        let decoded = Record::decode(self.bytes(record))?;
+        let part = decoded.part.ok_or_else(no_part)?;
+        let block = self.blocks.get((record.position >> 32) as usize).ok_or_else(no_part)?;
+        Ok((part, decoded.body.len(), &block.block, record.position as u32 as usize))
     }
 
     /// All bytes of one of its records.
@@ -202,7 +214,8 @@ fn find_records(
                 epoch: header.epoch,
                 log: loaded.block.log(),
                 block_epoch: loaded.block.epoch(),
-                operations: header.op_count,
+                operations: header.op_count.min(0xffff) as u16,
+                kind: header.kind,
                 csn: header.csn,
                 dsn: header.dsn,
                 watermark: header.watermark,

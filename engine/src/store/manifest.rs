@@ -9,15 +9,15 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `QUENCHDB` |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version, 2; 1 is read as well |
 //! | 12 | 4 | CRC-32C of bytes 0 to 11; these 16 bytes mean the same in every version |
 //! | 16 | 8 | generation |
 //! | 24 | 4 | length of the body |
 //! | 28 | 4 | CRC-32C of bytes 16 to 27 and the body |
 //! | 32 | | body |
 //!
-//! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte, checkpoint csn v, first
-//! csn v, next csn v, next table v; directory: count v, 8 bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length
+//! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte, checkpoint csn v, covered csn v (not in
+//! version 1: the checkpoint's), first csn v, next csn v, next table v; directory: count v, 8 bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length
 //! v, crc 4 bytes; probe: length v and bytes; epochs: count v, each: epoch v, first csn v, frontier v, last csn v, accepted:
 //! count v, each: log v, sequence v; voids: count v, each: gap to the previous range v, length - 1 v.
 
@@ -35,7 +35,9 @@ pub const SLOT_BYTES: usize = 1 << 20;
 pub const PROBE_BYTES_MAX: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"QUENCHDB";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// In which the checkpoint covered all of the log up to it.
+const VERSION_WITHOUT_COVERED: u32 = 1;
 const PREFIX_BYTES: usize = 16;
 const HEADER_BYTES: usize = 32;
 
@@ -83,6 +85,9 @@ pub struct Manifest {
     pub clean: bool,
     /// All transactions up to here are in the page images.
     pub checkpoint: Csn,
+    /// Nothing of the log up to here is needed. Below the checkpoint if a transaction that was in progress then had written
+    /// chunks: they are above it.
+    pub covered: Csn,
     /// First CSN of `epoch`: all below are decided.
     pub first_csn: Csn,
     /// No CSN below this one will be drawn again.
@@ -109,6 +114,7 @@ impl Manifest {
             reserved_epoch: Epoch(1),
             clean: true,
             checkpoint: Csn::ZERO,
+            covered: Csn::ZERO,
             first_csn: Csn(1),
             next_csn: Csn(1),
             next_table: TableId(1),
@@ -160,7 +166,7 @@ impl Manifest {
         put_varint(out, self.epoch.0.into());
         put_varint(out, self.reserved_epoch.0.into());
         out.push(self.clean.into());
-        for csn in [self.checkpoint, self.first_csn, self.next_csn] {
+        for csn in [self.checkpoint, self.covered, self.first_csn, self.next_csn] {
             put_varint(out, csn.0);
         }
         put_varint(out, self.next_table.0.into());
@@ -198,9 +204,10 @@ impl Manifest {
         if checksum::crc(&prefix[..12]) != next_u32()? {
             return Err(Error::corruption("the checksum of the manifest's magic and version is wrong"));
         }
-        if version != VERSION {
-            let what =
-                format!("the manifest has format version {version}, this build reads version {VERSION}");
+        if !(VERSION_WITHOUT_COVERED..=VERSION).contains(&version) {
+            let what = format!(
+                "the manifest has format version {version}, this build reads versions up to {VERSION}"
+            );
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         let generation = header.u64().ok_or_else(short)?;
@@ -211,7 +218,7 @@ impl Manifest {
             return Err(Error::corruption("the manifest's checksum is wrong"));
         }
         let malformed = || Error::corruption("the manifest's fields do not fit its length");
-        let mut manifest = decode_body(body).ok_or_else(malformed)?;
+        let mut manifest = decode_body(body, version).ok_or_else(malformed)?;
         manifest.generation = generation;
         match manifest.contradiction() {
             Some(wrong) => Err(Error::corruption(format!("the manifest contradicts itself: {wrong}"))),
@@ -229,6 +236,7 @@ impl Manifest {
             (self.reserved_epoch >= self.epoch, "the reserved epoch is below the running one"),
             (self.first_csn <= self.next_csn, "the next CSN is below the epoch's first"),
             (self.checkpoint < self.next_csn, "the next CSN is in the checkpoint already"),
+            (self.covered <= self.checkpoint, "more of the log is covered than is in the checkpoint"),
             (self.probe.len() <= PROBE_BYTES_MAX, "the probe result is too long"),
             (self.store.directory.len() <= super::mapping::DIRECTORY_BLOCKS_MAX, "the directory is too long"),
             (self.store.catalog.is_none_or(|blob| blob.len <= BLOB_BYTES_MAX), "the catalog is too long"),
@@ -274,7 +282,7 @@ fn encode_epoch(entry: &EpochEntry, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_body(body: &[u8]) -> Option<Manifest> {
+fn decode_body(body: &[u8], version: u32) -> Option<Manifest> {
     let mut reader = Reader::new(body);
     let r = &mut reader;
     let mut manifest = Manifest::new(DatabaseId(r.u64()?), varint_u32(r)?);
@@ -282,6 +290,7 @@ fn decode_body(body: &[u8]) -> Option<Manifest> {
     manifest.reserved_epoch = Epoch(varint_u32(r)?);
     manifest.clean = flag(r)?;
     manifest.checkpoint = Csn(r.varint()?);
+    manifest.covered = if version > VERSION_WITHOUT_COVERED { Csn(r.varint()?) } else { manifest.checkpoint };
     manifest.first_csn = Csn(r.varint()?);
     manifest.next_csn = Csn(r.varint()?);
     manifest.next_table = TableId(varint_u32(r)?);

@@ -9,8 +9,8 @@ use super::versions::{Before, Undo, VersionHandle};
 use super::view::View;
 use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
-use crate::base::{Csn, Error, ErrorKind, Location, Result};
-use crate::commit::{Pending, Ticket};
+use crate::base::{Csn, Error, Location, Result};
+use crate::commit::{Chunks, Pending, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
@@ -118,6 +118,8 @@ pub struct ActiveTransaction {
     pub(super) savepoint_changes: usize,
     begun: Nanos,
     durability: Durability,
+    /// What is in the log already of one whose redo is long.
+    pub(super) chunks: Option<Box<Chunks>>,
     /// Why it cannot commit: a rollback to a savepoint failed half-way.
     pub(super) broken: Option<Error>,
     open: bool,
@@ -147,6 +149,7 @@ impl ActiveTransaction {
             savepoint_changes: 0,
             begun: system.clock.now(),
             durability,
+            chunks: None,
             broken: None,
             open: true,
             system: system.clone(),
@@ -298,10 +301,18 @@ impl ActiveTransaction {
         };
         let commit = system.commit();
         let id = self.id;
-        let record = TransactionSystem::record_of(&self.scratch.redo);
-        let ticket = commit.precommit(system.log_of_thread(), record, pending, || {
-            system.descriptors.set_preparing(id);
-        })?;
+        let ticket = match &self.chunks {
+            None => {
+                let record = TransactionSystem::record_of(&self.scratch.redo);
+                let preparing = || system.descriptors.set_preparing(id);
+                commit.precommit(system.log_of_thread(), record, pending, preparing)?
+            }
+            Some(chunks) => {
+                self.scratch.redo.seal_part();
+                let record = TransactionSystem::record_of(&self.scratch.redo);
+                commit.precommit_last(chunks, record, pending, || system.descriptors.set_preparing(id))?
+            }
+        };
         // From here on nothing can fail (invariant I2).
         system.descriptors.set_ready(id, ticket.csn);
         let stamp = Stamp::committed(ticket.csn);
@@ -398,19 +409,6 @@ impl ActiveTransaction {
     #[must_use]
     pub fn system(&self) -> &Arc<TransactionSystem> {
         &self.system
-    }
-
-    /// Redo bytes so far; a transaction has a bound.
-    pub(super) fn check_size(&self, more: usize) -> Result<()> {
-        let max = self.system.limits.transaction_bytes_max;
-        let size = self.scratch.redo.len() + more;
-        if size <= max {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::OutOfMemory,
-            format!("the transaction would log {size} bytes, more than transaction_bytes_max = {max}"),
-        ))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Writing large values: into overflow pages and the redo buffer, piece by piece, before the entry refers to them.
+//! Writing large values: into overflow pages and the redo, piece by piece, before the entry refers to them. Of the redo little is in
+//! memory: it goes to the log in chunks.
 //!
 //! The pages of a value carry the handle of its *owner*: a version of its own, without an entry, that the transaction stamps
 //! like its other versions. So a checkpoint knows of each page by itself whether the value was there at its CSN, and what
@@ -153,8 +154,8 @@ impl ActiveTransaction {
         mut writer: LargeWriter,
         held: &mut HeldPages,
     ) -> Result<LargeReference> {
-        self.scratch.redo.begin_large(table.id, key);
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut operation = self.scratch.redo.begin_large(table.id, key);
+        let mut piece = vec![0; PIECE_BYTES.min(self.system.limits.chunk_bytes / 2)];
         loop {
             let count = match reader.read(&mut piece) {
                 Ok(0) => break,
@@ -162,7 +163,11 @@ impl ActiveTransaction {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(reader_failed(error)),
             };
-            self.check_size(count)?;
+            if !self.has_room(count) {
+                self.scratch.redo.end_large_part(operation);
+                self.make_room(count)?;
+                operation = self.scratch.redo.begin_large(table.id, key);
+            }
             held.grow_to(writer.pages_for(count), table.tree.pool())?;
             writer.write(&piece[..count])?;
             self.scratch.redo.large_piece(&piece[..count]);

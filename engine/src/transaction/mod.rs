@@ -10,7 +10,8 @@
 //! 1. Latch the leaf. The stamp of the entry says who wrote it last.
 //! 2. In progress by another: let go, wait, start again. Newer than the snapshot: conflict.
 //! 3. Make a version from the page's value, put the new value and the version's handle in the page.
-//! 4. Append the change to the private redo buffer: only the changed bytes if the length is the same.
+//! 4. Append the change to the private redo buffer: only the changed bytes if the length is the same. What does not fit goes to the log
+//!    in chunks (`chunks`).
 //!
 //! # The life of a commit
 //! 1. Everything that can fail: tables still there, log space, memory. Then nothing can (invariant I2).
@@ -20,6 +21,7 @@
 
 mod active;
 pub mod catalog;
+mod chunks;
 pub mod descriptor;
 mod garbage;
 mod large;
@@ -38,7 +40,7 @@ pub use active::{ActiveTransaction, Ended, Isolation, Savepoint};
 pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
 pub use large::OpenValue;
 pub use range::RangeCursor;
-pub use replay::Replay;
+pub use replay::{Replay, ReplayedValue};
 pub use retired::RetiredHeld;
 pub use snapshot::ReadSnapshot;
 pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionCounters, TransactionSystem};

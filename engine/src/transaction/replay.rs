@@ -5,7 +5,7 @@
 
 use super::catalog::TableState;
 use super::system::TransactionSystem;
-use crate::base::{Csn, Error, Location, Result};
+use crate::base::{Csn, Error, Location, Result, TableId};
 use crate::log::{Operation, Pieces};
 use crate::tree::{Held, LargeReference, LargeWriter, LeafHint, LeafWrite, REFERENCE_BYTES, Tree, overflow};
 use std::sync::Arc;
@@ -61,6 +61,9 @@ impl<'a> Replay<'a> {
                 }
                 self.patches.push((offset, bytes, csn()));
                 return Ok(());
+            }
+            Operation::LargePart { .. } => {
+                return Err(misfit("a large value that goes on among whole ones", csn()));
             }
             Operation::CreateTable { .. } | Operation::DropTable { .. } => {
                 return Err(misfit("a catalog operation among row operations", csn()));
@@ -127,7 +130,7 @@ impl<'a> Replay<'a> {
         let mut writer = LargeWriter::new(self.tree.pool().clone(), 0);
         pieces.iter().try_for_each(|piece| writer.write(piece))?;
         if writer.is_empty() {
-            return Err(misfit("the log has a large value without bytes", csn));
+            return Err(misfit(NO_BYTES, csn));
         }
         let reference = writer.finish()?;
         let leaf = self.write(key, REFERENCE_BYTES)?;
@@ -165,6 +168,48 @@ impl<'a> Replay<'a> {
     }
 }
 
+/// A large value that comes in parts.
+#[derive(Debug)]
+pub struct ReplayedValue {
+    table: Arc<TableState>,
+    key: Vec<u8>,
+    writer: LargeWriter,
+}
+
+impl ReplayedValue {
+    /// Whether it is the value of that row.
+    #[must_use]
+    pub fn is_of(&self, table: TableId, key: &[u8]) -> bool {
+        (self.table.id, self.key.as_slice()) == (table, key)
+    }
+
+    /// Adds more bytes.
+    ///
+    /// # Errors
+    /// As [`LargeWriter::write`].
+    pub fn write(&mut self, pieces: Pieces<'_>) -> Result<()> {
+        pieces.iter().try_for_each(|piece| self.writer.write(piece))
+    }
+
+    /// Makes it the row's value.
+    ///
+    /// # Errors
+    /// `Corruption` if it has no bytes; `OutOfMemory`; I/O.
+    pub fn finish(self, csn: Csn) -> Result<()> {
+        if self.writer.is_empty() {
+            return Err(misfit(NO_BYTES, csn));
+        }
+        let reference = self.writer.finish()?;
+        let tree = &self.table.tree;
+        let mut leaf = tree.write(&self.key, REFERENCE_BYTES, &mut LeafHint::default())?;
+        let replaced = leaf.reference()?;
+        leaf.put_reference(0, &reference);
+        drop(leaf);
+        replaced.map_or(Ok(()), |reference| overflow::free(tree.pool(), &reference))
+    }
+}
+
+const NO_BYTES: &str = "the log has a large value without bytes";
 const NO_ROW: &str = "the log changes bytes of a row that is not there, or large";
 
 #[cold]
@@ -173,6 +218,18 @@ fn misfit(what: &str, csn: Csn) -> Error {
 }
 
 impl TransactionSystem {
+    /// Begins a large value that the log has in parts.
+    ///
+    /// # Errors
+    /// `Corruption` for a table that is not there.
+    pub fn replay_value(&self, table: TableId, key: &[u8]) -> Result<ReplayedValue> {
+        let Some(table) = self.catalog().lock().find_id(table) else {
+            return Err(Error::corruption(format!("the log changes table {table}, which does not exist")));
+        };
+        let writer = LargeWriter::new(table.tree.pool().clone(), 0);
+        Ok(ReplayedValue { table, key: key.to_vec(), writer })
+    }
+
     /// Creates a table as the log says; its identifier was checked to be new.
     ///
     /// # Errors

@@ -60,6 +60,8 @@ pub struct Limits {
     pub entry_bytes_max: usize,
     /// Most redo bytes of a transaction.
     pub transaction_bytes_max: usize,
+    /// Redo bytes of a transaction that are kept in memory.
+    pub chunk_bytes: usize,
     /// How long a writer waits for a row.
     pub lock_wait: Duration,
 }
@@ -304,7 +306,7 @@ impl TransactionSystem {
             if let Some(done) = change(&mut self.catalog.lock(), &mut redo)? {
                 return Ok(done);
             }
-            self.commit().await_room(self.log_of_thread(), redo.len())?;
+            self.commit().await_room(self.log_of_thread(), redo.body().len())?;
         }
     }
 
@@ -329,7 +331,8 @@ impl TransactionSystem {
 
     /// A redo buffer as the commit room takes it.
     pub(super) fn record_of(redo: &RedoBuffer) -> Record<'_> {
-        Record { body: redo.body(), body_crc: redo.crc(), operations: redo.op_count(), gsn: Gsn(0) }
+        let (body_crc, operations, kind) = (redo.crc(), redo.op_count(), redo.last_kind());
+        Record { body: redo.body(), body_crc, operations, gsn: Gsn(0), kind }
     }
 
     /// The log that the calling thread writes to: threads are spread over the logs in the order of their first use.
@@ -499,13 +502,14 @@ impl TransactionSystem {
 
 /// Bounds for keys and values that a page size allows.
 impl Limits {
-    /// The bounds for `page_bytes`.
+    /// The bounds for `page_bytes`. All redo of a transaction is kept in memory.
     #[must_use]
     pub fn for_page(page_bytes: usize, transaction_bytes_max: usize, lock_wait: Duration) -> Limits {
         Limits {
             key_bytes_max: tree::max_key_bytes(page_bytes),
             entry_bytes_max: tree::max_entry_bytes(page_bytes),
             transaction_bytes_max,
+            chunk_bytes: transaction_bytes_max,
             lock_wait,
         }
     }

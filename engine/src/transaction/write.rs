@@ -48,7 +48,7 @@ impl ActiveTransaction {
             self.system.check_value(table, value.len() as u64)?;
             return self.insert_large(table, key, &mut { value }).map(drop);
         }
-        self.check_size(key.len() + value.len())?;
+        self.make_room(key.len() + value.len())?;
         self.change(table, key, Intent::Put(value)).map(drop)
     }
 
@@ -68,7 +68,7 @@ impl ActiveTransaction {
     /// As [`ActiveTransaction::insert`].
     pub fn remove(&mut self, table: &Arc<TableState>, key: &[u8]) -> Result<bool> {
         self.system.check_key(table, key)?;
-        self.check_size(key.len())?;
+        self.make_room(key.len())?;
         self.change(table, key, Intent::Delete)
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::settings::MethodSetting;
+use crate::log::RecordKind;
 use std::sync::atomic::AtomicUsize;
 
 fn settings(preset: Preset) -> Settings {
@@ -302,7 +303,7 @@ impl World {
     }
     fn free_log(&self) {
         self.commit.core.segments.pretend_full(false);
-        self.commit.recycle(Csn::MAX).expect("recycles");
+        self.commit.recycle(Csn::MAX, Csn::MAX).expect("recycles");
     }
 }
 
@@ -397,7 +398,8 @@ fn cost_of_an_asynchronous_commit() {
             world.disk.set_delay(Duration::from_micros(100));
             world.disk.discard();
             let body = [7; 100];
-            let record = Record { body: &body, body_crc: 1, operations: 1, gsn: Gsn(0) };
+            let record =
+                Record { body: &body, body_crc: 1, operations: 1, gsn: Gsn(0), kind: RecordKind::Whole };
             let count = if *name == "per-transaction" { 2_000 } else { 1_000_000 };
             let start = std::time::Instant::now();
             for _ in 0..count {

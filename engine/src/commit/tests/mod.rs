@@ -13,6 +13,7 @@ use super::*;
 use crate::base::Gsn;
 use crate::base::checksum::crc;
 use crate::base::settings::{Durability, Preset};
+use crate::log::RecordKind;
 use disk::Disk;
 use std::collections::BTreeSet;
 
@@ -74,7 +75,8 @@ impl World {
 
     pub fn precommit(&self, log: u32, pending: Pending) -> Result<Ticket> {
         let body = [log as u8; 40];
-        let record = Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(0) };
+        let record =
+            Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(0), kind: RecordKind::Whole };
         self.commit.precommit(LogId(log), record, pending, || ())
     }
 
@@ -98,7 +100,7 @@ impl World {
         let left: Arc<dyn Storage> = Arc::new(left);
         let options = crate::log::ScanOptions {
             database: DATABASE,
-            checkpoint: Csn::ZERO,
+            covered: Csn::ZERO,
             threads: 1,
             read_only: true,
             piece_bytes: 4096,

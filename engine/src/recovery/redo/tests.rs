@@ -27,7 +27,12 @@ fn system() -> TransactionSystem {
 fn records(history: &[RedoBuffer]) -> Vec<Redo<'_>> {
     let numbered = (1..).zip(history);
     numbered
-        .map(|(csn, redo)| Redo { csn: Csn(csn), operations: redo.op_count(), body: redo.body() })
+        .map(|(csn, redo)| Redo {
+            csn: Csn(csn),
+            operations: redo.op_count(),
+            body: redo.body(),
+            earlier: None,
+        })
         .collect()
 }
 

@@ -165,6 +165,7 @@ impl History {
             log: LogId(log as u32),
             block_epoch: self.manifest.epoch,
             operations: 1,
+            kind: RecordKind::Whole,
             fingerprint: at as u64,
             position: at as u64,
         };
@@ -188,7 +189,7 @@ impl History {
 
     fn checkpoint(&mut self, recycle: u64) {
         let checkpoint = Csn(self.watermark().0 - 1).max(self.manifest.checkpoint);
-        self.manifest.checkpoint = checkpoint;
+        (self.manifest.checkpoint, self.manifest.covered) = (checkpoint, checkpoint);
         self.manifest.next_csn = self.next_csn;
         self.manifest.forget_covered();
         let (transactions, mut number) = (&self.transactions, 0);
@@ -299,7 +300,7 @@ fn check_that_loss_is_found(selection: &Decision, decided: &Decided<'_>, scans: 
         for scan in &mut damaged {
             scan.records.retain(|(_, record)| record.csn != lost.csn);
         }
-        if lost.csn < bounds(decided, &damaged).reappend_from() {
+        if !bounds(decided, &damaged).is_to_append_again(lost.csn) {
             select(decided, &damaged).expect_err("committed data is missing");
         }
     }

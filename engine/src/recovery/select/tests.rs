@@ -85,7 +85,7 @@ fn select_by(decided: &Decided<'_>, logs: &[ScannedLog], size: usize) -> Result<
     }
     let selection = selector.finish()?;
     assert_eq!(selection.replayed, replay.len() as u64);
-    let reappend_from = replay.partition_point(|record| record.csn < bounds.reappend_from());
+    let reappend_from = replay.partition_point(|record| !bounds.is_to_append_again(record.csn));
     Ok(Decision { selection, replay, reappend_from })
 }
 
@@ -95,6 +95,7 @@ fn record(epoch: u32, csn: u64, dsn: u64, watermark: u64) -> FoundRecord {
         log: LogId(0),
         block_epoch: Epoch(0),
         operations: 1,
+        kind: RecordKind::Whole,
         csn: Csn(csn),
         dsn: Csn(dsn),
         watermark: Csn(watermark),
@@ -118,6 +119,7 @@ fn with_hole(mut log: ScannedLog, behind: Vec<FoundRecord>) -> ScannedLog {
 fn first_run(checkpoint: u64) -> Decided<'static> {
     Decided {
         checkpoint: Csn(checkpoint),
+        covered: Csn(checkpoint),
         epoch: Epoch(1),
         first_csn: Csn(1),
         next_csn: Csn(1).max(Csn(checkpoint + 1)),
@@ -143,7 +145,14 @@ fn entry(epoch: u32, csns: (u64, u64), accepted: &[(u32, u64)], voids: &[u64]) -
 /// The second epoch, after one that was decided in `epochs`.
 fn second_run(epochs: &[EpochEntry]) -> Decided<'_> {
     let first_csn = epochs.last().expect("an entry").last_csn.next();
-    Decided { checkpoint: Csn::ZERO, epoch: Epoch(2), first_csn, next_csn: first_csn, epochs }
+    Decided {
+        checkpoint: Csn::ZERO,
+        covered: Csn::ZERO,
+        epoch: Epoch(2),
+        first_csn,
+        next_csn: first_csn,
+        epochs,
+    }
 }
 
 fn replayed(selection: &Decision) -> Vec<u64> {
@@ -272,7 +281,7 @@ fn holes_left_by_segments_that_were_reused_do_not_matter() {
     assert_eq!(replayed(&selection), [4, 5]);
     assert_eq!(selection.accepted, [AcceptedEnd { log: LogId(0), sequence: 4 }]);
     let epochs = [entry(1, (1, 5), &[(0, 4)], &[])];
-    decided = Decided { checkpoint: Csn(3), ..second_run(&epochs) };
+    decided = Decided { checkpoint: Csn(3), covered: Csn(3), ..second_run(&epochs) };
     let old = with_hole(log(0, 1, vec![record(1, 1, 0, 1)]), vec![record(1, 4, 0, 1), record(1, 5, 0, 1)]);
     assert_eq!(replayed(&select(&decided, &[old]).expect("fine")), [4, 5]);
 }

@@ -34,7 +34,7 @@ fn checkpoint(
     let finished = round.finish()?;
     let mut next = manifest.clone();
     next.store = finished.root().clone();
-    (next.checkpoint, next.next_csn) = (Csn(version), Csn(version + 1));
+    (next.checkpoint, next.covered, next.next_csn) = (Csn(version), Csn(version), Csn(version + 1));
     // If this fails `finished` is dropped undecided.
     manifest_file.publish(&next)?;
     *manifest = next;

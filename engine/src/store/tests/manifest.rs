@@ -24,6 +24,7 @@ fn full() -> Manifest {
         reserved_epoch: Epoch(7),
         clean: false,
         checkpoint: Csn(100),
+        covered: Csn(90),
         first_csn: Csn(300),
         next_csn: Csn(301),
         next_table: TableId(12),
@@ -118,14 +119,32 @@ fn a_newer_version_in_either_slot_is_unsupported_and_names_both_versions() {
         let (disk, _file) = created();
         edit(&disk, MANIFEST_PATH, |bytes| {
             let prefix = &mut bytes[slot * SLOT_BYTES..][..16];
-            prefix[8] = 2;
+            prefix[8] = 3;
             let crc = checksum::crc(&prefix[..12]);
             prefix[12..].copy_from_slice(&crc.to_le_bytes());
         });
         let error = ManifestFile::open(&disk, false).expect_err("newer");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("version 2") && error.to_string().contains("version 1"));
+        assert!(error.to_string().contains("version 3") && error.to_string().contains("up to 2"), "{error}");
     }
+}
+
+#[test]
+fn in_a_manifest_of_version_1_the_checkpoint_covers_the_log() {
+    let new = full().encode().expect("fits");
+    // Behind the header: database, page bytes (two bytes long), epoch, reserved epoch, clean, checkpoint.
+    let covered = 32 + 8 + 2 + 1 + 1 + 1 + 1;
+    assert_eq!((new[covered - 1], new[covered]), (100, 90));
+    let mut old = new;
+    old.remove(covered);
+    old[8] = 1;
+    let crc = checksum::crc(&old[..12]);
+    old[12..16].copy_from_slice(&crc.to_le_bytes());
+    let length = (old.len() - 32) as u32;
+    old[24..28].copy_from_slice(&length.to_le_bytes());
+    let crc = checksum::crc_append(checksum::crc(&old[16..28]), &old[32..]);
+    old[28..32].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(Manifest::decode(&old).expect("read"), Manifest { covered: Csn(100), ..full() });
 }
 
 #[test]

@@ -1,0 +1,280 @@
+//! How does redo get into the log before its transaction asks to commit, and how long does the log keep it?
+//!
+//! ```text
+//!   CSN      101       104        110       115                 130
+//!            chunk 0   chunk 1              chunk 2             last part: the transaction commits
+//!            │                    checkpoint                              next checkpoint
+//!            └ pin: the log above 100 is kept, the checkpoint covers no more ┘
+//! ```
+//!
+//! A chunk is a record with a CSN (see `log::part`), so W, waiters and recovery treat it like any. It is written at once.
+//!
+//! **Pins.** A checkpoint contains nothing of a transaction in progress, so the log keeps its chunks until a checkpoint contains the
+//! transaction, or it has aborted. A pin is announced before the first chunk is drawn, with the newest CSN drawn by then: whoever
+//! chose a checkpoint's CSN at or above the chunk's finds the pin.
+//!
+//! # Bounds
+//! 1. What pins alone keep is at most [`Pins::most`] bytes of segments after a checkpoint. To get there the oldest pin is *revoked*:
+//!    its transaction cannot commit any more, and everybody else goes on. A transaction that waits for log space to commit can still be
+//!    revoked; one that has it cannot.
+//! 2. A transaction waits before it appends a chunk until W has passed its [`AHEAD`]th before: so neither log buffers fill up with
+//!    chunks, nor has recovery many of them to append again.
+
+use super::precommit::{Pending, Record};
+use super::{Commit, Core, Ticket, levels};
+use crate::base::{Csn, Error, ErrorKind, Location, LogId, Result};
+use crate::sync::Mutex;
+use std::sync::Arc;
+
+/// Chunks of a transaction that may be above W.
+const AHEAD: usize = 8;
+
+/// The chunks of a transaction in progress. When it is dropped the log need not keep them, unless the transaction has committed.
+pub struct Chunks {
+    core: Arc<Core>,
+    /// The log of all parts of the transaction.
+    log: LogId,
+    pin: u64,
+    newest: Csn,
+    /// CSNs of the newest ones, in a ring.
+    recent: [Csn; AHEAD],
+    count: usize,
+}
+
+impl std::fmt::Debug for Chunks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Chunks({} in log {}, newest {})", self.count, self.log, self.newest)
+    }
+}
+
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        self.core.pins.release(self.pin);
+    }
+}
+
+impl Commit {
+    /// Begins to keep what a transaction writes to `log` as chunks.
+    #[must_use]
+    pub fn begin_chunks(&self, log: LogId) -> Chunks {
+        let core = self.core.clone();
+        let pin = core.pins.announce(|| core.watermark.newest_drawn());
+        Chunks { core, log, pin, newest: Csn::ZERO, recent: [Csn::ZERO; AHEAD], count: 0 }
+    }
+
+    /// Appends the next chunk. It has a CSN of its own and is written at once, but nobody waits for that here.
+    ///
+    /// # Errors
+    /// `Poisoned`; `OutOfSpace` if no log space became free in time; `OutOfMemory` if the log could not be kept for this transaction
+    /// any longer: it can only abort then; `InvalidArgument` for a closed database.
+    pub fn append_chunk(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
+        let core = &self.core;
+        core.pins.check(chunks.pin)?;
+        let at = chunks.count % AHEAD;
+        core.await_settled(chunks.recent[at], ErrorKind::Poisoned, None)?;
+        let csn = core.append_chunk(chunks.log, record, chunks.newest)?;
+        (chunks.newest, chunks.recent[at]) = (csn, csn);
+        chunks.count += 1;
+        Ok(csn)
+    }
+
+    /// As [`Commit::precommit`], for the last part of a transaction with chunks. It goes to their log.
+    ///
+    /// # Errors
+    /// As [`Commit::precommit`] and [`Commit::append_chunk`].
+    pub fn precommit_last(
+        &self,
+        chunks: &Chunks,
+        record: Record<'_>,
+        pending: Pending,
+        mut preparing: impl FnMut(),
+    ) -> Result<Ticket> {
+        // So that wherever recovery finds the dependencies of the transaction it finds its chunks.
+        let pending = Pending { dsn: pending.dsn.max(chunks.newest), ..pending };
+        loop {
+            let begun = self.core.pins.begin_commit(chunks.pin)?;
+            if let Some(ticket) = self.precommit_now(chunks.log, record, pending, &mut preparing)? {
+                begun.committed(ticket.csn);
+                return Ok(ticket);
+            }
+            // The pin can be revoked meanwhile: the space may be what it keeps.
+            drop(begun);
+            self.await_room(chunks.log, record.body.len())?;
+        }
+    }
+
+    /// Up to where a checkpoint at `checkpoint` covers the log: at or below it, so that the chunks of transactions that it does not
+    /// contain are kept. Revokes pins that keep too much. To be called once everything up to `checkpoint` is durable.
+    #[must_use]
+    pub fn cover(&self, checkpoint: Csn) -> Csn {
+        self.core.pins.cover(checkpoint, &|covered| self.core.segments.bytes_between(covered, checkpoint))
+    }
+}
+
+impl Core {
+    fn append_chunk(&self, log: LogId, record: Record<'_>, previous: Csn) -> Result<Csn> {
+        let writer = self.writer(log);
+        let mut latch = self.reserve_record(writer, record.body.len(), false)?;
+        let header = self.append_record(writer, &mut latch, record, |_| previous);
+        writer.duty.lower_due(levels::NOW);
+        self.seal_if_full(writer, &mut latch);
+        drop(latch);
+        self.count_record(record);
+        self.flusher.wake_for(levels::NOW);
+        Ok(header.csn)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Running,
+    /// About to draw the CSN: the log stays.
+    Committing,
+    Committed(Csn),
+    /// The log is not kept any more.
+    Revoked,
+}
+
+#[derive(Debug)]
+struct Pin {
+    id: u64,
+    /// The chunks have higher CSNs.
+    above: Csn,
+    phase: Phase,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Pins {
+    /// Most bytes that pins alone may keep after a checkpoint.
+    most: u64,
+    /// Those there are, and how many there have been. By announcement, so `above` ascends.
+    pins: Mutex<(Vec<Pin>, u64)>,
+}
+
+impl Pins {
+    pub(super) fn new(most: u64) -> Pins {
+        Pins { most, pins: Mutex::new((Vec::new(), 0)) }
+    }
+
+    fn announce(&self, newest_drawn: impl FnOnce() -> Csn) -> u64 {
+        let mut pins = self.pins.lock();
+        pins.1 += 1;
+        let id = pins.1;
+        // Under the lock: whoever covers next finds the pin, and whoever did so before covers no more than has been drawn.
+        pins.0.push(Pin { id, above: newest_drawn(), phase: Phase::Running });
+        id
+    }
+
+    /// The transaction has ended. The pin of one that committed stays until a checkpoint contains it.
+    fn release(&self, id: u64) {
+        self.pins.lock().0.retain(|pin| pin.id != id || matches!(pin.phase, Phase::Committed(_)));
+    }
+
+    fn set(&self, id: u64, phase: Phase) {
+        if let Some(pin) = self.pins.lock().0.iter_mut().find(|pin| pin.id == id) {
+            pin.phase = phase;
+        }
+    }
+
+    fn check(&self, id: u64) -> Result<()> {
+        let pins = self.pins.lock();
+        match pins.0.iter().find(|pin| pin.id == id).map(|pin| pin.phase) {
+            Some(Phase::Revoked) | None => Err(self.revoked()),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn begin_commit(&self, id: u64) -> Result<Committing<'_>> {
+        let mut pins = self.pins.lock();
+        match pins.0.iter_mut().find(|pin| pin.id == id && pin.phase != Phase::Revoked) {
+            Some(pin) => pin.phase = Phase::Committing,
+            None => return Err(self.revoked()),
+        }
+        Ok(Committing { pins: self, id, phase: Phase::Running })
+    }
+
+    fn revoked(&self) -> Error {
+        let what = format!(
+            "the transaction was given up: more than {} bytes of log would have had to be kept for it until its end",
+            self.most
+        );
+        Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("log_bytes_max"))
+    }
+
+    /// `kept` tells how many bytes are kept alone because of a pin above some CSN.
+    fn cover(&self, checkpoint: Csn, kept: &dyn Fn(Csn) -> u64) -> Csn {
+        let pins = &mut self.pins.lock().0;
+        pins.retain(|pin| !matches!(pin.phase, Phase::Committed(csn) if csn <= checkpoint));
+        loop {
+            let Some(oldest) = pins.iter_mut().find(|pin| pin.phase != Phase::Revoked) else {
+                return checkpoint;
+            };
+            let covered = oldest.above.min(checkpoint);
+            if oldest.phase != Phase::Running || kept(covered) <= self.most {
+                return covered;
+            }
+            oldest.phase = Phase::Revoked;
+            tracing::warn!(above = covered.0, "a transaction that keeps too much of the log is given up");
+        }
+    }
+}
+
+/// While it lives the pin is not revoked.
+struct Committing<'a> {
+    pins: &'a Pins,
+    id: u64,
+    phase: Phase,
+}
+
+impl Committing<'_> {
+    fn committed(mut self, csn: Csn) {
+        self.phase = Phase::Committed(csn);
+    }
+}
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        self.pins.set(self.id, self.phase);
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_kept_for_whoever_a_checkpoint_does_not_contain() {
+        let pins = Pins::new(1000);
+        let cover = |csn| pins.cover(Csn(csn), &|_| 0).0;
+        assert_eq!(cover(10), 10);
+        let first = pins.announce(|| Csn(20));
+        let second = pins.announce(|| Csn(30));
+        assert_eq!(cover(15), 15, "its chunks are above the checkpoint");
+        assert_eq!(cover(40), 20);
+        pins.begin_commit(first).expect("not revoked").committed(Csn(45));
+        pins.release(first);
+        assert_eq!(cover(44), 20, "it committed after the checkpoint");
+        assert_eq!(cover(45), 30);
+        pins.release(second);
+        assert_eq!(cover(50), 50);
+    }
+
+    #[test]
+    fn the_oldest_pin_is_revoked_if_too_much_is_kept() {
+        let pins = Pins::new(1000);
+        let old = pins.announce(|| Csn(20));
+        let young = pins.announce(|| Csn(30));
+        let kept = |covered: Csn| if covered < Csn(30) { 1001 } else { 1000 };
+        assert_eq!(pins.cover(Csn(40), &kept), Csn(30));
+        let error = pins.check(old).expect_err("revoked");
+        assert!(error.kind() == ErrorKind::OutOfMemory && error.to_string().contains("log_bytes_max"));
+        assert!(pins.begin_commit(old).is_err() && pins.check(young).is_ok());
+        // One that is committing is not revoked, and one that gave up committing is.
+        let committing = pins.begin_commit(young).expect("not revoked");
+        assert_eq!(pins.cover(Csn(50), &|_| 1001), Csn(30));
+        drop(committing);
+        assert_eq!(pins.cover(Csn(50), &|_| 1001), Csn(50));
+        assert!(pins.check(young).is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! Parts: a transaction whose redo outgrows a part of the log buffer writes it in several records.
+//!
+//! ```text
+//!   redo of the transaction   0 ─────────── 900 ─────────── 1700 ──── 2100
+//!   written while it runs       chunk 0        chunk 1
+//!   rolled back to 1500                                │
+//!   written at its commit                              └ last: start 1500, number 2       what chunk 1 has from 1500 on is void
+//! ```
+//!
+//! 1. Each **chunk** is a record with a CSN of its own, so it is durable, missing, discarded, appended again and covered by checkpoints by the
+//!    same rules as any record. Alone it changes nothing. The DSN of a chunk is the CSN of the one before it.
+//! 2. The **last** part is the transaction's commit record, and has the transaction's CSN. Its DSN is at or above the CSN of the last chunk,
+//!    so wherever it counts all chunks are there.
+//! 3. All parts are in one log. The number of a part is how many chunks come before it.
+//! 4. A part begins at an offset of the transaction's redo that is at or below the end of the part before it. What earlier parts have
+//!    from there on was taken back before it was written.
+//! 5. A part holds whole operations. A large value that goes on in the next part is a [`super::Operation::LargePart`] in this one.
+//!
+//! The body of a chunk or last part begins with:
+//!
+//! | offset | bytes | content (little-endian) |
+//! |---|---|---|
+//! | 0 | 8 | CSN of the transaction's first chunk; 0 in that one itself |
+//! | 8 | 8 | offset of this part in the transaction's redo |
+//! | 16 | 4 | number of the part, from 0 |
+//! | 20 | 4 | 0 |
+//! | 24 | | operations |
+
+use crate::base::Csn;
+use crate::base::encoding::Reader;
+
+/// Bytes in front of the operations of a part.
+pub const PART_BYTES: usize = 24;
+
+/// What a record is of its transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// All of it.
+    #[default]
+    Whole = 0,
+    /// A part, written before the transaction asked to commit.
+    Chunk = 1,
+    /// The part that commits it.
+    Last = 2,
+}
+
+impl RecordKind {
+    pub(super) fn from_byte(byte: u8) -> Option<RecordKind> {
+        [RecordKind::Whole, RecordKind::Chunk, RecordKind::Last].into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// Bytes of the body before the operations.
+    #[must_use]
+    pub fn prefix_bytes(self) -> usize {
+        if self == RecordKind::Whole { 0 } else { PART_BYTES }
+    }
+}
+
+/// Which part of a transaction a record is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Part {
+    /// CSN of the transaction's first chunk; 0 in that one itself.
+    pub first: Csn,
+    /// Where in the transaction's redo it begins.
+    pub start: u64,
+    /// How many chunks come before it.
+    pub number: u32,
+}
+
+impl Part {
+    /// The stored form.
+    #[must_use]
+    pub fn encode(&self) -> [u8; PART_BYTES] {
+        let mut out = [0; PART_BYTES];
+        out[..8].copy_from_slice(&self.first.0.to_le_bytes());
+        out[8..16].copy_from_slice(&self.start.to_le_bytes());
+        out[16..20].copy_from_slice(&self.number.to_le_bytes());
+        out
+    }
+
+    /// The part at the start of the body of a record with `csn`, if it can be one.
+    pub(super) fn decode(body: &[u8], kind: RecordKind, csn: Csn) -> Option<Part> {
+        let mut reader = Reader::new(body.get(..PART_BYTES)?);
+        let part = Part { first: Csn(reader.u64()?), start: reader.u64()?, number: reader.u32()? };
+        let zero = reader.u32()? == 0;
+        let possible = match part.number {
+            0 => kind == RecordKind::Chunk && part.first == Csn::ZERO && part.start == 0,
+            _ => part.first > Csn::ZERO && part.first < csn,
+        };
+        (zero && possible).then_some(part)
+    }
+
+    /// The CSN of the transaction's first chunk, which is `csn` if this is it.
+    #[must_use]
+    pub fn first_of(&self, csn: Csn) -> Csn {
+        if self.number == 0 { csn } else { self.first }
+    }
+}
+
+/// How many bytes of operations count of each part of a transaction, the last one included: `parts` are all of them, each with the
+/// bytes that it has. `None` if one is missing or they do not fit together.
+#[must_use]
+pub fn counting_bytes(parts: &[(Part, usize)]) -> Option<Vec<usize>> {
+    let mut end = 0;
+    for (number, (part, bytes)) in (0u32..).zip(parts) {
+        if part.number != number || part.start > end {
+            return None;
+        }
+        end = part.start.checked_add(*bytes as u64)?;
+    }
+    let mut taken_back = u64::MAX;
+    let mut counting: Vec<usize> = parts
+        .iter()
+        .rev()
+        .map(|(part, bytes)| {
+            let counts = taken_back.saturating_sub(part.start).min(*bytes as u64);
+            taken_back = taken_back.min(part.start);
+            counts as usize
+        })
+        .collect();
+    counting.reverse();
+    Some(counting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::random::Random;
+
+    fn part(number: u32, start: u64) -> Part {
+        Part { first: Csn(u64::from(number.min(1))), start, number }
+    }
+
+    #[test]
+    fn what_a_later_part_takes_back_does_not_count() {
+        let counting = |parts: &[(u64, usize)]| {
+            let parts: Vec<_> =
+                (0..).zip(parts).map(|(n, (start, bytes))| (part(n, *start), *bytes)).collect();
+            counting_bytes(&parts)
+        };
+        assert_eq!(counting(&[(0, 10), (10, 5), (15, 0)]), Some(vec![10, 5, 0]));
+        assert_eq!(counting(&[(0, 10), (10, 5), (7, 20)]), Some(vec![7, 0, 20]));
+        assert_eq!(counting(&[(0, 10), (4, 5), (9, 5), (6, 1), (7, 2)]), Some(vec![4, 2, 0, 1, 2]));
+        assert_eq!(counting(&[(0, 10), (0, 3)]), Some(vec![0, 3]));
+        assert_eq!(counting(&[(0, 10), (11, 3)]), None, "a gap");
+        assert_eq!(counting_bytes(&[(part(1, 0), 10)]), None, "the first is missing");
+        assert_eq!(counting_bytes(&[(part(0, 0), 10), (part(2, 10), 10)]), None, "one is missing");
+        assert_eq!(counting_bytes(&[(part(0, 0), 10), (part(1, u64::MAX), 10)]), None);
+    }
+
+    #[test]
+    fn what_counts_is_what_a_buffer_without_parts_would_hold() {
+        for seed in 0..300 {
+            let mut random = Random::from_seed(seed);
+            let (mut whole, mut parts, mut pending) = (Vec::new(), Vec::new(), Vec::new());
+            let mut base = 0;
+            for step in 0..random.below(40) {
+                match random.below(5) {
+                    0 => {
+                        let to = random.below(whole.len() as u64 + 1) as usize;
+                        whole.truncate(to);
+                        pending.truncate(to.saturating_sub(base));
+                        base = base.min(to);
+                    }
+                    1 => {
+                        let bytes = std::mem::take(&mut pending);
+                        parts.push((part(parts.len() as u32, base as u64), bytes));
+                        base = whole.len();
+                    }
+                    _ => {
+                        let bytes = vec![step as u8; 1 + random.below(5) as usize];
+                        whole.extend_from_slice(&bytes);
+                        pending.extend_from_slice(&bytes);
+                    }
+                }
+            }
+            parts.push((part(parts.len() as u32, base as u64), pending));
+            let lens: Vec<_> = parts.iter().map(|(part, bytes)| (*part, bytes.len())).collect();
+            let counting = counting_bytes(&lens).expect("they fit");
+            let put_together: Vec<u8> = parts
+                .iter()
+                .zip(counting)
+                .flat_map(|((_, bytes), counts)| bytes[..counts].to_vec())
+                .collect();
+            assert_eq!(put_together, whole, "seed {seed}");
+        }
+    }
+}

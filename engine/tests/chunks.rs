@@ -1,0 +1,268 @@
+//! Transactions whose redo does not fit in memory: it goes to the log in chunks while they run.
+
+use quenchdb::base::random::Random;
+use quenchdb::device::memory::MemoryStorage;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Settings, Table, Transaction};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn settings() -> Settings {
+    Settings {
+        memory_bytes: 16 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        chunk_bytes: 512,
+        ..Settings::default()
+    }
+}
+
+fn open(storage: &SimulatedStorage, settings: &Settings) -> Database {
+    let builder = Database::builder().settings(settings.clone()).storage(Arc::new(storage.clone()));
+    builder.open("simulated").expect("opens")
+}
+
+fn crashed(storage: &SimulatedStorage, kind: CrashKind, seed: u64) -> SimulatedStorage {
+    storage.crash(kind, storage.operations(), seed)
+}
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn rows(db: &Database) -> Rows {
+    let snapshot = db.begin_read().expect("free");
+    let Ok(table) = db.table("t") else { return Rows::new() };
+    snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
+}
+
+fn check(db: &Database, expected: &Rows, context: &str) {
+    assert!(rows(db) == *expected, "{context}: the content is not what was committed");
+    let report = db.verify(None).expect("runs");
+    assert_eq!(report.problems, Vec::<String>::new(), "{context}");
+}
+
+/// Random changes with savepoints, also of large values, in a transaction and in its model.
+fn long_transaction(tx: &mut Transaction, table: &Table, model: &mut Rows, random: &mut Random, steps: u64) {
+    let mut savepoints = Vec::new();
+    for _ in 0..steps {
+        let key = vec![b'k', random.below(200) as u8];
+        match random.below(12) {
+            0 => savepoints.push((tx.savepoint(), model.clone())),
+            1 if !savepoints.is_empty() => {
+                let at = random.below(savepoints.len() as u64) as usize;
+                savepoints.truncate(at + 1);
+                let (savepoint, then) = savepoints.pop().expect("one at least");
+                tx.rollback_to(savepoint).expect("its own");
+                *model = then;
+            }
+            2 => {
+                tx.remove(table, &key).expect("room");
+                model.remove(&key);
+            }
+            3 => {
+                let value = vec![random.below(256) as u8; 3000 + random.below(9000) as usize];
+                tx.insert_from(table, &key, &value[..]).expect("room");
+                model.insert(key, value);
+            }
+            _ => {
+                let len = random.below(300) as usize;
+                let value = vec![random.below(256) as u8; len];
+                tx.insert(table, &key, &value).expect("room");
+                model.insert(key, value);
+            }
+        }
+    }
+}
+
+#[test]
+fn long_transactions_survive_whole_or_not_at_all() {
+    for seed in 0..24 {
+        let mut random = Random::from_seed(seed);
+        let preset = Preset::ALL[seed as usize % 3];
+        let settings = Settings { preset, ..settings() };
+        let context = format!("seed {seed}, {preset:?}");
+        let storage = SimulatedStorage::new(seed);
+        let db = open(&storage, &settings);
+        let table = db.create_table("t").expect("new");
+        let mut model = Rows::new();
+        for round in 0..6 {
+            let mut tx = db.begin().expect("free");
+            let mut then = model.clone();
+            long_transaction(&mut tx, &table, &mut then, &mut random, 60);
+            if random.chance(1, 2) {
+                db.checkpoint().expect("a whole disk");
+            }
+            // Commits beside it, in the same logs, before and after its next chunks.
+            let mut beside = db.begin().expect("free");
+            beside.insert(&table, [b'n', round], [round]).expect("room");
+            beside.commit().expect("commits");
+            model.insert(vec![b'n', round], vec![round]);
+            then.insert(vec![b'n', round], vec![round]);
+            long_transaction(&mut tx, &table, &mut then, &mut random, 30);
+            if random.chance(1, 4) {
+                tx.abort();
+            } else {
+                tx.commit().expect("commits");
+                model = then;
+            }
+        }
+        check(&db, &model, &context);
+        // One that is in progress when the power fails.
+        let mut tx = db.begin().expect("free");
+        long_transaction(&mut tx, &table, &mut model.clone(), &mut random, 60);
+        db.flush().expect("a whole disk");
+        let kind = if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
+        let disk = crashed(&storage, kind, seed);
+        storage.stop();
+        drop((tx, db));
+        let db = open(&disk, &settings);
+        check(&db, &model, &context);
+        // Long ones are appended again too, and the first checkpoint lets go of their chunks.
+        let table = db.table("t").expect("there");
+        let mut tx = db.begin().expect("free");
+        long_transaction(&mut tx, &table, &mut model, &mut random, 60);
+        tx.commit().expect("commits");
+        let again = crashed(&disk, CrashKind::PowerCut, seed);
+        disk.stop();
+        drop(db);
+        let db = open(&again, &settings);
+        check(&db, &model, &format!("{context}, again"));
+        db.checkpoint().expect("a whole disk");
+        assert!(db.statistics().log_bytes_in_use <= 8 * settings.segment_bytes, "{context}: the log is kept");
+        db.close().expect("closes");
+        check(&open(&again, &settings), &model, &format!("{context}, closed"));
+    }
+}
+
+#[test]
+fn a_checkpoint_keeps_the_log_for_a_transaction_that_it_does_not_contain() {
+    let storage = SimulatedStorage::new(5);
+    let db = open(&storage, &settings());
+    let table = db.create_table("t").expect("new");
+    let mut tx = db.begin().expect("free");
+    let value = vec![7; 200];
+    let mut model = Rows::new();
+    let mut row = |model: &mut Rows, n: u32| {
+        tx.insert(&table, n.to_be_bytes(), &value).expect("room");
+        model.insert(n.to_be_bytes().to_vec(), value.clone());
+    };
+    (0..100).for_each(|n| row(&mut model, n));
+    for n in 0..2000u32 {
+        db.transact(|tx| tx.insert(&table, [&[9], &n.to_be_bytes()[..]].concat(), vec![1; 300]))
+            .expect("commits");
+        model.insert([&[9], &n.to_be_bytes()[..]].concat(), vec![1; 300]);
+        if n % 500 == 0 {
+            db.checkpoint().expect("a whole disk");
+        }
+    }
+    (100..200).for_each(|n| row(&mut model, n));
+    db.checkpoint().expect("a whole disk");
+    let kept = db.statistics().log_bytes_in_use;
+    assert!(kept > 1 << 20, "the chunks of a transaction in progress are kept: {kept}");
+    tx.commit().expect("commits");
+    // Nothing of it is in a checkpoint.
+    let disk = crashed(&storage, CrashKind::PowerCut, 1);
+    check(&open(&disk, &settings()), &model, "recovered");
+    db.checkpoint().expect("a whole disk");
+    let left = db.statistics().log_bytes_in_use;
+    assert!(left < kept / 2, "{left} of {kept} bytes are still kept");
+    let disk = crashed(&storage, CrashKind::PowerCut, 2);
+    check(&open(&disk, &settings()), &model, "in the checkpoint");
+}
+
+#[test]
+fn a_transaction_that_keeps_too_much_log_is_given_up_and_nobody_else_waits_for_it() {
+    let storage = Arc::new(MemoryStorage::default());
+    let settings = Settings { log_bytes_max: 1 << 20, checkpoint_log_bytes: 256 << 10, ..settings() };
+    let db = Database::builder().settings(settings).storage(storage).open("memory").expect("opens");
+    let table = db.create_table("t").expect("new");
+    let mut tx = db.begin().expect("free");
+    for n in 0..20u8 {
+        tx.insert(&table, [n], vec![n; 200]).expect("room");
+    }
+    for n in 0..3_000u32 {
+        db.transact(|tx| tx.insert(&table, n.to_be_bytes(), vec![1; 100]))
+            .expect("nobody waits for the other");
+    }
+    let error = tx.commit().expect_err("given up");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert!(error.to_string().contains("log_bytes_max"), "{error}");
+    let there = db.begin_read().expect("free").get(&table, [3]).expect("readable");
+    assert_eq!(there, None, "it is aborted");
+    // The same for one that finds out while it goes on.
+    let mut tx = db.begin().expect("free");
+    let mut refused = None;
+    for n in 0..4_000u32 {
+        if let Err(error) = tx.insert(&table, (n % 100 + 1_000_000).to_be_bytes(), vec![n as u8; 1000]) {
+            refused = Some(error);
+            break;
+        }
+    }
+    let error = refused.expect("more than the log has room for");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    tx.abort();
+    db.transact(|tx| tx.insert(&table, "k", "v")).expect("others go on");
+    assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
+}
+
+#[test]
+fn levels_and_asynchronous_commits_work_with_chunks() {
+    for preset in Preset::ALL {
+        let storage = SimulatedStorage::new(11);
+        let settings = Settings { preset, ..settings() };
+        let db = open(&storage, &settings);
+        let table = db.create_table("t").expect("new");
+        let mut model = Rows::new();
+        let mut handles = Vec::new();
+        for n in 0..30u32 {
+            let durability = [Durability::Durable, Durability::BoundedLoss, Durability::Lazy][n as usize % 3];
+            let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+            for row in 0..n {
+                let key = [n.to_be_bytes(), row.to_be_bytes()].concat();
+                tx.insert(&table, &key, vec![n as u8; 150]).expect("room");
+                model.insert(key, vec![n as u8; 150]);
+            }
+            handles.push(tx.commit_async().expect("commits"));
+        }
+        handles.iter().for_each(|handle| handle.wait().expect("a whole disk"));
+        let disk = crashed(&storage, CrashKind::PowerCut, 3);
+        check(&open(&disk, &settings), &model, &format!("{preset:?}"));
+    }
+}
+
+#[test]
+fn the_log_is_printed_with_its_parts() {
+    let directory = tempfile::tempdir_in(".").expect("a directory");
+    let path = directory.path().join("db");
+    let db = Database::builder().settings(settings()).open(&path).expect("opens");
+    let table = db.create_table("t").expect("new");
+    let mut tx = db.begin().expect("free");
+    for n in 0..8u8 {
+        tx.insert(&table, [n], [n; 200]).expect("room");
+    }
+    tx.insert(&table, "large", vec![3; 5000]).expect("room");
+    tx.commit().expect("commits");
+    // As a kill would leave it: nothing is in a checkpoint yet.
+    let copy = directory.path().join("copy");
+    for under in ["", "log", "pages"] {
+        std::fs::create_dir(copy.join(under)).expect("new");
+        for entry in
+            std::fs::read_dir(path.join(under)).expect("readable").map(|entry| entry.expect("readable"))
+        {
+            if entry.file_type().expect("readable").is_file() {
+                std::fs::copy(entry.path(), copy.join(under).join(entry.file_name())).expect("copies");
+            }
+        }
+    }
+    let printed = Database::dump_log(&copy).expect("readable");
+    let parts: Vec<String> = printed.iter().filter_map(|record| record.part.clone()).collect();
+    assert!(parts.len() > 3, "{parts:?}");
+    assert!(parts[0].starts_with("chunk 0, from byte 0"), "{parts:?}");
+    assert!(parts.last().expect("some").starts_with("last part"), "{parts:?}");
+    let operations: Vec<&String> = printed.iter().flat_map(|record| &record.operations).collect();
+    assert!(
+        operations.iter().any(|operation| operation.starts_with("part of large value")),
+        "{operations:?}"
+    );
+}
