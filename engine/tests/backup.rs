@@ -191,6 +191,15 @@ fn every_increment_of_a_chain_brings_back_the_content_of_its_time() {
 
 const ACCOUNTS: u32 = 400;
 
+/// Ends everybody's loops when one of the threads ends, by a panic too.
+struct StopsAll<'a>(&'a AtomicBool);
+
+impl Drop for StopsAll<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
     let disk = SimulatedStorage::new(2);
@@ -210,6 +219,7 @@ fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
         for seed in 0..2 {
             let (db, table, stop, commits, row) = (&db, &table, &stop, &commits, &row);
             scope.spawn(move || {
+                let _stops_all = StopsAll(stop);
                 let mut random = Random::from_seed(seed);
                 while !stop.load(Ordering::Relaxed) {
                     let pair = [0; 2].map(|_| (random.below(ACCOUNTS.into()) as u32).to_be_bytes());
@@ -227,10 +237,12 @@ fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
             });
         }
         scope.spawn(|| {
+            let _stops_all = StopsAll(&stop);
             while !stop.load(Ordering::Relaxed) {
                 db.checkpoint().expect("a whole disk");
             }
         });
+        let _stops_all = StopsAll(&stop);
         for newest_checkpoint in [false, true, false, true, false] {
             let before = commits.load(Ordering::Relaxed);
             let target = SimulatedStorage::new(3);
@@ -239,10 +251,10 @@ fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
                 .expect("sound");
             chain.push(target);
             while commits.load(Ordering::Relaxed) < before + 50 {
+                assert!(!stop.load(Ordering::Relaxed), "a thread has ended");
                 std::thread::yield_now();
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
     for length in 1..=chain.len() {
         let found = restored_content(&chain[..length]);

@@ -134,8 +134,10 @@ impl ActiveTransaction {
     ) -> Result<OwnValue> {
         let owner = self.create_owner()?;
         let system = self.system.clone();
-        let writer = LargeWriter::new(table.tree.pool().clone(), owner.word())
-            .relieved_by(Box::new(move || system.relieve()));
+        let writer =
+            LargeWriter::new(table.tree.pool().clone(), owner.word()).relieved_by(Box::new(move || {
+                system.relieve();
+            }));
         let mut held = HeldPages::new(self.system.held_pages.clone());
         match self.write_pieces(table, key, reader, writer, &mut held) {
             Ok(reference) => Ok(OwnValue { owner, reference, _held: held }),
@@ -182,13 +184,17 @@ impl ActiveTransaction {
             let undo = Undo { prior: 0, before: Before::Absent };
             self.system.versions.create(shard, self.own, undo, &pin())
         };
-        match create() {
-            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                self.system.relieve();
-                create()
-            }
-            done => done,
+        let is_full = |created: &Result<_>| matches!(created, Err(e) if e.kind() == ErrorKind::OutOfMemory);
+        let created = create();
+        if !is_full(&created) {
+            return created;
         }
+        let ended = self.system.relieve();
+        let created = create();
+        if is_full(&created) && self.system.relieve_after_checkpoint(ended).is_some() {
+            return create();
+        }
+        created
     }
 
     /// No page refers to the owner any more (rule 1).

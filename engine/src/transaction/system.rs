@@ -12,6 +12,7 @@ use crate::base::{Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Pending, Record, Ticket};
 use crate::log::RedoBuffer;
+use crate::sync::Event;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{self, Held, LargeReader, LargeReference, Tree, TreeObserver};
@@ -68,6 +69,8 @@ pub struct Limits {
 
 /// Epochs to pass before everything that was retired is freed, and a few more for threads that are in one.
 const RELIEF_ROUNDS: usize = 16;
+/// How long a writer waits for what a checkpoint holds.
+const CHECKPOINT_WAIT: Duration = Duration::from_secs(5);
 
 /// What a stamp means to somebody who takes its page out of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,6 +129,11 @@ pub struct TransactionSystem {
     logs: AtomicUsize,
     /// Read-write transactions in progress, for the group's gather window.
     pub(super) in_progress: Arc<AtomicUsize>,
+    /// Checkpoint views that there are, how many there have been that are gone, and the event that another one is. Written by
+    /// checkpoints, read by writers that found no memory.
+    views_open: AtomicUsize,
+    views_ended: AtomicU64,
+    view_ended: Event,
     pool: Arc<Pool>,
     catalog: Catalog,
     counters: TransactionCounters,
@@ -154,6 +162,9 @@ impl TransactionSystem {
             commit: OnceLock::new(),
             logs: AtomicUsize::new(1),
             in_progress: Arc::default(),
+            views_open: AtomicUsize::new(0),
+            views_ended: AtomicU64::new(0),
+            view_ended: Event::new(),
             pool,
             catalog: Catalog::default(),
             counters: TransactionCounters::default(),
@@ -385,13 +396,35 @@ impl TransactionSystem {
         self.retired.retire(values.into_iter().map(retired));
     }
 
-    /// Gives back at once what would be given back soon: a memory bound was met.
-    pub(super) fn relieve(&self) {
+    /// Gives back at once what would be given back soon: a memory bound was met. Returns how many checkpoints had ended before, for
+    /// [`TransactionSystem::relieve_after_checkpoint`].
+    pub(super) fn relieve(&self) -> u64 {
+        let ended = self.views_ended.load(Ordering::SeqCst);
         self.collect_all();
         for _ in 0..RELIEF_ROUNDS {
             pin().flush();
             crate::sync::thread::yield_now();
         }
+        ended
+    }
+
+    /// The same if it did not help when `before` checkpoints had ended: what is missing may be held by one that is being made, so waits
+    /// for its end. `None` if there is none, or it takes too long.
+    pub(super) fn relieve_after_checkpoint(&self, before: u64) -> Option<u64> {
+        let begun = self.clock.now();
+        loop {
+            let ticket = self.view_ended.ticket();
+            let none = self.views_open.load(Ordering::SeqCst) == 0;
+            if self.views_ended.load(Ordering::SeqCst) != before {
+                break;
+            }
+            let waited = self.clock.now().since(begun);
+            if none || waited >= CHECKPOINT_WAIT {
+                return None;
+            }
+            self.view_ended.wait(ticket, Some(CHECKPOINT_WAIT - waited));
+        }
+        Some(self.relieve())
     }
 
     fn horizon(&self) -> Horizon<'_> {
@@ -491,6 +524,7 @@ impl TransactionSystem {
     pub fn checkpoint_view(self: &Arc<Self>) -> Result<CheckpointView> {
         let id = self.descriptors.take()?;
         let csn = self.descriptors.pin(id, || Csn::ZERO);
+        self.views_open.fetch_add(1, Ordering::SeqCst);
         Ok(CheckpointView { system: self.clone(), id, csn })
     }
 
@@ -554,5 +588,9 @@ impl CheckpointView {
 impl Drop for CheckpointView {
     fn drop(&mut self) {
         self.system.descriptors.release(self.id);
+        // In this order: whoever finds none open finds that one has ended.
+        self.system.views_ended.fetch_add(1, Ordering::SeqCst);
+        self.system.views_open.fetch_sub(1, Ordering::SeqCst);
+        self.system.view_ended.notify_all();
     }
 }

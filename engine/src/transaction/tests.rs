@@ -14,6 +14,9 @@ use crate::log::{Log, SegmentPool};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Bound of the memory for versions.
+const VERSION_BYTES: u64 = 1 << 20;
+
 struct NoImages;
 
 impl PageSource for NoImages {
@@ -27,9 +30,9 @@ fn system() -> (Arc<TransactionSystem>, Arc<TableState>) {
     let clock = Clock::real();
     let pool = Pool::new(4096, 1 << 20, Arc::new(NoImages)).expect("small");
     let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
-    let system = Arc::new(TransactionSystem::new(pool, limits, 1 << 20, clock.clone()));
+    let system = Arc::new(TransactionSystem::new(pool, limits, VERSION_BYTES, clock.clone()));
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let segments = SegmentPool::new(storage.clone(), 64 << 10, 4 << 20, 2).expect("memory");
+    let segments = SegmentPool::new(storage.clone(), 64 << 10, 64 << 20, 2).expect("memory");
     segments.start().expect("a thread");
     segments.await_ready(2).expect("memory");
     let log = Log::new(LogId(0), DatabaseId(1), Epoch(1), 64 << 10, segments.clone());
@@ -122,4 +125,45 @@ fn after_a_rollback_that_failed_a_transaction_can_only_abort() {
     assert_eq!(tx.commit(false).expect_err("half of it may be gone").kind(), ErrorKind::Io);
     assert_eq!(get(&system, &table, b"a"), None);
     put(&system, &table, b"a", b"other").expect("the row is free");
+}
+
+/// A checkpoint holds every version that ends while it is made. A writer that found no memory for another got an error, however soon
+/// the checkpoint would have ended.
+#[test]
+fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them() {
+    let (system, table) = system();
+    put(&system, &table, b"k", &[0; 500]).expect("free row");
+    let mut view = system.checkpoint_view().expect("free");
+    view.choose();
+    let mut n = 0u32;
+    std::thread::scope(|scope| {
+        let versions = &system.versions;
+        let held = scope.spawn(move || {
+            let begun = std::time::Instant::now();
+            while versions.bytes().0 < VERSION_BYTES - 5000 {
+                assert!(begun.elapsed().as_secs() < 60, "nobody writes");
+                std::thread::yield_now();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            drop(view);
+        });
+        while !held.is_finished() {
+            n += 1;
+            put(&system, &table, b"k", &n.to_le_bytes().repeat(125)).expect("it waits");
+            // What is not durable is held by nobody else.
+            system.commit().flush_all().expect("memory");
+        }
+    });
+    // A snapshot may live for ever: nobody waits for one.
+    let snapshot = ReadSnapshot::begin(&system).expect("free");
+    let begun = std::time::Instant::now();
+    let error = loop {
+        n += 1;
+        if let Err(error) = put(&system, &table, b"k", &n.to_le_bytes().repeat(125)) {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
+    drop(snapshot);
 }

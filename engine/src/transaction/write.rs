@@ -32,7 +32,8 @@ enum Attempt {
     Again,
 }
 
-/// Checkpoints that a write on a full disk waits for: each gives back about half of what is reserved.
+/// Checkpoints that a write waits for on a full disk, where each gives back about half of what is reserved, or without memory for versions,
+/// where the next one holds only newer ones.
 const CHECKPOINTS_WAITED_FOR: u32 = 2;
 /// Own changes searched for one that can be overwritten in place.
 const RECENT_CHANGES: usize = 16;
@@ -97,7 +98,7 @@ impl ActiveTransaction {
             Intent::PutLarge(_) => REFERENCE_BYTES,
             Intent::Delete | Intent::Lock => 0,
         };
-        let (mut relieved, mut waited) = (false, 0);
+        let (mut relieved, mut waited, mut checkpoints) = (None, 0, 0);
         loop {
             let guard = pin();
             let mut hint = self.take_hint(table.tree.root());
@@ -120,10 +121,18 @@ impl ActiveTransaction {
             };
             let attempt = match attempt {
                 // Versions that nobody needs may not have been given back yet.
-                Err(error) if error.kind() == ErrorKind::OutOfMemory && !relieved => {
-                    relieved = true;
+                Err(error)
+                    if error.kind() == ErrorKind::OutOfMemory && checkpoints <= CHECKPOINTS_WAITED_FOR =>
+                {
                     drop(guard);
-                    self.system.relieve();
+                    relieved = match relieved {
+                        None => Some(self.system.relieve()),
+                        Some(ended) => self.system.relieve_after_checkpoint(ended),
+                    };
+                    if relieved.is_none() {
+                        return Err(error);
+                    }
+                    checkpoints += 1;
                     continue;
                 }
                 attempt => attempt?,
