@@ -194,11 +194,11 @@ fn changes_in_place_go_on_while_the_disk_is_full() {
     }
 }
 
-/// A transaction that is open during checkpoints keeps its pages dirty: they are written, and will have to be written again.
-#[test]
-fn open_transactions_do_not_use_up_what_checkpoints_need() {
-    let context = "open transactions";
-    let settings = settings(Preset::Autonomous, 8 << 20);
+/// Transactions that are open during checkpoints keep their pages dirty: they are written, and will have to be written again. And the
+/// log is kept for them, up to its own bound: then the oldest ones are given up.
+fn open_transactions(log_bytes_max: u64) -> usize {
+    let context = format!("open transactions, {log_bytes_max} bytes of log");
+    let settings = Settings { log_bytes_max, ..settings(Preset::Autonomous, 8 << 20) };
     let (disk, db, table) = start(1, &settings);
     disk.set_capacity(Some(size(&disk) + (2 << 20)));
     let mut rows = Rows::new();
@@ -206,9 +206,11 @@ fn open_transactions_do_not_use_up_what_checkpoints_need() {
     let mut next = 0u32;
     loop {
         let mut tx = db.begin().expect("within the limit");
+        let begun = Instant::now();
         let inserted = (next..next + 40).try_for_each(|row| tx.insert(&table, row.to_be_bytes(), value(9)));
         if let Err(error) = inserted {
-            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
+            assert!(begun.elapsed() < PROMPT, "{context}: refused after {:?}", begun.elapsed());
             break;
         }
         next += 40;
@@ -216,19 +218,78 @@ fn open_transactions_do_not_use_up_what_checkpoints_need() {
         assert!(next < 100_000, "the disk never was full");
     }
     for round in 0..3 {
-        db.checkpoint().unwrap_or_else(|error| panic!("checkpoint {round}: no room was kept: {error}"));
+        db.checkpoint()
+            .unwrap_or_else(|error| panic!("{context}: checkpoint {round}: no room was kept: {error}"));
     }
+    let mut given_up = 0;
     for (at, tx) in open_ones.into_iter().enumerate() {
         let first = at as u32 * 40;
+        let begun = Instant::now();
         match tx.commit() {
             Ok(_) => rows.extend((first..first + 40).map(|row| (row, 9))),
-            Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}"),
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                assert!(error.to_string().contains("log_bytes_max"), "{context}: {error}");
+                given_up += 1;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}"),
         }
+        assert!(begun.elapsed() < PROMPT, "{context}: {at} took {:?}", begun.elapsed());
     }
     db.checkpoint().expect("room was kept");
-    assert_rows(&db, &table, &rows, context);
-    assert_sound(&db, context);
-    assert_survives(&disk, &settings, &rows, context);
+    assert_rows(&db, &table, &rows, &context);
+    assert_sound(&db, &context);
+    assert_survives(&disk, &settings, &rows, &context);
+    given_up
+}
+
+#[test]
+fn open_transactions_do_not_use_up_what_checkpoints_need() {
+    assert_eq!(open_transactions(16 << 20), 0, "the disk is the bound, not the log");
+    assert!(open_transactions(1 << 20) > 0, "no disk would have room in this log");
+}
+
+/// A checkpoint cannot free the log that is kept for it, so nobody waits for that; when it has ended work goes on.
+#[test]
+fn a_long_transaction_on_a_full_disk_stops_nobody_for_long() {
+    for preset in Preset::ALL {
+        let context = format!("{preset:?}");
+        let settings = Settings { log_bytes_max: 16 << 20, ..settings(preset, 8 << 20) };
+        let (disk, db, table) = start(1, &settings);
+        disk.set_capacity(Some(size(&disk) + (2 << 20)));
+        let mut tx = db.begin().expect("within the limit");
+        let mut refused = None;
+        // One row over and over: the log is what it fills.
+        for n in 0..100_000u32 {
+            let begun = Instant::now();
+            let savepoint = tx.savepoint();
+            let done = tx.insert(&table, 1u32.to_be_bytes(), value(n as u8));
+            tx.rollback_to(savepoint).expect("its own");
+            let done = done.and_then(|()| tx.insert(&table, n.to_be_bytes(), value(5)));
+            if let Err(error) = done {
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
+                assert!(begun.elapsed() < PROMPT, "{context}: refused after {:?}", begun.elapsed());
+                refused = Some(n);
+                break;
+            }
+        }
+        assert!(refused.is_some(), "{context}: the disk never was full");
+        // The log may have some room left for others.
+        let mut rows = Rows::new();
+        let next = fill_up(&db, &table, &mut rows, 1 << 24, &context);
+        for row in next..next + 3 {
+            let begun = Instant::now();
+            let error = put(&db, &table, row..row + 40, 2).expect_err("it is full");
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
+            assert!(begun.elapsed() < PROMPT, "{context}: refused after {:?}", begun.elapsed());
+        }
+        assert_rows(&db, &table, &rows, &context);
+        tx.abort();
+        put_soon(&db, &table, next..next + 1, &context);
+        rows.insert(next, 2);
+        assert_rows(&db, &table, &rows, &context);
+        assert_sound(&db, &context);
+        assert_survives(&disk, &settings, &rows, &context);
+    }
 }
 
 /// Somebody else takes the last space while several threads write and checkpoints are made.

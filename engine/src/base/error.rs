@@ -25,7 +25,8 @@ pub enum ErrorKind {
     Busy,
     /// The disk or the log space is full. Free space; reads go on.
     OutOfSpace,
-    /// A memory bound is reached (pages, versions, one transaction's size). End long transactions or raise the bound.
+    /// A bound is reached that is the database's own, not the disk's: on memory (pages, versions) or on what one transaction may take
+    /// (its size, the log that is kept for it). End long transactions or raise the bound.
     OutOfMemory,
     /// The device failed to read or write.
     Io,

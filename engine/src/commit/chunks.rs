@@ -50,6 +50,7 @@ impl std::fmt::Debug for Chunks {
 impl Drop for Chunks {
     fn drop(&mut self) {
         self.core.pins.release(self.pin);
+        self.core.segments.let_go();
     }
 }
 

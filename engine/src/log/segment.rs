@@ -65,8 +65,9 @@ struct State {
     /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
     /// nothing could be appended otherwise, and so no checkpoint be reached.
     adopted_bytes: u64,
-    /// Bytes that the last recycling would have freed but for chunks of transactions that the checkpoint does not contain.
-    bytes_kept: u64,
+    /// What the last recycling would have freed but for chunks of transactions in progress: segments whose newest record is
+    /// above the first and not above the second. `None` if it kept none, or one of these transactions has ended since.
+    kept: Option<(Csn, Csn)>,
     closed: bool,
     #[cfg(test)]
     pretend_full: bool,
@@ -325,8 +326,8 @@ impl SegmentPool {
         let pressed = {
             let mut state = self.state.lock();
             let at_bound = !self.within_bound(&state, bytes_in_use(&state), self.segment_bytes);
-            // On a full disk a checkpoint makes room if there is a segment that it can recycle.
-            state.pressed = at_bound || state.full.is_some() && !state.retired.is_empty();
+            // On a full disk a checkpoint makes room only if there is a segment that it can recycle.
+            state.pressed = at_bound || state.full.is_some() && can_be_freed(&state);
             state.pressed
         };
         if pressed {
@@ -349,11 +350,16 @@ impl SegmentPool {
             let failure = state.checkpoints.failure.as_ref().map(ToString::to_string).unwrap_or_default();
             let what = format!("the log is full, and the checkpoint that would make room failed: {failure}");
             Error::new(ErrorKind::OutOfSpace, what)
-        } else if state.retired.is_empty()
+        } else if !can_be_freed(&state)
             && (state.full.is_some_and(|asked| asked.at >= ticket.since) || self.was_just_full(&state))
         {
             let bytes = self.segment_bytes;
-            let what = format!("the disk is full: {bytes} more bytes are needed for a segment of the log");
+            let mut what =
+                format!("the disk is full: {bytes} more bytes are needed for a segment of the log");
+            if bytes_kept(&state) > 0 {
+                let kept = bytes_kept(&state);
+                what += &format!("; {kept} bytes of it are kept for transactions in progress");
+            }
             Error::new(ErrorKind::OutOfSpace, what)
         } else {
             return None;
@@ -461,7 +467,7 @@ impl SegmentPool {
                     state.surplus.push(segment.id);
                 }
             }
-            state.bytes_kept = bytes_between(&state, covered, checkpoint);
+            state.kept = (covered < checkpoint).then_some((covered, checkpoint));
             state.failure = None;
             state.pressed = false;
             state.checkpoints.done += 1;
@@ -513,7 +519,15 @@ impl SegmentPool {
     #[must_use]
     pub fn bytes_to_free(&self) -> u64 {
         let state = self.state.lock();
-        bytes_in_use(&state).saturating_sub(state.bytes_kept)
+        bytes_in_use(&state) - bytes_kept(&state)
+    }
+
+    /// A transaction has ended for which the log was kept: the next checkpoint may free more.
+    pub fn let_go(&self) {
+        let kept = self.state.lock().kept.take();
+        if kept.is_some() {
+            self.filled.notify_all();
+        }
     }
 
     /// Bytes of full segments whose newest record is between these, the first excluded.
@@ -542,6 +556,16 @@ enum Work {
 
 fn bytes_in_use(state: &State) -> u64 {
     state.bytes_active + state.retired.iter().map(|(segment, _)| segment.len).sum::<u64>()
+}
+
+fn bytes_kept(state: &State) -> u64 {
+    state.kept.map_or(0, |(covered, checkpoint)| bytes_between(state, covered, checkpoint))
+}
+
+/// Whether there is a full segment that the next checkpoint may free.
+fn can_be_freed(state: &State) -> bool {
+    let is_kept = |csn: Csn| state.kept.is_some_and(|(covered, last)| csn > covered && csn <= last);
+    state.retired.iter().any(|(_, max_csn)| !is_kept(*max_csn))
 }
 
 fn bytes_between(state: &State, above: Csn, last: Csn) -> u64 {
