@@ -3,6 +3,7 @@
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, Csn, Database, ErrorKind, Place, RestoreOptions, RestoreReport, Result, Settings,
+    Transaction,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ fn settings() -> Settings {
         log_bytes_max: 16 << 20,
         checkpoint_log_bytes: 0,
         flush_unit_bytes: 4096,
+        // The longer half of the transactions is in chunks.
+        chunk_bytes: 512,
         ..Settings::default()
     }
 }
@@ -277,6 +280,47 @@ fn a_log_that_was_recycled_after_the_backup_is_refused() {
     let text = format!("reach up to CSN {at}");
     expect_refusal(restore(&[&full], Some(&original.remains(true)), None), ErrorKind::Corruption, &text);
     expect_refusal(restore(&[&full], Some(&original.remains(false)), None), ErrorKind::Corruption, &text);
+}
+
+/// Its chunks are older than the backup, and its commit is newer.
+#[test]
+fn a_long_transaction_that_was_open_at_the_backup_comes_back_or_the_log_is_refused() {
+    for checkpoints in [0, 1, 2, 8] {
+        let mut original = Original::new();
+        original.work(20);
+        // So that the oldest segments hold nothing but what comes now.
+        original.db().checkpoint().expect("a whole disk");
+        let table = original.db().table_or_create("long").expect("a table");
+        let mut tx = original.db().begin().expect("free");
+        let write = |tx: &mut Transaction, rows: std::ops::Range<u8>| {
+            rows.for_each(|row| tx.insert(&table, [row], vec![row; 400]).expect("room"));
+        };
+        write(&mut tx, 0..60);
+        original.work(20);
+        let full = original.back_up(None);
+        original.work(20);
+        write(&mut tx, 60..100);
+        tx.commit().expect("commits");
+        original.note();
+        for _ in 0..checkpoints {
+            // Segments are recycled from the oldest on, and used again in any order.
+            original.db().checkpoint().expect("a whole disk");
+            original.work(30);
+        }
+        original.work(20);
+        original.crash();
+        let end = original.history.last_key_value().expect("not empty");
+        for log_only in [true, false] {
+            let remains = original.remains(log_only);
+            match restore(&[&full], Some(&remains), None) {
+                Ok(_) => expect_content(&[&full], Some(&remains), None, end),
+                Err(error) => {
+                    assert!(checkpoints > 0, "nothing was recycled: {error}");
+                    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -113,7 +113,9 @@ fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let mut epochs: Vec<EpochEntry> = backup.epochs.clone();
     epochs.extend(newer.epochs.iter().filter(|e| backup.epochs.iter().all(|b| b.epoch != e.epoch)).cloned());
     epochs.sort_by_key(|entry| entry.epoch);
-    let (checkpoint, covered) = (backup.checkpoint, backup.covered);
+    let checkpoint = backup.checkpoint;
+    // What the source has let go of since, its log has no more.
+    let covered = backup.covered.max(newer.covered.min(checkpoint));
     Ok(Manifest { checkpoint, covered, store: backup.store.clone(), epochs, ..newer })
 }
 

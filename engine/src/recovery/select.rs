@@ -50,8 +50,9 @@
 //!     removes.
 //! 11. **Chunks are records.** A chunk of a long transaction has a CSN, and rules 1 to 10 hold for it as if it were a transaction. The
 //!     record that commits the transaction has a DSN at or above its chunks, so rule 6 replays it only if all of them are there. Chunks
-//!     at or below the checkpoint are in the log as far as a transaction above it may need them: rules 2 and 3 begin where what is
-//!     *covered* ends. A chunk whose transaction did not commit changes nothing. *Prevents:* replaying a part of a transaction.
+//!     above what is *covered* and at or below the checkpoint are in the log as far as a transaction above it may need them; whether
+//!     all are there is asked when that is replayed. A chunk whose transaction did not commit changes nothing. *Prevents:* replaying a
+//!     part of a transaction.
 
 use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
 use crate::log::RecordKind;
@@ -206,7 +207,7 @@ impl Divided {
     fn new(decided: &Decided<'_>, found: FoundLog) -> Divided {
         let running = found.epoch == decided.epoch;
         let end = if running {
-            end_of_run(decided.covered, &found)
+            end_of_run(decided, &found)
         } else {
             decided.entry(found.epoch).and_then(|entry| entry.accepted_end(found.log))
         };
@@ -227,10 +228,15 @@ impl Divided {
     }
 }
 
-/// Rule 2: the last block of the run that begins with the first block that is needed.
-fn end_of_run(covered: Csn, found: &FoundLog) -> Option<u64> {
-    let mut needed = found.blocks.iter().filter(|block| block.last_csn > covered);
-    let first = needed.next()?.sequence;
+/// Rule 2: the last block of the run that begins with the first block above the checkpoint, or else the last block. A hole before
+/// that run does not end the log: if it held a chunk that is needed, that is found missing (rule 11).
+fn end_of_run(decided: &Decided<'_>, found: &FoundLog) -> Option<u64> {
+    let Decided { checkpoint, covered, .. } = *decided;
+    let mut needed = found.blocks.iter().filter(|block| block.last_csn > checkpoint);
+    let Some(first) = needed.next().map(|block| block.sequence) else {
+        let chunks = found.blocks.iter().filter(|block| block.last_csn > covered);
+        return chunks.map(|block| block.sequence).next_back();
+    };
     let run = needed.zip(first..).take_while(|(block, before)| block.sequence == before.saturating_add(1));
     Some(run.last().map_or(first, |(block, _)| block.sequence))
 }
