@@ -266,3 +266,174 @@ fn the_log_is_printed_with_its_parts() {
         "{operations:?}"
     );
 }
+
+/// A database in one state after the other, as one thread commits them, with long transactions of every fate around them.
+struct Story {
+    states: Vec<Rows>,
+    /// For each but the first, the number of disk operations when it was acknowledged.
+    acknowledged: Vec<usize>,
+}
+
+impl Story {
+    fn commit(&mut self, storage: &SimulatedStorage, tx: Transaction, rows: Rows) {
+        tx.commit().expect("a whole disk");
+        self.states.push(rows);
+        self.acknowledged.push(storage.operations());
+    }
+
+    fn now(&self) -> Rows {
+        self.states.last().expect("one at least").clone()
+    }
+
+    /// A short transaction.
+    fn short(&mut self, storage: &SimulatedStorage, db: &Database, table: &Table, n: u8) {
+        let (mut tx, mut rows) = (db.begin().expect("free"), self.now());
+        tx.insert(table, [b's', n], [n; 40]).expect("room");
+        rows.insert(vec![b's', n], vec![n; 40]);
+        self.commit(storage, tx, rows);
+    }
+
+    /// Long transactions whose chunks are older than checkpoints, that abort, that roll back into a chunk, that never end.
+    fn tell(&mut self, storage: &SimulatedStorage, db: &Database, name: u8) {
+        let table = db.table_or_create("t").expect("room");
+        self.short(storage, db, &table, 1);
+        let write = |tx: &mut Transaction, rows: &mut Rows, kind: u8, range: std::ops::Range<u8>| {
+            for n in range {
+                let (key, value) = (vec![kind, name, n], vec![n; 90 + usize::from(n)]);
+                tx.insert(&table, &key, &value).expect("room");
+                rows.insert(key, value);
+            }
+        };
+        let (mut long, mut rows) = (db.begin().expect("free"), Rows::new());
+        write(&mut long, &mut rows, b'l', 0..12);
+        self.short(storage, db, &table, 2);
+        let mut aborted = db.begin().expect("free");
+        write(&mut aborted, &mut Rows::new(), b'a', 0..12);
+        db.checkpoint().expect("a whole disk");
+        let (savepoint, then) = (long.savepoint(), rows.clone());
+        write(&mut long, &mut rows, b'l', 12..30);
+        long.rollback_to(savepoint).expect("its own");
+        rows = then;
+        write(&mut long, &mut rows, b'l', 40..50);
+        self.short(storage, db, &table, 3);
+        aborted.abort();
+        long.insert(&table, [b'v', name], vec![name; 9000]).expect("room");
+        rows.insert(vec![b'v', name], vec![name; 9000]);
+        db.checkpoint().expect("a whole disk");
+        let mut unfinished = db.begin().expect("free");
+        write(&mut unfinished, &mut Rows::new(), b'u', 0..12);
+        write(&mut long, &mut rows, b'l', 50..54);
+        rows.extend(self.now());
+        self.commit(storage, long, rows);
+        self.short(storage, db, &table, 4);
+        write(&mut unfinished, &mut Rows::new(), b'u', 12..20);
+        db.flush().expect("a whole disk");
+        // It ends with the disk.
+        storage.stop();
+    }
+
+    /// Which state a database is in, that was crashed after `at` operations.
+    fn judge(&self, db: &Database, at: usize, context: &str) -> usize {
+        let least = self.acknowledged.partition_point(|told| *told <= at);
+        let found = rows(db);
+        let state = self.states.iter().rposition(|state| *state == found);
+        let state = state.unwrap_or_else(|| panic!("{context}: {} rows that nobody committed", found.len()));
+        assert!(state >= least, "{context}: state {state}, and {least} was acknowledged");
+        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new(), "{context}");
+        state
+    }
+}
+
+/// What a recovery has discarded stays discarded, and what it has served stays, whatever happens next.
+#[test]
+fn at_every_moment_of_long_transactions_and_of_their_recovery_a_crash_leaves_whole_ones() {
+    let mut seen = [0; 6];
+    for (seed, preset) in (0..).zip(Preset::ALL) {
+        let settings =
+            Settings { preset, logs: if preset == Preset::Autonomous { 2 } else { 1 }, ..settings() };
+        let mut random = Random::from_seed(seed);
+        let storage = SimulatedStorage::new(seed);
+        let mut story = Story { states: vec![Rows::new()], acknowledged: Vec::new() };
+        story.tell(&storage, &open(&storage, &settings), b'1');
+        for at in 0..=storage.operations() {
+            let kind = if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
+            let context = format!("{preset:?}, {kind:?} after {at} of {}", storage.operations());
+            let disk = storage.crash(kind, at, random.next_u64());
+            let db = open(&disk, &settings);
+            let state = story.judge(&db, at, &context);
+            seen[state] += 1;
+            let served = disk.operations();
+            let mut next = Story { states: vec![story.states[state].clone()], acknowledged: Vec::new() };
+            next.tell(&disk, &db, b'2');
+            drop(db);
+            // In the recovery, or in what came after it.
+            let again = random.below(disk.operations() as u64 + 1) as usize;
+            let kind = if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
+            let context = format!("{context}; then {kind:?} after {again} (recovery ended at {served})");
+            let disk = disk.crash(kind, again, random.next_u64());
+            let db = open(&disk, &settings);
+            if again < served {
+                story.judge(&db, at, &context);
+            } else {
+                next.judge(&db, again, &context);
+            }
+            let content = rows(&db);
+            disk.stop();
+            drop(db);
+            let disk = crashed(&disk, CrashKind::PowerCut, random.next_u64());
+            assert!(rows(&open(&disk, &settings)) == content, "{context}: another content the third time");
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+}
+
+/// All of them wait for log space at once, and no checkpoint contains any of them. Whoever lasts longest may fall with the others: the
+/// log since its first chunk has the others' chunks in it.
+#[test]
+fn long_transactions_that_fill_the_log_together_end_with_one_clear_error_or_commit() {
+    for preset in Preset::ALL {
+        let storage = Arc::new(MemoryStorage::default());
+        let settings = Settings { preset, log_bytes_max: 1 << 20, chunk_bytes: 0, ..settings() };
+        let db = Database::builder().settings(settings).storage(storage).open("memory").expect("opens");
+        let table = db.create_table("t").expect("new");
+        let begun = std::time::Instant::now();
+        let together = std::sync::Barrier::new(4);
+        let committed: Vec<Option<u8>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4u8)
+                .map(|thread| {
+                    let (db, table, together) = (&db, &table, &together);
+                    scope.spawn(move || {
+                        let mut tx = db.begin().expect("free");
+                        together.wait();
+                        // Each alone would have room.
+                        let written = (0..300u32).try_for_each(|n| {
+                            tx.insert(table, [&[thread], &n.to_be_bytes()[..]].concat(), vec![thread; 1000])
+                        });
+                        match written.and_then(|()| tx.commit()) {
+                            Ok(_) => Some(thread),
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{preset:?}: {error}");
+                                assert!(error.to_string().contains("log_bytes_max"), "{preset:?}: {error}");
+                                None
+                            }
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let took = begun.elapsed();
+        assert!(committed.iter().any(Option::is_none), "{preset:?}: the log has no room for all of them");
+        assert!(took < std::time::Duration::from_secs(60), "{preset:?}: {took:?}");
+        let committed: Vec<u8> = committed.into_iter().flatten().collect();
+        assert_eq!(rows_of(&db, &table), committed.len() * 300, "{preset:?}");
+        let alone = (0..300u32).map(|n| [&[9], &n.to_be_bytes()[..]].concat());
+        db.transact(|tx| alone.clone().try_for_each(|key| tx.insert(&table, key, vec![9; 1000])))
+            .unwrap_or_else(|error| panic!("{preset:?}: alone it has room: {error}"));
+        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new(), "{preset:?}");
+    }
+}
+
+fn rows_of(db: &Database, table: &Table) -> usize {
+    db.begin_read().expect("free").range::<&[u8]>(table, ..).count()
+}

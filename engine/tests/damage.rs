@@ -14,6 +14,9 @@ use std::time::Duration;
 
 const SECTOR: usize = 4096;
 const SLOT: usize = 1 << 20;
+/// Of the formats that this build writes.
+const MANIFEST_VERSION: u32 = 2;
+const LOG_VERSION: u16 = 2;
 const TABLES: [&str; 2] = ["a", "b"];
 
 type Content = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
@@ -538,7 +541,7 @@ fn a_newer_format_is_unsupported() {
         let disk = damaged(&sample, "MANIFEST", |bytes| {
             for slot in &slots {
                 let slot = &mut bytes[slot * SLOT..];
-                slot[8..12].copy_from_slice(&2u32.to_le_bytes());
+                slot[8..12].copy_from_slice(&(MANIFEST_VERSION + 1).to_le_bytes());
                 let check = crc(&slot[..12]);
                 slot[12..16].copy_from_slice(&check.to_le_bytes());
             }
@@ -547,7 +550,7 @@ fn a_newer_format_is_unsupported() {
     }
     let (path, ..) = segments_in_order(&sample).pop().expect("has a log");
     let disk = damaged(&sample, &path, |bytes| {
-        bytes[8..10].copy_from_slice(&2u16.to_le_bytes());
+        bytes[8..10].copy_from_slice(&(LOG_VERSION + 1).to_le_bytes());
         let check = crc(&bytes[4..80]);
         bytes[..4].copy_from_slice(&check.to_le_bytes());
     });
