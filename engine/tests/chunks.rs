@@ -406,9 +406,11 @@ fn long_transactions_that_fill_the_log_together_end_with_one_clear_error_or_comm
                         let mut tx = db.begin().expect("free");
                         together.wait();
                         // Each alone would have room.
-                        let written = (0..300u32).try_for_each(|n| {
-                            tx.insert(table, [&[thread], &n.to_be_bytes()[..]].concat(), vec![thread; 1000])
+                        let written = (0..600u32).try_for_each(|n| {
+                            tx.insert(table, [&[thread], &n.to_be_bytes()[..]].concat(), vec![thread; 500])
                         });
+                        // None has ended before all have written what they can.
+                        together.wait();
                         match written.and_then(|()| tx.commit()) {
                             Ok(_) => Some(thread),
                             Err(error) => {
@@ -426,9 +428,9 @@ fn long_transactions_that_fill_the_log_together_end_with_one_clear_error_or_comm
         assert!(committed.iter().any(Option::is_none), "{preset:?}: the log has no room for all of them");
         assert!(took < std::time::Duration::from_secs(60), "{preset:?}: {took:?}");
         let committed: Vec<u8> = committed.into_iter().flatten().collect();
-        assert_eq!(rows_of(&db, &table), committed.len() * 300, "{preset:?}");
-        let alone = (0..300u32).map(|n| [&[9], &n.to_be_bytes()[..]].concat());
-        db.transact(|tx| alone.clone().try_for_each(|key| tx.insert(&table, key, vec![9; 1000])))
+        assert_eq!(rows_of(&db, &table), committed.len() * 600, "{preset:?}");
+        let alone = (0..600u32).map(|n| [&[9], &n.to_be_bytes()[..]].concat());
+        db.transact(|tx| alone.clone().try_for_each(|key| tx.insert(&table, key, vec![9; 500])))
             .unwrap_or_else(|error| panic!("{preset:?}: alone it has room: {error}"));
         assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new(), "{preset:?}");
     }
