@@ -9,7 +9,7 @@ use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{Durability, MethodSetting, Settings};
-use crate::base::{Error, ErrorKind, Location, Result};
+use crate::base::{Charge, Error, ErrorKind, Location, Result};
 use crate::buffer::{Pool, ReadAhead};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor, ReplayModel};
 use crate::device::Storage;
@@ -55,6 +55,7 @@ pub(super) struct Inner {
     pub(super) evictor: Evictor,
     pub(super) read_ahead: ReadAhead,
     pub(super) segments: Arc<SegmentPool>,
+    pub(super) _always: Charge,
     pub(super) settings: Settings,
     pub(super) clock: Clock,
     pub(super) logs: usize,

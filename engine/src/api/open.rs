@@ -6,7 +6,7 @@ use crate::backup::{BACKUP_PATH, RESTORING_PATH};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings};
-use crate::base::{DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::base::{Charge, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::buffer::{PageSource, Pool, ReadAhead};
 use crate::checkpoint::pace::{Meter, Pacer};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel};
@@ -15,7 +15,7 @@ use crate::device::memory::MemoryStorage;
 use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, Storage};
 use crate::log::SegmentPool;
-use crate::recovery::{CopiedLog, Recovery, RecoveryReport, Reservation};
+use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{
     CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, ReservedFor, creation_state,
 };
@@ -114,8 +114,8 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let limits = Limits::for_page(page_bytes, transaction_bytes, settings.lock_wait);
     let system =
         Arc::new(TransactionSystem::new(pool.clone(), limits, version_bytes(&settings), clock.clone()));
-    let recovery = Arc::new(Reservation::default());
-    share_budget(&pool, &system, recovery.clone(), &settings);
+    let (always, recovery) = (pool.account().charge(always_bytes(&settings)), pool.account().charge(0));
+    store.charge_to(pool.account());
     // Redo needs it already.
     let read_ahead = ReadAhead::start(&pool)?;
     let writes_to = (!settings.read_only).then(|| storage.clone());
@@ -130,6 +130,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
         system,
         evictor,
         read_ahead,
+        always,
         recovery,
         read_cost,
         copied,
@@ -158,7 +159,8 @@ struct Parts {
     /// Ends before the evictor, for which it may be waiting.
     read_ahead: ReadAhead,
     evictor: Evictor,
-    recovery: Arc<Reservation>,
+    always: Charge,
+    recovery: Charge,
     read_cost: Arc<ReadCost>,
     copied: Option<CopiedLog>,
     settings: Settings,
@@ -237,6 +239,7 @@ impl Parts {
             manifest.epoch,
             64 << 10,
             segments.clone(),
+            self.pool.account().clone(),
         );
         let start = Start {
             storage: memory,
@@ -267,6 +270,7 @@ impl Parts {
         recovery: RecoveryReport,
     ) -> Result<Inner> {
         Ok(Inner {
+            _always: self.always,
             system: self.system,
             pool: self.pool,
             store: self.store,
@@ -307,13 +311,15 @@ fn log_buffer_bytes(settings: &Settings) -> usize {
     settings.log_buffer_bytes.min(fair.max(least) as usize)
 }
 
-/// One budget for everything: what versions, log buffers, writes in flight and recovery take, pages do not get.
-fn share_budget(pool: &Pool, system: &TransactionSystem, recovery: Arc<Reservation>, settings: &Settings) {
-    let logs = presets::log_count(settings, cores()) as u64;
-    let buffers = logs * LOG_BUFFERS * settings.log_buffer_bytes as u64
-        + checkpoint::buffer_bytes(settings.memory_bytes);
-    let versions = system.shared_versions();
-    pool.share_budget(move || versions.bytes().0 + buffers + recovery.bytes());
+/// What does not grow with use: histograms, descriptors, the queues of the commit room, stacks of the engine's threads, what an
+/// allocator keeps back...
+const FIXED_BYTES: u64 = 3 << 20;
+/// ... but never charged with more than this part of all memory.
+const FIXED_PART: u64 = 10;
+
+/// What is charged for as long as a database is open: the above, and the buffers for writing images. All else charges itself.
+fn always_bytes(settings: &Settings) -> u64 {
+    FIXED_BYTES.min(settings.memory_bytes / FIXED_PART) + checkpoint::buffer_bytes(settings.memory_bytes)
 }
 
 fn cores() -> usize {

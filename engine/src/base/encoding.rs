@@ -3,13 +3,25 @@
 //! A [`Reader`] never panics and never allocates by a length it has read: a short or wrong input is `None`, and the
 //! caller turns that into an error with the place (invariant I12).
 
-/// Appends `value` as a varint: seven bits a byte, low bits first, at most ten bytes.
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+/// Longest varint.
+pub const VARINT_BYTES_MAX: usize = 10;
+
+/// `value` as a varint, in `buffer`: seven bits a byte, low bits first.
+#[inline]
+pub fn varint(mut value: u64, buffer: &mut [u8; VARINT_BYTES_MAX]) -> &[u8] {
+    let mut len = 0;
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        buffer[len] = value as u8 | 0x80;
         value >>= 7;
+        len += 1;
     }
-    out.push(value as u8);
+    buffer[len] = value as u8;
+    &buffer[..=len]
+}
+
+/// Appends `value` as a varint.
+pub fn put_varint(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(varint(value, &mut [0; VARINT_BYTES_MAX]));
 }
 
 /// Appends the length of `bytes` as a varint, then `bytes`.

@@ -25,7 +25,7 @@ mod uring;
 mod uring_read;
 
 pub use asked::AskedInVain;
-pub use buffer::AlignedBuffer;
+pub use buffer::{AlignedBuffer, GrowingBuffer};
 pub use facts::{DeviceFacts, DurabilityMethod};
 
 use crate::base::{Location, Result};

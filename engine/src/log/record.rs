@@ -31,8 +31,9 @@
 //! Numbers are varints; keys, values and names are a varint length and bytes.
 
 use crate::base::checksum::{crc, crc_append};
-use crate::base::encoding::{Reader, put_bytes, put_varint};
+use crate::base::encoding::{Reader, VARINT_BYTES_MAX, varint};
 use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, Result, TableId};
+use crate::device::GrowingBuffer;
 
 /// Size of a record's header.
 pub const RECORD_HEADER_BYTES: usize = 56;
@@ -338,9 +339,9 @@ fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
 }
 
 /// A transaction's operations, encoded as it makes them.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct RedoBuffer {
-    body: Vec<u8>,
+    body: GrowingBuffer,
     op_count: u32,
 }
 
@@ -354,53 +355,62 @@ pub struct RedoMark {
 impl RedoBuffer {
     fn begin(&mut self, kind: u8, table: TableId) {
         self.op_count += 1;
-        self.body.push(kind);
-        put_varint(&mut self.body, table.0.into());
+        self.body.extend_from_slice(&[kind]);
+        self.number(table.0.into());
+    }
+
+    fn number(&mut self, value: u64) {
+        self.body.extend_from_slice(varint(value, &mut [0; VARINT_BYTES_MAX]));
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.body.extend_from_slice(bytes);
     }
 
     /// The row has this value now.
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) {
         self.begin(PUT, table);
-        put_bytes(&mut self.body, key);
-        put_bytes(&mut self.body, value);
+        self.bytes(key);
+        self.bytes(value);
     }
 
     /// The row has a value that follows in pieces.
     pub fn begin_large(&mut self, table: TableId, key: &[u8]) {
         self.begin(PUT_LARGE, table);
-        put_bytes(&mut self.body, key);
+        self.bytes(key);
     }
 
     /// More bytes of the value that was begun.
     pub fn large_piece(&mut self, piece: &[u8]) {
         if !piece.is_empty() {
-            put_bytes(&mut self.body, piece);
+            self.bytes(piece);
         }
     }
 
     /// The value that was begun is complete.
     pub fn end_large(&mut self) {
-        put_varint(&mut self.body, 0);
+        self.number(0);
     }
 
     /// These bytes of the row's value are replaced.
     pub fn patch(&mut self, table: TableId, key: &[u8], offset: usize, bytes: &[u8]) {
         self.begin(PATCH, table);
-        put_bytes(&mut self.body, key);
-        put_varint(&mut self.body, offset as u64);
-        put_bytes(&mut self.body, bytes);
+        self.bytes(key);
+        self.number(offset as u64);
+        self.bytes(bytes);
     }
 
     /// The row is gone.
     pub fn delete(&mut self, table: TableId, key: &[u8]) {
         self.begin(DELETE, table);
-        put_bytes(&mut self.body, key);
+        self.bytes(key);
     }
 
     /// A table begins.
     pub fn create_table(&mut self, table: TableId, name: &str) {
         self.begin(CREATE_TABLE, table);
-        put_bytes(&mut self.body, name.as_bytes());
+        self.bytes(name.as_bytes());
     }
 
     /// A table ends.
@@ -458,7 +468,7 @@ impl RedoBuffer {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.body.clear();
+        self.body.truncate(0);
         self.op_count = 0;
     }
 }

@@ -26,7 +26,7 @@ pub use copied::CopiedLog;
 
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
+use crate::base::{Charge, Csn, Epoch, Error, Location, LogId, Result};
 use crate::buffer::Pool;
 use crate::checkpoint::{MeasuredReplay, ReplayLimits, decode_catalog};
 use crate::device::{OpenMode, Storage};
@@ -35,7 +35,6 @@ use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::Mutex;
 use crate::transaction::{TableState, TransactionSystem};
 use memory::RecoveryMemory;
-pub use memory::Reservation;
 use redo::Redo;
 use select::{Bounds, Decided, FoundBlock, FoundLog, FoundRecord, Selection, Selector};
 use std::sync::Arc;
@@ -106,7 +105,7 @@ pub struct Recovery<'a> {
     /// Number of logs of the new epoch.
     pub logs: usize,
     /// What recovery takes of the budget; nothing when it has ended.
-    pub reserved: &'a Reservation,
+    pub reserved: &'a Charge,
     /// What to replay over the pages of a database that has just been restored.
     pub copied: Option<&'a CopiedLog>,
 }
@@ -394,6 +393,7 @@ impl Recovery<'_> {
                 epoch,
                 self.settings.log_buffer_bytes,
                 segments.clone(),
+                self.pool.account().clone(),
             ))
         };
         Ok((0..self.logs).map(log).collect())
@@ -421,7 +421,7 @@ fn append_again(log: &Log, copies: &[Copy]) -> Result<()> {
     let mut guard = log.lock();
     for (csn, bytes) in copies {
         debug_assert_eq!(bytes.len(), record_bytes(bytes.len() - crate::log::RECORD_HEADER_BYTES));
-        let mut large = (bytes.len() > log.block_payload_bytes()).then(|| Log::large_buffer(bytes.len()));
+        let mut large = (bytes.len() > log.block_payload_bytes()).then(|| log.large_buffer(bytes.len()));
         loop {
             let ticket = log.segments().prepared().ticket();
             match guard.reserve(bytes.len(), &mut large) {

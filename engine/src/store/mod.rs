@@ -61,7 +61,7 @@ pub use round::{FinishedRound, Round};
 pub use writer::{ImageWriter, Written};
 
 use crate::base::clock::Nanos;
-use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::base::{Account, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
 use crate::device::{AlignedBuffer, OpenMode, ReadRequest, SECTOR_BYTES, Storage};
 use crate::sync::Mutex;
@@ -183,6 +183,8 @@ pub struct PageStore {
     state: Mutex<State>,
     /// Whom the reserve is kept for; nobody before recovery is over.
     watched: OnceLock<Watched>,
+    /// Pays for buffers that are larger than a page.
+    memory: OnceLock<Arc<Account>>,
 }
 
 impl PageStore {
@@ -295,7 +297,13 @@ impl PageStore {
             catalog,
             catalog_blocks,
         };
-        Arc::new(PageStore { source, traffic, state: Mutex::new(state), watched: OnceLock::new() })
+        Arc::new(PageStore {
+            source,
+            traffic,
+            state: Mutex::new(state),
+            watched: OnceLock::new(),
+            memory: OnceLock::new(),
+        })
     }
 
     /// Nothing more will be written: another owner may have the file, though this one can still be read.
@@ -384,6 +392,18 @@ impl PageStore {
         }
     }
 
+    /// Large buffers are charged to `memory` from now on. Once.
+    pub fn charge_to(&self, memory: &Arc<Account>) {
+        let _ = self.memory.set(memory.clone());
+    }
+
+    fn buffer(&self, len: usize) -> AlignedBuffer {
+        match self.memory.get() {
+            Some(memory) => AlignedBuffer::charged(len, memory),
+            None => AlignedBuffer::zeroed(len),
+        }
+    }
+
     /// Reads the newest images of several pages, those side by side with one read. `visit` gets the index of each page, in
     /// any order, and what [`PageStore::read_page`] would have given.
     pub fn read_pages(&self, pages: &[PageId], visit: &mut VisitImage<'_>) {
@@ -397,8 +417,7 @@ impl PageStore {
             a.0.block().0.checked_add(1) == Some(b.0.block().0) && !a.0.is_absent()
         };
         let runs: Vec<_> = wanted.chunk_by(adjacent).collect();
-        let mut buffers: Vec<_> =
-            runs.iter().map(|run| AlignedBuffer::zeroed(run.len() * page_bytes)).collect();
+        let mut buffers: Vec<_> = runs.iter().map(|run| self.buffer(run.len() * page_bytes)).collect();
         let mut reads: Vec<_> = runs
             .iter()
             .zip(&mut buffers)

@@ -8,7 +8,7 @@ use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
 use crate::base::metrics::Counter;
-use crate::base::{Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
+use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Pending, Record, Ticket};
 use crate::log::RedoBuffer;
@@ -117,6 +117,8 @@ pub struct TransactionSystem {
     pub(super) retired: RetiredValues,
     /// Pages of large values that are not committed.
     pub(super) held_pages: Arc<AtomicU64>,
+    /// What large transactions in progress keep besides pages and versions; charged to the pool's account, too.
+    pub(super) write_sets: Arc<Account>,
     pub(super) observer: Arc<Observer>,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
@@ -139,7 +141,7 @@ impl TransactionSystem {
     /// A system without tables. Transactions may begin after [`TransactionSystem::connect`].
     #[must_use]
     pub fn new(pool: Arc<Pool>, limits: Limits, version_bytes_max: u64, clock: Clock) -> TransactionSystem {
-        let versions = Arc::new(Versions::new(version_bytes_max));
+        let versions = Arc::new(Versions::new(version_bytes_max, pool.account()));
         TransactionSystem {
             descriptors: Descriptors::default(),
             observer: Arc::new(Observer { versions: versions.clone(), hook: OnceLock::new() }),
@@ -147,6 +149,7 @@ impl TransactionSystem {
             garbage: Garbage::default(),
             retired: RetiredValues::default(),
             held_pages: Arc::default(),
+            write_sets: Arc::default(),
             limits,
             clock,
             commit: OnceLock::new(),
@@ -184,6 +187,11 @@ impl TransactionSystem {
         &self.catalog
     }
 
+    /// The pages.
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// What was counted.
     pub fn counters(&self) -> &TransactionCounters {
         &self.counters
@@ -192,11 +200,6 @@ impl TransactionSystem {
     /// The versions.
     pub fn versions(&self) -> &Versions {
         &self.versions
-    }
-
-    /// The versions, to be kept.
-    pub fn shared_versions(&self) -> Arc<Versions> {
-        self.versions.clone()
     }
 
     /// What an entry's stamp means to somebody who takes its page out of memory. `guard` was pinned before the page was read.
