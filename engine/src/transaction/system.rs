@@ -14,6 +14,7 @@ use crate::commit::{Commit, Pending, Record, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
+use crate::sync::thread;
 use crate::tree::{self, Held, LargeReader, LargeReference, Tree, TreeObserver};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -66,6 +67,9 @@ pub struct Limits {
 
 /// Epochs to pass before everything that was retired is freed, and a few more for threads that are in one.
 const RELIEF_ROUNDS: usize = 16;
+/// And if that was not enough, how often is waited for these threads, and how long.
+const RELIEF_WAITS: usize = 50;
+const RELIEF_WAIT: Duration = Duration::from_millis(1);
 
 /// What a stamp means to somebody who takes its page out of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -388,9 +392,18 @@ impl TransactionSystem {
     /// Gives back at once what would be given back soon: a memory bound was met.
     pub(super) fn relieve(&self) {
         self.collect_all();
-        for _ in 0..RELIEF_ROUNDS {
+        for round in 0..RELIEF_ROUNDS + RELIEF_WAITS {
             pin().flush();
-            crate::sync::thread::yield_now();
+            if round < RELIEF_ROUNDS {
+                thread::yield_now();
+                continue;
+            }
+            // A thread that is in an epoch may not be running: others need its processor.
+            let (bytes, most) = self.versions.bytes();
+            if bytes <= most - most / 8 {
+                break;
+            }
+            thread::sleep(RELIEF_WAIT);
         }
     }
 

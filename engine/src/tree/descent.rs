@@ -27,7 +27,7 @@ pub(super) struct Arrival<'p> {
 /// Pages that one descent may bring in before it is taken to be starved: beside the changes of a large transaction so little
 /// memory may be left that the page it needs next pushes out the one it has come from. Then it would never arrive.
 const STARVED_FROM_FAULTS: u64 = 50;
-/// And before it gives up even so.
+/// And before it gives up.
 const FAULTS_MAX: u64 = 1000;
 
 /// What a starved descent does.
@@ -35,8 +35,8 @@ const FAULTS_MAX: u64 = 1000;
 pub(super) enum WhenStarved {
     /// Goes beyond the budget of memory: it is over soon.
     Overdraw,
-    /// Gives up: what it is for would take still more memory.
-    GiveUp,
+    /// Goes on: what it is for would take still more memory.
+    GoOn,
 }
 
 impl Tree {
@@ -57,7 +57,7 @@ impl Tree {
 
     /// [`Tree::retry`] for a change.
     pub(super) fn retry_change<T>(&self, attempt: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
-        retry_after(&self.pool, Interrupt::Restart, WhenStarved::GiveUp, attempt)
+        retry_after(&self.pool, Interrupt::Restart, WhenStarved::GoOn, attempt)
     }
 }
 
@@ -73,20 +73,18 @@ fn retry_after<T>(
     mut attempt: impl FnMut() -> Result<T, Interrupt>,
 ) -> Result<T> {
     let mut wait = None::<LatchWait>;
-    let mut _overdraft = None;
+    let mut _overdraft = None::<Overdraft>;
     let before = Pool::faults_of_thread();
     loop {
         if let Interrupt::Failed(error) = interrupt {
             return Err(error);
         }
         let faults = Pool::faults_of_thread() - before;
-        if faults > STARVED_FROM_FAULTS && !Overdraft::is_there() {
-            match when_starved {
-                WhenStarved::Overdraw => _overdraft = Some(Overdraft::begin()),
-                WhenStarved::GiveUp => return Err(pool.too_few_pages()),
-            }
-        } else if faults > FAULTS_MAX {
+        if faults > FAULTS_MAX {
             return Err(pool.too_few_pages());
+        }
+        if faults > STARVED_FROM_FAULTS && when_starved == WhenStarved::Overdraw {
+            _overdraft.get_or_insert_with(Overdraft::begin);
         }
         match &mut wait {
             Some(wait) => wait.pause(),
