@@ -143,7 +143,7 @@ fn put(db: &Database, table: &Table, rows: &[u64], random: &mut Random) {
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
         let done = rows.iter().try_for_each(|row| {
             fill(&mut value, random);
-            tx.insert(table, key(*row), &value)
+            tx.insert(table, key(*row), value)
         });
         match done {
             Ok(()) => return tx.commit_async().map(drop).expect("commits"),
@@ -211,7 +211,7 @@ fn update_beside_a_snapshot(directory: &Path) {
                     let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
                     fill(&mut value, &mut random);
                     // Few pages, and each row once in a while.
-                    match tx.insert(table, key(random.below(ROWS / 8)), &value) {
+                    match tx.insert(table, key(random.below(ROWS / 8)), value) {
                         Ok(()) => drop(tx.commit_async().expect("commits")),
                         Err(error) if error.kind() == ErrorKind::Conflict => {}
                         Err(error) => {
@@ -224,7 +224,7 @@ fn update_beside_a_snapshot(directory: &Path) {
         }
     });
     note("versions full", &db);
-    let rows = snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).count();
+    let rows = snapshot.range::<&[u8]>(&table, ..).inspect(|row| assert!(row.is_ok(), "readable")).count();
     assert_eq!(rows as u64, ROWS);
     note("read", &db);
     drop(snapshot);
@@ -246,9 +246,9 @@ fn scan(directory: &Path) {
                 let snapshot = db.begin_read().expect("begins");
                 let range = snapshot.range::<&[u8]>(table, ..);
                 let rows = if thread % 2 == 0 {
-                    range.map(|row| row.expect("readable")).count()
+                    range.inspect(|row| assert!(row.is_ok(), "readable")).count()
                 } else {
-                    range.rev().map(|row| row.expect("readable")).count()
+                    range.rev().inspect(|row| assert!(row.is_ok(), "readable")).count()
                 };
                 assert_eq!(rows as u64, ROWS);
             });
