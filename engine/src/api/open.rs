@@ -6,7 +6,7 @@ use crate::backup::{BACKUP_PATH, RESTORING_PATH};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings};
-use crate::base::{Charge, DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::buffer::{PageSource, Pool, ReadAhead};
 use crate::checkpoint::pace::{Meter, Pacer};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel};
@@ -17,7 +17,8 @@ use crate::device::{DurabilityMethod, Storage};
 use crate::log::SegmentPool;
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{
-    CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, ReservedFor, creation_state,
+    CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, READERS_PATH, ReservedFor,
+    creation_state,
 };
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -95,16 +96,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     if builder.copied.is_none() {
         refuse_early(&*storage, &settings)?;
     }
-    let lock = storage.lock(!settings.read_only)?;
-    let (file, mut manifest) = open_or_create(&*storage, &mut settings)?;
-    choose_method(&storage, &mut settings, &mut manifest)?;
-    let page_bytes = manifest.page_bytes as usize;
-    let (id, root) = (manifest.database, &manifest.store);
-    let store = if settings.read_only {
-        PageStore::open_read_only(&*storage, id, page_bytes, root)?
-    } else {
-        PageStore::open(&*storage, id, page_bytes, root)?
+    let opened = match builder.at_checkpoint {
+        true => open_checkpoint(&storage, &mut settings)?,
+        false => open_newest(&storage, &mut settings)?,
     };
+    let Opened { lock, file, manifest, store } = opened;
+    let page_bytes = manifest.page_bytes as usize;
     let clock = builder.clock.clone();
     let read_cost = Arc::new(ReadCost::default());
     let stored = StoredPages { store: store.clone(), clock: clock.clone(), cost: read_cost.clone() };
@@ -138,15 +135,48 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
         clock,
         lock,
     };
-    let opened = if parts.settings.read_only {
-        parts.open_read_only(&manifest, builder.progress)?
-    } else {
-        parts.open_for_writing(file, manifest, builder.progress)?
+    let opened = match file {
+        None => parts.open_at_checkpoint(manifest)?,
+        Some(_) if parts.settings.read_only => parts.open_read_only(&manifest, builder.progress)?,
+        Some(file) => parts.open_for_writing(file, manifest, builder.progress)?,
     };
     let database = Database { inner: Arc::new(Owner { inner: Arc::new(opened) }) };
     database.start_upkeep()?;
     tracing::info!("{}", database.open_line());
     Ok(database)
+}
+
+/// The files of a database.
+struct Opened {
+    /// None for a checkpoint: the store keeps it.
+    lock: Option<Box<dyn Send + Sync>>,
+    /// Likewise.
+    file: Option<ManifestFile>,
+    manifest: Manifest,
+    store: Arc<PageStore>,
+}
+
+fn open_newest(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Opened> {
+    let lock = storage.lock(!settings.read_only)?;
+    let (file, mut manifest) = open_or_create(&**storage, settings)?;
+    choose_method(storage, settings, &mut manifest)?;
+    let store = if settings.read_only {
+        let page_bytes = manifest.page_bytes as usize;
+        PageStore::open_read_only(&**storage, manifest.database, page_bytes, &manifest.store)?
+    } else {
+        PageStore::open(storage, &manifest)?
+    };
+    Ok(Opened { lock: Some(lock), file: Some(file), manifest, store })
+}
+
+/// Beside whoever writes.
+fn open_checkpoint(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Opened> {
+    if creation_state(&**storage).map_err(no_database)? != CreationState::Complete {
+        return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
+    }
+    let (manifest, store) = PageStore::open_newest_checkpoint(storage).map_err(no_database)?;
+    settings.page_bytes = manifest.page_bytes as usize;
+    Ok(Opened { lock: None, file: None, manifest, store })
 }
 
 /// What opening has collected so far.
@@ -165,7 +195,7 @@ struct Parts {
     copied: Option<CopiedLog>,
     settings: Settings,
     clock: Clock,
-    lock: Box<dyn Send + Sync>,
+    lock: Option<Box<dyn Send + Sync>>,
 }
 
 impl Parts {
@@ -227,10 +257,21 @@ impl Parts {
         self.finish(Some(checkpointer), replay, recovered.segments, logs, recovered.report)
     }
 
-    /// Commits of a read-only database would go to memory; there are none.
     fn open_read_only(self, manifest: &Manifest, progress: Option<Progress>) -> Result<Inner> {
         let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
         let (first_csn, report) = self.recovery(1).run_read_only(manifest, &mut *progress)?;
+        self.serve_read_only(manifest, first_csn, report)
+    }
+
+    fn open_at_checkpoint(self, manifest: Manifest) -> Result<Inner> {
+        let (first_csn, report) = self.recovery(1).run_at_checkpoint(&manifest)?;
+        let mut served = self.serve_read_only(&manifest, first_csn, report)?;
+        served.at_checkpoint = Some(manifest);
+        Ok(served)
+    }
+
+    /// Commits of a read-only database would go to memory; there are none.
+    fn serve_read_only(self, manifest: &Manifest, first_csn: Csn, report: RecoveryReport) -> Result<Inner> {
         let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let segments = SegmentPool::new(memory.clone(), 64 << 10, 1 << 20, 0)?;
         let log = crate::log::Log::new(
@@ -276,6 +317,7 @@ impl Parts {
             store: self.store,
             storage: self.storage,
             checkpointer,
+            at_checkpoint: None,
             replay,
             evictor: self.evictor,
             read_ahead: self.read_ahead,
@@ -409,7 +451,7 @@ fn refuse_copies(names: &[String], read_only: bool) -> Result<()> {
 }
 
 /// What an interrupted creation leaves, and what `mkfs` does.
-const NOT_FOREIGN: [&str; 5] = ["LOCK", "MANIFEST", "log", "pages", "lost+found"];
+const NOT_FOREIGN: [&str; 6] = ["LOCK", "MANIFEST", "log", "pages", READERS_PATH, "lost+found"];
 
 /// A new database is not put among files of something else.
 fn refuse_foreign_files(names: &[String]) -> Result<()> {

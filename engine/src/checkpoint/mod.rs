@@ -249,9 +249,9 @@ impl Checkpointer {
             return Err(error);
         }
         // If publishing fails nobody knows which manifest counts: `finished` is dropped undecided, and no block is reused.
-        published.file.publish(&manifest)?;
-        published.manifest = manifest;
-        self.store.round_committed(finished);
+        let generation = published.file.publish(&manifest)?;
+        published.manifest = Manifest { generation, ..manifest };
+        self.store.round_committed(finished.published_as(generation));
         self.csn.store(csn.0, Ordering::Release);
         self.replay.checkpointed(covered);
         drop(view);
