@@ -25,7 +25,7 @@ type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 /// So little memory that pages have to leave it: their images have stamps.
 fn settings() -> Settings {
     Settings {
-        memory_bytes: 1 << 20,
+        memory_bytes: 2 << 20,
         version_bytes: 1 << 20,
         segment_bytes: 256 << 10,
         log_buffer_bytes: 64 << 10,
@@ -112,6 +112,14 @@ fn make(closed: bool) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
     let mut sample = Sample { db: open(&disk).expect("an empty disk"), expected: Content::new() };
     sample.fill(10);
+    // Pages that leave memory beside a snapshot keep their stamps.
+    let snapshot = sample.db.begin_read().expect("free");
+    sample.fill(15);
+    let ballast = sample.db.create_table("ballast").expect("new");
+    for some in 0..80u8 {
+        sample.put(&ballast, "ballast", (0..20).map(|n| (vec![some, n], vec![some; 700])));
+    }
+    drop(snapshot);
     sample.db.checkpoint().expect("works");
     sample.fill(20);
     if closed {
