@@ -13,7 +13,7 @@ mod scratch;
 mod torture;
 
 use clap::{Parser, Subcommand};
-use commands::{backup, dump, inspect, load, rows_at};
+use commands::{SourceArgs, backup, dump, inspect, load, rows_at};
 use output::Outcome;
 use std::process::ExitCode;
 
@@ -60,9 +60,9 @@ enum Command {
     /// List the tables
     Tables(inspect::TablesArgs),
     /// Print what is known of a database: device, sizes, log, last recovery
-    Stat(inspect::DatabaseArgs),
+    Stat(SourceArgs),
     /// Check every page, checksum and log record (exit code 1 if there is damage)
-    Verify(inspect::DatabaseArgs),
+    Verify(SourceArgs),
     /// Write a checkpoint, so that the next open replays nothing before it
     Checkpoint(inspect::DatabaseArgs),
     /// Give space back: make the file of pages as short as what is in it

@@ -124,3 +124,38 @@ fn salvage_copies_what_is_readable_and_says_what_is_not() {
     assert_eq!(json(&report)["whole"], Value::Bool(false));
     assert_eq!(run(&["dump", text(&part), "t"]).stdout, rows.as_bytes());
 }
+
+#[test]
+fn what_another_process_has_open_can_be_read_and_backed_up_as_of_its_newest_checkpoint() {
+    let directory = directory();
+    let path = directory.path().join("db");
+    let db = quenchdb::Database::builder().memory_bytes(16 << 20).open(&path).expect("opens");
+    let table = db.create_table("t").expect("new");
+    db.transact(|tx| tx.insert(&table, "a", "1")).expect("commits");
+    let csn = db.checkpoint().expect("works").csn;
+    db.transact(|tx| tx.insert(&table, "b", "2")).expect("commits");
+    let path = text(&path);
+    let refused = run(&["get", path, "t", "a"]);
+    expect_code(&refused, 2);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--checkpoint"));
+    let found = run(&["get", path, "t", "a", "--checkpoint"]);
+    expect_code(&found, 0);
+    assert_eq!(found.stdout, b"1\n");
+    expect_code(&run(&["get", path, "t", "b", "--checkpoint"]), 1);
+    for command in [vec!["scan", path, "t"], vec!["dump", path, "t"]] {
+        let rows = run(&[&command[..], &["--checkpoint"]].concat());
+        expect_code(&rows, 0);
+        assert_eq!(rows.stdout, b"a\t1\n");
+    }
+    expect_code(&run(&["tables", path, "--checkpoint"]), 0);
+    expect_code(&run(&["verify", path, "--checkpoint"]), 0);
+    let stat = json(&run(&["stat", path, "--checkpoint", "--json"]));
+    assert_eq!((&stat["checkpoint_csn"], &stat["checkpoint_readers"]), (&csn.0.into(), &1.into()));
+    let (backup, restored) = (directory.path().join("backup"), directory.path().join("restored"));
+    let made = run(&["backup", path, text(&backup)]);
+    expect_code(&made, 0);
+    assert!(String::from_utf8_lossy(&made.stderr).contains("newest checkpoint"), "it is said");
+    expect_code(&run(&["restore", text(&backup), text(&restored)]), 0);
+    assert_eq!(run(&["dump", text(&restored), "t"]).stdout, b"a\t1\n");
+    assert_eq!(db.statistics().checkpoint_readers, 0);
+}

@@ -14,7 +14,7 @@ type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 fn settings() -> Settings {
     Settings {
-        memory_bytes: 1 << 20,
+        memory_bytes: 2 << 20,
         version_bytes: 1 << 20,
         segment_bytes: 64 << 10,
         log_buffer_bytes: 64 << 10,

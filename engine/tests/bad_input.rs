@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 fn builder() -> quenchdb::Builder {
     Database::builder()
-        .memory_bytes(4 << 20)
+        .memory_bytes(16 << 20)
         .segment_bytes(1 << 20)
         .log_bytes_max(64 << 20)
         .checkpoint_log_bytes(0)

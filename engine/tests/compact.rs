@@ -78,7 +78,7 @@ fn expect_compact(db: &Database) {
 
 #[test]
 fn a_database_of_which_little_is_left_takes_little() {
-    for memory_bytes in [1 << 20, 32 << 20] {
+    for memory_bytes in [2 << 20, 32 << 20] {
         let (disk, db, table) = thinned(10_000, memory_bytes);
         let before = content(&db);
         expect_compact(&db);

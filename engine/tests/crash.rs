@@ -7,13 +7,16 @@
 //! 2. every transaction is there whole or not at all, and so is everything that it read;
 //! 3. opening again gives the same content;
 //! 4. `verify` finds nothing;
-//! 5. it can go on: more transactions run, and a second crash, inside recovery or after it, is judged the same way.
+//! 5. a reader that opened the newest checkpoint before the writer came back sees a consistent state, and the same to the end;
+//! 6. it can go on: more transactions run, and a second crash, inside recovery or after it, is judged the same way.
 //!
 //! The number of crashes can be raised with `QUENCH_CRASHES`.
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Csn, Database, Durability, Isolation, Preset, Result, Settings, Table, Transaction};
+use quenchdb::{
+    Csn, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table, Transaction,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,6 +56,16 @@ fn settings(seed: u64) -> Settings {
 
 fn open(storage: &SimulatedStorage, settings: &Settings) -> Result<Database> {
     Database::builder().settings(settings.clone()).storage(Arc::new(storage.clone())).open("simulated")
+}
+
+/// A reader of the newest checkpoint, if the database was there yet. Whoever writes must leave it as it is.
+fn open_checkpoint(disk: &SimulatedStorage, settings: &Settings, context: &str) -> Option<Database> {
+    let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+    match builder.open_checkpoint("simulated") {
+        Ok(reader) => Some(reader),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => panic!("{context}, checkpoint: {error}"),
+    }
 }
 
 struct Tables {
@@ -315,11 +328,18 @@ fn run(seed: u64, points: u64) -> u64 {
             format!("seed {seed}, point {point}: {first:?} after {at} of {end} operations, {settings:?}");
         let must = acknowledged_by(&acknowledged, at);
         let disk = storage.crash(first, at, random.next_u64());
+        let reader = if point % 3 == 0 { open_checkpoint(&disk, &settings, &context) } else { None };
+        let read =
+            reader.as_ref().map(|reader| judge(reader, &BTreeSet::new(), &format!("{context}, checkpoint")));
         let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
         crashes += 1;
         let before = judge(&db, &must, &context);
         let recovered_at = disk.operations();
         let more = work(&db, &disk, 1, is_tight(seed), 1, 4, random.next_u64());
+        if let Some(reader) = reader {
+            let again = judge(&reader, &BTreeSet::new(), &format!("{context}, checkpoint again"));
+            assert_eq!(Some(again), read, "{context}: a reader's checkpoint has changed");
+        }
         disk.stop();
         drop(db);
         // Anywhere from the first operation of recovery to the end.

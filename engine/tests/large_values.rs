@@ -292,11 +292,11 @@ fn limits_are_clear_errors() {
     tx.commit().expect("nothing to commit");
     pages(&db);
     let storage = Arc::new(MemoryStorage::default());
-    let small = Settings { memory_bytes: 4 << 20, ..settings() };
+    let small = Settings { memory_bytes: 8 << 20, ..settings() };
     let db = Database::builder().settings(small).storage(storage).open("memory").expect("opens");
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
-    let error = tx.insert(&table, KEY, vec![1; 8 << 20]).expect_err("no pages left");
+    let error = tx.insert(&table, KEY, vec![1; 16 << 20]).expect_err("no pages left");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(error.to_string().contains("memory_bytes"), "{error}");
     tx.insert(&table, KEY, vec![1; 1 << 20]).expect("fits");

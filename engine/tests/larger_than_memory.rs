@@ -255,3 +255,40 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
         assert!(reads < pages - pages / 10, "{reads} reads of {pages} pages");
     }
 }
+
+/// Story: the changes of one transaction left so little memory that each page of a descent pushed out the one before it. It
+/// never arrived, and since pages did come and go nobody who waited for memory gave up either.
+#[test]
+fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
+    let disk = SimulatedStorage::new(1);
+    let db = Arc::new(open(&disk, Preset::Group));
+    let table = db.create_table("t").expect("new");
+    // Few rows in a leaf.
+    let key = |n: u64| format!("{n:08}").into_bytes();
+    for first in (0..3000).step_by(10) {
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        (first..first + 10).for_each(|n| tx.insert(&table, key(n), [7; 450]).expect("room"));
+        tx.commit().expect("commits");
+    }
+    let (send, receive) = std::sync::mpsc::channel();
+    let thread = {
+        let (db, table) = (db.clone(), table.clone());
+        std::thread::spawn(move || {
+            for step in [100, 37, 11] {
+                let mut tx = db.begin().expect("begins");
+                let removed = (0..3000).step_by(step).try_for_each(|n| tx.remove(&table, key(n)).map(drop));
+                match removed {
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}"),
+                    Ok(()) => assert!(step > 11, "more than fits in memory"),
+                }
+                drop(tx);
+                let _ = send.send(step);
+            }
+        })
+    };
+    for _ in 0..3 {
+        receive.recv_timeout(Duration::from_secs(60)).expect("it waits for ever");
+    }
+    thread.join().expect("as expected");
+    assert_eq!(content(&db.begin_read().expect("free"), &table).len(), 3000, "nothing was removed");
+}

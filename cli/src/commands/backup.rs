@@ -1,7 +1,7 @@
 //! `backup`, `restore`, `compact`: a database is copied, a copy becomes a database, and one gets rid of free space.
 
 use super::inspect::DatabaseArgs;
-use super::open_to_write;
+use super::{is_busy, open_checkpoint, open_to_write};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
 use quenchdb::{BackupOptions, Csn, Database, LostRange, Place, RestoreOptions, Settings};
@@ -23,6 +23,23 @@ pub struct BackupArgs {
     /// An earlier backup of this database: copy only what has changed since
     #[arg(long)]
     base: Option<PathBuf>,
+    /// Copy the newest checkpoint instead of making one; so it is also done if another process has the database open
+    #[arg(long)]
+    checkpoint: bool,
+}
+
+/// To make a checkpoint and copy it, or the newest one of whoever writes.
+fn open_to_back_up(args: &BackupArgs) -> Result<Database> {
+    if args.checkpoint {
+        return open_checkpoint(&args.directory);
+    }
+    match open_to_write(&args.directory, false) {
+        Err(error) if is_busy(&error) => {
+            crate::output::complain(&format!("{error:#}: its newest checkpoint is copied"));
+            open_checkpoint(&args.directory)
+        }
+        opened => opened,
+    }
 }
 
 /// `quench restore`
@@ -46,7 +63,7 @@ pub struct RestoreArgs {
 
 /// Runs `backup`.
 pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
-    let database = open_to_write(&args.directory, false)?;
+    let database = open_to_back_up(args)?;
     let progress = Progress::new();
     let options = BackupOptions {
         base: args.base.as_ref().map(Place::from),

@@ -1,6 +1,6 @@
 //! `dump`: a table as lines, in key order; what `load` reads.
 
-use super::table_to_read;
+use super::SourceArgs;
 use crate::output::Outcome;
 use crate::rows::write_rows;
 use anyhow::{Context, Result};
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
                         quench dump mydb words --json"
 )]
 pub struct DumpArgs {
-    /// Database directory
-    directory: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Table
     table: String,
     /// File to write, or - for standard output
@@ -26,7 +26,7 @@ pub struct DumpArgs {
 
 /// Runs it.
 pub fn run(args: &DumpArgs, as_json: bool) -> Result<Outcome> {
-    let (_database, table, snapshot) = table_to_read(&args.directory, &args.table)?;
+    let (_database, table, snapshot) = args.source.table(&args.table)?;
     let sink: Box<dyn Write> = if args.file == Path::new("-") {
         Box::new(std::io::stdout().lock())
     } else {

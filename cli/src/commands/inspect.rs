@@ -1,6 +1,6 @@
 //! `tables`, `stat`, `verify`, `checkpoint`, `log`: what is in a database and whether it is sound.
 
-use super::{open_to_read, open_to_write};
+use super::{SourceArgs, open_checkpoint, open_to_write};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
 use quenchdb::{Database, Statistics};
@@ -22,8 +22,8 @@ pub struct DatabaseArgs {
 /// `quench tables`
 #[derive(clap::Args)]
 pub struct TablesArgs {
-    /// Database directory
-    directory: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Count the rows of each table too
     #[arg(long)]
     count: bool,
@@ -44,7 +44,7 @@ pub struct LogArgs {
 
 /// Runs `tables`.
 pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
-    let database = open_to_read(&args.directory)?;
+    let database = args.source.open()?;
     let mut listed: Vec<Value> = Vec::new();
     let mut text = String::new();
     let snapshot = database.begin_read()?;
@@ -109,6 +109,9 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
         ("replay_page_read_ns", json!(s.replay.rates.page_read_ns)),
         ("store_bytes", json!(s.store_bytes)),
         ("store_free_bytes", json!(s.store_free_bytes)),
+        ("store_held_bytes", json!(s.store_held_bytes)),
+        ("checkpoint_readers", json!(s.checkpoint_readers)),
+        ("oldest_checkpoint_reader", json!(s.oldest_checkpoint_reader.map(|csn| csn.0))),
         ("store_reserved_bytes", json!(s.store_reserved_bytes)),
         ("disk_full", json!(s.disk_full)),
         ("closed_cleanly", json!(recovery.clean)),
@@ -122,8 +125,8 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
 }
 
 /// Runs `stat`.
-pub fn stat(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
-    let database = open_to_read(&args.directory)?;
+pub fn stat(args: &SourceArgs, as_json: bool) -> Result<Outcome> {
+    let database = args.open()?;
     let statistics = database.statistics();
     let facts = facts(&database, &statistics);
     if as_json {
@@ -145,11 +148,14 @@ pub fn stat(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
 }
 
 /// Runs `verify`. Damage that already stops the open is found damage too.
-pub fn verify(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
+pub fn verify(args: &SourceArgs, as_json: bool) -> Result<Outcome> {
     let progress = Progress::new();
-    let checked = Database::builder()
-        .on_recovery(progress.callback())
-        .verify(&args.directory, Some(progress.callback()));
+    let checked = if args.checkpoint {
+        open_checkpoint(&args.directory)?.verify(Some(progress.callback()))
+    } else {
+        let builder = Database::builder().on_recovery(progress.callback());
+        builder.verify(&args.directory, Some(progress.callback()))
+    };
     progress.finish();
     let report = checked.with_context(|| format!("cannot check {}", args.directory.display()))?;
     let sound = report.problems.is_empty();

@@ -1,6 +1,6 @@
 //! `get`, `put`, `delete`, `scan`: rows by key.
 
-use super::{open_to_write, table_to_read};
+use super::{SourceArgs, open_to_write};
 use crate::output::{Outcome, print_json, print_text};
 use crate::rows::{escape, unescape, write_rows};
 use anyhow::{Context, Result};
@@ -31,7 +31,11 @@ impl RowArgs {
 #[derive(clap::Args)]
 pub struct GetArgs {
     #[command(flatten)]
-    row: RowArgs,
+    source: SourceArgs,
+    /// Table
+    table: String,
+    /// Key; \t \n \r \\ and \xNN are escapes
+    key: String,
     /// Write the value's bytes as they are, without escapes and newline
     #[arg(long)]
     raw: bool,
@@ -65,8 +69,8 @@ pub struct DeleteArgs {
                         quench scan mydb t --reverse --limit 1    the last row"
 )]
 pub struct ScanArgs {
-    /// Database directory
-    directory: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
     /// Table
     table: String,
     /// First key of the range (with the same escapes)
@@ -88,12 +92,12 @@ pub struct ScanArgs {
 
 /// Runs `get`.
 pub fn get(args: &GetArgs, as_json: bool) -> Result<Outcome> {
-    let key = args.row.key()?;
-    let (_database, table, snapshot) = table_to_read(&args.row.directory, &args.row.table)?;
+    let key = unescape(args.key.as_bytes()).context("the key")?;
+    let (_database, table, snapshot) = args.source.table(&args.table)?;
     if args.raw && !as_json {
         // Piece by piece: the value may be as large as a file.
         let Some(mut value) = snapshot.read_value(&table, &key)? else {
-            return Ok(not_found(args.row.key.as_str(), as_json));
+            return Ok(not_found(&args.key, as_json));
         };
         let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
         std::io::copy(&mut value, &mut out)?;
@@ -110,7 +114,7 @@ pub fn get(args: &GetArgs, as_json: bool) -> Result<Outcome> {
     } else if let Some(value) = &value {
         print_text(&(escape(value) + "\n"))?;
     }
-    Ok(if value.is_some() { Outcome::Done } else { not_found(args.row.key.as_str(), as_json) })
+    Ok(if value.is_some() { Outcome::Done } else { not_found(&args.key, as_json) })
 }
 
 fn not_found(key: &str, as_json: bool) -> Outcome {
@@ -193,7 +197,7 @@ pub fn scan(args: &ScanArgs, as_json: bool) -> Result<Outcome> {
     {
         return Ok(Outcome::Done);
     }
-    let (_database, table, snapshot) = table_to_read(&args.directory, &args.table)?;
+    let (_database, table, snapshot) = args.source.table(&args.table)?;
     let range = snapshot.range(&table, bounds);
     let rows: Box<dyn Iterator<Item = _>> =
         if args.reverse { Box::new(range.rev()) } else { Box::new(range) };

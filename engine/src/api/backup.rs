@@ -95,7 +95,8 @@ impl Database {
     /// Copies the database as of a checkpoint to `target`, an empty directory (made if it is missing), while transactions and
     /// checkpoints go on. The copy of every page is verified and durable when this returns. A full backup can be opened
     /// read-only; [`Database::restore`] makes a database of it that can be written. Space that checkpoints give up stays in use
-    /// until the copy is complete.
+    /// until the copy is complete. If a checkpoint is open ([`Builder::open_checkpoint`](super::Builder::open_checkpoint)), beside
+    /// a writer in another process, that one is copied.
     ///
     /// # Errors
     /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base is none for this database; `InvalidArgument`
@@ -114,8 +115,12 @@ impl Database {
                 let (manifest, held) = checkpointer.hold(!options.newest_checkpoint)?;
                 (manifest, Some(held))
             }
-            // Nobody writes while there is a reader.
-            None => (self.manifest_at_rest()?, None),
+            None => match &self.inner.at_checkpoint {
+                // The store that is open keeps its blocks.
+                Some(manifest) => (manifest.clone(), None),
+                // Nobody writes while there is a reader.
+                None => (self.manifest_at_rest()?, None),
+            },
         };
         let source = Source { storage, manifest: &manifest };
         let report = backup::back_up(source, &*target, base.as_deref(), &mut *progress)?;

@@ -25,6 +25,8 @@ pub struct Builder {
     pub(super) clock: Clock,
     /// Set for a database that is being restored: the log of the original, to be replayed over it.
     pub(super) copied: Option<CopiedLog>,
+    /// Open the newest durable checkpoint, beside whoever writes.
+    pub(super) at_checkpoint: bool,
 }
 
 impl Default for Builder {
@@ -35,6 +37,7 @@ impl Default for Builder {
             progress: None,
             clock: Clock::real(),
             copied: None,
+            at_checkpoint: false,
         }
     }
 }
@@ -144,6 +147,21 @@ impl Builder {
         self.settings.validate()?;
         let storage = self.open_storage(path.as_ref())?;
         super::open::open(storage, path.as_ref(), self)
+    }
+
+    /// Opens the newest durable checkpoint of the database in the directory `path` for reading, while another process (or this one)
+    /// may have it open for writing. What is read is as of that checkpoint, whatever the writer does: neither its later checkpoints nor
+    /// what is only in the log is seen. Open again to see a newer one. [`Database::checkpoint_csn`] says which it is.
+    ///
+    /// Until the handle and its snapshots are dropped the writer does not use the space of this checkpoint again, so its file of pages
+    /// may grow; it waits for no reader. Nothing is written but a slot in the directory `readers`, for which this needs the
+    /// right to write there. At most 64 at a time. Not for network file systems.
+    ///
+    /// # Errors
+    /// As [`Builder::open`] for reading; `Busy` if there are too many readers.
+    pub fn open_checkpoint(mut self, path: impl AsRef<Path>) -> Result<Database> {
+        (self.settings.read_only, self.at_checkpoint) = (true, true);
+        self.open(path)
     }
 
     fn open_storage(&mut self, path: &Path) -> Result<Arc<dyn Storage>> {

@@ -9,13 +9,13 @@ use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{Durability, MethodSetting, Settings};
-use crate::base::{Error, ErrorKind, Location, Result};
+use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
 use crate::buffer::{Pool, ReadAhead};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor, ReplayModel};
 use crate::device::Storage;
 use crate::log::{DumpedRecord, SegmentPool};
 use crate::recovery::RecoveryReport;
-use crate::store::{ManifestFile, PageStore};
+use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, thread};
 use crate::transaction::{ActiveTransaction, Isolation, ReadSnapshot, TransactionSystem};
@@ -51,10 +51,13 @@ pub(super) struct Inner {
     pub(super) storage: Arc<dyn Storage>,
     /// None if the database is open read-only.
     pub(super) checkpointer: Option<Checkpointer>,
+    /// Set if a checkpoint is open, beside whoever writes.
+    pub(super) at_checkpoint: Option<Manifest>,
     pub(super) replay: Arc<ReplayModel>,
     pub(super) evictor: Evictor,
     pub(super) read_ahead: ReadAhead,
     pub(super) segments: Arc<SegmentPool>,
+    pub(super) _always: Charge,
     pub(super) settings: Settings,
     pub(super) clock: Clock,
     pub(super) logs: usize,
@@ -63,7 +66,7 @@ pub(super) struct Inner {
     pub(super) upkeep: Mutex<Option<thread::JoinHandle<()>>>,
     pub(super) closed: AtomicBool,
     /// Given back last.
-    pub(super) _lock: Box<dyn Send + Sync>,
+    pub(super) _lock: Option<Box<dyn Send + Sync>>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -245,6 +248,7 @@ impl Database {
         let checkpoints = self.checkpoints();
         let replay = inner.replay.estimate();
         let (traffic, usage) = (inner.store.traffic(), inner.store.usage());
+        let readers = inner.store.checkpoint_readers();
         Statistics {
             preset: inner.settings.preset,
             logs: inner.logs,
@@ -252,7 +256,7 @@ impl Database {
             durability_method: self.durability_method(),
             newest_csn: commit.newest_drawn(),
             watermark: commit.watermark(),
-            checkpoint_csn: inner.checkpointer.as_ref().map_or_else(Default::default, Checkpointer::csn),
+            checkpoint_csn: self.checkpoint_csn(),
             tables: self.tables().len() as u64,
             committed: metrics.committed.get(),
             aborted: counters.aborted.get(),
@@ -279,6 +283,9 @@ impl Database {
             store_bytes_written: traffic.written_bytes.get(),
             store_bytes: usage.blocks * usage.block_bytes as u64,
             store_free_bytes: usage.free_blocks * usage.block_bytes as u64,
+            store_held_bytes: usage.held_blocks * usage.block_bytes as u64,
+            checkpoint_readers: readers.len() as u64,
+            oldest_checkpoint_reader: readers.iter().map(|reader| reader.csn).min(),
             store_reserved_bytes: inner.store.reserved_bytes(),
             disk_full: inner.store.is_disk_full() || inner.segments.is_disk_full(),
             wakeups: metrics.wake_ups.get(),
@@ -288,6 +295,17 @@ impl Database {
             total: LatencySummary::of(&metrics.total_latency),
             flush: LatencySummary::of(&metrics.flush),
             acknowledge: LatencySummary::of(&metrics.acknowledge),
+        }
+    }
+
+    /// CSN of the newest durable checkpoint, or of the one that [`Builder::open_checkpoint`] opened: everything up to it is in it. 0
+    /// if the database is open read-only in another way.
+    #[must_use]
+    pub fn checkpoint_csn(&self) -> Csn {
+        match (&self.inner.checkpointer, &self.inner.at_checkpoint) {
+            (Some(checkpointer), _) => checkpointer.csn(),
+            (None, Some(manifest)) => manifest.checkpoint,
+            (None, None) => Csn::ZERO,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::backup::{BACKUP_PATH, RESTORING_PATH};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings};
-use crate::base::{DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::buffer::{PageSource, Pool, ReadAhead};
 use crate::checkpoint::pace::{Meter, Pacer};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel};
@@ -15,9 +15,10 @@ use crate::device::memory::MemoryStorage;
 use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, Storage};
 use crate::log::SegmentPool;
-use crate::recovery::{CopiedLog, Recovery, RecoveryReport, Reservation};
+use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{
-    CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, ReservedFor, creation_state,
+    CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, READERS_PATH, ReservedFor,
+    creation_state,
 };
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -95,16 +96,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     if builder.copied.is_none() {
         refuse_early(&*storage, &settings)?;
     }
-    let lock = storage.lock(!settings.read_only)?;
-    let (file, mut manifest) = open_or_create(&*storage, &mut settings)?;
-    choose_method(&storage, &mut settings, &mut manifest)?;
-    let page_bytes = manifest.page_bytes as usize;
-    let (id, root) = (manifest.database, &manifest.store);
-    let store = if settings.read_only {
-        PageStore::open_read_only(&*storage, id, page_bytes, root)?
-    } else {
-        PageStore::open(&*storage, id, page_bytes, root)?
+    let opened = match builder.at_checkpoint {
+        true => open_checkpoint(&storage, &mut settings)?,
+        false => open_newest(&storage, &mut settings)?,
     };
+    let Opened { lock, file, manifest, store } = opened;
+    let page_bytes = manifest.page_bytes as usize;
     let clock = builder.clock.clone();
     let read_cost = Arc::new(ReadCost::default());
     let stored = StoredPages { store: store.clone(), clock: clock.clone(), cost: read_cost.clone() };
@@ -117,8 +114,8 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     };
     let system =
         Arc::new(TransactionSystem::new(pool.clone(), limits, version_bytes(&settings), clock.clone()));
-    let recovery = Arc::new(Reservation::default());
-    share_budget(&pool, &system, recovery.clone(), &settings);
+    let (always, recovery) = (pool.account().charge(always_bytes(&settings)), pool.account().charge(0));
+    store.charge_to(pool.account());
     // Redo needs it already.
     let read_ahead = ReadAhead::start(&pool)?;
     let writes_to = (!settings.read_only).then(|| storage.clone());
@@ -133,6 +130,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
         system,
         evictor,
         read_ahead,
+        always,
         recovery,
         read_cost,
         copied,
@@ -140,15 +138,48 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
         clock,
         lock,
     };
-    let opened = if parts.settings.read_only {
-        parts.open_read_only(&manifest, builder.progress)?
-    } else {
-        parts.open_for_writing(file, manifest, builder.progress)?
+    let opened = match file {
+        None => parts.open_at_checkpoint(manifest)?,
+        Some(_) if parts.settings.read_only => parts.open_read_only(&manifest, builder.progress)?,
+        Some(file) => parts.open_for_writing(file, manifest, builder.progress)?,
     };
     let database = Database { inner: Arc::new(Owner { inner: Arc::new(opened) }) };
     database.start_upkeep()?;
     tracing::info!("{}", database.open_line());
     Ok(database)
+}
+
+/// The files of a database.
+struct Opened {
+    /// None for a checkpoint: the store keeps it.
+    lock: Option<Box<dyn Send + Sync>>,
+    /// Likewise.
+    file: Option<ManifestFile>,
+    manifest: Manifest,
+    store: Arc<PageStore>,
+}
+
+fn open_newest(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Opened> {
+    let lock = storage.lock(!settings.read_only)?;
+    let (file, mut manifest) = open_or_create(&**storage, settings)?;
+    choose_method(storage, settings, &mut manifest)?;
+    let store = if settings.read_only {
+        let page_bytes = manifest.page_bytes as usize;
+        PageStore::open_read_only(&**storage, manifest.database, page_bytes, &manifest.store)?
+    } else {
+        PageStore::open(storage, &manifest)?
+    };
+    Ok(Opened { lock: Some(lock), file: Some(file), manifest, store })
+}
+
+/// Beside whoever writes.
+fn open_checkpoint(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Opened> {
+    if creation_state(&**storage).map_err(no_database)? != CreationState::Complete {
+        return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
+    }
+    let (manifest, store) = PageStore::open_newest_checkpoint(storage).map_err(no_database)?;
+    settings.page_bytes = manifest.page_bytes as usize;
+    Ok(Opened { lock: None, file: None, manifest, store })
 }
 
 /// What opening has collected so far.
@@ -161,12 +192,13 @@ struct Parts {
     /// Ends before the evictor, for which it may be waiting.
     read_ahead: ReadAhead,
     evictor: Evictor,
-    recovery: Arc<Reservation>,
+    always: Charge,
+    recovery: Charge,
     read_cost: Arc<ReadCost>,
     copied: Option<CopiedLog>,
     settings: Settings,
     clock: Clock,
-    lock: Box<dyn Send + Sync>,
+    lock: Option<Box<dyn Send + Sync>>,
 }
 
 impl Parts {
@@ -228,10 +260,21 @@ impl Parts {
         self.finish(Some(checkpointer), replay, recovered.segments, logs, recovered.report)
     }
 
-    /// Commits of a read-only database would go to memory; there are none.
     fn open_read_only(self, manifest: &Manifest, progress: Option<Progress>) -> Result<Inner> {
         let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
         let (first_csn, report) = self.recovery(1).run_read_only(manifest, &mut *progress)?;
+        self.serve_read_only(manifest, first_csn, report)
+    }
+
+    fn open_at_checkpoint(self, manifest: Manifest) -> Result<Inner> {
+        let (first_csn, report) = self.recovery(1).run_at_checkpoint(&manifest)?;
+        let mut served = self.serve_read_only(&manifest, first_csn, report)?;
+        served.at_checkpoint = Some(manifest);
+        Ok(served)
+    }
+
+    /// Commits of a read-only database would go to memory; there are none.
+    fn serve_read_only(self, manifest: &Manifest, first_csn: Csn, report: RecoveryReport) -> Result<Inner> {
         let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let segments = SegmentPool::new(memory.clone(), 64 << 10, 1 << 20, 0)?;
         let log = crate::log::Log::new(
@@ -240,6 +283,7 @@ impl Parts {
             manifest.epoch,
             64 << 10,
             segments.clone(),
+            self.pool.account().clone(),
         );
         let start = Start {
             storage: memory,
@@ -270,11 +314,13 @@ impl Parts {
         recovery: RecoveryReport,
     ) -> Result<Inner> {
         Ok(Inner {
+            _always: self.always,
             system: self.system,
             pool: self.pool,
             store: self.store,
             storage: self.storage,
             checkpointer,
+            at_checkpoint: None,
             replay,
             evictor: self.evictor,
             read_ahead: self.read_ahead,
@@ -310,13 +356,15 @@ fn log_buffer_bytes(settings: &Settings) -> usize {
     settings.log_buffer_bytes.min(fair.max(least) as usize)
 }
 
-/// One budget for everything: what versions, log buffers, writes in flight and recovery take, pages do not get.
-fn share_budget(pool: &Pool, system: &TransactionSystem, recovery: Arc<Reservation>, settings: &Settings) {
-    let logs = presets::log_count(settings, cores()) as u64;
-    let buffers = logs * LOG_BUFFERS * settings.log_buffer_bytes as u64
-        + checkpoint::buffer_bytes(settings.memory_bytes);
-    let versions = system.shared_versions();
-    pool.share_budget(move || versions.bytes().0 + buffers + recovery.bytes());
+/// What does not grow with use: histograms, descriptors, the queues of the commit room, stacks of the engine's threads, what an
+/// allocator keeps back...
+const FIXED_BYTES: u64 = 3 << 20;
+/// ... but never charged with more than this part of all memory.
+const FIXED_PART: u64 = 10;
+
+/// What is charged for as long as a database is open: the above, and the buffers for writing images. All else charges itself.
+fn always_bytes(settings: &Settings) -> u64 {
+    FIXED_BYTES.min(settings.memory_bytes / FIXED_PART) + checkpoint::buffer_bytes(settings.memory_bytes)
 }
 
 fn cores() -> usize {
@@ -406,7 +454,7 @@ fn refuse_copies(names: &[String], read_only: bool) -> Result<()> {
 }
 
 /// What an interrupted creation leaves, and what `mkfs` does.
-const NOT_FOREIGN: [&str; 5] = ["LOCK", "MANIFEST", "log", "pages", "lost+found"];
+const NOT_FOREIGN: [&str; 6] = ["LOCK", "MANIFEST", "log", "pages", READERS_PATH, "lost+found"];
 
 /// A new database is not put among files of something else.
 fn refuse_foreign_files(names: &[String]) -> Result<()> {

@@ -121,6 +121,12 @@ pub struct Statistics {
     pub store_free_bytes: u64,
     /// Bytes of these that are kept so that everything acknowledged can be written when the disk is full.
     pub store_reserved_bytes: u64,
+    /// Bytes of the file of pages that only older checkpoints have, which somebody reads or copies: they are free when nobody does.
+    pub store_held_bytes: u64,
+    /// Who has a checkpoint open ([`Builder::open_checkpoint`](crate::Builder::open_checkpoint)), in any process.
+    pub checkpoint_readers: u64,
+    /// CSN of the oldest of these checkpoints.
+    pub oldest_checkpoint_reader: Option<Csn>,
     /// The disk was full when space was needed last, for the log or for pages. While somebody is refused it is asked again every
     /// second.
     pub disk_full: bool,

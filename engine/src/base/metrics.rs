@@ -2,8 +2,8 @@
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Threads are spread over this many cells.
 const CELLS: usize = 16;
@@ -42,22 +42,24 @@ impl Counter {
     }
 }
 
-/// A histogram of nanoseconds with three significant digits, up to 100 s; larger values count as 100 s.
-#[derive(Debug)]
+/// A histogram of nanoseconds, right to one in a hundred, up to 100 s; larger values count as 100 s. A cell takes 30 KiB from its
+/// first value on: ten times as much for another digit would be a good part of a small database's memory.
+#[derive(Debug, Default)]
 pub struct LatencyHistogram {
-    cells: [CachePadded<Mutex<Histogram<u64>>>; 4],
+    cells: [CachePadded<Mutex<Option<Histogram<u64>>>>; HISTOGRAM_CELLS],
 }
+
+const HISTOGRAM_CELLS: usize = 4;
+
+/// Memory that a [`LatencyHistogram`] takes at most.
+pub const HISTOGRAM_BYTES: u64 = HISTOGRAM_CELLS as u64 * (31 << 10);
 
 const LONGEST_NS: u64 = 100_000_000_000;
+const SIGNIFICANT_DIGITS: u8 = 2;
 
 fn empty() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are constants that the library accepts")
-}
-
-impl Default for LatencyHistogram {
-    fn default() -> Self {
-        LatencyHistogram { cells: std::array::from_fn(|_| CachePadded::new(Mutex::new(empty()))) }
-    }
+    Histogram::new_with_bounds(1, LONGEST_NS, SIGNIFICANT_DIGITS)
+        .expect("the bounds are constants that the library accepts")
 }
 
 impl LatencyHistogram {
@@ -68,8 +70,8 @@ impl LatencyHistogram {
 
     /// Counts several values under one lock.
     pub fn batch<R>(&self, f: impl FnOnce(&mut LatencyBatch<'_>) -> R) -> R {
-        let mut histogram = self.cells[cell() % 4].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        f(&mut LatencyBatch { histogram: &mut histogram })
+        let mut cell = self.cells[cell() % HISTOGRAM_CELLS].lock().unwrap_or_else(PoisonError::into_inner);
+        f(&mut LatencyBatch { histogram: cell.get_or_insert_with(empty) })
     }
 
     /// Everything counted so far, merged.
@@ -77,8 +79,9 @@ impl LatencyHistogram {
     pub fn merged(&self) -> Histogram<u64> {
         let mut all = empty();
         for cell in &self.cells {
-            let histogram = cell.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            all.add(&*histogram).expect("equal bounds add");
+            if let Some(histogram) = &*cell.lock().unwrap_or_else(PoisonError::into_inner) {
+                all.add(histogram).expect("equal bounds add");
+            }
         }
         all
     }
@@ -86,7 +89,9 @@ impl LatencyHistogram {
     /// Forgets everything (between a warm-up and a measurement).
     pub fn reset(&self) {
         for cell in &self.cells {
-            cell.lock().unwrap_or_else(std::sync::PoisonError::into_inner).reset();
+            if let Some(histogram) = &mut *cell.lock().unwrap_or_else(PoisonError::into_inner) {
+                histogram.reset();
+            }
         }
     }
 }
@@ -121,8 +126,10 @@ mod tests {
             }
         });
         assert_eq!(counter.get(), 4000);
-        let merged = histogram.merged();
+        let (merged, all_cells) = (histogram.merged(), HISTOGRAM_CELLS);
         assert_eq!(merged.len(), 4000);
+        let bytes = (all_cells * merged.distinct_values() * size_of::<u64>()) as u64;
+        assert!(bytes <= HISTOGRAM_BYTES && bytes > HISTOGRAM_BYTES * 3 / 4, "{bytes}");
         assert!((495_000..=505_000).contains(&merged.value_at_quantile(0.5)));
     }
 }

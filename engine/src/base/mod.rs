@@ -1,8 +1,9 @@
 //! Rank 0: what every room needs and no room owns.
 //!
-//! Identifiers, errors, settings, checksums, encoding, clock, randomness and metrics. Imports nothing of ours, so
+//! Identifiers, errors, settings, checksums, encoding, clock, randomness, metrics and the memory account. Imports nothing of ours, so
 //! that everything may import it.
 
+pub mod account;
 pub mod checksum;
 pub mod clock;
 pub mod encoding;
@@ -12,5 +13,6 @@ pub mod metrics;
 pub mod random;
 pub mod settings;
 
+pub use account::{Account, Charge};
 pub use error::{Error, ErrorKind, Location, Result};
 pub use ids::{Csn, DatabaseId, Epoch, Gsn, LogId, PageId, SegmentId, TableId};

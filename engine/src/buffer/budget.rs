@@ -1,25 +1,74 @@
 //! The budget: which pages may have memory, and what to do when there is none left.
 //!
-//! One budget covers pages and everything else that grows with use. What the others take, pages do not get; when they grow,
-//! pages leave.
+//! One budget covers pages and everything else, which is charged to the pool's [`Account`](crate::base::Account). What the others
+//! take, pages do not get; when they grow, pages leave.
 
 use super::pool::{Entry, Pool};
 use crate::base::{Error, ErrorKind, Location, PageId, Result};
 use crate::sync::atomic::Ordering;
+use std::cell::Cell;
 
 /// What the store keeps in memory for a page, at most: a reference in each of three tables.
 const STORE_TABLE_BYTES: u64 = 24;
 
+/// A place in a list of free ids, which grows by doubling.
+const FREE_ID_BYTES: u64 = 2 * size_of::<PageId>() as u64;
+
 /// Pages that are never denied: a few threads that split and merge.
 const RESIDENT_PAGES_MIN: u64 = 12;
 
+/// Pages that may have memory beyond the budget for what adds no page that has to stay.
+const OVERDRAFT_PAGES: u64 = 16;
+
+thread_local! {
+    /// Pages that this thread has brought in.
+    static FAULTS: Cell<u64> = const { Cell::new(0) };
+    /// Whether this thread may go beyond the budget.
+    static OVERDRAFT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread may go beyond the budget, by few pages, until this is dropped: for work that frees memory or is over soon.
+#[derive(Debug)]
+pub struct Overdraft {
+    before: bool,
+}
+
+impl Overdraft {
+    /// From now on.
+    #[must_use]
+    pub fn begin() -> Overdraft {
+        Overdraft { before: OVERDRAFT.replace(true) }
+    }
+
+    /// Whether the calling thread has one.
+    #[must_use]
+    pub fn is_there() -> bool {
+        OVERDRAFT.get()
+    }
+}
+
+impl Drop for Overdraft {
+    fn drop(&mut self) {
+        OVERDRAFT.set(self.before);
+    }
+}
+
+pub(super) fn count_fault() {
+    FAULTS.set(FAULTS.get() + 1);
+}
+
 impl Pool {
+    /// Pages that the calling thread has brought in so far, into any pool.
+    #[must_use]
+    pub fn faults_of_thread() -> u64 {
+        FAULTS.get()
+    }
+
     /// Counts one more page with memory. At the budget's end it takes memory away from a free page, or waits until a page has
     /// been evicted. The caller may hold latches: who evicts waits for none.
     pub(super) fn take_memory(&self) -> Result<()> {
         let max = self.resident_pages_max();
-        let one_more = |resident| (resident < max).then_some(resident + 1);
-        match self.resident.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
+        match self.count_one_more(max) {
             Ok(before) => {
                 if before + 1 >= self.eviction_begins_at(max) {
                     self.eviction.want();
@@ -30,14 +79,15 @@ impl Pool {
             Err(_) => {}
         }
         self.eviction
-            .wait(|| {
-                let max = self.resident_pages_max();
-                let one_more = |resident| (resident < max).then_some(resident + 1);
-                self.resident.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
-                    || self.reuse_free_page()
-            })
+            .wait(|| self.count_one_more(self.resident_pages_max()).is_ok() || self.reuse_free_page())
             .then_some(())
             .ok_or_else(|| self.why_no_memory())
+    }
+
+    fn count_one_more(&self, max: u64) -> Result<u64, u64> {
+        let max = if Overdraft::is_there() { max + OVERDRAFT_PAGES } else { max };
+        let one_more = |resident| (resident < max).then_some(resident + 1);
+        self.resident.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
     }
 
     /// Takes the memory of a free page away; it stays counted, for the caller.
@@ -62,21 +112,26 @@ impl Pool {
     /// Pages that may have memory now: what is left of the budget.
     #[must_use]
     pub fn resident_pages_max(&self) -> u64 {
-        let others = self.eviction.other_bytes() + self.table_bytes();
+        let others = self.account.bytes() + self.table_bytes();
         let left = self.memory_bytes.saturating_sub(others) / self.page_bytes() as u64;
         // However much the others take, a few pages are needed to get anything done.
         left.max(self.resident_max / 32).max(self.resident_max.min(RESIDENT_PAGES_MIN))
     }
 
-    /// Memory that the tables with an entry for every page id take for pages that do not fit in memory; for the others it is
-    /// one in a hundred.
+    /// Memory that the tables with an entry for every page id take, in memory or not.
     fn table_bytes(&self) -> u64 {
-        self.page_count().saturating_sub(self.resident_max) * (size_of::<Entry>() as u64 + STORE_TABLE_BYTES)
+        self.page_count() * (size_of::<Entry>() as u64 + FREE_ID_BYTES + STORE_TABLE_BYTES)
     }
 
     /// Takes the memory of at most `most` free pages away; returns of how many.
     pub fn discard_free_pages(&self, most: u64) -> u64 {
         (0..most).take_while(|_| self.reuse_free_page()).inspect(|_| self.give_memory()).count() as u64
+    }
+
+    /// For a descent that never arrives, because the pages that it needs push each other out.
+    #[must_use]
+    pub fn too_few_pages(&self) -> Error {
+        self.out_of_memory("too few pages fit in memory beside those with changes that are not committed")
     }
 
     pub(super) fn out_of_memory(&self, what: &str) -> Error {

@@ -23,7 +23,6 @@ use crate::base::{Error, ErrorKind, PageId};
 use crate::buffer::PageBytes;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Event, Mutex};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Eviction begins when less than this part of the budget is left, and goes on until twice that is.
@@ -33,8 +32,6 @@ const FUTILE_PASSES: u64 = 2;
 /// A waiter looks again after this long even if nobody woke it; the wake-up that a full pool relies on is never lost, this
 /// only bounds what a defect could do.
 const WAIT_AT_MOST: Duration = Duration::from_millis(100);
-
-type OtherBytes = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// What the pool's users and whoever evicts tell each other.
 #[derive(Default)]
@@ -53,15 +50,9 @@ pub(super) struct Eviction {
     hindrance: Mutex<Option<Error>>,
     /// Pages that left memory.
     evicted: Counter,
-    /// What other things take of the same budget.
-    others: OnceLock<OtherBytes>,
 }
 
 impl Eviction {
-    pub(super) fn other_bytes(&self) -> u64 {
-        self.others.get().map_or(0, |others| others())
-    }
-
     /// Asks for pages to leave. Cheap if that was asked already.
     pub(super) fn want(&self) {
         if !self.wanted.load(Ordering::Relaxed) && !self.wanted.swap(true, Ordering::SeqCst) {
@@ -169,11 +160,6 @@ impl Claimed<'_> {
 }
 
 impl Pool {
-    /// Has everything else that counts against the budget told by `others`, in bytes. Once.
-    pub fn share_budget(&self, others: impl Fn() -> u64 + Send + Sync + 'static) {
-        let _ = self.eviction.others.set(Box::new(others));
-    }
-
     /// Pages that left memory since open.
     #[must_use]
     pub fn pages_evicted(&self) -> u64 {

@@ -44,6 +44,7 @@ mod prefetch;
 mod read_ahead;
 mod region;
 
+pub use budget::Overdraft;
 pub use bytes::{PageBytes, PageBytesMut, ScratchPage};
 pub use eviction::{Claimed, PageState};
 pub use guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};

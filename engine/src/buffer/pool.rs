@@ -17,7 +17,7 @@ use super::latch::{Latch, LatchWait, Obstacle, State, Version};
 use super::read_ahead::Requests;
 use super::region::{Region, ZeroIsDefault};
 use super::{Interrupt, PageBytesMut, Restart};
-use crate::base::{Error, Location, PageId, Result};
+use crate::base::{Account, Error, Location, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::store::{Demand, ReservedFor};
 use crate::sync::Mutex;
@@ -141,6 +141,8 @@ pub struct Pool {
     round: AtomicU32,
     pub(super) source: Arc<dyn PageSource>,
     pub(super) demand: Arc<Demand>,
+    /// What everything else takes of the same memory.
+    pub(super) account: Arc<Account>,
     /// Buffers for reading images; as many as there were ever faults at once.
     fault_buffers: Mutex<Vec<AlignedBuffer>>,
 }
@@ -177,6 +179,7 @@ impl Pool {
             round: AtomicU32::new(0),
             source,
             demand: Arc::default(),
+            account: Arc::default(),
             fault_buffers: Mutex::new(Vec::new()),
         };
         pool.advise_huge(true);
@@ -229,6 +232,12 @@ impl Pool {
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         size_of::<u64>() << self.word_shift
+    }
+
+    /// Where everything is charged that is no page and takes of the same memory.
+    #[must_use]
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// The budget that pages share with other things, in bytes.
@@ -402,6 +411,7 @@ impl Pool {
         claim.has_memory = true;
         let own_stamps = entry.flags() & STAMPED_IMAGE != 0;
         self.read_image(page, own_stamps)?;
+        super::budget::count_fault();
         self.set_flags(entry, if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
         claim.outcome = State::Unlocked;
         Ok(())

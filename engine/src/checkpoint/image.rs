@@ -84,7 +84,7 @@ impl Imager {
         let Some((round, view)) = self.running() else { return };
         for guard in participants.iter().filter(|guard| guard.round() < round) {
             if guard.is_dirty() {
-                let mut image = AlignedBuffer::zeroed(self.pool.page_bytes());
+                let mut image = AlignedBuffer::charged(self.pool.page_bytes(), self.pool.account());
                 image_latched(&view, guard.bytes(), &mut image);
                 self.handed_over.lock().push(HandedOver { round, page: guard.page_id(), image });
             }

@@ -260,9 +260,9 @@ impl Checkpointer {
             return Err(error);
         }
         // If publishing fails nobody knows which manifest counts: `finished` is dropped undecided, and no block is reused.
-        published.file.publish(&manifest)?;
-        published.manifest = manifest;
-        self.store.round_committed(finished);
+        let generation = published.file.publish(&manifest)?;
+        published.manifest = Manifest { generation, ..manifest };
+        self.store.round_committed(finished.published_as(generation));
         self.csn.store(csn.0, Ordering::Release);
         self.covered.store(covered.0, Ordering::Release);
         self.replay.checkpointed(committed);
@@ -270,7 +270,7 @@ impl Checkpointer {
         self.system.commit().recycle(covered, csn)?;
         self.system.collect_all();
         if !close {
-            self.compact_a_little();
+            self.compact_a_little(pacer);
         }
         let report = CheckpointReport {
             csn,
@@ -373,18 +373,24 @@ impl Checkpointer {
     /// As [`PageStore::move_tail`].
     pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
         let _published = self.published();
-        self.store.move_tail(bound, most)
+        self.store.move_tail(bound, most, &|| ())
     }
 
-    /// After a checkpoint: if most of a large file is free, some images move, so that the next checkpoint can cut it.
-    fn compact_a_little(&self) {
+    /// After a checkpoint: if most of a large file is free, some images move, so that the next checkpoint can cut it. After one
+    /// that nobody waited for this takes its time, too.
+    fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) {
         let usage = self.store.usage();
         let bytes = |blocks: u64| blocks * usage.block_bytes as u64;
         if bytes(usage.blocks) <= COMPACT_FROM_BYTES || usage.free_blocks <= usage.blocks / 2 {
             return;
         }
         let most = COMPACT_STEP_BYTES / usage.block_bytes;
-        match self.store.move_tail(self.store.compact_blocks(), most) {
+        let rest = || {
+            if let Some(pacer) = pacer {
+                pacer.rest(|| self.impatient.load(Ordering::Relaxed) > 0);
+            }
+        };
+        match self.store.move_tail(self.store.compact_blocks(), most, &rest) {
             Ok(moved) => tracing::debug!(moved, "images moved to the front of the file of pages"),
             Err(error) => tracing::warn!(%error, "the file of pages stays as long as it is"),
         }

@@ -87,6 +87,13 @@ impl<'a> Pacer<'a> {
             thread::sleep(SLEEP);
         }
     }
+
+    /// Sleeps a little, unless `hurry` is true: for work after a checkpoint, which has no budget.
+    pub fn rest(&self, hurry: impl Fn() -> bool) {
+        if !hurry() && !(self.hurry)() {
+            thread::sleep(SLEEP);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +141,9 @@ mod tests {
         });
         let hurried = Pacer::new(Clock::manual(), u64::MAX, Vec::new(), || true);
         hurried.pause(1.0, || false);
+        let begun = std::time::Instant::now();
+        pacer.rest(|| false);
+        assert!(begun.elapsed() >= SLEEP);
         Pacer::new(Clock::manual(), u64::MAX, Vec::new(), || false).pause(1.0, || true);
     }
 }

@@ -81,6 +81,8 @@ use writer::LogWriter;
 /// Queue entries of all logs together: as many transactions as the ring of CSNs lets be undecided, halved because
 /// blocking committers need none. A model checker pays for every word.
 const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { 32_768 };
+/// All queues together take at most this part of all memory.
+const QUEUE_PART: u64 = 128;
 const QUEUE_ENTRIES_PER_LOG_MIN: usize = if cfg!(feature = "shuttle") { 16 } else { 1024 };
 
 /// What a pre-committed transaction holds: enough to find out whether it is committed, now or later.
@@ -424,7 +426,8 @@ impl std::fmt::Debug for Commit {
 impl Core {
     fn new(settings: &Settings, start: Start) -> Core {
         let logs = start.logs.len();
-        let entries = (QUEUE_ENTRIES / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
+        let affordable = (settings.memory_bytes / QUEUE_PART / queue::ENTRY_BYTES) as usize;
+        let entries = (QUEUE_ENTRIES.min(affordable) / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
         Core {
             axes: Axes::of(settings),
             epoch: start.epoch,

@@ -21,7 +21,7 @@ use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
 use crate::device::AlignedBuffer;
-use crate::log::{DependencyRule, Log, LogGuard, RecordHeader, RecordKind, Reserve, record_bytes};
+use crate::log::{DependencyRule, LogGuard, RecordHeader, RecordKind, Reserve, record_bytes};
 use crate::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ enum Obstacle {
 
 /// A buffer for a record that no log buffer holds.
 fn large_buffer(writer: &LogWriter, bytes: usize) -> Option<AlignedBuffer> {
-    (bytes > writer.log.block_payload_bytes()).then(|| Log::large_buffer(bytes))
+    (bytes > writer.log.block_payload_bytes()).then(|| writer.log.large_buffer(bytes))
 }
 
 impl Core {
@@ -306,7 +306,7 @@ impl Core {
                 }
                 Obstacle::LargeBuffer => {
                     if let Some((bytes, large)) = &mut record {
-                        **large = Some(Log::large_buffer(*bytes));
+                        **large = Some(writer.log.large_buffer(*bytes));
                     }
                 }
                 Obstacle::Undecided => {

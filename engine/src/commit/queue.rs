@@ -20,6 +20,9 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
+/// Memory for an entry of the queue.
+pub(super) const ENTRY_BYTES: u64 = size_of::<[AtomicU64; 4]>() as u64;
+
 /// A pre-committed transaction that nobody waits with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {

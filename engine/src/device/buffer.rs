@@ -1,21 +1,28 @@
 //! Memory whose address is a multiple of the sector size, as direct I/O wants it.
 //!
-//! Large buffers are mapped, in huge pages where the system has them: the system clears them without being told to, in one
-//! step for 2 MiB, and reading them at random misses the processor's translation cache less.
+//! Larger buffers are mapped: what is not needed any more goes back to the system at once, which an allocator does when it pleases, and
+//! what is never touched takes no memory. The largest are mapped in huge pages where the system has them: the
+//! system clears them in one step for 2 MiB, and reading them at random misses the processor's translation cache less.
 
 use super::SECTOR_BYTES;
+use crate::base::{Account, Charge};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// A zero-filled byte buffer, aligned to [`SECTOR_BYTES`], of a length that is a multiple of it.
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     len: usize,
+    /// Who pays for it, if anybody does.
+    charge: Option<Charge>,
 }
 
 /// From this length on a buffer is mapped.
-const MAPPED_FROM_BYTES: usize = 4 << 20;
+const MAPPED_FROM_BYTES: usize = 64 << 10;
+/// From this length on huge pages are worth their clearing.
+const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
 
 // SAFETY: the buffer owns its memory alone, like a `Vec<u8>`.
 unsafe impl Send for AlignedBuffer {}
@@ -35,7 +42,15 @@ impl AlignedBuffer {
             NonNull::new(unsafe { alloc_zeroed(layout) })
         };
         let Some(start) = start else { handle_alloc_error(layout) };
-        AlignedBuffer { start, len }
+        AlignedBuffer { start, len, charge: None }
+    }
+
+    /// The same, charged to `account` as long as it lives.
+    #[must_use]
+    pub fn charged(len: usize, account: &Arc<Account>) -> AlignedBuffer {
+        let mut buffer = AlignedBuffer::zeroed(len);
+        buffer.charge = Some(account.charge(buffer.len as u64));
+        buffer
     }
 
     fn layout(len: usize) -> Layout {
@@ -53,8 +68,10 @@ impl AlignedBuffer {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new anonymous mapping at an address of the system's choice overlaps nothing.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE) }.ok()?;
-        // SAFETY: the mapping that was just made; the advice does not change its content. Without it all is only slower.
-        let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
+        if len >= HUGE_PAGES_FROM_BYTES {
+            // SAFETY: the mapping that was just made; the advice does not change its content. Without it all is only slower.
+            let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
+        }
         NonNull::new(start.cast())
     }
 }
@@ -102,7 +119,8 @@ mod tests {
     fn aligned_zeroed_and_rounded_up() {
         // Miri looks at every byte, and maps none.
         let most = if cfg!(miri) { 3 * SECTOR_BYTES } else { MAPPED_FROM_BYTES };
-        for len in [5000, most - 1, most, 2 * most + 1] {
+        let huge = if cfg!(miri) { most } else { HUGE_PAGES_FROM_BYTES };
+        for len in [5000, most - 1, most, 2 * most + 1, huge] {
             let mut buffer = AlignedBuffer::zeroed(len);
             assert_eq!(buffer.len(), len.next_multiple_of(SECTOR_BYTES));
             assert_eq!(buffer.as_ptr() as usize % SECTOR_BYTES, 0);

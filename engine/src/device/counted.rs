@@ -106,6 +106,14 @@ impl File for CountedFile {
         self.inner.claim()
     }
 
+    fn try_lock(&self) -> Result<bool> {
+        self.inner.try_lock()
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        self.inner.is_locked()
+    }
+
     fn unclaim(&self) {
         self.inner.unclaim();
     }

@@ -340,6 +340,18 @@ impl RealFile {
         }
     }
 
+    /// False if another open file has a lock in the way.
+    fn flock(&self, operation: FlockOperation) -> Result<bool> {
+        loop {
+            match rustix::fs::flock(&self.fd, operation) {
+                Ok(()) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(false),
+                Err(error) => return Err(self.error("lock the file", 0, error)),
+            }
+        }
+    }
+
     fn write_zeros(&self, from: u64, to: u64) -> Result<()> {
         let zeros = AlignedBuffer::zeroed(ZERO_CHUNK_BYTES);
         let mut offset = from;
@@ -394,6 +406,18 @@ impl File for RealFile {
                 Err(error) => return Err(self.error("lock the file", 0, error)),
             }
         }
+    }
+
+    fn try_lock(&self) -> Result<bool> {
+        self.flock(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        let free = self.flock(FlockOperation::NonBlockingLockShared)?;
+        if free {
+            self.flock(FlockOperation::Unlock)?;
+        }
+        Ok(!free)
     }
 
     fn unclaim(&self) {

@@ -4,6 +4,7 @@
 //! a "durable" write is durable in that sense only, and the facts say so.
 
 use super::facts::{DeviceFacts, DurabilityMethod};
+use super::locks::{FileLocks, LockHandle};
 use super::queue::BlockingQueue;
 use super::{File, OpenMode, Storage, WriteQueue};
 use crate::base::{Error, ErrorKind, Location, Result};
@@ -15,7 +16,8 @@ use std::sync::Arc;
 /// See the module's text. Cloning shares the files.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStorage {
-    files: Arc<Mutex<BTreeMap<String, Arc<MemoryFile>>>>,
+    files: Arc<Mutex<BTreeMap<String, Bytes>>>,
+    locks: Arc<FileLocks>,
     locked: Arc<AtomicBool>,
 }
 
@@ -72,15 +74,11 @@ pub(super) fn lock_in_process(locked: &Arc<AtomicBool>, exclusive: bool) -> Resu
 impl Storage for MemoryStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let mut files = self.files.lock();
-        if let Some(file) = files.get(path) {
-            return Ok(file.clone());
-        }
-        if !mode.create {
+        if !files.contains_key(path) && !mode.create {
             return Err(missing(path));
         }
-        let file = Arc::new(MemoryFile { path: path.to_string(), bytes: Mutex::new(Vec::new()) });
-        files.insert(path.to_string(), file.clone());
-        Ok(file)
+        let bytes = files.entry(path.to_string()).or_default().clone();
+        Ok(Arc::new(MemoryFile { path: path.to_string(), bytes, lock: self.locks.handle(path) }))
     }
 
     fn remove(&self, path: &str) -> Result<()> {
@@ -126,10 +124,14 @@ impl Storage for MemoryStorage {
     }
 }
 
+/// Content of a file, shared by its handles.
+type Bytes = Arc<Mutex<Vec<u8>>>;
+
 #[derive(Debug)]
 struct MemoryFile {
     path: String,
-    bytes: Mutex<Vec<u8>>,
+    bytes: Bytes,
+    lock: LockHandle,
 }
 
 impl File for MemoryFile {
@@ -174,6 +176,14 @@ impl File for MemoryFile {
     fn set_len(&self, len: u64) -> Result<()> {
         self.bytes.lock().resize(len as usize, 0);
         Ok(())
+    }
+
+    fn try_lock(&self) -> Result<bool> {
+        Ok(self.lock.try_lock())
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        Ok(self.lock.is_locked())
     }
 }
 

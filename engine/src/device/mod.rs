@@ -17,6 +17,7 @@ mod buffer;
 pub mod counted;
 pub mod facts;
 pub mod file;
+mod locks;
 pub mod memory;
 pub mod probe;
 mod queue;
@@ -181,6 +182,20 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn claim(&self) -> Result<()> {
         Ok(())
     }
+
+    /// Locks the file for this handle, until it is dropped or the process ends, however it does; false if another handle, of this or
+    /// another process, has it locked. The lock keeps nobody from reading or writing, and has nothing to do with
+    /// [`File::claim`], which is for another file. Lock, reads and writes of one thread are seen by others in their order.
+    ///
+    /// # Errors
+    /// I/O.
+    fn try_lock(&self) -> Result<bool>;
+
+    /// Whether another handle has the file locked. May for a moment keep others from locking it.
+    ///
+    /// # Errors
+    /// I/O.
+    fn is_locked(&self) -> Result<bool>;
 
     /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight, and will write no more.
     fn unclaim(&self) {}

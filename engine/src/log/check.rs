@@ -164,9 +164,7 @@ pub fn read_contents(
         let mode = OpenMode { create: false, read_only: true, direct: true };
         match storage.open(&path_of(id), mode).and_then(|file| Ok((file.len()?, file))) {
             Ok((len, file)) => segments.push(Segment { id, file, len }),
-            // One too many, removed since the directory was listed. If it was needed its blocks will be missing.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => contents.unreadable.push(error),
+            Err(error) => contents.note_unreadable(error),
         }
     }
     let total: u64 = segments.iter().map(|segment| segment.len).sum();
@@ -174,7 +172,7 @@ pub fn read_contents(
     for segment in segments {
         done += segment.len;
         if let Err(error) = contents.read_segment(segment, wanted, seen) {
-            contents.unreadable.push(error);
+            contents.note_unreadable(error);
         }
         progress(done, total);
     }
@@ -182,6 +180,13 @@ pub fn read_contents(
 }
 
 impl LogContents {
+    fn note_unreadable(&mut self, error: Error) {
+        // One too many, removed since the directory was listed. If it was needed its blocks will be missing.
+        if error.kind() != ErrorKind::NotFound {
+            self.unreadable.push(error);
+        }
+    }
+
     fn read_segment(
         &mut self,
         segment: Segment,

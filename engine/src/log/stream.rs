@@ -17,7 +17,7 @@ use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
 use super::record::{RecordHeader, record_bytes};
 use super::segment::{Segment, SegmentPool};
 use crate::base::checksum::crc;
-use crate::base::{Csn, DatabaseId, Epoch, LogId, SegmentId};
+use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
 use crate::device::{AlignedBuffer, File};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -92,6 +92,8 @@ pub struct Log {
     epoch: Epoch,
     buffer_bytes: usize,
     segments: Arc<SegmentPool>,
+    /// Pays for the buffers.
+    memory: Arc<Account>,
     /// Bytes appended and not sealed. Written under the latch.
     unsealed: AtomicUsize,
     /// End of the gap-free prefix of completed blocks. Written under the latch, read by acknowledgers.
@@ -100,7 +102,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty log of `epoch`. Buffers and segments are taken when they are needed.
+    /// An empty log of `epoch`. Buffers, charged to `memory`, and segments are taken when they are needed.
     #[must_use]
     pub fn new(
         id: LogId,
@@ -108,6 +110,7 @@ impl Log {
         epoch: Epoch,
         buffer_bytes: usize,
         segments: Arc<SegmentPool>,
+        memory: Arc<Account>,
     ) -> Log {
         Log {
             id,
@@ -115,6 +118,7 @@ impl Log {
             epoch,
             buffer_bytes,
             segments,
+            memory,
             unsealed: AtomicUsize::new(0),
             durable: AtomicU64::new(0),
             state: Mutex::new(State {
@@ -162,8 +166,8 @@ impl Log {
 
     /// A buffer for a record larger than [`Log::block_payload_bytes`], to be made before the latch is taken.
     #[must_use]
-    pub fn large_buffer(record_len: usize) -> AlignedBuffer {
-        AlignedBuffer::zeroed(block_bytes(record_len))
+    pub fn large_buffer(&self, record_len: usize) -> AlignedBuffer {
+        AlignedBuffer::charged(block_bytes(record_len), &self.memory)
     }
 
     /// Takes the log's latch.
@@ -213,7 +217,7 @@ impl LogGuard<'_> {
                 Some(buffer) => buffer,
                 None if state.buffers < BUFFERS => {
                     state.buffers += 1;
-                    AlignedBuffer::zeroed(self.log.buffer_bytes)
+                    AlignedBuffer::charged(self.log.buffer_bytes, &self.log.memory)
                 }
                 None => return Reserve::BuffersFull,
             };

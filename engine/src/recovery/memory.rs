@@ -7,7 +7,7 @@
 //! | 3/16 | records of a window: found, and to be redone | [`RECORD_BYTES`] * `window.records` |
 //! | 3/16 | steps of a batch, and the copy of one range in each thread | [`STEP_BYTES`] * 2 * `redo.steps_max` |
 //!
-//! The whole is half of `memory_bytes`. It is taken from the budget that pages share ([`Reservation`]), less what was kept and
+//! The whole is half of `memory_bytes`. It is charged to the account of the pool, less what was kept and
 //! is replayed, until recovery ends. While the log is scanned, the threads that do it have the other half for the pieces
 //! that they read.
 //!
@@ -20,7 +20,6 @@ use super::select::FoundRecord;
 use super::window::WindowLimits;
 use crate::base::settings::Settings;
 use crate::checkpoint::ReplayLimits;
-use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a record of a window: twice as it is found, while parts are put together; later once, and as it is redone.
 const RECORD_BYTES: u64 = 2 * size_of::<FoundRecord>() as u64;
@@ -29,22 +28,6 @@ const _: () = assert!(size_of::<Redo<'_>>() <= size_of::<FoundRecord>());
 const PIECE_BYTES_MAX: u64 = 4 << 20;
 /// Threads that scan, at least: they wait for the device most of the time.
 const SCAN_THREADS: usize = 4;
-
-/// Bytes of the budget that recovery takes at the moment.
-#[derive(Debug, Default)]
-pub struct Reservation(AtomicU64);
-
-impl Reservation {
-    /// How many.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set(&self, bytes: u64) {
-        self.0.store(bytes, Ordering::Relaxed);
-    }
-}
 
 /// What each part of recovery may take.
 #[derive(Clone, Copy, Debug)]

@@ -27,7 +27,7 @@ pub use copied::CopiedLog;
 
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
+use crate::base::{Charge, Csn, Epoch, Error, Location, LogId, Result};
 use crate::buffer::Pool;
 use crate::checkpoint::{MeasuredReplay, ReplayLimits, decode_catalog};
 use crate::device::{OpenMode, Storage};
@@ -39,7 +39,6 @@ use crate::sync::Mutex;
 use crate::transaction::{TableState, TransactionSystem};
 use chunks::{ChunkIndex, Earlier};
 use memory::RecoveryMemory;
-pub use memory::Reservation;
 use redo::Redo;
 use select::{Bounds, Decided, FoundBlock, FoundLog, FoundRecord, Selection, Selector};
 use std::sync::Arc;
@@ -110,7 +109,7 @@ pub struct Recovery<'a> {
     /// Number of logs of the new epoch.
     pub logs: usize,
     /// What recovery takes of the budget; nothing when it has ended.
-    pub reserved: &'a Reservation,
+    pub reserved: &'a Charge,
     /// What to replay over the pages of a database that has just been restored.
     pub copied: Option<&'a CopiedLog>,
 }
@@ -184,6 +183,17 @@ impl Recovery<'_> {
         }
         report.seconds = self.clock.now().since(start).as_secs_f64();
         Ok((last.next(), report))
+    }
+
+    /// The checkpoint and nothing else: the log is not looked at. Returns the first CSN after it.
+    ///
+    /// # Errors
+    /// `Corruption`, `Unsupported`, I/O.
+    pub fn run_at_checkpoint(&self, manifest: &Manifest) -> Result<(Csn, RecoveryReport)> {
+        let start = self.clock.now();
+        self.load_checkpoint(manifest)?;
+        let seconds = self.clock.now().since(start).as_secs_f64();
+        Ok((manifest.checkpoint.next(), RecoveryReport { clean: true, seconds, ..RecoveryReport::default() }))
     }
 
     /// Tables and pages of the checkpoint. Pages are read when they are first used.
@@ -399,6 +409,7 @@ impl Recovery<'_> {
                 epoch,
                 self.settings.log_buffer_bytes,
                 segments.clone(),
+                self.pool.account().clone(),
             ))
         };
         Ok((0..self.logs).map(log).collect())
@@ -437,7 +448,7 @@ fn append_again(log: &Log, copies: &[Copy]) -> Result<()> {
     let mut guard = log.lock();
     for (csn, bytes) in copies {
         debug_assert_eq!(bytes.len(), record_bytes(bytes.len() - crate::log::RECORD_HEADER_BYTES));
-        let mut large = (bytes.len() > log.block_payload_bytes()).then(|| Log::large_buffer(bytes.len()));
+        let mut large = (bytes.len() > log.block_payload_bytes()).then(|| log.large_buffer(bytes.len()));
         loop {
             let ticket = log.segments().prepared().ticket();
             match guard.reserve(bytes.len(), &mut large) {

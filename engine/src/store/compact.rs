@@ -29,10 +29,11 @@ impl PageStore {
 
     /// Moves at most `most` images from blocks at or behind `bound` to free blocks before it, for the next round, and notes which
     /// parts of the mapping have to move. Returns how many images moved. The caller keeps rounds from beginning; all else may go on.
+    /// `rest` is called between batches, without a lock.
     ///
     /// # Errors
     /// `Busy` if a round is in progress; `Corruption` if an image is damaged; I/O. Images that had moved by then stay moved.
-    pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
+    pub fn move_tail(&self, bound: u64, most: usize, rest: &dyn Fn()) -> Result<u64> {
         if self.state.lock().phase != Phase::Idle {
             return Err(Error::new(ErrorKind::Busy, "a checkpoint is in progress, or its end is unknown"));
         }
@@ -50,6 +51,7 @@ impl PageStore {
                 failure.take().map_or(Ok(()), Err)
             })
             .or_else(|error| self.unless_replaced(batch, error))?;
+            rest();
         }
         Ok(moved)
     }

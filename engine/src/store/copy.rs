@@ -7,7 +7,7 @@ use super::blocks::{self, BLOCK_HEADER_BYTES, BlockRef, ImageKind};
 use super::writer::{ImageWriter, Written};
 use super::{PageStore, Round, StoreRoot};
 use crate::base::{Csn, DatabaseId, Location, PageId, Result};
-use crate::device::{AlignedBuffer, Storage};
+use crate::device::Storage;
 use std::sync::Arc;
 
 /// Images side by side are read with one read of at most this many bytes.
@@ -59,7 +59,8 @@ impl PageStore {
             a.1.block().0.checked_add(1) == Some(b.1.block().0)
         };
         let run_max = READ_BYTES_MAX / page_bytes;
-        let mut buffer = AlignedBuffer::zeroed(READ_BYTES_MAX);
+        let longest = READ_BYTES_MAX.min(sorted.len() * page_bytes);
+        let mut buffer = self.buffer(longest);
         for run in sorted.chunk_by(adjacent).flat_map(|run| run.chunks(run_max)) {
             let bytes = &mut buffer[..run.len() * page_bytes];
             self.source.file.read_at(self.source.offset(run[0].1), bytes)?;

@@ -7,8 +7,13 @@
 //!   free ───────────────> fresh ──────────────────────> live ───────────────────────────────────────────────────┐
 //!    ^                      │ nothing refers to it any more                                                      │
 //!    ├──────────────────────┘                                                                                   │
-//!    └──────────────────────────────────────────────────────────────── unless somebody holds a checkpoint ──────┘
+//!    └───────────────────────── as soon as nobody has a checkpoint with it ───────────── held, with a tag ──────┘
 //! ```
+//!
+//! A checkpoint is known by the generation of its manifest. Whoever has a checkpoint, in this process or another, pins its generation.
+//! A block that was born with generation b and is not in generation n any more is needed by those who pin b to n - 1: so each holds
+//! no more than its own checkpoint, however many come after it. Births are remembered only while somebody pins; a
+//! block whose birth is not known is as old as anything that is pinned.
 //!
 //! # Invariants
 //! - F1 (I8): a live block that a round replaces is released when the manifest without it is durable, and not while a
@@ -17,6 +22,7 @@
 //! - F3: a block whose write failed is never released; it is free again after the next open. Its bytes may still arrive.
 
 use super::blocks::BlockNumber;
+use std::collections::{BTreeMap, HashMap};
 
 /// The bitmap.
 #[derive(Debug, Default)]
@@ -27,11 +33,35 @@ pub struct FreeSpace {
     free: u64,
     /// Where the next search begins; back at the front with each round, so that the file stays compact.
     cursor: u64,
-    /// Checkpoints that somebody holds.
-    holds: usize,
-    /// Live blocks that were replaced while a checkpoint was held.
-    held: Vec<BlockNumber>,
+    /// Generation of the last committed checkpoint.
+    committed: u64,
+    /// Checkpoints held in this process: generation, and how often.
+    holds: BTreeMap<u64, usize>,
+    /// Generations that readers in other processes had when they were looked at after the last commit. Those that came later have
+    /// newer ones.
+    readers: Vec<u64>,
+    /// With which generation blocks were born, while anything was pinned.
+    born: HashMap<BlockNumber, u64>,
+    /// Replaced blocks that somebody may need.
+    held: Vec<HeldBlock>,
 }
+
+#[derive(Debug)]
+struct HeldBlock {
+    block: BlockNumber,
+    born: u64,
+    /// The first generation without it.
+    gone: u64,
+}
+
+impl HeldBlock {
+    fn is_read_in(&self, generation: u64) -> bool {
+        generation < self.gone && (self.born <= generation || generation == READS_ANYTHING)
+    }
+}
+
+/// A reader of which it is not known what it reads: it needs every block.
+pub const READS_ANYTHING: u64 = 0;
 
 impl FreeSpace {
     /// A file of `blocks` blocks, all free but the header (B2).
@@ -126,27 +156,100 @@ impl FreeSpace {
         }
     }
 
-    /// Gives back a block of an earlier checkpoint that the durable one does not have (F1).
-    pub fn release_live(&mut self, block: BlockNumber) {
-        if self.holds == 0 {
-            self.release(block);
-        } else {
-            self.held.push(block);
+    /// The checkpoint of manifest `generation` is durable, and since then `readers` were found to be what is read in other
+    /// processes.
+    pub fn committed(&mut self, generation: u64, readers: Vec<u64>) {
+        debug_assert!(generation >= self.committed);
+        self.committed = generation;
+        self.set_readers(readers);
+    }
+
+    /// Generation of the last committed checkpoint.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.committed
+    }
+
+    /// The generations that are read in other processes now.
+    pub fn set_readers(&mut self, readers: Vec<u64>) {
+        self.readers = readers;
+        self.readers.sort_unstable();
+        self.readers.dedup();
+        self.give_back();
+    }
+
+    /// Whether blocks may be held because of readers in other processes.
+    #[must_use]
+    pub fn waits_for_readers(&self) -> bool {
+        !self.held.is_empty() && !self.readers.is_empty()
+    }
+
+    /// Blocks that are in no checkpoint but older ones.
+    #[must_use]
+    pub fn held_blocks(&self) -> u64 {
+        self.held.len() as u64
+    }
+
+    /// The checkpoint committed last is the first with this block.
+    pub fn note_birth(&mut self, block: BlockNumber) {
+        if !self.holds.is_empty() || !self.readers.is_empty() {
+            self.born.insert(block, self.committed);
         }
     }
 
-    /// From now on no live block is given back.
-    pub fn hold(&mut self) {
-        self.holds += 1;
+    /// Gives back a block that the checkpoint committed last is the first not to have (F1).
+    pub fn release_live(&mut self, block: BlockNumber) {
+        let held = HeldBlock { block, born: self.born.remove(&block).unwrap_or(0), gone: self.committed };
+        if self.is_needed(&held) {
+            self.held.push(held);
+        } else {
+            self.release(block);
+        }
     }
 
-    /// Ends one [`FreeSpace::hold`].
-    pub fn end_hold(&mut self) {
-        self.holds -= 1;
-        if self.holds == 0 {
-            for block in std::mem::take(&mut self.held) {
-                self.release(block);
+    /// Every free block may belong to a checkpoint that was there before this process.
+    pub fn hold_all_free(&mut self) {
+        let gone = self.committed;
+        while let Some((first, len)) = self.allocate_run(u64::MAX) {
+            for number in first.0..first.0 + len {
+                self.held.push(HeldBlock { block: BlockNumber(number), born: 0, gone });
             }
+        }
+        self.rewind();
+    }
+
+    /// Keeps the blocks of the last committed checkpoint; returns its generation.
+    #[must_use = "to end it"]
+    pub fn hold(&mut self) -> u64 {
+        *self.holds.entry(self.committed).or_default() += 1;
+        self.committed
+    }
+
+    /// Ends one [`FreeSpace::hold`] of a generation.
+    pub fn end_hold(&mut self, generation: u64) {
+        let count = self.holds.get_mut(&generation).expect("every hold ends once");
+        *count -= 1;
+        if *count == 0 {
+            self.holds.remove(&generation);
+            self.give_back();
+        }
+    }
+
+    fn is_needed(&self, held: &HeldBlock) -> bool {
+        let by_readers = self.readers.iter().any(|reader| held.is_read_in(*reader));
+        by_readers || self.holds.range(held.born..held.gone).next().is_some()
+    }
+
+    fn give_back(&mut self) {
+        for held in std::mem::take(&mut self.held) {
+            if self.is_needed(&held) {
+                self.held.push(held);
+            } else {
+                self.release(held.block);
+            }
+        }
+        if self.holds.is_empty() && self.readers.is_empty() {
+            self.born = HashMap::new();
         }
     }
 
@@ -205,18 +308,93 @@ mod tests {
     }
 
     #[test]
-    fn live_blocks_are_kept_while_a_checkpoint_is_held() {
-        let mut space = FreeSpace::new(3);
-        assert_eq!(drain(&mut space), [1, 2]);
-        space.hold();
-        space.hold();
+    fn live_blocks_are_kept_while_a_checkpoint_with_them_is_held() {
+        let mut space = FreeSpace::new(4);
+        assert_eq!(drain(&mut space), [1, 2, 3]);
+        let (first, again) = (space.hold(), space.hold());
+        space.committed(5, Vec::new());
         space.release_live(BlockNumber(1));
-        space.end_hold();
-        assert_eq!(space.allocate_run(1), None, "F1");
-        space.end_hold();
-        assert_eq!(drain(&mut space), [1]);
+        let second = space.hold();
+        space.committed(6, Vec::new());
         space.release_live(BlockNumber(2));
+        space.end_hold(first);
+        assert_eq!((space.allocate_run(1), space.held_blocks()), (None, 2), "F1");
+        space.end_hold(again);
+        assert_eq!(drain(&mut space), [1], "the second does not have it");
+        space.end_hold(second);
         assert_eq!(drain(&mut space), [2]);
+        space.release_live(BlockNumber(3));
+        assert_eq!(drain(&mut space), [3]);
+    }
+
+    #[test]
+    fn live_blocks_are_kept_for_readers_of_older_checkpoints() {
+        let mut space = FreeSpace::new(3);
+        drain(&mut space);
+        space.committed(7, vec![6]);
+        space.release_live(BlockNumber(1));
+        let held = space.hold();
+        space.committed(8, vec![6]);
+        space.release_live(BlockNumber(2));
+        assert!(space.waits_for_readers());
+        space.set_readers(vec![7]);
+        assert_eq!(drain(&mut space), [1]);
+        space.set_readers(Vec::new());
+        assert!(space.allocate_run(1).is_none() && !space.waits_for_readers(), "held in this process");
+        space.end_hold(held);
+        assert_eq!(drain(&mut space), [2]);
+    }
+
+    #[test]
+    fn a_reader_holds_no_more_than_its_checkpoint() {
+        let mut space = FreeSpace::new(100);
+        let mut live = space.allocate_run(1).expect("free").0;
+        let mut catalog = space.allocate_run(1).expect("free").0;
+        space.committed(1, Vec::new());
+        // A reader that is understood, one hold of this process, and later a reader that is not understood.
+        let mut held = None;
+        for generation in 2..20 {
+            let readers = match generation {
+                2..4 => vec![],
+                4..15 => vec![3],
+                _ => vec![3, READS_ANYTHING],
+            };
+            space.committed(generation, readers);
+            for block in [&mut live, &mut catalog] {
+                let new = space.allocate_run(1).expect("free").0;
+                space.release_live(std::mem::replace(block, new));
+                space.note_birth(new);
+            }
+            if generation == 8 {
+                held = Some(space.hold());
+            }
+            let expected = match generation {
+                2..4 => 0,
+                4..9 => 2,
+                9..15 => 4,
+                _ => 4 + 2 * (generation - 14),
+            };
+            assert_eq!(space.held_blocks(), expected, "generation {generation}");
+        }
+        space.set_readers(vec![3]);
+        assert_eq!(space.held_blocks(), 4);
+        space.end_hold(held.expect("held"));
+        assert_eq!(space.held_blocks(), 2);
+        space.set_readers(Vec::new());
+        assert_eq!((space.held_blocks(), space.free_blocks()), (0, 97));
+    }
+
+    #[test]
+    fn what_was_free_at_open_may_belong_to_earlier_readers() {
+        let mut space = FreeSpace::new(70);
+        assert!(space.claim(BlockNumber(9)));
+        space.committed(20, vec![18]);
+        space.hold_all_free();
+        assert_eq!((space.free_blocks(), space.held_blocks(), space.used_end()), (0, 68, 70));
+        space.extend(71);
+        assert_eq!(drain(&mut space), [70]);
+        space.set_readers(vec![20]);
+        assert_eq!(drain(&mut space).len(), 68);
     }
 
     #[test]

@@ -12,6 +12,8 @@
 //! - N3: the valid slot with the highest generation wins; two valid slots of one generation that differ are corruption.
 //! - N4 (I11): after a failed write nothing more is published: which slot is newest is unknown.
 //! - N5: both slots are preallocated, so that publishing cannot run out of space.
+//! - N6: who reads beside a process that publishes may find both slots torn, for it looks at one after the other: then it looks
+//!   again. What it finds may have passed step 1 just now and not be durable yet; every transaction in it is, by the log.
 
 use super::PAGES_PATH;
 use super::manifest::{Manifest, SLOT_BYTES};
@@ -84,6 +86,10 @@ fn data_without_manifest(storage: &dyn Storage) -> Result<Option<String>> {
     Ok(None)
 }
 
+/// How often both slots may look torn before they are taken to be.
+const TORN_READS_MAX: u32 = 50;
+const TORN_READ_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+
 #[derive(Debug)]
 struct Newest {
     generation: u64,
@@ -137,12 +143,30 @@ impl ManifestFile {
         newest_slot(&*self.file).map(|(_, manifest)| manifest)
     }
 
-    /// Replaces the manifest; its `generation` is set here. When it returns `Ok` the new one is durable in both slots.
+    /// Reads the newest manifest beside a process that may be publishing (N6).
+    ///
+    /// # Errors
+    /// As [`ManifestFile::open`].
+    pub fn read_beside_writer(storage: &dyn Storage) -> Result<Manifest> {
+        let file = open_file(storage, false, true)?;
+        let mut read = newest_slot(&*file);
+        for _ in 1..TORN_READS_MAX {
+            match &read {
+                Err(error) if error.kind() == ErrorKind::Corruption => {}
+                _ => break,
+            }
+            crate::sync::thread::sleep(TORN_READ_PAUSE);
+            read = newest_slot(&*file);
+        }
+        read.map(|(_, manifest)| manifest)
+    }
+
+    /// Replaces the manifest; its `generation` is set here, and returned. When it returns `Ok` the new one is durable in both slots.
     ///
     /// # Errors
     /// `InvalidArgument` or `OutOfSpace` if the manifest cannot be encoded: nothing was written, publishing goes on. I/O:
     /// the new manifest may or may not be the durable one. `Poisoned` after that (N4).
-    pub fn publish(&self, manifest: &Manifest) -> Result<()> {
+    pub fn publish(&self, manifest: &Manifest) -> Result<u64> {
         let mut newest = self.newest.lock();
         if newest.failed {
             return Err(Error::new(ErrorKind::Poisoned, "an earlier write of the manifest failed")
@@ -158,7 +182,7 @@ impl ManifestFile {
         self.file.write_durable_at(slot_offset(first), &buffer)?;
         self.file.write_durable_at(slot_offset(second), &buffer)?;
         *newest = Newest { generation, slot: first, failed: false };
-        Ok(())
+        Ok(generation)
     }
 }
 

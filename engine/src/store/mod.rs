@@ -42,6 +42,7 @@ pub mod manifest;
 pub mod manifest_file;
 mod mapping;
 mod overlay;
+mod readers;
 mod remains;
 mod reserve;
 mod round;
@@ -55,13 +56,14 @@ pub use copy::{StoreCopy, StoredImage};
 pub use csn_set::CsnSet;
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
+pub use readers::{CheckpointReader, READERS_PATH, ReaderSlot, Readers, open_newest_checkpoint};
 pub use remains::Remains;
 pub use reserve::{Demand, ReservedFor};
 pub use round::{FinishedRound, Round};
 pub use writer::{ImageWriter, Written};
 
 use crate::base::clock::Nanos;
-use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::base::{Account, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
 use crate::device::{AlignedBuffer, OpenMode, ReadRequest, SECTOR_BYTES, Storage};
 use crate::sync::Mutex;
@@ -97,6 +99,8 @@ pub struct StoreUsage {
     pub blocks: u64,
     /// Of these, free.
     pub free_blocks: u64,
+    /// Of the others, in older checkpoints only, which somebody holds or reads.
+    pub held_blocks: u64,
     /// Images that the next checkpoint will take over.
     pub working: u64,
     /// Images of the checkpoint that is being made.
@@ -175,6 +179,20 @@ impl State {
     }
 }
 
+/// What a checkpoint is, in memory.
+struct Parts {
+    mapping: Mapping,
+    free: FreeSpace,
+    catalog: Option<BlobRef>,
+    catalog_blocks: Vec<BlockNumber>,
+}
+
+impl Parts {
+    fn new(mapping: Mapping, free: FreeSpace) -> Parts {
+        Parts { mapping, free, catalog: None, catalog_blocks: Vec::new() }
+    }
+}
+
 /// The page images of one database.
 #[derive(Debug)]
 pub struct PageStore {
@@ -183,6 +201,12 @@ pub struct PageStore {
     state: Mutex<State>,
     /// Whom the reserve is kept for; nobody before recovery is over.
     watched: OnceLock<Watched>,
+    /// Pays for buffers that are larger than a page.
+    memory: OnceLock<Arc<Account>>,
+    /// Readers of checkpoints; none of a store that is open read-only while nobody writes.
+    readers: Option<Readers>,
+    /// What keeps the blocks that this store reads.
+    _slot: Option<ReaderSlot>,
 }
 
 impl PageStore {
@@ -203,20 +227,21 @@ impl PageStore {
         storage.flush_directory("")?;
         let (file, traffic) = CountedFile::wrap(file);
         let source = BlockSource { file, database, page_bytes };
-        Ok(Self::with(source, traffic, Mapping::empty(page_bytes), FreeSpace::new(1), None, Vec::new()))
+        let parts = Parts::new(Mapping::empty(page_bytes), FreeSpace::new(1));
+        Ok(Arc::new(Self::with(source, traffic, parts)))
     }
 
-    /// Opens the page store as of the checkpoint that `root` belongs to. Loads the whole mapping: 8 bytes per page.
+    /// Opens the page store as of the checkpoint of `manifest`, to write to it. Loads the whole mapping: 8 bytes per page. The caller
+    /// has the lock of the database, and had it when the manifest was read.
     ///
     /// # Errors
     /// `NotFound`, `Corruption`, `Unsupported` with the place; I/O.
-    pub fn open(
-        storage: &dyn Storage,
-        database: DatabaseId,
-        page_bytes: usize,
-        root: &StoreRoot,
-    ) -> Result<Arc<PageStore>> {
-        Self::open_with(storage, database, page_bytes, root, false)
+    pub fn open(storage: &Arc<dyn Storage>, manifest: &Manifest) -> Result<Arc<PageStore>> {
+        let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
+        let mut store = Self::open_with(&**storage, database, page_bytes, &manifest.store, false)?;
+        store.hold_for_readers(Readers::new(storage.clone(), database), manifest.generation);
+        store.back_free_end()?;
+        Ok(Arc::new(store))
     }
 
     /// As [`PageStore::open`], without ever writing.
@@ -229,7 +254,7 @@ impl PageStore {
         page_bytes: usize,
         root: &StoreRoot,
     ) -> Result<Arc<PageStore>> {
-        Self::open_with(storage, database, page_bytes, root, true)
+        Self::open_with(storage, database, page_bytes, root, true).map(Arc::new)
     }
 
     fn open_with(
@@ -238,7 +263,7 @@ impl PageStore {
         page_bytes: usize,
         root: &StoreRoot,
         read_only: bool,
-    ) -> Result<Arc<PageStore>> {
+    ) -> Result<PageStore> {
         let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only, direct: true })?;
         if !read_only {
             // A write of a killed process must not arrive in a block that is used again.
@@ -265,21 +290,12 @@ impl PageStore {
                     .at(source.file.location(source.offset(catalog.first))));
             }
         }
-        let store = Self::with(source, traffic, mapping, free, root.catalog, catalog_blocks);
-        if !read_only {
-            store.back_free_end()?;
-        }
-        Ok(store)
+        let parts = Parts { catalog: root.catalog, catalog_blocks, ..Parts::new(mapping, free) };
+        Ok(Self::with(source, traffic, parts))
     }
 
-    fn with(
-        source: BlockSource,
-        traffic: Arc<Traffic>,
-        mapping: Mapping,
-        free: FreeSpace,
-        catalog: Option<BlobRef>,
-        catalog_blocks: Vec<BlockNumber>,
-    ) -> Arc<PageStore> {
+    fn with(source: BlockSource, traffic: Arc<Traffic>, parts: Parts) -> PageStore {
+        let Parts { mapping, free, catalog, catalog_blocks } = parts;
         let overlay = || Overlay::new(mapping::references_per_block(source.page_bytes));
         let state = State {
             round: overlay(),
@@ -295,7 +311,8 @@ impl PageStore {
             catalog,
             catalog_blocks,
         };
-        Arc::new(PageStore { source, traffic, state: Mutex::new(state), watched: OnceLock::new() })
+        let (state, watched, memory) = (Mutex::new(state), OnceLock::new(), OnceLock::new());
+        PageStore { source, traffic, state, watched, memory, readers: None, _slot: None }
     }
 
     /// Nothing more will be written: another owner may have the file, though this one can still be read.
@@ -334,6 +351,7 @@ impl PageStore {
             pages: state.mapping.pages(),
             blocks: state.free.blocks(),
             free_blocks: state.free.free_blocks(),
+            held_blocks: state.free.held_blocks(),
             working: state.working.len(),
             in_round: state.round.len(),
             block_bytes: self.source.page_bytes,
@@ -384,6 +402,18 @@ impl PageStore {
         }
     }
 
+    /// Large buffers are charged to `memory` from now on. Once.
+    pub fn charge_to(&self, memory: &Arc<Account>) {
+        let _ = self.memory.set(memory.clone());
+    }
+
+    fn buffer(&self, len: usize) -> AlignedBuffer {
+        match self.memory.get() {
+            Some(memory) => AlignedBuffer::charged(len, memory),
+            None => AlignedBuffer::zeroed(len),
+        }
+    }
+
     /// Reads the newest images of several pages, those side by side with one read. `visit` gets the index of each page, in
     /// any order, and what [`PageStore::read_page`] would have given.
     pub fn read_pages(&self, pages: &[PageId], visit: &mut VisitImage<'_>) {
@@ -397,8 +427,7 @@ impl PageStore {
             a.0.block().0.checked_add(1) == Some(b.0.block().0) && !a.0.is_absent()
         };
         let runs: Vec<_> = wanted.chunk_by(adjacent).collect();
-        let mut buffers: Vec<_> =
-            runs.iter().map(|run| AlignedBuffer::zeroed(run.len() * page_bytes)).collect();
+        let mut buffers: Vec<_> = runs.iter().map(|run| self.buffer(run.len() * page_bytes)).collect();
         let mut reads: Vec<_> = runs
             .iter()
             .zip(&mut buffers)
@@ -470,11 +499,11 @@ impl PageStore {
         state.free.release(reference.block());
     }
 
-    /// Keeps every block of the last durable checkpoint, and of those to come, until the result is dropped.
+    /// Keeps every block of the last durable checkpoint until the result is dropped.
     #[must_use]
     pub fn hold(self: &Arc<PageStore>) -> HeldBlocks {
-        self.state.lock().free.hold();
-        HeldBlocks { store: self.clone() }
+        let generation = self.state.lock().free.hold();
+        HeldBlocks { store: self.clone(), generation }
     }
 
     /// Begins round `number`, higher than the last, of the checkpoint at `csn`: every image recorded for the next round belongs
@@ -506,13 +535,15 @@ impl PageStore {
     }
 
     /// The manifest with this round's root is durable: its pages are the committed ones, and the blocks it replaced are
-    /// free.
+    /// free unless somebody has a checkpoint with them.
     ///
     /// # Panics
     /// If the round belongs to another store.
     pub fn round_committed(&self, round: FinishedRound) {
         assert!(std::ptr::eq(round.store(), self), "a round is decided by its own store");
-        round.commit();
+        // After the publication: see `readers`.
+        let readers = self.generations_read();
+        round.commit(readers);
         if let Err(error) = self.shrink() {
             tracing::debug!(%error, "the file of the page store stays as long as it is");
         }
@@ -562,11 +593,12 @@ pub type VisitImage<'a> = dyn FnMut(usize, Result<(ImageKind, &mut [u8])>) + 'a;
 #[derive(Debug)]
 pub struct HeldBlocks {
     store: Arc<PageStore>,
+    generation: u64,
 }
 
 impl Drop for HeldBlocks {
     fn drop(&mut self) {
-        self.store.state.lock().free.end_hold();
+        self.store.state.lock().free.end_hold(self.generation);
     }
 }
 

@@ -164,6 +164,14 @@ impl PageStore {
 
     /// Makes the file at least `least` blocks longer, and a step if there is room.
     pub(super) fn grow(&self, state: &mut State, least: u64) -> Result<()> {
+        if state.free.waits_for_readers() {
+            // Some may have gone since the last checkpoint.
+            let before = state.free.free_blocks();
+            state.free.set_readers(self.generations_read());
+            if state.free.free_blocks() - before >= least {
+                return Ok(());
+            }
+        }
         let block_bytes = self.source.page_bytes as u64;
         let old = state.free.blocks();
         let most = BlockNumber::LIMIT - 1 - old;

@@ -118,7 +118,15 @@ impl Round {
         };
         self.open = false;
         let root = StoreRoot { directory, pages, catalog };
-        Ok(FinishedRound { store: self.store.clone(), root, parts, blob, others, decided: false })
+        Ok(FinishedRound {
+            store: self.store.clone(),
+            root,
+            parts,
+            blob,
+            others,
+            generation: None,
+            decided: false,
+        })
     }
 
     /// Writes each part of the mapping with a changed page; returns where.
@@ -214,6 +222,7 @@ pub struct FinishedRound {
     parts: Vec<(usize, BlockRef)>,
     blob: Option<WrittenBlob>,
     others: OtherBlocks,
+    generation: Option<u64>,
     decided: bool,
 }
 
@@ -228,8 +237,20 @@ impl FinishedRound {
         &self.store
     }
 
-    pub(super) fn commit(mut self) {
+    /// Notes the generation of the manifest that was published with it; otherwise it counts as one more than the last.
+    pub fn published_as(mut self, generation: u64) -> FinishedRound {
+        self.generation = Some(generation);
+        self
+    }
+
+    /// `readers` are the generations that are read in other processes, found after the publication.
+    pub(super) fn commit(mut self, readers: Vec<u64>) {
         self.decided = true;
+        {
+            let mut state = self.store.state.lock();
+            let generation = self.generation.unwrap_or(state.free.generation() + 1);
+            state.free.committed(generation, readers);
+        }
         // The pages of a part move from the round to the mapping under one hold of the lock, so readers see no change;
         // the steps keep them from waiting for the whole table.
         loop {
@@ -237,6 +258,9 @@ impl FinishedRound {
             let Some(pages) = state.round.take_part() else { break };
             for (page, reference) in pages {
                 let old = state.mapping.set(page, reference);
+                if !reference.is_absent() {
+                    state.free.note_birth(reference.block());
+                }
                 if !old.is_absent() {
                     state.free.release_live(old.block());
                 }
@@ -253,6 +277,9 @@ impl FinishedRound {
         }
         for block in std::mem::take(&mut self.others.replaced) {
             state.free.release_live(block);
+        }
+        for block in std::mem::take(&mut self.others.fresh) {
+            state.free.note_birth(block);
         }
         state.phase = Phase::Idle;
     }

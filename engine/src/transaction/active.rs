@@ -9,7 +9,8 @@ use super::versions::{Before, Undo, VersionHandle};
 use super::view::View;
 use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
-use crate::base::{Csn, Error, Location, Result};
+use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
+use crate::buffer::Overdraft;
 use crate::commit::{Chunks, Pending, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::Ordering;
@@ -55,22 +56,43 @@ pub(super) struct Scratch {
     pub(super) tables: Vec<Arc<TableState>>,
     /// The leaf of the last write, and its table's root.
     pub(super) hint: (crate::base::PageId, LeafHint),
+    /// What these buffers take of the memory of the transaction's database, once that is much.
+    charge: Option<WriteSetCharge>,
+}
+
+/// What a large transaction takes besides pages and versions.
+#[derive(Debug)]
+struct WriteSetCharge {
+    /// Of `memory_bytes`: twice, since a buffer that grows is there twice for a moment, and so is a record that is committed.
+    memory: Charge,
+    /// Of what all transactions may have.
+    share: Charge,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Option<Box<Scratch>>> = const { RefCell::new(None) };
 }
 
-/// Redo buffers above this are not kept for the next transaction.
-const KEEP_BYTES: usize = 1 << 20;
+/// Buffers above this are not kept for the next transaction, and are charged, in steps of as much.
+const KEEP_BYTES: usize = 64 << 10;
+/// All transactions' buffers together take at most this part of all memory, as far as they are charged.
+const WRITE_SETS_PART: u64 = 4;
 
 impl Scratch {
     fn take() -> Box<Scratch> {
         SCRATCH.try_with(|cell| cell.borrow_mut().take()).ok().flatten().unwrap_or_default()
     }
 
+    /// Bytes allocated besides the redo.
+    fn list_bytes(&self) -> usize {
+        let values =
+            self.values.capacity() * size_of::<OwnValue>() + self.replaced.capacity() * size_of::<Replaced>();
+        self.keys.capacity() + self.changes.capacity() * size_of::<Change>() + values
+    }
+
     fn put_back(mut self: Box<Self>) {
-        if self.redo.capacity() > KEEP_BYTES || self.keys.capacity() > KEEP_BYTES {
+        self.charge = None;
+        if self.redo.capacity() > KEEP_BYTES || self.list_bytes() > KEEP_BYTES {
             return;
         }
         self.redo.clear();
@@ -225,6 +247,8 @@ impl ActiveTransaction {
     /// Restores the entries of all changes from `first` on, newest first, and frees large values but the first `values`. After a
     /// failure the changes that were not restored are still there, and all values.
     fn take_back(&mut self, first: usize, values: usize) -> Result<()> {
+        // It may be this transaction's changes that leave no memory for the way to them.
+        let _overdraft = Overdraft::begin();
         let guard = pin();
         while self.scratch.changes.len() > first {
             let change = self.scratch.changes.last().expect("longer than `first`");
@@ -266,6 +290,7 @@ impl ActiveTransaction {
 
     /// Marks what cannot be taken back, so that everybody sees what was there before, and takes back the rest.
     pub(super) fn leave_behind(&mut self) {
+        let _overdraft = Overdraft::begin();
         let guard = pin();
         for change in self.scratch.changes.iter().rev() {
             // Below a change that was left behind there may be an earlier one of the same row.
@@ -409,6 +434,39 @@ impl ActiveTransaction {
     #[must_use]
     pub fn system(&self) -> &Arc<TransactionSystem> {
         &self.system
+    }
+
+    /// Charges what `more` bytes of redo need besides what is charged already; all transactions together have a bound.
+    #[inline]
+    pub(super) fn check_memory(&mut self, more: usize) -> Result<()> {
+        let bytes = (self.scratch.redo.unwritten_len() + more + self.scratch.list_bytes()) as u64;
+        match &self.scratch.charge {
+            None if bytes <= KEEP_BYTES as u64 => Ok(()),
+            Some(charge) if bytes <= charge.share.bytes() => Ok(()),
+            _ => self.charge(bytes.next_multiple_of(KEEP_BYTES as u64)),
+        }
+    }
+
+    #[cold]
+    fn charge(&mut self, bytes: u64) -> Result<()> {
+        let (pool, all) = (self.system.pool(), &self.system.write_sets);
+        let charge = self
+            .scratch
+            .charge
+            .get_or_insert_with(|| WriteSetCharge { memory: pool.account().charge(0), share: all.charge(0) });
+        let before = charge.share.bytes();
+        charge.share.set(bytes);
+        if all.bytes() > pool.memory_bytes() / WRITE_SETS_PART {
+            charge.share.set(before);
+            let what = format!(
+                "the changes of transactions in progress would fill a quarter of the memory: `memory_bytes` is {}",
+                pool.memory_bytes()
+            );
+            return Err(Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("memory_bytes")));
+        }
+        charge.memory.set(2 * bytes);
+        pool.check_budget();
+        Ok(())
     }
 }
 

@@ -23,7 +23,10 @@ impl ActiveTransaction {
     /// Makes sure that an operation with `more` bytes may be added to the redo. What it takes beside them is not counted.
     #[inline]
     pub(super) fn make_room(&mut self, more: usize) -> Result<()> {
-        if self.has_room(more) { Ok(()) } else { self.write_chunk(more) }
+        if !self.has_room(more) {
+            self.write_chunk(more)?;
+        }
+        self.check_memory(more)
     }
 
     #[cold]

@@ -8,13 +8,14 @@ use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
 use crate::base::metrics::Counter;
-use crate::base::{Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
+use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Pending, Record, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::Event;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
+use crate::sync::thread;
 use crate::tree::{self, Held, LargeReader, LargeReference, Tree, TreeObserver};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -69,6 +70,9 @@ pub struct Limits {
 
 /// Epochs to pass before everything that was retired is freed, and a few more for threads that are in one.
 const RELIEF_ROUNDS: usize = 16;
+/// And if that was not enough, how often is waited for these threads, and how long.
+const RELIEF_WAITS: usize = 50;
+const RELIEF_WAIT: Duration = Duration::from_millis(1);
 /// How long a writer waits for what a checkpoint holds.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(5);
 
@@ -122,6 +126,8 @@ pub struct TransactionSystem {
     pub(super) retired: RetiredValues,
     /// Pages of large values that are not committed.
     pub(super) held_pages: Arc<AtomicU64>,
+    /// What large transactions in progress keep besides pages and versions; charged to the pool's account, too.
+    pub(super) write_sets: Arc<Account>,
     pub(super) observer: Arc<Observer>,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
@@ -149,7 +155,7 @@ impl TransactionSystem {
     /// A system without tables. Transactions may begin after [`TransactionSystem::connect`].
     #[must_use]
     pub fn new(pool: Arc<Pool>, limits: Limits, version_bytes_max: u64, clock: Clock) -> TransactionSystem {
-        let versions = Arc::new(Versions::new(version_bytes_max));
+        let versions = Arc::new(Versions::new(version_bytes_max, pool.account()));
         TransactionSystem {
             descriptors: Descriptors::default(),
             observer: Arc::new(Observer { versions: versions.clone(), hook: OnceLock::new() }),
@@ -157,6 +163,7 @@ impl TransactionSystem {
             garbage: Garbage::default(),
             retired: RetiredValues::default(),
             held_pages: Arc::default(),
+            write_sets: Arc::default(),
             limits,
             clock,
             commit: OnceLock::new(),
@@ -197,6 +204,11 @@ impl TransactionSystem {
         &self.catalog
     }
 
+    /// The pages.
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// What was counted.
     pub fn counters(&self) -> &TransactionCounters {
         &self.counters
@@ -205,11 +217,6 @@ impl TransactionSystem {
     /// The versions.
     pub fn versions(&self) -> &Versions {
         &self.versions
-    }
-
-    /// The versions, to be kept.
-    pub fn shared_versions(&self) -> Arc<Versions> {
-        self.versions.clone()
     }
 
     /// What an entry's stamp means to somebody who takes its page out of memory. `guard` was pinned before the page was read.
@@ -401,9 +408,18 @@ impl TransactionSystem {
     pub(super) fn relieve(&self) -> u64 {
         let ended = self.views_ended.load(Ordering::SeqCst);
         self.collect_all();
-        for _ in 0..RELIEF_ROUNDS {
+        for round in 0..RELIEF_ROUNDS + RELIEF_WAITS {
             pin().flush();
-            crate::sync::thread::yield_now();
+            if round < RELIEF_ROUNDS {
+                thread::yield_now();
+                continue;
+            }
+            // A thread that is in an epoch may not be running: others need its processor.
+            let (bytes, most) = self.versions.bytes();
+            if bytes <= most - most / 8 {
+                break;
+            }
+            thread::sleep(RELIEF_WAIT);
         }
         ended
     }

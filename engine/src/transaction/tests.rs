@@ -35,7 +35,7 @@ fn system() -> (Arc<TransactionSystem>, Arc<TableState>) {
     let segments = SegmentPool::new(storage.clone(), 64 << 10, 64 << 20, 2).expect("memory");
     segments.start().expect("a thread");
     segments.await_ready(2).expect("memory");
-    let log = Log::new(LogId(0), DatabaseId(1), Epoch(1), 64 << 10, segments.clone());
+    let log = Log::new(LogId(0), DatabaseId(1), Epoch(1), 64 << 10, segments.clone(), Arc::default());
     let (first_csn, hooks) = (Csn(1), Hooks::default());
     let start =
         Start { storage, logs: vec![Arc::new(log)], segments, first_csn, epoch: Epoch(1), clock, hooks };

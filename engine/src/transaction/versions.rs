@@ -22,15 +22,15 @@
 //!    two checkpoints, each of which clears the stale handles of the pages it writes.
 
 use super::descriptor::Stamp;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Account, Charge, Csn, Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::epoch::{EpochCell, Guard};
 use crate::tree::LargeReference;
 use std::sync::{Arc, OnceLock};
 
-const CHUNK: usize = 1 << 14;
-const CHUNKS: usize = 1 << 12;
+const CHUNK: usize = 1 << 12;
+const CHUNKS: usize = 1 << 14;
 const INDEX_BITS: u32 = 26;
 const GENERATION_BITS: u32 = 37;
 const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
@@ -96,10 +96,23 @@ impl Undo {
     /// Bytes that this before-image and its slot count against the version budget.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let image = if let Before::Value(value) = &self.before { value.len() } else { 0 };
-        (std::mem::size_of::<Slot>() + std::mem::size_of::<Undo>() + image) as u64
+        let image = match &self.before {
+            Before::Value(value) => value.len() + ALLOCATION_BYTES,
+            Before::Reference(_) => size_of::<LargeReference>() + ALLOCATION_BYTES,
+            Before::Absent | Before::Tombstone | Before::Unchanged => 0,
+        };
+        (LEAST_BYTES + image) as u64
     }
 }
+
+/// What an allocator keeps for a piece of memory, rounding included.
+const ALLOCATION_BYTES: usize = 24;
+/// Places of a version in lists that grow by doubling: its transaction's, the garbage's, the free slots'.
+const LISTED_BYTES: usize = 2 * (size_of::<(Csn, VersionHandle)>() + size_of::<u32>());
+/// What the smallest version takes.
+const LEAST_BYTES: usize = size_of::<Slot>() + size_of::<Undo>() + ALLOCATION_BYTES + LISTED_BYTES;
+/// Memory for versions is charged in these steps.
+const CHARGE_STEP: u64 = 64 << 10;
 
 /// There are as many as changes that somebody may look behind.
 const _: () = assert!(std::mem::size_of::<Undo>() <= 32);
@@ -129,27 +142,38 @@ pub struct Versions {
     /// Bytes held by live versions.
     bytes: AtomicU64,
     bytes_max: u64,
+    /// The most bytes there ever were, in steps: what is free again is used for the next versions, but not given back.
+    charge: Charge,
 }
 
 /// Free lists, so that threads rarely meet at one.
 const SHARDS: usize = 16;
 
 impl Versions {
-    /// An empty table that refuses to hold more than `bytes_max` bytes.
+    /// An empty table that refuses to hold more than `bytes_max` bytes, charged to `memory`.
     #[must_use]
-    pub fn new(bytes_max: u64) -> Versions {
+    pub fn new(bytes_max: u64, memory: &Arc<Account>) -> Versions {
         Versions {
-            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            // As many as can be live, and some for each shard that has none left while others have.
+            chunks: (0..(bytes_max as usize / LEAST_BYTES / CHUNK + 2).min(CHUNKS))
+                .map(|_| OnceLock::new())
+                .collect(),
             free: std::array::from_fn(|_| Mutex::new(Vec::new())),
             next_unused: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             bytes_max,
+            charge: memory.charge(0),
         }
     }
 
     fn slot(&self, index: usize) -> &Slot {
         &self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Slot::default()).collect())
             [index % CHUNK]
+    }
+
+    /// The slot of a handle that may have been in a page, if it was ever used.
+    fn slot_of(&self, handle: VersionHandle) -> Option<&Slot> {
+        Some(&self.chunks.get(handle.index() / CHUNK)?.get()?[handle.index() % CHUNK])
     }
 
     /// A new version; `shard` is a hint that is equal for calls of one thread.
@@ -168,7 +192,10 @@ impl Versions {
             ));
         }
         let index = self.take_slot(shard)?;
-        self.bytes.fetch_add(size, Ordering::Relaxed);
+        let bytes = self.bytes.fetch_add(size, Ordering::Relaxed) + size;
+        if bytes > self.charge.bytes() {
+            self.charge.raise(bytes.next_multiple_of(CHARGE_STEP));
+        }
         let slot = self.slot(index);
         slot.stamp.store(stamp.0, Ordering::Relaxed);
         slot.undo.replace(Some(undo), guard);
@@ -181,14 +208,14 @@ impl Versions {
             return Ok(index as usize);
         }
         let index = self.next_unused.fetch_add(1, Ordering::Relaxed);
-        if index < CHUNK * CHUNKS {
+        if index < CHUNK * self.chunks.len() {
             return Ok(index);
         }
         self.next_unused.fetch_sub(1, Ordering::Relaxed);
         let stolen = self.free.iter().find_map(|list| list.lock().pop());
         stolen
             .map(|i| i as usize)
-            .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, "all 67,108,864 version slots are in use"))
+            .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, "all version slots are in use"))
     }
 
     /// The version behind `handle`, or `None` if everybody sees the newer value (invariant 1).
@@ -196,7 +223,7 @@ impl Versions {
     /// `guard` must have been pinned before the handle was read from a page or chain (invariant 3).
     #[must_use]
     pub fn read<'g>(&self, handle: VersionHandle, guard: &'g Guard) -> Option<Version<'g>> {
-        let slot = self.slot(handle.index());
+        let slot = self.slot_of(handle)?;
         if slot.generation.load(Ordering::Acquire) & GENERATION_MASK != handle.generation() {
             return None;
         }
@@ -215,10 +242,9 @@ impl Versions {
     pub fn is_settled(&self, word: u64) -> bool {
         match VersionHandle::from_word(word) {
             None => true,
-            Some(handle) => {
-                self.slot(handle.index()).generation.load(Ordering::Acquire) & GENERATION_MASK
-                    != handle.generation()
-            }
+            Some(handle) => self.slot_of(handle).is_none_or(|slot| {
+                slot.generation.load(Ordering::Acquire) & GENERATION_MASK != handle.generation()
+            }),
         }
     }
 
@@ -280,7 +306,6 @@ impl Versions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Csn;
     use crate::sync::epoch::pin;
 
     fn undo(bytes: &[u8]) -> Undo {
@@ -289,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_stale_handle_reads_as_settled() {
-        let versions = Versions::new(1 << 20);
+        let versions = Versions::new(1 << 20, &Arc::default());
         let guard = pin();
         let stamp = Stamp::committed(Csn(5));
         let first = versions.create(0, stamp, undo(b"old"), &guard).expect("room");
@@ -306,7 +331,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_a_clear_error_and_freed_bytes_come_back() {
-        let versions = Versions::new(1000);
+        let versions = Versions::new(1000, &Arc::default());
         let guard = pin();
         let stamp = Stamp::committed(Csn(1));
         let first = versions.create(0, stamp, undo(&[0; 700]), &guard).expect("room");
@@ -320,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_deferred_slot_stays_readable_for_those_who_could_have_seen_it() {
-        let versions = Arc::new(Versions::new(1 << 20));
+        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
         let reader = pin();
         let handle = versions.create(0, Stamp::committed(Csn(1)), undo(b"x"), &reader).expect("room");
         versions.set_stamp(handle, Stamp::ABORTED);

@@ -4,7 +4,7 @@ use super::Tree;
 use super::node::{KIND_INNER, KIND_LEAF, Node};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::latch::LatchWait;
-use crate::buffer::{Interrupt, OptimisticGuard};
+use crate::buffer::{Interrupt, OptimisticGuard, Overdraft, Pool};
 
 /// Which leaf is wanted.
 #[derive(Clone, Copy)]
@@ -24,21 +24,67 @@ pub(super) struct Arrival<'p> {
     pub parent: Option<(OptimisticGuard<'p>, usize)>,
 }
 
-/// Repeats `attempt` until no writer is in the way.
-pub(super) fn retry<T>(attempt: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
-    retry_after(Interrupt::Restart, attempt)
+/// Pages that one descent may bring in before it is taken to be starved: beside the changes of a large transaction so little
+/// memory may be left that the page it needs next pushes out the one it has come from. Then it would never arrive.
+const STARVED_FROM_FAULTS: u64 = 50;
+/// And before it gives up.
+const FAULTS_MAX: u64 = 1000;
+
+/// What a starved descent does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum WhenStarved {
+    /// Goes beyond the budget of memory: it is over soon.
+    Overdraw,
+    /// Goes on: what it is for would take still more memory.
+    GoOn,
 }
 
-/// [`retry`] after a first attempt that was interrupted.
-#[cold]
-pub(super) fn retry_after<T>(
+impl Tree {
+    /// Repeats `attempt` until no writer is in the way.
+    pub(super) fn retry<T>(&self, attempt: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
+        retry(&self.pool, attempt)
+    }
+
+    /// [`Tree::retry`] after a first attempt that was interrupted.
+    #[cold]
+    pub(super) fn retry_after<T>(
+        &self,
+        interrupt: Interrupt,
+        attempt: impl FnMut() -> Result<T, Interrupt>,
+    ) -> Result<T> {
+        retry_after(&self.pool, interrupt, WhenStarved::Overdraw, attempt)
+    }
+
+    /// [`Tree::retry`] for a change.
+    pub(super) fn retry_change<T>(&self, attempt: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
+        retry_after(&self.pool, Interrupt::Restart, WhenStarved::GoOn, attempt)
+    }
+}
+
+/// Repeats `attempt` until no writer is in the way.
+pub(super) fn retry<T>(pool: &Pool, attempt: impl FnMut() -> Result<T, Interrupt>) -> Result<T> {
+    retry_after(pool, Interrupt::Restart, WhenStarved::Overdraw, attempt)
+}
+
+fn retry_after<T>(
+    pool: &Pool,
     mut interrupt: Interrupt,
+    when_starved: WhenStarved,
     mut attempt: impl FnMut() -> Result<T, Interrupt>,
 ) -> Result<T> {
     let mut wait = None::<LatchWait>;
+    let mut _overdraft = None::<Overdraft>;
+    let before = Pool::faults_of_thread();
     loop {
         if let Interrupt::Failed(error) = interrupt {
             return Err(error);
+        }
+        let faults = Pool::faults_of_thread() - before;
+        if faults > FAULTS_MAX {
+            return Err(pool.too_few_pages());
+        }
+        if faults > STARVED_FROM_FAULTS && when_starved == WhenStarved::Overdraw {
+            _overdraft.get_or_insert_with(Overdraft::begin);
         }
         match &mut wait {
             Some(wait) => wait.pause(),

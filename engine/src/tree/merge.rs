@@ -4,7 +4,7 @@
 //! both together fill at most three quarters: so neither a few inserts split the result nor a few removals merge it again.
 
 use super::Tree;
-use super::descent::{Target, retry};
+use super::descent::Target;
 use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, snapshot};
 use super::node::{Node, SLOTS_OFFSET, WORD, inner_entry_bytes};
 use crate::base::{PageId, Result};
@@ -23,7 +23,7 @@ impl Tree {
     /// # Errors
     /// A page cannot be read; `OutOfSpace`: the tombstone stays.
     pub fn purge(&self, key: &[u8]) -> Result<()> {
-        let small = retry(|| {
+        let small = self.retry(|| {
             let mut leaf = self.leaf_to_purge(key)?;
             leaf.reserve()?;
             Ok(leaf.purge())
@@ -34,10 +34,10 @@ impl Tree {
     /// Merges the nodes that cover `key`, from the leaf up, as far as they are small.
     fn shrink(&self, key: &[u8]) -> Result<()> {
         let mut level = 0;
-        while retry(|| self.merge(key, level))? {
+        while self.retry(|| self.merge(key, level))? {
             level += 1;
         }
-        retry(|| self.lower_root())
+        self.retry(|| self.lower_root())
     }
 
     /// Merges the node of `level` that covers `key` with a neighbour. Returns whether it did.

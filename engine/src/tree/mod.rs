@@ -142,7 +142,7 @@ impl Tree {
     pub fn lookup(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<EntryMeta>> {
         match self.try_lookup(key, value) {
             Ok(found) => Ok(found),
-            Err(interrupt) => descent::retry_after(interrupt, || self.try_lookup(key, value)),
+            Err(interrupt) => self.retry_after(interrupt, || self.try_lookup(key, value)),
         }
     }
 

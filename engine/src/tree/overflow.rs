@@ -218,7 +218,7 @@ fn misplaced(page: PageId) -> Error {
 
 /// Reads from the page at `place` without holding it.
 fn look<T>(pool: &Pool, shape: Shape, place: Place, read: impl Fn(PageBytes<'_>) -> T) -> Result<T> {
-    retry(|| {
+    retry(pool, || {
         let guard = pool.optimistic(place.page)?;
         let belongs = is_at(guard.bytes(), shape, place);
         let result = belongs.then(|| read(guard.bytes()));

@@ -4,7 +4,7 @@
 //! leaf and validates; so a scan holds nothing between calls, and a leaf that splits or merges meanwhile does not matter.
 
 use super::Tree;
-use super::descent::{Target, retry};
+use super::descent::Target;
 use super::node::{EntryMeta, Node};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::Interrupt;
@@ -98,7 +98,7 @@ impl Tree {
     /// # Errors
     /// A page cannot be read.
     pub fn read_ahead(&self, from: Bound<&[u8]>, back: bool, most: usize) -> Result<usize> {
-        retry(|| {
+        self.retry(|| {
             if self.is_one_leaf()? {
                 return Ok(0);
             }
@@ -141,7 +141,7 @@ impl Tree {
         most: usize,
     ) -> Result<usize> {
         let mut pages = Vec::with_capacity(most);
-        retry(|| {
+        self.retry(|| {
             pages.clear();
             let mut keys = keys.clone().peekable();
             let Some(first) = keys.peek().copied() else { return Ok(0) };
@@ -181,7 +181,7 @@ impl Tree {
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>> {
         let (mark, mut attempts) = (batch.mark(), 0);
-        retry(|| {
+        self.retry(|| {
             attempts += 1;
             batch.cut(mark);
             self.try_scan_forward(from, limit.max(1), attempts > OPTIMISTIC_ATTEMPTS, batch)
@@ -230,7 +230,7 @@ impl Tree {
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>> {
         let (mark, mut attempts) = (batch.mark(), 0);
-        retry(|| {
+        self.retry(|| {
             attempts += 1;
             batch.cut(mark);
             self.try_scan_backward(from, limit.max(1), attempts > OPTIMISTIC_ATTEMPTS, batch)

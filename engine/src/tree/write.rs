@@ -1,6 +1,6 @@
 //! Changing single entries.
 
-use super::descent::{Target, retry};
+use super::descent::Target;
 use super::edit::{Fences, NodeMut, rebuilt_bytes};
 use super::node::{EntryMeta, Node, WORD, leaf_entry_bytes, max_entry_bytes, max_key_bytes};
 use super::overflow::{LargeReference, REFERENCE_BYTES};
@@ -77,7 +77,7 @@ impl Tree {
     }
 
     fn write_by_descent<'t>(&'t self, key: &'t [u8], value_len: usize) -> Result<LeafWrite<'t>> {
-        retry(|| {
+        self.retry_change(|| {
             let guard = self.descend(Target::At(key), 0)?.guard.upgrade()?;
             match self.with_room(guard, key, value_len) {
                 Ok(write) => Ok(write),

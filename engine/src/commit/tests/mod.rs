@@ -53,7 +53,14 @@ impl World {
         let logs = (0..count)
             .map(|i| {
                 let id = LogId(i as u32);
-                Arc::new(Log::new(id, DATABASE, Epoch(1), settings.log_buffer_bytes, segments.clone()))
+                Arc::new(Log::new(
+                    id,
+                    DATABASE,
+                    Epoch(1),
+                    settings.log_buffer_bytes,
+                    segments.clone(),
+                    Arc::default(),
+                ))
             })
             .collect();
         let start = Start {

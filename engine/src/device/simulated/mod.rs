@@ -25,6 +25,7 @@ pub use faults::{Fault, FaultKind, OperationKind};
 pub use journal::CrashKind;
 
 use super::facts::{DeviceFacts, DurabilityMethod};
+use super::locks::{FileLocks, LockHandle};
 use super::memory::{lock_in_process, missing, names_in, read_from};
 use super::{File, OpenMode, Storage, WriteQueue};
 use crate::base::random::Random;
@@ -46,6 +47,8 @@ pub struct SimulatedStorage {
 struct Shared {
     world: Mutex<World>,
     locked: Arc<AtomicBool>,
+    /// Not part of the disk: they end with the processes.
+    file_locks: Arc<FileLocks>,
 }
 
 #[derive(Debug)]
@@ -85,7 +88,8 @@ impl SimulatedStorage {
             flushes: 0,
         };
         let locked = Arc::new(AtomicBool::new(false));
-        SimulatedStorage { shared: Arc::new(Shared { world: Mutex::new(world), locked }) }
+        let file_locks = Arc::default();
+        SimulatedStorage { shared: Arc::new(Shared { world: Mutex::new(world), locked, file_locks }) }
     }
 
     /// Operations in the journal so far. A crash at this number keeps them all.
@@ -266,7 +270,8 @@ impl Storage for SimulatedStorage {
         } else {
             return Err(missing(path));
         }
-        Ok(Arc::new(SimulatedFile { storage: self.clone(), path: path.into() }))
+        let lock = self.shared.file_locks.handle(path);
+        Ok(Arc::new(SimulatedFile { storage: self.clone(), path: path.into(), lock }))
     }
 
     fn remove(&self, path: &str) -> Result<()> {
@@ -322,6 +327,7 @@ impl Storage for SimulatedStorage {
 struct SimulatedFile {
     storage: SimulatedStorage,
     path: Arc<str>,
+    lock: LockHandle,
 }
 
 impl SimulatedFile {
@@ -382,6 +388,14 @@ impl File for SimulatedFile {
     fn set_len(&self, len: u64) -> Result<()> {
         let change = Change::SetLen { path: self.path.clone(), len };
         self.storage.change(OperationKind::Write, &self.path, len, change)
+    }
+
+    fn try_lock(&self) -> Result<bool> {
+        Ok(self.lock.try_lock())
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        Ok(self.lock.is_locked())
     }
 }
 

@@ -3,6 +3,7 @@
 mod crash;
 mod manifest;
 mod pages;
+mod readers;
 
 use super::*;
 use crate::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
@@ -54,7 +55,18 @@ fn commit(store: &Arc<PageStore>, pages: impl IntoIterator<Item = u64>, version:
 }
 
 fn reopen(disk: &SimulatedStorage, root: &StoreRoot) -> Result<Arc<PageStore>> {
-    PageStore::open(disk, DATABASE, PAGE, root)
+    open_as(disk, DATABASE, PAGE, root)
+}
+
+fn open_as(
+    disk: &SimulatedStorage,
+    database: DatabaseId,
+    page_bytes: usize,
+    root: &StoreRoot,
+) -> Result<Arc<PageStore>> {
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let manifest = Manifest { store: root.clone(), ..Manifest::new(database, page_bytes as u32) };
+    PageStore::open(&storage, &manifest)
 }
 
 fn new_disk() -> SimulatedStorage {

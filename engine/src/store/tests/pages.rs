@@ -274,9 +274,9 @@ fn the_store_of_another_database_or_page_size_is_refused() {
     let disk = new_disk();
     PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let root = StoreRoot::default();
-    let other = PageStore::open(&disk, DatabaseId(1), PAGE, &root).expect_err("other database");
+    let other = open_as(&disk, DatabaseId(1), PAGE, &root).expect_err("other database");
     assert!(other.to_string().contains("belongs to database"), "{other}");
-    let size = PageStore::open(&disk, DATABASE, 8192, &root).expect_err("other size");
+    let size = open_as(&disk, DATABASE, 8192, &root).expect_err("other size");
     assert_eq!(size.kind(), ErrorKind::Corruption);
 }
 

@@ -1,0 +1,262 @@
+//! Readers of a checkpoint in other processes: they open the newest durable checkpoint beside the process that writes, and the
+//! writer keeps its blocks for as long as they live.
+//!
+//! A reader takes a **slot**: a small file `readers/NN` that it locks and in which it says which manifest it reads. The writer
+//! never waits for readers and they never wait for it; a reader that dies gives its lock up, and is forgotten.
+//!
+//! ```text
+//!   reader                                          writer
+//!   1. lock a free slot                             a. publish manifest n, which lacks some blocks of n - 1
+//!   2. read the newest manifest: generation g       b. look at all slots: which are locked, and what is in them
+//!   3. write g into the slot                        c. give back those of these blocks, and of those held before, that no
+//!                                                      g found needs (see `free`)
+//!   4. read the newest manifest again;
+//!      not generation g: back to 3 with that
+//!   5. read pages
+//! ```
+//!
+//! # Why no block of a reader's checkpoint is used again
+//! A block that the reader of g needs is missed first by some n > g. *Who is first, 4 or a?* If 4 is not before a
+//! has been completed it finds n, and the reader goes back to 3. If it is, then 1 and 3 are before b, and b finds the slot
+//! locked with g in it: the block stays. Every later look finds it too. So it does not matter what b finds in a slot between 1
+//! and 3 (nothing, an earlier reader's g, a torn mixture): that reader's step 4 is still to come.
+//!
+//! This needs that a lock, a write or a read of these files that has returned is seen by what any process begins after
+//! that. System calls on one machine give that. A fence stands between 3 and 4 and between a and b, for the orders of memory
+//! accesses that hardware could still change. It does not hold for a network file system: see `docs/assumptions.md`.
+//!
+//! *The writer opens while there are readers.* Before it takes a block it looks. A reader of an older g than the newest manifest's
+//! may need any block that this does not have, so all of these are held, as missed by the newest generation. A reader whose 4 comes
+//! after this look has found the newest manifest: only who has the lock of the database publishes another.
+//!
+//! *The writer is killed.* Nothing is lost: slots and locks are the readers' own. *A reader is killed:* its lock is gone, and the
+//! next look ignores its slot; what is left in it is overwritten by the next reader that locks it.
+//!
+//! # Invariants
+//! - Q1: what cannot be understood (a locked slot that is torn, of a newer version, unreadable) counts as a reader of generation 0,
+//!   which needs everything.
+//! - Q2: a reader writes to its slot and to nothing else. It does not look at the log.
+//! - Q3: slots are never removed: one that is removed while locked would not be seen.
+//!
+//! # A slot, little-endian
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `QUENCHRD` |
+//! | 8 | 4 | format version, 1 |
+//! | 12 | 4 | CRC-32C of bytes 16 to 44 |
+//! | 16 | 8 | database |
+//! | 24 | 8 | generation of the manifest |
+//! | 32 | 8 | CSN of the checkpoint |
+//! | 40 | 4 | process |
+
+use super::free::READS_ANYTHING;
+use super::{Manifest, ManifestFile, PageStore};
+use crate::base::checksum::crc;
+use crate::base::encoding::Reader;
+use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, Result};
+use crate::device::{File, OpenMode, Storage};
+use crate::sync::atomic::{Ordering, fence};
+use std::sync::Arc;
+
+/// The directory of the slots, in the database directory.
+pub const READERS_PATH: &str = "readers";
+/// Readers of checkpoints at a time.
+pub const READERS_MAX: usize = 64;
+
+const MAGIC: [u8; 8] = *b"QUENCHRD";
+const VERSION: u32 = 1;
+const BODY_AT: usize = 16;
+const SLOT_BYTES: usize = 44;
+/// A look at a slot keeps it locked for a moment: it may be free although it seems taken.
+const ROUNDS: u32 = 3;
+
+/// Who reads which checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CheckpointReader {
+    /// Generation of its manifest, 0 if it cannot be told.
+    pub generation: u64,
+    /// CSN of its checkpoint, likewise.
+    pub csn: Csn,
+    /// Its process, likewise.
+    pub process: u32,
+}
+
+/// Q1.
+const UNKNOWN: CheckpointReader = CheckpointReader { generation: READS_ANYTHING, csn: Csn::ZERO, process: 0 };
+
+impl CheckpointReader {
+    fn encode(&self, database: DatabaseId) -> [u8; SLOT_BYTES] {
+        let mut bytes = [0; SLOT_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&database.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.csn.0.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.process.to_le_bytes());
+        let check = crc(&bytes[BODY_AT..]);
+        bytes[12..16].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for a slot that says nothing that can be understood.
+    fn decode(bytes: &[u8]) -> Option<(DatabaseId, CheckpointReader)> {
+        let mut reader = Reader::new(bytes.get(8..SLOT_BYTES)?);
+        let (version, check) = (reader.u32()?, reader.u32()?);
+        if bytes[..8] != MAGIC || version != VERSION || check != crc(&bytes[BODY_AT..SLOT_BYTES]) {
+            return None;
+        }
+        let database = DatabaseId(reader.u64()?);
+        let (generation, csn, process) = (reader.u64()?, Csn(reader.u64()?), reader.u32()?);
+        Some((database, CheckpointReader { generation, csn, process }))
+    }
+}
+
+/// A reader's slot: as long as it lives the blocks of its checkpoint stay.
+#[derive(Debug)]
+pub struct ReaderSlot {
+    /// Its lock goes when it is closed.
+    _file: Arc<dyn File>,
+}
+
+/// Opens the newest durable checkpoint beside whoever writes: its manifest, and what keeps its blocks.
+///
+/// # Errors
+/// `Busy` if all slots are taken, or checkpoints come faster than the manifest can be read; `Corruption` and `Unsupported` of
+/// the manifest; I/O.
+pub fn open_newest_checkpoint(storage: &dyn Storage) -> Result<(Manifest, ReaderSlot)> {
+    let file = lock_free_slot(storage)?;
+    let mut manifest = ManifestFile::read_beside_writer(storage)?;
+    for _ in 0..ANNOUNCEMENTS_MAX {
+        let process = std::process::id();
+        let reader = CheckpointReader { generation: manifest.generation, csn: manifest.checkpoint, process };
+        file.write_at(0, &reader.encode(manifest.database))?;
+        fence(Ordering::SeqCst);
+        let again = ManifestFile::read_beside_writer(storage)?;
+        if again.generation == manifest.generation {
+            return Ok((manifest, ReaderSlot { _file: file }));
+        }
+        manifest = again;
+    }
+    let what = "checkpoints come faster than one can be opened";
+    Err(Error::new(ErrorKind::Busy, what).at(file.location(0)))
+}
+
+/// Each costs a checkpoint that came in between.
+const ANNOUNCEMENTS_MAX: u32 = 1000;
+
+fn lock_free_slot(storage: &dyn Storage) -> Result<Arc<dyn File>> {
+    storage.create_directory(READERS_PATH)?;
+    for _ in 0..ROUNDS {
+        for number in 0..READERS_MAX {
+            let mode = OpenMode { create: true, read_only: false, direct: false };
+            let file = storage.open(&format!("{READERS_PATH}/{number:02}"), mode)?;
+            if file.try_lock()? {
+                return Ok(file);
+            }
+        }
+        crate::sync::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let what = format!("{READERS_MAX} readers have checkpoints open: close one");
+    Err(Error::new(ErrorKind::Busy, what).at(Location::File { path: READERS_PATH.into(), offset: 0 }))
+}
+
+/// The writer's view of the slots; also that of whoever wants to count them.
+#[derive(Debug)]
+pub struct Readers {
+    storage: Arc<dyn Storage>,
+    database: DatabaseId,
+}
+
+impl Readers {
+    /// Of the database in `storage`.
+    #[must_use]
+    pub fn new(storage: Arc<dyn Storage>, database: DatabaseId) -> Readers {
+        Readers { storage, database }
+    }
+
+    /// Everybody who reads a checkpoint now.
+    ///
+    /// # Errors
+    /// I/O: the slots cannot be listed.
+    pub fn list(&self) -> Result<Vec<CheckpointReader>> {
+        fence(Ordering::SeqCst);
+        let names = self.storage.list(READERS_PATH)?;
+        Ok(names.iter().filter_map(|name| self.look(&format!("{READERS_PATH}/{name}"))).collect())
+    }
+
+    /// The generations that are read (Q1).
+    #[must_use]
+    pub fn generations(&self) -> Vec<u64> {
+        match self.list() {
+            Ok(readers) => readers.iter().map(|reader| reader.generation).collect(),
+            Err(error) => {
+                tracing::warn!(%error, "nobody knows who reads checkpoints, so their blocks are kept");
+                vec![READS_ANYTHING]
+            }
+        }
+    }
+
+    /// Who has this slot; the lock first, see the module's text.
+    fn look(&self, path: &str) -> Option<CheckpointReader> {
+        let mode = OpenMode { create: false, read_only: true, direct: false };
+        let read = || -> Result<Option<CheckpointReader>> {
+            let slot = self.storage.open(path, mode)?;
+            if !slot.is_locked()? {
+                return Ok(None);
+            }
+            let mut bytes = [0; SLOT_BYTES];
+            slot.read_at(0, &mut bytes)?;
+            Ok(match CheckpointReader::decode(&bytes) {
+                // Left of a database that was here before.
+                Some((database, _)) if database != self.database => None,
+                Some((_, reader)) => Some(reader),
+                None => Some(UNKNOWN),
+            })
+        };
+        match read() {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(_) => Some(UNKNOWN),
+        }
+    }
+}
+
+impl PageStore {
+    /// Opens the page store as of the newest durable checkpoint, which stays as it is for as long as the store is open, beside the
+    /// process that writes to it, if there is one. Returns the checkpoint's manifest too.
+    ///
+    /// # Errors
+    /// As [`open_newest_checkpoint`] and [`PageStore::open`].
+    pub fn open_newest_checkpoint(storage: &Arc<dyn Storage>) -> Result<(Manifest, Arc<PageStore>)> {
+        let (manifest, slot) = open_newest_checkpoint(&**storage)?;
+        let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
+        let mut store = Self::open_with(&**storage, database, page_bytes, &manifest.store, true)?;
+        store.readers = Some(Readers::new(storage.clone(), database));
+        store._slot = Some(slot);
+        Ok((manifest, Arc::new(store)))
+    }
+
+    /// Before the first block is written: what earlier checkpoints have that somebody still reads is not free.
+    pub(super) fn hold_for_readers(&mut self, readers: Readers, generation: u64) {
+        let generations = readers.generations();
+        let behind = generations.iter().any(|reader| *reader < generation);
+        self.readers = Some(readers);
+        let mut state = self.state.lock();
+        state.free.committed(generation, generations);
+        if behind {
+            state.free.hold_all_free();
+        }
+    }
+
+    /// Who reads a checkpoint in another process (or in this one, as if it were in another).
+    #[must_use]
+    pub fn checkpoint_readers(&self) -> Vec<CheckpointReader> {
+        self.readers.as_ref().and_then(|readers| readers.list().ok()).unwrap_or_default()
+    }
+
+    /// The generations that are read, of readers of which the store knows.
+    pub(super) fn generations_read(&self) -> Vec<u64> {
+        self.readers.as_ref().map(Readers::generations).unwrap_or_default()
+    }
+}

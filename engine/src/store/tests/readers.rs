@@ -1,0 +1,137 @@
+//! Slots of readers: who holds what, whatever is in them.
+
+use super::*;
+use crate::device::{File, OpenMode};
+use crate::store::readers::{READERS_MAX, READERS_PATH};
+use crate::store::{Manifest, ManifestFile, Readers, open_newest_checkpoint};
+
+fn database() -> (SimulatedStorage, ManifestFile, Manifest) {
+    let disk = new_disk();
+    PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let manifest = Manifest::new(DATABASE, PAGE as u32);
+    let file = ManifestFile::create(&disk, &manifest).expect("created");
+    (disk, file, manifest)
+}
+
+fn readers(disk: &SimulatedStorage) -> Readers {
+    Readers::new(Arc::new(disk.clone()), DATABASE)
+}
+
+fn slot(disk: &SimulatedStorage, number: usize) -> Arc<dyn File> {
+    let mode = OpenMode { create: true, read_only: false, direct: false };
+    disk.open(&format!("{READERS_PATH}/{number:02}"), mode).expect("opens")
+}
+
+#[test]
+fn readers_are_known_by_the_generation_they_opened_until_they_are_dropped() {
+    let (disk, file, mut manifest) = database();
+    assert_eq!(readers(&disk).generations(), [0; 0]);
+    let (first, first_slot) = open_newest_checkpoint(&disk).expect("free");
+    (manifest.checkpoint, manifest.next_csn) = (Csn(7), Csn(8));
+    let generation = file.publish(&manifest).expect("publishes");
+    let (second, second_slot) = open_newest_checkpoint(&disk).expect("free");
+    assert_eq!((first.generation, second.generation), (1, generation));
+    let listed = readers(&disk).list().expect("listed");
+    let expected = [(1, Csn::ZERO), (generation, Csn(7))];
+    assert_eq!(listed.iter().map(|reader| (reader.generation, reader.csn)).collect::<Vec<_>>(), expected);
+    assert!(listed.iter().all(|reader| reader.process == std::process::id()));
+    drop(first_slot);
+    assert_eq!(readers(&disk).generations(), [generation]);
+    drop(second_slot);
+    assert_eq!(readers(&disk).generations(), [0; 0], "what dead readers leave is ignored");
+}
+
+#[test]
+fn too_many_readers_are_told_so() {
+    let (disk, ..) = database();
+    let mut open: Vec<_> =
+        (0..READERS_MAX).map(|_| open_newest_checkpoint(&disk).expect("a free slot").1).collect();
+    let error = open_newest_checkpoint(&disk).expect_err("one too many");
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.to_string().contains("64 readers"), "{error}");
+    open.swap_remove(20);
+    open_newest_checkpoint(&disk).expect("a slot is free again");
+}
+
+#[test]
+fn a_locked_slot_that_says_nothing_holds_everything() {
+    let (disk, ..) = database();
+    let (_, reader) = open_newest_checkpoint(&disk).expect("free");
+    let whole = disk.read_file("readers/00").expect("made");
+    drop(reader);
+    let slot = slot(&disk, 0);
+    assert!(slot.try_lock().expect("works"));
+    assert_eq!(readers(&disk).generations(), [1]);
+    for at in 0..whole.len() {
+        // The version is not covered by the checksum, so that any newer one is known to be that.
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        disk.write_file("readers/00", &damaged);
+        assert_eq!(readers(&disk).generations(), [0], "byte {at}");
+        disk.write_file("readers/00", &whole[..at]);
+        assert_eq!(readers(&disk).generations(), [0], "cut at {at}");
+    }
+    disk.write_file("readers/00", &whole);
+    let other = Readers::new(Arc::new(disk.clone()), DatabaseId(77));
+    assert_eq!(other.generations(), [0; 0], "a reader of what was here before");
+    drop(slot);
+    disk.write_file("readers/00", b"nonsense");
+    assert_eq!(readers(&disk).generations(), [0; 0], "nobody has it locked");
+}
+
+/// A page in a round of its own, published.
+fn checkpoint(store: &Arc<PageStore>, file: &ManifestFile, manifest: &mut Manifest, page: u64, version: u64) {
+    let round = store.begin_round(version as u32, Csn(version)).expect("no other");
+    write(store, &round, page, version).expect("the disk works");
+    let finished = round.finish().expect("the disk works");
+    manifest.store = finished.root().clone();
+    (manifest.checkpoint, manifest.next_csn) = (Csn(version), Csn(version + 1));
+    let generation = file.publish(manifest).expect("the disk works");
+    store.round_committed(finished.published_as(generation));
+}
+
+#[test]
+fn blocks_of_a_reader_are_not_used_before_it_has_gone() {
+    let (disk, file, mut manifest) = database();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let mut store = PageStore::open(&storage, &manifest).expect("opens");
+    checkpoint(&store, &file, &mut manifest, 1, 1);
+    let (_, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");
+    for version in 2..60 {
+        if version % 20 == 0 {
+            // Another writer, which knows nothing of the earlier one.
+            let (_, newest) = ManifestFile::open(&disk, true).expect("published");
+            drop(store);
+            store = PageStore::open(&storage, &newest).expect("opens");
+        }
+        checkpoint(&store, &file, &mut manifest, 1, version);
+        assert_eq!(version_of(&reader, 1).unwrap_or_else(|error| panic!("version {version}: {error}")), 1);
+    }
+    let held = store.usage().held_blocks;
+    assert!(held > 0, "{:?}", store.usage());
+    (60..100).for_each(|version| checkpoint(&store, &file, &mut manifest, 1, version));
+    assert!(store.usage().held_blocks <= held + 4, "no more than its checkpoint, however long it stays");
+    drop(reader);
+    checkpoint(&store, &file, &mut manifest, 1, 100);
+    assert_eq!(store.usage().held_blocks, 0);
+}
+
+#[test]
+fn a_full_disk_gets_the_space_of_readers_that_have_gone_without_a_checkpoint() {
+    let (disk, file, mut manifest) = database();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let store = PageStore::open(&storage, &manifest).expect("opens");
+    checkpoint(&store, &file, &mut manifest, 1, 1);
+    let (_, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");
+    (2..10).for_each(|version| checkpoint(&store, &file, &mut manifest, 1, version));
+    let (held, blocks) = (store.usage().held_blocks, store.usage().blocks);
+    assert!(held > 2);
+    let round = store.begin_round(10, Csn(10)).expect("no other");
+    (0..store.usage().free_blocks).for_each(|page| write(&store, &round, page + 2, 10).expect("free"));
+    disk.set_capacity(Some(0));
+    let error = write(&store, &round, 1, 10).expect_err("the disk is full");
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+    drop(reader);
+    write(&store, &round, 1, 10).expect("there is space");
+    assert_eq!((store.usage().blocks, store.usage().held_blocks), (blocks, 0));
+}

@@ -1,0 +1,425 @@
+//! Formats: databases of earlier versions open, or are refused with the version that opens them; newer versions are refused.
+//!
+//! The samples lie in `tests/data/`, one file for each database. They are made by
+//!
+//! ```text
+//! QUENCH_SAMPLE=v1 cargo test -p quenchdb --test formats -- --ignored make_samples
+//! ```
+//!
+//! when a format has changed and before that is released. Existing samples stay as they are: they are what users have.
+
+use quenchdb::base::checksum::crc;
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{
+    BackupOptions, Database, Error, ErrorKind, Location, Place, RestoreOptions, Result, Settings, Table,
+};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const SECTOR: usize = 4096;
+
+type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+/// So little memory that pages have to leave it: their images have stamps.
+fn settings() -> Settings {
+    Settings {
+        memory_bytes: 2 << 20,
+        version_bytes: 1 << 20,
+        segment_bytes: 256 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage) -> Result<Database> {
+    Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+fn place(disk: &SimulatedStorage) -> Place {
+    Place::Storage(Arc::new(disk.clone()))
+}
+
+fn content(db: &Database) -> Content {
+    let snapshot = db.begin_read().expect("free");
+    let mut content = Content::new();
+    for name in db.tables() {
+        let table = db.table(&name).expect("listed");
+        for row in snapshot.range::<&[u8]>(&table, ..) {
+            let (key, value) = row.expect("readable");
+            content.insert((name.clone(), key), value);
+        }
+    }
+    content
+}
+
+/// A database and what must be in it.
+struct Sample {
+    db: Database,
+    expected: Content,
+}
+
+impl Sample {
+    fn put(&mut self, table: &Table, name: &str, rows: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) {
+        let rows: Vec<_> = rows.collect();
+        let put = |tx: &mut quenchdb::Transaction| {
+            rows.iter().try_for_each(|(key, value)| tx.insert(table, key, value))
+        };
+        self.db.transact(put).expect("commits");
+        self.expected.extend(rows.into_iter().map(|(key, value)| ((name.to_string(), key), value)));
+    }
+
+    fn remove(&mut self, table: &Table, name: &str, keys: impl Iterator<Item = Vec<u8>>) {
+        let keys: Vec<_> = keys.collect();
+        let remove =
+            |tx: &mut quenchdb::Transaction| keys.iter().try_for_each(|key| tx.remove(table, key).map(drop));
+        self.db.transact(remove).expect("commits");
+        keys.into_iter().for_each(|key| drop(self.expected.remove(&(name.to_string(), key))));
+    }
+
+    /// One of everything that the formats have, `at` saying which values. The same on every call and in every version.
+    fn fill(&mut self, at: u8) {
+        let rows = self.db.table_or_create("rows").expect("works");
+        let large = self.db.table_or_create("large values").expect("works");
+        let gone = self.db.table_or_create("gone").expect("works");
+        self.put(&gone, "gone", (0..20).map(|n| (vec![n], vec![at; 100])));
+        for some in 0..8u16 {
+            let numbered = |n: u16| (n.to_be_bytes().to_vec(), vec![at; 60 + n as usize % 300]);
+            self.put(&rows, "rows", (some * 80..some * 80 + 80).map(numbered));
+        }
+        // A patch: the same length, other bytes.
+        let key = |n: u16| n.to_be_bytes().to_vec();
+        let patched = |n: u16| [vec![at; 10], vec![at + 1; 5], vec![at; 45 + n as usize % 300]].concat();
+        self.put(&rows, "rows", (0..30).map(|n| (key(n * 7), patched(n * 7))));
+        self.remove(&rows, "rows", (0..100).map(|n| key(n * 6 + 1)));
+        // Long enough for pages of their own: one, and several.
+        let long = |len: usize| (0..len).map(|n| at ^ (n / 1000) as u8).collect::<Vec<u8>>();
+        let lens = [3_000, 5_000, 20_000, 9_000];
+        self.put(&large, "large values", (0..4).map(|n| (vec![b'k', n], long(lens[n as usize]))));
+        self.remove(&large, "large values", [vec![b'k', 3]].into_iter());
+        drop(gone);
+        self.db.drop_table("gone").expect("unused");
+        self.expected.retain(|(table, _), _| table != "gone");
+    }
+}
+
+/// Closed, or killed with a checkpoint and a log after it.
+fn make(closed: bool) -> (SimulatedStorage, Content) {
+    let disk = SimulatedStorage::new(1);
+    let mut sample = Sample { db: open(&disk).expect("an empty disk"), expected: Content::new() };
+    sample.fill(10);
+    // Pages that leave memory beside a snapshot keep their stamps.
+    let snapshot = sample.db.begin_read().expect("free");
+    sample.fill(15);
+    let ballast = sample.db.create_table("ballast").expect("new");
+    for some in 0..80u8 {
+        sample.put(&ballast, "ballast", (0..20).map(|n| (vec![some, n], vec![some; 700])));
+    }
+    drop(snapshot);
+    sample.db.checkpoint().expect("works");
+    sample.fill(20);
+    if closed {
+        sample.db.close().expect("works");
+        return (disk.duplicate(), sample.expected);
+    }
+    let expected = sample.expected;
+    let killed = disk.crash(CrashKind::Kill, disk.operations(), 1).duplicate();
+    disk.stop();
+    (killed, expected)
+}
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+/// A storage in one file: for each file path and length, then runs: count, and one byte to repeat or, with the high bit of the
+/// count, as many bytes.
+fn pack(disk: &SimulatedStorage) -> Vec<u8> {
+    const LITERAL: u32 = 1 << 31;
+    let mut packed = Vec::new();
+    for path in disk.files() {
+        let bytes = disk.read_file(&path).expect("listed");
+        packed.extend(format!("{path}\n{}\n", bytes.len()).bytes());
+        let mut literal: Vec<u8> = Vec::new();
+        let flush = |literal: &mut Vec<u8>, packed: &mut Vec<u8>| {
+            if !literal.is_empty() {
+                packed.extend((literal.len() as u32 | LITERAL).to_le_bytes());
+                packed.append(literal);
+            }
+        };
+        for run in bytes.chunk_by(|a, b| a == b) {
+            if run.len() < 8 {
+                literal.extend(run);
+            } else {
+                flush(&mut literal, &mut packed);
+                packed.extend((run.len() as u32).to_le_bytes());
+                packed.push(run[0]);
+            }
+        }
+        flush(&mut literal, &mut packed);
+    }
+    packed
+}
+
+fn unpack(packed: &[u8]) -> SimulatedStorage {
+    fn line<'a>(rest: &mut &'a [u8]) -> &'a str {
+        let end = rest.iter().position(|byte| *byte == b'\n').expect("a whole sample");
+        let (line, after) = rest.split_at(end);
+        *rest = &after[1..];
+        std::str::from_utf8(line).expect("a path or a number")
+    }
+    fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
+        let (taken, after) = rest.split_at(len);
+        *rest = after;
+        taken
+    }
+    let disk = SimulatedStorage::new(2);
+    let mut rest = packed;
+    while !rest.is_empty() {
+        let path = line(&mut rest).to_string();
+        let len: usize = line(&mut rest).parse().expect("a length");
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let count = u32::from_le_bytes(take(&mut rest, 4).try_into().expect("four bytes"));
+            match count >> 31 {
+                0 => bytes.resize(bytes.len() + count as usize, take(&mut rest, 1)[0]),
+                _ => bytes.extend(take(&mut rest, (count & !(1 << 31)) as usize)),
+            }
+        }
+        disk.write_file(&path, &bytes);
+    }
+    disk
+}
+
+/// Kinds of the blocks of the page store, whatever counts of them.
+fn kinds(disk: &SimulatedStorage) -> Vec<u8> {
+    let bytes = disk.read_file("pages/data").expect("there");
+    let mut kinds: Vec<u8> =
+        bytes.chunks(SECTOR).filter(|block| block[4..6] == *b"QB").map(|block| block[6]).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+#[test]
+#[ignore = "writes samples into the source tree: see the file's text"]
+fn make_samples() {
+    let version = std::env::var("QUENCH_SAMPLE").expect("which version: QUENCH_SAMPLE=v1");
+    for (closed, name) in [(true, "closed"), (false, "killed")] {
+        let (disk, _) = make(closed);
+        let path = data().join(format!("{version}-{name}.sample"));
+        assert!(!path.exists(), "{} is what users have: it stays as it is", path.display());
+        std::fs::create_dir_all(data()).expect("the source tree");
+        std::fs::write(path, pack(&disk)).expect("the source tree");
+    }
+}
+
+#[test]
+fn a_sample_has_one_of_everything() {
+    for closed in [true, false] {
+        let (disk, expected) = make(closed);
+        let packed = pack(&disk);
+        assert!(packed.len() < 400_000, "{} bytes", packed.len());
+        let again = unpack(&packed);
+        assert_eq!(again.files(), disk.files());
+        assert!(disk.files().iter().all(|path| again.read_file(path) == disk.read_file(path)));
+        let kinds = kinds(&disk);
+        assert!((1..=6).all(|kind| kinds.contains(&kind)), "block kinds {kinds:?}");
+        let db = open(&disk).expect("its own version");
+        assert_eq!(db.recovery().clean, closed);
+        assert!(closed || db.recovery().replayed > 10);
+        assert!(content(&db) == expected);
+    }
+}
+
+#[test]
+fn samples_of_every_version_open_and_are_whole() {
+    let mut samples: Vec<PathBuf> = std::fs::read_dir(data())
+        .expect("part of the source")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "sample"))
+        .collect();
+    samples.sort();
+    assert!(samples.len() >= 2);
+    for path in samples {
+        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+        let packed = std::fs::read(&path).expect("readable");
+        let closed = name.contains("closed");
+        let (_, expected) = make(closed);
+        let disk = unpack(&packed);
+        let check = |db: &Database, how: &str| {
+            assert!(content(db) == expected, "{name} {how}: other content");
+            let problems = db.verify(None).expect("runs").problems;
+            assert_eq!(problems, Vec::<String>::new(), "{name} {how}");
+        };
+        let read = Database::builder().memory_bytes(16 << 20).storage(Arc::new(disk.clone())).read_only(true);
+        let reader = read.open("sample").unwrap_or_else(|error| panic!("{name}, read-only: {error}"));
+        check(&reader, "read-only");
+        drop(reader);
+        let db = open(&disk).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((db.recovery().clean, db.recovery().discarded), (closed, 0), "{name}");
+        check(&db, "opened");
+        db.checkpoint().expect("works");
+        check(&db, "after a checkpoint");
+        let backup = SimulatedStorage::new(3);
+        db.backup(place(&backup), BackupOptions::default()).expect("sound");
+        db.close().expect("works");
+        check(&open(&disk).expect("closed"), "reopened");
+        let restored = SimulatedStorage::new(4);
+        Database::restore([place(&backup)], place(&restored), RestoreOptions::default()).expect("sound");
+        check(&open(&restored).expect("restored"), "restored");
+    }
+}
+
+/// Names file, found and supported version.
+#[track_caller]
+fn expect_newer(error: &Error, path: &str, found: u32, context: &str) {
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{context}: {error}");
+    expect_named(&error.to_string(), found, context);
+    let place = match error.location() {
+        Some(Location::File { path, .. }) => path.clone(),
+        other => panic!("{context}: {other:?}: {error}"),
+    };
+    assert_eq!(place, path, "{context}");
+}
+
+#[track_caller]
+fn expect_named(message: &str, found: u32, context: &str) {
+    let numbers: Vec<u32> =
+        message.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers.contains(&found) && numbers.contains(&(found - 1)), "{context}: {message}");
+}
+
+fn changed(disk: &SimulatedStorage, path: &str, change: impl FnOnce(&mut Vec<u8>)) -> SimulatedStorage {
+    let changed = disk.duplicate();
+    let mut bytes = changed.read_file(path).expect("there");
+    change(&mut bytes);
+    changed.write_file(path, &bytes);
+    changed
+}
+
+/// Raises the version in 16 bytes that mean the same in every version: magic, version, checksum.
+fn raise_prefix(bytes: &mut [u8]) -> u32 {
+    let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) + 1;
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
+    let check = crc(&bytes[..12]);
+    bytes[12..16].copy_from_slice(&check.to_le_bytes());
+    version
+}
+
+#[test]
+fn a_newer_manifest_is_refused() {
+    let (disk, _) = make(true);
+    for slot in [0, 1 << 20] {
+        let mut found = 0;
+        let newer = changed(&disk, "MANIFEST", |bytes| found = raise_prefix(&mut bytes[slot..]));
+        expect_newer(&open(&newer).expect_err("newer"), "MANIFEST", found, "opened");
+        let builder = || Database::builder().settings(settings()).storage(Arc::new(newer.clone()));
+        let error = builder().read_only(true).open("sample").expect_err("newer");
+        expect_newer(&error, "MANIFEST", found, "read-only");
+        let error = builder().open_checkpoint("sample").expect_err("newer");
+        expect_newer(&error, "MANIFEST", found, "checkpoint");
+    }
+}
+
+#[test]
+fn newer_log_blocks_are_refused() {
+    let (disk, _) = make(false);
+    let segments: Vec<String> = disk.files().into_iter().filter(|path| path.starts_with("log/")).collect();
+    let mut blocks = 0;
+    for path in segments {
+        let bytes = disk.read_file(&path).expect("listed");
+        for at in (0..bytes.len()).step_by(SECTOR).filter(|at| bytes[at + 4..at + 8] == *b"QLOG") {
+            // The header's checksum covers it to its end, wherever that is in this version.
+            let covered = |end: &usize| bytes[at..at + 4] == crc(&bytes[at + 4..at + end]).to_le_bytes();
+            let end = (40..256).step_by(4).find(covered).expect("a block's header");
+            let found = u16::from_le_bytes([bytes[at + 8], bytes[at + 9]]) + 1;
+            let newer = changed(&disk, &path, |bytes| {
+                bytes[at + 8..at + 10].copy_from_slice(&found.to_le_bytes());
+                let check = crc(&bytes[at + 4..at + end]);
+                bytes[at..at + 4].copy_from_slice(&check.to_le_bytes());
+            });
+            expect_newer(&open(&newer).expect_err("newer"), &path, found.into(), &format!("block at {at}"));
+            blocks += 1;
+        }
+    }
+    assert!(blocks > 5);
+}
+
+#[test]
+fn newer_blocks_of_the_page_store_are_refused_wherever_they_are_read() {
+    let (disk, expected) = make(true);
+    let path = "pages/data";
+    let bytes = disk.read_file(path).expect("there");
+    let mut refused = BTreeMap::<u8, u32>::new();
+    for at in (0..bytes.len()).step_by(SECTOR).filter(|at| bytes[at + 4..at + 6] == *b"QB") {
+        let (kind, found) = (bytes[at + 6], u32::from(bytes[at + 7]) + 1);
+        let newer = changed(&disk, path, |bytes| {
+            bytes[at + 7] = found as u8;
+            let check = crc(&bytes[at + 4..at + SECTOR]);
+            bytes[at..at + 4].copy_from_slice(&check.to_le_bytes());
+        });
+        let context = format!("block of kind {kind} at {at}");
+        let read = Database::builder().settings(settings()).storage(Arc::new(newer.clone())).read_only(true);
+        match read.open("sample") {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{context}: {error}");
+                expect_named(&error.to_string(), found, &context);
+                assert!(error.location().is_some(), "{context}: {error}");
+                *refused.entry(kind).or_default() += 1;
+            }
+            Ok(db) => {
+                let problems = db.verify(None).expect("runs").problems;
+                if problems.is_empty() {
+                    // An old image: nothing refers to it.
+                    assert!(content(&db) == expected, "{context}");
+                    continue;
+                }
+                assert!(
+                    problems.iter().any(|problem| problem.contains("version")),
+                    "{context}: {problems:?}"
+                );
+                expect_named(&problems.join(" "), found, &context);
+                *refused.entry(kind).or_default() += 1;
+            }
+        }
+    }
+    let kinds: Vec<u8> = refused.keys().copied().collect();
+    assert!((1..=5).all(|kind| kinds.contains(&kind)), "{refused:?}");
+}
+
+#[test]
+fn a_newer_backup_is_refused() {
+    let (disk, _) = make(true);
+    let (backup, target) = (SimulatedStorage::new(5), SimulatedStorage::new(6));
+    open(&disk).expect("closed").backup(place(&backup), BackupOptions::default()).expect("sound");
+    let mut found = 0;
+    let newer = changed(&backup, "BACKUP", |bytes| found = raise_prefix(bytes));
+    let restored = Database::restore([place(&newer)], place(&target), RestoreOptions::default());
+    expect_newer(&restored.expect_err("newer"), "BACKUP", found, "restored");
+    let base = Some(place(&newer));
+    let increment = open(&disk)
+        .expect("closed")
+        .backup(place(&SimulatedStorage::new(7)), BackupOptions { base, ..BackupOptions::default() });
+    expect_newer(&increment.expect_err("newer"), "BACKUP", found, "as a base");
+}
+
+#[test]
+fn damage_is_not_taken_for_a_newer_version() {
+    let (disk, _) = make(true);
+    let mut random = Random::from_seed(1);
+    for _ in 0..20 {
+        // The version without its checksum, in both slots.
+        let flip = 1 << random.below(8);
+        let damaged = changed(&disk, "MANIFEST", |bytes| {
+            for slot in [0, 1 << 20] {
+                bytes[slot + 8 + random.below(4) as usize] ^= flip;
+            }
+        });
+        assert_eq!(open(&damaged).expect_err("damaged").kind(), ErrorKind::Corruption);
+    }
+}

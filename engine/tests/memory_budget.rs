@@ -1,0 +1,367 @@
+//! Resident memory, measured from outside: what `memory_bytes` says is what the process has, and a twentieth.
+//!
+//! Every act runs in a process of its own, which this program starts, so that nothing else is measured. It compares the most
+//! memory that the process ever had with what it had before it opened the database. The pages of the program itself do not
+//! count: they are the file system's.
+
+use quenchdb::base::random::Random;
+use quenchdb::{BackupOptions, Database, Durability, ErrorKind, Isolation, Settings, Table};
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// In the environment of a process that runs an act: where the database is, and the act's name.
+const DIRECTORY: &str = "QUENCH_MEMORY_BUDGET_DIRECTORY";
+const ACT: &str = "QUENCH_MEMORY_BUDGET_ACT";
+
+const MEMORY_BYTES: u64 = 32 << 20;
+const VALUE_BYTES: usize = 600;
+/// Four times the memory.
+const ROWS: u64 = 4 * MEMORY_BYTES / 660;
+
+/// What a process does with the database in a directory; the last value says whether it is measured.
+type Act = (&'static str, fn(&Path), bool);
+
+fn settings() -> Settings {
+    Settings {
+        memory_bytes: MEMORY_BYTES,
+        segment_bytes: 4 << 20,
+        log_bytes_max: 256 << 20,
+        checkpoint_log_bytes: 64 << 20,
+        ..Settings::default()
+    }
+}
+
+fn open(directory: &Path) -> Database {
+    Database::builder().settings(settings()).open(directory).expect("opens")
+}
+
+/// A line of `/proc/self/status` in bytes.
+fn status(name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// Begins a new count of the most memory that this process had; false if the system does not count it.
+fn forget_most() -> bool {
+    std::fs::write("/proc/self/clear_refs", "5").is_ok() && status("VmHWM").is_some()
+}
+
+/// Runs acts one after the other on one database, each in a process of its own, and judges those that are measured.
+fn judge(test: &str, acts: &[Act]) {
+    if let (Some(directory), Some(act)) = (std::env::var_os(DIRECTORY), std::env::var_os(ACT)) {
+        let (_, run, _) = acts.iter().find(|(name, ..)| *name == act).expect("named by the parent");
+        measure(Path::new(&directory), *run);
+        return;
+    }
+    if !forget_most() {
+        println!("not measured: the system does not tell how much memory a process had");
+        return;
+    }
+    let directory = tempfile::tempdir_in(".").expect("a directory");
+    let bound = MEMORY_BYTES + MEMORY_BYTES / 20;
+    let mut failures = Vec::new();
+    for (name, _, measured) in acts {
+        let output = Command::new(std::env::current_exe().expect("a test is a program"))
+            .args(["--exact", test, "--nocapture"])
+            .env(DIRECTORY, directory.path().join("db"))
+            .env(ACT, name)
+            .output()
+            .expect("starts");
+        let told = String::from_utf8_lossy(&output.stdout);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        if !measured {
+            continue;
+        }
+        assert!(output.status.success(), "{name}: {told}{complaint}");
+        let most = told.lines().find_map(|line| line.split_once("most bytes ")?.1.parse::<u64>().ok());
+        let most = most.unwrap_or_else(|| panic!("{name} does not say how much memory it took: {told}"));
+        println!("{name}: {:.2} of the memory", most as f64 / MEMORY_BYTES as f64);
+        if most > bound {
+            failures.push(format!("{name}: {most} bytes, more than {bound}\n{told}"));
+        }
+        assert!(most > MEMORY_BYTES / 2, "{name}: {most} bytes: what does not need the memory shows nothing");
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Prints the most memory that `act` took.
+fn measure(directory: &Path, act: fn(&Path)) {
+    let program = status("RssFile").expect("told");
+    assert!(forget_most(), "worked before");
+    let before = status("VmRSS").expect("told");
+    act(directory);
+    let most = status("VmHWM").expect("told") - before;
+    let program = status("RssFile").expect("told").saturating_sub(program);
+    println!("most bytes {}", most - program);
+}
+
+fn note(what: &str, db: &Database) {
+    if std::env::var_os("SMAPS").is_some()
+        && (what == "loaded" || what == "read" || what == "updated" || what == "afterwards")
+    {
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut head = String::new();
+        for line in text.lines() {
+            if line.contains('-') && !line.starts_with(|c: char| c.is_uppercase()) {
+                head = line.to_string();
+            }
+            if let Some(r) = line.strip_prefix("Rss:") {
+                let kb: u64 = r.trim().trim_end_matches(" kB").parse().unwrap();
+                if kb > 100 {
+                    println!("SMAP {kb:8} KiB MiB {head}");
+                }
+            }
+        }
+    }
+    let s = db.statistics();
+    println!(
+        "{what}: {:.2} MiB now; pages {:.2} MiB, versions {:.2} MiB",
+        status("VmRSS").unwrap() as f64 / 1048576.0,
+        (s.pages * s.page_bytes) as f64 / 1048576.0,
+        s.version_bytes as f64 / 1048576.0
+    );
+}
+
+fn key(n: u64) -> [u8; 8] {
+    n.to_be_bytes()
+}
+
+fn fill(value: &mut [u8], random: &mut Random) {
+    value
+        .chunks_mut(8)
+        .for_each(|chunk| chunk.copy_from_slice(&random.next_u64().to_le_bytes()[..chunk.len()]));
+}
+
+/// Puts rows, `per` in a transaction, tried again while a checkpoint needs the memory for versions.
+fn put(db: &Database, table: &Table, rows: &[u64], random: &mut Random) {
+    let mut value = [0; VALUE_BYTES];
+    for _ in 0..1000 {
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        let done = rows.iter().try_for_each(|row| {
+            fill(&mut value, random);
+            tx.insert(table, key(*row), value)
+        });
+        match done {
+            Ok(()) => return tx.commit_async().map(drop).expect("commits"),
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::Conflict), "{error}")
+            }
+        }
+        drop(tx);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("there is never room");
+}
+
+fn load(directory: &Path) {
+    let db = open(directory);
+    let table = db.create_table("t").expect("new");
+    let mut random = Random::from_seed(1);
+    for first in (0..ROWS).step_by(20) {
+        let rows: Vec<u64> = (first..(first + 20).min(ROWS)).collect();
+        put(&db, &table, &rows, &mut random);
+        if first % 40_000 == 0 {
+            note("load", &db);
+        }
+    }
+    note("loaded", &db);
+    db.close().expect("closes");
+}
+
+fn update(directory: &Path) {
+    let db = open(directory);
+    let table = db.table("t").expect("loaded");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (db, table) = (&db, &table);
+            scope.spawn(move || {
+                let mut random = Random::from_seed(thread);
+                for round in 0..1500 {
+                    let rows: Vec<u64> = (0..4).map(|_| random.below(ROWS)).collect();
+                    put(db, table, &rows, &mut random);
+                    if round % 500 == 100 {
+                        note("updates", db);
+                        db.checkpoint().expect("a whole disk");
+                    }
+                }
+            });
+        }
+    });
+    note("updated", &db);
+    db.close().expect("closes");
+}
+
+/// A snapshot keeps versions until there is no room for more; afterwards pages get back what they can.
+fn update_beside_a_snapshot(directory: &Path) {
+    let db = open(directory);
+    let table = db.table("t").expect("loaded");
+    let snapshot = db.begin_read().expect("begins");
+    let full = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (db, table, full) = (&db, &table, &full);
+            scope.spawn(move || {
+                let mut random = Random::from_seed(thread);
+                let mut value = [0; VALUE_BYTES];
+                while !full.load(Ordering::Relaxed) {
+                    let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+                    fill(&mut value, &mut random);
+                    // Few pages, and each row once in a while.
+                    match tx.insert(table, key(random.below(ROWS / 8)), value) {
+                        Ok(()) => drop(tx.commit_async().expect("commits")),
+                        Err(error) if error.kind() == ErrorKind::Conflict => {}
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+                            full.store(true, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    note("versions full", &db);
+    let rows = snapshot.range::<&[u8]>(&table, ..).inspect(|row| assert!(row.is_ok(), "readable")).count();
+    assert_eq!(rows as u64, ROWS);
+    note("read", &db);
+    drop(snapshot);
+    let mut random = Random::from_seed(7);
+    for _ in 0..2000 {
+        put(&db, &table, &[random.below(ROWS)], &mut random);
+    }
+    note("afterwards", &db);
+    db.close().expect("closes");
+}
+
+fn scan(directory: &Path) {
+    let db = open(directory);
+    let table = db.table("t").expect("loaded");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (db, table) = (&db, &table);
+            scope.spawn(move || {
+                let snapshot = db.begin_read().expect("begins");
+                let range = snapshot.range::<&[u8]>(table, ..);
+                let rows = if thread % 2 == 0 {
+                    range.inspect(|row| assert!(row.is_ok(), "readable")).count()
+                } else {
+                    range.rev().inspect(|row| assert!(row.is_ok(), "readable")).count()
+                };
+                assert_eq!(rows as u64, ROWS);
+            });
+        }
+    });
+    note("read", &db);
+}
+
+fn back_up_beside_updates(directory: &Path) {
+    let db = open(directory);
+    let table = db.table("t").expect("loaded");
+    let done = AtomicBool::new(false);
+    let full = directory.with_extension("full");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::from_seed(7);
+            while !done.load(Ordering::Relaxed) {
+                put(&db, &table, &[random.below(ROWS)], &mut random);
+            }
+        });
+        let one = db.backup(&full, BackupOptions::default());
+        let options = BackupOptions { base: Some(full.clone().into()), ..BackupOptions::default() };
+        let other = db.backup(directory.with_extension("increment"), options);
+        done.store(true, Ordering::Relaxed);
+        one.and(other).expect("copies");
+    });
+    note("backed up", &db);
+    db.close().expect("closes");
+}
+
+#[test]
+fn a_database_larger_than_memory_takes_no_more_than_it_was_given() {
+    judge(
+        "a_database_larger_than_memory_takes_no_more_than_it_was_given",
+        &[
+            ("load", load, true),
+            ("update", update, true),
+            ("update beside a snapshot", update_beside_a_snapshot, true),
+            ("scan", scan, true),
+            ("back up beside updates", back_up_beside_updates, true),
+        ],
+    );
+}
+
+const LARGE_BYTES: usize = 512 << 10;
+
+/// The caller's own bytes are on the stack and the heap of this function; a value is read in pieces.
+fn put_and_read_large_values(directory: &Path) {
+    let db = open(directory);
+    let table = db.create_table("t").expect("new");
+    let mut random = Random::from_seed(1);
+    for n in 0..200u64 {
+        let mut tx = db.begin().expect("begins");
+        let mut reader = std::io::repeat(random.next_u64() as u8).take(LARGE_BYTES as u64);
+        let written = tx.insert_from(&table, key(n % 150), &mut reader).expect("room");
+        assert_eq!(written, LARGE_BYTES as u64);
+        tx.commit().expect("commits");
+        if n % 50 == 0 {
+            note("large", &db);
+        }
+    }
+    let snapshot = db.begin_read().expect("begins");
+    for n in 0..150 {
+        let mut value = snapshot.read_value(&table, key(n)).expect("readable").expect("there");
+        let read = std::io::copy(&mut value, &mut std::io::sink()).expect("readable");
+        assert_eq!(read, LARGE_BYTES as u64);
+    }
+    note("read", &db);
+    drop(snapshot);
+    db.close().expect("closes");
+}
+
+#[test]
+fn large_values_take_no_more_than_the_database_was_given() {
+    judge(
+        "large_values_take_no_more_than_the_database_was_given",
+        &[("put and read large values", put_and_read_large_values, true)],
+    );
+}
+
+/// Ends in the middle of its life, with a log several times larger than memory.
+fn write_and_kill(directory: &Path) {
+    let settings = Settings { checkpoint_log_bytes: 0, recovery_seconds: 3600, ..settings() };
+    let db = Database::builder().settings(settings).open(directory).expect("opens");
+    let table = db.create_table("t").expect("new");
+    let mut random = Random::from_seed(1);
+    for n in 0..8000 {
+        let rows: Vec<u64> = (0..20).map(|i| (n * 20 + i) % (ROWS / 2)).collect();
+        put(&db, &table, &rows, &mut random);
+    }
+    db.flush().expect("a whole disk");
+    std::process::abort();
+}
+
+fn recover(directory: &Path) {
+    let db = open(directory);
+    let report = db.recovery();
+    println!("{report:?}");
+    assert!(report.log_bytes > 2 * MEMORY_BYTES, "{report:?}");
+    note("recovered", &db);
+    let table = db.table("t").expect("recovered");
+    let mut random = Random::from_seed(7);
+    for _ in 0..2000 {
+        put(&db, &table, &[random.below(ROWS / 2)], &mut random);
+    }
+    note("updated", &db);
+    db.close().expect("closes");
+}
+
+#[test]
+fn recovery_takes_no_more_than_the_database_is_given() {
+    judge(
+        "recovery_takes_no_more_than_the_database_is_given",
+        &[("write and kill", write_and_kill, false), ("recover", recover, true)],
+    );
+}

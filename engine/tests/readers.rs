@@ -1,0 +1,366 @@
+//! Readers of checkpoints beside a writer: on the simulated disk with the steps of one between those of the other, and in
+//! processes of their own.
+
+use quenchdb::base::random::Random;
+use quenchdb::base::{Location, Result};
+use quenchdb::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
+use quenchdb::{Csn, Database, ErrorKind, Settings};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+thread_local! {
+    /// What happens before every operation of this thread on an [`Interleaved`] storage.
+    static INTERRUPT: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+}
+
+fn interrupt() {
+    // Taken out while it runs: it is not interrupted itself.
+    let taken = INTERRUPT.with(|interrupt| interrupt.borrow_mut().take());
+    if let Some(mut action) = taken {
+        action();
+        INTERRUPT.with(|interrupt| *interrupt.borrow_mut() = Some(action));
+    }
+}
+
+fn set_interrupt(action: Option<Box<dyn FnMut()>>) {
+    INTERRUPT.with(|interrupt| *interrupt.borrow_mut() = action);
+}
+
+/// A storage between whose operations others get a turn.
+#[derive(Debug)]
+struct Interleaved(Arc<dyn Storage>);
+
+#[derive(Debug)]
+struct InterleavedFile(Arc<dyn File>);
+
+impl Storage for Interleaved {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        interrupt();
+        Ok(Arc::new(InterleavedFile(self.0.open(path, mode)?)))
+    }
+    fn remove(&self, path: &str) -> Result<()> {
+        self.0.remove(path)
+    }
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        interrupt();
+        self.0.list(directory)
+    }
+    fn create_directory(&self, path: &str) -> Result<()> {
+        self.0.create_directory(path)
+    }
+    fn flush_directory(&self, directory: &str) -> Result<()> {
+        self.0.flush_directory(directory)
+    }
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        self.0.lock(exclusive)
+    }
+    fn facts(&self) -> DeviceFacts {
+        self.0.facts()
+    }
+    fn durability(&self) -> DurabilityMethod {
+        self.0.durability()
+    }
+    fn set_durability(&self, method: DurabilityMethod) {
+        self.0.set_durability(method);
+    }
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        self.0.write_queue(depth)
+    }
+}
+
+impl File for InterleavedFile {
+    fn location(&self, offset: u64) -> Location {
+        self.0.location(offset)
+    }
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        interrupt();
+        self.0.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        interrupt();
+        self.0.write_at(offset, bytes)
+    }
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        interrupt();
+        self.0.write_durable_at(offset, bytes)
+    }
+    fn flush(&self) -> Result<()> {
+        interrupt();
+        self.0.flush()
+    }
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        self.0.zero_extend(len)
+    }
+    fn reserve(&self, from: u64, to: u64) -> Result<()> {
+        self.0.reserve(from, to)
+    }
+    fn set_len(&self, len: u64) -> Result<()> {
+        interrupt();
+        self.0.set_len(len)
+    }
+    fn claim(&self) -> Result<()> {
+        self.0.claim()
+    }
+    fn unclaim(&self) {
+        self.0.unclaim();
+    }
+    fn try_lock(&self) -> Result<bool> {
+        interrupt();
+        self.0.try_lock()
+    }
+    fn is_locked(&self) -> Result<bool> {
+        interrupt();
+        self.0.is_locked()
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        // A pool of a dozen pages: what is read is read from the disk.
+        memory_bytes: 1 << 20,
+        version_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    }
+}
+
+fn open(storage: Arc<dyn Storage>) -> Database {
+    Database::builder().settings(settings()).storage(storage).open("simulated").expect("a whole disk")
+}
+
+fn open_checkpoint(storage: Arc<dyn Storage>) -> Database {
+    let opened = Database::builder().settings(settings()).storage(storage).open_checkpoint("simulated");
+    opened.expect("a whole disk")
+}
+
+fn content(db: &Database) -> Content {
+    let Ok(table) = db.table("rows") else { return Content::new() };
+    let snapshot = db.begin_read().expect("free");
+    snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
+}
+
+/// A writer, and what each of its checkpoints holds.
+struct Writer {
+    storage: Arc<dyn Storage>,
+    disk: SimulatedStorage,
+    db: Option<Database>,
+    model: Content,
+    history: BTreeMap<Csn, Content>,
+    random: Random,
+    held_bytes_max: u64,
+}
+
+impl Writer {
+    fn new(disk: &SimulatedStorage, storage: Arc<dyn Storage>, seed: u64) -> Writer {
+        let db = Some(open(storage.clone()));
+        let history = BTreeMap::from([(Csn::ZERO, Content::new())]);
+        let (disk, random) = (disk.clone(), Random::from_seed(seed));
+        Writer { storage, disk, db, model: Content::new(), history, random, held_bytes_max: 0 }
+    }
+
+    fn db(&self) -> &Database {
+        self.db.as_ref().expect("open but while it is reopened")
+    }
+
+    /// Changes rows and makes a checkpoint; now and then gives space back, or closes, well or badly, and opens again.
+    fn step(&mut self) {
+        let table = self.db().table_or_create("rows").expect("works");
+        let mut changes = Vec::new();
+        for _ in 0..10 + self.random.below(40) {
+            let key = vec![self.random.below(80) as u8];
+            let large = self.random.chance(1, 20);
+            let len = self.random.below(if large { 12_000 } else { 500 }) as usize;
+            let value = (!self.random.chance(1, 5)).then(|| vec![self.random.below(256) as u8; len]);
+            changes.push((key, value));
+        }
+        let apply = |tx: &mut quenchdb::Transaction| {
+            changes.iter().try_for_each(|(key, value)| match value {
+                Some(value) => tx.insert(&table, key, value),
+                None => tx.remove(&table, key).map(drop),
+            })
+        };
+        self.db().transact(apply).expect("commits");
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(self.model.insert(key, value)),
+                None => drop(self.model.remove(&key)),
+            }
+        }
+        self.checkpoint();
+        match self.random.below(12) {
+            0 => drop(self.db().compact(None).expect("a whole disk")),
+            1 => self.reopen(),
+            _ => {}
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        // Nobody else commits: this is the content as of the checkpoint, even before it is made.
+        let newest = self.db().statistics().newest_csn;
+        self.history.insert(newest, self.model.clone());
+        let report = self.db().checkpoint().expect("a whole disk");
+        assert_eq!(report.csn, newest);
+        self.held_bytes_max = self.held_bytes_max.max(self.db().statistics().store_held_bytes);
+    }
+
+    fn reopen(&mut self) {
+        if self.random.chance(1, 2) {
+            // The last checkpoint fails: the log has to be replayed.
+            let operation = OperationKind::Flush;
+            self.disk.inject(Fault { operation, after: 0, kind: FaultKind::Once, error: 5 });
+        }
+        self.history.insert(self.db().statistics().newest_csn, self.model.clone());
+        self.db = None;
+        self.db = Some(open(self.storage.clone()));
+        assert_eq!(content(self.db()), self.model);
+    }
+}
+
+/// Everything that a reader can see is as of its checkpoint, read from the disk again.
+fn expect_as_of_its_checkpoint(reader: &Database, writer: &Writer, context: &str) {
+    let csn = reader.checkpoint_csn();
+    let expected = writer.history.get(&csn).unwrap_or_else(|| panic!("{context}: no checkpoint at {csn}"));
+    assert!(content(reader) == *expected, "{context}: not the content as of {csn}");
+    let problems = reader.verify(None).expect("runs").problems;
+    assert_eq!(problems, Vec::<String>::new(), "{context}, checkpoint at {csn}");
+}
+
+#[test]
+fn a_reader_stays_at_its_checkpoint_whatever_the_writer_does_between_its_steps() {
+    let mut held = 0;
+    for seed in 0..12 {
+        let disk = SimulatedStorage::new(seed);
+        let plain: Arc<dyn Storage> = Arc::new(disk.clone());
+        let writer = Rc::new(RefCell::new(Writer::new(&disk, plain.clone(), seed)));
+        (0..3).for_each(|_| writer.borrow_mut().step());
+        let mut random = Random::from_seed(seed ^ 77);
+        // Not at every operation: then no reader would ever find the manifest twice the same.
+        let often = 5 + random.below(30);
+        let turn = writer.clone();
+        set_interrupt(Some(Box::new(move || {
+            if random.chance(1, often) {
+                turn.borrow_mut().step();
+            }
+        })));
+        let interleaved: Arc<dyn Storage> = Arc::new(Interleaved(plain.clone()));
+        let mut open: Vec<Database> = Vec::new();
+        for number in 0..4 {
+            let reader = open_checkpoint(interleaved.clone());
+            let csn = reader.checkpoint_csn();
+            let found = content(&reader);
+            assert!(found == writer.borrow().history[&csn], "seed {seed}, reader {number}");
+            let problems = reader.verify(None).expect("runs").problems;
+            assert_eq!(problems, Vec::<String>::new(), "seed {seed}, reader {number}");
+            open.push(reader);
+            if open.len() > 2 {
+                open.remove(0);
+            }
+        }
+        set_interrupt(None);
+        for reader in &open {
+            expect_as_of_its_checkpoint(reader, &writer.borrow(), &format!("seed {seed}, at the end"));
+        }
+        assert_eq!(writer.borrow().db().statistics().checkpoint_readers, open.len() as u64);
+        drop(open);
+        let mut writer = writer.borrow_mut();
+        writer.checkpoint();
+        let statistics = writer.db().statistics();
+        assert_eq!((statistics.checkpoint_readers, statistics.store_held_bytes), (0, 0), "seed {seed}");
+        assert!(writer.db().verify(None).expect("runs").problems.is_empty());
+        held += writer.held_bytes_max;
+    }
+    assert!(held > 0, "no reader was ever in the way");
+}
+
+#[test]
+fn readers_that_come_and_go_within_the_steps_of_a_writer_stay_at_their_checkpoints() {
+    for seed in 100..110 {
+        let disk = SimulatedStorage::new(seed);
+        let plain: Arc<dyn Storage> = Arc::new(disk.clone());
+        let mut writer = Writer::new(&disk, Arc::new(Interleaved(plain.clone())), seed);
+        writer.step();
+        let readers: Rc<RefCell<Vec<Database>>> = Rc::default();
+        let (turn, mut random) = (readers.clone(), Random::from_seed(seed ^ 99));
+        set_interrupt(Some(Box::new(move || {
+            if !random.chance(1, 25) {
+                return;
+            }
+            let mut readers = turn.borrow_mut();
+            if readers.len() < 4 {
+                readers.push(open_checkpoint(plain.clone()));
+            } else {
+                let chosen = random.below(4) as usize;
+                drop(readers.swap_remove(chosen));
+            }
+        })));
+        for step in 0..12 {
+            writer.step();
+            let readers = readers.borrow();
+            for reader in readers.iter() {
+                expect_as_of_its_checkpoint(reader, &writer, &format!("seed {seed}, step {step}"));
+            }
+        }
+        set_interrupt(None);
+        drop(readers);
+    }
+}
+
+#[test]
+fn a_reader_sees_the_tables_of_its_checkpoint_and_writes_to_nothing() {
+    let disk = SimulatedStorage::new(1);
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let writer = open(storage.clone());
+    let table = writer.create_table("kept").expect("new");
+    writer.transact(|tx| tx.insert(&table, "a", "1")).expect("commits");
+    let csn = writer.checkpoint().expect("works").csn;
+    writer.transact(|tx| tx.insert(&table, "b", "2")).expect("commits");
+    writer.create_table("later").expect("new");
+    drop(table);
+    writer.drop_table("kept").expect("unused");
+    let before: BTreeMap<_, _> =
+        disk.files().into_iter().map(|path| (path.clone(), disk.read_file(&path))).collect();
+    let reader = open_checkpoint(storage.clone());
+    assert_eq!((reader.tables(), reader.checkpoint_csn()), (vec!["kept".to_string()], csn));
+    let kept = reader.table("kept").expect("as of the checkpoint");
+    let snapshot = reader.begin_read().expect("free");
+    assert_eq!(snapshot.get(&kept, "a").expect("readable"), Some(b"1".to_vec()));
+    assert_eq!(snapshot.get(&kept, "b").expect("readable"), None, "only in the log");
+    let report = reader.verify(None).expect("runs");
+    assert_eq!((report.problems.len(), report.log_blocks), (0, 0), "{report:?}");
+    assert_eq!(reader.statistics().newest_csn, csn);
+    for refused in [reader.begin().map(drop), reader.checkpoint().map(drop), reader.drop_table("kept")] {
+        assert_eq!(refused.expect_err("read-only").kind(), ErrorKind::InvalidArgument);
+    }
+    for (path, bytes) in &before {
+        assert!(disk.read_file(path) == *bytes, "{path} has changed");
+    }
+    let new: Vec<String> = disk.files().into_iter().filter(|path| !before.contains_key(path)).collect();
+    assert_eq!(new, ["readers/00"]);
+    // The handle is gone, a snapshot is not: its pages stay.
+    drop((kept, reader));
+    writer.checkpoint().expect("works");
+    assert_eq!(writer.statistics().checkpoint_readers, 1);
+    drop(snapshot);
+    assert_eq!(writer.statistics().checkpoint_readers, 0);
+}
+
+#[test]
+fn there_has_to_be_a_database() {
+    let disk = SimulatedStorage::new(1);
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let error = Database::builder().storage(storage).open_checkpoint("simulated").expect_err("nothing there");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(disk.files(), Vec::<String>::new());
+}
