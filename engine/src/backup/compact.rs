@@ -10,6 +10,8 @@ use crate::store::PageStore;
 
 /// Rounds at most: the first moves nearly everything, the others what the checkpoints in between had to put at the end.
 const ROUNDS_MAX: u32 = 12;
+/// Rounds one after the other that gain nothing, before the rest is left where it is.
+const ROUNDS_IN_VAIN: u32 = 3;
 /// Images moved while no checkpoint can begin.
 const STEP: usize = 1024;
 
@@ -28,7 +30,7 @@ pub struct CompactReport {
     pub seconds: f64,
 }
 
-/// Compacts until the file is at most a twentieth longer than what is in use, or a round gains nothing: what backups and
+/// Compacts until the file is at most a twentieth longer than what is in use, or some rounds gain nothing: what backups and
 /// readers of older checkpoints hold does not move. (`seconds` of the report is for the caller.)
 ///
 /// # Errors
@@ -41,7 +43,7 @@ pub fn compact(
     let bytes = |blocks: u64| blocks * store.page_bytes() as u64;
     let length = || store.usage().blocks;
     let before = length();
-    let mut pages_moved = 0;
+    let (mut pages_moved, mut in_vain) = (0, 0);
     // What is free after a checkpoint is known to be free.
     checkpointer.checkpoint()?;
     store.cut_free_end()?;
@@ -63,7 +65,9 @@ pub fn compact(
         pages_moved += here;
         checkpointer.checkpoint()?;
         store.cut_free_end()?;
-        if length() >= start && here == 0 {
+        // An image that an eviction is writing can be at the end, and moves when it is known to be one.
+        in_vain = if length() >= start && here == 0 { in_vain + 1 } else { 0 };
+        if in_vain == ROUNDS_IN_VAIN {
             break;
         }
     }
