@@ -56,7 +56,7 @@ pub use copy::{StoreCopy, StoredImage};
 pub use csn_set::CsnSet;
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
-pub use readers::{CheckpointReader, READERS_PATH, ReaderSlot, Readers, open_newest_checkpoint};
+pub use readers::{CheckpointReader, HeldBlocks, READERS_PATH, ReaderSlot, Readers, open_newest_checkpoint};
 pub use remains::Remains;
 pub use reserve::{Demand, ReservedFor};
 pub use round::{FinishedRound, Round};
@@ -499,13 +499,6 @@ impl PageStore {
         state.free.release(reference.block());
     }
 
-    /// Keeps every block of the last durable checkpoint until the result is dropped.
-    #[must_use]
-    pub fn hold(self: &Arc<PageStore>) -> HeldBlocks {
-        let generation = self.state.lock().free.hold();
-        HeldBlocks { store: self.clone(), generation }
-    }
-
     /// Begins round `number`, higher than the last, of the checkpoint at `csn`: every image recorded for the next round belongs
     /// to it from now on.
     ///
@@ -588,19 +581,6 @@ impl PageStore {
 
 /// Gets the index of a page and its image, or why there is none.
 pub type VisitImage<'a> = dyn FnMut(usize, Result<(ImageKind, &mut [u8])>) + 'a;
-
-/// Keeps the blocks of a checkpoint; see [`PageStore::hold`].
-#[derive(Debug)]
-pub struct HeldBlocks {
-    store: Arc<PageStore>,
-    generation: u64,
-}
-
-impl Drop for HeldBlocks {
-    fn drop(&mut self) {
-        self.store.state.lock().free.end_hold(self.generation);
-    }
-}
 
 /// Direct I/O wants aligned memory; pages of the buffer pool are.
 fn is_aligned(bytes: &[u8]) -> bool {

@@ -222,7 +222,27 @@ impl Readers {
     }
 }
 
+/// Keeps the blocks of a checkpoint for somebody in this process; see [`PageStore::hold`].
+#[derive(Debug)]
+pub struct HeldBlocks {
+    store: Arc<PageStore>,
+    generation: u64,
+}
+
+impl Drop for HeldBlocks {
+    fn drop(&mut self) {
+        self.store.state.lock().free.end_hold(self.generation);
+    }
+}
+
 impl PageStore {
+    /// Keeps every block of the last durable checkpoint until the result is dropped.
+    #[must_use]
+    pub fn hold(self: &Arc<PageStore>) -> HeldBlocks {
+        let generation = self.state.lock().free.hold();
+        HeldBlocks { store: self.clone(), generation }
+    }
+
     /// Opens the page store as of the newest durable checkpoint, which stays as it is for as long as the store is open, beside the
     /// process that writes to it, if there is one. Returns the checkpoint's manifest too.
     ///
