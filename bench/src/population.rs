@@ -1,0 +1,60 @@
+//! Fills a database for a workload, or finds that an earlier run has filled it the same way.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `bench` | `population` | [`Workload::population`], written when everything else is durable |
+
+use crate::Progress;
+use crate::store::{Error, Level, Reader, Session, Store, Transaction};
+use crate::workload::Workload;
+use anyhow::{Result, bail};
+
+const TABLE: &str = "bench";
+const KEY: &[u8] = b"population";
+
+/// What `store` was filled with, if that was completed.
+///
+/// # Errors
+/// Those of the store.
+pub fn found<S: Store>(store: &S) -> Result<Option<String>> {
+    let table = store.table(TABLE)?;
+    let (mut session, mut value) = (store.session(Level::Durable)?, Vec::new());
+    let there = session
+        .begin_read()
+        .and_then(|mut snapshot| snapshot.get(&table, KEY, &mut value))
+        .map_err(Error::into_failure)?;
+    Ok(there.then(|| String::from_utf8_lossy(&value).into_owned()))
+}
+
+fn note<S: Store>(store: &S, population: &str) -> Result<()> {
+    let table = store.table(TABLE)?;
+    let mut session = store.session(Level::Durable)?;
+    let noted = session.begin().and_then(|mut transaction| {
+        transaction.insert(&table, KEY, population.as_bytes())?;
+        transaction.commit()
+    });
+    noted.map_err(Error::into_failure)
+}
+
+/// Has `workload` populate `store`. With `reuse` only if it is not populated yet. True if it was.
+///
+/// # Errors
+/// Those of the store; a population that is another one.
+pub fn prepare<S: Store, W: Workload>(
+    workload: &W,
+    store: &S,
+    threads: usize,
+    reuse: bool,
+    progress: Progress<'_>,
+) -> Result<bool> {
+    let wanted = workload.population();
+    if reuse && let Some(found) = found(store)? {
+        if found != wanted {
+            bail!("the database holds another population: {found}; not {wanted}");
+        }
+        return Ok(true);
+    }
+    workload.populate(store, threads, progress)?;
+    note(store, &wanted)?;
+    Ok(false)
+}
