@@ -78,7 +78,19 @@ fn every_workload_is_sound_after_a_close_and_after_a_kill() {
         &["tatp", "--subscribers", "2000"],
         &["mixed", "--small", "--rows", "2000", "--mix", "a"],
         &["ycsb", "--rows", "2000", "--mix", "d"],
-        &["ycsb", "--rows", "2000", "--mix", "rmw", "--value-bytes", "80", "--field-bytes", "8", "--ops", "10"],
+        &[
+            "ycsb",
+            "--rows",
+            "2000",
+            "--mix",
+            "rmw",
+            "--value-bytes",
+            "80",
+            "--field-bytes",
+            "8",
+            "--ops",
+            "10",
+        ],
     ];
     for workload in workloads {
         for reopen in ["close", "kill"] {
@@ -179,6 +191,11 @@ fn flags_that_make_no_sense_are_refused() {
         &["tpcb", "--skew", "0.7"],
     ] {
         let output = quench(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }

@@ -256,13 +256,21 @@ fn every_broken_condition_is_found() {
     let breaks: [(&str, Break<'_>, Break<'_>); 9] = [
         (
             "condition 1",
-            Box::new(|| filled.change(&t.warehouse, &key::warehouse(1), |row| drop(warehouse::YTD.add(row, 1)))),
-            Box::new(|| filled.change(&t.warehouse, &key::warehouse(1), |row| drop(warehouse::YTD.add(row, -1)))),
+            Box::new(|| {
+                filled.change(&t.warehouse, &key::warehouse(1), |row| drop(warehouse::YTD.add(row, 1)))
+            }),
+            Box::new(|| {
+                filled.change(&t.warehouse, &key::warehouse(1), |row| drop(warehouse::YTD.add(row, -1)))
+            }),
         ),
         (
             "condition 2",
-            Box::new(|| filled.change(&t.district, &key::district(HERE), |row| district::NEXT_O_ID.set(row, 30))),
-            Box::new(|| filled.change(&t.district, &key::district(HERE), |row| district::NEXT_O_ID.set(row, 31))),
+            Box::new(|| {
+                filled.change(&t.district, &key::district(HERE), |row| district::NEXT_O_ID.set(row, 30))
+            }),
+            Box::new(|| {
+                filled.change(&t.district, &key::district(HERE), |row| district::NEXT_O_ID.set(row, 31))
+            }),
         ),
         (
             "condition 3",
@@ -272,7 +280,12 @@ fn every_broken_condition_is_found() {
         (
             "condition 4",
             Box::new(|| filled.change(&t.order, &new, |row| drop(order::OL_CNT.add(row, 1)))),
-            Box::new(|| filled.change(&t.order, &new, |row| order::OL_CNT.set(row, order::OL_CNT.get(row) - 1))),
+            Box::new(|| {
+                filled.change(&t.order, &new, |row| {
+                    let before = order::OL_CNT.get(row);
+                    order::OL_CNT.set(row, before - 1);
+                })
+            }),
         ),
         (
             "condition 5",
@@ -294,8 +307,12 @@ fn every_broken_condition_is_found() {
         ),
         (
             "condition 9",
-            Box::new(|| filled.change(&t.district, &key::district(HERE), |row| drop(district::YTD.add(row, 1)))),
-            Box::new(|| filled.change(&t.district, &key::district(HERE), |row| drop(district::YTD.add(row, -1)))),
+            Box::new(|| {
+                filled.change(&t.district, &key::district(HERE), |row| drop(district::YTD.add(row, 1)))
+            }),
+            Box::new(|| {
+                filled.change(&t.district, &key::district(HERE), |row| drop(district::YTD.add(row, -1)))
+            }),
         ),
         (
             "condition 10",
@@ -304,7 +321,9 @@ fn every_broken_condition_is_found() {
         ),
         (
             "condition 11",
-            Box::new(|| filled.change(&t.customer, &somebody, |row| drop(customer::DELIVERY_CNT.add(row, 1)))),
+            Box::new(|| {
+                filled.change(&t.customer, &somebody, |row| drop(customer::DELIVERY_CNT.add(row, 1)))
+            }),
             Box::new(|| filled.change(&t.customer, &somebody, |row| customer::DELIVERY_CNT.set(row, 0))),
         ),
     ];
@@ -320,7 +339,9 @@ fn every_broken_condition_is_found() {
     filled.change(&t.warehouse, &key::warehouse(2), |row| drop(warehouse::YTD.add(row, 1)));
     filled.change(&t.customer, &somebody, |row| drop(customer::YTD_PAYMENT.add(row, 1)));
     filled.change(&t.stock, &key::stock(1, 5), |row| drop(stock::YTD.add(row, 1)));
-    filled.transact(|x| x.insert(&t.order_customer, key::order_customer(CustomerId { district: HERE, c: 4 }, 99), []));
+    filled.transact(|x| {
+        x.insert(&t.order_customer, key::order_customer(CustomerId { district: HERE, c: 4 }, 99), [])
+    });
     let problems = filled.problems(&[]);
     for name in ["condition 6", "condition 8", "condition 12", "stocks of 1", "the index of orders"] {
         assert!(problems.iter().any(|problem| problem.starts_with(name)), "{name}: {problems:?}");
