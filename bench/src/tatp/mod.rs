@@ -1,8 +1,8 @@
 //! TATP (Telecom Application Transaction Processing benchmark, description of 2009): the register of a mobile phone network.
 //!
 //! Seven short transactions on four tables, 80 of 100 only read. A transaction that does not find what it needs counts, as the
-//! description says: about a quarter of Get-New-Destination, five of eight of Get-Access-Data and Update-Subscriber-Data, and five of
-//! sixteen inserts and deletes succeed.
+//! description says: of a fresh population 14.8 of 100 Get-New-Destination, five of eight Get-Access-Data and Update-Subscriber-Data,
+//! and five of sixteen inserts and deletes find it.
 
 mod schema;
 mod transactions;
@@ -59,7 +59,7 @@ impl Tatp {
     fn skew(&self) -> u64 {
         match self.subscribers {
             ..=1_000_000 => 65_535,
-            ..=10_000_000 => 1_048_575,
+            1_000_001..=10_000_000 => 1_048_575,
             _ => 2_097_151,
         }
     }
@@ -220,11 +220,10 @@ impl Tatp {
         let bytes = call_forwarding::BYTES;
         rows(&tables.call_forwarding, bytes, "call_forwarding", &mut checked, &mut |key, row| {
             let start = key.last().copied().unwrap_or(1);
-            let hours = 1 + start..=8 + start;
             typed(&mut all, key, 6).is_some_and(|(found, bit)| found.facilities & bit != 0)
                 && start.is_multiple_of(8)
                 && start <= 16
-                && hours.contains(&call_forwarding::END_TIME.get(row))
+                && (1..=24).contains(&call_forwarding::END_TIME.get(row))
         })?;
         for (s, found) in all.iter().enumerate().skip(1) {
             if !found.numbered || found.access == 0 || found.facilities == 0 {
@@ -360,6 +359,48 @@ mod tests {
         assert!(chi_square(&seen, &[10_000.0; 4]) < chi_square_bound(3), "{seen:?}");
     }
 
+    /// Share of Get-New-Destination that finds a number in a fresh population, by the rules of the description:
+    ///
+    /// - the facility exists: 1 to 4 of 4 types, so 5/8; it is active: 85/100;
+    /// - of its hours 0, 8, 16 it has 0 to 3, each number as often and each choice of them; one that begins at h ends at
+    ///   h + 1 to h + 8;
+    /// - a forwarding that begins at the drawn hour (0, 8, 16) or before ends after another drawn hour, 1 to 24.
+    ///
+    /// Of the forwardings that have begun the latest ends last, so it alone decides. With e(h) = (h + 3.5) / 24 for the share of
+    /// drawn hours before its end, and 1/2, 1/6, 1/12 for the latest one being 0, 1, 2 places before the drawn hour:
+    ///
+    /// ```text
+    ///   drawn  0:                        e(0)/2
+    ///   drawn  8:           e(8)/2  +  e(0)/6
+    ///   drawn 16: e(16)/2 + e(8)/6  +  e(0)/12     mean of the three: 481/1728
+    /// ```
+    ///
+    /// 5/8 * 17/20 * 481/1728 = 8177/55296 = 0.1479. The figure of 23.9 % that is often quoted does not follow from these rules.
+    /// Here all cases are counted.
+    fn share_with_a_new_destination() -> f64 {
+        let (mut found, mut all) = (0u64, 0u64);
+        // All choices of hours, as often as each must occur to make their numbers equally frequent: 1, 3, 3, 1 choices.
+        for hours in 0..8u32 {
+            let weight = if hours == 0 || hours == 7 { 3 } else { 1 };
+            for lengths in 0..512u64 {
+                let ends: Vec<(u64, u64)> = (0..3)
+                    .filter(|place| hours & 1 << place != 0)
+                    .map(|place| (8 * place, 8 * place + 1 + (lengths >> (3 * place)) % 8))
+                    .collect();
+                for (start, end) in
+                    [0, 8, 16].into_iter().flat_map(|start| (1..=24).map(move |end| (start, end)))
+                {
+                    all += weight;
+                    found += weight
+                        * u64::from(
+                            ends.iter().any(|forwarding| forwarding.0 <= start && end < forwarding.1),
+                        );
+                }
+            }
+        }
+        0.625 * 0.85 * found as f64 / all as f64
+    }
+
     #[test]
     fn the_expected_share_of_transactions_finds_what_it_needs() {
         let database =
@@ -368,8 +409,10 @@ mod tests {
         tatp.populate(&database, 1, &|_, _, _| {}).expect("populated");
         let tables = Tables::open(|name| Store::table(&database, name)).expect("tables");
         let (mut client, mut random) = (Client::default(), Random::from_seed(9));
+        let destinations = share_with_a_new_destination();
+        assert!((destinations - 8177.0 / 55296.0).abs() < 1e-12, "{destinations}");
         // Each in a transaction that is taken back, so that the population stays as it is.
-        for (kind, share) in [(1, 0.239), (2, 0.625), (3, 0.625), (5, 0.3125), (6, 0.3125)] {
+        for (kind, share) in [(1, destinations), (2, 0.625), (3, 0.625), (5, 0.3125), (6, 0.3125)] {
             let (draws, mut found) = (8000, 0);
             for _ in 0..draws {
                 let s = tatp.choose(&mut random);
@@ -384,7 +427,7 @@ mod tests {
                 transaction.abort();
             }
             let seen = f64::from(found) / f64::from(draws);
-            assert!((seen - share).abs() < 0.03, "{}: {seen}, not {share}", KINDS[kind]);
+            assert!((seen - share).abs() < 0.025, "{}: {seen}, not {share}", KINDS[kind]);
         }
     }
 

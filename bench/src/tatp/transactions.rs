@@ -46,16 +46,17 @@ fn start(random: &mut Random) -> u8 {
     8 * random.below(3) as u8
 }
 
+/// 1 to 24. Of an inserted forwarding too: it may end before it begins, unlike those of the population.
+fn hour(random: &mut Random) -> u8 {
+    1 + random.below(24) as u8
+}
+
 impl Input {
     /// Input of type `index` of [`KINDS`].
     pub fn draw(index: usize, subscribers: u32, random: &mut Random) -> Input {
         match index {
             0 => Input::GetSubscriberData,
-            1 => Input::GetNewDestination {
-                kind: kind(random),
-                start: start(random),
-                end: 1 + random.below(24) as u8,
-            },
+            1 => Input::GetNewDestination { kind: kind(random), start: start(random), end: hour(random) },
             2 => Input::GetAccessData { kind: kind(random) },
             3 => Input::UpdateSubscriberData {
                 kind: kind(random),
@@ -64,8 +65,7 @@ impl Input {
             },
             4 => Input::UpdateLocation { location: random.next_u64() as u32 },
             5 => {
-                let (kind, start) = (kind(random), start(random));
-                let end = start + 1 + random.below(8) as u8;
+                let (kind, start, end) = (kind(random), start(random), hour(random));
                 let number = 1 + random.below(subscribers.into()) as u32;
                 Input::InsertCallForwarding { kind, start, end, number }
             }
@@ -224,15 +224,15 @@ impl Client {
         s: u32,
         (kind, bit, data_a): (u8, bool, u8),
     ) -> Result<Ending> {
+        self.subscriber(transaction, tables, s)?;
+        let bits = subscriber::BITS.get(&self.row) & !1 | u16::from(bit);
+        subscriber::BITS.set(&mut self.row, bits);
+        transaction.insert(&tables.subscriber, &subscriber_key(s), &self.row)?;
         let key = typed_key(s, kind);
         let there = transaction.get(&tables.special_facility, &key, &mut self.other)?;
         if !whole(there, &self.other, special_facility::BYTES, "special_facility")? {
             return Ok(Ending::RollBack);
         }
-        self.subscriber(transaction, tables, s)?;
-        let bits = subscriber::BITS.get(&self.row) & !1 | u16::from(bit);
-        subscriber::BITS.set(&mut self.row, bits);
-        transaction.insert(&tables.subscriber, &subscriber_key(s), &self.row)?;
         special_facility::DATA_A.set(&mut self.other, data_a);
         transaction.insert(&tables.special_facility, &key, &self.other)?;
         Ok(Ending::Commit { written_bytes: (4 + self.row.len() + key.len() + self.other.len()) as u64 })
