@@ -31,7 +31,7 @@ pub fn in_parallel<R: Send>(
         }
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(&claim)).collect();
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(claim)).collect();
         threads
             .into_iter()
             .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked while {what}"))?)

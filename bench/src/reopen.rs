@@ -205,6 +205,9 @@ impl fmt::Display for Reopened {
             self.replayed,
             self.replay_log_bytes as f64 / 1e6
         )?;
+        if self.sampled == 0 {
+            return Ok(());
+        }
         writeln!(
             f,
             "  sample of {}: {} found, {} missing, {} wrong; {:.0} reads/s by one thread",

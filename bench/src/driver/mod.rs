@@ -157,8 +157,10 @@ impl<S: Store> Run<'_, S> {
         let seconds = before.began.elapsed().as_secs_f64();
         let cpu_seconds = cpu_seconds() - before.cpu;
         let (sums, f, b) = (shared.activity.sums(), self.store.figures(), &before.figures);
-        let committed = sums.committed - before.sums.committed;
-        let rolled_back = sums.rolled_back - before.sums.rolled_back;
+        // One look at the counters, so that the sums are those of the types.
+        let kinds = self.kind_reports(shared, before);
+        let sum = |field: fn(&KindReport) -> u64| kinds.iter().map(field).sum::<u64>();
+        let (committed, rolled_back) = (sum(|kind| kind.committed), sum(|kind| kind.rolled_back));
         let reads = shared.activity.read_latencies().since(&before.reads);
         Report {
             workload: self.workload.to_string(),
@@ -181,13 +183,13 @@ impl<S: Store> Run<'_, S> {
             seconds,
             committed,
             rolled_back,
-            aborted: sums.aborted - before.sums.aborted,
+            aborted: sum(|kind| kind.conflicts),
             throughput_tps: (committed + rolled_back) as f64 / seconds,
             stages: Some(stages(shared, before, &f, committed + rolled_back)),
             commit_latency_us: f.commit,
             total_latency_us: f.total,
             read_latency_us: (reads.count() > 0).then(|| reads.summary()),
-            kinds: self.kind_reports(shared, before),
+            kinds,
             log_bytes: f.log_bytes - b.log_bytes,
             device_bytes: f.device_bytes - b.device_bytes,
             device_writes: f.device_writes - b.device_writes,
@@ -328,6 +330,8 @@ fn stages(shared: &Shared, before: &Before, figures: &Figures, ended: u64) -> St
         execute_us: (now.execute - then.execute) as f64 / sampled,
         commit_call_us: (now.commit_call - then.commit_call) as f64 / sampled,
         conflicts_us: (now.conflicts - then.conflicts) as f64 / 1e3 / ended.max(1) as f64,
+        row_wait_us: figures.row_wait_seconds * 1e6 / ended.max(1) as f64,
+        log_insert_us: figures.log_insert_us,
         flush_wait_us: (figures.commit.mean - after_write).max(0.0),
         acknowledge_us: after_write,
         flush_us: figures.flush,

@@ -247,6 +247,10 @@ pub struct Figures {
     pub checkpoints: u64,
     /// Time they took, together.
     pub checkpoint_seconds: f64,
+    /// Waits for rows that others hold, together; since [`Store::reset`].
+    pub row_wait_seconds: f64,
+    /// Mean time from the call that commits to the record in the log's buffer; since [`Store::reset`].
+    pub log_insert_us: f64,
     /// Begun to ready, of the transactions whose end the engine knows.
     pub execute: Latency,
     /// Ready to committed, of those that wrote.

@@ -189,6 +189,8 @@ impl Store for Database {
             written_bytes: s.store_bytes_written,
             checkpoints: s.checkpoints,
             checkpoint_seconds: s.checkpoint_seconds,
+            row_wait_seconds: s.row_wait_seconds,
+            log_insert_us: s.log_insert_us_mean,
             execute: s.execute.into(),
             commit: s.commit.into(),
             total: s.total.into(),
