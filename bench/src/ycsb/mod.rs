@@ -9,6 +9,8 @@
 //! | 2^63 and above | inserted by a run: its number, the worker's, and a count, scattered by a permutation of 63 bits |
 
 mod mix;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use mix::{Mix, Operation};

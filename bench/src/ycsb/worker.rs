@@ -108,6 +108,17 @@ impl<T> YcsbWorker<T> {
     }
 }
 
+#[cfg(test)]
+impl<T> YcsbWorker<T> {
+    pub(super) fn planned(&self) -> &[Planned] {
+        &self.planned
+    }
+
+    pub(super) fn inserted(&self) -> u64 {
+        self.next
+    }
+}
+
 /// Reads `length` rows from `from` on.
 fn scan<R: Reader>(reader: &mut R, table: &R::Table, from: u64, length: u64) -> Result<()> {
     let mut left = length;
