@@ -4,7 +4,7 @@
 //! ```text
 //!   | fields of fixed width, those that change together side by side | texts, padded with zeros | one tail of any length |
 //! ```
-//! Numbers are little-endian. A layout is declared once, by [`record!`](crate::record), and gives each field its place.
+//! Numbers are little-endian. A layout is declared once, by [`record!`](macro@crate::record), and gives each field its place.
 
 use std::marker::PhantomData;
 

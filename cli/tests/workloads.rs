@@ -35,7 +35,7 @@ fn expect_sound(report: &Value) {
     assert!(number(check, "rows") > 100.0, "{check}");
 }
 
-const TPCC: [&str; 6] = ["tpcc", "--small", "--warehouses", "2", "--seconds", "0.6"];
+const TPCC: [&str; 6] = ["tpcc", "--small", "--warehouses", "2", "--seconds", "0.5"];
 
 #[test]
 fn tpcc_is_consistent_after_kills_with_every_preset() {
@@ -98,7 +98,7 @@ fn every_workload_is_sound_after_a_close_and_after_a_kill() {
     ];
     for workload in workloads {
         for reopen in ["close", "kill"] {
-            let options = ["--seconds", "0.4", "--reopen", reopen, "--check"];
+            let options = ["--seconds", "0.3", "--reopen", reopen, "--check"];
             let report = bench(&[workload, &options[..]].concat());
             expect_sound(&report);
             assert!(number(&report, "committed") > 0.0, "{workload:?}: {report}");
@@ -120,7 +120,7 @@ fn every_mix_of_ycsb_does_what_it_says() {
         ("e", [("scan", 0.95), ("insert", 0.05)]),
         ("f", [("read", 0.5), ("modify", 0.5)]),
     ] {
-        let options = ["--rows", "3000", "--mix", mix, "--seconds", "0.4", "--commit", "async", "--check"];
+        let options = ["--rows", "3000", "--mix", mix, "--seconds", "0.3", "--commit", "async", "--check"];
         let report = bench(&[&["ycsb"][..], &options].concat());
         expect_sound(&report);
         for (kind, expected) in expected {
@@ -178,6 +178,32 @@ fn a_population_is_kept_and_reused_and_another_one_is_refused() {
         let output = with(refused);
         assert_eq!(output.status.code(), Some(2), "{refused:?}");
     }
+}
+
+#[test]
+fn a_database_without_a_path_is_removed_unless_it_is_to_be_kept() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
+        let common =
+            ["tpcb", "--branches", "1", "--accounts", "100", "--seconds", "0.1", "--memory-bytes", "64m"];
+        command.arg("bench").args(common).args(arguments).current_dir(directory.path());
+        let output = command.stdin(Stdio::null()).output().expect("the program starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{error}");
+        error
+    };
+    let left = || -> Vec<_> {
+        let entries = std::fs::read_dir(directory.path()).expect("there");
+        entries.map(|entry| entry.expect("readable").path()).collect()
+    };
+    run(&[]);
+    assert!(left().is_empty(), "{:?}", left());
+    let said = run(&["--keep"]);
+    let [kept] = &left()[..] else { panic!("one directory: {:?}", left()) };
+    let kept = kept.to_str().expect("UTF-8");
+    assert!(said.contains(kept), "{said} names {kept}");
+    run(&["--reuse", "--check", "--path", kept]);
 }
 
 #[test]

@@ -11,6 +11,8 @@
 
 mod arrivals;
 mod pending;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use arrivals::{Gaps, Rate};

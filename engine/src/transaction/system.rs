@@ -97,7 +97,7 @@ pub struct TransactionCounters {
     pub row_waits: Counter,
     /// How long they took, in nanoseconds.
     pub row_wait_ns: Counter,
-    /// Records whose way into a log was timed: one of [`LOG_INSERTS_TIMED_ONE_IN`].
+    /// Records whose way into a log was timed, one in sixteen.
     pub log_inserts_timed: Counter,
     /// How long these took, from the call to the record in the log's buffer, in nanoseconds.
     pub log_insert_ns: Counter,
