@@ -5,7 +5,7 @@
 use crate::Progress;
 use crate::store::{Reader, Result, Store, Transaction};
 use crate::tpcc::{Tpcc, TpccWorker};
-use crate::workload::{Acknowledged, Checked, Ending, Intent, Worker, Workload};
+use crate::workload::{Acknowledged, Checked, Ending, Intent, Seat, Worker, Workload};
 use crate::ycsb::{Ycsb, YcsbWorker};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,16 +99,12 @@ impl Workload for Mixed {
         self.ycsb.begin(store)
     }
 
-    fn worker<S: Store>(
-        &self,
-        store: &S,
-        index: usize,
-        threads: usize,
-    ) -> anyhow::Result<MixedWorker<S::Table>> {
-        Ok(if index.is_multiple_of(2) {
-            MixedWorker::Tpcc(Box::new(self.tpcc.worker(store, index / 2, threads)?))
+    fn worker<S: Store>(&self, store: &S, seat: Seat) -> anyhow::Result<MixedWorker<S::Table>> {
+        let half = Seat { index: seat.index / 2, ..seat };
+        Ok(if seat.index.is_multiple_of(2) {
+            MixedWorker::Tpcc(Box::new(self.tpcc.worker(store, half)?))
         } else {
-            MixedWorker::Ycsb(Box::new(self.ycsb.worker(store, index / 2, threads)?))
+            MixedWorker::Ycsb(Box::new(self.ycsb.worker(store, half)?))
         })
     }
 

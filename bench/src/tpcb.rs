@@ -16,7 +16,7 @@ use crate::distribution::self_similar;
 use crate::parallel::in_parallel;
 use crate::record;
 use crate::store::{Error, Level, Reader, Result, Session, Step, Store, Transaction};
-use crate::workload::{Acknowledged, Checked, Ending, Intent, Worker, Workload};
+use crate::workload::{Acknowledged, Checked, Ending, Intent, Seat, Worker, Workload};
 use quenchdb::base::random::Random;
 use std::collections::BTreeMap;
 
@@ -328,9 +328,9 @@ impl Workload for Tpcb {
         store.make_durable()
     }
 
-    fn worker<S: Store>(&self, store: &S, index: usize, _: usize) -> anyhow::Result<TpcbWorker<S::Table>> {
+    fn worker<S: Store>(&self, store: &S, seat: Seat) -> anyhow::Result<TpcbWorker<S::Table>> {
         let tables = Tables::open(|name| store.table(name))?;
-        let (index, mut count) = (index as u16, 0);
+        let (index, mut count) = (seat.index as u16, 0);
         let (from, to) = (history_key(index, 0), history_key(index, u64::MAX));
         let mut session = store.session(Level::Durable)?;
         let newest = session.begin_read().and_then(|mut reader| {
@@ -340,7 +340,7 @@ impl Workload for Tpcb {
             })
         });
         newest.map_err(Error::into_failure)?;
-        let random = Random::from_seed(self.seed.wrapping_add(u64::from(index) + 1));
+        let random = Random::from_seed(seat.seed(self.seed));
         Ok(TpcbWorker { tables, tpcb: *self, random, input: Input::default(), index, count, row: Vec::new() })
     }
 

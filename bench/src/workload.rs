@@ -105,6 +105,30 @@ impl Checked {
     }
 }
 
+/// Which thread of which run a worker is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Seat {
+    /// Number of the run on the same database, from 0.
+    pub run: u64,
+    /// Number of the thread, from 0.
+    pub index: usize,
+}
+
+impl Seat {
+    /// Thread `index` of the first run.
+    #[must_use]
+    pub fn of(index: usize) -> Seat {
+        Seat { run: 0, index }
+    }
+
+    /// The seed of its random choices, of a workload with the seed `seed`: another one for each seat, so that a later run does not
+    /// do again what an earlier one has done.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> u64 {
+        seed.wrapping_add(self.index as u64 + 1).wrapping_add(self.run << 40)
+    }
+}
+
 /// See the module.
 pub trait Workload: Sync {
     /// One thread of it.
@@ -136,16 +160,11 @@ pub trait Workload: Sync {
         Ok(())
     }
 
-    /// Thread `index` of `threads`.
+    /// The thread of that seat.
     ///
     /// # Errors
     /// Those of the store.
-    fn worker<S: Store>(
-        &self,
-        store: &S,
-        index: usize,
-        threads: usize,
-    ) -> anyhow::Result<Self::Worker<S::Table>>;
+    fn worker<S: Store>(&self, store: &S, seat: Seat) -> anyhow::Result<Self::Worker<S::Table>>;
 
     /// Checks everything that must hold, with `threads` threads, while nobody writes. What was `acknowledged` since the
     /// population must be there.

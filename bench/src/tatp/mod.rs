@@ -12,7 +12,7 @@ pub use transactions::{Client, Input, KINDS};
 use crate::Progress;
 use crate::parallel::in_parallel;
 use crate::store::{Error, Level, Reader, Result, Session, Step, Store, Transaction};
-use crate::workload::{Acknowledged, Checked, Ending, Intent, Worker, Workload};
+use crate::workload::{Acknowledged, Checked, Ending, Intent, Seat, Worker, Workload};
 use quenchdb::base::random::Random;
 use schema::{
     Tables, access_info, call_forwarding, forwarding_key, number_of, special_facility, subscriber,
@@ -278,11 +278,11 @@ impl Workload for Tatp {
         store.make_durable()
     }
 
-    fn worker<S: Store>(&self, store: &S, index: usize, _: usize) -> anyhow::Result<TatpWorker<S::Table>> {
+    fn worker<S: Store>(&self, store: &S, seat: Seat) -> anyhow::Result<TatpWorker<S::Table>> {
         Ok(TatpWorker {
             tables: Tables::open(|name| store.table(name))?,
             tatp: *self,
-            random: Random::from_seed(self.seed.wrapping_add(index as u64 + 1)),
+            random: Random::from_seed(seat.seed(self.seed)),
             s: 1,
             input: Input::GetSubscriberData,
             client: Client::default(),
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn the_mix_has_its_percentages() {
         let database = quenchdb::Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
-        let mut worker = tatp(1000).worker(&database, 0, 1).expect("tables");
+        let mut worker = tatp(1000).worker(&database, Seat::default()).expect("tables");
         let mut seen = [0u64; 7];
         for _ in 0..200_000 {
             let intent = worker.prepare();
@@ -345,6 +345,22 @@ mod tests {
         }
         let expected: Vec<f64> = WEIGHTS.iter().map(|weight| *weight as f64 * 2000.0).collect();
         assert!(chi_square(&seen, &expected) < chi_square_bound(6), "{seen:?}");
+    }
+
+    #[test]
+    fn every_thread_of_every_run_does_something_else() {
+        let database = quenchdb::Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
+        let mut drawn = std::collections::HashSet::new();
+        for seat in [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(run, index)| Seat { run, index }) {
+            let mut worker = tatp(1_000_000).worker(&database, seat).expect("tables");
+            let subscribers: Vec<u32> = (0..4)
+                .map(|_| {
+                    worker.prepare();
+                    worker.s
+                })
+                .collect();
+            assert!(drawn.insert(subscribers), "{seat:?}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use worker::TpccWorker;
 
 use crate::Progress;
 use crate::store::Store;
-use crate::workload::{Acknowledged, Checked, Workload};
+use crate::workload::{Acknowledged, Checked, Seat, Workload};
 use anyhow::Result;
 use random::Constants;
 use schema::{Scale, Tables};
@@ -114,10 +114,10 @@ impl Workload for Tpcc {
         populate::populate(store, self.warehouses, self.scale, self.population_seed, threads, progress)
     }
 
-    fn worker<S: Store>(&self, store: &S, index: usize, _: usize) -> Result<TpccWorker<S::Table>> {
+    fn worker<S: Store>(&self, store: &S, seat: Seat) -> Result<TpccWorker<S::Table>> {
         let tables = Tables::open(|name| store.table(name))?;
         let constants = Constants::of_population(self.population_seed).of_run(self.run_seed);
-        Ok(TpccWorker::new(self, tables, constants, index))
+        Ok(TpccWorker::new(self, tables, constants, seat))
     }
 
     fn check<S: Store>(

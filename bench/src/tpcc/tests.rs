@@ -8,7 +8,7 @@ use super::schema::{
 use super::transactions::Terminal;
 use super::{Home, Selection, Tpcc};
 use crate::store::Store;
-use crate::workload::{Acknowledged, Ending, Worker, Workload};
+use crate::workload::{Acknowledged, Ending, Seat, Worker, Workload};
 use quenchdb::{Database, Table, Transaction};
 
 const HERE: DistrictId = DistrictId { w: 1, d: 3 };
@@ -93,7 +93,7 @@ fn a_population_is_consistent_and_has_the_rows_of_the_specification() {
 #[test]
 fn a_mix_of_transactions_keeps_every_condition() {
     let filled = filled(3);
-    let mut worker = filled.tpcc.worker(&filled.database, 0, 1).expect("tables");
+    let mut worker = filled.tpcc.worker(&filled.database, Seat::of(0)).expect("tables");
     let (mut ended, mut rolled_back) = ([0u64; 5], 0);
     for _ in 0..3000 {
         let intent = worker.prepare();
@@ -114,7 +114,7 @@ fn two_threads_on_the_same_warehouse_keep_every_condition() {
     let filled = filled(1);
     std::thread::scope(|scope| {
         for index in 0..2 {
-            let mut worker = filled.tpcc.worker(&filled.database, index, 2).expect("tables");
+            let mut worker = filled.tpcc.worker(&filled.database, Seat::of(index)).expect("tables");
             let database = &filled.database;
             scope.spawn(move || {
                 for _ in 0..600 {
@@ -388,7 +388,7 @@ fn terminals_stand_where_the_options_say() {
     let filled = filled(2);
     let homes = |home| {
         let tpcc = Tpcc { home, selection: Selection::Only(Kind::Delivery), ..filled.tpcc.clone() };
-        let mut worker = tpcc.worker(&filled.database, 1, 2).expect("tables");
+        let mut worker = tpcc.worker(&filled.database, Seat::of(1)).expect("tables");
         let mut seen = [0; 3];
         for _ in 0..200 {
             worker.prepare();
@@ -406,7 +406,7 @@ fn terminals_stand_where_the_options_say() {
 fn think_times_are_those_of_the_specification() {
     let filled = filled(1);
     let tpcc = Tpcc { pace: 1.0, selection: Selection::Only(Kind::Payment), ..filled.tpcc.clone() };
-    let mut worker = tpcc.worker(&filled.database, 0, 1).expect("tables");
+    let mut worker = tpcc.worker(&filled.database, Seat::of(0)).expect("tables");
     let rests: Vec<f64> = (0..20_000)
         .map(|_| {
             worker.prepare();

@@ -6,7 +6,7 @@ use super::schema::{DistrictId, Tables};
 use super::transactions::Terminal;
 use super::{Home, Selection, Tpcc};
 use crate::store::{Error, Reader, Result, Transaction};
-use crate::workload::{Ending, Intent, Worker};
+use crate::workload::{Ending, Intent, Seat, Worker};
 use quenchdb::base::random::Random;
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ pub struct TpccWorker<T> {
 }
 
 impl<T> TpccWorker<T> {
-    pub(super) fn new(tpcc: &Tpcc, tables: Tables<T>, constants: Constants, index: usize) -> TpccWorker<T> {
-        let seed = tpcc.run_seed.wrapping_add(index as u64 + 1);
+    pub(super) fn new(tpcc: &Tpcc, tables: Tables<T>, constants: Constants, seat: Seat) -> TpccWorker<T> {
+        let (seed, index) = (seat.seed(tpcc.run_seed), seat.index);
         let (warehouses, scale) = (tpcc.warehouses, tpcc.scale);
         let mut inputs = Inputs { random: Random::from_seed(seed), constants, warehouses, scale };
         let home = DistrictId {

@@ -24,7 +24,7 @@ use crate::parallel::in_parallel;
 use crate::plan::Plan;
 use crate::rows::Shape;
 use crate::store::{Error, Level, Reader, Session, Step, Store, Transaction};
-use crate::workload::{Acknowledged, Checked, Workload};
+use crate::workload::{Acknowledged, Checked, Seat, Workload};
 use anyhow::{Context, Result, bail};
 use quenchdb::base::random::Random;
 use std::collections::BTreeMap;
@@ -170,10 +170,10 @@ impl Workload for Ycsb {
         Ok(())
     }
 
-    fn worker<S: Store>(&self, store: &S, index: usize, _: usize) -> Result<YcsbWorker<S::Table>> {
+    fn worker<S: Store>(&self, store: &S, seat: Seat) -> Result<YcsbWorker<S::Table>> {
         let table = store.table(TABLE)?;
-        let seed = self.plan.seed.wrapping_add(index as u64 + 1);
-        Ok(YcsbWorker::new(self, table, index, Random::from_seed(seed)))
+        let random = Random::from_seed(seat.seed(self.plan.seed));
+        Ok(YcsbWorker::new(self, table, seat.index, random))
     }
 
     fn check<S: Store>(
@@ -246,7 +246,6 @@ pub fn run<S: Store>(run: &Run<'_, S>, checkpoint: bool) -> Result<Finished> {
     let plan = run.plan;
     prepare(run.store, plan, checkpoint, run.progress)?;
     let ycsb = Ycsb::of_plan(plan);
-    let workers: Result<_> =
-        (0..plan.threads).map(|index| ycsb.worker(run.store, index, plan.threads)).collect();
+    let workers: Result<_> = (0..plan.threads).map(|index| ycsb.worker(run.store, Seat::of(index))).collect();
     run.drive(workers?)
 }

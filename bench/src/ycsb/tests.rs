@@ -4,7 +4,7 @@ use super::{INSERTED, Mix, Operation, Ycsb, YcsbWorker, inserted_key};
 use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::store::Store;
 use crate::tpcc::random::{chi_square, chi_square_bound};
-use crate::workload::{Acknowledged, Worker, Workload};
+use crate::workload::{Acknowledged, Seat, Worker, Workload};
 use quenchdb::base::random::Random;
 use quenchdb::{Database, Durability, Table};
 use std::collections::HashSet;
@@ -87,7 +87,7 @@ fn scans_read_one_to_a_hundred_rows_all_lengths_alike() {
     let (plan, mut lengths) = (plan(1000, 1), [0u64; 100]);
     let ycsb = named(&plan, "e");
     let database = filled(&ycsb);
-    let mut worker = Workload::worker(&ycsb, &database, 0, 1).expect("a table");
+    let mut worker = ycsb.worker(&database, Seat::of(0)).expect("a table");
     let mut scans = 0;
     for _ in 0..100_000 {
         worker.prepare();
@@ -106,7 +106,7 @@ fn the_newest_rows_are_read_most_and_inserted_ones_are_found() {
     let ycsb = named(&plan, "d");
     let database = filled(&ycsb);
     let mut workers: Vec<_> =
-        (0..2).map(|index| Workload::worker(&ycsb, &database, index, 2).expect("a table")).collect();
+        (0..2).map(|index| ycsb.worker(&database, Seat::of(index)).expect("a table")).collect();
     let read = |worker: &mut YcsbWorker<Table>| -> Vec<u64> {
         let keys = (0..10_000).map(|_| {
             worker.prepare();
@@ -141,7 +141,7 @@ fn the_newest_rows_are_read_most_and_inserted_ones_are_found() {
 fn a_check_finds_rows_that_are_absent_and_values_that_nobody_wrote() {
     let ycsb = named(&plan(500, 1), "rmw");
     let database = filled(&ycsb);
-    let mut worker = Workload::worker(&ycsb, &database, 0, 1).expect("a table");
+    let mut worker = ycsb.worker(&database, Seat::of(0)).expect("a table");
     (0..200).for_each(|_| one(&database, &mut worker));
     let problems =
         || ycsb.check(&database, 2, &Acknowledged::new(), &|_, _, _| {}).expect("checked").problems.len();

@@ -147,6 +147,12 @@ fn value_bytes(text: &str) -> Result<usize, String> {
     usize::try_from(value).ok().filter(|value| *value <= 1 << 30).ok_or_else(|| "at most 1g".into())
 }
 
+/// Memory of the machine.
+fn physical_memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(info.mem_unit.into())
+}
+
 /// `quench bench`
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -228,7 +234,7 @@ pub struct BenchArgs {
     /// What completed writes are worth
     #[arg(long, value_enum, default_value = "auto")]
     durability: Trust,
-    /// Memory for pages; default: enough for the rows
+    /// Memory for pages; default: enough for all of it, at least 4g, at most three quarters of the machine's memory
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_bytes: Option<u64>,
     /// Checkpoints besides those that the engine makes by itself
@@ -366,7 +372,9 @@ impl BenchArgs {
             Workload::Tatp => u64::from(self.tatp.subscribers) * 1200,
             _ => rows_bytes,
         };
-        self.memory_bytes.unwrap_or(needed.max(4 << 30))
+        // What is larger than the machine's memory is worked on from the device.
+        let most = physical_memory_bytes() / 4 * 3;
+        self.memory_bytes.unwrap_or(needed.max(4 << 30).min(most))
     }
 
     pub fn plan(&self) -> Plan {

@@ -15,7 +15,7 @@ use quench_bench::report::Report;
 use quench_bench::tatp::Tatp;
 use quench_bench::tpcb::Tpcb;
 use quench_bench::tpcc::Tpcc;
-use quench_bench::workload::{Acknowledged, Checked, Workload};
+use quench_bench::workload::{Acknowledged, Checked, Seat, Workload};
 use quench_bench::ycsb::Ycsb;
 use quenchdb::Database;
 use std::time::Instant;
@@ -102,8 +102,9 @@ impl Setting<'_> {
             while_working,
         };
         let mut all = Vec::new();
-        for _ in 0..args.runs() {
-            let worker = |index| workload.worker(database, index, plan.threads);
+        let first = population::begin_runs(database, args.runs())?;
+        for run_number in first..first + args.runs() {
+            let worker = |index| workload.worker(database, Seat { run: run_number, index });
             all.push(run.drive((0..plan.threads).map(worker).collect::<Result<_>>()?)?);
         }
         summed(all).context("no run")
