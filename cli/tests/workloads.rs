@@ -219,6 +219,12 @@ fn flags_that_make_no_sense_are_refused() {
         &["ycsb", "--reuse"],
         &["ycsb", "--rate", "0"],
         &["tpcb", "--skew", "0.7"],
+        &["tpcc", "--mix", "a"],
+        &["tpcc", "--deck", "--only", "payment"],
+        &["tpcc", "--think-times", "--rate", "10"],
+        &["tatp", "--warehouses", "2"],
+        &["ycsb", "--branches", "2"],
+        &["put", "--uniform"],
     ] {
         let output = quench(arguments);
         assert_eq!(

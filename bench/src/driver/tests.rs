@@ -109,8 +109,9 @@ fn types_add_up_and_each_conflict_is_retried() {
     assert!(report.committed.abs_diff(19 * report.rolled_back) <= 19, "{report:?}");
     assert!((ended / 10).abs_diff(report.aborted) <= 1, "{} of {ended}", report.aborted);
     assert!((report.throughput_tps * report.seconds - ended as f64).abs() < 1.0);
-    // Read a moment before the types, at the begin.
-    assert!(report.logical_bytes_written.abs_diff(7 * report.committed) <= 14, "{report:?}");
+    // The bytes are read a moment before the types, and the worker does not wait meanwhile.
+    let (bytes, expected) = (report.logical_bytes_written as f64, 7.0 * report.committed as f64);
+    assert!((bytes / expected - 1.0).abs() < 0.1, "{bytes}, not {expected}");
     let stages = report.stages.expect("timed");
     assert!(stages.execute_us > 0.0 && stages.commit_call_us > 0.0, "{stages:?}");
 }

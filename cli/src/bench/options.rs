@@ -170,7 +170,7 @@ fn physical_memory_bytes() -> u64 {
   quench bench scan --rows 4000000 --memory-bytes 128m
   quench bench soak --seconds 3600 --memory-bytes 1g --rows 20000000
 
-Sizes are bytes; k, m, g and t are powers of 1024. `--distribution` is `--zipf`: 0 is uniform.")]
+Sizes are bytes; k, m, g and t are powers of 1024.")]
 pub struct BenchArgs {
     #[arg(value_enum)]
     pub workload: Workload,
@@ -201,7 +201,7 @@ pub struct BenchArgs {
     /// Ycsb: percentage of operations that read
     #[arg(long, default_value_t = 50, value_parser = percent)]
     read_percent: u32,
-    /// Ycsb: transactions that only read use read-only snapshots
+    /// Transactions that only read use read-only snapshots
     #[arg(long)]
     snapshots: bool,
     /// Ycsb: skew of the choice of rows, 0 = uniform; default 0.99 where the choice is not uniform
@@ -305,6 +305,18 @@ impl BenchArgs {
                 bail!("{flag} does not go with {workload}");
             }
         }
+        let name = self.workload;
+        let mixed = name == Workload::Mixed;
+        for (given, fits) in [
+            (self.ycsb.given(), mixed || name == Workload::Ycsb),
+            (self.tpcc.given(), mixed || name == Workload::Tpcc),
+            (self.tpcb.given(), name == Workload::Tpcb),
+            (self.tatp.given(), name == Workload::Tatp),
+        ] {
+            if let Some(flag) = given.filter(|_| !fits) {
+                bail!("{flag} does not go with {workload}");
+            }
+        }
         if self.only.is_some() && !matches!(self.workload, Workload::Tpcc | Workload::Tatp) {
             bail!("--only goes with tpcc and tatp");
         }
@@ -315,7 +327,7 @@ impl BenchArgs {
             bail!("--runs contradicts --reopen kill");
         }
         if matches!(self.workload, Workload::Device | Workload::Scan) && self.plot.is_some() {
-            bail!("--plot goes with the workloads ycsb, put and soak");
+            bail!("--plot does not go with {workload}");
         }
         Ok(())
     }
@@ -369,7 +381,7 @@ impl BenchArgs {
             Workload::Tpcc => warehouses,
             Workload::Mixed => warehouses + rows_bytes,
             Workload::Tpcb => self.tpcb.accounts() * 320,
-            Workload::Tatp => u64::from(self.tatp.subscribers) * 1200,
+            Workload::Tatp => u64::from(self.tatp.subscribers()) * 1200,
             _ => rows_bytes,
         };
         // What is larger than the machine's memory is worked on from the device.

@@ -35,7 +35,17 @@ pub struct YcsbArgs {
     pub field_bytes: Option<u64>,
 }
 
+/// The first of some flags that was given.
+fn first_given<const N: usize>(flags: [(&'static str, bool); N]) -> Option<&'static str> {
+    flags.into_iter().find(|flag| flag.1).map(|flag| flag.0)
+}
+
 impl YcsbArgs {
+    /// One of these flags, if any was given.
+    pub fn given(&self) -> Option<&'static str> {
+        first_given([("--mix", self.mix.is_some()), ("--distribution", self.distribution.is_some())])
+    }
+
     fn named(&self) -> Option<(Mix, Access)> {
         Mix::named(self.mix.as_deref()?)
     }
@@ -89,14 +99,21 @@ pub struct TpccArgs {
     /// Warehouses; default: one for each thread
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     warehouses: Option<u16>,
-    /// Where a worker's terminal stands
-    #[arg(long, value_enum, default_value = "fixed")]
-    home: HomeArg,
+    /// Where a worker's terminal stands; default: fixed
+    #[arg(long, value_enum)]
+    home: Option<HomeArg>,
     /// Deal transactions from decks of 23 cards instead of drawing them by weight
-    #[arg(long)]
+    #[arg(long, conflicts_with = "only")]
     deck: bool,
     /// Keying and think times of the specification, times a factor; default: none
-    #[arg(long, value_name = "FACTOR", num_args = 0..=1, default_missing_value = "1", value_parser = pace)]
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = pace,
+        conflicts_with = "rate"
+    )]
     think_times: Option<f64>,
     /// A hundredth of the specification's customers, orders and items, for tests
     #[arg(long)]
@@ -123,6 +140,17 @@ fn only_of(only: Option<&str>, kinds: &[&str]) -> Result<Option<usize>> {
 }
 
 impl TpccArgs {
+    /// One of these flags, if any was given.
+    pub fn given(&self) -> Option<&'static str> {
+        first_given([
+            ("--warehouses", self.warehouses.is_some()),
+            ("--home", self.home.is_some()),
+            ("--deck", self.deck),
+            ("--think-times", self.think_times.is_some()),
+            ("--small", self.small),
+        ])
+    }
+
     pub fn warehouses(&self, threads: u64) -> u16 {
         self.warehouses.unwrap_or(threads as u16)
     }
@@ -137,7 +165,7 @@ impl TpccArgs {
             warehouses: self.warehouses(threads as u64),
             scale: if self.small { Scale::SMALL } else { Scale::SPECIFICATION },
             selection,
-            home: if self.home == HomeArg::Fixed { Home::Fixed } else { Home::Random },
+            home: if self.home == Some(HomeArg::Random) { Home::Random } else { Home::Fixed },
             pace: self.think_times.unwrap_or(0.0),
             population_seed: POPULATION_SEED,
             run_seed: seed,
@@ -152,12 +180,12 @@ pub struct TpcbArgs {
     /// Branches; default 10
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     branches: Option<u32>,
-    /// Accounts of a branch
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    accounts: u32,
-    /// Self-similar choice of branches: the first share H of them gets the share 1 - H of the transactions; 0.5 is uniform
-    #[arg(long, value_name = "H", default_value_t = 0.5, value_parser = skew)]
-    skew: f64,
+    /// Accounts of a branch; default 100000
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    accounts: Option<u32>,
+    /// Self-similar choice of branches: the first share H of them gets the share 1 - H of the transactions; default 0.5: uniform
+    #[arg(long, value_name = "H", value_parser = skew)]
+    skew: Option<f64>,
 }
 
 fn skew(text: &str) -> Result<f64, String> {
@@ -168,8 +196,22 @@ fn skew(text: &str) -> Result<f64, String> {
 }
 
 impl TpcbArgs {
+    /// One of these flags, if any was given.
+    pub fn given(&self) -> Option<&'static str> {
+        first_given([
+            ("--branches", self.branches.is_some()),
+            ("--accounts", self.accounts.is_some()),
+            ("--skew", self.skew.is_some()),
+        ])
+    }
+
+    /// Of all branches.
     pub fn accounts(&self) -> u64 {
-        u64::from(self.branches()) * u64::from(self.accounts)
+        u64::from(self.branches()) * u64::from(self.accounts_of_branch())
+    }
+
+    fn accounts_of_branch(&self) -> u32 {
+        self.accounts.unwrap_or(100_000)
     }
 
     fn branches(&self) -> u32 {
@@ -177,7 +219,12 @@ impl TpcbArgs {
     }
 
     pub fn workload(&self, seed: u64) -> Tpcb {
-        Tpcb { branches: self.branches(), accounts: self.accounts, skew: self.skew, seed }
+        Tpcb {
+            branches: self.branches(),
+            accounts: self.accounts_of_branch(),
+            skew: self.skew.unwrap_or(0.5),
+            seed,
+        }
     }
 }
 
@@ -185,18 +232,27 @@ impl TpcbArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "tatp")]
 pub struct TatpArgs {
-    /// Subscribers
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
-    pub subscribers: u32,
+    /// Subscribers; default 100000
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    subscribers: Option<u32>,
     /// Choose subscribers uniformly instead of as the specification says
     #[arg(long)]
     uniform: bool,
 }
 
 impl TatpArgs {
+    /// One of these flags, if any was given.
+    pub fn given(&self) -> Option<&'static str> {
+        first_given([("--subscribers", self.subscribers.is_some()), ("--uniform", self.uniform)])
+    }
+
+    pub fn subscribers(&self) -> u32 {
+        self.subscribers.unwrap_or(100_000)
+    }
+
     pub fn workload(&self, seed: u64, only: Option<&str>) -> Result<Tatp> {
         let only = only_of(only, tatp::KINDS)?;
-        let (subscribers, uniform) = (self.subscribers, self.uniform);
+        let (subscribers, uniform) = (self.subscribers(), self.uniform);
         Ok(Tatp { subscribers, uniform, only, population_seed: POPULATION_SEED, seed })
     }
 }
