@@ -1,10 +1,11 @@
 //! An active transaction: begin, savepoints, commit, abort.
 
 use super::catalog::TableState;
+use super::counters::LOG_INSERTS_TIMED_ONE_IN;
 use super::descriptor::{DescriptorId, Descriptors, Stamp};
 use super::large::{OwnValue, Replaced};
 use super::retired::Retired;
-use super::system::{LOG_INSERTS_TIMED_ONE_IN, TransactionSystem};
+use super::system::TransactionSystem;
 use super::versions::{Before, Undo, VersionHandle};
 use super::view::View;
 use crate::base::clock::Nanos;

@@ -20,6 +20,7 @@
 
 mod active;
 pub mod catalog;
+mod counters;
 pub mod descriptor;
 mod garbage;
 mod large;
@@ -36,9 +37,10 @@ mod write;
 
 pub use active::{ActiveTransaction, Ended, Isolation, Savepoint};
 pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
+pub use counters::TransactionCounters;
 pub use large::OpenValue;
 pub use range::RangeCursor;
 pub use replay::Replay;
 pub use retired::RetiredHeld;
 pub use snapshot::ReadSnapshot;
-pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionCounters, TransactionSystem};
+pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionSystem};
