@@ -16,29 +16,43 @@
 //! read, two loads, and stores to the worker's own cache lines.
 
 use crate::latencies::{Counted, Latencies, add_alone};
+use crate::workload::{Ending, Intent};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What a transaction is going to do, as far as counting it needs to know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Intent {
-    /// It only reads.
-    pub reads_only: bool,
-    /// Bytes of the keys and values it writes.
-    pub written_bytes: u64,
+/// One type of transaction.
+#[derive(Debug, Default)]
+struct KindSlot {
+    committed: AtomicU64,
+    rolled_back: AtomicU64,
+    conflicts: AtomicU64,
+    /// From its begin, or its arrival, to its acknowledgment; those that were rolled back included.
+    latency: Latencies,
+    /// Committed and acknowledged.
+    acknowledged: AtomicU64,
+}
+
+/// Where the time of the sampled transactions went, in nanoseconds.
+#[derive(Debug, Default)]
+struct StageSlot {
+    sampled: AtomicU64,
+    execute: AtomicU64,
+    commit_call: AtomicU64,
+    /// Of all attempts that met a conflict, not of a sample.
+    conflicts: AtomicU64,
 }
 
 /// One worker's; written by it alone.
 #[derive(Debug, Default)]
 struct Slot {
-    committed: AtomicU64,
-    aborted: AtomicU64,
     written_bytes: AtomicU64,
     /// Nanoseconds since `Activity::began`.
     last_finish: AtomicU64,
     all: Latencies,
     reads: Latencies,
+    kinds: Vec<KindSlot>,
+    stages: StageSlot,
 }
 
 /// Of all workers of a run.
@@ -54,21 +68,55 @@ pub struct Activity {
 /// Sums over all workers at some moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sums {
-    /// Transactions that ended well.
+    /// Transactions that committed.
     pub committed: u64,
+    /// Transactions that were rolled back because their specification says so.
+    pub rolled_back: u64,
     /// Conflicts.
     pub aborted: u64,
     /// Bytes of keys and values written by the committed ones.
     pub written_bytes: u64,
 }
 
+/// One type of transaction, over all workers at some moment.
+#[derive(Clone, Debug)]
+pub struct KindSums {
+    /// Committed.
+    pub committed: u64,
+    /// Rolled back because the specification says so.
+    pub rolled_back: u64,
+    /// Conflicts.
+    pub conflicts: u64,
+    /// Committed and acknowledged.
+    pub acknowledged: u64,
+    /// From begin, or arrival, to the acknowledgment.
+    pub latency: Counted,
+}
+
+/// Where time went, over all workers, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StageSums {
+    /// Transactions whose stages were timed.
+    pub sampled: u64,
+    /// Of these: begin and operations.
+    pub execute: u64,
+    /// Of these: the call that commits.
+    pub commit_call: u64,
+    /// Of all transactions: attempts that met a conflict.
+    pub conflicts: u64,
+}
+
+/// The stages of one transaction in so many are timed: a clock read costs as much as a small operation.
+pub const STAGES_OF_ONE_IN: u64 = 16;
+
 impl Activity {
-    /// For so many workers.
+    /// For so many workers with transactions of so many types.
     #[must_use]
-    pub fn of(workers: usize) -> Activity {
+    pub fn of(workers: usize, kinds: usize) -> Activity {
+        let slot = || Slot { kinds: (0..kinds).map(|_| KindSlot::default()).collect(), ..Slot::default() };
         Activity {
             began: Instant::now(),
-            slots: (0..workers).map(|_| CachePadded::default()).collect(),
+            slots: (0..workers).map(|_| CachePadded::new(slot())).collect(),
             longest_stall: CachePadded::default(),
             window: AtomicU64::new(0),
         }
@@ -83,14 +131,23 @@ impl Activity {
 
     /// Worker `index` finished a transaction; `begun` is when it began it, for its latency. Returns the moment.
     #[inline]
-    pub fn finished(&self, index: usize, begun: u64, intent: Intent) -> u64 {
+    pub fn finished(&self, index: usize, begun: u64, intent: Intent, ending: Ending) -> u64 {
         let (slot, now) = (&self.slots[index], self.now());
         slot.all.record_ns(now.saturating_sub(begun));
         if intent.reads_only {
             slot.reads.record_ns(now.saturating_sub(begun));
         }
-        add_alone(&slot.committed, 1);
-        add_alone(&slot.written_bytes, intent.written_bytes);
+        let kind = &slot.kinds[intent.kind];
+        match ending {
+            Ending::Commit { written_bytes } => {
+                add_alone(&kind.committed, 1);
+                add_alone(&slot.written_bytes, written_bytes);
+            }
+            Ending::RollBack => {
+                add_alone(&kind.rolled_back, 1);
+                kind.latency.record_ns(now.saturating_sub(begun));
+            }
+        }
         let last = slot.last_finish.load(Ordering::Relaxed);
         if now.saturating_sub(last) > self.longest_stall.load(Ordering::Relaxed) {
             self.look_for_stall(now);
@@ -110,9 +167,28 @@ impl Activity {
         newest.unwrap_or(0).max(self.window.load(Ordering::Acquire))
     }
 
-    /// Worker `index` met a conflict.
-    pub fn conflicted(&self, index: usize) {
-        add_alone(&self.slots[index].aborted, 1);
+    /// A committed transaction of type `kind` that worker `index` began at `begun` is acknowledged at `now`.
+    #[inline]
+    pub fn acknowledged(&self, index: usize, kind: usize, begun: u64, now: u64) {
+        let kind = &self.slots[index].kinds[kind];
+        add_alone(&kind.acknowledged, 1);
+        kind.latency.record_ns(now.saturating_sub(begun));
+    }
+
+    /// An attempt of worker `index` at a transaction of type `kind`, begun at `begun`, met a conflict. Returns the moment.
+    pub fn conflicted(&self, index: usize, kind: usize, begun: u64) -> u64 {
+        let (slot, now) = (&self.slots[index], self.now());
+        add_alone(&slot.kinds[kind].conflicts, 1);
+        add_alone(&slot.stages.conflicts, now.saturating_sub(begun));
+        now
+    }
+
+    /// The stages of one of worker `index`'s transactions, in nanoseconds.
+    pub fn sampled(&self, index: usize, execute: u64, commit_call: u64) {
+        let stages = &self.slots[index].stages;
+        add_alone(&stages.sampled, 1);
+        add_alone(&stages.execute, execute);
+        add_alone(&stages.commit_call, commit_call);
     }
 
     /// Looks for stalls from now on.
@@ -131,20 +207,61 @@ impl Activity {
     /// Sums so far.
     #[must_use]
     pub fn sums(&self) -> Sums {
-        let sum = |field: fn(&Slot) -> &AtomicU64| {
-            self.slots.iter().map(|slot| field(slot).load(Ordering::Relaxed)).sum()
+        let sum = |field: fn(&KindSlot) -> &AtomicU64| {
+            self.slots
+                .iter()
+                .flat_map(|slot| &slot.kinds)
+                .map(|kind| field(kind).load(Ordering::Relaxed))
+                .sum()
         };
         Sums {
-            committed: sum(|slot| &slot.committed),
-            aborted: sum(|slot| &slot.aborted),
-            written_bytes: sum(|slot| &slot.written_bytes),
+            committed: sum(|kind| &kind.committed),
+            rolled_back: sum(|kind| &kind.rolled_back),
+            aborted: sum(|kind| &kind.conflicts),
+            written_bytes: self.slots.iter().map(|slot| slot.written_bytes.load(Ordering::Relaxed)).sum(),
+        }
+    }
+
+    /// Each type of transaction so far.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<KindSums> {
+        let kinds = self.slots.first().map_or(0, |slot| slot.kinds.len());
+        let of = |index: usize| {
+            let sum = |field: fn(&KindSlot) -> &AtomicU64| {
+                self.slots.iter().map(|slot| field(&slot.kinds[index]).load(Ordering::Relaxed)).sum()
+            };
+            KindSums {
+                committed: sum(|kind| &kind.committed),
+                rolled_back: sum(|kind| &kind.rolled_back),
+                conflicts: sum(|kind| &kind.conflicts),
+                acknowledged: sum(|kind| &kind.acknowledged),
+                latency: Counted::of(self.slots.iter().map(|slot| &slot.kinds[index].latency)),
+            }
+        };
+        (0..kinds).map(of).collect()
+    }
+
+    /// Where time went so far.
+    #[must_use]
+    pub fn stages(&self) -> StageSums {
+        let sum = |field: fn(&StageSlot) -> &AtomicU64| {
+            self.slots.iter().map(|slot| field(&slot.stages).load(Ordering::Relaxed)).sum()
+        };
+        StageSums {
+            sampled: sum(|stages| &stages.sampled),
+            execute: sum(|stages| &stages.execute),
+            commit_call: sum(|stages| &stages.commit_call),
+            conflicts: sum(|stages| &stages.conflicts),
         }
     }
 
     /// Transactions committed by each worker so far.
     #[must_use]
     pub fn committed_by_worker(&self) -> Vec<u64> {
-        self.slots.iter().map(|slot| slot.committed.load(Ordering::Acquire)).collect()
+        let of = |slot: &CachePadded<Slot>| {
+            slot.kinds.iter().map(|kind| kind.committed.load(Ordering::Acquire)).sum()
+        };
+        self.slots.iter().map(of).collect()
     }
 
     /// Latencies of all transactions so far.
@@ -167,45 +284,56 @@ mod tests {
 
     #[test]
     fn the_longest_span_without_any_finish_is_the_stall() {
-        let activity = Activity::of(2);
+        let activity = Activity::of(2, 1);
         std::thread::sleep(Duration::from_millis(40));
         activity.open_window();
-        let intent = Intent::default();
+        let finish = |index| activity.finished(index, 0, Intent::default(), Ending::READ);
         // Thread 1 is quiet for 60 ms, but thread 0 is not: no stall longer than 30 ms.
         for _ in 0..2 {
             std::thread::sleep(Duration::from_millis(30));
-            activity.finished(0, 0, intent);
+            finish(0);
         }
-        activity.finished(1, 0, intent);
+        finish(1);
         let stall = activity.longest_stall_us();
         assert!((30_000.0..55_000.0).contains(&stall), "{stall}");
         std::thread::sleep(Duration::from_millis(80));
         assert!(activity.longest_stall_us() >= 80_000.0, "one that has not ended counts");
-        activity.finished(1, 0, intent);
+        finish(1);
         assert!(activity.longest_stall_us() >= 80_000.0);
         activity.open_window();
         assert!(activity.longest_stall_us() < 30_000.0, "a new window forgets");
     }
 
     #[test]
-    fn sums_and_read_latencies_are_kept_apart() {
-        let activity = Activity::of(1);
-        activity.finished(0, 0, Intent { reads_only: true, written_bytes: 0 });
-        activity.finished(0, 0, Intent { reads_only: false, written_bytes: 108 });
-        activity.conflicted(0);
-        assert_eq!(activity.sums(), Sums { committed: 2, aborted: 1, written_bytes: 108 });
-        assert_eq!((activity.latencies().count(), activity.read_latencies().count()), (2, 1));
+    fn sums_types_and_read_latencies_are_kept_apart() {
+        let activity = Activity::of(2, 2);
+        activity.finished(0, 0, Intent { kind: 0, reads_only: true }, Ending::READ);
+        let write = Intent { kind: 1, reads_only: false };
+        let now = activity.finished(1, 0, write, Ending::Commit { written_bytes: 108 });
+        activity.finished(1, 0, write, Ending::RollBack);
+        activity.conflicted(0, 1, now);
+        activity.acknowledged(1, 1, now, now + 5000);
+        let sums = Sums { committed: 2, rolled_back: 1, aborted: 1, written_bytes: 108 };
+        assert_eq!(activity.sums(), sums);
+        assert_eq!((activity.latencies().count(), activity.read_latencies().count()), (3, 1));
+        assert_eq!(activity.committed_by_worker(), [1, 1]);
+        let kinds = activity.kinds();
+        assert_eq!((kinds[0].committed, kinds[0].acknowledged, kinds[0].latency.count()), (1, 0, 0));
+        let writes = &kinds[1];
+        assert_eq!((writes.committed, writes.rolled_back, writes.conflicts), (1, 1, 1));
+        assert_eq!((writes.acknowledged, writes.latency.count()), (1, 2));
     }
 
     #[test]
     #[ignore = "measures"]
     fn cost_of_counting_a_transaction() {
-        let (activity, rounds) = (Activity::of(1), 10_000_000u64);
-        let intent = Intent { reads_only: false, written_bytes: 108 };
+        let (activity, rounds) = (Activity::of(1, 1), 10_000_000u64);
         let mut begun = activity.now();
         let first = begun;
         for _ in 0..rounds {
-            begun = activity.finished(0, begun, intent);
+            let now = activity.finished(0, begun, Intent::default(), Ending::Commit { written_bytes: 108 });
+            activity.acknowledged(0, 0, begun, now);
+            begun = now;
         }
         println!("{:.1} ns a transaction", (begun - first) as f64 / rounds as f64);
         assert_eq!(activity.sums().committed, rounds);

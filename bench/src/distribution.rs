@@ -4,7 +4,7 @@
 use quenchdb::base::random::Random;
 
 /// An odd constant near 2^64 / phi: multiplication by it permutes the 64-bit numbers and scatters neighbours.
-const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A permutation of the 64-bit numbers: a counter becomes keys in random order, all different.
 #[must_use]
@@ -13,6 +13,36 @@ pub fn scrambled(counter: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// How rows are chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// All alike.
+    Uniform,
+    /// By Zipf's law, the hot rows scattered.
+    Zipfian,
+    /// By Zipf's law, the newest rows the hottest.
+    Latest,
+}
+
+impl Access {
+    /// For reports and the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::Uniform => "uniform",
+            Access::Zipfian => "zipfian",
+            Access::Latest => "latest",
+        }
+    }
+}
+
+/// Self-similar over `0 .. below` (Gray et al., SIGMOD 1994): the first `h` of the values get the share 1 - `h` of the draws,
+/// and of these again the first `h` the same share, and so on. `h` is above 0 and at most one half, which is uniform.
+pub fn self_similar(random: &mut Random, below: u64, h: f64) -> u64 {
+    let value = below as f64 * random.unit().powf(h.ln() / (1.0 - h).ln());
+    (value as u64).min(below - 1)
 }
 
 /// Zipf's law over ranks `0 .. rows`: rank i has weight 1 / (i + 1)^theta.

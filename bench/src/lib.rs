@@ -1,9 +1,10 @@
 //! Workloads and drivers that measure QuenchDB.
 //!
-//! A workload ([`ycsb`], [`put`]) says what one transaction does; the [`driver`] runs it in threads for a time as a
-//! [`plan`] says and makes the [`report`]; [`reopen`] opens what was closed or killed and checks a sample; [`scan`] reads a
-//! whole table once; [`soak`] judges space and traffic after hours. [`device`] and [`reads`] measure the floors under all
-//! of them: the raw durable write, the raw read. [`plot`] draws a run.
+//! A workload ([`tpcc`], [`tpcb`], [`tatp`], [`ycsb`], [`mixed`], all of them a [`workload::Workload`]; [`put`]) says what one
+//! transaction does to a [`store`]; the [`driver`] runs it in threads for a time as a [`plan`] says and makes the [`report`];
+//! [`population`] keeps what was filled; [`reopen`] opens what was closed or killed and checks a sample; [`scan`] reads a whole
+//! table once; [`soak`] judges space and traffic after hours. [`device`] and [`reads`] measure the floors under all of them: the
+//! raw durable write, the raw read. [`plot`] draws a run.
 
 pub mod activity;
 pub mod device;
@@ -11,17 +12,26 @@ pub mod distribution;
 pub mod driver;
 pub mod latencies;
 pub mod load;
+pub mod mixed;
+pub mod parallel;
 pub mod plan;
 pub mod plot;
+pub mod population;
 pub mod process;
 pub mod put;
 pub mod reads;
+pub mod record;
 pub mod reopen;
 pub mod report;
 pub mod rows;
 pub mod scan;
 pub mod series;
 pub mod soak;
+pub mod store;
+pub mod tatp;
+pub mod tpcb;
+pub mod tpcc;
+pub mod workload;
 pub mod ycsb;
 
 /// Told of long work: what is being done, how much is done, how much there is.

@@ -1,5 +1,7 @@
 //! What to run, for all workloads.
 
+use crate::driver::Rate;
+use crate::rows::Shape;
 use quenchdb::Durability;
 use std::time::Duration;
 
@@ -46,6 +48,8 @@ pub struct Plan {
     pub interval: Duration,
     /// How transactions end.
     pub commit: CommitMode,
+    /// An open loop: what arrives. Otherwise each thread begins a transaction when the one before it has ended.
+    pub rate: Option<Rate>,
     /// Durability level of each transaction.
     pub level: Durability,
     /// Transactions that only read use a read-only snapshot.
@@ -56,6 +60,8 @@ pub struct Plan {
     pub rows: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
+    /// Bytes of a field, if rows have fields that are updated one by one.
+    pub field_bytes: Option<usize>,
     /// Operations in one transaction.
     pub operations: usize,
     /// Percentage of operations that read.
@@ -69,6 +75,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What values look like.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape { bytes: self.value_bytes, field_bytes: self.field_bytes }
+    }
+
     /// Time before the measurement.
     #[must_use]
     pub fn warm_up(&self) -> Duration {

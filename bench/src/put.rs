@@ -1,16 +1,17 @@
 //! Inserts of new rows in random key order, for a time or until so many are there.
 
-use crate::activity::Intent;
 use crate::distribution::scrambled;
-use crate::driver::{Finished, Run, WhileWorking, Worker};
+use crate::driver::{Finished, Run, WhileWorking};
 use crate::plan::Plan;
 use crate::process::cpu_seconds;
 use crate::report::Report;
 use crate::rows::{KEY_BYTES, fill_value};
+use crate::store::{self, Reader, Session, Store, Transaction};
+use crate::workload::{Ending, Intent, Worker};
 use crate::{Progress, load};
 use anyhow::{Result, anyhow};
 use quenchdb::base::random::Random;
-use quenchdb::{Database, Error, Isolation, Snapshot, Table, Transaction};
+use quenchdb::{Database, Table};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -26,8 +27,8 @@ pub fn key(index: usize, n: u64) -> u64 {
     scrambled(((index as u64) << RANGE_BITS) + n)
 }
 
-struct PutWorker {
-    table: Table,
+struct PutWorker<T> {
+    table: T,
     index: usize,
     /// Rows inserted by the transactions before the one in progress: a retry inserts the same keys.
     first: u64,
@@ -37,8 +38,8 @@ struct PutWorker {
     value: Vec<u8>,
 }
 
-impl PutWorker {
-    fn new(table: Table, plan: &Plan, index: usize) -> PutWorker {
+impl<T> PutWorker<T> {
+    fn new(table: T, plan: &Plan, index: usize) -> PutWorker<T> {
         PutWorker {
             table,
             index,
@@ -51,38 +52,38 @@ impl PutWorker {
     }
 }
 
-impl Worker for PutWorker {
+impl<T: Clone + Send + Sync> Worker<T> for PutWorker<T> {
     fn prepare(&mut self) -> Intent {
         self.first = self.next;
         self.next += self.operations;
-        let row = (KEY_BYTES + self.value.len()) as u64;
-        Intent { reads_only: false, written_bytes: self.operations * row }
+        Intent::default()
     }
 
-    fn run(&mut self, transaction: &mut Transaction) -> quenchdb::Result<()> {
+    fn run<X: Transaction<Table = T>>(&mut self, transaction: &mut X) -> store::Result<Ending> {
         for n in self.first..self.first + self.operations {
             let key = key(self.index, n);
             fill_value(&mut self.random, key, &mut self.value);
-            transaction.insert(&self.table, key.to_be_bytes(), &self.value)?;
+            transaction.insert(&self.table, &key.to_be_bytes(), &self.value)?;
         }
-        Ok(())
+        let row = (KEY_BYTES + self.value.len()) as u64;
+        Ok(Ending::Commit { written_bytes: self.operations * row })
     }
 
-    fn read(&mut self, _: &Snapshot) -> quenchdb::Result<()> {
-        Err(Error::invalid("this workload does not read"))
+    fn read<R: Reader<Table = T>>(&mut self, _: &mut R) -> store::Result<()> {
+        Err(store::Error::wrong("this workload does not read"))
     }
 }
+
+/// Types of its transactions.
+pub const KINDS: &[&str] = &["put"];
 
 /// Measures inserts.
 ///
 /// # Errors
-/// Those of the engine.
-pub fn run(run: &Run<'_>) -> Result<Finished> {
-    let table = run.database.table_or_create(TABLE)?;
-    let workers = (0..run.plan.threads)
-        .map(|index| Box::new(PutWorker::new(table.clone(), run.plan, index)) as Box<dyn Worker>)
-        .collect();
-    run.drive(workers)
+/// Those of the store.
+pub fn run<S: Store>(run: &Run<'_, S>) -> Result<Finished> {
+    let table = run.store.table(TABLE)?;
+    run.drive((0..run.plan.threads).map(|index| PutWorker::new(table.clone(), run.plan, index)).collect())
 }
 
 /// Inserts one row a transaction without waiting for each, in threads that claim runs of rows, so that fast ones insert
@@ -90,11 +91,12 @@ pub fn run(run: &Run<'_>) -> Result<Finished> {
 fn insert_claimed(
     database: &Database,
     plan: &Plan,
-    worker: &mut PutWorker,
+    worker: &mut PutWorker<Table>,
     claims: &AtomicU64,
     progress: Progress<'_>,
-) -> quenchdb::Result<u64> {
+) -> Result<u64> {
     const RUN: u64 = 64;
+    let mut session = database.session(plan.level)?;
     loop {
         let claimed = claims.fetch_add(RUN, Ordering::Relaxed);
         if claimed >= plan.rows {
@@ -103,12 +105,13 @@ fn insert_claimed(
         for _ in 0..RUN.min(plan.rows - claimed) {
             worker.prepare();
             loop {
-                let mut transaction = database.begin_with(Isolation::Snapshot, plan.level)?;
-                let outcome =
-                    worker.run(&mut transaction).and_then(|()| transaction.commit_async().map(drop));
+                let outcome = session.begin().and_then(|mut transaction| {
+                    worker.run(&mut transaction)?;
+                    Transaction::commit_async(transaction)
+                });
                 match outcome {
-                    Err(error) if error.is_retryable() => {}
-                    other => break other?,
+                    Err(store::Error::Conflict) => {}
+                    other => break other.map(drop).map_err(store::Error::into_failure)?,
                 }
             }
         }
@@ -139,8 +142,8 @@ pub fn fill_log(
                 scope.spawn(move || insert_claimed(database, plan, &mut worker, claims, progress))
             })
             .collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, quenchdb::Result<u64>>| {
-            Ok(thread.join().map_err(|_| anyhow!("a loader panicked"))??)
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<u64>>| {
+            thread.join().map_err(|_| anyhow!("a loader panicked"))?
         };
         threads.into_iter().map(join).collect()
     });
@@ -172,9 +175,10 @@ pub fn fill_log(
         checkpoint_seconds: s.checkpoint_seconds - before.checkpoint_seconds,
         cpu_seconds: cpu_seconds() - cpu,
         ..Report::default()
-    };
+    }
+    .with_costs();
     let written_bytes = report.logical_bytes_written;
-    let finished = Finished { report, committed_by_worker, written_bytes };
+    let finished = Finished { report, committed_by_worker, written_bytes, ..Finished::default() };
     if let Some(tell) = while_working {
         tell(&finished)?;
     }

@@ -2,7 +2,6 @@
 
 use crate::plan::Plan;
 use crate::process::MemoryWatch;
-use crate::rows::is_value_of;
 use crate::{Progress, put, ycsb};
 use anyhow::Result;
 use quenchdb::base::random::Random;
@@ -36,6 +35,8 @@ impl Ending {
 /// Which rows must be there.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected<'a> {
+    /// No sample is taken: the workload has checks of its own.
+    Unknown,
     /// The plan's loaded rows, whatever their values have become.
     Loaded,
     /// So many rows inserted by each worker.
@@ -97,6 +98,7 @@ struct Numbered<'a> {
 impl Numbered<'_> {
     fn of<'a>(expected: Expected<'a>, plan: &Plan) -> Numbered<'a> {
         let rows = match expected {
+            Expected::Unknown => 0,
             Expected::Loaded => plan.rows,
             Expected::Inserted { by_worker, .. } => by_worker.iter().sum(),
         };
@@ -116,7 +118,7 @@ impl Numbered<'_> {
 
     fn table(&self) -> &'static str {
         match self.expected {
-            Expected::Loaded => ycsb::TABLE,
+            Expected::Unknown | Expected::Loaded => ycsb::TABLE,
             Expected::Inserted { .. } => put::TABLE,
         }
     }
@@ -147,7 +149,7 @@ fn check_sample(
         let key = rows.key(random.below(rows.rows));
         if !snapshot.get_into(&table, key.to_be_bytes(), &mut value)? {
             reopened.missing += u64::from(rows.absence_is_loss());
-        } else if is_value_of(key, &value, plan.value_bytes) {
+        } else if plan.shape().is_value_of(key, &value) {
             reopened.found += 1;
         } else {
             reopened.wrong += 1;
@@ -203,6 +205,9 @@ impl fmt::Display for Reopened {
             self.replayed,
             self.replay_log_bytes as f64 / 1e6
         )?;
+        if self.sampled == 0 {
+            return Ok(());
+        }
         writeln!(
             f,
             "  sample of {}: {} found, {} missing, {} wrong; {:.0} reads/s by one thread",
@@ -225,11 +230,13 @@ mod tests {
             warm_up: None,
             interval: Duration::from_secs(1),
             commit: CommitMode::Blocking,
+            rate: None,
             level: Durability::Durable,
             snapshots: false,
             checkpoints: Checkpoints::Automatic,
             rows,
             value_bytes: 40,
+            field_bytes: None,
             operations: 1,
             read_percent: 50,
             zipf: 0.0,

@@ -2,8 +2,10 @@
 
 use crate::reopen::Reopened;
 use crate::series::{CheckpointMark, Interval};
+use crate::workload::Checked;
 use quenchdb::LatencySummary;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A latency distribution in microseconds.
@@ -48,11 +50,65 @@ pub struct Floor {
     pub p99: f64,
 }
 
+/// One type of transaction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KindReport {
+    /// Its name.
+    pub kind: String,
+    /// Committed in the measured time.
+    pub committed: u64,
+    /// Rolled back in it because the specification says so.
+    pub rolled_back: u64,
+    /// Conflicts in it; each was retried.
+    pub conflicts: u64,
+    /// From the end of the worker's previous transaction (closed loop), the end of its rest, or the arrival (open loop) to the
+    /// acknowledgment, as the worker saw it.
+    pub latency_us: Latency,
+}
+
+/// Where the time of a transaction went: means in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stages {
+    /// Begin and operations of the attempt that succeeded, one transaction in sixteen timed; waits for rows included.
+    pub execute_us: f64,
+    /// The call that commits: record into the log buffer, and with blocking commits everything below as well.
+    pub commit_call_us: f64,
+    /// Attempts that met a conflict, their waits for rows included.
+    pub conflicts_us: f64,
+    /// Waits for rows that others held; part of the times above.
+    #[serde(default)]
+    pub row_wait_us: f64,
+    /// From the call that commits to the record in the log's buffer, waits for the log's latch and for room included; of those
+    /// that wrote, one in sixteen timed; part of `commit_call_us`.
+    #[serde(default)]
+    pub log_insert_us: f64,
+    /// Ready until its log is written, for those that wrote.
+    pub flush_wait_us: f64,
+    /// From then on until everything it depends on is written too and it is acknowledged.
+    pub acknowledge_us: f64,
+    /// One durable write of the log.
+    pub flush_us: Latency,
+}
+
+/// Several measurements on one database, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Runs {
+    /// Throughput of each, in order.
+    pub throughput_tps: Vec<f64>,
+    /// 99th percentile of the commit latency of each.
+    pub commit_p99_us: Vec<f64>,
+    /// Largest throughput minus smallest, in percent of the median.
+    pub spread_percent: f64,
+}
+
 /// What one run of a workload gave.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// `ycsb`, `put` or `soak`.
+    /// Its name on the command line.
     pub workload: String,
+    /// What was chosen for it beside the fields below.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub parameters: BTreeMap<String, String>,
     /// Commit protocol.
     pub preset: String,
     /// Worker threads.
@@ -65,6 +121,12 @@ pub struct Report {
     pub durability: String,
     /// Durability level of the transactions: `durable`, `bounded`, `lazy`.
     pub level: String,
+    /// In an open loop: transactions per second that arrive.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate_tps: Option<f64>,
+    /// In an open loop: `poisson` or `fixed`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub arrivals: Option<String>,
     /// Rows at the start.
     pub rows: u64,
     /// Bytes of a value.
@@ -85,8 +147,20 @@ pub struct Report {
     pub committed: u64,
     /// Conflicts in it; each was retried.
     pub aborted: u64,
-    /// Committed per second.
+    /// Transactions rolled back in it because their specification says so.
+    #[serde(default)]
+    pub rolled_back: u64,
+    /// Committed or rolled back as specified, per second.
     pub throughput_tps: f64,
+    /// The same for each type of transaction, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub kinds: Vec<KindReport>,
+    /// Where their time went.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stages: Option<Stages>,
+    /// With several runs: all of them; the rest of the report is that of the one with the median throughput.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub runs: Option<Runs>,
     /// READY to COMMITTED, over transactions that wrote something.
     pub commit_latency_us: Latency,
     /// Begin to COMMITTED, over all that the engine knows the end of: not read-only snapshots, and not read-only
@@ -123,6 +197,18 @@ pub struct Report {
     pub checkpoint_seconds: f64,
     /// Processor time, user and system.
     pub cpu_seconds: f64,
+    /// Each for one transaction that committed or was rolled back as specified: processor time in microseconds.
+    #[serde(default)]
+    pub cpu_us_per_transaction: f64,
+    /// Bytes of log records.
+    #[serde(default)]
+    pub log_bytes_per_transaction: f64,
+    /// Writes of the log.
+    #[serde(default)]
+    pub device_writes_per_transaction: f64,
+    /// Flushes of the log's device.
+    #[serde(default)]
+    pub device_flushes_per_transaction: f64,
     /// A durable 4 KiB write, measured on the same directory just before.
     pub floor_us: Floor,
     /// Random 4 KiB reads per second of the same file by as many threads, measured just after, if pages were read.
@@ -137,6 +223,9 @@ pub struct Report {
     /// With `--reopen`: the rest that is known of it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reopened: Option<Reopened>,
+    /// With `--check`: whether everything that must hold does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub check: Option<Checked>,
     /// The measured time, interval by interval.
     pub series: Vec<Interval>,
     /// Checkpoints that ended in the measured time, as far as they were seen one by one.
@@ -144,6 +233,41 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what one transaction cost.
+    #[must_use]
+    pub fn with_costs(self) -> Report {
+        let ended = (self.committed + self.rolled_back).max(1) as f64;
+        Report {
+            cpu_us_per_transaction: self.cpu_seconds * 1e6 / ended,
+            log_bytes_per_transaction: self.log_bytes as f64 / ended,
+            device_writes_per_transaction: self.device_writes as f64 / ended,
+            device_flushes_per_transaction: self.device_flushes as f64 / ended,
+            ..self
+        }
+    }
+
+    /// The one of several runs that has the median throughput (of an even number, the lower middle one), with the others'
+    /// figures; nothing for no run.
+    #[must_use]
+    pub fn median_of(runs: Vec<Report>) -> Option<Report> {
+        let throughput_tps: Vec<f64> = runs.iter().map(|run| run.throughput_tps).collect();
+        let commit_p99_us = runs.iter().map(|run| run.commit_latency_us.p99).collect();
+        let (count, mut sorted) = (runs.len(), runs);
+        sorted.sort_by(|a, b| a.throughput_tps.total_cmp(&b.throughput_tps));
+        let range = sorted.last()?.throughput_tps - sorted.first()?.throughput_tps;
+        let median = sorted.swap_remove((count - 1) / 2);
+        let spread_percent = range * 100.0 / median.throughput_tps.max(f64::MIN_POSITIVE);
+        let runs = (count > 1).then_some(Runs { throughput_tps, commit_p99_us, spread_percent });
+        Some(Report { runs, ..median })
+    }
+
+    /// Nothing that was looked at is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.check.as_ref().is_none_or(Checked::is_sound)
+            && self.reopened.as_ref().is_none_or(Reopened::is_sound)
+    }
+
     /// Notes what became of the database after the run.
     pub fn add_reopened(&mut self, reopened: Reopened) {
         self.recovery_seconds = Some(reopened.open_seconds);
@@ -161,20 +285,15 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "  {:.0} transactions/s  ({} committed, {} conflicts in {:.2} s; {:.2} s of processor time)",
-            self.throughput_tps, self.committed, self.aborted, self.seconds, self.cpu_seconds
+            "  {:.0} transactions/s  ({} committed, {} rolled back as specified, {} conflicts in {:.2} s; {:.2} s of processor time)",
+            self.throughput_tps,
+            self.committed,
+            self.rolled_back,
+            self.aborted,
+            self.seconds,
+            self.cpu_seconds
         )?;
-        writeln!(f, "  {:<10}{}", "us", Latency::HEADER)?;
-        writeln!(f, "  {:<10}{}", "commit", self.commit_latency_us)?;
-        writeln!(f, "  {:<10}{}", "total", self.total_latency_us)?;
-        writeln!(
-            f,
-            "  {:<10}{:>10} {:>10.1} {:>10} {:>10.1}   raw durable 4 KiB write",
-            "floor", "", self.floor_us.p50, "", self.floor_us.p99
-        )?;
-        if let Some(reads) = &self.read_latency_us {
-            writeln!(f, "  {:<10}{reads}", "read only")?;
-        }
+        self.show_latencies(f)?;
         let mb = |bytes: u64| bytes as f64 / 1e6;
         writeln!(
             f,
@@ -207,7 +326,70 @@ impl fmt::Display for Report {
         if let Some(reopened) = &self.reopened {
             write!(f, "{reopened}")?;
         }
-        Ok(())
+        self.check.as_ref().map_or(Ok(()), |checked| write!(f, "{checked}"))
+    }
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in &self.problems {
+            writeln!(f, "  does not hold: {problem}")?;
+        }
+        let outcome = if self.is_sound() { "everything holds" } else { "NOT SOUND" };
+        writeln!(f, "  check: {outcome}; {} rows read in {:.2} s", self.rows, self.seconds)
+    }
+}
+
+impl Report {
+    fn show_latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rate) = self.rate_tps {
+            let arrivals = self.arrivals.as_deref().unwrap_or_default();
+            writeln!(f, "  open loop: {rate:.0} transactions/s arrive, {arrivals}")?;
+        }
+        if let Some(runs) = &self.runs {
+            let all: Vec<_> = runs.throughput_tps.iter().map(|tps| format!("{tps:.0}")).collect();
+            let spread = runs.spread_percent;
+            writeln!(f, "  median of {} runs: {}; spread {spread:.1} %", all.len(), all.join(", "))?;
+        }
+        writeln!(f, "  {:<22}{}", "us", Latency::HEADER)?;
+        writeln!(f, "  {:<22}{}", "commit", self.commit_latency_us)?;
+        writeln!(f, "  {:<22}{}", "total", self.total_latency_us)?;
+        let (p50, p99) = (self.floor_us.p50, self.floor_us.p99);
+        let what = "raw durable 4 KiB write";
+        writeln!(f, "  {:<22}{:>10} {p50:>10.1} {:>10} {p99:>10.1}   {what}", "floor", "", "")?;
+        if let Some(reads) = &self.read_latency_us {
+            writeln!(f, "  {:<22}{reads}", "read only")?;
+        }
+        let happened = |kind: &&KindReport| kind.committed + kind.rolled_back > 0;
+        for kind in self.kinds.iter().filter(happened) {
+            writeln!(f, "  {:<22}{}", kind.kind, kind.latency_us)?;
+        }
+        for kind in self.kinds.iter().filter(|kind| kind.rolled_back + kind.conflicts > 0) {
+            let KindReport { kind, committed, rolled_back, conflicts, .. } = kind;
+            writeln!(f, "  {kind}: {committed} committed, {rolled_back} rolled back, {conflicts} conflicts")?;
+        }
+        if let Some(stages) = &self.stages {
+            writeln!(
+                f,
+                "  mean us: execute {:.1}, conflicts {:.1} (in both: waits for rows {:.1}), commit call {:.1} (log insert {:.1}); \
+                 ready to written {:.1}, to acknowledged {:.1}",
+                stages.execute_us,
+                stages.conflicts_us,
+                stages.row_wait_us,
+                stages.commit_call_us,
+                stages.log_insert_us,
+                stages.flush_wait_us,
+                stages.acknowledge_us
+            )?;
+        }
+        writeln!(
+            f,
+            "  a transaction: {:.1} us of processor time, {:.0} bytes of log, {:.3} writes, {:.3} flushes",
+            self.cpu_us_per_transaction,
+            self.log_bytes_per_transaction,
+            self.device_writes_per_transaction,
+            self.device_flushes_per_transaction
+        )
     }
 }
 

@@ -7,6 +7,13 @@
 //!
 //! So a value under the wrong key, a mixture of two, and one of another length are found. Values shorter than 16 bytes
 //! are only checked for their length.
+//!
+//! A value whose fields are updated one by one consists of fields that can each be checked:
+//!
+//! | bytes | of a field |
+//! |---|---|
+//! | 0 to 4 | a random number |
+//! | 4 to the end | random bytes of the generator seeded by that number, the key and the field's place |
 
 use quenchdb::base::random::Random;
 
@@ -57,6 +64,56 @@ pub fn is_value_of(key: u64, value: &[u8], bytes: usize) -> bool {
     same
 }
 
+/// What the values of a table look like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Bytes of a value.
+    pub bytes: usize,
+    /// Bytes of a field, at least 8 and a divisor of `bytes`, if fields are updated one by one.
+    pub field_bytes: Option<usize>,
+}
+
+fn fill_field(key: u64, place: usize, nonce: u32, field: &mut [u8]) {
+    let (head, tail) = field.split_at_mut(4);
+    head.copy_from_slice(&nonce.to_le_bytes());
+    let seed = u64::from(nonce) | (place as u64) << 32;
+    stream(key, seed, tail, |chunk, word| chunk.copy_from_slice(word));
+}
+
+fn is_field_of(key: u64, place: usize, field: &[u8]) -> bool {
+    let Some((head, tail)) = field.split_first_chunk::<4>() else { return false };
+    let seed = u64::from(u32::from_le_bytes(*head)) | (place as u64) << 32;
+    let (mut tail, mut same) = (tail.to_vec(), true);
+    stream(key, seed, &mut tail, |chunk, word| same &= chunk == word);
+    same
+}
+
+impl Shape {
+    /// A new value for the row `key`; `value` has its length.
+    pub fn fill(&self, random: &mut Random, key: u64, value: &mut [u8]) {
+        let Some(field_bytes) = self.field_bytes else { return fill_value(random, key, value) };
+        for (place, field) in value.chunks_mut(field_bytes).enumerate() {
+            fill_field(key, place, random.next_u64() as u32, field);
+        }
+    }
+
+    /// Changes a random field of the row `key`, or all of it if it has no fields.
+    pub fn change(&self, random: &mut Random, key: u64, value: &mut [u8]) {
+        let Some(field_bytes) = self.field_bytes else { return fill_value(random, key, value) };
+        let place = random.below((value.len() / field_bytes) as u64) as usize;
+        let field = &mut value[place * field_bytes..(place + 1) * field_bytes];
+        fill_field(key, place, random.next_u64() as u32, field);
+    }
+
+    /// True if `value` was made by the two above for `key`.
+    #[must_use]
+    pub fn is_value_of(&self, key: u64, value: &[u8]) -> bool {
+        let Some(field_bytes) = self.field_bytes else { return is_value_of(key, value, self.bytes) };
+        let mut fields = value.chunks(field_bytes).enumerate();
+        value.len() == self.bytes && fields.all(|(place, field)| is_field_of(key, place, field))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +133,23 @@ mod tests {
                 assert!(!is_value_of(7, &changed, bytes), "byte {place} of {bytes}");
             }
         }
+    }
+
+    #[test]
+    fn fields_change_one_by_one_and_every_changed_byte_shows() {
+        let (mut random, shape) = (Random::from_seed(3), Shape { bytes: 80, field_bytes: Some(8) });
+        let mut value = vec![0; 80];
+        shape.fill(&mut random, 7, &mut value);
+        for _ in 0..100 {
+            let before = value.clone();
+            shape.change(&mut random, 7, &mut value);
+            let changed = |(a, b): (&[u8], &[u8])| usize::from(a != b);
+            let fields: usize = value.chunks(8).zip(before.chunks(8)).map(changed).sum();
+            assert!(fields <= 1 && shape.is_value_of(7, &value));
+        }
+        assert!(!shape.is_value_of(8, &value) && !shape.is_value_of(7, &value[..72]));
+        value.swap(0, 8);
+        assert!(!shape.is_value_of(7, &value), "a field in another place");
     }
 
     #[test]

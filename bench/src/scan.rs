@@ -4,7 +4,7 @@ use crate::driver::{Finished, WhileWorking};
 use crate::plan::Plan;
 use crate::process::{MemoryWatch, cpu_seconds};
 use crate::reads::ReadLine;
-use crate::rows::is_value_of;
+use crate::rows::Shape;
 use crate::{Progress, ycsb};
 use anyhow::{Result, anyhow};
 use quenchdb::{Builder, Database, Snapshot, Table};
@@ -43,7 +43,7 @@ fn scan_range(
     snapshot: &Snapshot,
     table: &Table,
     range: (Bound<[u8; 8]>, Bound<[u8; 8]>),
-    check: Option<usize>,
+    check: Option<Shape>,
     told: impl Fn(u64),
 ) -> quenchdb::Result<Scanned> {
     let mut scanned = Scanned::default();
@@ -51,9 +51,9 @@ fn scan_range(
         let (key, value) = row?;
         scanned.rows += 1;
         scanned.bytes += (key.len() + value.len()) as u64;
-        if let Some(bytes) = check {
+        if let Some(shape) = check {
             let key = <[u8; 8]>::try_from(key.as_slice()).map(u64::from_be_bytes);
-            scanned.wrong += u64::from(!key.is_ok_and(|key| is_value_of(key, &value, bytes)));
+            scanned.wrong += u64::from(!key.is_ok_and(|key| shape.is_value_of(key, &value)));
         }
         if scanned.rows.is_multiple_of(STEP) {
             told(STEP);
@@ -70,7 +70,7 @@ pub fn scan(database: &Database, plan: &Plan, check: bool, progress: Progress<'_
     let table = database.table(ycsb::TABLE)?;
     let snapshot = database.begin_read()?;
     let share = plan.rows.div_ceil(plan.threads as u64).max(1);
-    let (done, check) = (AtomicU64::new(0), check.then_some(plan.value_bytes));
+    let (done, check) = (AtomicU64::new(0), check.then_some(plan.shape()));
     let scan_part = |index: u64| {
         let from = Bound::Included((index * share).to_be_bytes());
         let last = index + 1 == plan.threads as u64;

@@ -2,7 +2,7 @@
 
 use crate::activity::{Activity, Sums};
 use crate::latencies::Counted;
-use quenchdb::Database;
+use crate::store::Store;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,8 @@ pub struct CheckpointMark {
 }
 
 /// Takes intervals and marks while somebody calls it often.
-pub(crate) struct Sampler<'a> {
-    database: &'a Database,
+pub(crate) struct Sampler<'a, S> {
+    store: &'a S,
     activity: &'a Activity,
     began: Instant,
     interval: Duration,
@@ -46,15 +46,15 @@ pub(crate) struct Sampler<'a> {
     pub(crate) marks: Vec<CheckpointMark>,
 }
 
-impl<'a> Sampler<'a> {
+impl<'a, S: Store> Sampler<'a, S> {
     /// The measurement begins now.
-    pub(crate) fn begin(database: &'a Database, activity: &'a Activity, interval: Duration) -> Sampler<'a> {
+    pub(crate) fn begin(store: &'a S, activity: &'a Activity, interval: Duration) -> Sampler<'a, S> {
         Sampler {
-            database,
+            store,
             activity,
             began: Instant::now(),
             interval,
-            checkpoints: database.checkpoints().count,
+            checkpoints: store.checkpoints().count,
             begun: 0.0,
             sums: activity.sums(),
             latencies: activity.latencies(),
@@ -71,11 +71,11 @@ impl<'a> Sampler<'a> {
 
     /// Notes a checkpoint that was published since the last call (of several, the last), and ends the interval if it is over.
     pub(crate) fn look(&mut self) {
-        let totals = self.database.checkpoints();
+        let totals = self.store.checkpoints();
         if totals.count != self.checkpoints {
             self.checkpoints = totals.count;
             let to = self.began.elapsed().as_secs_f64();
-            let (from, bytes) = (to - totals.newest.seconds, totals.newest.bytes_written);
+            let (from, bytes) = (to - totals.newest_seconds, totals.newest_bytes);
             self.marks.push(CheckpointMark { from, to, bytes });
         }
         if self.left().is_zero() {

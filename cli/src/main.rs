@@ -76,7 +76,7 @@ enum Command {
     /// Print the records of the log, readably
     Log(inspect::LogArgs),
     /// Measure commits, reads, scans, recovery, or the raw device
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     /// Kill a working child at random moments and check that nothing acknowledged is lost
     Torture(torture::TortureArgs),
     #[command(hide = true)]

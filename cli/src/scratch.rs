@@ -63,6 +63,13 @@ impl Scratch {
         Ok(Scratch { path })
     }
 
+    /// It stays; where it is.
+    pub fn keep(self) -> PathBuf {
+        known().retain(|path| *path != self.path);
+        let mut kept = std::mem::ManuallyDrop::new(self);
+        std::mem::take(&mut kept.path)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

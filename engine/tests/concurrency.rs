@@ -522,6 +522,33 @@ fn a_long_wait_for_a_row_ends_as_a_conflict_and_a_deadlock_too() {
     });
 }
 
+#[test]
+fn waits_for_rows_and_the_way_into_the_log_are_counted() {
+    in_time(|| {
+        let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
+        let table = db.create_table("t").expect("new");
+        for _ in 0..64 {
+            until_committed(&db, Durability::Lazy, |tx| tx.insert(&table, "row", "0"));
+        }
+        let alone = db.statistics();
+        assert_eq!((alone.row_waits, alone.row_wait_seconds), (0, 0.0));
+        assert!(alone.log_insert_us_mean > 0.0);
+        let mut holder = db.begin().expect("free");
+        holder.insert(&table, "row", "1").expect("free row");
+        let waited = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| db.begin().expect("free").insert(&table, "row", "2"));
+            waiter.join().expect("no panic")
+        });
+        assert_eq!(waited.expect_err("the row is held").kind(), ErrorKind::Conflict);
+        let statistics = db.statistics();
+        assert_eq!((statistics.row_waits, statistics.conflicts), (1, 1));
+        assert!(statistics.row_wait_seconds >= 0.05, "{}", statistics.row_wait_seconds);
+        db.reset_statistics();
+        let forgotten = db.statistics();
+        assert_eq!((forgotten.row_waits, forgotten.log_insert_us_mean), (0, 0.0));
+    });
+}
+
 /// A record larger than a log buffer brings one of its own. While it waited for space, small records used that buffer up,
 /// and the large one waited for a buffer for ever.
 #[test]

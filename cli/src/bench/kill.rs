@@ -4,6 +4,7 @@
 //! work, it writes one line of JSON; the parent reads it and sends SIGKILL.
 
 use super::options::BenchArgs;
+use super::workloads::{Chosen, Setting};
 use super::{Left, work};
 use crate::output::{Outcome, Progress, one_line};
 use anyhow::{Context, Result, bail};
@@ -92,5 +93,8 @@ fn child_works(args: &BenchArgs, directory: &Path) -> Result<()> {
         std::thread::sleep(ABANDONED);
         bail!("nobody killed this child")
     };
-    work(args, &args.plan(), &database, Some(&tell), &bar).map(drop)
+    let plan = args.plan();
+    let (chosen, setting) =
+        (Chosen::of(args, &plan)?, Setting { args, plan: &plan, database: &database, bar: &bar });
+    work(&setting, chosen.as_ref(), Some(&tell)).map(drop)
 }

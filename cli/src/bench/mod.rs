@@ -7,10 +7,12 @@
 
 mod kill;
 mod options;
+mod workload_options;
+mod workloads;
 
 pub use options::{BenchArgs, parse_preset, positive_seconds};
 
-use crate::output::{Outcome, Progress, print_json, print_text};
+use crate::output::{Outcome, Progress, complain, print_json, print_text};
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use options::{Reopen, Workload};
@@ -21,12 +23,16 @@ use quench_bench::reads::{self, Pattern, SEQUENTIAL_BYTES};
 use quench_bench::reopen::{self, Ending, Expected};
 use quench_bench::report::Report;
 use quench_bench::soak::{self, Space, Written};
-use quench_bench::{device, plot, put, scan, ycsb};
+use quench_bench::workload::{Acknowledged, Checked};
+use quench_bench::ycsb::{self, Ycsb};
+use quench_bench::{device, plot, put, scan};
 use quenchdb::Database;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 use std::time::Instant;
+use workloads::{Chosen, Setting};
 
 /// Bytes of the read that a fault makes.
 const FAULT_BYTES: usize = 4096;
@@ -57,11 +63,19 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
         (None, Some(scratch)) => scratch.path(),
         (None, None) => bail!("no directory"),
     };
-    require_empty(directory)?;
-    let bar = Progress::new();
-    let bench = Bench { args, directory, plan: args.plan(), bar: &bar };
+    if !(args.reuse && directory.join("MANIFEST").exists()) {
+        require_empty(directory)?;
+    }
+    let (plan, bar) = (args.plan(), Progress::new());
+    let chosen = Chosen::of(args, &plan)?;
+    let bench = Bench { args, directory, plan, chosen: chosen.as_ref(), bar: &bar };
     let outcome = bench.run(json);
     bar.finish();
+    if args.keep
+        && let Some(scratch) = scratch
+    {
+        complain(&format!("the database is kept in {}", scratch.keep().display()));
+    }
     outcome
 }
 
@@ -89,21 +103,31 @@ fn outcome(sound: bool) -> Outcome {
 
 /// One workload, in this process or in a child.
 fn work(
-    args: &BenchArgs,
-    plan: &Plan,
-    database: &Database,
+    setting: &Setting<'_>,
+    chosen: Option<&Chosen>,
     while_working: Option<WhileWorking<'_>>,
-    bar: &Progress,
 ) -> Result<Finished> {
+    let Setting { args, plan, database, bar } = *setting;
+    if let Some(chosen) = chosen {
+        return chosen.run(setting, while_working);
+    }
     let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
-    let run = |workload| Run { workload, database, plan, progress: &progress, while_working };
+    let parameters = BTreeMap::new();
+    let run = |workload, kinds| Run {
+        workload,
+        parameters: &parameters,
+        kinds,
+        store: database,
+        plan,
+        progress: &progress,
+        while_working,
+    };
     match args.workload {
         Workload::Put if args.counts_rows() => put::fill_log(database, plan, while_working, &progress),
-        Workload::Put => put::run(&run("put")),
+        Workload::Put => put::run(&run("put", put::KINDS)),
         Workload::Scan => scan::prepare(database, plan, while_working, &progress),
-        Workload::Soak => ycsb::run(&run("soak"), args.checkpoint_when_loaded()),
-        Workload::Ycsb => ycsb::run(&run("ycsb"), args.checkpoint_when_loaded()),
-        Workload::Device => bail!("the device runs no workload"),
+        Workload::Soak => ycsb::run(&run("soak", Ycsb::kinds_of(plan)), args.checkpoint_when_loaded()),
+        _ => bail!("this is no workload"),
     }
 }
 
@@ -118,6 +142,7 @@ struct Bench<'a> {
     args: &'a BenchArgs,
     directory: &'a Path,
     plan: Plan,
+    chosen: Option<&'a Chosen>,
     bar: &'a Progress,
 }
 
@@ -145,11 +170,26 @@ impl Bench<'_> {
             return self.judge(left, amplification, json);
         }
         if args.reopen.is_some() {
-            let (database, report) = self.reopen(left)?;
+            let acknowledged = left.finished.acknowledged.clone();
+            let (database, mut report) = self.reopen(left)?;
+            report.check = self.check(&database, &acknowledged)?;
             database.close()?;
-            return self.tell(&report, &report, is_sound(&report), json);
+            return self.tell(&report, &report, report.is_sound(), json);
         }
-        self.tell(&left.finished.report, &left.finished.report, true, json)
+        let report = &left.finished.report;
+        self.tell(report, report, report.is_sound(), json)
+    }
+
+    fn setting<'a>(&'a self, database: &'a Database) -> Setting<'a> {
+        Setting { args: self.args, plan: &self.plan, database, bar: self.bar }
+    }
+
+    /// Whether everything that must hold does, if that was asked for.
+    fn check(&self, database: &Database, acknowledged: &Acknowledged) -> Result<Option<Checked>> {
+        match self.chosen {
+            Some(chosen) if self.args.check => chosen.check(&self.setting(database), acknowledged).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn progress(&self) -> impl Fn(&str, u64, u64) + Sync + '_ {
@@ -159,8 +199,11 @@ impl Bench<'_> {
     fn work_and_close(&self) -> Result<Left> {
         let watch = MemoryWatch::start()?;
         let database = self.args.builder().open(self.directory)?;
-        let mut finished = work(self.args, &self.plan, &database, None, self.bar)?;
+        let mut finished = work(&self.setting(&database), self.chosen, None)?;
         finished.report.rss_bytes_max = watch.bytes_max();
+        if self.args.reopen.is_none() {
+            finished.report.check = self.check(&database, &finished.acknowledged)?;
+        }
         self.bar.at("closing", 0, 1);
         let began = Instant::now();
         database.close()?;
@@ -194,7 +237,8 @@ impl Bench<'_> {
             Workload::Put => {
                 Expected::Inserted { by_worker: &by_worker, durable: durable || plan.promises() }
             }
-            _ => Expected::Loaded,
+            Workload::Ycsb | Workload::Scan | Workload::Soak => Expected::Loaded,
+            _ => Expected::Unknown,
         };
         let (database, mut reopened) = reopen::reopen(
             self.args.builder(),
@@ -235,8 +279,4 @@ impl Bench<'_> {
         print(report, json)?;
         Ok(outcome(sound))
     }
-}
-
-fn is_sound(report: &Report) -> bool {
-    report.reopened.as_ref().is_none_or(reopen::Reopened::is_sound)
 }

@@ -1,7 +1,9 @@
 //! The flags of `quench bench`, and what they mean for a plan and a database.
 
+use super::workload_options::{TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use quench_bench::driver::{Gaps, Rate};
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
 use quenchdb::{Builder, Database, DeviceTrust, Durability, Preset};
 use std::path::PathBuf;
@@ -9,8 +11,16 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Workload {
-    /// Reads and whole-value updates of loaded rows
+    /// Reads, updates, inserts and scans of loaded rows
     Ycsb,
+    /// Order entry at warehouses, as TPC-C specifies it
+    Tpcc,
+    /// Deposits and withdrawals at a bank, as TPC-B specifies it
+    Tpcb,
+    /// A register of mobile phones, as TATP specifies it
+    Tatp,
+    /// Tpcc by half of the threads, ycsb by the others, on one database
+    Mixed,
     /// Inserts of new rows in random key order
     Put,
     /// Load, checkpoint, reopen, then read the whole table once in key order
@@ -25,6 +35,12 @@ pub enum Workload {
 enum Commit {
     Blocking,
     Async,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Arrivals {
+    Poisson,
+    Fixed,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -86,6 +102,13 @@ pub fn positive_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate <= 1e9 => Ok(rate),
+        _ => Err("a number of transactions per second above 0".into()),
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(seconds),
@@ -124,6 +147,12 @@ fn value_bytes(text: &str) -> Result<usize, String> {
     usize::try_from(value).ok().filter(|value| *value <= 1 << 30).ok_or_else(|| "at most 1g".into())
 }
 
+/// Memory of the machine.
+fn physical_memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram.saturating_mul(info.mem_unit.into())
+}
+
 /// `quench bench`
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -133,10 +162,15 @@ fn value_bytes(text: &str) -> Result<usize, String> {
   quench bench ycsb --threads 2 --rows 5000000 --commit async --preset autonomous --json
   quench bench put --reopen kill --rows 1000000       time recovery after a kill
   quench bench ycsb --rows 4000000 --memory-bytes 128m --checkpoint --checkpoint-every continuous --plot run.svg
+  quench bench tpcc --warehouses 2 --threads 2 --commit async --preset autonomous --check
+  quench bench tpcc --warehouses 2 --reopen kill --check        kill it, recover, check all consistency conditions
+  quench bench tatp --subscribers 1000000 --threads 2 --commit async --preset autonomous
+  quench bench tpcb --branches 1000 --skew 0.2
+  quench bench ycsb --mix b --rate 20000 --threads 2            open loop: latency from the intended arrival
   quench bench scan --rows 4000000 --memory-bytes 128m
   quench bench soak --seconds 3600 --memory-bytes 1g --rows 20000000
 
-Sizes are bytes; k, m, g and t are powers of 1024. `--distribution` is `--zipf`: 0 is uniform.")]
+Sizes are bytes; k, m, g and t are powers of 1024.")]
 pub struct BenchArgs {
     #[arg(value_enum)]
     pub workload: Workload,
@@ -167,15 +201,24 @@ pub struct BenchArgs {
     /// Ycsb: percentage of operations that read
     #[arg(long, default_value_t = 50, value_parser = percent)]
     read_percent: u32,
-    /// Ycsb: transactions that only read use read-only snapshots
+    /// Transactions that only read use read-only snapshots
     #[arg(long)]
     snapshots: bool,
-    /// Ycsb: skew of the choice of rows, 0 = uniform
-    #[arg(long, default_value_t = 0.0, value_parser = theta)]
-    zipf: f64,
+    /// Ycsb: skew of the choice of rows, 0 = uniform; default 0.99 where the choice is not uniform
+    #[arg(long, value_parser = theta)]
+    pub zipf: Option<f64>,
     /// Wait for each commit, or go on
     #[arg(long, value_enum, default_value = "blocking")]
     commit: Commit,
+    /// Open loop: so many transactions per second arrive, and latency counts from the arrival
+    #[arg(long, value_name = "PER SECOND", value_parser = rate)]
+    rate: Option<f64>,
+    /// Open loop: how arrivals are spread over time
+    #[arg(long, value_enum, default_value = "poisson", requires = "rate")]
+    arrivals: Arrivals,
+    /// Measure so many times on the same database; the report is that of the median, with the spread
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    runs: u64,
     /// Durability level of each transaction
     #[arg(long, value_enum, default_value = "durable")]
     level: Level,
@@ -191,7 +234,7 @@ pub struct BenchArgs {
     /// What completed writes are worth
     #[arg(long, value_enum, default_value = "auto")]
     durability: Trust,
-    /// Memory for pages; default: enough for the rows
+    /// Memory for pages; default: enough for all of it, at least 4g, at most three quarters of the machine's memory
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_bytes: Option<u64>,
     /// Checkpoints besides those that the engine makes by itself
@@ -203,12 +246,32 @@ pub struct BenchArgs {
     /// Open the database again after the run, time that, and look whether a sample of the rows is there
     #[arg(long, value_enum)]
     pub reopen: Option<Reopen>,
+    /// Check everything that must hold: after the run, or after --reopen; exit code 1 if something does not
+    #[arg(long)]
+    pub check: bool,
+    /// Keep the database; without --path its directory is named when it is done
+    #[arg(long)]
+    pub keep: bool,
+    /// Use the database in --path as an earlier run left it; it is filled only if it is empty
+    #[arg(long, requires = "path")]
+    pub reuse: bool,
+    /// Tpcc, tatp: only transactions of this type (payment, update-location)
+    #[arg(long, value_name = "TYPE")]
+    pub only: Option<String>,
+    #[command(flatten)]
+    pub ycsb: YcsbArgs,
+    #[command(flatten)]
+    pub tpcc: TpccArgs,
+    #[command(flatten)]
+    pub tpcb: TpcbArgs,
+    #[command(flatten)]
+    pub tatp: TatpArgs,
     /// Draw throughput, latency and checkpoints over time
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
     /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// This process is the child of a run with --reopen kill, and this is its database
     #[arg(long, hide = true)]
     pub child: Option<PathBuf>,
@@ -231,8 +294,40 @@ impl BenchArgs {
         if self.workload == Workload::Device && self.reopen.is_some() {
             bail!("the device has no database to reopen");
         }
+        let workload = match self.workload.to_possible_value() {
+            Some(name) => name.get_name().to_string(),
+            None => String::new(),
+        };
+        let special =
+            matches!(self.workload, Workload::Put | Workload::Scan | Workload::Soak | Workload::Device);
+        for (flag, given) in [("--check", self.check), ("--reuse", self.reuse), ("--runs", self.runs > 1)] {
+            if special && given {
+                bail!("{flag} does not go with {workload}");
+            }
+        }
+        let name = self.workload;
+        let mixed = name == Workload::Mixed;
+        for (given, fits) in [
+            (self.ycsb.given(), mixed || name == Workload::Ycsb),
+            (self.tpcc.given(), mixed || name == Workload::Tpcc),
+            (self.tpcb.given(), name == Workload::Tpcb),
+            (self.tatp.given(), name == Workload::Tatp),
+        ] {
+            if let Some(flag) = given.filter(|_| !fits) {
+                bail!("{flag} does not go with {workload}");
+            }
+        }
+        if self.only.is_some() && !matches!(self.workload, Workload::Tpcc | Workload::Tatp) {
+            bail!("--only goes with tpcc and tatp");
+        }
+        if self.workload == Workload::Mixed && self.threads < 2 {
+            bail!("mixed needs at least two threads");
+        }
+        if self.runs > 1 && self.reopen == Some(Reopen::Kill) {
+            bail!("--runs contradicts --reopen kill");
+        }
         if matches!(self.workload, Workload::Device | Workload::Scan) && self.plot.is_some() {
-            bail!("--plot goes with the workloads ycsb, put and soak");
+            bail!("--plot does not go with {workload}");
         }
         Ok(())
     }
@@ -243,6 +338,10 @@ impl BenchArgs {
             Trust::Flush => DeviceTrust::Flush,
             Trust::Device => DeviceTrust::Device,
         }
+    }
+
+    pub fn runs(&self) -> u64 {
+        self.runs
     }
 
     /// Put with --reopen and --rows: a number of transactions is measured, not a time.
@@ -269,13 +368,36 @@ impl BenchArgs {
         self.rows.unwrap_or(ROWS)
     }
 
+    /// The workload has rows of the kind that --rows, --value-bytes, --ops, --read-percent and --zipf are about.
+    fn has_rows(&self) -> bool {
+        !matches!(self.workload, Workload::Tpcc | Workload::Tpcb | Workload::Tatp)
+    }
+
     fn memory_bytes(&self) -> u64 {
         // Random inserts leave leaves two thirds full; the rest is room for what a run adds.
         let rows_bytes = self.rows().saturating_mul(self.value_bytes as u64 + 64).saturating_mul(2);
-        self.memory_bytes.unwrap_or(rows_bytes.max(4 << 30))
+        let warehouses = u64::from(self.tpcc.warehouses(self.threads)) * (300 << 20);
+        let needed = match self.workload {
+            Workload::Tpcc => warehouses,
+            Workload::Mixed => warehouses + rows_bytes,
+            Workload::Tpcb => self.tpcb.accounts() * 320,
+            Workload::Tatp => u64::from(self.tatp.subscribers()) * 1200,
+            _ => rows_bytes,
+        };
+        // What is larger than the machine's memory is worked on from the device.
+        let most = physical_memory_bytes() / 4 * 3;
+        self.memory_bytes.unwrap_or(needed.max(4 << 30).min(most))
     }
 
     pub fn plan(&self) -> Plan {
+        let plan = self.whole_plan();
+        if self.has_rows() {
+            return plan;
+        }
+        Plan { rows: 0, value_bytes: 0, operations: 0, read_percent: 0, zipf: 0.0, ..plan }
+    }
+
+    fn whole_plan(&self) -> Plan {
         Plan {
             threads: self.threads as usize,
             duration: Duration::from_secs_f64(self.seconds),
@@ -285,6 +407,13 @@ impl BenchArgs {
                 Commit::Blocking => CommitMode::Blocking,
                 Commit::Async => CommitMode::Async,
             },
+            rate: self.rate.map(|per_second| {
+                let gaps = match self.arrivals {
+                    Arrivals::Poisson => Gaps::Poisson,
+                    Arrivals::Fixed => Gaps::Fixed,
+                };
+                Rate { per_second, gaps }
+            }),
             level: match self.level {
                 Level::Durable => Durability::Durable,
                 Level::Bounded => Durability::BoundedLoss,
@@ -294,9 +423,10 @@ impl BenchArgs {
             checkpoints: self.checkpoints(),
             rows: self.rows(),
             value_bytes: self.value_bytes,
+            field_bytes: self.ycsb.field_bytes.map(|bytes| bytes as usize),
             operations: self.ops as usize,
             read_percent: self.read_percent,
-            zipf: self.zipf,
+            zipf: self.ycsb.skew(self.zipf),
             memory_bytes: self.memory_bytes(),
             seed: self.seed,
         }

@@ -261,6 +261,9 @@ impl Database {
             committed: metrics.committed.get(),
             aborted: counters.aborted.get(),
             conflicts: counters.conflicts.get(),
+            row_waits: counters.row_waits.get(),
+            row_wait_seconds: counters.row_wait_ns.get() as f64 / 1e9,
+            log_insert_us_mean: counters.log_insert_us_mean(),
             pages: inner.pool.resident_pages(),
             pages_evicted: inner.pool.pages_evicted(),
             page_bytes: inner.pool.page_bytes() as u64,
@@ -315,12 +318,10 @@ impl Database {
         self.inner.checkpointer.as_ref().map_or_else(Default::default, Checkpointer::totals)
     }
 
-    /// Forgets latencies, aborts and conflicts, between a warm-up and a measurement.
+    /// Forgets latencies, aborts, conflicts and waits for rows, between a warm-up and a measurement.
     pub fn reset_statistics(&self) {
         self.inner.system.commit().metrics().reset();
-        let counters = self.inner.system.counters();
-        counters.aborted.reset();
-        counters.conflicts.reset();
+        self.inner.system.counters().reset();
     }
 
     /// What recovery did when the database was opened.

@@ -49,8 +49,8 @@ impl LatencySummary {
     }
 }
 
-/// What a database is and did. Counters count since open; `aborted`, `conflicts` and the latencies since open or
-/// [`reset`](super::Database::reset_statistics).
+/// What a database is and did. Counters count since open; `aborted`, `conflicts`, waits for rows and the latencies since
+/// open or [`reset`](super::Database::reset_statistics).
 #[derive(Clone, Debug)]
 pub struct Statistics {
     /// Commit protocol.
@@ -75,6 +75,13 @@ pub struct Statistics {
     pub aborted: u64,
     /// Write conflicts.
     pub conflicts: u64,
+    /// Waits for a transaction that held a row, those that ended in a conflict included.
+    pub row_waits: u64,
+    /// How long all of them took together, in seconds.
+    pub row_wait_seconds: f64,
+    /// From the call that commits to the record in the log's buffer, waits for room included, in microseconds: the mean of one
+    /// commit in sixteen.
+    pub log_insert_us_mean: f64,
     /// Pages in memory.
     pub pages: u64,
     /// Pages that left memory.

@@ -1,6 +1,7 @@
 //! An active transaction: begin, savepoints, commit, abort.
 
 use super::catalog::TableState;
+use super::counters::LOG_INSERTS_TIMED_ONE_IN;
 use super::descriptor::{DescriptorId, Descriptors, Stamp};
 use super::large::{OwnValue, Replaced};
 use super::retired::Retired;
@@ -340,6 +341,11 @@ impl ActiveTransaction {
         };
         // From here on nothing can fail (invariant I2).
         system.descriptors.set_ready(id, ticket.csn);
+        if ticket.csn.0.is_multiple_of(LOG_INSERTS_TIMED_ONE_IN) {
+            let counters = system.counters();
+            counters.log_inserts_timed.add(1);
+            counters.log_insert_ns.add(system.clock.now().0.saturating_sub(pending.ready.0));
+        }
         let stamp = Stamp::committed(ticket.csn);
         for change in &self.scratch.changes {
             system.versions.set_stamp(change.version, stamp);

@@ -22,10 +22,12 @@
 mod active;
 pub mod catalog;
 mod chunks;
+mod counters;
 pub mod descriptor;
 mod garbage;
 mod large;
 mod range;
+mod relief;
 mod replay;
 mod retired;
 mod snapshot;
@@ -38,9 +40,10 @@ mod write;
 
 pub use active::{ActiveTransaction, Ended, Isolation, Savepoint};
 pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
+pub use counters::TransactionCounters;
 pub use large::OpenValue;
 pub use range::RangeCursor;
 pub use replay::{Replay, ReplayedValue};
 pub use retired::RetiredHeld;
 pub use snapshot::ReadSnapshot;
-pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionCounters, TransactionSystem};
+pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionSystem};

@@ -1,13 +1,13 @@
 //! The shared state of all transactions of a database, and the tree's way to ask about versions.
 
 use super::catalog::{Catalog, CatalogGuard, TableState};
+use super::counters::TransactionCounters;
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
 use super::garbage::{Garbage, Horizon};
 use super::retired::{Retired, RetiredHeld, RetiredValues};
 use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
-use crate::base::metrics::Counter;
 use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Pending, Record, Ticket};
@@ -15,7 +15,6 @@ use crate::log::RedoBuffer;
 use crate::sync::Event;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
-use crate::sync::thread;
 use crate::tree::{self, Held, LargeReader, LargeReference, Tree, TreeObserver};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -68,14 +67,6 @@ pub struct Limits {
     pub lock_wait: Duration,
 }
 
-/// Epochs to pass before everything that was retired is freed, and a few more for threads that are in one.
-const RELIEF_ROUNDS: usize = 16;
-/// And if that was not enough, how often is waited for these threads, and how long.
-const RELIEF_WAITS: usize = 50;
-const RELIEF_WAIT: Duration = Duration::from_millis(1);
-/// How long a writer waits for what a checkpoint holds.
-const CHECKPOINT_WAIT: Duration = Duration::from_secs(5);
-
 /// What a stamp means to somebody who takes its page out of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StampState {
@@ -87,17 +78,6 @@ pub enum StampState {
     NotDurable(Csn),
     /// Not committed.
     InProgress,
-}
-
-/// What transactions count.
-#[derive(Debug, Default)]
-pub struct TransactionCounters {
-    /// Committed transactions that wrote nothing.
-    pub committed_read_only: Counter,
-    /// Aborted by the caller, by drop or by a failed commit.
-    pub aborted: Counter,
-    /// Write conflicts.
-    pub conflicts: Counter,
 }
 
 /// The trees' way to ask about versions, and the checkpoint's way to hear of structure changes.
@@ -137,9 +117,9 @@ pub struct TransactionSystem {
     pub(super) in_progress: Arc<AtomicUsize>,
     /// Checkpoint views that there are, how many there have been that are gone, and the event that another one is. Written by
     /// checkpoints, read by writers that found no memory.
-    views_open: AtomicUsize,
-    views_ended: AtomicU64,
-    view_ended: Event,
+    pub(super) views_open: AtomicUsize,
+    pub(super) views_ended: AtomicU64,
+    pub(super) view_ended: Event,
     pool: Arc<Pool>,
     catalog: Catalog,
     counters: TransactionCounters,
@@ -401,46 +381,6 @@ impl TransactionSystem {
     pub fn retire_again(&self, values: Vec<LargeReference>) {
         let retired = |reference| Retired { birth: Csn::ZERO, death: Csn::ZERO, reference };
         self.retired.retire(values.into_iter().map(retired));
-    }
-
-    /// Gives back at once what would be given back soon: a memory bound was met. Returns how many checkpoints had ended before, for
-    /// [`TransactionSystem::relieve_after_checkpoint`].
-    pub(super) fn relieve(&self) -> u64 {
-        let ended = self.views_ended.load(Ordering::SeqCst);
-        self.collect_all();
-        for round in 0..RELIEF_ROUNDS + RELIEF_WAITS {
-            pin().flush();
-            if round < RELIEF_ROUNDS {
-                thread::yield_now();
-                continue;
-            }
-            // A thread that is in an epoch may not be running: others need its processor.
-            let (bytes, most) = self.versions.bytes();
-            if bytes <= most - most / 8 {
-                break;
-            }
-            thread::sleep(RELIEF_WAIT);
-        }
-        ended
-    }
-
-    /// The same if it did not help when `before` checkpoints had ended: what is missing may be held by one that is being made, so waits
-    /// for its end. `None` if there is none, or it takes too long.
-    pub(super) fn relieve_after_checkpoint(&self, before: u64) -> Option<u64> {
-        let begun = self.clock.now();
-        loop {
-            let ticket = self.view_ended.ticket();
-            let none = self.views_open.load(Ordering::SeqCst) == 0;
-            if self.views_ended.load(Ordering::SeqCst) != before {
-                break;
-            }
-            let waited = self.clock.now().since(begun);
-            if none || waited >= CHECKPOINT_WAIT {
-                return None;
-            }
-            self.view_ended.wait(ticket, Some(CHECKPOINT_WAIT - waited));
-        }
-        Some(self.relieve())
     }
 
     fn horizon(&self) -> Horizon<'_> {

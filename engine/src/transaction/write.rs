@@ -157,9 +157,13 @@ impl ActiveTransaction {
     }
 
     fn wait_for(&self, table: &TableState, other: DescriptorId) -> Result<()> {
-        let system = &self.system;
-        system.descriptors.wait_for(self.id, other, system.limits.lock_wait).map_err(|error| {
-            system.counters().conflicts.add(1);
+        let (system, counters) = (&self.system, self.system.counters());
+        let began = system.clock.now();
+        let ended = system.descriptors.wait_for(self.id, other, system.limits.lock_wait);
+        counters.row_waits.add(1);
+        counters.row_wait_ns.add(system.clock.now().0.saturating_sub(began.0));
+        ended.map_err(|error| {
+            counters.conflicts.add(1);
             error.at(crate::base::Location::Table(table.name.clone()))
         })
     }

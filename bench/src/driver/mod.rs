@@ -6,43 +6,37 @@
 //!   checkpoints│ beside the workers, if the plan asks for them    │
 //! ```
 //!
-//! The loop of a worker allocates nothing, looks at one relaxed flag and at the clock once per transaction, and counts in
-//! cache lines of its own. Asynchronous workers drop their handles: the engine must finish the commits without them.
+//! The loop of a worker is in `work.rs`, what it waits for between transactions in `arrivals.rs`, and the commits that it has
+//! handed over in `pending.rs`.
 
-use crate::activity::{Activity, Intent, Sums};
-use crate::plan::{Checkpoints, CommitMode, Plan};
+mod arrivals;
+mod pending;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub use arrivals::{Gaps, Rate};
+
+use crate::activity::{Activity, KindSums, StageSums, Sums};
+use crate::plan::{Checkpoints, Plan};
 use crate::process::cpu_seconds;
-use crate::report::{Floor, Report};
+use crate::report::{Floor, KindReport, Report, Stages};
 use crate::series::Sampler;
+use crate::store::{Error, Figures, Store};
+use crate::workload::{Acknowledged, Worker};
 use crate::{Progress, device};
 use anyhow::{Context, Result, anyhow};
-use quenchdb::{Database, DeviceTrust, Durability, Isolation, Snapshot, Statistics, Transaction};
+use quenchdb::{DeviceTrust, Durability};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use work::Work;
 
 /// How often the sampler looks for checkpoints, and whoever waits looks whether to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// One thread of a workload.
-pub trait Worker: Send {
-    /// Chooses what the next transaction does. A retry after a conflict does the same again.
-    fn prepare(&mut self) -> Intent;
-
-    /// Does it.
-    ///
-    /// # Errors
-    /// Those of the engine; a retryable one is retried.
-    fn run(&mut self, transaction: &mut Transaction) -> quenchdb::Result<()>;
-
-    /// Does it in a read-only snapshot. Called only for an intent that only reads.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    fn read(&mut self, snapshot: &Snapshot) -> quenchdb::Result<()>;
-}
 
 /// What a run gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -53,17 +47,24 @@ pub struct Finished {
     pub committed_by_worker: Vec<u64>,
     /// Bytes of keys and values that they had written, from their start on.
     pub written_bytes: u64,
+    /// Transactions that they knew to be durable, by type.
+    #[serde(default)]
+    pub acknowledged: Acknowledged,
 }
 
 /// Called when the measured time is over and the workers still work.
 pub type WhileWorking<'a> = &'a (dyn Fn(&Finished) -> Result<()> + Sync);
 
 /// What a run needs.
-pub struct Run<'a> {
+pub struct Run<'a, S> {
     /// Name of the workload.
     pub workload: &'a str,
+    /// What was chosen for it, for the report.
+    pub parameters: &'a BTreeMap<String, String>,
+    /// The types of its transactions.
+    pub kinds: &'static [&'static str],
     /// Where.
-    pub database: &'a Database,
+    pub store: &'a S,
     /// What.
     pub plan: &'a Plan,
     /// Told how it goes.
@@ -91,58 +92,23 @@ struct Before {
     began: Instant,
     cpu: f64,
     sums: Sums,
-    statistics: Statistics,
+    figures: Figures,
     reads: crate::latencies::Counted,
+    kinds: Vec<KindSums>,
+    stages: StageSums,
 }
 
 /// A measurement whose figures have not been read yet.
-struct Measured<'a> {
+struct Measured<'a, S> {
     before: Before,
-    sampler: Sampler<'a>,
+    sampler: Sampler<'a, S>,
     stall_us_max: f64,
     committed_by_worker: Vec<u64>,
 }
 
-impl Run<'_> {
-    fn work(&self, index: usize, worker: &mut dyn Worker, shared: &Shared) -> quenchdb::Result<()> {
-        let activity = &shared.activity;
-        let mut begun = activity.now();
-        while !shared.stops() {
-            let intent = worker.prepare();
-            loop {
-                match self.attempt(worker, intent) {
-                    Ok(()) => {
-                        begun = activity.finished(index, begun, intent);
-                        break;
-                    }
-                    Err(error) if error.is_retryable() => {
-                        activity.conflicted(index);
-                        if shared.stops() {
-                            break;
-                        }
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn attempt(&self, worker: &mut dyn Worker, intent: Intent) -> quenchdb::Result<()> {
-        if intent.reads_only && self.plan.snapshots {
-            return worker.read(&self.database.begin_read()?);
-        }
-        let mut transaction = self.database.begin_with(Isolation::Snapshot, self.plan.level)?;
-        worker.run(&mut transaction)?;
-        match self.plan.commit {
-            CommitMode::Blocking => transaction.commit().map(drop),
-            CommitMode::Async => transaction.commit_async().map(drop),
-        }
-    }
-
+impl<S: Store> Run<'_, S> {
     /// Makes checkpoints until the run stops.
-    fn checkpoint(&self, every: Duration, shared: &Shared) -> quenchdb::Result<()> {
+    fn checkpoint(&self, every: Duration, shared: &Shared) -> Result<()> {
         let mut began = Instant::now();
         loop {
             while let Some(left) = every.checked_sub(began.elapsed())
@@ -155,7 +121,7 @@ impl Run<'_> {
                 return Ok(());
             }
             began = Instant::now();
-            self.database.checkpoint_paced()?;
+            self.store.checkpoint(true)?;
         }
     }
 
@@ -174,14 +140,16 @@ impl Run<'_> {
     }
 
     fn begin_measurement(&self, shared: &Shared) -> Before {
-        self.database.reset_statistics();
+        self.store.reset();
         shared.activity.open_window();
         Before {
             began: Instant::now(),
             cpu: cpu_seconds(),
             sums: shared.activity.sums(),
-            statistics: self.database.statistics(),
+            figures: self.store.figures(),
             reads: shared.activity.read_latencies(),
+            kinds: shared.activity.kinds(),
+            stages: shared.activity.stages(),
         }
     }
 
@@ -190,17 +158,23 @@ impl Run<'_> {
         let plan = self.plan;
         let seconds = before.began.elapsed().as_secs_f64();
         let cpu_seconds = cpu_seconds() - before.cpu;
-        let (sums, s, b) = (shared.activity.sums(), self.database.statistics(), &before.statistics);
-        let committed = sums.committed - before.sums.committed;
+        let (sums, f, b) = (shared.activity.sums(), self.store.figures(), &before.figures);
+        // One look at the counters, so that the sums are those of the types.
+        let kinds = self.kind_reports(shared, before);
+        let sum = |field: fn(&KindReport) -> u64| kinds.iter().map(field).sum::<u64>();
+        let (committed, rolled_back) = (sum(|kind| kind.committed), sum(|kind| kind.rolled_back));
         let reads = shared.activity.read_latencies().since(&before.reads);
         Report {
             workload: self.workload.to_string(),
-            preset: s.preset.name().to_string(),
+            preset: f.preset.clone(),
             threads: plan.threads,
-            logs: s.logs,
+            logs: f.logs,
             commit: plan.commit.name().to_string(),
-            durability: s.durability_method.clone(),
+            durability: f.durability.clone(),
             level: plan.level_name().to_string(),
+            rate_tps: plan.rate.map(|rate| rate.per_second),
+            arrivals: plan.rate.map(|rate| rate.gaps.name().to_string()),
+            parameters: self.parameters.clone(),
             rows: plan.rows,
             value_bytes: plan.value_bytes,
             operations: plan.operations,
@@ -210,31 +184,47 @@ impl Run<'_> {
             warm_up_seconds: plan.warm_up().as_secs_f64(),
             seconds,
             committed,
-            aborted: sums.aborted - before.sums.aborted,
-            throughput_tps: committed as f64 / seconds,
-            commit_latency_us: s.commit.into(),
-            total_latency_us: s.total.into(),
+            rolled_back,
+            aborted: sum(|kind| kind.conflicts),
+            throughput_tps: (committed + rolled_back) as f64 / seconds,
+            stages: Some(stages(shared, before, &f, committed + rolled_back)),
+            commit_latency_us: f.commit,
+            total_latency_us: f.total,
             read_latency_us: (reads.count() > 0).then(|| reads.summary()),
-            log_bytes: s.log_bytes - b.log_bytes,
-            device_bytes: s.device_bytes - b.device_bytes,
-            device_writes: s.device_writes - b.device_writes,
-            device_flushes: s.device_flushes - b.device_flushes,
-            device_reads: s.store_reads - b.store_reads,
-            device_read_bytes: s.store_read_bytes - b.store_read_bytes,
-            store_bytes_written: s.store_bytes_written - b.store_bytes_written,
+            kinds,
+            log_bytes: f.log_bytes - b.log_bytes,
+            device_bytes: f.device_bytes - b.device_bytes,
+            device_writes: f.device_writes - b.device_writes,
+            device_flushes: f.device_flushes - b.device_flushes,
+            device_reads: f.reads - b.reads,
+            device_read_bytes: f.read_bytes - b.read_bytes,
+            store_bytes_written: f.written_bytes - b.written_bytes,
             logical_bytes_written: sums.written_bytes - before.sums.written_bytes,
-            checkpoints: s.checkpoints - b.checkpoints,
-            checkpoint_seconds: s.checkpoint_seconds - b.checkpoint_seconds,
+            checkpoints: f.checkpoints - b.checkpoints,
+            checkpoint_seconds: f.checkpoint_seconds - b.checkpoint_seconds,
             cpu_seconds,
             ..Report::default()
         }
+        .with_costs()
+    }
+
+    fn kind_reports(&self, shared: &Shared, before: &Before) -> Vec<KindReport> {
+        let now = shared.activity.kinds();
+        let of = |((name, now), then): ((&&str, &KindSums), &KindSums)| KindReport {
+            kind: (*name).to_string(),
+            committed: now.committed - then.committed,
+            rolled_back: now.rolled_back - then.rolled_back,
+            conflicts: now.conflicts - then.conflicts,
+            latency_us: now.latency.since(&then.latency).summary(),
+        };
+        self.kinds.iter().zip(&now).zip(&before.kinds).map(of).collect()
     }
 
     /// Warm-up and measurement; the workers go on.
-    fn measure<'r>(&'r self, shared: &'r Shared) -> Measured<'r> {
+    fn measure<'r>(&'r self, shared: &'r Shared) -> Measured<'r, S> {
         self.pause(self.plan.warm_up(), "warming up", shared, || LOOK_EVERY);
         let before = self.begin_measurement(shared);
-        let mut sampler = Sampler::begin(self.database, &shared.activity, self.plan.interval);
+        let mut sampler = Sampler::begin(self.store, &shared.activity, self.plan.interval);
         self.pause(self.plan.duration, "measuring", shared, || {
             sampler.look();
             sampler.left()
@@ -245,42 +235,54 @@ impl Run<'_> {
         Measured { before, sampler, stall_us_max, committed_by_worker }
     }
 
-    fn finish(&self, shared: &Shared, measured: Measured<'_>) -> Finished {
+    fn finish(&self, shared: &Shared, measured: Measured<'_, S>) -> Finished {
         let report = Report {
             stall_us_max: measured.stall_us_max,
             series: measured.sampler.series,
             checkpoint_marks: measured.sampler.marks,
             ..self.report(shared, &measured.before)
         };
-        let written_bytes = shared.activity.sums().written_bytes;
-        Finished { report, committed_by_worker: measured.committed_by_worker, written_bytes }
+        let kinds = shared.activity.kinds();
+        let acknowledged = |(name, kind): (&&str, &KindSums)| ((*name).to_string(), kind.acknowledged);
+        let durable = self.plan.level == Durability::Durable;
+        Finished {
+            report,
+            committed_by_worker: measured.committed_by_worker,
+            written_bytes: shared.activity.sums().written_bytes,
+            acknowledged: self.kinds.iter().zip(&kinds).filter(|_| durable).map(acknowledged).collect(),
+        }
+    }
+
+    /// What a worker's thread does.
+    fn work(&self, index: usize, worker: impl Worker<S::Table>, shared: &Shared) -> Result<()> {
+        let session = self.store.session(self.plan.level);
+        // Even if there is none, the others wait at the start.
+        shared.start.wait();
+        Work::new(self, shared, index, session?).work(worker).map_err(Error::into_failure)
     }
 
     /// Runs `workers`, one a thread, and reports.
     ///
     /// # Errors
     /// The first error of a worker that is not a conflict; that of a checkpoint; what `while_working` returns.
-    pub fn drive(&self, workers: Vec<Box<dyn Worker>>) -> Result<Finished> {
+    pub fn drive<W: Worker<S::Table>>(&self, workers: Vec<W>) -> Result<Finished> {
         let shared = Shared {
             stop: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            activity: Activity::of(workers.len()),
+            activity: Activity::of(workers.len(), self.kinds.len()),
             start: Barrier::new(workers.len() + 1),
         };
         let shared = &shared;
         std::thread::scope(|scope| {
-            let guarded = |result: quenchdb::Result<()>| {
+            let guarded = |result: Result<()>| {
                 if result.is_err() {
                     shared.failed.store(true, Ordering::Relaxed);
                 }
                 result
             };
             let mut threads = Vec::new();
-            for (index, mut worker) in workers.into_iter().enumerate() {
-                threads.push(scope.spawn(move || {
-                    shared.start.wait();
-                    guarded(self.work(index, worker.as_mut(), shared))
-                }));
+            for (index, worker) in workers.into_iter().enumerate() {
+                threads.push(scope.spawn(move || guarded(self.work(index, worker, shared))));
             }
             if let Checkpoints::Every(every) = self.plan.checkpoints {
                 threads.push(scope.spawn(move || guarded(self.checkpoint(every, shared))));
@@ -300,7 +302,7 @@ impl Run<'_> {
             shared.stop.store(true, Ordering::Relaxed);
             if matches!(self.plan.checkpoints, Checkpoints::Every(_)) {
                 // One that is being made at its pace hurries then.
-                result = result.and(self.database.checkpoint().map(drop).context("a checkpoint failed"));
+                result = result.and(self.store.checkpoint(false).context("a checkpoint failed"));
             }
             for thread in threads {
                 let ended = thread.join().map_err(|_| anyhow!("a worker panicked"));
@@ -311,13 +313,30 @@ impl Run<'_> {
                 (Some(finished), _) => Ok(finished),
                 (None, Some(measured)) => {
                     if self.plan.level != Durability::Lazy {
-                        self.database.flush()?;
+                        self.store.make_durable()?;
                     }
                     Ok(self.finish(shared, measured))
                 }
                 (None, None) => Err(anyhow!("nothing was measured")),
             }
         })
+    }
+}
+
+/// Where the time of a transaction went, on average; `ended` of them.
+fn stages(shared: &Shared, before: &Before, figures: &Figures, ended: u64) -> Stages {
+    let (now, then) = (shared.activity.stages(), &before.stages);
+    let sampled = (now.sampled - then.sampled).max(1) as f64 * 1e3;
+    let after_write = figures.acknowledge.mean;
+    Stages {
+        execute_us: (now.execute - then.execute) as f64 / sampled,
+        commit_call_us: (now.commit_call - then.commit_call) as f64 / sampled,
+        conflicts_us: (now.conflicts - then.conflicts) as f64 / 1e3 / ended.max(1) as f64,
+        row_wait_us: figures.row_wait_seconds * 1e6 / ended.max(1) as f64,
+        log_insert_us: figures.log_insert_us,
+        flush_wait_us: (figures.commit.mean - after_write).max(0.0),
+        acknowledge_us: after_write,
+        flush_us: figures.flush,
     }
 }
 

@@ -1,0 +1,75 @@
+//! The commits that a worker has handed over and that are not acknowledged yet.
+//!
+//! ```text
+//!   commit_async ─▶ [ oldest … newest ] ─▶ acknowledged: latency counted from the transaction's begin
+//!                      ▲ looked at after each transaction, and while the worker has nothing to do
+//! ```
+//! So the latency of a type of transaction is too long by at most one transaction of its worker, never too short.
+
+use crate::store::{Error, Handle, Result};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Most commits of one worker on their way; then it waits for the oldest, as a server with bounded queues would.
+const MOST: usize = 1 << 16;
+/// Room at first. The ring is small as long as commits are fast, so that it stays in the cache.
+const FEW: usize = 1 << 10;
+/// A commit takes less than this unless the device has failed without an error.
+const LONG: Duration = Duration::from_secs(60);
+
+struct Commit<H> {
+    handle: H,
+    kind: usize,
+    begun: u64,
+}
+
+/// See the module.
+pub(super) struct Pending<H> {
+    commits: VecDeque<Commit<H>>,
+}
+
+impl<H: Handle> Pending<H> {
+    pub(super) fn new(asynchronous: bool) -> Pending<H> {
+        Pending { commits: VecDeque::with_capacity(if asynchronous { FEW } else { 0 }) }
+    }
+
+    /// A transaction of type `kind` that began at `begun` was handed over.
+    pub(super) fn push(&mut self, handle: H, kind: usize, begun: u64) -> Result<()> {
+        if self.commits.len() == MOST
+            && let Some(oldest) = self.commits.front()
+        {
+            oldest.handle.wait(LONG)?;
+        }
+        self.commits.push_back(Commit { handle, kind, begun });
+        Ok(())
+    }
+
+    /// Tells which commits have been acknowledged since the last call.
+    #[inline]
+    pub(super) fn settle(&mut self, mut acknowledged: impl FnMut(usize, u64)) {
+        while let Some(oldest) = self.commits.front()
+            && oldest.handle.is_done()
+        {
+            acknowledged(oldest.kind, oldest.begun);
+            self.commits.pop_front();
+        }
+    }
+
+    /// Waits at most `timeout` for the oldest; false if there is none.
+    pub(super) fn wait(&self, timeout: Duration) -> Result<bool> {
+        let Some(oldest) = self.commits.front() else { return Ok(false) };
+        oldest.handle.wait(timeout)?;
+        Ok(true)
+    }
+
+    /// Waits for all of them.
+    pub(super) fn finish(&mut self, mut acknowledged: impl FnMut(usize, u64)) -> Result<()> {
+        while let Some(oldest) = self.commits.front() {
+            if !oldest.handle.wait(LONG)? {
+                return Err(Error::wrong(format!("a commit was not acknowledged for {LONG:?}")));
+            }
+            self.settle(&mut acknowledged);
+        }
+        Ok(())
+    }
+}

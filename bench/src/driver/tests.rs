@@ -1,0 +1,117 @@
+//! What the drivers count: an open loop counts what waited behind a stall, a closed loop cannot; conflicts are retried.
+
+use super::{Gaps, Rate, Run};
+use crate::plan::{Checkpoints, CommitMode, Plan};
+use crate::report::Report;
+use crate::store::{Error, Reader, Result, Store, Transaction};
+use crate::workload::{Ending, Intent, Worker};
+use quenchdb::{Database, Durability};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const STALL: Duration = Duration::from_millis(600);
+/// Half a second after the start of an open loop with 100 transactions a second.
+const STALLS_AT: u32 = 50;
+
+fn plan(rate: Option<Rate>, commit: CommitMode) -> Plan {
+    Plan {
+        threads: 1,
+        duration: Duration::from_secs(2),
+        warm_up: Some(Duration::ZERO),
+        interval: Duration::from_secs(1),
+        commit,
+        rate,
+        level: Durability::Durable,
+        snapshots: false,
+        checkpoints: Checkpoints::Automatic,
+        rows: 1,
+        value_bytes: 8,
+        field_bytes: None,
+        operations: 1,
+        read_percent: 0,
+        zipf: 0.0,
+        memory_bytes: 64 << 20,
+        seed: 1,
+    }
+}
+
+/// Puts one row again and again; stalls once; meets a conflict in every tenth first attempt; rolls
+/// every twentieth back.
+struct Stalling<T> {
+    table: T,
+    done: u32,
+    attempt: u32,
+}
+
+impl<T: Clone + Send + Sync> Worker<T> for Stalling<T> {
+    fn prepare(&mut self) -> Intent {
+        (self.done, self.attempt) = (self.done + 1, 0);
+        Intent { kind: usize::from(self.done.is_multiple_of(20)), reads_only: false }
+    }
+
+    fn run<X: Transaction<Table = T>>(&mut self, transaction: &mut X) -> Result<Ending> {
+        self.attempt += 1;
+        if self.done.is_multiple_of(10) && self.attempt == 1 {
+            return Err(Error::Conflict);
+        }
+        if self.done == STALLS_AT {
+            std::thread::sleep(STALL);
+        }
+        transaction.insert(&self.table, b"row", &self.done.to_be_bytes())?;
+        Ok(if self.done.is_multiple_of(20) { Ending::RollBack } else { Ending::Commit { written_bytes: 7 } })
+    }
+
+    fn read<R: Reader<Table = T>>(&mut self, _: &mut R) -> Result<()> {
+        Err(Error::wrong("it writes"))
+    }
+}
+
+fn stalled(rate: Option<Rate>, commit: CommitMode) -> Report {
+    let database = Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
+    let table = Store::table(&database, "t").expect("created");
+    let (plan, parameters) = (plan(rate, commit), BTreeMap::new());
+    let run = Run {
+        workload: "test",
+        parameters: &parameters,
+        kinds: &["put", "back"],
+        store: &database,
+        plan: &plan,
+        progress: &|_, _, _| {},
+        while_working: None,
+    };
+    run.drive(vec![Stalling { table, done: 0, attempt: 0 }]).expect("run").report
+}
+
+#[test]
+fn an_open_loop_counts_what_arrived_during_a_stall_and_a_closed_one_cannot() {
+    for commit in [CommitMode::Blocking, CommitMode::Async] {
+        let closed = stalled(None, commit);
+        let put = closed.kinds[0].latency_us;
+        assert!(put.p99 < 300_000.0, "a closed loop meets a stall once: {put:?}");
+        let open = stalled(Some(Rate { per_second: 100.0, gaps: Gaps::Fixed }), commit);
+        let put = open.kinds[0].latency_us;
+        // 60 of 200 arrive during the stall: the twentieth of the slowest waited for about 400 ms.
+        assert!(put.p90 > 300_000.0 && put.p50 < 300_000.0, "those behind the stall waited: {put:?}");
+        assert!((80.0..120.0).contains(&open.throughput_tps), "{}", open.throughput_tps);
+        for report in [closed, open] {
+            assert!(report.stall_us_max >= 590_000.0, "{}", report.stall_us_max);
+        }
+    }
+}
+
+#[test]
+fn types_add_up_and_each_conflict_is_retried() {
+    let report = stalled(None, CommitMode::Async);
+    let [put, back] = &report.kinds[..] else { panic!("two types: {report:?}") };
+    assert_eq!((put.committed, back.rolled_back), (report.committed, report.rolled_back));
+    assert_eq!((put.rolled_back, back.committed), (0, 0));
+    let ended = report.committed + report.rolled_back;
+    assert!(report.committed.abs_diff(19 * report.rolled_back) <= 19, "{report:?}");
+    assert!((ended / 10).abs_diff(report.aborted) <= 1, "{} of {ended}", report.aborted);
+    assert!((report.throughput_tps * report.seconds - ended as f64).abs() < 1.0);
+    // The bytes are read a moment before the types, and the worker does not wait meanwhile.
+    let (bytes, expected) = (report.logical_bytes_written as f64, 7.0 * report.committed as f64);
+    assert!((bytes / expected - 1.0).abs() < 0.1, "{bytes}, not {expected}");
+    let stages = report.stages.expect("timed");
+    assert!(stages.execute_us > 0.0 && stages.commit_call_us > 0.0, "{stages:?}");
+}

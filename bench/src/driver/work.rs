@@ -1,0 +1,178 @@
+//! The loop of one worker.
+//!
+//! ```text
+//!   rest, or wait for the next arrival ─▶ prepare ─▶ attempt, again after a conflict ─▶ count ─▶ settle what was acknowledged
+//! ```
+//! It allocates nothing, looks at one relaxed flag and at the clock once per transaction, and counts in cache lines of its
+//! own; one transaction in sixteen is timed stage by stage.
+
+use super::arrivals::Arrivals;
+use super::pending::Pending;
+use super::{Run, Shared};
+use crate::activity::STAGES_OF_ONE_IN;
+use crate::plan::CommitMode;
+use crate::store::{Error, Result, Session, Store, Transaction};
+use crate::workload::{Ending, Intent, Worker};
+use quenchdb::Durability;
+use std::time::Duration;
+
+/// Who rests looks so often whether to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A thread that sleeps wakes up about so much late; so it waits for the last part awake.
+const SLEEP_SLACK: Duration = Duration::from_micros(80);
+
+/// How an attempt ended.
+enum Outcome<H> {
+    /// As it wanted to, and everybody who waits for it can go on.
+    Ended(Ending),
+    /// Committed; its handle tells when it is acknowledged.
+    HandedOver(Ending, H),
+}
+
+/// One worker, and what it works with.
+pub(super) struct Work<'r, 's, S: Store + 's> {
+    run: &'r Run<'r, S>,
+    shared: &'r Shared,
+    index: usize,
+    session: S::Session<'s>,
+    pending: Pending<<S::Session<'s> as Session>::Handle>,
+    keeps_handles: bool,
+    attempts: u64,
+}
+
+impl<'r, 's, S: Store> Work<'r, 's, S> {
+    pub(super) fn new(
+        run: &'r Run<'r, S>,
+        shared: &'r Shared,
+        index: usize,
+        session: S::Session<'s>,
+    ) -> Work<'r, 's, S> {
+        // Below the level `durable` a commit is acknowledged when it returns.
+        let keeps_handles = run.plan.commit == CommitMode::Async && run.plan.level == Durability::Durable;
+        let pending = Pending::new(keeps_handles);
+        Work { run, shared, index, session, pending, keeps_handles, attempts: 0 }
+    }
+
+    /// Works until the run stops; then waits for what is on its way.
+    pub(super) fn work(&mut self, mut worker: impl Worker<S::Table>) -> Result<()> {
+        let (shared, plan, index) = (self.shared, self.run.plan, self.index);
+        let activity = &shared.activity;
+        let now = activity.now();
+        let mut arrivals = plan.rate.map(|rate| Arrivals::new(rate, index, plan.threads, plan.seed, now));
+        let mut begun = now;
+        while !shared.stops() {
+            if let Some(arrivals) = &mut arrivals {
+                begun = arrivals.take();
+                self.wait_until(begun)?;
+            }
+            let intent = worker.prepare();
+            let rest = worker.rest();
+            if !rest.is_zero() {
+                begun = activity.now() + rest.as_nanos() as u64;
+                self.wait_until(begun)?;
+            }
+            let Some(outcome) = self.insist(&mut worker, intent, begun)? else { break };
+            let now = match outcome {
+                Outcome::Ended(ending) => {
+                    let now = activity.finished(index, begun, intent, ending);
+                    if ending != Ending::RollBack {
+                        worker.committed();
+                        activity.acknowledged(index, intent.kind, begun, now);
+                    }
+                    now
+                }
+                Outcome::HandedOver(ending, handle) => {
+                    worker.committed();
+                    self.pending.push(handle, intent.kind, begun)?;
+                    activity.finished(index, begun, intent, ending)
+                }
+            };
+            self.pending.settle(|kind, begun| activity.acknowledged(index, kind, begun, now));
+            begun = now;
+        }
+        self.pending.finish(|kind, begun| activity.acknowledged(index, kind, begun, activity.now()))
+    }
+
+    /// Attempts a transaction until there is no conflict; nothing if the run stops before.
+    fn insist(
+        &mut self,
+        worker: &mut impl Worker<S::Table>,
+        intent: Intent,
+        mut begun: u64,
+    ) -> Result<Option<Outcome<<S::Session<'s> as Session>::Handle>>> {
+        loop {
+            match self.attempt(worker, intent) {
+                Ok(outcome) => return Ok(Some(outcome)),
+                Err(Error::Conflict) => {
+                    begun = self.shared.activity.conflicted(self.index, intent.kind, begun);
+                    if self.shared.stops() {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    #[inline]
+    fn attempt(
+        &mut self,
+        worker: &mut impl Worker<S::Table>,
+        intent: Intent,
+    ) -> Result<Outcome<<S::Session<'s> as Session>::Handle>> {
+        let plan = self.run.plan;
+        if intent.reads_only && plan.snapshots {
+            worker.read(&mut self.session.begin_read()?)?;
+            return Ok(Outcome::Ended(Ending::READ));
+        }
+        self.attempts += 1;
+        let timed = self.attempts.is_multiple_of(STAGES_OF_ONE_IN);
+        let activity = &self.shared.activity;
+        let clock = || if timed { activity.now() } else { 0 };
+        let begun = clock();
+        let mut transaction = self.session.begin()?;
+        let ending = worker.run(&mut transaction)?;
+        let executed = clock();
+        let outcome = match (ending, plan.commit) {
+            (Ending::RollBack, _) => {
+                transaction.abort();
+                Outcome::Ended(ending)
+            }
+            (_, CommitMode::Blocking) => {
+                transaction.commit()?;
+                Outcome::Ended(ending)
+            }
+            (_, CommitMode::Async) => {
+                let handle = transaction.commit_async()?;
+                if self.keeps_handles { Outcome::HandedOver(ending, handle) } else { Outcome::Ended(ending) }
+            }
+        };
+        if timed {
+            activity.sampled(self.index, executed - begun, activity.now() - executed);
+        }
+        Ok(outcome)
+    }
+
+    /// Until the moment `until`, or until the run stops. A worker with commits on their way waits for the oldest meanwhile,
+    /// and so has it written, as a server with nothing else to do would.
+    fn wait_until(&mut self, until: u64) -> Result<()> {
+        let (shared, index) = (self.shared, self.index);
+        let activity = &shared.activity;
+        loop {
+            let now = activity.now();
+            if now >= until || shared.stops() {
+                return Ok(());
+            }
+            let left = Duration::from_nanos(until - now).min(LOOK_EVERY);
+            if self.pending.wait(left)? {
+                let now = activity.now();
+                self.pending.settle(|kind, begun| activity.acknowledged(index, kind, begun, now));
+            } else if let Some(sleep) = left.checked_sub(SLEEP_SLACK) {
+                std::thread::sleep(sleep);
+            } else {
+                // Another worker, or the flusher, may have more use for the core.
+                std::thread::yield_now();
+            }
+        }
+    }
+}

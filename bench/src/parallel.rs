@@ -1,0 +1,59 @@
+//! Work in parts that threads claim one after the other.
+
+use crate::Progress;
+use anyhow::{Result, anyhow};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Does the parts `0 .. parts` with `threads` threads and returns what each gave, in no particular order. After an error no
+/// part is begun any more.
+///
+/// # Errors
+/// The first of a part; a panic.
+pub fn in_parallel<R: Send>(
+    threads: usize,
+    parts: u64,
+    what: &str,
+    progress: Progress<'_>,
+    part: impl Fn(u64) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let results = Mutex::new(Vec::new());
+    let claim = || -> Result<()> {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= parts {
+                return Ok(());
+            }
+            let result = part(index).inspect_err(|_| next.store(parts, Ordering::Relaxed))?;
+            results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(result);
+            progress(what, done.fetch_add(1, Ordering::Relaxed) + 1, parts);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(claim)).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked while {what}"))?)
+    })?;
+    Ok(results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_done_once_and_an_error_ends_it() {
+        let mut parts = in_parallel(3, 100, "counting", &|_, _, _| {}, Ok).expect("done");
+        parts.sort_unstable();
+        assert_eq!(parts, (0..100).collect::<Vec<u64>>());
+        let begun = AtomicU64::new(0);
+        let failing = |index| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            if index == 5 { Err(anyhow!("part five")) } else { Ok(()) }
+        };
+        let error = in_parallel(1, 1000, "failing", &|_, _, _| {}, failing).expect_err("fails");
+        assert_eq!((error.to_string().as_str(), begun.into_inner()), ("part five", 6));
+    }
+}

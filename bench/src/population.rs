@@ -1,0 +1,99 @@
+//! Fills a database for a workload, or finds that an earlier run has filled it the same way.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `bench` | `population` | [`Workload::population`], written when everything else is durable |
+//! | `bench` | `runs` | runs on it that were begun, 8 bytes big-endian |
+
+use crate::Progress;
+use crate::store::{Error, Level, Reader, Session, Store, Transaction};
+use crate::workload::Workload;
+use anyhow::{Result, bail};
+
+const TABLE: &str = "bench";
+const KEY: &[u8] = b"population";
+const RUNS_KEY: &[u8] = b"runs";
+
+/// What `store` was filled with, if that was completed.
+///
+/// # Errors
+/// Those of the store.
+pub fn found<S: Store>(store: &S) -> Result<Option<String>> {
+    let table = store.table(TABLE)?;
+    let (mut session, mut value) = (store.session(Level::Durable)?, Vec::new());
+    let there = session
+        .begin_read()
+        .and_then(|mut snapshot| snapshot.get(&table, KEY, &mut value))
+        .map_err(Error::into_failure)?;
+    Ok(there.then(|| String::from_utf8_lossy(&value).into_owned()))
+}
+
+fn note<S: Store>(store: &S, population: &str) -> Result<()> {
+    let table = store.table(TABLE)?;
+    let mut session = store.session(Level::Durable)?;
+    let noted = session.begin().and_then(|mut transaction| {
+        transaction.insert(&table, KEY, population.as_bytes())?;
+        transaction.commit()
+    });
+    noted.map_err(Error::into_failure)
+}
+
+/// Notes that `runs` runs begin. The number of the first: how many were begun before, by whatever process.
+///
+/// # Errors
+/// Those of the store.
+pub fn begin_runs<S: Store>(store: &S, runs: u64) -> Result<u64> {
+    let table = store.table(TABLE)?;
+    let mut session = store.session(Level::Durable)?;
+    let mut count = || -> crate::store::Result<u64> {
+        let (mut transaction, mut value) = (session.begin()?, Vec::new());
+        let there = transaction.get(&table, RUNS_KEY, &mut value)?;
+        let before = value.try_into().ok().filter(|_| there).map_or(0, u64::from_be_bytes);
+        transaction.insert(&table, RUNS_KEY, &(before + runs).to_be_bytes())?;
+        transaction.commit().map(|()| before)
+    };
+    count().map_err(Error::into_failure)
+}
+
+/// Has `workload` populate `store`. With `reuse` only if it is not populated yet. True if it was.
+///
+/// # Errors
+/// Those of the store; a population that is another one.
+pub fn prepare<S: Store, W: Workload>(
+    workload: &W,
+    store: &S,
+    threads: usize,
+    reuse: bool,
+    progress: Progress<'_>,
+) -> Result<bool> {
+    let wanted = workload.population();
+    if reuse && let Some(found) = found(store)? {
+        if found != wanted {
+            bail!("the database holds another population: {found}; not {wanted}");
+        }
+        return Ok(true);
+    }
+    workload.populate(store, threads, progress)?;
+    note(store, &wanted)?;
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tpcb::Tpcb;
+
+    #[test]
+    fn a_population_is_found_again_and_runs_are_counted() {
+        let database = quenchdb::Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
+        let tpcb = |accounts| Tpcb { branches: 1, accounts, skew: 0.5, seed: 1 };
+        let prepare = |accounts, reuse| prepare(&tpcb(accounts), &database, 1, reuse, &|_, _, _| {});
+        assert_eq!(found(&database).expect("read"), None);
+        assert!(!prepare(50, true).expect("filled"));
+        assert!(prepare(50, true).expect("found"));
+        let error = prepare(60, true).expect_err("another one").to_string();
+        assert!(error.contains("1 branches of 50 accounts"), "{error}");
+        let begin = |runs| begin_runs(&database, runs).expect("counted");
+        assert_eq!((begin(3), begin(1), begin(1)), (0, 3, 4));
+    }
+}

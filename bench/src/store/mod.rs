@@ -1,0 +1,264 @@
+//! The seam between workloads and engines: what a workload may ask of a store, and nothing else.
+//!
+//! ```text
+//!   Workload ──▶ Worker ──▶ Transaction: get, scan, insert, remove, commit   ◀── one implementation an engine
+//!   driver   ──▶ Store ──▶ Session (one a thread) ──▶ Transaction
+//! ```
+//!
+//! All of it is generic, so a call compiles to the engine's own. Guarantees that every implementation gives:
+//!
+//! 1. A transaction reads one consistent state and its own writes; two that write the same row do not both commit unless
+//!    the second saw what the first wrote. So increments are not lost.
+//! 2. [`Error::Conflict`] leaves nothing behind: the transaction can be run again from its beginning.
+//! 3. A session is used by one thread and has one transaction at a time; after a commit its next transaction sees it.
+//! 4. `scan` gives each key of the range once, ascending; `scan_back` descending.
+
+mod quench;
+
+pub use quench::QuenchSession;
+
+use crate::report::Latency;
+use std::fmt;
+use std::ops::ControlFlow;
+
+/// Why a call did not do what it was asked to.
+#[derive(Debug)]
+pub enum Error {
+    /// Another transaction was in the way. Run the whole transaction again.
+    Conflict,
+    /// Anything else: the run ends.
+    Failed(anyhow::Error),
+}
+
+/// The result of a call of a store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// What is stored is not what was stored.
+    #[cold]
+    #[must_use]
+    pub fn wrong(what: impl fmt::Display) -> Error {
+        Error::Failed(anyhow::anyhow!("{what}"))
+    }
+
+    /// As an error of a call that nobody competes with.
+    #[must_use]
+    pub fn into_failure(self) -> anyhow::Error {
+        match self {
+            Error::Conflict => anyhow::anyhow!("a conflict where nobody else writes"),
+            Error::Failed(error) => error,
+        }
+    }
+}
+
+/// Whether a scan goes on.
+pub type Step = ControlFlow<()>;
+
+/// Reads one state of the database.
+pub trait Reader {
+    /// Names a table.
+    type Table;
+
+    /// Reads `key` into `value`, whose content it replaces; true if the key is there.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+
+    /// Shows the rows from `from` on and before `to` to `each`, ascending, until it breaks off.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn scan(
+        &mut self,
+        table: &Self::Table,
+        from: &[u8],
+        to: &[u8],
+        each: impl FnMut(&[u8], &[u8]) -> Step,
+    ) -> Result<()>;
+
+    /// The same from the other end.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn scan_back(
+        &mut self,
+        table: &Self::Table,
+        from: &[u8],
+        to: &[u8],
+        each: impl FnMut(&[u8], &[u8]) -> Step,
+    ) -> Result<()>;
+}
+
+/// Reads and writes. Dropping it takes everything back.
+pub trait Transaction: Reader {
+    /// A commit that was not waited for.
+    type Handle: Handle;
+
+    /// Sets `key` to `value`, whether it was there or not.
+    ///
+    /// # Errors
+    /// `Conflict`, and those of the engine.
+    fn insert(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Deletes `key`; true if it was there.
+    ///
+    /// # Errors
+    /// `Conflict`, and those of the engine.
+    fn remove(&mut self, table: &Self::Table, key: &[u8]) -> Result<bool>;
+
+    /// Commits, and returns when what the session's durability level promises is true.
+    ///
+    /// # Errors
+    /// `Conflict`: nothing was committed. Those of the engine.
+    fn commit(self) -> Result<()>;
+
+    /// Commits and returns at once. A store that cannot do that waits.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    fn commit_async(self) -> Result<Self::Handle>;
+
+    /// Takes everything back.
+    fn abort(self);
+}
+
+/// A commit on its way.
+pub trait Handle: Send {
+    /// True once it is what [`Transaction::commit`] would have waited for.
+    fn is_done(&self) -> bool;
+
+    /// Waits for that, at most `timeout`; true if it is done. May cause the writes that it needs.
+    ///
+    /// # Errors
+    /// The outcome is unknown.
+    fn wait(&self, timeout: std::time::Duration) -> Result<bool>;
+}
+
+/// One thread's way into a store.
+pub trait Session {
+    /// Names a table.
+    type Table;
+    /// What an asynchronous commit leaves.
+    type Handle: Handle;
+    /// Of the read-only kind.
+    type Reader<'s>: Reader<Table = Self::Table>
+    where
+        Self: 's;
+    /// Of the kind that writes.
+    type Transaction<'s>: Transaction<Table = Self::Table, Handle = Self::Handle>
+    where
+        Self: 's;
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn begin(&mut self) -> Result<Self::Transaction<'_>>;
+
+    /// Begins a read-only snapshot.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn begin_read(&mut self) -> Result<Self::Reader<'_>>;
+}
+
+/// When a commit of a session returns. Not every store has every level.
+pub type Level = quenchdb::Durability;
+
+/// A database under measure.
+pub trait Store: Sync {
+    /// Names a table.
+    type Table: Clone + Send + Sync;
+    /// One thread's way into it.
+    type Session<'s>: Session<Table = Self::Table>
+    where
+        Self: 's;
+
+    /// The table called `name`, created if it is missing.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn table(&self, name: &str) -> anyhow::Result<Self::Table>;
+
+    /// For the calling thread, with commits of this level.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn session(&self, level: Level) -> anyhow::Result<Self::Session<'_>>;
+
+    /// Everything committed so far survives a power cut when this returns.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn make_durable(&self) -> anyhow::Result<()>;
+
+    /// Makes a checkpoint: as fast as it can, or at the pace of those that the engine makes by itself.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn checkpoint(&self, paced: bool) -> anyhow::Result<()>;
+
+    /// The checkpoints made since it was opened. Called often.
+    fn checkpoints(&self) -> Checkpoints;
+
+    /// Forgets the latencies of [`Figures`].
+    fn reset(&self);
+
+    /// What it counts, since it was opened or [`Store::reset`].
+    fn figures(&self) -> Figures;
+}
+
+/// Checkpoints of a store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checkpoints {
+    /// How many since it was opened.
+    pub count: u64,
+    /// How long the newest took.
+    pub newest_seconds: f64,
+    /// Bytes of images that it wrote.
+    pub newest_bytes: u64,
+}
+
+/// What an engine says of itself. Counters count since it was opened, latencies since [`Store::reset`].
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Commit protocol.
+    pub preset: String,
+    /// Logs of the database.
+    pub logs: usize,
+    /// How writes become durable.
+    pub durability: String,
+    /// Bytes of log records.
+    pub log_bytes: u64,
+    /// Bytes written to the log's device, padding included.
+    pub device_bytes: u64,
+    /// Writes of the log.
+    pub device_writes: u64,
+    /// Flushes of the log's device.
+    pub device_flushes: u64,
+    /// Reads of pages.
+    pub reads: u64,
+    /// Bytes of these.
+    pub read_bytes: u64,
+    /// Bytes written to the file of pages.
+    pub written_bytes: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Time they took, together.
+    pub checkpoint_seconds: f64,
+    /// Waits for rows that others hold, together; since [`Store::reset`].
+    pub row_wait_seconds: f64,
+    /// Mean time from the call that commits to the record in the log's buffer; since [`Store::reset`].
+    pub log_insert_us: f64,
+    /// Begun to ready, of the transactions whose end the engine knows.
+    pub execute: Latency,
+    /// Ready to committed, of those that wrote.
+    pub commit: Latency,
+    /// Begun to committed.
+    pub total: Latency,
+    /// A durable write of the log.
+    pub flush: Latency,
+    /// End of the write to committed.
+    pub acknowledge: Latency,
+}

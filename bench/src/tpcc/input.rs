@@ -1,0 +1,296 @@
+//! What terminals enter: the input of each transaction (clauses 2.4.1 to 2.8.1).
+
+use super::random::{Constants, nurand, uniform};
+use super::schema::{DistrictId, Scale};
+use quenchdb::base::random::Random;
+
+/// Lines of an order, at most.
+pub const LINES_MAX: usize = 15;
+
+/// Who a transaction is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Who {
+    /// The customer with this number.
+    Number(u16),
+    /// One of those with the last name of this number.
+    Name(u64),
+}
+
+/// A line of an order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Line {
+    /// The item; one too many in the last line of an order that is to be rolled back.
+    pub i: u32,
+    /// Where it comes from.
+    pub supply_w: u16,
+    /// How many.
+    pub quantity: u8,
+}
+
+/// Clause 2.4.1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewOrder {
+    /// Where.
+    pub district: DistrictId,
+    /// For whom.
+    pub c: u16,
+    /// The first `count` are the order.
+    pub lines: [Line; LINES_MAX],
+    /// Number of lines.
+    pub count: usize,
+}
+
+/// Clause 2.5.1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Payment {
+    /// Where it is made.
+    pub district: DistrictId,
+    /// The customer's district.
+    pub customer_district: DistrictId,
+    /// The customer.
+    pub who: Who,
+    /// Cents.
+    pub amount: u32,
+}
+
+/// One transaction's input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// See [`NewOrder`].
+    NewOrder(NewOrder),
+    /// See [`Payment`].
+    Payment(Payment),
+    /// Clause 2.6.1.
+    OrderStatus {
+        /// The customer's district.
+        district: DistrictId,
+        /// The customer.
+        who: Who,
+    },
+    /// Clause 2.7.1.
+    Delivery {
+        /// Where.
+        w: u16,
+        /// By whom.
+        carrier: u8,
+    },
+    /// Clause 2.8.1.
+    StockLevel {
+        /// Where.
+        district: DistrictId,
+        /// Stock below this is counted.
+        threshold: i16,
+    },
+}
+
+/// The types of transactions, in the order of [`Kind`].
+pub const KINDS: &[&str] = &["new-order", "payment", "order-status", "delivery", "stock-level"];
+
+/// A type of transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Kind {
+    NewOrder,
+    Payment,
+    OrderStatus,
+    Delivery,
+    StockLevel,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 5] =
+        [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
+
+    /// Percentage of a mix drawn by weight: the least that clause 5.2.3 allows, and New-Order for the rest.
+    #[must_use]
+    pub fn weight(self) -> u64 {
+        [45, 43, 4, 4, 4][self as usize]
+    }
+
+    /// Cards of a deck (clause 5.2.4.2), which has 23.
+    #[must_use]
+    pub fn cards(self) -> usize {
+        [10, 10, 1, 1, 1][self as usize]
+    }
+
+    /// Keying time and mean think time in seconds (clause 5.2.5.7).
+    #[must_use]
+    pub fn terminal_seconds(self) -> (f64, f64) {
+        [(18.0, 12.0), (3.0, 12.0), (2.0, 10.0), (2.0, 5.0), (2.0, 5.0)][self as usize]
+    }
+}
+
+/// Draws inputs.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// Its random numbers.
+    pub random: Random,
+    /// Those of the run.
+    pub constants: Constants,
+    /// Warehouses of the database.
+    pub warehouses: u16,
+    /// Their size.
+    pub scale: Scale,
+}
+
+impl Inputs {
+    fn district(&mut self, w: u16) -> DistrictId {
+        DistrictId { w, d: uniform(&mut self.random, 1, self.scale.districts.into()) as u8 }
+    }
+
+    fn other_warehouse(&mut self, w: u16) -> u16 {
+        let other = uniform(&mut self.random, 1, u64::from(self.warehouses) - 1) as u16;
+        if other >= w { other + 1 } else { other }
+    }
+
+    fn customer(&mut self) -> u16 {
+        nurand(&mut self.random, 1023, self.constants.customer, 1, self.scale.customers.into()) as u16
+    }
+
+    /// 60 of 100 by last name.
+    fn who(&mut self) -> Who {
+        if self.random.chance(60, 100) {
+            let names = self.scale.names();
+            Who::Name(nurand(&mut self.random, 255, self.constants.last_name, 0, names - 1))
+        } else {
+            Who::Number(self.customer())
+        }
+    }
+
+    /// Input of a New-Order at warehouse `w`: 1 of 100 is to be rolled back, 1 of 100 lines comes from elsewhere.
+    pub fn new_order(&mut self, w: u16) -> NewOrder {
+        let (district, c) = (self.district(w), self.customer());
+        let count = uniform(&mut self.random, 5, LINES_MAX as u64) as usize;
+        let rolls_back = self.random.chance(1, 100);
+        let mut lines = [Line::default(); LINES_MAX];
+        for line in &mut lines[..count] {
+            let items = u64::from(self.scale.items);
+            line.i = nurand(&mut self.random, 8191, self.constants.item, 1, items) as u32;
+            let remote = self.warehouses > 1 && self.random.chance(1, 100);
+            line.supply_w = if remote { self.other_warehouse(w) } else { w };
+            line.quantity = uniform(&mut self.random, 1, 10) as u8;
+        }
+        if rolls_back {
+            lines[count - 1].i = self.scale.items + 1;
+        }
+        NewOrder { district, c, lines, count }
+    }
+
+    /// Input of a Payment at warehouse `w`: 15 of 100 customers are from elsewhere.
+    pub fn payment(&mut self, w: u16) -> Payment {
+        let district = self.district(w);
+        let remote = self.warehouses > 1 && self.random.chance(15, 100);
+        let customer_district = if remote {
+            let other = self.other_warehouse(w);
+            self.district(other)
+        } else {
+            district
+        };
+        let (who, amount) = (self.who(), uniform(&mut self.random, 100, 500_000) as u32);
+        Payment { district, customer_district, who, amount }
+    }
+
+    /// Input of a transaction at a terminal of `home`.
+    pub fn input(&mut self, kind: Kind, home: DistrictId) -> Input {
+        match kind {
+            Kind::NewOrder => Input::NewOrder(self.new_order(home.w)),
+            Kind::Payment => Input::Payment(self.payment(home.w)),
+            Kind::OrderStatus => {
+                let district = self.district(home.w);
+                Input::OrderStatus { district, who: self.who() }
+            }
+            Kind::Delivery => Input::Delivery { w: home.w, carrier: uniform(&mut self.random, 1, 10) as u8 },
+            Kind::StockLevel => {
+                let threshold = uniform(&mut self.random, 10, 20) as i16;
+                Input::StockLevel { district: home, threshold }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tpcc::random::{chi_square, chi_square_bound};
+
+    fn inputs(warehouses: u16) -> Inputs {
+        let constants = Constants::of_population(1).of_run(2);
+        Inputs { random: Random::from_seed(3), constants, warehouses, scale: Scale::SPECIFICATION }
+    }
+
+    /// True if `seen` of `draws` is what `probability` gives, within 4.5 standard deviations.
+    fn about(seen: u32, draws: u32, probability: f64) -> bool {
+        let expected = f64::from(draws) * probability;
+        (f64::from(seen) - expected).abs() <= 4.5 * (expected * (1.0 - probability)).sqrt()
+    }
+
+    #[test]
+    fn orders_have_the_lines_the_rollbacks_and_the_remote_lines_of_the_specification() {
+        let (mut inputs, draws) = (inputs(5), 200_000);
+        let (mut rolled_back, mut lines, mut remote) = (0, 0, 0);
+        let (mut counts, mut quantities) = ([0u64; 11], [0u64; 10]);
+        for _ in 0..draws {
+            let order = inputs.new_order(3);
+            counts[order.count - 5] += 1;
+            let entered = &order.lines[..order.count];
+            rolled_back += u32::from(entered[order.count - 1].i == 100_001);
+            for line in entered {
+                lines += 1;
+                remote += u32::from(line.supply_w != 3);
+                quantities[usize::from(line.quantity) - 1] += 1;
+                assert!((1..=5).contains(&line.supply_w) && (1..=100_001).contains(&line.i));
+            }
+            assert!(order.district.w == 3 && (1..=10).contains(&order.district.d));
+            assert!((1..=3000).contains(&order.c));
+        }
+        assert!(about(rolled_back, draws, 0.01), "{rolled_back}");
+        assert!(about(remote, lines, 0.01), "{remote} of {lines}");
+        let even = [f64::from(draws) / 11.0; 11];
+        assert!(chi_square(&counts, &even) < chi_square_bound(10), "{counts:?}");
+        let even = [f64::from(lines) / 10.0; 10];
+        assert!(chi_square(&quantities, &even) < chi_square_bound(9), "{quantities:?}");
+    }
+
+    #[test]
+    fn payments_have_the_customers_and_the_amounts_of_the_specification() {
+        let (mut inputs, draws) = (inputs(5), 200_000);
+        let (mut remote, mut by_name, mut amounts) = (0, 0, [0u64; 10]);
+        let mut districts = [0u64; 10];
+        for _ in 0..draws {
+            let payment = inputs.payment(2);
+            let away = payment.customer_district.w != 2;
+            remote += u32::from(away);
+            assert!(away || payment.customer_district == payment.district);
+            by_name += u32::from(matches!(payment.who, Who::Name(_)));
+            assert!((100..=500_000).contains(&payment.amount));
+            amounts[(payment.amount as usize - 100) * 10 / 499_901] += 1;
+            districts[usize::from(payment.district.d) - 1] += 1;
+        }
+        assert!(about(remote, draws, 0.15) && about(by_name, draws, 0.6), "{remote} {by_name}");
+        let even = [f64::from(draws) / 10.0; 10];
+        assert!(chi_square(&amounts, &even) < chi_square_bound(9), "{amounts:?}");
+        assert!(chi_square(&districts, &even) < chi_square_bound(9), "{districts:?}");
+    }
+
+    #[test]
+    fn one_warehouse_has_no_others() {
+        let mut inputs = inputs(1);
+        for _ in 0..1000 {
+            assert_eq!(inputs.payment(1).customer_district.w, 1);
+            let order = inputs.new_order(1);
+            assert!(order.lines[..order.count].iter().all(|line| line.supply_w == 1));
+        }
+    }
+
+    #[test]
+    fn other_warehouses_are_all_alike() {
+        let (mut inputs, mut seen) = (inputs(5), [0u64; 6]);
+        for _ in 0..100_000 {
+            seen[usize::from(inputs.other_warehouse(4))] += 1;
+        }
+        assert_eq!((seen[0], seen[4]), (0, 0));
+        let others = [seen[1], seen[2], seen[3], seen[5]];
+        assert!(chi_square(&others, &[25_000.0; 4]) < chi_square_bound(3), "{seen:?}");
+    }
+}

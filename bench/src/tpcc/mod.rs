@@ -1,0 +1,132 @@
+//! TPC-C (TPC Benchmark C, standard specification, revision 5.11): order entry at the warehouses of a wholesaler.
+//!
+//! ```text
+//!   input     what a terminal enters    random   NURand, names, texts
+//!   transactions   the five             schema   tables, keys, rows
+//!   worker    mix, homes, pauses        populate, check
+//! ```
+//!
+//! To the letter: schema, population, inputs, transactions, consistency conditions. Otherwise: transactions are called in the
+//! engine's process instead of through terminals; without `--think-times` terminals do not pause, so that a warehouse is worked
+//! at much more often than the specification allows; Delivery is run at once instead of from a queue. So a result is not
+//! a TPC-C result, and tpmC is not claimed.
+
+mod check;
+pub mod input;
+mod populate;
+pub mod random;
+pub mod schema;
+#[cfg(test)]
+mod tests;
+mod transactions;
+mod worker;
+
+pub use input::Kind;
+pub use transactions::Terminal;
+pub use worker::TpccWorker;
+
+use crate::Progress;
+use crate::store::Store;
+use crate::workload::{Acknowledged, Checked, Seat, Workload};
+use anyhow::Result;
+use random::Constants;
+use schema::{Scale, Tables};
+use std::collections::BTreeMap;
+
+/// How the type of the next transaction is chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Selection {
+    /// By the weights of clause 5.2.3: 45, 43, 4, 4, 4 of 100.
+    Weighted,
+    /// From a deck of 23 cards (clause 5.2.4.2).
+    Deck,
+    /// Always the same.
+    Only(Kind),
+}
+
+/// At which warehouse a worker's terminal stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Home {
+    /// Worker i at warehouse i, again from the first when there are more workers.
+    Fixed,
+    /// At another one for each transaction.
+    Random,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Tpcc {
+    /// Warehouses.
+    pub warehouses: u16,
+    /// Their size.
+    pub scale: Scale,
+    /// How transactions are chosen.
+    pub selection: Selection,
+    /// Where.
+    pub home: Home,
+    /// Keying and think times as specified, times this; 0: none.
+    pub pace: f64,
+    /// Seed of the population.
+    pub population_seed: u64,
+    /// Seed of the run.
+    pub run_seed: u64,
+}
+
+impl Workload for Tpcc {
+    type Worker<T: Clone + Send + Sync> = TpccWorker<T>;
+
+    fn name(&self) -> &'static str {
+        "tpcc"
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        input::KINDS
+    }
+
+    fn population(&self) -> String {
+        let Scale { customers, items, .. } = self.scale;
+        let (warehouses, seed) = (self.warehouses, self.population_seed);
+        format!("tpcc, {warehouses} warehouses, {customers} customers a district, {items} items, seed {seed}")
+    }
+
+    fn parameters(&self) -> BTreeMap<String, String> {
+        let mix = match self.selection {
+            Selection::Weighted => "weighted",
+            Selection::Deck => "deck",
+            Selection::Only(kind) => input::KINDS[kind as usize],
+        };
+        let home = if self.home == Home::Fixed { "fixed" } else { "random" };
+        let mut parameters = BTreeMap::from([
+            ("warehouses".into(), self.warehouses.to_string()),
+            ("mix".into(), mix.into()),
+            ("home".into(), home.into()),
+        ]);
+        if self.pace > 0.0 {
+            parameters.insert("think_times".into(), self.pace.to_string());
+        }
+        if self.scale != Scale::SPECIFICATION {
+            parameters.insert("scale".into(), "small".into());
+        }
+        parameters
+    }
+
+    fn populate<S: Store>(&self, store: &S, threads: usize, progress: Progress<'_>) -> Result<()> {
+        populate::populate(store, self.warehouses, self.scale, self.population_seed, threads, progress)
+    }
+
+    fn worker<S: Store>(&self, store: &S, seat: Seat) -> Result<TpccWorker<S::Table>> {
+        let tables = Tables::open(|name| store.table(name))?;
+        let constants = Constants::of_population(self.population_seed).of_run(self.run_seed);
+        Ok(TpccWorker::new(self, tables, constants, seat))
+    }
+
+    fn check<S: Store>(
+        &self,
+        store: &S,
+        threads: usize,
+        acknowledged: &Acknowledged,
+        progress: Progress<'_>,
+    ) -> Result<Checked> {
+        check::check(self, store, threads, acknowledged, progress)
+    }
+}

@@ -1,0 +1,140 @@
+//! The workloads that implement [`Workload`]: one way to fill, run and check all of them.
+//!
+//! ```text
+//!   fill, or find filled ─▶ checkpoint, if asked for ─▶ run, --runs times ─▶ check, if asked for
+//! ```
+
+use super::options::{BenchArgs, Workload as Name};
+use crate::output::Progress;
+use anyhow::{Context, Result, bail};
+use quench_bench::driver::{Finished, Run, WhileWorking};
+use quench_bench::mixed::Mixed;
+use quench_bench::plan::Plan;
+use quench_bench::population;
+use quench_bench::report::Report;
+use quench_bench::tatp::Tatp;
+use quench_bench::tpcb::Tpcb;
+use quench_bench::tpcc::Tpcc;
+use quench_bench::workload::{Acknowledged, Checked, Seat, Workload};
+use quench_bench::ycsb::Ycsb;
+use quenchdb::Database;
+use std::time::Instant;
+
+/// The workload that the flags name.
+pub(super) enum Chosen {
+    Ycsb(Ycsb),
+    Tpcc(Tpcc),
+    Tpcb(Tpcb),
+    Tatp(Tatp),
+    Mixed(Mixed),
+}
+
+/// What a run needs beside its workload.
+pub(super) struct Setting<'a> {
+    pub args: &'a BenchArgs,
+    pub plan: &'a Plan,
+    pub database: &'a Database,
+    pub bar: &'a Progress,
+}
+
+macro_rules! each_kind {
+    ($chosen:expr, $workload:ident => $result:expr) => {
+        match $chosen {
+            Chosen::Ycsb($workload) => $result,
+            Chosen::Tpcc($workload) => $result,
+            Chosen::Tpcb($workload) => $result,
+            Chosen::Tatp($workload) => $result,
+            Chosen::Mixed($workload) => $result,
+        }
+    };
+}
+
+impl Chosen {
+    /// As the flags say; nothing for a workload of another kind.
+    pub(super) fn of(args: &BenchArgs, plan: &Plan) -> Result<Option<Chosen>> {
+        let only = args.only.as_deref();
+        Ok(Some(match args.workload {
+            Name::Ycsb => Chosen::Ycsb(args.ycsb.workload(plan, args.zipf)?),
+            Name::Tpcc => Chosen::Tpcc(args.tpcc.workload(plan.threads, args.seed, only)?),
+            Name::Tpcb => Chosen::Tpcb(args.tpcb.workload(args.seed)),
+            Name::Tatp => Chosen::Tatp(args.tatp.workload(args.seed, only)?),
+            Name::Mixed => {
+                let tpcc = args.tpcc.workload(plan.threads.div_ceil(2), args.seed, only)?;
+                Chosen::Mixed(Mixed { tpcc, ycsb: args.ycsb.workload(plan, args.zipf)? })
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Fills the database and runs.
+    pub(super) fn run(
+        &self,
+        setting: &Setting<'_>,
+        while_working: Option<WhileWorking<'_>>,
+    ) -> Result<Finished> {
+        each_kind!(self, workload => setting.run(workload, while_working))
+    }
+
+    /// Checks the database.
+    pub(super) fn check(&self, setting: &Setting<'_>, acknowledged: &Acknowledged) -> Result<Checked> {
+        each_kind!(self, workload => setting.check(workload, acknowledged))
+    }
+}
+
+impl Setting<'_> {
+    fn run<W: Workload>(&self, workload: &W, while_working: Option<WhileWorking<'_>>) -> Result<Finished> {
+        let (args, plan, database) = (self.args, self.plan, self.database);
+        let progress = |what: &str, done: u64, total: u64| self.bar.at(what, done, total);
+        population::prepare(workload, database, plan.threads, args.reuse, &progress)?;
+        if args.checkpoint_when_loaded() {
+            progress("checkpoint", 0, 1);
+            database.checkpoint()?;
+        }
+        workload.begin(database)?;
+        let parameters = workload.parameters();
+        let run = Run {
+            workload: workload.name(),
+            parameters: &parameters,
+            kinds: workload.kinds(),
+            store: database,
+            plan,
+            progress: &progress,
+            while_working,
+        };
+        let mut all = Vec::new();
+        let first = population::begin_runs(database, args.runs())?;
+        for run_number in first..first + args.runs() {
+            let worker = |index| workload.worker(database, Seat { run: run_number, index });
+            all.push(run.drive((0..plan.threads).map(worker).collect::<Result<_>>()?)?);
+        }
+        summed(all).context("no run")
+    }
+
+    fn check<W: Workload>(&self, workload: &W, acknowledged: &Acknowledged) -> Result<Checked> {
+        let progress = |what: &str, done: u64, total: u64| self.bar.at(what, done, total);
+        if population::found(self.database)?.is_none() {
+            bail!("the population is not there, or not complete");
+        }
+        let began = Instant::now();
+        let checked = workload.check(self.database, self.plan.threads, acknowledged, &progress)?;
+        Ok(Checked { seconds: began.elapsed().as_secs_f64(), ..checked })
+    }
+}
+
+/// One result of several runs: what they did together, and the report of the median.
+fn summed(all: Vec<Finished>) -> Option<Finished> {
+    let mut sum = Finished::default();
+    let mut reports = Vec::new();
+    for finished in all {
+        reports.push(finished.report);
+        sum.written_bytes += finished.written_bytes;
+        for (kind, count) in finished.acknowledged {
+            *sum.acknowledged.entry(kind).or_default() += count;
+        }
+        let workers = finished.committed_by_worker;
+        sum.committed_by_worker.resize(workers.len(), 0);
+        sum.committed_by_worker.iter_mut().zip(workers).for_each(|(sum, count)| *sum += count);
+    }
+    let report: Report = Report::median_of(reports)?;
+    Some(Finished { report, ..sum })
+}

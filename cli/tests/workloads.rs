@@ -1,0 +1,237 @@
+//! The specified workloads through the program: checked after a run, after a kill, and after a close, with every preset.
+
+use serde_json::Value;
+use std::process::{Command, Output, Stdio};
+
+fn quench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
+    let output = command.arg("bench").args(arguments).stdin(Stdio::null()).output();
+    output.expect("the program starts")
+}
+
+/// A run in a directory of its own; its report.
+#[track_caller]
+fn bench(arguments: &[&str]) -> Value {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = directory.path().join("db");
+    let path = path.to_str().expect("UTF-8");
+    let common = ["--path", path, "--threads", "2", "--memory-bytes", "256m", "--json"];
+    let output = quench(&[arguments, &common].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error} {text}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[track_caller]
+fn number(object: &Value, field: &str) -> f64 {
+    object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"))
+}
+
+#[track_caller]
+fn expect_sound(report: &Value) {
+    let check = &report["check"];
+    assert_eq!(check["problems"].as_array().map(Vec::len), Some(0), "{check}");
+    assert!(number(check, "rows") > 100.0, "{check}");
+}
+
+const TPCC: [&str; 6] = ["tpcc", "--small", "--warehouses", "2", "--seconds", "0.5"];
+
+#[test]
+fn tpcc_is_consistent_after_kills_with_every_preset() {
+    for preset in ["per-transaction", "group", "autonomous"] {
+        for commit in ["blocking", "async"] {
+            let options = ["--preset", preset, "--commit", commit, "--reopen", "kill", "--check"];
+            let report = bench(&[&TPCC[..], &options].concat());
+            expect_sound(&report);
+            assert!(number(&report, "replayed") > 0.0, "{preset} {commit}: {report}");
+            assert_eq!(report["reopened"]["after"], "killed");
+        }
+    }
+}
+
+#[test]
+fn tpcc_is_consistent_after_a_run_and_reports_every_type() {
+    let options = ["--deck", "--home", "random", "--snapshots", "--check", "--commit", "async"];
+    let report = bench(&[&TPCC[..], &options].concat());
+    expect_sound(&report);
+    let kinds = report["kinds"].as_array().expect("a list");
+    let names: Vec<_> = kinds.iter().filter_map(|kind| kind["kind"].as_str()).collect();
+    assert_eq!(names, ["new-order", "payment", "order-status", "delivery", "stock-level"]);
+    let all: f64 = kinds.iter().map(|kind| number(kind, "committed") + number(kind, "rolled_back")).sum();
+    assert_eq!(all, number(&report, "committed") + number(&report, "rolled_back"), "{report}");
+    assert!(kinds.iter().all(|kind| number(&kind["latency_us"], "p50") > 0.0), "{report}");
+    let new_orders = number(&kinds[0], "committed") / number(&report, "committed");
+    assert!((0.3..0.6).contains(&new_orders), "{new_orders}");
+    let conflicts: f64 = kinds.iter().map(|kind| number(kind, "conflicts")).sum();
+    assert_eq!(conflicts, number(&report, "aborted"));
+    let parameters = &report["parameters"];
+    assert_eq!((&parameters["mix"], &parameters["home"]), (&"deck".into(), &"random".into()));
+    assert!(number(&report, "log_bytes_per_transaction") > 100.0, "{report}");
+    let stages = &report["stages"];
+    for stage in ["execute_us", "commit_call_us", "log_insert_us", "flush_wait_us", "acknowledge_us"] {
+        assert!(number(stages, stage) > 0.0, "{stage}: {stages}");
+    }
+    assert!(number(stages, "row_wait_us") >= 0.0, "{stages}");
+}
+
+#[test]
+fn every_workload_is_sound_after_a_close_and_after_a_kill() {
+    let workloads: [&[&str]; 5] = [
+        &["tpcb", "--branches", "3", "--accounts", "500", "--skew", "0.2"],
+        &["tatp", "--subscribers", "2000"],
+        &["mixed", "--small", "--rows", "2000", "--mix", "a"],
+        &["ycsb", "--rows", "2000", "--mix", "d"],
+        &[
+            "ycsb",
+            "--rows",
+            "2000",
+            "--mix",
+            "rmw",
+            "--value-bytes",
+            "80",
+            "--field-bytes",
+            "8",
+            "--ops",
+            "10",
+        ],
+    ];
+    for workload in workloads {
+        for reopen in ["close", "kill"] {
+            let options = ["--seconds", "0.3", "--reopen", reopen, "--check"];
+            let report = bench(&[workload, &options[..]].concat());
+            expect_sound(&report);
+            assert!(number(&report, "committed") > 0.0, "{workload:?}: {report}");
+        }
+    }
+}
+
+#[test]
+fn every_mix_of_ycsb_does_what_it_says() {
+    let share = |report: &Value, name: &str| -> f64 {
+        let kinds = report["kinds"].as_array().expect("a list");
+        let of = |kind: &&Value| kind["kind"] == name;
+        number(kinds.iter().find(of).expect("the type"), "committed") / number(report, "committed")
+    };
+    for (mix, expected) in [
+        ("a", [("read", 0.5), ("update", 0.5)]),
+        ("b", [("read", 0.95), ("update", 0.05)]),
+        ("d", [("read", 0.95), ("insert", 0.05)]),
+        ("e", [("scan", 0.95), ("insert", 0.05)]),
+        ("f", [("read", 0.5), ("modify", 0.5)]),
+    ] {
+        let options = ["--rows", "3000", "--mix", mix, "--seconds", "0.3", "--commit", "async", "--check"];
+        let report = bench(&[&["ycsb"][..], &options].concat());
+        expect_sound(&report);
+        for (kind, expected) in expected {
+            let seen = share(&report, kind);
+            assert!((seen - expected).abs() < 0.1, "{mix}: {seen} of {kind}");
+        }
+    }
+    let report = bench(&["ycsb", "--rows", "3000", "--mix", "c", "--seconds", "0.2"]);
+    assert_eq!((share(&report, "read"), number(&report, "log_bytes")), (1.0, 0.0));
+    assert_eq!(report["parameters"]["distribution"], "zipfian");
+}
+
+#[test]
+fn an_open_loop_runs_at_its_rate_and_counts_from_the_arrival() {
+    for (arrivals, commit) in [("poisson", "blocking"), ("fixed", "async")] {
+        let options = ["--rate", "400", "--arrivals", arrivals, "--commit", commit, "--seconds", "2"];
+        let report = bench(&[&["ycsb", "--rows", "1000", "--mix", "a"][..], &options].concat());
+        let rate = number(&report, "throughput_tps");
+        assert!((300.0..500.0).contains(&rate), "{arrivals}: {rate}");
+        assert_eq!((&report["arrivals"], number(&report, "rate_tps")), (&arrivals.into(), 400.0));
+    }
+    // More than it can do: what waits in the queue counts.
+    let options = ["--rate", "50000000", "--seconds", "1"];
+    let report = bench(&[&["ycsb", "--rows", "1000", "--mix", "f"][..], &options].concat());
+    let kinds = report["kinds"].as_array().expect("a list");
+    let modify = kinds.iter().find(|kind| kind["kind"] == "modify").expect("the type");
+    let (p50, flush) = (number(&modify["latency_us"], "p50"), number(&report["commit_latency_us"], "p50"));
+    assert!(p50 > 100_000.0 && p50 > 5.0 * flush, "{p50} us from arrival, {flush} us to commit");
+}
+
+#[test]
+fn a_population_is_kept_and_reused_and_another_one_is_refused() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = directory.path().join("db");
+    let path = path.to_str().expect("UTF-8");
+    let with = |arguments: &[&str]| {
+        let common = ["--path", path, "--threads", "2", "--memory-bytes", "256m", "--seconds", "0.3"];
+        quench(&[arguments, &common].concat())
+    };
+    let small = ["tpcc", "--small", "--warehouses", "1", "--check", "--json"];
+    for _ in 0..2 {
+        let output = with(&[&small[..], &["--reuse", "--runs", "3"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        expect_sound(&report);
+        let runs = report["runs"]["throughput_tps"].as_array().expect("a list").clone();
+        assert_eq!(runs.len(), 3);
+        assert!(runs.contains(&report["throughput_tps"]), "{report}");
+    }
+    for refused in [
+        &["tpcc", "--small", "--warehouses", "2", "--reuse"][..],
+        &["tatp", "--subscribers", "100", "--reuse"],
+        &small,
+    ] {
+        let output = with(refused);
+        assert_eq!(output.status.code(), Some(2), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_database_without_a_path_is_removed_unless_it_is_to_be_kept() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
+        let common =
+            ["tpcb", "--branches", "1", "--accounts", "100", "--seconds", "0.1", "--memory-bytes", "64m"];
+        command.arg("bench").args(common).args(arguments).current_dir(directory.path());
+        let output = command.stdin(Stdio::null()).output().expect("the program starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{error}");
+        error
+    };
+    let left = || -> Vec<_> {
+        let entries = std::fs::read_dir(directory.path()).expect("there");
+        entries.map(|entry| entry.expect("readable").path()).collect()
+    };
+    run(&[]);
+    assert!(left().is_empty(), "{:?}", left());
+    let said = run(&["--keep"]);
+    let [kept] = &left()[..] else { panic!("one directory: {:?}", left()) };
+    let kept = kept.to_str().expect("UTF-8");
+    assert!(said.contains(kept), "{said} names {kept}");
+    run(&["--reuse", "--check", "--path", kept]);
+}
+
+#[test]
+fn flags_that_make_no_sense_are_refused() {
+    for arguments in [
+        &["put", "--check"][..],
+        &["soak", "--runs", "2"],
+        &["tpcc", "--only", "update-location"],
+        &["ycsb", "--only", "read"],
+        &["tpcc", "--runs", "2", "--reopen", "kill"],
+        &["mixed", "--threads", "1"],
+        &["ycsb", "--field-bytes", "8", "--value-bytes", "81"],
+        &["ycsb", "--reuse"],
+        &["ycsb", "--rate", "0"],
+        &["tpcb", "--skew", "0.7"],
+        &["tpcc", "--mix", "a"],
+        &["tpcc", "--deck", "--only", "payment"],
+        &["tpcc", "--think-times", "--rate", "10"],
+        &["tatp", "--warehouses", "2"],
+        &["ycsb", "--branches", "2"],
+        &["put", "--uniform"],
+    ] {
+        let output = quench(arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
