@@ -3,7 +3,7 @@
 //! The samples lie in `tests/data/`, one file for each database. They are made by
 //!
 //! ```text
-//! QUENCH_SAMPLE=v1 cargo test -p quenchdb --test formats -- --ignored make_samples
+//! cargo test -p quenchdb --test formats -- --ignored make_samples
 //! ```
 //!
 //! when a format has changed and before that is released. Existing samples stay as they are: they are what users have.
@@ -81,7 +81,22 @@ impl Sample {
         keys.into_iter().for_each(|key| drop(self.expected.remove(&(name.to_string(), key))));
     }
 
-    /// One of everything that the formats have, `at` saying which values. The same on every call and in every version.
+    /// Transactions whose redo is in chunks: rows, a large value, and one that rolls back into a chunk.
+    fn fill_in_chunks(&mut self) {
+        let long = self.db.table_or_create("long").expect("works");
+        self.put(&long, "long", (0..120u8).map(|n| (vec![n], vec![n; 600])));
+        self.put(&long, "long", [(vec![200], vec![7; 50_000])].into_iter());
+        let mut tx = self.db.begin().expect("free");
+        let key = |n: u8| vec![220, n];
+        (0..20).for_each(|n| tx.insert(&long, key(n), vec![n; 600]).expect("fits"));
+        let savepoint = tx.savepoint();
+        (20..80).for_each(|n| tx.insert(&long, key(n), vec![n; 600]).expect("fits"));
+        tx.rollback_to(savepoint).expect("own savepoint");
+        tx.commit().expect("commits");
+        self.expected.extend((0..20).map(|n| (("long".to_string(), key(n)), vec![n; 600])));
+    }
+
+    /// One of everything that the formats have in version 1, `at` saying which values. The same on every call.
     fn fill(&mut self, at: u8) {
         let rows = self.db.table_or_create("rows").expect("works");
         let large = self.db.table_or_create("large values").expect("works");
@@ -107,8 +122,11 @@ impl Sample {
     }
 }
 
-/// Closed, or killed with a checkpoint and a log after it.
-fn make(closed: bool) -> (SimulatedStorage, Content) {
+/// The version that the present build writes, of samples.
+const NEWEST: u32 = 2;
+
+/// Closed, or killed with a checkpoint and a log after it; with what there was in `version`, and the same on every call.
+fn make(closed: bool, version: u32) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
     let mut sample = Sample { db: open(&disk).expect("an empty disk"), expected: Content::new() };
     sample.fill(10);
@@ -122,6 +140,9 @@ fn make(closed: bool) -> (SimulatedStorage, Content) {
     drop(snapshot);
     sample.db.checkpoint().expect("works");
     sample.fill(20);
+    if version >= 2 {
+        sample.fill_in_chunks();
+    }
     if closed {
         sample.db.close().expect("works");
         return (disk.duplicate(), sample.expected);
@@ -208,9 +229,9 @@ fn kinds(disk: &SimulatedStorage) -> Vec<u8> {
 #[test]
 #[ignore = "writes samples into the source tree: see the file's text"]
 fn make_samples() {
-    let version = std::env::var("QUENCH_SAMPLE").expect("which version: QUENCH_SAMPLE=v1");
+    let version = format!("v{NEWEST}");
     for (closed, name) in [(true, "closed"), (false, "killed")] {
-        let (disk, _) = make(closed);
+        let (disk, _) = make(closed, NEWEST);
         let path = data().join(format!("{version}-{name}.sample"));
         assert!(!path.exists(), "{} is what users have: it stays as it is", path.display());
         std::fs::create_dir_all(data()).expect("the source tree");
@@ -221,7 +242,7 @@ fn make_samples() {
 #[test]
 fn a_sample_has_one_of_everything() {
     for closed in [true, false] {
-        let (disk, expected) = make(closed);
+        let (disk, expected) = make(closed, NEWEST);
         let packed = pack(&disk);
         assert!(packed.len() < 400_000, "{} bytes", packed.len());
         let again = unpack(&packed);
@@ -249,7 +270,8 @@ fn samples_of_every_version_open_and_are_whole() {
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();
         let packed = std::fs::read(&path).expect("readable");
         let closed = name.contains("closed");
-        let (_, expected) = make(closed);
+        let version = name[1..].split('-').next().and_then(|n| n.parse().ok()).expect("v, a number, a dash");
+        let (_, expected) = make(closed, version);
         let disk = unpack(&packed);
         let check = |db: &Database, how: &str| {
             assert!(content(db) == expected, "{name} {how}: other content");
@@ -313,7 +335,7 @@ fn raise_prefix(bytes: &mut [u8]) -> u32 {
 
 #[test]
 fn a_newer_manifest_is_refused() {
-    let (disk, _) = make(true);
+    let (disk, _) = make(true, NEWEST);
     for slot in [0, 1 << 20] {
         let mut found = 0;
         let newer = changed(&disk, "MANIFEST", |bytes| found = raise_prefix(&mut bytes[slot..]));
@@ -328,7 +350,7 @@ fn a_newer_manifest_is_refused() {
 
 #[test]
 fn newer_log_blocks_are_refused() {
-    let (disk, _) = make(false);
+    let (disk, _) = make(false, NEWEST);
     let segments: Vec<String> = disk.files().into_iter().filter(|path| path.starts_with("log/")).collect();
     let mut blocks = 0;
     for path in segments {
@@ -352,7 +374,7 @@ fn newer_log_blocks_are_refused() {
 
 #[test]
 fn newer_blocks_of_the_page_store_are_refused_wherever_they_are_read() {
-    let (disk, expected) = make(true);
+    let (disk, expected) = make(true, NEWEST);
     let path = "pages/data";
     let bytes = disk.read_file(path).expect("there");
     let mut refused = BTreeMap::<u8, u32>::new();
@@ -394,7 +416,7 @@ fn newer_blocks_of_the_page_store_are_refused_wherever_they_are_read() {
 
 #[test]
 fn a_newer_backup_is_refused() {
-    let (disk, _) = make(true);
+    let (disk, _) = make(true, NEWEST);
     let (backup, target) = (SimulatedStorage::new(5), SimulatedStorage::new(6));
     open(&disk).expect("closed").backup(place(&backup), BackupOptions::default()).expect("sound");
     let mut found = 0;
@@ -410,7 +432,7 @@ fn a_newer_backup_is_refused() {
 
 #[test]
 fn damage_is_not_taken_for_a_newer_version() {
-    let (disk, _) = make(true);
+    let (disk, _) = make(true, NEWEST);
     let mut random = Random::from_seed(1);
     for _ in 0..20 {
         // The version without its checksum, in both slots.
