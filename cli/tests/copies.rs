@@ -1,61 +1,9 @@
 //! Copies of databases: backup, restore, compact, salvage, as people and scripts call them.
 
+mod support;
+
 use serde_json::Value;
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn quench(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    quench(arguments).output().expect("the program starts")
-}
-
-fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
-    let mut child = quench(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut stdin = child.stdin.take().expect("piped");
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            // A program that refuses the input closes the pipe: fine.
-            let _ = stdin.write_all(input);
-        });
-        child.wait_with_output().expect("the program ends")
-    })
-}
-
-#[track_caller]
-fn expect_code(output: &Output, code: i32) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "stderr: {stderr}");
-    if code == 2 {
-        assert_eq!(stderr.trim_end().lines().count(), 1, "one line, not: {stderr}");
-        assert!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{stderr}");
-    }
-}
-
-#[track_caller]
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
-}
-
-fn directory() -> tempfile::TempDir {
-    // Beside the build, not in /tmp, which may be memory.
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our own path")
-}
+use support::*;
 
 #[test]
 fn backups_are_made_looked_at_and_restored() {

@@ -1,16 +1,16 @@
 //! Backups: full, in chains of increments, beside writers, and whatever can happen to source and target meanwhile.
 
+mod support;
+
 use quenchdb::base::random::Random;
 use quenchdb::device::Storage;
 use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, BackupReport, Csn, Database, ErrorKind, Place, RestoreOptions, Result, Settings,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+use support::{Content, content, place};
 
 fn settings() -> Settings {
     Settings {
@@ -33,23 +33,6 @@ fn open_read_only(disk: &SimulatedStorage) -> Result<Database> {
     // What is replayed has to stay in memory.
     let settings = Settings { memory_bytes: 16 << 20, ..settings() };
     Database::builder().settings(settings).read_only(true).storage(Arc::new(disk.clone())).open("simulated")
-}
-
-fn place(disk: &SimulatedStorage) -> Place {
-    Place::Storage(Arc::new(disk.clone()))
-}
-
-fn content(db: &Database) -> Content {
-    let snapshot = db.begin_read().expect("free");
-    let mut content = Content::new();
-    for name in db.tables() {
-        let table = db.table(&name).expect("listed");
-        for row in snapshot.range::<&[u8]>(&table, ..) {
-            let (key, value) = row.expect("readable");
-            content.insert((name.clone(), key), value);
-        }
-    }
-    content
 }
 
 fn back_up(db: &Database, base: Option<&SimulatedStorage>) -> Result<(SimulatedStorage, BackupReport)> {

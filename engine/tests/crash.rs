@@ -12,6 +12,8 @@
 //!
 //! The number of crashes can be raised with `QUENCH_CRASHES`.
 
+mod support;
+
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
@@ -20,6 +22,7 @@ use quenchdb::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use support::{Content, content};
 
 const ACCOUNTS: u8 = 6;
 const CHAINS: u8 = 3;
@@ -226,21 +229,6 @@ fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bo
 
 /// Pages that left memory in all runs together.
 static EVICTED: AtomicU64 = AtomicU64::new(0);
-
-type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
-
-fn content(db: &Database) -> Content {
-    let snapshot = db.begin_read().expect("free");
-    let mut all = Content::new();
-    for name in db.tables() {
-        let table = db.table(&name).expect("listed");
-        for row in snapshot.range::<&[u8]>(&table, ..) {
-            let (key, value) = row.expect("readable");
-            all.insert((name.clone(), key), value);
-        }
-    }
-    all
-}
 
 /// Judges a database: content, and what must be in it.
 fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {

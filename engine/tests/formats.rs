@@ -8,19 +8,20 @@
 //!
 //! when a format has changed and before that is released. Existing samples stay as they are: they are what users have.
 
+mod support;
+
 use quenchdb::base::checksum::crc;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    BackupOptions, Database, Error, ErrorKind, Location, Place, RestoreOptions, Result, Settings, Table,
+    BackupOptions, Database, Error, ErrorKind, Location, RestoreOptions, Result, Settings, Table,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use support::{Content, content, place};
 
 const SECTOR: usize = 4096;
-
-type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 /// So little memory that pages have to leave it: their images have stamps.
 fn settings() -> Settings {
@@ -38,23 +39,6 @@ fn settings() -> Settings {
 
 fn open(disk: &SimulatedStorage) -> Result<Database> {
     Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
-}
-
-fn place(disk: &SimulatedStorage) -> Place {
-    Place::Storage(Arc::new(disk.clone()))
-}
-
-fn content(db: &Database) -> Content {
-    let snapshot = db.begin_read().expect("free");
-    let mut content = Content::new();
-    for name in db.tables() {
-        let table = db.table(&name).expect("listed");
-        for row in snapshot.range::<&[u8]>(&table, ..) {
-            let (key, value) = row.expect("readable");
-            content.insert((name.clone(), key), value);
-        }
-    }
-    content
 }
 
 /// A database and what must be in it.

@@ -1,10 +1,12 @@
 //! Recovery at its limits: little memory, interrupted, and what it tells while it works.
 
+mod support;
+
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Durability, Isolation, Preset, Settings, Table};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use support::content;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -29,21 +31,6 @@ fn tight(preset: Preset) -> Settings {
 
 fn open(disk: &SimulatedStorage, settings: Settings) -> Database {
     Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated").expect("opens")
-}
-
-type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
-
-fn content(db: &Database) -> Content {
-    let snapshot = db.begin_read().expect("free");
-    let mut all = Content::new();
-    for name in db.tables() {
-        let table = db.table(&name).expect("listed");
-        for row in snapshot.range::<&[u8]>(&table, ..) {
-            let (key, value) = row.expect("readable");
-            all.insert((name.clone(), key), value);
-        }
-    }
-    all
 }
 
 /// Puts, changes of a few bytes and deletions on a few hundred rows, in a transaction of its own thread.

@@ -1,14 +1,14 @@
 //! Restoring a backup and the log that was written after it: to the end, to a CSN, and as far as it goes.
 
+mod support;
+
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    BackupOptions, Csn, Database, ErrorKind, Place, RestoreOptions, RestoreReport, Result, Settings,
-    Transaction,
+    BackupOptions, Csn, Database, ErrorKind, RestoreOptions, RestoreReport, Result, Settings, Transaction,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+use support::{Content, content, place};
 
 fn settings() -> Settings {
     Settings {
@@ -27,23 +27,6 @@ fn settings() -> Settings {
 
 fn open(disk: &SimulatedStorage) -> Result<Database> {
     Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
-}
-
-fn place(disk: &SimulatedStorage) -> Place {
-    Place::Storage(Arc::new(disk.clone()))
-}
-
-fn content(db: &Database) -> Content {
-    let snapshot = db.begin_read().expect("free");
-    let mut content = Content::new();
-    for name in db.tables() {
-        let table = db.table(&name).expect("listed");
-        for row in snapshot.range::<&[u8]>(&table, ..) {
-            let (key, value) = row.expect("readable");
-            content.insert((name.clone(), key), value);
-        }
-    }
-    content
 }
 
 /// A database whose content is remembered at every CSN.

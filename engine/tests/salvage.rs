@@ -1,12 +1,12 @@
 //! Salvaging: whatever block is damaged, everything outside its place is there, and nothing else.
 
+mod support;
+
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::{Database, Place, Result, SalvageReport, Settings};
-use std::collections::BTreeMap;
+use quenchdb::{Database, Result, SalvageReport, Settings};
 use std::sync::Arc;
-
-type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+use support::{Content, content, place};
 
 const BLOCK: usize = 4096;
 /// A row that is in the checkpoint, and deleted by the log.
@@ -27,23 +27,6 @@ fn settings() -> Settings {
 
 fn open(disk: &SimulatedStorage) -> Result<Database> {
     Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
-}
-
-fn place(disk: &SimulatedStorage) -> Place {
-    Place::Storage(Arc::new(disk.clone()))
-}
-
-fn content(db: &Database) -> Content {
-    let snapshot = db.begin_read().expect("free");
-    let mut content = Content::new();
-    for name in db.tables() {
-        let table = db.table(&name).expect("listed");
-        for row in snapshot.range::<&[u8]>(&table, ..) {
-            let (key, value) = row.expect("readable");
-            content.insert((name.clone(), key), value);
-        }
-    }
-    content
 }
 
 fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>, len: usize) {

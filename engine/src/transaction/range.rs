@@ -10,6 +10,7 @@ use super::view::{Outcome, View};
 use crate::base::{Csn, Result};
 use crate::sync::epoch::pin;
 use crate::tree::{LeafBatch, Tree};
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -58,18 +59,28 @@ impl Ahead {
 #[derive(Debug)]
 pub struct RangeCursor {
     table: Arc<TableState>,
-    /// What is left to return, between the two ends.
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
-    /// Resolved rows ahead of the lower end, ascending, and where the tree goes on after them (`None`: nowhere).
-    front: VecDeque<Resolved>,
-    front_next: Option<Bound<Vec<u8>>>,
-    /// Resolved rows below the upper end, descending.
-    back: VecDeque<Resolved>,
-    back_next: Option<Bound<Vec<u8>>>,
+    /// The lower end, which goes forward, and the upper one, which goes back.
+    ends: [End; 2],
     batch: LeafBatch,
     batch_len: usize,
-    ahead: [Ahead; 2],
+}
+
+/// One end of a cursor.
+#[derive(Debug)]
+struct End {
+    /// The cursor's bound, or the key returned last: what is left lies between this and the other end's.
+    bound: Bound<Vec<u8>>,
+    /// Resolved rows that this end comes to next, in its direction.
+    rows: VecDeque<Resolved>,
+    /// Where the tree goes on after them (`None`: nowhere).
+    next: Option<Bound<Vec<u8>>>,
+    ahead: Ahead,
+}
+
+impl End {
+    fn new(bound: Bound<Vec<u8>>) -> End {
+        End { next: Some(bound.clone()), bound, rows: VecDeque::new(), ahead: Ahead::default() }
+    }
 }
 
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
@@ -80,19 +91,17 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     }
 }
 
-fn below(key: &[u8], upper: &Bound<Vec<u8>>) -> bool {
-    match upper {
-        Bound::Included(bound) => key <= bound.as_slice(),
-        Bound::Excluded(bound) => key < bound.as_slice(),
-        Bound::Unbounded => true,
-    }
-}
-
-fn above(key: &[u8], lower: &Bound<Vec<u8>>) -> bool {
-    match lower {
-        Bound::Included(bound) => key >= bound.as_slice(),
-        Bound::Excluded(bound) => key > bound.as_slice(),
-        Bound::Unbounded => true,
+/// Whether a cursor that goes forward, or `back`, may come to `key` before the other end's bound.
+fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
+    let (bound, included) = match bound {
+        Bound::Included(bound) => (bound.as_slice(), true),
+        Bound::Excluded(bound) => (bound.as_slice(), false),
+        Bound::Unbounded => return true,
+    };
+    let outside = if back { Ordering::Less } else { Ordering::Greater };
+    match key.cmp(bound) {
+        Ordering::Equal => included,
+        side => side != outside,
     }
 }
 
@@ -100,18 +109,8 @@ impl RangeCursor {
     /// A cursor over the keys between two bounds. An empty or inverted range has no rows.
     #[must_use]
     pub fn new(table: Arc<TableState>, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> RangeCursor {
-        RangeCursor {
-            table,
-            front_next: Some(lower.clone()),
-            back_next: Some(upper.clone()),
-            lower,
-            upper,
-            front: VecDeque::new(),
-            back: VecDeque::new(),
-            batch: LeafBatch::default(),
-            batch_len: FIRST_BATCH,
-            ahead: Default::default(),
-        }
+        let ends = [lower, upper].map(End::new);
+        RangeCursor { table, ends, batch: LeafBatch::default(), batch_len: FIRST_BATCH }
     }
 
     /// The table it runs over.
@@ -120,69 +119,39 @@ impl RangeCursor {
         &self.table
     }
 
-    /// The next row from the lower end. `seen` is told the CSN of everything that was looked at, deletions included.
+    /// The next row from the lower end, or with `back` from the upper one. `seen` is told the CSN of everything that was looked
+    /// at, deletions included.
     ///
     /// # Errors
     /// I/O, `Corruption`.
-    pub fn next(
+    pub fn step(
         &mut self,
         system: &TransactionSystem,
         view: View,
         seen: &mut dyn FnMut(Csn) -> Result<()>,
+        back: bool,
     ) -> Result<Option<Row>> {
+        let (this, other) = (usize::from(back), usize::from(!back));
         loop {
-            if let Some((key, value)) = self.front.pop_front() {
-                if !below(&key, &self.upper) {
-                    self.front.clear();
-                    self.front_next = None;
+            if let Some((key, value)) = self.ends[this].rows.pop_front() {
+                if !is_inside(&key, &self.ends[other].bound, back) {
+                    self.ends[this].rows.clear();
+                    self.ends[this].next = None;
                     return Ok(None);
                 }
-                self.lower = Bound::Excluded(key.clone());
+                self.ends[this].bound = Bound::Excluded(key.clone());
                 match self.value(system, view, seen, &key, value)? {
                     Some(value) => return Ok(Some((key, value))),
                     None => continue,
                 }
             }
-            let Some(from) = self.front_next.take() else { return Ok(None) };
+            let Some(from) = self.ends[this].next.take() else { return Ok(None) };
             if let Bound::Included(key) | Bound::Excluded(key) = &from
-                && !below(key, &self.upper)
+                && !is_inside(key, &self.ends[other].bound, back)
             {
                 return Ok(None);
             }
-            self.front_next = self.fill(system, view, seen, &from, Direction::Forward)?;
-        }
-    }
-
-    /// The next row from the upper end.
-    ///
-    /// # Errors
-    /// I/O, `Corruption`.
-    pub fn next_back(
-        &mut self,
-        system: &TransactionSystem,
-        view: View,
-        seen: &mut dyn FnMut(Csn) -> Result<()>,
-    ) -> Result<Option<Row>> {
-        loop {
-            if let Some((key, value)) = self.back.pop_front() {
-                if !above(&key, &self.lower) {
-                    self.back.clear();
-                    self.back_next = None;
-                    return Ok(None);
-                }
-                self.upper = Bound::Excluded(key.clone());
-                match self.value(system, view, seen, &key, value)? {
-                    Some(value) => return Ok(Some((key, value))),
-                    None => continue,
-                }
-            }
-            let Some(from) = self.back_next.take() else { return Ok(None) };
-            if let Bound::Included(key) | Bound::Excluded(key) = &from
-                && !above(key, &self.lower)
-            {
-                return Ok(None);
-            }
-            self.back_next = self.fill(system, view, seen, &from, Direction::Backward)?;
+            self.ends[this].next = self.fill(system, view, seen, &from, back)?;
         }
     }
 
@@ -212,29 +181,22 @@ impl RangeCursor {
         view: View,
         seen: &mut dyn FnMut(Csn) -> Result<()>,
         from: &Bound<Vec<u8>>,
-        direction: Direction,
+        back: bool,
     ) -> Result<Option<Bound<Vec<u8>>>> {
-        let back = matches!(direction, Direction::Backward);
-        self.ahead[usize::from(back)].advance(&self.table.tree, as_slice(from), back)?;
+        let (this, other) = (usize::from(back), usize::from(!back));
+        let (tree, from) = (&self.table.tree, as_slice(from));
+        self.ends[this].ahead.advance(tree, from, back)?;
         'again: loop {
             let guard = pin();
             self.batch.clear();
-            let tree = &self.table.tree;
-            let next = match direction {
-                Direction::Forward => {
-                    tree.scan_forward(as_slice(from), self.batch_len, &mut self.batch)?.map(Bound::Included)
-                }
-                Direction::Backward => {
-                    tree.scan_backward(as_slice(from), self.batch_len, &mut self.batch)?.map(Bound::Excluded)
-                }
+            let next = if back {
+                tree.scan_backward(from, self.batch_len, &mut self.batch)?.map(Bound::Excluded)
+            } else {
+                tree.scan_forward(from, self.batch_len, &mut self.batch)?.map(Bound::Included)
             };
             let mut rows = VecDeque::with_capacity(self.batch.len());
             for entry in self.batch.iter() {
-                let inside = match direction {
-                    Direction::Forward => below(entry.key, &self.upper),
-                    Direction::Backward => above(entry.key, &self.lower),
-                };
-                if !inside {
+                if !is_inside(entry.key, &self.ends[other].bound, back) {
                     break;
                 }
                 let mut value = entry.value.to_vec();
@@ -252,19 +214,10 @@ impl RangeCursor {
                 }
             }
             self.batch_len = (self.batch_len * 2).min(LARGEST_BATCH);
-            match direction {
-                Direction::Forward => self.front = rows,
-                Direction::Backward => self.back = rows,
-            }
+            self.ends[this].rows = rows;
             return Ok(next);
         }
     }
-}
-
-#[derive(Clone, Copy)]
-enum Direction {
-    Forward,
-    Backward,
 }
 
 impl super::ActiveTransaction {
@@ -279,10 +232,6 @@ impl super::ActiveTransaction {
             self.depend_on(csn);
             Ok(())
         };
-        if back {
-            cursor.next_back(&self.system, view, &mut seen)
-        } else {
-            cursor.next(&self.system, view, &mut seen)
-        }
+        cursor.step(&self.system, view, &mut seen, back)
     }
 }

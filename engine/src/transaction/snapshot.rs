@@ -101,11 +101,7 @@ impl ReadSnapshot {
             newest = newest.max(csn);
             Ok(())
         };
-        let row = if back {
-            cursor.next_back(&self.system, self.view(), &mut seen)?
-        } else {
-            cursor.next(&self.system, self.view(), &mut seen)?
-        };
+        let row = cursor.step(&self.system, self.view(), &mut seen, back)?;
         self.wait_committed_prefix(newest)?;
         Ok(row)
     }

@@ -169,6 +169,20 @@ impl Tree {
         .inspect(|_| self.pool.read_ahead(pages.iter().copied()))
     }
 
+    /// Repeats `attempt` on what was in the batch, after a few times with the leaf latched.
+    fn scan<T>(
+        &self,
+        batch: &mut LeafBatch,
+        mut attempt: impl FnMut(bool, &mut LeafBatch) -> Result<T, Interrupt>,
+    ) -> Result<T> {
+        let (mark, mut attempts) = (batch.mark(), 0);
+        self.retry(|| {
+            attempts += 1;
+            batch.cut(mark);
+            attempt(attempts > OPTIMISTIC_ATTEMPTS, batch)
+        })
+    }
+
     /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before `from`. Returns the key
     /// to go on with (included), `None` at the end.
     ///
@@ -180,12 +194,7 @@ impl Tree {
         limit: usize,
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>> {
-        let (mark, mut attempts) = (batch.mark(), 0);
-        self.retry(|| {
-            attempts += 1;
-            batch.cut(mark);
-            self.try_scan_forward(from, limit.max(1), attempts > OPTIMISTIC_ATTEMPTS, batch)
-        })
+        self.scan(batch, |latched, batch| self.try_scan_forward(from, limit.max(1), latched, batch))
     }
 
     fn try_scan_forward(
@@ -229,12 +238,7 @@ impl Tree {
         limit: usize,
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>> {
-        let (mark, mut attempts) = (batch.mark(), 0);
-        self.retry(|| {
-            attempts += 1;
-            batch.cut(mark);
-            self.try_scan_backward(from, limit.max(1), attempts > OPTIMISTIC_ATTEMPTS, batch)
-        })
+        self.scan(batch, |latched, batch| self.try_scan_backward(from, limit.max(1), latched, batch))
     }
 
     fn try_scan_backward(
