@@ -130,13 +130,16 @@ impl Storage for ModelledStorage {
 
     /// Its queue is asynchronous, which is what the engine asks for with `io_uring`, whatever is inside.
     fn facts(&self) -> DeviceFacts {
+        let (inner, name) = (self.inner.facts(), self.shared.device.figures().name);
+        // What a probe found on the device inside is nothing to this one.
+        let number = |number: u64, byte: u8| number.rotate_left(7) ^ u64::from(byte);
         DeviceFacts {
-            name: self.shared.device.figures().name.into(),
+            name: name.into(),
             volatile_cache: self.volatile_cache,
             fua: false,
-            direct_io: Ok(()),
             io_uring: Ok(()),
-            ..self.inner.facts()
+            device_number: name.bytes().fold(inner.device_number, number),
+            ..inner
         }
     }
 
