@@ -2,17 +2,15 @@
 //! reads under faults and scans, sequential writes under checkpoints.
 
 use crate::Progress;
+use crate::place::Place;
 use crate::reads::{self, Pattern, ReadLine, SEQUENTIAL_BYTES};
 use crate::report::Floor;
 use crate::rows::fill;
 use anyhow::Result;
-use quenchdb::DeviceTrust;
 use quenchdb::base::random::Random;
-use quenchdb::device::file::FileStorage;
 use quenchdb::device::probe::{RawWrites, raw_durable_write};
 use quenchdb::device::{AlignedBuffer, File, OpenMode, Storage};
 use serde::Serialize;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,7 +40,7 @@ pub struct SequentialWrites {
     pub bytes_per_second: f64,
 }
 
-/// The device under a directory.
+/// The device under a directory, or a modelled one.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceReport {
     /// For people.
@@ -57,10 +55,6 @@ pub struct DeviceReport {
     pub reads: Vec<ReadLine>,
     /// Length of the file that was read.
     pub file_bytes: u64,
-}
-
-fn storage(directory: &Path, trust: DeviceTrust) -> Result<Arc<dyn Storage>> {
-    Ok(Arc::new(FileStorage::open(directory, trust, true, true)?))
 }
 
 fn line(bytes: usize, writers: usize, raw: &RawWrites) -> DeviceLine {
@@ -79,22 +73,16 @@ fn line(bytes: usize, writers: usize, raw: &RawWrites) -> DeviceLine {
 ///
 /// # Errors
 /// Those of the device.
-pub fn measure_one(
-    directory: &Path,
-    trust: DeviceTrust,
-    bytes: usize,
-    writers: usize,
-    duration: Duration,
-) -> Result<DeviceLine> {
-    Ok(line(bytes, writers, &raw_durable_write(&storage(directory, trust)?, bytes, writers, duration)?))
+pub fn measure_one(place: &Place, bytes: usize, writers: usize, duration: Duration) -> Result<DeviceLine> {
+    Ok(line(bytes, writers, &raw_durable_write(&place.storage()?, bytes, writers, duration)?))
 }
 
 /// The floor of a commit: one writer, 4 KiB.
 ///
 /// # Errors
 /// Those of the device.
-pub fn floor(directory: &Path, trust: DeviceTrust, duration: Duration) -> Result<Floor> {
-    let line = measure_one(directory, trust, 4096, 1, duration)?;
+pub fn floor(place: &Place, duration: Duration) -> Result<Floor> {
+    let line = measure_one(place, 4096, 1, duration)?;
     Ok(Floor { p50: line.p50_us, p99: line.p99_us })
 }
 
@@ -149,10 +137,12 @@ fn sequential_writes(file: &dyn File, duration: Duration) -> Result<SequentialWr
     Ok(SequentialWrites { bytes: WRITE_BYTES, bytes_per_second })
 }
 
-/// The file that is read is large enough for what a disk reads in the time, within bounds.
-fn file_bytes(duration: Duration) -> u64 {
+/// The file that is read is large enough for what a disk reads in the time, within bounds; in memory, where no cache has to be
+/// got past, as short as it may be.
+fn file_bytes(place: &Place, duration: Duration) -> u64 {
     let wanted = (duration.as_secs_f64() * 64e6) as u64;
-    wanted.clamp(16 << 20, 1 << 30).next_multiple_of(SEQUENTIAL_BYTES as u64)
+    let most = if place.path().is_some() { 1 << 30 } else { 16 << 20 };
+    wanted.clamp(16 << 20, most).next_multiple_of(SEQUENTIAL_BYTES as u64)
 }
 
 /// Durable writes of 4 and 16 KiB by one writer and `threads` of them, sequential writes of 256 KiB, random reads of 4 KiB
@@ -161,13 +151,12 @@ fn file_bytes(duration: Duration) -> u64 {
 /// # Errors
 /// Those of the device.
 pub fn measure(
-    directory: &Path,
-    trust: DeviceTrust,
+    place: &Place,
     threads: usize,
     duration: Duration,
     progress: Progress<'_>,
 ) -> Result<DeviceReport> {
-    let storage = storage(directory, trust)?;
+    let storage = place.storage()?;
     let distinct = |mut counts: Vec<usize>| {
         counts.sort_unstable();
         counts.dedup();
@@ -186,7 +175,7 @@ pub fn measure(
             writes.push(line(bytes, writers, &raw_durable_write(&storage, bytes, writers, share)?));
         }
     }
-    let scratch = Scratch::new(&storage, file_bytes(duration), progress)?;
+    let scratch = Scratch::new(&storage, file_bytes(place, duration), progress)?;
     tell("sequential writes");
     let sequential_writes = sequential_writes(&*scratch.file, share)?;
     let mut reads = Vec::new();

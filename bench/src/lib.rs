@@ -4,7 +4,8 @@
 //! transaction does to a [`store`]; the [`driver`] runs it in threads for a time as a [`plan`] says and makes the [`report`];
 //! [`population`] keeps what was filled; [`reopen`] opens what was closed or killed and checks a sample; [`scan`] reads a whole
 //! table once; [`soak`] judges space and traffic after hours. [`device`] and [`reads`] measure the floors under all of them: the
-//! raw durable write, the raw read. [`plot`] draws a run.
+//! raw durable write, the raw read. [`place`] is where all of it happens, on a device that is there or on one of the [`modelled`] ones.
+//! [`plot`] draws a run.
 
 pub mod activity;
 pub mod device;
@@ -13,7 +14,9 @@ pub mod driver;
 pub mod latencies;
 pub mod load;
 pub mod mixed;
+pub mod modelled;
 pub mod parallel;
+pub mod place;
 pub mod plan;
 pub mod plot;
 pub mod population;

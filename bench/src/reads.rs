@@ -2,15 +2,12 @@
 //! system has it, so that the page cache does not answer.
 
 use crate::latencies::{Counted, Latencies};
+use crate::place::Place;
 use anyhow::{Result, anyhow};
-use quenchdb::DeviceTrust;
 use quenchdb::base::random::Random;
-use quenchdb::device::file::FileStorage;
-use quenchdb::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
+use quenchdb::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES};
 use quenchdb::store::PAGES_PATH;
 use serde::Serialize;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of a sequential read.
@@ -140,20 +137,19 @@ pub fn measure(
     })
 }
 
-/// The floor of reads of pages: the file of pages of the database in `directory`, which may be open, is read as `pattern`
+/// The floor of reads of pages: the file of pages of the database in `place`, which may be open, is read as `pattern`
 /// says, `bytes` at a time, by as many threads as the run had.
 ///
 /// # Errors
 /// Those of the device; there is no such file.
 pub fn floor(
-    directory: &Path,
-    trust: DeviceTrust,
+    place: &Place,
     pattern: Pattern,
     bytes: usize,
     readers: usize,
     duration: Duration,
 ) -> Result<ReadLine> {
-    let storage: Arc<dyn Storage> = Arc::new(FileStorage::open(directory, trust, false, false)?);
+    let storage = place.storage()?;
     let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: true })?;
     measure(&*file, pattern, bytes, readers, duration)
 }
@@ -161,7 +157,9 @@ pub fn floor(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quenchdb::device::Storage;
     use quenchdb::device::memory::MemoryStorage;
+    use std::sync::Arc;
 
     fn file(bytes: u64) -> Arc<dyn File> {
         let storage = MemoryStorage::new();

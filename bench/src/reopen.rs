@@ -1,5 +1,6 @@
 //! Opens a database that a run left behind, killed or closed, times it, and looks whether a sample of the rows is there.
 
+use crate::place::Place;
 use crate::plan::Plan;
 use crate::process::MemoryWatch;
 use crate::{Progress, put, ycsb};
@@ -8,7 +9,6 @@ use quenchdb::base::random::Random;
 use quenchdb::{Builder, Database};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::Path;
 use std::time::Instant;
 
 /// Rows of a sample, at most.
@@ -159,13 +159,13 @@ fn check_sample(
     Ok(())
 }
 
-/// Opens the database in `directory` and checks a sample of what is `expected`.
+/// Opens the database in `place` and checks a sample of what is `expected`.
 ///
 /// # Errors
 /// Those of opening and reading; what is absent or wrong is in the result.
 pub fn reopen(
     builder: Builder,
-    directory: &Path,
+    place: &Place,
     plan: &Plan,
     ending: Ending,
     expected: Expected<'_>,
@@ -174,7 +174,7 @@ pub fn reopen(
     progress("reopening", 0, 1);
     let watch = MemoryWatch::start()?;
     let began = Instant::now();
-    let database = builder.open(directory)?;
+    let database = place.open(builder)?;
     let open_seconds = began.elapsed().as_secs_f64();
     let recovery = database.recovery();
     let mut reopened = Reopened {

@@ -109,6 +109,9 @@ pub struct Report {
     /// What was chosen for it beside the fields below.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub parameters: BTreeMap<String, String>,
+    /// The device that the database was on; `sim:` and a name for a modelled one.
+    #[serde(default)]
+    pub device: String,
     /// Commit protocol.
     pub preset: String,
     /// Worker threads.
@@ -280,8 +283,15 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{}: {} threads, {} commits, level {}, preset {}, {} logs, {}",
-            self.workload, self.threads, self.commit, self.level, self.preset, self.logs, self.durability
+            "{}: {} threads, {} commits, level {}, preset {}, {} logs, {}, device {}",
+            self.workload,
+            self.threads,
+            self.commit,
+            self.level,
+            self.preset,
+            self.logs,
+            self.durability,
+            self.device
         )?;
         writeln!(
             f,

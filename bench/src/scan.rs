@@ -1,6 +1,7 @@
 //! Reads a whole table once, in key order, with several threads that each have a range of it.
 
 use crate::driver::{Finished, WhileWorking};
+use crate::place::Place;
 use crate::plan::Plan;
 use crate::process::{MemoryWatch, cpu_seconds};
 use crate::reads::ReadLine;
@@ -11,7 +12,6 @@ use quenchdb::{Builder, Database, Snapshot, Table};
 use serde::Serialize;
 use std::fmt;
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -115,6 +115,8 @@ pub fn prepare(
 pub struct ScanReport {
     /// `scan`.
     pub workload: &'static str,
+    /// The device that it was on.
+    pub device: String,
     /// Threads, each with a range of its own.
     pub threads: usize,
     /// Bytes of a value.
@@ -156,20 +158,20 @@ impl ScanReport {
     }
 }
 
-/// Opens the database in `directory` and scans it once. `floor` is called when that is done.
+/// Opens the database in `place` and scans it once. `floor` is called when that is done.
 ///
 /// # Errors
 /// Those of the engine and the device.
 pub fn run(
     builder: Builder,
-    directory: &Path,
+    place: &Place,
     plan: &Plan,
     floor: impl FnOnce() -> Result<ReadLine>,
     progress: Progress<'_>,
 ) -> Result<ScanReport> {
     let watch = MemoryWatch::start()?;
     let opened = Instant::now();
-    let database = builder.open(directory)?;
+    let database = place.open(builder)?;
     let (open_seconds, replayed) = (opened.elapsed().as_secs_f64(), database.recovery().replayed);
     let (before, cpu, began) = (database.statistics(), cpu_seconds(), Instant::now());
     let scanned = scan(&database, plan, false, progress)?;
@@ -178,6 +180,7 @@ pub fn run(
     database.close()?;
     Ok(ScanReport {
         workload: "scan",
+        device: place.device_name()?,
         threads: plan.threads,
         value_bytes: plan.value_bytes,
         memory_bytes: plan.memory_bytes,
@@ -201,8 +204,8 @@ impl fmt::Display for ScanReport {
         let mb = |bytes: f64| bytes / 1e6;
         writeln!(
             f,
-            "scan: {} threads, {} of {} rows in {:.2} s ({:.2} s of processor time)",
-            self.threads, self.scanned.rows, self.rows_loaded, self.seconds, self.cpu_seconds
+            "scan: {} threads, device {}, {} of {} rows in {:.2} s ({:.2} s of processor time)",
+            self.threads, self.device, self.scanned.rows, self.rows_loaded, self.seconds, self.cpu_seconds
         )?;
         writeln!(
             f,

@@ -1,16 +1,16 @@
 //! What hours of updates leave behind: space, traffic, and whether everything is still sound.
 
 use crate::Progress;
+use crate::place::Place;
 use crate::plan::Plan;
 use crate::process;
 use crate::report::Report;
 use crate::rows::KEY_BYTES;
 use crate::scan::{self, Scanned};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use quenchdb::Database;
 use serde::Serialize;
 use std::fmt;
-use std::path::Path;
 
 /// A run, and what it left behind.
 #[derive(Clone, Debug, Serialize)]
@@ -40,17 +40,6 @@ pub struct SoakReport {
     pub problems: Vec<String>,
 }
 
-/// Bytes that the file system gives to the files in `directory`.
-fn bytes_on_disk(directory: &Path) -> Result<u64> {
-    use std::os::unix::fs::MetadataExt;
-    let describe = || format!("cannot read {}", directory.display());
-    let mut bytes = 0;
-    for entry in std::fs::read_dir(directory).with_context(describe)? {
-        bytes += entry?.metadata().with_context(describe)?.blocks() * 512;
-    }
-    Ok(bytes)
-}
-
 /// Space on disk, before the database is opened again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Space {
@@ -59,15 +48,12 @@ pub struct Space {
 }
 
 impl Space {
-    /// Of the database in `directory`.
+    /// Of the database in `place`.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of(directory: &Path) -> Result<Space> {
-        Ok(Space {
-            store: bytes_on_disk(&directory.join("pages"))?,
-            log: bytes_on_disk(&directory.join("log"))?,
-        })
+    pub fn of(place: &Place) -> Result<Space> {
+        Ok(Space { store: place.bytes_in("pages")?, log: place.bytes_in("log")? })
     }
 }
 

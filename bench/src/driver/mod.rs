@@ -18,6 +18,7 @@ mod work;
 pub use arrivals::{Gaps, Rate};
 
 use crate::activity::{Activity, KindSums, StageSums, Sums};
+use crate::place::Place;
 use crate::plan::{Checkpoints, Plan};
 use crate::process::cpu_seconds;
 use crate::report::{Floor, KindReport, Report, Stages};
@@ -26,10 +27,9 @@ use crate::store::{Error, Figures, Store};
 use crate::workload::{Acknowledged, Worker};
 use crate::{Progress, device};
 use anyhow::{Context, Result, anyhow};
-use quenchdb::{DeviceTrust, Durability};
+use quenchdb::Durability;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -340,11 +340,11 @@ fn stages(shared: &Shared, before: &Before, figures: &Figures, ended: u64) -> St
     }
 }
 
-/// Measures the floor of `directory` for a run of `plan`.
+/// Measures the floor of `place` for a run of `plan`.
 ///
 /// # Errors
 /// Those of the device.
-pub fn floor(directory: &Path, trust: DeviceTrust, plan: &Plan, progress: Progress<'_>) -> Result<Floor> {
+pub fn floor(place: &Place, plan: &Plan, progress: Progress<'_>) -> Result<Floor> {
     progress("measuring the device", 0, 1);
-    device::floor(directory, trust, plan.floor_time())
+    device::floor(place, plan.floor_time())
 }

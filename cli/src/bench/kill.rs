@@ -85,7 +85,8 @@ pub(super) fn child(args: &BenchArgs, directory: &Path) -> Result<Outcome> {
 
 fn child_works(args: &BenchArgs, directory: &Path) -> Result<()> {
     let watch = MemoryWatch::start()?;
-    let (database, bar) = (args.builder().open(directory)?, Progress::new());
+    let place = args.place(Some(directory))?;
+    let (database, bar) = (place.open(args.builder())?, Progress::new());
     let tell = |finished: &Finished| -> Result<()> {
         bar.finish();
         let report = Report { rss_bytes_max: watch.bytes_max(), ..finished.report.clone() };

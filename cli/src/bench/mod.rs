@@ -17,6 +17,7 @@ use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use options::{Reopen, Workload};
 use quench_bench::driver::{self, Finished, Run, WhileWorking};
+use quench_bench::place::Place;
 use quench_bench::plan::Plan;
 use quench_bench::process::MemoryWatch;
 use quench_bench::reads::{self, Pattern, SEQUENTIAL_BYTES};
@@ -57,18 +58,17 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
     if args.workload == Workload::Device {
         return run_device(args, json);
     }
-    let scratch = if args.path.is_none() { Some(Scratch::new("bench")?) } else { None };
-    let directory = match (&args.path, &scratch) {
-        (Some(path), _) => path.as_path(),
-        (None, Some(scratch)) => scratch.path(),
-        (None, None) => bail!("no directory"),
-    };
-    if !(args.reuse && directory.join("MANIFEST").exists()) {
+    let scratch = if args.needs_scratch() { Some(Scratch::new("bench")?) } else { None };
+    let directory = args.path.as_deref().or(scratch.as_ref().map(Scratch::path));
+    if let Some(directory) = directory
+        && !(args.reuse && directory.join("MANIFEST").exists())
+    {
         require_empty(directory)?;
     }
+    let place = args.place(directory)?;
     let (plan, bar) = (args.plan(), Progress::new());
     let chosen = Chosen::of(args, &plan)?;
-    let bench = Bench { args, directory, plan, chosen: chosen.as_ref(), bar: &bar };
+    let bench = Bench { args, place: &place, plan, chosen: chosen.as_ref(), bar: &bar };
     let outcome = bench.run(json);
     bar.finish();
     if args.keep
@@ -80,14 +80,15 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
 }
 
 fn run_device(args: &BenchArgs, json: bool) -> Result<Outcome> {
-    let parent = args.path.as_deref().unwrap_or(Path::new("."));
-    if !parent.is_dir() {
+    let parent = args.path.as_deref().or(args.needs_scratch().then_some(Path::new(".")));
+    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
         bail!("{} is not a directory", parent.display());
     }
-    let scratch = Scratch::within(parent, "bench")?;
+    let scratch = parent.map(|parent| Scratch::within(parent, "bench")).transpose()?;
+    let place = args.place(scratch.as_ref().map(Scratch::path))?;
     let (plan, bar) = (args.plan(), Progress::new());
     let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
-    let report = device::measure(scratch.path(), args.trust(), plan.threads, plan.duration, &progress)?;
+    let report = device::measure(&place, plan.threads, plan.duration, &progress)?;
     bar.finish();
     print(&report, json)?;
     Ok(Outcome::Done)
@@ -140,7 +141,7 @@ struct Left {
 
 struct Bench<'a> {
     args: &'a BenchArgs,
-    directory: &'a Path,
+    place: &'a Place,
     plan: Plan,
     chosen: Option<&'a Chosen>,
     bar: &'a Progress,
@@ -149,20 +150,21 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn run(&self, json: bool) -> Result<Outcome> {
         let (args, plan) = (self.args, &self.plan);
-        let floor = driver::floor(self.directory, args.trust(), plan, &self.progress())?;
+        let floor = driver::floor(self.place, plan, &self.progress())?;
         let written = Written::now();
-        let mut left = if args.reopen == Some(Reopen::Kill) {
-            kill::work_and_kill(self.directory, self.bar)?
-        } else {
-            self.work_and_close()?
+        let mut left = match self.place.path() {
+            Some(directory) if args.reopen == Some(Reopen::Kill) => kill::work_and_kill(directory, self.bar)?,
+            _ => self.work_and_close()?,
         };
         if args.workload == Workload::Scan {
             return self.scan(json);
         }
         let logical = soak::loaded_bytes(plan) + left.finished.written_bytes;
-        let amplification = written.amplification(logical).filter(|_| left.ending == Ending::Closed);
+        // The kernel sees no writes to memory.
+        let told = left.ending == Ending::Closed && self.place.path().is_some();
+        let amplification = written.amplification(logical).filter(|_| told);
         let report = &mut left.finished.report;
-        report.floor_us = floor;
+        (report.floor_us, report.device) = (floor, self.place.device_name()?);
         if report.device_reads > 0 {
             report.read_floor = Some(self.read_floor(Pattern::Random, FAULT_BYTES)?.reads_per_second);
         }
@@ -198,7 +200,7 @@ impl Bench<'_> {
 
     fn work_and_close(&self) -> Result<Left> {
         let watch = MemoryWatch::start()?;
-        let database = self.args.builder().open(self.directory)?;
+        let database = self.place.open(self.args.builder())?;
         let mut finished = work(&self.setting(&database), self.chosen, None)?;
         finished.report.rss_bytes_max = watch.bytes_max();
         if self.args.reopen.is_none() {
@@ -213,13 +215,12 @@ impl Bench<'_> {
 
     fn read_floor(&self, pattern: Pattern, bytes: usize) -> Result<reads::ReadLine> {
         self.bar.at("measuring the device", 0, 1);
-        let (trust, threads) = (self.args.trust(), self.plan.threads);
-        reads::floor(self.directory, trust, pattern, bytes, threads, self.plan.floor_time())
+        reads::floor(self.place, pattern, bytes, self.plan.threads, self.plan.floor_time())
     }
 
     fn scan(&self, json: bool) -> Result<Outcome> {
         let floor = || self.read_floor(Pattern::Sequential, SEQUENTIAL_BYTES);
-        let report = scan::run(self.args.builder(), self.directory, &self.plan, floor, &self.progress())?;
+        let report = scan::run(self.args.builder(), self.place, &self.plan, floor, &self.progress())?;
         self.bar.finish();
         print(&report, json)?;
         Ok(outcome(report.is_sound()))
@@ -240,14 +241,8 @@ impl Bench<'_> {
             Workload::Ycsb | Workload::Scan | Workload::Soak => Expected::Loaded,
             _ => Expected::Unknown,
         };
-        let (database, mut reopened) = reopen::reopen(
-            self.args.builder(),
-            self.directory,
-            plan,
-            left.ending,
-            expected,
-            &self.progress(),
-        )?;
+        let (database, mut reopened) =
+            reopen::reopen(self.args.builder(), self.place, plan, left.ending, expected, &self.progress())?;
         reopened.close_seconds = left.close_seconds;
         let mut report = left.finished.report;
         report.add_reopened(reopened);
@@ -255,7 +250,7 @@ impl Bench<'_> {
     }
 
     fn judge(&self, left: Left, amplification: Option<f64>, json: bool) -> Result<Outcome> {
-        let space = Space::of(self.directory)?;
+        let space = Space::of(self.place)?;
         let (database, report) = self.reopen(left)?;
         let verify = Some(self.bar.callback());
         let report =

@@ -3,10 +3,13 @@
 use super::workload_options::{TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use quench_bench::driver::{Gaps, Rate};
+use quench_bench::modelled::{FIGURES, Figures};
+use quench_bench::place::Place;
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
 use quenchdb::{Builder, Database, DeviceTrust, Durability, Preset};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -74,6 +77,11 @@ pub enum Checkpoint {
     Loaded,
     /// None at all until the close, however much log there is
     None,
+}
+
+/// The modelled devices by name.
+fn devices() -> PossibleValuesParser {
+    PossibleValuesParser::new(FIGURES.iter().map(|f| PossibleValue::new(f.name).help(f.summary)))
 }
 
 /// A preset by name.
@@ -158,6 +166,7 @@ fn physical_memory_bytes() -> u64 {
 #[command(after_help = "Examples:
   quench bench device --threads 16
   quench bench put --threads 1                        one durable put at a time: near the floor
+  quench bench tpcb --device sim:nvme-enterprise      on a modelled device; --help lists them
   quench bench ycsb --threads 16 --ops 10 --read-percent 50
   quench bench ycsb --threads 2 --rows 5000000 --commit async --preset autonomous --json
   quench bench put --reopen kill --rows 1000000       time recovery after a kill
@@ -177,6 +186,9 @@ pub struct BenchArgs {
     /// Directory for the database; default: a temporary one in the current directory, removed afterwards
     #[arg(long)]
     pub path: Option<PathBuf>,
+    /// As fast as this device, around the directory --path, or else around memory
+    #[arg(long, value_name = "sim:NAME", value_parser = devices())]
+    device: Option<String>,
     /// Worker threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
@@ -294,6 +306,16 @@ impl BenchArgs {
         if self.workload == Workload::Device && self.reopen.is_some() {
             bail!("the device has no database to reopen");
         }
+        if self.is_in_memory() && self.child.is_none() {
+            for (flag, given) in [("--reopen kill", self.reopen == Some(Reopen::Kill)), ("--keep", self.keep)]
+            {
+                if given {
+                    bail!(
+                        "{flag} with --device needs --path: without it the device is in memory, gone with the process"
+                    );
+                }
+            }
+        }
         let workload = match self.workload.to_possible_value() {
             Some(name) => name.get_name().to_string(),
             None => String::new(),
@@ -337,6 +359,26 @@ impl BenchArgs {
             Trust::Auto => DeviceTrust::Auto,
             Trust::Flush => DeviceTrust::Flush,
             Trust::Device => DeviceTrust::Device,
+        }
+    }
+
+    /// A modelled device without a directory.
+    fn is_in_memory(&self) -> bool {
+        self.device.is_some() && self.path.is_none()
+    }
+
+    /// The database needs a directory, and none was given.
+    pub fn needs_scratch(&self) -> bool {
+        self.device.is_none() && self.path.is_none()
+    }
+
+    /// The device, around `directory` if there is one.
+    pub fn place(&self, directory: Option<&Path>) -> Result<Place> {
+        let figures = self.device.as_deref().and_then(Figures::named);
+        match (figures, directory) {
+            (Some(figures), _) => Place::modelled(figures, directory, self.trust(), self.seed),
+            (None, Some(directory)) => Ok(Place::directory(directory, self.trust())),
+            (None, None) => bail!("no directory"),
         }
     }
 

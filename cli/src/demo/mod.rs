@@ -10,6 +10,7 @@ use crate::output::{Outcome, Progress, print_json, print_text};
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use quench_bench::device::{DeviceLine, measure_one};
+use quench_bench::place::Place;
 use quenchdb::{Database, DeviceTrust};
 use serde::Serialize;
 use serde_json::Value;
@@ -243,9 +244,10 @@ impl Demo<'_> {
 
     fn device(&self, time: Duration) -> Result<Vec<DeviceLine>> {
         let mut lines = Vec::new();
+        let place = Place::directory(self.directory, DeviceTrust::Auto);
         for writers in [1, self.args.threads as usize] {
             self.progress.at("measuring the device", lines.len() as u64, 2);
-            lines.push(measure_one(self.directory, DeviceTrust::Auto, 4096, writers, time)?);
+            lines.push(measure_one(&place, 4096, writers, time)?);
         }
         self.progress.finish();
         Ok(lines)

@@ -1,0 +1,261 @@
+//! A storage that takes as long as a modelled device would.
+//!
+//! 1. Everything is done by the storage inside; what is durable, and what a failure means, is as it says.
+//! 2. An access returns when both the storage inside has done it and the device would have. Around a slow directory the
+//!    directory's time counts; around memory the copy's, if it is longer.
+//! 3. What has failed returns at once.
+
+use super::queue::ModelledQueue;
+use super::schedule::{Access, Device};
+use super::wait::wait_until;
+use quenchdb::DeviceTrust;
+use quenchdb::base::clock::{Clock, Nanos};
+use quenchdb::base::{Location, Result};
+use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, ReadRequest, Storage, WriteQueue};
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Zeros are written so many at a time.
+const ZERO_CHUNK_BYTES: u64 = 1 << 20;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a storage, its files and its queues share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) device: Device,
+    pub(super) clock: Clock,
+    method: Mutex<DurabilityMethod>,
+    files: Mutex<Files>,
+}
+
+/// Open files by the number that stands for a descriptor, so that a queue finds the file inside behind whatever wraps ours.
+#[derive(Debug, Default)]
+struct Files {
+    opened: RawFd,
+    open: HashMap<RawFd, Weak<dyn File>>,
+}
+
+impl Shared {
+    fn method(&self) -> DurabilityMethod {
+        *locked(&self.method)
+    }
+
+    /// When a write that begins `now` is done.
+    pub(super) fn written(&self, now: Nanos, bytes: usize, durable: bool) -> Nanos {
+        if durable && self.method() != DurabilityMethod::Plain {
+            self.device.durable(now, bytes as u64)
+        } else {
+            self.device.completion(now, Access::Write, bytes as u64)
+        }
+    }
+
+    /// The file inside `file`.
+    pub(super) fn inside(&self, file: &dyn File) -> Option<Arc<dyn File>> {
+        locked(&self.files).open.get(&file.descriptor()?)?.upgrade()
+    }
+
+    /// Does it, and then waits until `moment`.
+    fn until<T>(&self, moment: Nanos, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let value = act()?;
+        wait_until(&self.clock, moment);
+        Ok(value)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct ModelledStorage {
+    inner: Arc<dyn Storage>,
+    volatile_cache: bool,
+    shared: Arc<Shared>,
+}
+
+impl ModelledStorage {
+    /// `inner` with the speed of `device`. Its cache is volatile if either's is, unless `trust` says otherwise.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Storage>, device: Device, trust: DeviceTrust) -> ModelledStorage {
+        let volatile_cache = match trust {
+            DeviceTrust::Auto => device.figures().flush_ns.is_some() || inner.facts().volatile_cache,
+            DeviceTrust::Flush => true,
+            DeviceTrust::Device => false,
+        };
+        if volatile_cache {
+            inner.set_durability(DurabilityMethod::Dsync);
+        }
+        let method = if volatile_cache { DurabilityMethod::Dsync } else { inner.durability() };
+        let shared = Shared {
+            device,
+            clock: Clock::real(),
+            method: Mutex::new(method),
+            files: Mutex::new(Files::default()),
+        };
+        ModelledStorage { inner, volatile_cache, shared: Arc::new(shared) }
+    }
+}
+
+impl Storage for ModelledStorage {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let inner = self.inner.open(path, mode)?;
+        let mut files = locked(&self.shared.files);
+        files.opened += 1;
+        let number = files.opened;
+        files.open.insert(number, Arc::downgrade(&inner));
+        Ok(Arc::new(ModelledFile { inner, number, shared: self.shared.clone() }))
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        self.inner.list(directory)
+    }
+
+    fn create_directory(&self, path: &str) -> Result<()> {
+        self.inner.create_directory(path)
+    }
+
+    fn flush_directory(&self, directory: &str) -> Result<()> {
+        let shared = &self.shared;
+        shared.until(shared.device.flushed(shared.clock.now()), || self.inner.flush_directory(directory))
+    }
+
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        self.inner.lock(exclusive)
+    }
+
+    /// Its queue is asynchronous, which is what the engine asks for with `io_uring`, whatever is inside.
+    fn facts(&self) -> DeviceFacts {
+        let (inner, name) = (self.inner.facts(), self.shared.device.figures().name);
+        // What a probe found on the device inside is nothing to this one.
+        let number = |number: u64, byte: u8| number.rotate_left(7) ^ u64::from(byte);
+        DeviceFacts {
+            name: name.into(),
+            volatile_cache: self.volatile_cache,
+            fua: false,
+            io_uring: Ok(()),
+            device_number: name.bytes().fold(inner.device_number, number),
+            ..inner
+        }
+    }
+
+    fn durability(&self) -> DurabilityMethod {
+        self.shared.method()
+    }
+
+    fn set_durability(&self, method: DurabilityMethod) {
+        *locked(&self.shared.method) = method;
+        self.inner.set_durability(method);
+    }
+
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        let inner = self.inner.write_queue(depth)?;
+        Ok(Box::new(ModelledQueue::new(inner, self.shared.clone(), depth)))
+    }
+}
+
+#[derive(Debug)]
+struct ModelledFile {
+    inner: Arc<dyn File>,
+    number: RawFd,
+    shared: Arc<Shared>,
+}
+
+impl Drop for ModelledFile {
+    fn drop(&mut self) {
+        locked(&self.shared.files).open.remove(&self.number);
+    }
+}
+
+impl File for ModelledFile {
+    fn location(&self, offset: u64) -> Location {
+        self.inner.location(offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let now = self.shared.clock.now();
+        let done = self.shared.device.completion(now, Access::Read, buffer.len() as u64);
+        self.shared.until(done, || self.inner.read_at(offset, buffer))
+    }
+
+    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
+        let now = self.shared.clock.now();
+        let done = |read: &ReadRequest<'_>| {
+            self.shared.device.completion(now, Access::Read, read.buffer.len() as u64)
+        };
+        let last = reads.iter().map(done).max();
+        self.inner.read_many(reads);
+        last.into_iter().for_each(|last| wait_until(&self.shared.clock, last));
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let done = self.shared.written(self.shared.clock.now(), bytes.len(), false);
+        self.shared.until(done, || self.inner.write_at(offset, bytes))
+    }
+
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let done = self.shared.written(self.shared.clock.now(), bytes.len(), true);
+        self.shared.until(done, || self.inner.write_durable_at(offset, bytes))
+    }
+
+    fn flush(&self) -> Result<()> {
+        let done = self.shared.device.flushed(self.shared.clock.now());
+        self.shared.until(done, || self.inner.flush())
+    }
+
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        let (shared, old) = (&self.shared, self.inner.len()?);
+        self.inner.zero_extend(len)?;
+        let mut left = len.saturating_sub(old);
+        if !shared.device.figures().zeros_are_written {
+            left = left.min(1);
+        }
+        while left > 0 {
+            let count = left.min(ZERO_CHUNK_BYTES);
+            wait_until(&shared.clock, shared.device.completion(shared.clock.now(), Access::Write, count));
+            left -= count;
+        }
+        wait_until(&shared.clock, shared.device.flushed(shared.clock.now()));
+        Ok(())
+    }
+
+    fn reserve(&self, from: u64, to: u64) -> Result<()> {
+        self.inner.reserve(from, to)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn claim(&self) -> Result<()> {
+        self.inner.claim()
+    }
+
+    fn try_lock(&self) -> Result<bool> {
+        self.inner.try_lock()
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        self.inner.is_locked()
+    }
+
+    fn unclaim(&self) {
+        self.inner.unclaim();
+    }
+
+    /// A number that only a queue of the same storage understands.
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests;

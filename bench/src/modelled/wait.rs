@@ -1,0 +1,140 @@
+//! How a thread waits for a moment: asleep, but for the last part of short waits.
+//!
+//! A thread that sleeps wakes up 20 to 50 us late on a virtual machine, even with the kernel's timer slack at its least. That is
+//! nothing for a disk and everything for an 11 us write. So the last 50 us of a wait below a millisecond are waited for
+//! otherwise, depending on how many threads of this process are there at the time:
+//!
+//! | waiting | how | why |
+//! |---|---|---|
+//! | up to half as many as there are cores | spin | exact. It takes a core, but leaves half of them to those who compute |
+//! | up to as many as there are cores, or a single core | the others sleep | late by 20 to 50 us, but beside computing threads giving way is worse: they do not give the core back for hundreds |
+//! | more | give way to each other | there is nobody left to compute; spinning would keep those from the cores whose time has come |
+//!
+//! Waits of a few microseconds stand for a store that keeps its core busy, and always spin.
+
+use quenchdb::base::clock::{Clock, Nanos};
+use std::cell::Cell;
+use std::num::NonZeroU64;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Such waits have no last part: lateness is a few percent of them.
+const LONG: Duration = Duration::from_millis(1);
+/// The last part of a shorter one: a sleeping thread wakes up about so much late.
+const LAST: Duration = Duration::from_micros(50);
+/// A core does nothing else meanwhile, on the modelled machine too.
+const STORE: Duration = Duration::from_micros(3);
+
+/// Threads of this process in the last part of a wait.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// Those of them that spin.
+static SPINNING: AtomicUsize = AtomicUsize::new(0);
+
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Spin,
+    Sleep,
+    Yield,
+}
+
+/// One thread in the last part of a wait.
+struct Waiting(Way);
+
+impl Waiting {
+    fn begin(cores: usize) -> Waiting {
+        let more = |spinning| (spinning < cores / 2).then_some(spinning + 1);
+        if WAITING.fetch_add(1, Ordering::Relaxed) >= cores && cores > 1 {
+            Waiting(Way::Yield)
+        } else if SPINNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
+            Waiting(Way::Spin)
+        } else {
+            Waiting(Way::Sleep)
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+        if self.0 == Way::Spin {
+            SPINNING.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The kernel may wake this thread as exactly as it can, from now on. Threads that never waited keep their slack of 50 us.
+fn be_exact() {
+    thread_local! {
+        static EXACT: Cell<bool> = const { Cell::new(false) };
+    }
+    if !EXACT.replace(true) {
+        // Refused, it stays late by 50 us more.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    }
+}
+
+fn spin_until(clock: &Clock, moment: Nanos) {
+    while clock.now() < moment {
+        std::hint::spin_loop();
+    }
+}
+
+/// Returns when `clock`, a real one, has reached `moment`; never before.
+pub fn wait_until(clock: &Clock, moment: Nanos) {
+    let left = moment.since(clock.now());
+    if left <= STORE {
+        return spin_until(clock, moment);
+    }
+    let long = left >= LONG;
+    if long || left > LAST {
+        be_exact();
+        std::thread::sleep(if long { left } else { left - LAST });
+    }
+    let waiting = Waiting::begin(cores());
+    match waiting.0 {
+        Way::Spin => spin_until(clock, moment),
+        Way::Yield => {
+            while clock.now() < moment {
+                std::thread::yield_now();
+            }
+        }
+        Way::Sleep => {
+            be_exact();
+            std::thread::sleep(moment.since(clock.now()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_spin_some_sleep_and_many_give_way_to_each_other() {
+        // Other tests may be waiting at the same time: no more than these numbers have room for.
+        let all: Vec<Waiting> = (0..3000).map(|_| Waiting::begin(2000)).collect();
+        let ways = |way| all.iter().filter(|waiting| waiting.0 == way).count();
+        let (spin, sleep, give_way) = (ways(Way::Spin), ways(Way::Sleep), ways(Way::Yield));
+        assert!((950..=1000).contains(&spin), "{spin}");
+        assert!((950..=1050).contains(&sleep), "{sleep}");
+        assert!((1000..=1050).contains(&give_way), "{give_way}");
+        drop(all);
+        assert_eq!(Waiting::begin(1).0, Way::Sleep);
+    }
+
+    #[test]
+    fn a_wait_never_ends_early() {
+        let clock = Clock::real();
+        for us in [0, 1, 5, 40, 120, 1500] {
+            let moment = Nanos(clock.now().0 + us * 1000);
+            wait_until(&clock, moment);
+            assert!(clock.now() >= moment, "{us}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Where a run's database is: in a directory, or on a modelled device around a directory or memory.
+
+use crate::modelled::{Device, Figures, ModelledStorage};
+use anyhow::Result;
+use quenchdb::device::file::FileStorage;
+use quenchdb::device::memory::MemoryStorage;
+use quenchdb::device::{OpenMode, Storage};
+use quenchdb::{Builder, Database, DeviceTrust};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// See the module. Cloning shares the device.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Without one everything is in memory.
+    directory: Option<PathBuf>,
+    trust: DeviceTrust,
+    modelled: Option<Arc<dyn Storage>>,
+}
+
+impl Place {
+    /// A directory on whatever device it is.
+    #[must_use]
+    pub fn directory(directory: &Path, trust: DeviceTrust) -> Place {
+        Place { directory: Some(directory.to_path_buf()), trust, modelled: None }
+    }
+
+    /// A device with these figures, around `directory`, or around memory that is gone with the last clone of the place.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn modelled(
+        figures: &'static Figures,
+        directory: Option<&Path>,
+        trust: DeviceTrust,
+        seed: u64,
+    ) -> Result<Place> {
+        let inner: Arc<dyn Storage> = match directory {
+            Some(directory) => Arc::new(FileStorage::open(directory, trust, true, true)?),
+            None => Arc::new(MemoryStorage::new()),
+        };
+        let storage = ModelledStorage::new(inner, Device::new(figures, seed), trust);
+        let directory = directory.map(Path::to_path_buf);
+        Ok(Place { directory, trust, modelled: Some(Arc::new(storage)) })
+    }
+
+    /// The directory, if there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// For measurements beside the database, which reads and writes the same device.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn storage(&self) -> Result<Arc<dyn Storage>> {
+        match (&self.modelled, &self.directory) {
+            (Some(storage), _) => Ok(storage.clone()),
+            (None, Some(directory)) => Ok(Arc::new(FileStorage::open(directory, self.trust, true, true)?)),
+            (None, None) => Ok(Arc::new(MemoryStorage::new())),
+        }
+    }
+
+    /// Opens the database here.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn open(&self, builder: Builder) -> quenchdb::Result<Database> {
+        let builder = match &self.modelled {
+            Some(storage) => builder.storage(storage.clone()),
+            None => builder,
+        };
+        builder.open(self.directory.as_deref().unwrap_or(Path::new("memory")))
+    }
+
+    /// The device's name in reports.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn device_name(&self) -> Result<String> {
+        Ok(self.storage()?.facts().name)
+    }
+
+    /// Bytes that the files in `directory` of the database take: what the file system gives them, or in memory their length.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn bytes_in(&self, directory: &str) -> Result<u64> {
+        if let Some(path) = &self.directory {
+            return bytes_on_disk(&path.join(directory));
+        }
+        let (storage, mut bytes) = (self.storage()?, 0);
+        let mode = OpenMode { create: false, read_only: true, direct: false };
+        for name in storage.list(directory)? {
+            bytes += storage.open(&format!("{directory}/{name}"), mode)?.len()?;
+        }
+        Ok(bytes)
+    }
+}
+
+fn bytes_on_disk(directory: &Path) -> Result<u64> {
+    use anyhow::Context;
+    use std::os::unix::fs::MetadataExt;
+    let describe = || format!("cannot read {}", directory.display());
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory).with_context(describe)? {
+        bytes += entry?.metadata().with_context(describe)?.blocks() * 512;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,111 @@
+//! Modelled devices through the program: each measures as its figures say, and every workload runs on them.
+
+use serde_json::Value;
+use std::process::{Command, Output, Stdio};
+
+fn quench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    let output = command.arg("bench").args(arguments).stdin(Stdio::null()).current_dir(directory).output();
+    output.expect("the program starts")
+}
+
+#[track_caller]
+fn bench(arguments: &[&str]) -> Value {
+    let output = quench(&[arguments, &["--memory-bytes", "256m", "--json"]].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error} {text}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[track_caller]
+fn number(object: &Value, field: &str) -> f64 {
+    object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"))
+}
+
+/// Every model, and the median of its durable 4 KiB write in microseconds.
+const FLOORS: [(&str, f64); 10] = [
+    ("sim:nvme-enterprise", 11.0),
+    ("sim:nvme-consumer", 333.0),
+    ("sim:disk-170iops", 5_882.0),
+    ("sim:disk-10ms", 10_000.0),
+    ("sim:ebs-gp3", 1_000.0),
+    ("sim:ebs-io2", 500.0),
+    ("sim:s3-express", 8_000.0),
+    ("sim:s3-standard", 77_000.0),
+    ("sim:memory-0us", 0.0),
+    ("sim:memory-1.2us", 1.2),
+];
+
+#[test]
+fn the_floor_of_every_model_is_about_its_figure() {
+    for (name, figure) in FLOORS {
+        let report = bench(&["device", "--device", name, "--threads", "2", "--seconds", "1"]);
+        assert_eq!(report["device"], name);
+        assert_eq!(report["volatile_cache"], name == "sim:nvme-consumer");
+        let p50 = number(&report["writes"][0], "p50_us");
+        // A quarter to either side is noise of few measurements; what comes on top is a busy machine's.
+        assert!(p50 >= 0.7 * figure && p50 <= 1.5 * figure + 300.0, "{name}: {p50} instead of {figure}");
+    }
+}
+
+#[test]
+fn a_directory_has_the_speed_of_the_model_and_can_be_recovered_after_a_kill() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = directory.path().join("db");
+    let path = path.to_str().expect("UTF-8");
+    let options = ["--seconds", "0.4", "--threads", "2", "--reopen", "kill", "--check"];
+    let device = ["--device", "sim:ebs-gp3", "--path", path];
+    let report = bench(&[&["tpcb", "--branches", "2", "--accounts", "300"][..], &options, &device].concat());
+    assert_eq!((&report["device"], &report["reopened"]["after"]), (&"sim:ebs-gp3".into(), &"killed".into()));
+    assert_eq!(report["check"]["problems"].as_array().map(Vec::len), Some(0), "{report}");
+    assert!(number(&report["floor_us"], "p50") >= 800.0, "{report}");
+    assert!(number(&report["commit_latency_us"], "p50") >= 800.0, "{report}");
+}
+
+#[test]
+fn every_workload_runs_on_a_device_in_memory_and_leaves_no_directory() {
+    let small: [&[&str]; 7] = [
+        &["ycsb", "--rows", "2000", "--mix", "a", "--check"],
+        &["tpcc", "--small", "--warehouses", "2", "--check", "--commit", "async", "--preset", "autonomous"],
+        &["tpcb", "--branches", "2", "--accounts", "300", "--check", "--reopen", "close"],
+        &["tatp", "--subscribers", "2000", "--check"],
+        &["mixed", "--small", "--rows", "2000", "--mix", "a", "--check"],
+        &["put", "--reopen", "close"],
+        &["scan", "--rows", "20000"],
+    ];
+    for workload in small {
+        let options = ["--seconds", "0.3", "--threads", "2", "--device", "sim:nvme-consumer"];
+        let report = bench(&[workload, &options].concat());
+        assert_eq!(report["device"], "sim:nvme-consumer", "{workload:?}");
+        if workload.contains(&"--check") {
+            assert_eq!(report["check"]["problems"].as_array().map(Vec::len), Some(0), "{report}");
+        }
+    }
+    let soak = ["soak", "--rows", "3000", "--seconds", "0.5", "--device", "sim:memory-1.2us"];
+    let report = bench(&soak);
+    assert_eq!(report["problems"].as_array().map(Vec::len), Some(0), "{report}");
+    assert!(number(&report, "store_bytes_on_disk") > 0.0 && report["write_amplification_total"].is_null());
+}
+
+#[test]
+fn an_unknown_device_is_an_error_that_lists_the_known_ones_and_so_does_help() {
+    let output = quench(&["device", "--device", "sim:floppy"]);
+    let (error, code) = (String::from_utf8_lossy(&output.stderr), output.status.code());
+    assert_ne!(code, Some(0));
+    let help = quench(&["--help"]);
+    let help = String::from_utf8_lossy(&help.stdout);
+    for (name, _) in FLOORS {
+        assert!(error.contains(name) && help.contains(name), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_device_in_memory_cannot_be_kept() {
+    for flags in [&["--reopen", "kill"][..], &["--keep"]] {
+        let output = quench(&[&["tpcb", "--device", "sim:ebs-io2"], flags].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() != Some(0) && error.contains("needs --path"), "{error}");
+    }
+}
