@@ -23,6 +23,8 @@
 //! The decision and the recording are made with the page held exclusively and behind the imager's gate, so no round begins or
 //! ends in between.
 //!
+//! All of them are cold for the store, which may compress them: nobody has touched these pages for a round of the hand.
+//!
 //! # Bounds
 //! Buffers take [`buffer_bytes`]; one pass of the hand looks at every page twice. On a full disk nothing is written that would
 //! take the space of the running round.
@@ -31,7 +33,7 @@ use super::image::{Imager, image_as_of};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::buffer::{Claimed, HIDDEN_ROUND, PageBytes, PageState, Pool, ScratchPage, Version};
 use crate::device::Storage;
-use crate::store::{ImageKind, ImageWriter, PageStore, Written};
+use crate::store::{Heat, ImageKind, ImageWriter, PageStore, Written};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::sync::{Mutex, thread};
@@ -275,7 +277,7 @@ impl Work {
         let mut settled = None;
         let mut pending = None;
         let guard = pin();
-        let pushed = writer.push(page, self.system.newest_drawn(), |out| {
+        let pushed = writer.push(page, self.system.newest_drawn(), Heat::Cold, |out| {
             let state = self.pool.look_at_marked(page, |bytes| bytes.copy_to(0, out))?;
             let Looked { stamped, newest, not_durable } = self.look(out, &guard)?;
             self.not_durable = self.not_durable.max(not_durable);

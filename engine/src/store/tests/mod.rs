@@ -2,6 +2,7 @@
 
 mod crash;
 mod manifest;
+mod packs;
 mod pages;
 mod readers;
 
