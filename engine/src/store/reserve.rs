@@ -159,11 +159,12 @@ impl PageStore {
         Err(self.refusal(&full.error, missing))
     }
 
-    /// True if so many free blocks are left when the reserve is taken away.
+    /// True if so many blocks are left when the reserve is taken away, or the file can grow for it.
     pub(super) fn can_spare(&self, blocks: u64) -> bool {
         let Some(Watched { demand, .. }) = self.watched.get() else { return true };
         let state = self.state.lock();
-        state.available() >= state.demanded(demand, self.page_bytes(), ReservedFor::Change) + blocks
+        let needed = state.demanded(demand, self.page_bytes(), ReservedFor::Change);
+        state.full.is_none() || state.available() >= needed + blocks
     }
 
     fn refusal(&self, error: &Error, missing_blocks: u64) -> Error {
