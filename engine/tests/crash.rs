@@ -15,7 +15,8 @@
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    Compression, Csn, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table, Transaction,
+    Compression, Csn, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table,
+    Transaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,11 +2,13 @@
 
 mod crash;
 mod manifest;
+mod pack_readers;
 mod packs;
 mod pages;
 mod readers;
 
 use super::*;
+use crate::base::Location;
 use crate::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 
 const DATABASE: DatabaseId = DatabaseId(0xdb);
