@@ -130,6 +130,7 @@ impl Drop for Evictor {
 /// An image being written.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
+    page: PageId,
     version: Version,
     purpose: Purpose,
 }
@@ -202,7 +203,9 @@ impl Work {
             for at in 0..self.candidates.len() {
                 freed += u64::from(self.consider(self.candidates[at])?);
             }
-            freed += self.complete_writes(false)?;
+            // A pack that is being filled gives no memory back before it is written.
+            let enough = self.pending.iter().flatten().count() as u64 >= wanted;
+            freed += self.complete_writes(enough)?;
             if passed < 2 * self.pool.page_count() {
                 continue;
             }
@@ -236,10 +239,18 @@ impl Work {
         if !state.dirty && !state.unsaved_stamps {
             return Ok(self.leave_now(page, state.version, false));
         }
+        if self.is_being_written(page, state.version) {
+            return Ok(false);
+        }
         let Some(mut writer) = self.take_writer()? else { return Ok(false) };
         let pushed = self.write(&mut writer, page);
         self.writer = Some(writer);
         Ok(pushed?.is_some_and(|version| self.leave_now(page, version, true)))
+    }
+
+    /// The hand comes by twice before a pack is full.
+    fn is_being_written(&self, page: PageId, version: Version) -> bool {
+        self.pending.iter().flatten().any(|pending| (pending.page, pending.version) == (page, version))
     }
 
     fn take_writer(&mut self) -> Result<Option<ImageWriter>> {
@@ -294,7 +305,7 @@ impl Work {
                 _ if stamped => ImageKind::Stamped,
                 _ => ImageKind::Settled,
             };
-            pending = Some(Pending { version: state.version, purpose });
+            pending = Some(Pending { page, version: state.version, purpose });
             Some((kind, token as u64))
         })?;
         debug_assert_eq!(pushed, pending.is_some());
