@@ -118,7 +118,7 @@ fn what_is_compact_already_stays() {
 
 #[test]
 fn writers_go_on_while_space_is_given_back() {
-    let (disk, db, table) = thinned(12_000, 1 << 20, Compression::Lz4);
+    let (disk, db, table) = thinned(12_000, 2 << 20, Compression::Lz4);
     let stop = AtomicBool::new(false);
     let mut expected = content(&db);
     std::thread::scope(|scope| {
@@ -148,7 +148,7 @@ fn writers_go_on_while_space_is_given_back() {
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
     disk.stop();
     drop(db);
-    let db = open(&disk.crash(CrashKind::PowerCut, disk.operations(), 1), 1 << 20, Compression::Lz4)
+    let db = open(&disk.crash(CrashKind::PowerCut, disk.operations(), 1), 2 << 20, Compression::Lz4)
         .expect("recovers");
     assert_eq!(content(&db), expected);
 }

@@ -1,6 +1,7 @@
 //! Tests of the page store and the manifest, on a simulated disk that can crash, fail and fill up.
 
 mod crash;
+mod free;
 mod manifest;
 mod pack_readers;
 mod packs;
