@@ -107,7 +107,7 @@ impl Filling {
 
     /// How many images there are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn images(&self) -> usize {
         self.entries.len()
     }
 

@@ -110,7 +110,8 @@ impl PageStore {
             into.copy_from_slice(&bounce);
         }
         let opened = if blocks::is_pack(into) {
-            pack::unpack(&into.to_vec(), self.source.database, page, reference, into)
+            let block = into.to_vec();
+            pack::unpack(&block, self.source.database, page, reference, into)
         } else {
             blocks::verify_page(into, self.source.database, page, reference)
                 .map(|kind| Opened { kind, images: 1 })

@@ -177,7 +177,7 @@ impl ImageWriter {
     /// A single image is not worth a pack: it gets the block that it would have had (P1).
     fn put_pack(&mut self, pack: &OpenPack, codec: Codec) -> Result<()> {
         let database = self.store.source.database;
-        if pack.filling.len() == 1 {
+        if pack.filling.images() == 1 {
             return self.put(&pack.images, |out| pack.filling.unpack_single(out, database));
         }
         self.put(&pack.images, |out| {
