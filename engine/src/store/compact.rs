@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Images that are copied between two looks at the tables.
 const BATCH: usize = 64;
 /// Bytes of buffers for writing.
-const WRITER_BYTES: u64 = 1 << 20;
+const WRITER_BYTES: u64 = 256 << 10;
 
 impl PageStore {
     /// The length, in blocks, that the file need not exceed: what is in use, and a twentieth.
@@ -107,6 +107,7 @@ impl PageStore {
         bound: u64,
         rest: &dyn Fn(),
     ) -> Result<u64> {
+        let _charge = self.memory.get().map(|memory| memory.charge(WRITER_BYTES));
         let mut writer = self.writer_before(storage, WRITER_BYTES, Some(bound))?;
         let (mut written, mut moved, mut full) = (Vec::new(), 0, false);
         for batch in images.chunks(BATCH) {

@@ -14,10 +14,8 @@ use super::blocks::{BLOCK_HEADER_BYTES, BlockIdentity, ImageKind, fill_header};
 use super::codec::{Codec, Compressor};
 use super::pack::{Filling, Sealed, worthwhile_bytes};
 use super::writer::Image;
-use crate::base::account::Charge;
-use crate::base::{Account, Csn, DatabaseId, PageId};
+use crate::base::{Csn, DatabaseId, PageId};
 use crate::device::AlignedBuffer;
-use std::sync::Arc;
 
 /// Packs that are open at once.
 const OPEN_MAX: usize = 4;
@@ -80,22 +78,24 @@ pub struct Packer {
     compressor: Compressor,
     /// The image that is being looked at, as a block of its own.
     plain: AlignedBuffer,
-    /// For what is not: the open packs and the memory of the compressor.
-    _charge: Option<Charge>,
     block_bytes: usize,
     open: Vec<OpenPack>,
     effort: Effort,
 }
 
 impl Packer {
-    /// With no pack open. What it takes is charged to `memory`.
+    /// Bytes that one takes: the open packs, an image before and after it is compressed, and what the compressor needs besides.
     #[must_use]
-    pub fn new(codec: Codec, block_bytes: usize, memory: Option<&Arc<Account>>) -> Packer {
-        let bytes = (block_bytes * (OPEN_MAX + 2)) as u64 + COMPRESSOR_BYTES;
+    pub fn bytes(block_bytes: usize) -> u64 {
+        (block_bytes * (OPEN_MAX + 2)) as u64 + COMPRESSOR_BYTES
+    }
+
+    /// With no pack open.
+    #[must_use]
+    pub fn new(codec: Codec, block_bytes: usize) -> Packer {
         Packer {
             compressor: Compressor::new(codec),
             plain: AlignedBuffer::zeroed(block_bytes),
-            _charge: memory.map(|memory| memory.charge(bytes)),
             block_bytes,
             open: Vec::new(),
             effort: Effort::default(),

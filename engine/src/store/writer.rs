@@ -120,14 +120,15 @@ impl PageStore {
         bound: Option<u64>,
     ) -> Result<ImageWriter> {
         let codec = Codec::of(self.compression());
-        let per_write = (bytes_max as usize / (DEPTH + 1)).min(RUN_BYTES_MAX);
+        let of_packer = codec.map_or(0, |_| Packer::bytes(self.page_bytes()));
+        let per_write = (bytes_max.saturating_sub(of_packer) as usize / (DEPTH + 1)).min(RUN_BYTES_MAX);
         Ok(ImageWriter {
             store: self.clone(),
             queue: storage.write_queue(DEPTH)?,
             run_pages: (per_write / self.page_bytes()).max(1) as u64,
             bound,
             filling: None,
-            packer: codec.map(|codec| Packer::new(codec, self.page_bytes(), self.memory.get())),
+            packer: codec.map(|codec| Packer::new(codec, self.page_bytes())),
             in_flight: Vec::new(),
             buffers: Vec::new(),
             completions: Vec::new(),
