@@ -23,7 +23,7 @@ pub mod transaction;
 pub mod tree;
 
 pub use api::*;
-pub use base::settings::{DeviceTrust, Durability, MethodSetting, Preset, Settings};
+pub use base::settings::{Compression, DeviceTrust, Durability, MethodSetting, Preset, Settings};
 pub use base::{Csn, Error, ErrorKind, Location, Result};
 
 /// Compiles and runs the README's example.

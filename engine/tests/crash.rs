@@ -17,7 +17,8 @@ mod support;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    Csn, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table, Transaction,
+    Compression, Csn, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table,
+    Transaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +45,7 @@ fn settings(seed: u64) -> Settings {
     Settings {
         preset,
         logs: if preset == Preset::Group { 1 } else { 1 + random.below(3) as usize },
+        compression: if random.chance(1, 4) { Compression::None } else { Compression::Lz4 },
         // A pool of a dozen pages, and a recovery that reads the log twice, in windows; or everything fits.
         memory_bytes: if is_tight(seed) { 1 << 20 } else { 4 << 20 },
         segment_bytes: 64 << 10,
@@ -229,6 +231,8 @@ fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bo
 
 /// Pages that left memory in all runs together.
 static EVICTED: AtomicU64 = AtomicU64::new(0);
+/// Page images that shared a block with others, likewise.
+static PACKED: AtomicU64 = AtomicU64::new(0);
 
 /// Judges a database: content, and what must be in it.
 fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
@@ -302,6 +306,7 @@ fn run(seed: u64, points: u64) -> u64 {
         let db = open(&storage, &settings).expect("a whole disk");
         let told = work(&db, &storage, 0, is_tight(seed), 2, 20, seed);
         EVICTED.fetch_add(db.statistics().pages_evicted, Ordering::Relaxed);
+        PACKED.fetch_add(db.statistics().packs.images_packed, Ordering::Relaxed);
         if random.chance(1, 4) {
             db.close().expect("a whole disk");
         }
@@ -389,6 +394,7 @@ fn no_crash_loses_what_was_acknowledged() {
         workers.into_iter().map(|worker| worker.join().expect("no violation")).sum()
     });
     let evicted = EVICTED.load(Ordering::Relaxed);
-    println!("{done} crashes, {evicted} pages left memory");
-    assert!(done >= wanted && evicted > 0);
+    let packed = PACKED.load(Ordering::Relaxed);
+    println!("{done} crashes, {evicted} pages left memory, {packed} images were packed");
+    assert!(done >= wanted && evicted > 0 && packed > 0);
 }

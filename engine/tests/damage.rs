@@ -15,7 +15,7 @@ use std::time::Duration;
 const SECTOR: usize = 4096;
 const SLOT: usize = 1 << 20;
 /// Of the formats that this build writes.
-const MANIFEST_VERSION: u32 = 2;
+const MANIFEST_VERSION: u32 = 3;
 const LOG_VERSION: u16 = 2;
 const TABLES: [&str; 2] = ["a", "b"];
 
@@ -567,7 +567,7 @@ fn a_newer_format_is_unsupported() {
     let pages = sample.disk.files().into_iter().find(|path| path.starts_with("pages")).expect("a page store");
     for at in used_sectors(&sample.disk.read_file(&pages).expect("listed")) {
         let disk = damaged(&sample, &pages, |bytes| {
-            bytes[at + 7] = 2;
+            bytes[at + 7] = 3;
             let check = crc(&bytes[at + 4..at + SECTOR]);
             bytes[at..at + 4].copy_from_slice(&check.to_le_bytes());
         });

@@ -14,7 +14,7 @@ use quenchdb::base::checksum::crc;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    BackupOptions, Database, Error, ErrorKind, Location, RestoreOptions, Result, Settings, Table,
+    BackupOptions, Compression, Database, Error, ErrorKind, Location, RestoreOptions, Result, Settings, Table,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ use std::sync::Arc;
 use support::{Content, content, place};
 
 const SECTOR: usize = 4096;
+/// Block kind.
+const PACK: u8 = 7;
 
 /// So little memory that pages have to leave it: their images have stamps.
 fn settings() -> Settings {
@@ -107,12 +109,19 @@ impl Sample {
 }
 
 /// The version that the present build writes, of samples.
-const NEWEST: u32 = 2;
+const NEWEST: u32 = 3;
 
 /// Closed, or killed with a checkpoint and a log after it; with what there was in `version`, and the same on every call.
 fn make(closed: bool, version: u32) -> (SimulatedStorage, Content) {
+    make_with(closed, version, Compression::Lz4)
+}
+
+fn make_with(closed: bool, version: u32, compression: Compression) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
-    let mut sample = Sample { db: open(&disk).expect("an empty disk"), expected: Content::new() };
+    let settings = Settings { compression, ..settings() };
+    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
+    let mut sample =
+        Sample { db: builder.open("simulated").expect("an empty disk"), expected: Content::new() };
     sample.fill(10);
     // Pages that leave memory beside a snapshot keep their stamps.
     let snapshot = sample.db.begin_read().expect("free");
@@ -200,11 +209,13 @@ fn unpack(packed: &[u8]) -> SimulatedStorage {
     disk
 }
 
-/// Kinds of the blocks of the page store, whatever counts of them.
+/// Kinds of the blocks of the page store, and of the images in packs, whatever counts of them.
 fn kinds(disk: &SimulatedStorage) -> Vec<u8> {
     let bytes = disk.read_file("pages/data").expect("there");
-    let mut kinds: Vec<u8> =
-        bytes.chunks(SECTOR).filter(|block| block[4..6] == *b"QB").map(|block| block[6]).collect();
+    let blocks = || bytes.chunks(SECTOR).filter(|block| block[4..6] == *b"QB");
+    let packs = blocks().filter(|block| block[6] == PACK);
+    let packed = packs.flat_map(|block| block[32..].chunks(28).take(block[8].into()).map(|entry| entry[20]));
+    let mut kinds: Vec<u8> = blocks().map(|block| block[6]).chain(packed).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds
@@ -233,11 +244,25 @@ fn a_sample_has_one_of_everything() {
         assert_eq!(again.files(), disk.files());
         assert!(disk.files().iter().all(|path| again.read_file(path) == disk.read_file(path)));
         let kinds = kinds(&disk);
-        assert!((1..=6).all(|kind| kinds.contains(&kind)), "block kinds {kinds:?}");
+        assert!((1..=PACK).all(|kind| kinds.contains(&kind)), "block kinds {kinds:?}");
         let db = open(&disk).expect("its own version");
         assert_eq!(db.recovery().clean, closed);
         assert!(closed || db.recovery().replayed > 10);
         assert!(content(&db) == expected);
+    }
+}
+
+#[test]
+fn without_compression_nothing_says_that_there_could_be_packs() {
+    for closed in [true, false] {
+        let (disk, expected) = make_with(closed, NEWEST, Compression::None);
+        assert!(!kinds(&disk).contains(&PACK));
+        let bytes = disk.read_file("pages/data").expect("there");
+        let mut blocks = bytes.chunks(SECTOR).filter(|block| block[4..6] == *b"QB");
+        assert!(blocks.all(|block| block[7] == 1), "the version of blocks");
+        let manifest = disk.read_file("MANIFEST").expect("there");
+        assert_eq!((manifest[8], manifest[(1 << 20) + 8]), (2, 2), "the version of both slots");
+        assert!(content(&open(&disk).expect("opens")) == expected);
     }
 }
 
@@ -358,7 +383,13 @@ fn newer_log_blocks_are_refused() {
 
 #[test]
 fn newer_blocks_of_the_page_store_are_refused_wherever_they_are_read() {
-    let (disk, expected) = make(true, NEWEST);
+    refuse_newer_blocks(Compression::None, [1, 2, 3, 4, 5]);
+    refuse_newer_blocks(Compression::Lz4, [1, 3, 4, 5, PACK]);
+}
+
+/// In a database that has blocks of these kinds, at least.
+fn refuse_newer_blocks(compression: Compression, expected_kinds: [u8; 5]) {
+    let (disk, expected) = make_with(true, NEWEST, compression);
     let path = "pages/data";
     let bytes = disk.read_file(path).expect("there");
     let mut refused = BTreeMap::<u8, u32>::new();
@@ -395,7 +426,7 @@ fn newer_blocks_of_the_page_store_are_refused_wherever_they_are_read() {
         }
     }
     let kinds: Vec<u8> = refused.keys().copied().collect();
-    assert!((1..=5).all(|kind| kinds.contains(&kind)), "{refused:?}");
+    assert!(expected_kinds.iter().all(|kind| kinds.contains(kind)), "{refused:?}");
 }
 
 #[test]

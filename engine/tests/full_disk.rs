@@ -1,6 +1,7 @@
 //! A full disk: whatever was acknowledged can be checkpointed, new work is refused at once, reads go on, and work goes on by
 //! itself when there is space again.
 
+use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Database, ErrorKind, Preset, Result, Settings, Table};
 use std::collections::BTreeMap;
@@ -47,12 +48,14 @@ fn size(disk: &SimulatedStorage) -> u64 {
     disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
 }
 
-fn value(fill: u8) -> Vec<u8> {
-    vec![fill; 500]
+/// Nothing that could be compressed, so that what is written takes the space that it seems to take.
+fn value(row: u32, fill: u8) -> Vec<u8> {
+    let mut random = Random::from_seed(u64::from(row) << 8 | u64::from(fill));
+    (0..63).flat_map(|_| random.next_u64().to_le_bytes()).take(500).collect()
 }
 
 fn put(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8) -> Result<()> {
-    db.transact(|tx| rows.clone().try_for_each(|row| tx.insert(table, row.to_be_bytes(), value(fill))))
+    db.transact(|tx| rows.clone().try_for_each(|row| tx.insert(table, row.to_be_bytes(), value(row, fill))))
 }
 
 /// Inserts rows although the disk was full a moment ago.
@@ -89,7 +92,11 @@ fn assert_rows(db: &Database, table: &Table, rows: &Rows, context: &str) {
     for entry in snapshot.range::<[u8; 4]>(table, ..) {
         let (key, bytes) = entry.unwrap_or_else(|error| panic!("{context}: {error}"));
         let row = u32::from_be_bytes(key[..].try_into().expect("four bytes"));
-        assert_eq!(rows.get(&row).map(|fill| value(*fill)).as_deref(), Some(&bytes[..]), "{context}: {row}");
+        assert_eq!(
+            rows.get(&row).map(|fill| value(row, *fill)).as_deref(),
+            Some(&bytes[..]),
+            "{context}: {row}"
+        );
         found += 1;
     }
     assert_eq!(found, rows.len(), "{context}");
@@ -207,7 +214,8 @@ fn open_transactions(log_bytes_max: u64) -> usize {
     loop {
         let mut tx = db.begin().expect("within the limit");
         let begun = Instant::now();
-        let inserted = (next..next + 40).try_for_each(|row| tx.insert(&table, row.to_be_bytes(), value(9)));
+        let inserted =
+            (next..next + 40).try_for_each(|row| tx.insert(&table, row.to_be_bytes(), value(row, 9)));
         if let Err(error) = inserted {
             assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
             assert!(begun.elapsed() < PROMPT, "{context}: refused after {:?}", begun.elapsed());
@@ -262,9 +270,9 @@ fn a_long_transaction_on_a_full_disk_stops_nobody_for_long() {
         for n in 0..100_000u32 {
             let begun = Instant::now();
             let savepoint = tx.savepoint();
-            let done = tx.insert(&table, 1u32.to_be_bytes(), value(n as u8));
+            let done = tx.insert(&table, 1u32.to_be_bytes(), value(1, n as u8));
             tx.rollback_to(savepoint).expect("its own");
-            let done = done.and_then(|()| tx.insert(&table, n.to_be_bytes(), value(5)));
+            let done = done.and_then(|()| tx.insert(&table, n.to_be_bytes(), value(n, 5)));
             if let Err(error) = done {
                 assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
                 assert!(begun.elapsed() < PROMPT, "{context}: refused after {:?}", begun.elapsed());

@@ -2,7 +2,7 @@
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Settings, Snapshot, Table};
+use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Preset, Settings, Snapshot, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ fn settings(preset: Preset) -> Settings {
         segment_bytes: 256 << 10,
         log_bytes_max: 32 << 20,
         checkpoint_log_bytes: 2 << 20,
+        compression: if preset == Preset::Autonomous { Compression::None } else { Compression::Lz4 },
         ..Settings::default()
     }
 }
@@ -219,7 +220,9 @@ fn a_transaction_that_does_not_fit_in_memory_is_refused_and_others_go_on() {
 #[test]
 fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
     let disk = SimulatedStorage::new(5);
-    let settings = || Settings { memory_bytes: 8 << 20, ..settings(Preset::Group) };
+    // One page a block, so that bytes read say how many pages.
+    let compression = Compression::None;
+    let settings = || Settings { memory_bytes: 8 << 20, compression, ..settings(Preset::Group) };
     let open = || {
         let builder = Database::builder().settings(settings()).storage(Arc::new(disk.clone()));
         builder.open("x").expect("opens")
@@ -291,4 +294,48 @@ fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
     }
     thread.join().expect("as expected");
     assert_eq!(content(&db.begin_read().expect("free"), &table).len(), 3000, "nothing was removed");
+}
+
+/// Rows that say little in many bytes, several times what fits in memory, overwritten again and again.
+fn bytes_of_rows(compression: Compression) -> (u64, u64) {
+    let disk = SimulatedStorage::new(6);
+    let settings = || Settings { compression, ..settings(Preset::Group) };
+    let open = || {
+        let builder = Database::builder().settings(settings()).storage(Arc::new(disk.clone()));
+        builder.open("x").expect("opens")
+    };
+    let db = open();
+    let table = db.create_table("t").expect("new");
+    let mut random = Random::from_seed(6);
+    let mut model = Model::new();
+    change(&db, &table, &mut model, &mut random, 3000);
+    for _ in 0..4 {
+        change(&db, &table, &mut model, &mut random, 1500);
+        db.checkpoint().expect("a whole disk");
+    }
+    let packs = db.statistics().packs;
+    assert_eq!(packs.images_packed > 500, compression != Compression::None, "{packs:?}");
+    assert!(packs.bytes_after * 3 / 2 <= packs.bytes_before, "{packs:?}");
+    db.close().expect("closes");
+    // With the other setting everything is read all the same.
+    let other = if compression == Compression::None { Compression::Lz4 } else { Compression::None };
+    let settings = Settings { compression: other, ..settings() };
+    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
+    let db = builder.open("x").expect("opens");
+    let table = db.table("t").expect("there");
+    let statistics = db.statistics();
+    assert_same(&db.begin_read().expect("free"), &table, &model, "reopened");
+    db.compact(None).expect("compacts");
+    assert_same(&db.begin_read().expect("free"), &table, &model, "compacted");
+    assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
+    let logical = model.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+    (statistics.store_bytes - statistics.store_free_bytes, logical)
+}
+
+#[test]
+fn compressible_rows_take_clearly_less_with_compression_and_never_more() {
+    let (plain, logical) = bytes_of_rows(Compression::None);
+    let (packed, _) = bytes_of_rows(Compression::Lz4);
+    println!("{logical} bytes of rows take {plain} bytes plain, {packed} packed");
+    assert!(packed < plain / 3 * 2, "{packed} of {plain}");
 }

@@ -3,7 +3,7 @@
 //! The content of damaged databases is judged in `damage.rs`; here it is what the report says.
 
 use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
-use quenchdb::{Database, ErrorKind, Preset, Settings, VerifyReport};
+use quenchdb::{Compression, Database, ErrorKind, Preset, Settings, VerifyReport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ fn settings(preset: Preset) -> Settings {
         log_buffer_bytes: 64 << 10,
         log_bytes_max: 4 << 20,
         checkpoint_log_bytes: 0,
+        // So that tests find the rows that they damage.
+        compression: Compression::None,
         flush_unit_bytes: 4096,
         ..Settings::default()
     }
@@ -269,6 +271,32 @@ fn a_damaged_page_is_reported_with_its_table_and_keys() {
     let report = verify(&disk);
     assert_finds(&report, &["table `a`, keys from \"key 00", "to below \"key 00"]);
     assert_eq!(report.problems.len(), 1, "{:#?}", report.problems);
+}
+
+#[test]
+fn a_damaged_pack_is_reported_with_each_page_in_it_and_what_it_was_for() {
+    let disk = SimulatedStorage::new(1);
+    let settings = Settings { compression: Compression::Lz4, ..settings(Preset::Group) };
+    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
+    let db = builder.open("simulated").expect("opens");
+    fill(&db, "a", 0..300);
+    let pages = db.verify(None).expect("runs").pages;
+    db.close().expect("a whole disk");
+    assert_sound(&verify(&disk));
+    let bytes = disk.read_file("pages/data").expect("a page store");
+    let packs = (0..bytes.len()).step_by(SECTOR).filter(|at| bytes[at + 4..at + 7] == *b"QB\x07");
+    for at in packs {
+        let images = u64::from(bytes[at + 8]);
+        assert!((2..=pages).contains(&images), "{images} of {pages}");
+        flip(&disk, "pages/data", at + 3000);
+        let report = verify(&disk);
+        let named = |page: u64| report.problems.iter().any(|p| p.contains(&format!("page {page},")));
+        let in_it = (0..images).map(|n| bytes[at + 32 + 28 * n as usize]);
+        let missing: Vec<u8> = in_it.filter(|page| !named((*page).into())).collect();
+        assert!(missing.is_empty(), "pages {missing:?} are not named: {:#?}", report.problems);
+        flip(&disk, "pages/data", at + 3000);
+    }
+    assert_sound(&verify(&disk));
 }
 
 #[test]

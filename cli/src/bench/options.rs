@@ -8,7 +8,7 @@ use quench_bench::driver::{Gaps, Rate};
 use quench_bench::modelled::{FIGURES, Figures};
 use quench_bench::place::Place;
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
-use quenchdb::{Builder, Database, DeviceTrust, Durability, Preset};
+use quenchdb::{Builder, Compression, Database, DeviceTrust, Durability, Preset};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,6 +87,10 @@ fn devices() -> PossibleValuesParser {
 /// A preset by name.
 pub fn parse_preset(name: &str) -> Result<Preset, String> {
     Preset::from_name(name).map_err(|error| error.to_string())
+}
+
+fn parse_compression(name: &str) -> Result<Compression, String> {
+    Compression::from_name(name).map_err(|error| error.to_string())
 }
 
 fn percent(text: &str) -> Result<u32, String> {
@@ -237,6 +241,9 @@ pub struct BenchArgs {
     /// Commit protocol: per-transaction, group, autonomous
     #[arg(long, default_value = "group", value_parser = parse_preset)]
     preset: Preset,
+    /// Compression of pages that are not expected to change soon: none, lz4, zstd (if it is built in)
+    #[arg(long, default_value = "lz4", value_parser = parse_compression)]
+    compression: Compression,
     /// Logs; 0 chooses
     #[arg(long, default_value_t = 0)]
     logs: usize,
@@ -477,6 +484,7 @@ impl BenchArgs {
     pub fn builder(&self) -> Builder {
         let builder = Database::builder()
             .preset(self.preset)
+            .compression(self.compression)
             .logs(self.logs)
             .device_trust(self.trust())
             .memory_bytes(self.memory_bytes());

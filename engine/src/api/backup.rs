@@ -70,7 +70,7 @@ pub struct RestoreOptions {
     pub log: Option<Place>,
     /// The last transaction to be replayed; without it all that can be. Needs `log`, unless it is that of the last backup.
     pub to: Option<Csn>,
-    /// Memory for replaying, and the like.
+    /// Memory for replaying, how pages are compressed, and the like.
     pub settings: Settings,
     /// Hears of pages and transactions restored.
     pub progress: Option<Progress>,
@@ -122,7 +122,8 @@ impl Database {
                 None => (self.manifest_at_rest()?, None),
             },
         };
-        let source = Source { storage, manifest: &manifest };
+        let compression = self.inner.settings.compression;
+        let source = Source { storage, manifest: &manifest, compression };
         let report = backup::back_up(source, &*target, base.as_deref(), &mut *progress)?;
         Ok(BackupReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
     }
@@ -147,7 +148,8 @@ impl Database {
             backups.into_iter().map(|place| place.into().open(false)).collect::<Result<_>>()?;
         let target = target.into().open(true)?;
         let lock = target.lock(true)?;
-        let restored = backup::restore_pages(&backups, &*target, &mut *progress)?;
+        let restored =
+            backup::restore_pages(&backups, &*target, options.settings.compression, &mut *progress)?;
         drop(lock);
         // Until the end the directory is marked, and nobody opens it.
         let (csn, replayed) = match options.log {

@@ -3,7 +3,7 @@
 use super::database::Database;
 use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
-use crate::base::settings::{DeviceTrust, MethodSetting, Preset, Settings};
+use crate::base::settings::{Compression, DeviceTrust, MethodSetting, Preset, Settings};
 use crate::base::{ErrorKind, Result};
 use crate::device::Storage;
 use crate::device::file::FileStorage;
@@ -101,6 +101,13 @@ impl Builder {
         device_trust: DeviceTrust,
         /// Use io_uring where the kernel has it. Default true.
         io_uring: bool,
+    }
+
+    /// How page images that are not expected to change soon are compressed. Default `lz4`.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Builder {
+        self.settings.compression = compression;
+        self
     }
 
     /// How writes are made durable, instead of what a probe chooses.

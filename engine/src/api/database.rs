@@ -290,6 +290,7 @@ impl Database {
             checkpoint_readers: readers.len() as u64,
             oldest_checkpoint_reader: readers.iter().map(|reader| reader.csn).min(),
             store_reserved_bytes: inner.store.reserved_bytes(),
+            packs: inner.store.packs(),
             disk_full: inner.store.is_disk_full() || inner.segments.is_disk_full(),
             wakeups: metrics.wake_ups.get(),
             group_size_mean: metrics.group_size(),

@@ -102,6 +102,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     };
     let Opened { lock, file, manifest, store } = opened;
     let page_bytes = manifest.page_bytes as usize;
+    store.compress(settings.compression);
     let clock = builder.clock.clone();
     let read_cost = Arc::new(ReadCost::default());
     let stored = StoredPages { store: store.clone(), clock: clock.clone(), cost: read_cost.clone() };

@@ -5,6 +5,7 @@ use crate::base::metrics::LatencyHistogram;
 use crate::base::settings::Preset;
 use crate::checkpoint::ReplayEstimate;
 use crate::device::DeviceFacts;
+use crate::store::PackUsage;
 
 /// A latency distribution in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -134,6 +135,8 @@ pub struct Statistics {
     pub checkpoint_readers: u64,
     /// CSN of the oldest of these checkpoints.
     pub oldest_checkpoint_reader: Option<Csn>,
+    /// Packs: images that share a block, compressed.
+    pub packs: PackUsage,
     /// The disk was full when space was needed last, for the log or for pages. While somebody is refused it is asked again every
     /// second.
     pub disk_full: bool,

@@ -1,6 +1,6 @@
 //! Making the file of pages as short as what is in it.
 //!
-//! Images at the end move to free blocks before them, a checkpoint makes that count, and the file is cut; again, until there is
+//! Images move out of packs that are half empty. Images at the end move to free blocks before them, a checkpoint makes that count, and the file is cut; again, until there is
 //! nothing more to gain. Transactions go on, and so do checkpoints of others.
 
 use super::ProgressFn;
@@ -46,6 +46,17 @@ pub fn compact(
     let (mut pages_moved, mut in_vain) = (0, 0);
     // What is free after a checkpoint is known to be free.
     checkpointer.checkpoint()?;
+    loop {
+        let moved = checkpointer.repack(STEP)?;
+        pages_moved += moved;
+        progress("pages repacked", pages_moved, pages_moved + store.packs().sparse_packs);
+        if moved == 0 {
+            break;
+        }
+    }
+    if pages_moved > 0 {
+        checkpointer.checkpoint()?;
+    }
     store.cut_free_end()?;
     for _ in 0..ROUNDS_MAX {
         let (start, bound) = (length(), store.compact_blocks());

@@ -3,6 +3,7 @@
 use super::description::{BackupId, Base, Description};
 use super::{PROGRESS_PAGES, ProgressFn, refuse_unless_empty};
 use crate::base::random::Random;
+use crate::base::settings::Compression;
 use crate::base::{Csn, Error, Location, PageId, Result};
 use crate::device::Storage;
 use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy};
@@ -32,6 +33,8 @@ pub struct Source<'a> {
     pub storage: &'a dyn Storage,
     /// The manifest that names the checkpoint.
     pub manifest: &'a Manifest,
+    /// How the images in the copy are compressed.
+    pub compression: Compression,
 }
 
 /// Copies the checkpoint to `target`, an empty directory; with `base`, only what differs from that backup. Durable when it
@@ -46,7 +49,7 @@ pub fn back_up(
     base: Option<&dyn Storage>,
     progress: ProgressFn<'_>,
 ) -> Result<BackupReport> {
-    let Source { storage, manifest } = source;
+    let Source { storage, manifest, compression } = source;
     let base = base.map(Description::read).transpose()?;
     if let Some(base) = &base {
         check_base(base, manifest)?;
@@ -61,7 +64,8 @@ pub fn back_up(
         None => pages.clone(),
         Some(base) => changed_since(base, &pages),
     };
-    let mut copy = StoreCopy::create(target, manifest.database, page_bytes, manifest.checkpoint)?;
+    let mut copy =
+        StoreCopy::create(target, manifest.database, page_bytes, manifest.checkpoint, compression)?;
     let (mut done, total) = (0, changed.len() as u64);
     store.visit_images(&changed, &mut |image| {
         validate_image(image.bytes)

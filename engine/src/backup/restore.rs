@@ -3,6 +3,7 @@
 use super::description::{BACKUP_PATH, Description};
 use super::{PROGRESS_PAGES, ProgressFn, refuse_unless_empty};
 use crate::base::random::Random;
+use crate::base::settings::Compression;
 use crate::base::{Csn, DatabaseId, Epoch, Error, Location, PageId, Result};
 use crate::device::{OpenMode, Storage};
 use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy, StoredImage};
@@ -33,8 +34,8 @@ struct Link {
     pages: Vec<(PageId, BlockRef)>,
 }
 
-/// Makes a new database in `target`, an empty directory, of a full backup and increments in their order, as of the last one.
-/// It cannot be opened before [`finish_restore`].
+/// Makes a new database in `target`, an empty directory, of a full backup and increments in their order, as of the last one,
+/// in which images are compressed like this. It cannot be opened before [`finish_restore`].
 ///
 /// # Errors
 /// `AlreadyExists` or `InvalidArgument` if the target is not empty or the backups do not follow each other; `Corruption` if one
@@ -42,6 +43,7 @@ struct Link {
 pub fn restore_pages(
     backups: &[Arc<dyn Storage>],
     target: &dyn Storage,
+    compression: Compression,
     progress: ProgressFn<'_>,
 ) -> Result<Restored> {
     let chain = open_chain(backups)?;
@@ -52,7 +54,7 @@ pub fn restore_pages(
     let source = last.description.manifest.clone();
     let (csn, page_bytes) = (source.checkpoint, source.page_bytes as usize);
     let database = DatabaseId(Random::from_entropy().next_u64());
-    let mut copy = StoreCopy::create(target, database, page_bytes, csn)?;
+    let mut copy = StoreCopy::create(target, database, page_bytes, csn, compression)?;
     let (mut done, total) = (0, last.description.source.len() as u64);
     for (number, wanted) in shares(&chain)?.iter().enumerate() {
         chain[number].store.visit_images(wanted, &mut |image| {

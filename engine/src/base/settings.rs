@@ -1,6 +1,6 @@
 //! Every setting, declared once: name, unit, default, range, effect. Validated together at open.
 
-use super::error::{Error, Location, Result};
+use super::error::{Error, ErrorKind, Location, Result};
 use std::time::Duration;
 
 /// Which commit protocol runs. A preset is a point on the axes that `docs/commit.md` describes.
@@ -43,6 +43,52 @@ impl Preset {
     }
 }
 
+/// How page images that are not expected to change soon are compressed. What is stored says for itself how it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Every image has a block of its own.
+    None,
+    /// LZ4: fast, and good enough.
+    #[default]
+    Lz4,
+    /// Zstandard: smaller and slower. Only in builds with the cargo feature `zstd`.
+    Zstd,
+}
+
+impl Compression {
+    /// All of them, for tests and help texts.
+    pub const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
+
+    /// The name used in settings and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Lz4 => "lz4",
+            Compression::Zstd => "zstd",
+        }
+    }
+
+    /// Whether this build can do it.
+    #[must_use]
+    pub fn is_built_in(self) -> bool {
+        self != Compression::Zstd || cfg!(feature = "zstd")
+    }
+
+    /// The compression called `name`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that lists the names.
+    pub fn from_name(name: &str) -> Result<Compression> {
+        Compression::ALL.into_iter().find(|c| c.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Compression::ALL.iter().map(|c| c.name()).collect();
+            Error::invalid(format!("no compression is called `{name}`; there are {}", names.join(", ")))
+                .at(Location::Setting("compression"))
+        })
+    }
+}
+
 /// When a commit returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub enum Durability {
@@ -77,6 +123,8 @@ pub struct Settings {
     pub read_only: bool,
     /// Page size in bytes, a power of two from 4096 to 32768; fixed at creation. Default 4096.
     pub page_bytes: usize,
+    /// How page images that are not expected to change soon are compressed. Default `lz4`.
+    pub compression: Compression,
     /// Memory for everything in bytes (pages, versions, log buffers), at least 1 MiB. Default 1 GiB.
     pub memory_bytes: u64,
     /// Memory for old versions in bytes, at least 64 KiB. Default 256 MiB.
@@ -149,6 +197,7 @@ impl Default for Settings {
             create: true,
             read_only: false,
             page_bytes: 4096,
+            compression: Compression::default(),
             memory_bytes: 1 << 30,
             version_bytes: 256 << 20,
             preset: Preset::default(),
@@ -221,6 +270,13 @@ impl Settings {
         if !self.page_bytes.is_power_of_two() {
             return Err(Error::invalid(format!("{} is not a power of two", self.page_bytes))
                 .at(Location::Setting("page_bytes")));
+        }
+        if !self.compression.is_built_in() {
+            let what = format!(
+                "this build cannot do {}: it lacks the cargo feature `zstd`",
+                self.compression.name()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, what).at(Location::Setting("compression")));
         }
         within("memory_bytes", self.memory_bytes, 1 << 20, 1 << 44)?;
         within("version_bytes", self.version_bytes, 64 << 10, 1 << 44)?;
@@ -331,6 +387,20 @@ mod tests {
         Settings { transaction_bytes_max: 32 << 20, ..small() }.validate().expect("fits");
         small().validate().expect("what is chosen fits");
         assert_eq!((small().transaction_bytes(1) >> 20, base().transaction_bytes(1) >> 20), (21, 1344));
+    }
+
+    #[test]
+    fn compression_that_is_not_built_in_is_refused_by_name() {
+        for compression in Compression::ALL {
+            assert_eq!(Compression::from_name(compression.name()).expect("known"), compression);
+            let checked = Settings { compression, ..Settings::default() }.validate();
+            assert_eq!(checked.is_ok(), compression.is_built_in(), "{compression:?}");
+            if let Err(error) = checked {
+                assert_eq!(error.kind(), ErrorKind::Unsupported);
+                assert!(error.to_string().contains("feature `zstd`"), "{error}");
+            }
+        }
+        assert!(Compression::from_name("gzip").expect_err("unknown").to_string().contains("lz4"));
     }
 
     #[test]

@@ -23,6 +23,8 @@
 //! The decision and the recording are made with the page held exclusively and behind the imager's gate, so no round begins or
 //! ends in between.
 //!
+//! All of them are cold for the store, which may compress them: nobody has touched these pages for a round of the hand.
+//!
 //! # Bounds
 //! Buffers take [`buffer_bytes`]; one pass of the hand looks at every page twice. On a full disk nothing is written that would
 //! take the space of the running round.
@@ -31,7 +33,7 @@ use super::image::{Imager, image_as_of};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::buffer::{Claimed, HIDDEN_ROUND, PageBytes, PageState, Pool, ScratchPage, Version};
 use crate::device::Storage;
-use crate::store::{ImageKind, ImageWriter, PageStore, Written};
+use crate::store::{Heat, ImageKind, ImageWriter, PageStore, Written};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::sync::{Mutex, thread};
@@ -128,6 +130,7 @@ impl Drop for Evictor {
 /// An image being written.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
+    page: PageId,
     version: Version,
     purpose: Purpose,
 }
@@ -200,7 +203,9 @@ impl Work {
             for at in 0..self.candidates.len() {
                 freed += u64::from(self.consider(self.candidates[at])?);
             }
-            freed += self.complete_writes(false)?;
+            // A pack that is being filled gives no memory back before it is written.
+            let enough = self.pending.iter().flatten().count() as u64 >= wanted;
+            freed += self.complete_writes(enough)?;
             if passed < 2 * self.pool.page_count() {
                 continue;
             }
@@ -234,10 +239,18 @@ impl Work {
         if !state.dirty && !state.unsaved_stamps {
             return Ok(self.leave_now(page, state.version, false));
         }
+        if self.is_being_written(page, state.version) {
+            return Ok(false);
+        }
         let Some(mut writer) = self.take_writer()? else { return Ok(false) };
         let pushed = self.write(&mut writer, page);
         self.writer = Some(writer);
         Ok(pushed?.is_some_and(|version| self.leave_now(page, version, true)))
+    }
+
+    /// The hand comes by twice before a pack is full.
+    fn is_being_written(&self, page: PageId, version: Version) -> bool {
+        self.pending.iter().flatten().any(|pending| (pending.page, pending.version) == (page, version))
     }
 
     fn take_writer(&mut self) -> Result<Option<ImageWriter>> {
@@ -275,7 +288,7 @@ impl Work {
         let mut settled = None;
         let mut pending = None;
         let guard = pin();
-        let pushed = writer.push(page, self.system.newest_drawn(), |out| {
+        let pushed = writer.push(page, self.system.newest_drawn(), Heat::Cold, |out| {
             let state = self.pool.look_at_marked(page, |bytes| bytes.copy_to(0, out))?;
             let Looked { stamped, newest, not_durable } = self.look(out, &guard)?;
             self.not_durable = self.not_durable.max(not_durable);
@@ -292,7 +305,7 @@ impl Work {
                 _ if stamped => ImageKind::Stamped,
                 _ => ImageKind::Settled,
             };
-            pending = Some(Pending { version: state.version, purpose });
+            pending = Some(Pending { page, version: state.version, purpose });
             Some((kind, token as u64))
         })?;
         debug_assert_eq!(pushed, pending.is_some());

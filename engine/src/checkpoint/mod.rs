@@ -40,7 +40,9 @@ use crate::base::clock::Clock;
 use crate::base::{Csn, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
 use crate::device::Storage;
-use crate::store::{HeldBlocks, ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written};
+use crate::store::{
+    Heat, HeldBlocks, ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written,
+};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::transaction::{CheckpointView, DroppedTable, RetiredHeld, TransactionSystem};
@@ -58,6 +60,8 @@ pub(crate) fn writer_bytes(memory_bytes: u64) -> u64 {
 
 /// A shorter file of pages is not compacted by itself.
 const COMPACT_FROM_BYTES: u64 = 64 << 20;
+/// Fewer packs that are half empty are let be.
+const REPACK_FROM: u64 = 16;
 /// Bytes of images that move after one checkpoint.
 const COMPACT_STEP_BYTES: usize = 8 << 20;
 const WRITER_BYTES_MIN: u64 = 128 << 10;
@@ -229,7 +233,7 @@ impl Checkpointer {
         self.system.collect_all();
         let held = self.system.hold_retired();
         let committed = self.replay.committed();
-        let begun = self.begin()?;
+        let begun = self.begin(close)?;
         let csn = begun.view.csn();
         let pages = self.write_round(&begun, &held, pacer);
         drop(held);
@@ -270,6 +274,7 @@ impl Checkpointer {
         self.system.commit().recycle(covered, csn)?;
         self.system.collect_all();
         if !close {
+            self.repack_a_little(pacer);
             self.compact_a_little(pacer);
         }
         let report = CheckpointReport {
@@ -302,7 +307,7 @@ impl Checkpointer {
 
     /// Frees the pages of dropped tables, chooses C, lists the tables as of C, and begins the round. No table is created or
     /// dropped and no image recorded between these.
-    fn begin(&self) -> Result<Begun> {
+    fn begin(&self, closing: bool) -> Result<Begun> {
         let mut view = self.system.checkpoint_view()?;
         let catalog = loop {
             let mut catalog = self.system.catalog().lock();
@@ -329,7 +334,7 @@ impl Checkpointer {
             self.imager.begin(number, view.clone());
             Ok(round)
         })?;
-        Ok(Begun { view, round, tables, next_table: catalog.next_id() })
+        Ok(Begun { view, round, tables, next_table: catalog.next_id(), closing })
     }
 
     /// Images every page that needs it, the catalog, and what is retired.
@@ -373,7 +378,36 @@ impl Checkpointer {
     /// As [`PageStore::move_tail`].
     pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
         let _published = self.published();
-        self.store.move_tail(bound, most, &|| ())
+        self.store.move_tail(&*self.storage, bound, most, &|| ())
+    }
+
+    /// Moves images out of packs that are half empty; see [`PageStore::repack`]. Otherwise as [`Checkpointer::move_tail`].
+    ///
+    /// # Errors
+    /// As [`PageStore::repack`].
+    pub fn repack(&self, most: usize) -> Result<u64> {
+        let _published = self.published();
+        self.store.repack(&*self.storage, most, &|| ())
+    }
+
+    /// After a checkpoint that nobody waited for whoever moves images rests now and then.
+    fn rest(&self, pacer: Option<&Pacer<'_>>) {
+        if let Some(pacer) = pacer {
+            pacer.rest(|| self.impatient.load(Ordering::Relaxed) > 0);
+        }
+    }
+
+    /// After a checkpoint: if many packs are half empty, some of their images move together, so that the next checkpoint frees them.
+    fn repack_a_little(&self, pacer: Option<&Pacer<'_>>) {
+        let (sparse, usage) = (self.store.packs().sparse_packs, self.store.usage());
+        if sparse < REPACK_FROM || sparse <= (usage.blocks - usage.free_blocks) / 8 {
+            return;
+        }
+        let most = COMPACT_STEP_BYTES / usage.block_bytes;
+        match self.store.repack(&*self.storage, most, &|| self.rest(pacer)) {
+            Ok(moved) => tracing::debug!(moved, "images moved out of packs that are half empty"),
+            Err(error) => tracing::warn!(%error, "packs stay half empty"),
+        }
     }
 
     /// After a checkpoint: if most of a large file is free, some images move, so that the next checkpoint can cut it. After one
@@ -385,12 +419,7 @@ impl Checkpointer {
             return;
         }
         let most = COMPACT_STEP_BYTES / usage.block_bytes;
-        let rest = || {
-            if let Some(pacer) = pacer {
-                pacer.rest(|| self.impatient.load(Ordering::Relaxed) > 0);
-            }
-        };
-        match self.store.move_tail(self.store.compact_blocks(), most, &rest) {
+        match self.store.move_tail(&*self.storage, self.store.compact_blocks(), most, &|| self.rest(pacer)) {
             Ok(moved) => tracing::debug!(moved, "images moved to the front of the file of pages"),
             Err(error) => tracing::warn!(%error, "the file of pages stays as long as it is"),
         }
@@ -432,6 +461,8 @@ struct Begun {
     round: Round,
     tables: Vec<TableRecord>,
     next_table: TableId,
+    /// The database is closed with it.
+    closing: bool,
 }
 
 /// Writing the images of a round.
@@ -447,13 +478,23 @@ struct ImageWork<'a> {
 const TOKEN_NEWEST: u64 = 1 << 63;
 
 impl ImageWork<'_> {
+    /// A page that the checkpoint before this one wrote too will change again soon. One that the database is closed with, that has no
+    /// image yet, or that stayed as it was for longer than a checkpoint, will not.
+    fn heat(&self, page: PageId) -> Heat {
+        let imaged_lately =
+            self.checkpointer.pool.round_of(page).saturating_add(1) >= self.checkpointer.pool.round();
+        let hot = imaged_lately && !self.begun.closing && self.checkpointer.store.contains(page);
+        if hot { Heat::Hot } else { Heat::Cold }
+    }
+
     fn write_page(&mut self, writer: &mut ImageWriter, page: PageId) -> Result<()> {
         let imager = &self.checkpointer.imager;
         if !imager.seems_needed(page) {
             return Ok(());
         }
         let mut imaged = Ok(None);
-        let pushed = writer.push(page, self.csn, |out| {
+        let heat = self.heat(page);
+        let pushed = writer.push(page, self.csn, heat, |out| {
             imaged = imager.image_page(page, out);
             let Imaged { version, newest } = imaged.as_ref().ok()?.as_ref()?;
             Some((ImageKind::Settled, version.to_bits() | if *newest { TOKEN_NEWEST } else { 0 }))
@@ -464,7 +505,7 @@ impl ImageWork<'_> {
 
     fn write_handed_over(&mut self, writer: &mut ImageWriter) -> Result<()> {
         for HandedOver { page, image, .. } in self.checkpointer.imager.take_handed_over() {
-            writer.push(page, self.csn, |out| {
+            writer.push(page, self.csn, Heat::Hot, |out| {
                 out.copy_from_slice(&image[..out.len()]);
                 Some((ImageKind::Settled, 0))
             })?;

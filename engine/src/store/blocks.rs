@@ -8,14 +8,15 @@
 //! | 0 | 4 | CRC-32C of bytes 4 to the end |
 //! | 4 | 2 | magic `QB` |
 //! | 6 | 1 | [`BlockKind`] |
-//! | 7 | 1 | format version, 1 |
-//! | 8 | 8 | subject: the page id, or the index of a mapping, directory or blob block |
+//! | 7 | 1 | format version: 2 for a pack, 1 for all others |
+//! | 8 | 8 | subject: the page id; the index of a mapping, directory or blob block; the number of images in a pack |
 //! | 16 | 8 | database id |
 //! | 24 | 8 | newest CSN drawn when it was written |
 //!
 //! # Invariants
 //! - B1: whoever refers to a block holds a [`BlockRef`]: its number and 24 bits of its checksum. A lost write leaves an
 //!   older block of the same page behind, right in every other respect; the checksum in the reference tells it apart.
+//!   A reference to an image in a pack has the bits of the block that the image would be if it had one to itself.
 //! - B2: block 0 is the file's header; no reference points to it, so the number 0 can mean "absent".
 
 use crate::base::checksum;
@@ -26,6 +27,8 @@ pub const BLOCK_HEADER_BYTES: usize = 32;
 
 const MAGIC: [u8; 2] = *b"QB";
 const VERSION: u8 = 1;
+/// Version of the blocks that builds before packs do not know.
+const PACK_VERSION: u8 = 2;
 const TAG_BITS: u32 = 24;
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 
@@ -46,7 +49,7 @@ impl BlockRef {
     /// No block.
     pub const ABSENT: BlockRef = BlockRef(0);
 
-    fn new(block: BlockNumber, checksum: u32) -> BlockRef {
+    pub(super) fn new(block: BlockNumber, checksum: u32) -> BlockRef {
         debug_assert!(block.0 > 0 && block.0 < BlockNumber::LIMIT, "B2, and the allocator's limit");
         BlockRef(block.0 << TAG_BITS | u64::from(checksum) & TAG_MASK)
     }
@@ -96,6 +99,14 @@ pub enum BlockKind {
     /// A page image with the stamps that the page had in memory. They mean something to the run of the engine that wrote
     /// them; to everybody else the content is committed and settled, and a tombstone is nothing.
     StampedPage = 6,
+    /// Several page images, compressed. See [`super::pack`].
+    Pack = 7,
+}
+
+impl BlockKind {
+    fn version(self) -> u8 {
+        if self == BlockKind::Pack { PACK_VERSION } else { VERSION }
+    }
 }
 
 /// The two kinds of page images.
@@ -115,6 +126,12 @@ impl ImageKind {
             ImageKind::Settled => BlockKind::Page,
             ImageKind::Stamped => BlockKind::StampedPage,
         }
+    }
+
+    /// The kind of image that a block of the kind with this code is, if it is one.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<ImageKind> {
+        [ImageKind::Settled, ImageKind::Stamped].into_iter().find(|kind| kind.block_kind() as u8 == code)
     }
 }
 
@@ -141,22 +158,17 @@ pub fn seal_file_header(image: &mut [u8], database: DatabaseId) {
     fill_header(image, identity, Csn::ZERO);
 }
 
-fn fill_header(image: &mut [u8], identity: BlockIdentity, csn: Csn) -> u32 {
+/// Fills the header of `image` and returns the checksum of the whole.
+pub(super) fn fill_header(image: &mut [u8], identity: BlockIdentity, csn: Csn) -> u32 {
     image[4..6].copy_from_slice(&MAGIC);
     image[6] = identity.kind as u8;
-    image[7] = VERSION;
+    image[7] = identity.kind.version();
     image[8..16].copy_from_slice(&identity.subject.to_le_bytes());
     image[16..24].copy_from_slice(&identity.database.0.to_le_bytes());
     image[24..32].copy_from_slice(&csn.0.to_le_bytes());
     let crc = checksum::crc(&image[4..]);
     image[..4].copy_from_slice(&crc.to_le_bytes());
     crc
-}
-
-/// The reference to a copy of a block, to the last bit, in another place.
-#[must_use]
-pub fn moved(reference: BlockRef, to: BlockNumber) -> BlockRef {
-    BlockRef::new(to, reference.tag())
 }
 
 /// The newest CSN drawn when the block was written, as its header says.
@@ -193,6 +205,22 @@ pub fn verify_page(
     Ok(kind)
 }
 
+/// Whether `image` says that it is a pack.
+#[must_use]
+pub fn is_pack(image: &[u8]) -> bool {
+    image.get(6) == Some(&(BlockKind::Pack as u8))
+}
+
+/// Checks that `image` is a whole pack of `database`; returns how many images it says it has.
+///
+/// # Errors
+/// As [`verify`].
+pub(super) fn verify_pack(image: &[u8], database: DatabaseId) -> Result<u64> {
+    let subject = image[8..16].iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+    verify_header(image, BlockIdentity { database, kind: BlockKind::Pack, subject })?;
+    Ok(subject)
+}
+
 /// What a whole block says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundBlock {
@@ -215,7 +243,8 @@ pub fn identify(image: &[u8]) -> Option<FoundBlock> {
         Some(u64::from_le_bytes(image.get(at..at + size_of::<u64>())?.try_into().ok()?))
     };
     let (database, subject) = (DatabaseId(word(16)?), word(8)?);
-    if image[4..6] != MAGIC || image[7] != VERSION {
+    let version = if is_pack(image) { PACK_VERSION } else { VERSION };
+    if image[4..6] != MAGIC || image[7] != version {
         return None;
     }
     let crc = checksum::crc(&image[4..]);
@@ -242,8 +271,9 @@ fn verify_header(image: &[u8], identity: BlockIdentity) -> Result<u32> {
     if image[..4] != crc.to_le_bytes() {
         return Err(Error::corruption("the block's checksum is wrong"));
     }
-    if image[7] > VERSION {
-        let what = format!("the block has format version {}, this build reads up to {VERSION}", image[7]);
+    let version = identity.kind.version();
+    if image[7] > version {
+        let what = format!("the block has format version {}, this build reads up to {version}", image[7]);
         return Err(Error::new(ErrorKind::Unsupported, what));
     }
     let word =

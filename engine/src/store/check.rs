@@ -1,4 +1,4 @@
-//! Does every block belong to one thing only, and is it marked as used?
+//! Does every block belong to one thing only, or to several images, and is it marked as used by as many?
 //!
 //! The mapping was checked when it was loaded (M1); this looks whether rounds have kept it so. One hold of the lock, so
 //! that no round changes anything meanwhile; no block is read.
@@ -59,19 +59,20 @@ impl State {
 }
 
 impl PageStore {
-    /// What is wrong with the use of space: blocks with two owners, and blocks in use that are marked as free.
+    /// What is wrong with the use of space: blocks with more owners than they can have, and blocks in use that are marked as free.
     #[must_use]
     pub fn check_space(&self) -> Vec<String> {
         let state = self.state.lock();
-        let mut used = vec![0u64; state.free.blocks().div_ceil(64) as usize];
+        let mut owners = vec![0u8; state.free.blocks() as usize];
         let (mut problems, mut shared) = (Vec::new(), HashMap::<BlockNumber, Vec<Owner>>::new());
         for (owner, block) in state.uses() {
             if block.0 >= state.free.blocks() || !state.free.is_used(block) {
                 problems.push(format!("the block of {owner} is marked as free (at {})", self.place(block)));
-            } else if used[(block.0 / 64) as usize] >> (block.0 % 64) & 1 == 1 {
+            } else if owners[block.0 as usize] >= state.free.users(block) {
+                // More than were ever noted (F4).
                 shared.insert(block, Vec::new());
             } else {
-                used[(block.0 / 64) as usize] |= 1 << (block.0 % 64);
+                owners[block.0 as usize] += 1;
             }
             if problems.len() + shared.len() >= PROBLEMS_MAX {
                 break;

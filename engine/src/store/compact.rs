@@ -6,17 +6,22 @@
 //!   checkpoint  [A][C][B][D][ ][ ][ ][ ][ ]      the old blocks are free, and the file is cut
 //! ```
 //!
-//! An image is copied to the last bit, so it stays true whatever the page in memory has become since. The copy counts only if the
+//! An image that moves may share its block with others, and images of packs that are half empty move together. To the last bit each is what it
+//! was, so it stays true whatever the page in memory has become since. The copy counts only if the
 //! original is still the newest image when it is written, and no round is in progress: a round's own images are newer.
 //! Blocks of the mapping move when the next round writes them, for which they are noted here; the catalog is written by each.
 
 use super::blocks::{self, BlockNumber, BlockRef};
-use super::{PageStore, Phase};
+use super::writer::{Heat, Written};
+use super::{PageStore, Phase, State};
 use crate::base::{Error, ErrorKind, PageId, Result};
-use crate::device::AlignedBuffer;
+use crate::device::Storage;
+use std::sync::Arc;
 
 /// Images that are copied between two looks at the tables.
 const BATCH: usize = 64;
+/// Bytes of buffers for writing.
+const WRITER_BYTES: u64 = 256 << 10;
 
 impl PageStore {
     /// The length, in blocks, that the file need not exceed: what is in use, and a twentieth.
@@ -28,32 +33,41 @@ impl PageStore {
     }
 
     /// Moves at most `most` images from blocks at or behind `bound` to free blocks before it, for the next round, and notes which
-    /// parts of the mapping have to move. Returns how many images moved. The caller keeps rounds from beginning; all else may go on.
-    /// `rest` is called between batches, without a lock.
+    /// parts of the mapping have to move. Returns how many images moved. The store is in `storage`. The caller keeps rounds from beginning;
+    /// all else may go on. `rest` is called between batches, without a lock.
     ///
     /// # Errors
     /// `Busy` if a round is in progress; `Corruption` if an image is damaged; I/O. Images that had moved by then stay moved.
-    pub fn move_tail(&self, bound: u64, most: usize, rest: &dyn Fn()) -> Result<u64> {
-        if self.state.lock().phase != Phase::Idle {
-            return Err(Error::new(ErrorKind::Busy, "a checkpoint is in progress, or its end is unknown"));
-        }
+    pub fn move_tail(
+        self: &Arc<Self>,
+        storage: &dyn Storage,
+        bound: u64,
+        most: usize,
+        rest: &dyn Fn(),
+    ) -> Result<u64> {
+        self.refuse_unless_idle()?;
         self.note_tail_of_mapping(bound);
-        let tail = self.tail(bound, most);
-        let (mut moved, mut from) = (0, 0);
-        for batch in tail.chunks(BATCH) {
-            let mut failure = None;
-            self.visit_images(batch, &mut |image| {
-                let Some(target) = self.allocate_before(bound, &mut from) else { return Ok(()) };
-                match self.copy_to(target, image.page, image.reference, image.bytes) {
-                    Ok(counts) => moved += u64::from(counts),
-                    Err(error) => failure = Some(error),
-                }
-                failure.take().map_or(Ok(()), Err)
-            })
-            .or_else(|error| self.unless_replaced(batch, error))?;
-            rest();
+        let tail = self.images_where(most, |_, reference| reference.block().0 >= bound);
+        self.rewrite(storage, &tail, bound, rest)
+    }
+
+    /// Moves at most `most` images out of packs of which at most half counts, into full ones, for the next round. Otherwise as
+    /// [`PageStore::move_tail`].
+    ///
+    /// # Errors
+    /// As [`PageStore::move_tail`].
+    pub fn repack(self: &Arc<Self>, storage: &dyn Storage, most: usize, rest: &dyn Fn()) -> Result<u64> {
+        self.refuse_unless_idle()?;
+        let sparse = self.images_where(most, |state, reference| state.free.is_sparse(reference.block()));
+        let bound = self.state.lock().free.blocks();
+        self.rewrite(storage, &sparse, bound, rest)
+    }
+
+    fn refuse_unless_idle(&self) -> Result<()> {
+        if self.state.lock().phase == Phase::Idle {
+            return Ok(());
         }
-        Ok(moved)
+        Err(Error::new(ErrorKind::Busy, "a checkpoint is in progress, or its end is unknown"))
     }
 
     /// An image that was read while its page got a newer one may be anything.
@@ -63,21 +77,77 @@ impl PageStore {
         if error.kind() == ErrorKind::Corruption && replaced { Ok(()) } else { Err(error) }
     }
 
-    /// Pages whose newest image is at or behind `bound`.
-    fn tail(&self, bound: u64, most: usize) -> Vec<(PageId, BlockRef)> {
-        let mut tail = Vec::new();
+    /// Pages of the last checkpoint, at most `most`, whose newest image is one that `wanted` asks for.
+    fn images_where(
+        &self,
+        most: usize,
+        wanted: impl Fn(&State, BlockRef) -> bool,
+    ) -> Vec<(PageId, BlockRef)> {
+        let mut found = Vec::new();
         let parts = self.state.lock().mapping.part_count();
         for part in 0..parts {
             // Part by part, so that nobody waits for the whole table.
             let state = self.state.lock();
             let images = state.mapping.page_ids(part).into_iter().map(|page| (page, state.look_up(page)));
-            tail.extend(images.filter(|(_, reference)| reference.block().0 >= bound));
-            if tail.len() >= most {
-                tail.truncate(most);
+            found
+                .extend(images.filter(|(_, reference)| !reference.is_absent() && wanted(&state, *reference)));
+            if found.len() >= most {
+                found.truncate(most);
                 break;
             }
         }
-        tail
+        found
+    }
+
+    /// Copies images to free blocks before `bound`, as long as there are any that the reserve does not need.
+    fn rewrite(
+        self: &Arc<Self>,
+        storage: &dyn Storage,
+        images: &[(PageId, BlockRef)],
+        bound: u64,
+        rest: &dyn Fn(),
+    ) -> Result<u64> {
+        let _charge = self.memory.get().map(|memory| memory.charge(WRITER_BYTES));
+        let mut writer = self.writer_before(storage, WRITER_BYTES, Some(bound))?;
+        let (mut written, mut moved, mut full) = (Vec::new(), 0, false);
+        for batch in images.chunks(BATCH) {
+            full |= !self.can_spare(BATCH as u64);
+            if full {
+                break;
+            }
+            self.visit_images(batch, &mut |image| {
+                let pushed = writer.push(image.page, blocks::csn_of(image.bytes), Heat::Cold, |out| {
+                    out.copy_from_slice(image.bytes);
+                    Some((image.kind, image.reference.0))
+                });
+                full |= is_full(&pushed);
+                if full { Ok(()) } else { pushed.map(drop) }
+            })
+            .or_else(|error| self.unless_replaced(batch, error))?;
+            let result = writer.reap(false, &mut written);
+            moved += self.record_moved(&mut written);
+            result?;
+            rest();
+        }
+        let result = writer.reap(true, &mut written);
+        moved += self.record_moved(&mut written);
+        if is_full(&result) { Ok(moved) } else { result.map(|()| moved) }
+    }
+
+    /// Counts those copies whose original is still the newest image.
+    fn record_moved(&self, written: &mut Vec<Written>) -> u64 {
+        let mut moved = 0;
+        for Written { page, reference, token, .. } in written.drain(..) {
+            let mut state = self.state.lock();
+            if state.phase == Phase::Idle && state.look_up(page) == BlockRef(token) {
+                state.settle(reference.block());
+                state.set_working(page, reference);
+                moved += 1;
+            } else {
+                state.give_back(reference.block());
+            }
+        }
+        moved
     }
 
     fn note_tail_of_mapping(&self, bound: u64) {
@@ -94,25 +164,9 @@ impl PageStore {
         }
     }
 
-    fn allocate_before(&self, bound: u64, from: &mut u64) -> Option<BlockNumber> {
-        let block = self.state.lock().free.allocate_between(*from, bound)?;
-        *from = block.0 + 1;
-        Some(block)
-    }
-
-    /// Copies an image; whether the copy counts now.
-    fn copy_to(&self, target: BlockNumber, page: PageId, from: BlockRef, bytes: &[u8]) -> Result<bool> {
-        let mut copy = AlignedBuffer::zeroed(bytes.len());
-        copy[..bytes.len()].copy_from_slice(bytes);
-        // If this fails the block stays in use (F3).
-        self.source.file.write_at(target.0 * bytes.len() as u64, &copy)?;
-        let mut state = self.state.lock();
-        if state.phase != Phase::Idle || state.look_up(page) != from {
-            state.free.release(target);
-            return Ok(false);
-        }
-        state.set_working(page, blocks::moved(from, target));
-        Ok(true)
+    /// At most `most` free blocks side by side before `bound`.
+    pub(super) fn allocate_before(&self, bound: u64, most: u64) -> Option<(BlockNumber, u64)> {
+        self.state.lock().free.allocate_between(1, bound, most)
     }
 
     /// Cuts off the free end of the file, all of it.
@@ -128,4 +182,8 @@ impl PageStore {
         }
         Ok(())
     }
+}
+
+fn is_full<T>(result: &Result<T>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace)
 }

@@ -1,11 +1,13 @@
 //! Copying page images from one store to another: backups, and databases made of them.
 //!
 //! An image keeps its kind and its CSN. In a store of the same database the copy is the same to the last bit, so the tag in a
-//! reference says that a copy is what the reference in the original means, wherever it is.
+//! reference says that a copy is what the reference in the original means, wherever it is and whatever it shares its block with (P1).
 
 use super::blocks::{self, BLOCK_HEADER_BYTES, BlockRef, ImageKind};
-use super::writer::{ImageWriter, Written};
+use super::pack::Opened;
+use super::writer::{Heat, ImageWriter, Written};
 use super::{PageStore, Round, StoreRoot};
+use crate::base::settings::Compression;
 use crate::base::{Csn, DatabaseId, Location, PageId, Result};
 use crate::device::Storage;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ pub struct StoredImage<'a> {
     pub reference: BlockRef,
     /// Which kind.
     pub kind: ImageKind,
+    /// Images in its block, dead ones included.
+    pub images: u8,
     /// As long as a page, with the store's header.
     pub bytes: &'a [u8],
 }
@@ -55,20 +59,23 @@ impl PageStore {
         let page_bytes = self.source.page_bytes;
         let mut sorted = wanted.to_vec();
         sorted.sort_unstable_by_key(|(_, reference)| reference.block());
-        let adjacent = |a: &(PageId, BlockRef), b: &(PageId, BlockRef)| {
-            a.1.block().0.checked_add(1) == Some(b.1.block().0)
-        };
+        let together = |a: &(PageId, BlockRef), b: &(PageId, BlockRef)| b.1.block().0 - a.1.block().0 <= 1;
         let run_max = READ_BYTES_MAX / page_bytes;
         let longest = READ_BYTES_MAX.min(sorted.len() * page_bytes);
-        let mut buffer = self.buffer(longest);
-        for run in sorted.chunk_by(adjacent).flat_map(|run| run.chunks(run_max)) {
-            let bytes = &mut buffer[..run.len() * page_bytes];
+        let (mut buffer, mut spare) = (self.buffer(longest), self.buffer(page_bytes));
+        for run in sorted.chunk_by(together).flat_map(|run| run.chunks(run_max)) {
+            let (first, last) = (run[0].1.block().0, run[run.len() - 1].1.block().0);
+            let bytes = &mut buffer[..(last - first + 1) as usize * page_bytes];
             self.source.file.read_at(self.source.offset(run[0].1), bytes)?;
-            for ((page, reference), image) in run.iter().zip(bytes.chunks_exact(page_bytes)) {
-                let place = Location::Page { page: *page, offset: self.source.offset(*reference) };
-                let kind = blocks::verify_page(image, self.source.database, *page, *reference)
-                    .map_err(|error| error.at(place))?;
-                visit(&StoredImage { page: *page, reference: *reference, kind, bytes: image })?;
+            for (page, reference) in run {
+                let (page, reference) = (*page, *reference);
+                let place = Location::Page { page, offset: self.source.offset(reference) };
+                let at = (reference.block().0 - first) as usize * page_bytes;
+                let (block, spare) = (&mut bytes[at..at + page_bytes], &mut spare[..page_bytes]);
+                let (opened, bytes) =
+                    self.open_block(page, reference, block, spare).map_err(|error| error.at(place))?;
+                let Opened { kind, images } = opened;
+                visit(&StoredImage { page, reference, kind, images, bytes })?;
             }
         }
         Ok(())
@@ -88,7 +95,7 @@ pub struct StoreCopy {
 const WRITER_BYTES: u64 = 2 << 20;
 
 impl StoreCopy {
-    /// Creates the store; whatever was in its place is gone.
+    /// Creates the store, in which images are compressed like this; whatever was in its place is gone.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
@@ -97,8 +104,10 @@ impl StoreCopy {
         database: DatabaseId,
         page_bytes: usize,
         csn: Csn,
+        compression: Compression,
     ) -> Result<StoreCopy> {
         let store = PageStore::create(storage, database, page_bytes)?;
+        store.compress(compression);
         let round = store.begin_round(1, csn)?;
         let writer = store.writer(storage, WRITER_BYTES)?;
         Ok(StoreCopy { store, round, writer, written: Vec::new() })
@@ -109,7 +118,7 @@ impl StoreCopy {
     /// # Errors
     /// `OutOfSpace`; I/O, of this or an earlier copy.
     pub fn push(&mut self, image: &StoredImage<'_>) -> Result<()> {
-        self.writer.push(image.page, blocks::csn_of(image.bytes), |out| {
+        self.writer.push(image.page, blocks::csn_of(image.bytes), Heat::Cold, |out| {
             out[BLOCK_HEADER_BYTES..].copy_from_slice(&image.bytes[BLOCK_HEADER_BYTES..]);
             Some((image.kind, 0))
         })?;

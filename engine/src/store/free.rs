@@ -1,27 +1,33 @@
 //! Free space: which blocks may be written.
 //!
-//! One bit per block, derived from the mapping at open and never stored. A block passes through these states:
+//! One bit per block, derived from the mapping at open and never stored, and two bytes that say how many images in it count (see
+//! `fill`): a pack is in use until none does. A block passes through these states:
 //!
 //! ```text
 //!            allocate                round committed              replaced, and the round without it committed
 //!   free ───────────────> fresh ──────────────────────> live ───────────────────────────────────────────────────┐
 //!    ^                      │ nothing refers to it any more                                                      │
 //!    ├──────────────────────┘                                                                                   │
-//!    └───────────────────────── as soon as nobody has a checkpoint with it ───────────── held, with a tag ──────┘
+//!    └───────────────────────── as soon as nobody has a checkpoint with it ───────────── held ◀────────────────┘
 //! ```
 //!
 //! A checkpoint is known by the generation of its manifest. Whoever has a checkpoint, in this process or another, pins its generation.
-//! A block that was born with generation b and is not in generation n any more is needed by those who pin b to n - 1: so each holds
-//! no more than its own checkpoint, however many come after it. Births are remembered only while somebody pins; a
-//! block whose birth is not known is as old as anything that is pinned.
+//! What was born with generation b and is not in generation n any more is needed by those who pin b to n - 1: so each holds
+//! no more than its own checkpoint, however many come after it. Births are remembered only while somebody pins; what has
+//! no known birth is as old as anything that is pinned. Images of one pack are born and replaced at different times, so births are
+//! those of images, and an image that is held keeps its block; a block is held when nothing but such images keeps it.
 //!
 //! # Invariants
 //! - F1 (I8): a live block that a round replaces is released when the manifest without it is durable, and not while a
 //!   checkpoint that may have it is held.
 //! - F2: a fresh block is in no durable manifest; who allocated it may release it at any time.
+//! - F4: a block is released as often as it was claimed: once, or for a pack once for each image. Each reference to it, in the mapping, in
+//!   an overlay, replaced but held, or with a writer, stands for one of these.
 //! - F3: a block whose write failed is never released; it is free again after the next open. Its bytes may still arrive.
 
 use super::blocks::BlockNumber;
+use super::fill::{Fills, PackTotals};
+use crate::base::PageId;
 use std::collections::{BTreeMap, HashMap};
 
 /// The bitmap.
@@ -29,6 +35,8 @@ use std::collections::{BTreeMap, HashMap};
 pub struct FreeSpace {
     /// Bit set = in use. Bits at and above `blocks` do not exist.
     used: Vec<u64>,
+    /// How full the blocks in use are.
+    fills: Fills,
     blocks: u64,
     free: u64,
     /// Where the next search begins; back at the front with each round, so that the file stays compact.
@@ -40,21 +48,29 @@ pub struct FreeSpace {
     /// Generations that readers in other processes had when they were looked at after the last commit. Those that came later have
     /// newer ones.
     readers: Vec<u64>,
-    /// With which generation blocks were born, while anything was pinned.
-    born: HashMap<BlockNumber, u64>,
-    /// Replaced blocks that somebody may need.
-    held: Vec<HeldBlock>,
+    /// With which generation things were born, while anything was pinned.
+    born: HashMap<Content, u64>,
+    /// Replaced things that somebody may need.
+    held: Vec<Held>,
 }
 
+/// What a checkpoint has in a block. It has one image of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Content {
+    Image(PageId),
+    Other(BlockNumber),
+}
+
+/// Something that keeps a block in use for older checkpoints.
 #[derive(Debug)]
-struct HeldBlock {
+struct Held {
     block: BlockNumber,
     born: u64,
     /// The first generation without it.
     gone: u64,
 }
 
-impl HeldBlock {
+impl Held {
     fn is_read_in(&self, generation: u64) -> bool {
         generation < self.gone && (self.born <= generation || generation == READS_ANYTHING)
     }
@@ -89,6 +105,7 @@ impl FreeSpace {
     pub fn extend(&mut self, blocks: u64) {
         debug_assert!(blocks >= self.blocks && blocks < BlockNumber::LIMIT);
         self.used.resize(blocks.div_ceil(64) as usize, 0);
+        self.fills.resize(blocks);
         self.free += blocks - self.blocks;
         self.blocks = blocks;
     }
@@ -106,6 +123,7 @@ impl FreeSpace {
         self.free -= self.blocks - blocks;
         self.blocks = blocks;
         self.used.truncate(blocks.div_ceil(64) as usize);
+        self.fills.resize(blocks);
         self.cursor = self.cursor.min(blocks);
     }
 
@@ -114,7 +132,7 @@ impl FreeSpace {
         self.cursor = 0;
     }
 
-    /// Marks a block that a mapping refers to; false if it does not exist or is in use already.
+    /// Marks a block that holds no images; false if it does not exist or is in use already.
     #[must_use = "false means that two things claim one block"]
     pub fn claim(&mut self, block: BlockNumber) -> bool {
         if block.0 >= self.blocks || self.is_used(block) {
@@ -122,6 +140,59 @@ impl FreeSpace {
         }
         self.mark_used(block);
         true
+    }
+
+    /// Marks a block in which the mapping has an image; false if it does not exist or cannot have it, or more.
+    #[must_use = "false means that something is not what it should be"]
+    pub fn claim_image(&mut self, block: BlockNumber) -> bool {
+        if block.0 >= self.blocks {
+            return false;
+        }
+        if self.is_used(block) {
+            return self.fills.claim_another(block);
+        }
+        self.mark_used(block);
+        self.fills.claim_first(block);
+        true
+    }
+
+    /// A block that was allocated has become a pack of so many images, each of which is to be released.
+    pub fn becomes_pack(&mut self, block: BlockNumber, images: u8) {
+        debug_assert!(self.is_used(block));
+        self.fills.becomes_pack(block, images);
+    }
+
+    /// A block that holds an image was read: it has so many.
+    pub fn learn(&mut self, block: BlockNumber, images: u8) {
+        if self.is_used(block) {
+            self.fills.learn(block, images);
+        }
+    }
+
+    /// Whether at most half of the images of a pack count.
+    #[must_use]
+    pub fn is_sparse(&self, block: BlockNumber) -> bool {
+        self.fills.is_sparse(block)
+    }
+
+    /// References that keep a block in use; 0 if it is free.
+    #[must_use]
+    pub fn users(&self, block: BlockNumber) -> u8 {
+        self.fills.live(block)
+    }
+
+    /// Packs, all together.
+    #[must_use]
+    pub fn packs(&self) -> PackTotals {
+        self.fills.totals()
+    }
+
+    /// Bytes of memory for all this.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let held = self.held.capacity() * size_of::<Held>();
+        let born = self.born.capacity() * size_of::<(Content, u64)>();
+        self.used.capacity() as u64 * 8 + self.fills.memory_bytes() + (held + born) as u64
     }
 
     /// At most `most` free blocks side by side, at least one, or `None` if the file must grow first.
@@ -140,17 +211,22 @@ impl FreeSpace {
         Some((first, len))
     }
 
-    /// The first free block in `from..to`, if there is one.
-    pub fn allocate_between(&mut self, from: u64, to: u64) -> Option<BlockNumber> {
-        let block = self.find(from, to.min(self.blocks))?;
-        self.mark_used(block);
-        Some(block)
+    /// As [`FreeSpace::allocate_run`], of blocks in `from..to`.
+    pub fn allocate_between(&mut self, from: u64, to: u64, most: u64) -> Option<(BlockNumber, u64)> {
+        let to = to.min(self.blocks);
+        let first = self.find(from, to)?;
+        let mut len = 0;
+        while len < most && first.0 + len < to && !self.is_used(BlockNumber(first.0 + len)) {
+            self.mark_used(BlockNumber(first.0 + len));
+            len += 1;
+        }
+        (len > 0).then_some((first, len))
     }
 
-    /// Gives back a block that nothing refers to (F2).
+    /// Gives back a block that nothing refers to (F2), or an image of a pack: then the block is free with the last one.
     pub fn release(&mut self, block: BlockNumber) {
         debug_assert!(self.is_used(block), "released twice");
-        if self.is_used(block) {
+        if self.is_used(block) && self.fills.release(block) {
             self.used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
             self.free += 1;
         }
@@ -187,24 +263,48 @@ impl FreeSpace {
     /// Blocks that are in no checkpoint but older ones.
     #[must_use]
     pub fn held_blocks(&self) -> u64 {
-        self.held.len() as u64
+        self.fills.held_blocks()
     }
 
-    /// The checkpoint committed last is the first with this block.
+    /// The checkpoint committed last is the first with this block, which holds no images.
     pub fn note_birth(&mut self, block: BlockNumber) {
+        self.note(Content::Other(block));
+    }
+
+    /// The checkpoint committed last is the first with this image of the page. The one before, if any, was released.
+    pub fn note_image(&mut self, page: PageId) {
+        self.note(Content::Image(page));
+    }
+
+    fn note(&mut self, content: Content) {
         if !self.holds.is_empty() || !self.readers.is_empty() {
-            self.born.insert(block, self.committed);
+            self.born.insert(content, self.committed);
         }
     }
 
     /// Gives back a block that the checkpoint committed last is the first not to have (F1).
     pub fn release_live(&mut self, block: BlockNumber) {
-        let held = HeldBlock { block, born: self.born.remove(&block).unwrap_or(0), gone: self.committed };
+        self.replaced(Content::Other(block), block);
+    }
+
+    /// As [`FreeSpace::release_live`], the image of a page, which shares its block perhaps.
+    pub fn release_image(&mut self, page: PageId, block: BlockNumber) {
+        self.replaced(Content::Image(page), block);
+    }
+
+    fn replaced(&mut self, content: Content, block: BlockNumber) {
+        let born = self.born.remove(&content).unwrap_or(0);
+        let held = Held { block, born, gone: self.committed };
         if self.is_needed(&held) {
-            self.held.push(held);
+            self.keep(held);
         } else {
             self.release(block);
         }
+    }
+
+    fn keep(&mut self, held: Held) {
+        self.fills.hold(held.block);
+        self.held.push(held);
     }
 
     /// Every free block may belong to a checkpoint that was there before this process.
@@ -212,7 +312,7 @@ impl FreeSpace {
         let gone = self.committed;
         while let Some((first, len)) = self.allocate_run(u64::MAX) {
             for number in first.0..first.0 + len {
-                self.held.push(HeldBlock { block: BlockNumber(number), born: 0, gone });
+                self.keep(Held { block: BlockNumber(number), born: 0, gone });
             }
         }
         self.rewind();
@@ -235,7 +335,7 @@ impl FreeSpace {
         }
     }
 
-    fn is_needed(&self, held: &HeldBlock) -> bool {
+    fn is_needed(&self, held: &Held) -> bool {
         let by_readers = self.readers.iter().any(|reader| held.is_read_in(*reader));
         by_readers || self.holds.range(held.born..held.gone).next().is_some()
     }
@@ -245,6 +345,7 @@ impl FreeSpace {
             if self.is_needed(&held) {
                 self.held.push(held);
             } else {
+                self.fills.end_hold(held.block);
                 self.release(held.block);
             }
         }
@@ -260,6 +361,7 @@ impl FreeSpace {
     }
 
     fn mark_used(&mut self, block: BlockNumber) {
+        self.fills.occupy(block);
         self.used[(block.0 / 64) as usize] |= 1 << (block.0 % 64);
         self.free -= 1;
     }
@@ -275,148 +377,5 @@ impl FreeSpace {
             at += u64::from(word.trailing_ones());
         }
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn drain(space: &mut FreeSpace) -> Vec<u64> {
-        std::iter::from_fn(|| space.allocate_run(1)).map(|(block, _)| block.0).collect()
-    }
-
-    #[test]
-    fn every_block_but_the_header_is_handed_out_once() {
-        let mut space = FreeSpace::new(200);
-        assert_eq!(drain(&mut space), (1..200).collect::<Vec<_>>());
-        assert_eq!(space.free_blocks(), 0);
-        space.extend(203);
-        assert_eq!(drain(&mut space), [200, 201, 202]);
-    }
-
-    #[test]
-    fn a_run_ends_at_a_block_in_use_and_at_the_end_of_the_file() {
-        let mut space = FreeSpace::new(100);
-        assert!(space.claim(BlockNumber(10)));
-        assert_eq!(space.allocate_run(64), Some((BlockNumber(1), 9)));
-        assert_eq!(space.allocate_run(64), Some((BlockNumber(11), 64)));
-        assert_eq!(space.allocate_run(64), Some((BlockNumber(75), 25)));
-        assert_eq!(space.allocate_run(64), None);
-        space.release(BlockNumber(3));
-        assert_eq!(space.allocate_run(2), Some((BlockNumber(3), 1)));
-    }
-
-    #[test]
-    fn live_blocks_are_kept_while_a_checkpoint_with_them_is_held() {
-        let mut space = FreeSpace::new(4);
-        assert_eq!(drain(&mut space), [1, 2, 3]);
-        let (first, again) = (space.hold(), space.hold());
-        space.committed(5, Vec::new());
-        space.release_live(BlockNumber(1));
-        let second = space.hold();
-        space.committed(6, Vec::new());
-        space.release_live(BlockNumber(2));
-        space.end_hold(first);
-        assert_eq!((space.allocate_run(1), space.held_blocks()), (None, 2), "F1");
-        space.end_hold(again);
-        assert_eq!(drain(&mut space), [1], "the second does not have it");
-        space.end_hold(second);
-        assert_eq!(drain(&mut space), [2]);
-        space.release_live(BlockNumber(3));
-        assert_eq!(drain(&mut space), [3]);
-    }
-
-    #[test]
-    fn live_blocks_are_kept_for_readers_of_older_checkpoints() {
-        let mut space = FreeSpace::new(3);
-        drain(&mut space);
-        space.committed(7, vec![6]);
-        space.release_live(BlockNumber(1));
-        let held = space.hold();
-        space.committed(8, vec![6]);
-        space.release_live(BlockNumber(2));
-        assert!(space.waits_for_readers());
-        space.set_readers(vec![7]);
-        assert_eq!(drain(&mut space), [1]);
-        space.set_readers(Vec::new());
-        assert!(space.allocate_run(1).is_none() && !space.waits_for_readers(), "held in this process");
-        space.end_hold(held);
-        assert_eq!(drain(&mut space), [2]);
-    }
-
-    #[test]
-    fn a_reader_holds_no_more_than_its_checkpoint() {
-        let mut space = FreeSpace::new(100);
-        let mut live = space.allocate_run(1).expect("free").0;
-        let mut catalog = space.allocate_run(1).expect("free").0;
-        space.committed(1, Vec::new());
-        // A reader that is understood, one hold of this process, and later a reader that is not understood.
-        let mut held = None;
-        for generation in 2..20 {
-            let readers = match generation {
-                2..4 => vec![],
-                4..15 => vec![3],
-                _ => vec![3, READS_ANYTHING],
-            };
-            space.committed(generation, readers);
-            for block in [&mut live, &mut catalog] {
-                let new = space.allocate_run(1).expect("free").0;
-                space.release_live(std::mem::replace(block, new));
-                space.note_birth(new);
-            }
-            if generation == 8 {
-                held = Some(space.hold());
-            }
-            let expected = match generation {
-                2..4 => 0,
-                4..9 => 2,
-                9..15 => 4,
-                _ => 4 + 2 * (generation - 14),
-            };
-            assert_eq!(space.held_blocks(), expected, "generation {generation}");
-        }
-        space.set_readers(vec![3]);
-        assert_eq!(space.held_blocks(), 4);
-        space.end_hold(held.expect("held"));
-        assert_eq!(space.held_blocks(), 2);
-        space.set_readers(Vec::new());
-        assert_eq!((space.held_blocks(), space.free_blocks()), (0, 97));
-    }
-
-    #[test]
-    fn what_was_free_at_open_may_belong_to_earlier_readers() {
-        let mut space = FreeSpace::new(70);
-        assert!(space.claim(BlockNumber(9)));
-        space.committed(20, vec![18]);
-        space.hold_all_free();
-        assert_eq!((space.free_blocks(), space.held_blocks(), space.used_end()), (0, 68, 70));
-        space.extend(71);
-        assert_eq!(drain(&mut space), [70]);
-        space.set_readers(vec![20]);
-        assert_eq!(drain(&mut space).len(), 68);
-    }
-
-    #[test]
-    fn a_free_tail_can_be_cut_off_and_grown_again() {
-        let mut space = FreeSpace::new(300);
-        drain(&mut space);
-        (70..300).for_each(|block| space.release(BlockNumber(block)));
-        assert_eq!((space.used_end(), space.free_blocks()), (70, 230));
-        space.cut(72);
-        assert_eq!((space.blocks(), space.free_blocks()), (72, 2));
-        space.extend(300);
-        space.rewind();
-        assert_eq!(drain(&mut space), (70..300).collect::<Vec<_>>());
-        assert_eq!(FreeSpace::new(1).used_end(), 1);
-    }
-
-    #[test]
-    fn a_block_can_be_claimed_once_and_only_if_it_exists() {
-        let mut space = FreeSpace::new(3);
-        assert!(!space.claim(BlockNumber(0)));
-        assert!(space.claim(BlockNumber(2)));
-        assert!(!space.claim(BlockNumber(2)));
-        assert!(!space.claim(BlockNumber(3)));
     }
 }

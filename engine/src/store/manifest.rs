@@ -9,7 +9,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `QUENCHDB` |
-//! | 8 | 4 | format version, 2; 1 is read as well |
+//! | 8 | 4 | format version: 3 if there are packs or have been, otherwise 2; 1 is read as well |
 //! | 12 | 4 | CRC-32C of bytes 0 to 11; these 16 bytes mean the same in every version |
 //! | 16 | 8 | generation |
 //! | 24 | 4 | length of the body |
@@ -18,12 +18,14 @@
 //!
 //! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte, checkpoint csn v, covered csn v (not in
 //! version 1: the checkpoint's), first csn v, next csn v, next table v; directory: count v, 8 bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length
-//! v, crc 4 bytes; probe: length v and bytes; epochs: count v, each: epoch v, first csn v, frontier v, last csn v, accepted:
+//! v, crc 4 bytes; codecs of page images, a bit each, v (from version 3: before there were no packs); probe: length v and bytes; epochs: count v, each: epoch v,
+//! first csn v, frontier v, last csn v, accepted:
 //! count v, each: log v, sequence v; voids: count v, each: gap to the previous range v, length - 1 v.
 
 use super::StoreRoot;
 use super::blob::{BLOB_BYTES_MAX, BlobRef};
 use super::blocks::BlockRef;
+use super::codec::Codecs;
 use super::csn_set::CsnSet;
 use crate::base::checksum;
 use crate::base::encoding::{Reader, put_bytes, put_varint};
@@ -35,9 +37,11 @@ pub const SLOT_BYTES: usize = 1 << 20;
 pub const PROBE_BYTES_MAX: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"QUENCHDB";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// In which the checkpoint covered all of the log up to it.
 const VERSION_WITHOUT_COVERED: u32 = 1;
+/// Without codecs. What has no packs is written like this, so that builds that do not know them can read it.
+const VERSION_WITHOUT_PACKS: u32 = 2;
 const PREFIX_BYTES: usize = 16;
 const HEADER_BYTES: usize = 32;
 
@@ -133,6 +137,11 @@ impl Manifest {
         }
     }
 
+    /// The oldest version that can say all this.
+    fn version(&self) -> u32 {
+        if self.store.codecs == Codecs::default() { VERSION_WITHOUT_PACKS } else { VERSION }
+    }
+
     /// The bytes of a slot, unpadded.
     ///
     /// # Errors
@@ -144,7 +153,7 @@ impl Manifest {
         }
         let mut bytes = Vec::with_capacity(512);
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.version().to_le_bytes());
         bytes.extend_from_slice(&checksum::crc(&bytes).to_le_bytes());
         bytes.extend_from_slice(&self.generation.to_le_bytes());
         bytes.resize(HEADER_BYTES, 0);
@@ -180,6 +189,9 @@ impl Manifest {
             out.extend_from_slice(&catalog.first.0.to_le_bytes());
             put_varint(out, catalog.len);
             out.extend_from_slice(&catalog.crc.to_le_bytes());
+        }
+        if self.version() > VERSION_WITHOUT_PACKS {
+            put_varint(out, self.store.codecs.0);
         }
         put_bytes(out, &self.probe);
         put_varint(out, self.epochs.len() as u64);
@@ -298,6 +310,9 @@ fn decode_body(body: &[u8], version: u32) -> Option<Manifest> {
     manifest.store.pages = r.varint()?;
     if flag(r)? {
         manifest.store.catalog = Some(BlobRef { first: BlockRef(r.u64()?), len: r.varint()?, crc: r.u32()? });
+    }
+    if version > VERSION_WITHOUT_PACKS {
+        manifest.store.codecs = Codecs(r.varint()?);
     }
     manifest.probe = r.bytes()?.to_vec();
     manifest.epochs = list(r, decode_epoch)?;

@@ -20,7 +20,8 @@
 //!
 //! # Invariants
 //! - M1: what is read back is untrusted. A reference outside the file, or a block that two references claim, is
-//!   corruption: two pages in one block would mean that a later checkpoint overwrites a live page.
+//!   corruption, but for images in a pack: several pages may have theirs in one block, and each counts as a use of it. That the block is
+//!   a pack is seen when it is read.
 
 use super::blocks::{BLOCK_HEADER_BYTES, BlockIdentity, BlockKind, BlockRef, verify};
 use super::free::FreeSpace;
@@ -258,7 +259,10 @@ impl BlockSource {
 
     fn claim_all(&self, blocks: &[Wanted], kind: BlockKind, space: &mut FreeSpace) -> Result<()> {
         for block in blocks {
-            if !space.claim(block.reference.block()) {
+            let number = block.reference.block();
+            let claimed =
+                if kind == BlockKind::Page { space.claim_image(number) } else { space.claim(number) };
+            if !claimed {
                 let what = format!(
                     "{kind:?} number {} claims {:?}, which is in use or outside the file",
                     block.index, block.reference

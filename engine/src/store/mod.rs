@@ -26,7 +26,8 @@
 //! - S5: an image that was recorded stays until a newer one is: a failed round loses none, for a page may have left memory
 //!   trusting in it.
 //!
-//! Left out on purpose: compression and blocks of several lengths.
+//! Images that are not expected to change soon are compressed, several to a block; see `pack`. Left out on purpose: blocks of several
+//! lengths.
 //!
 //! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block. (Growing and cutting the
 //! file, changes of its length, are done under it.)
@@ -34,14 +35,20 @@
 pub mod blob;
 pub mod blocks;
 mod check;
+pub mod codec;
 mod compact;
 mod copy;
 pub mod csn_set;
+mod fill;
 mod free;
 pub mod manifest;
 pub mod manifest_file;
 mod mapping;
 mod overlay;
+pub mod pack;
+mod packer;
+mod packing;
+mod read;
 mod readers;
 mod remains;
 mod reserve;
@@ -56,23 +63,27 @@ pub use copy::{StoreCopy, StoredImage};
 pub use csn_set::CsnSet;
 pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
+pub use packing::PackUsage;
+pub use read::VisitImage;
 pub use readers::{CheckpointReader, HeldBlocks, READERS_PATH, ReaderSlot, Readers, open_newest_checkpoint};
 pub use remains::Remains;
 pub use reserve::{Demand, ReservedFor};
 pub use round::{FinishedRound, Round};
-pub use writer::{ImageWriter, Written};
+pub use writer::{Heat, ImageWriter, Written};
 
 use crate::base::clock::Nanos;
-use crate::base::{Account, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
+use crate::base::{Account, Csn, DatabaseId, Error, ErrorKind, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
-use crate::device::{AlignedBuffer, OpenMode, ReadRequest, SECTOR_BYTES, Storage};
+use crate::device::{AlignedBuffer, OpenMode, Storage};
 use crate::sync::Mutex;
 use blocks::{BlockKind, BlockNumber};
+use codec::Codecs;
 use free::FreeSpace;
 use mapping::{BlockSource, Mapping};
 use overlay::Overlay;
+use packing::Packing;
 use reserve::{Full, Watched};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
 /// The file of the page store, in the database directory.
@@ -88,6 +99,8 @@ pub struct StoreRoot {
     pub pages: u64,
     /// The catalog, once a checkpoint has written one.
     pub catalog: Option<BlobRef>,
+    /// What images may be compressed with.
+    pub codecs: Codecs,
 }
 
 /// Numbers for people.
@@ -135,8 +148,8 @@ struct State {
     free: FreeSpace,
     /// Parts of the mapping that the next round writes though nothing in them has changed.
     moving_parts: BTreeSet<usize>,
-    /// Blocks whose images are being written, and neither recorded nor discarded.
-    unrecorded: u64,
+    /// Blocks that are with a writer, none of whose images has been recorded yet, nor all discarded.
+    unrecorded: HashSet<BlockNumber>,
     /// The disk was full when the file had to grow last.
     full: Option<Full>,
     /// When somebody was last refused because of that.
@@ -177,6 +190,14 @@ impl State {
             self.free.release(replaced.block());
         }
     }
+
+    /// A writer has no use for a block, or for one of its images.
+    fn give_back(&mut self, block: BlockNumber) {
+        self.free.release(block);
+        if !self.free.is_used(block) {
+            self.settle(block);
+        }
+    }
 }
 
 /// What a checkpoint is, in memory.
@@ -185,11 +206,13 @@ struct Parts {
     free: FreeSpace,
     catalog: Option<BlobRef>,
     catalog_blocks: Vec<BlockNumber>,
+    packing: Packing,
 }
 
 impl Parts {
     fn new(mapping: Mapping, free: FreeSpace) -> Parts {
-        Parts { mapping, free, catalog: None, catalog_blocks: Vec::new() }
+        let (catalog, catalog_blocks, packing) = (None, Vec::new(), Packing::default());
+        Parts { mapping, free, catalog, catalog_blocks, packing }
     }
 }
 
@@ -198,6 +221,7 @@ impl Parts {
 pub struct PageStore {
     source: BlockSource,
     traffic: Arc<Traffic>,
+    packing: Packing,
     state: Mutex<State>,
     /// Whom the reserve is kept for; nobody before recovery is over.
     watched: OnceLock<Watched>,
@@ -272,6 +296,7 @@ impl PageStore {
         let mut header = AlignedBuffer::zeroed(page_bytes);
         file.read_at(0, &mut header)?;
         blocks::verify_file_header(&header, database).map_err(|error| error.at(file.location(0)))?;
+        root.codecs.check().map_err(|error| error.at(file.location(0)))?;
         let blocks = (file.len()? / page_bytes as u64).min(BlockNumber::LIMIT - 1);
         let (file, traffic) = CountedFile::wrap(file);
         let source = BlockSource { file, database, page_bytes };
@@ -290,12 +315,13 @@ impl PageStore {
                     .at(source.file.location(source.offset(catalog.first))));
             }
         }
-        let parts = Parts { catalog: root.catalog, catalog_blocks, ..Parts::new(mapping, free) };
+        let packing = Packing::with(root.codecs);
+        let parts = Parts { packing, catalog: root.catalog, catalog_blocks, ..Parts::new(mapping, free) };
         Ok(Self::with(source, traffic, parts))
     }
 
     fn with(source: BlockSource, traffic: Arc<Traffic>, parts: Parts) -> PageStore {
-        let Parts { mapping, free, catalog, catalog_blocks } = parts;
+        let Parts { mapping, free, packing, catalog, catalog_blocks } = parts;
         let overlay = || Overlay::new(mapping::references_per_block(source.page_bytes));
         let state = State {
             round: overlay(),
@@ -304,7 +330,7 @@ impl PageStore {
             number: 0,
             free,
             moving_parts: BTreeSet::new(),
-            unrecorded: 0,
+            unrecorded: HashSet::new(),
             full: None,
             refused: None,
             phase: Phase::Idle,
@@ -312,7 +338,7 @@ impl PageStore {
             catalog_blocks,
         };
         let (state, watched, memory) = (Mutex::new(state), OnceLock::new(), OnceLock::new());
-        PageStore { source, traffic, state, watched, memory, readers: None, _slot: None }
+        PageStore { source, traffic, packing, state, watched, memory, readers: None, _slot: None }
     }
 
     /// Nothing more will be written: another owner may have the file, though this one can still be read.
@@ -340,6 +366,7 @@ impl PageStore {
             directory: state.mapping.directory().to_vec(),
             pages: state.mapping.pages(),
             catalog: state.catalog,
+            codecs: self.packing.codecs(),
         }
     }
 
@@ -362,7 +389,8 @@ impl PageStore {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let state = self.state.lock();
-        state.mapping.memory_bytes() + state.round.memory_bytes() + state.working.memory_bytes()
+        let tables = [&state.round, &state.working].map(Overlay::memory_bytes);
+        state.mapping.memory_bytes() + tables.iter().sum::<u64>() + state.free.memory_bytes()
     }
 
     /// True if `page` has an image that [`PageStore::read_page`] would read.
@@ -377,31 +405,6 @@ impl PageStore {
         (0..parts).flat_map(move |part| self.state.lock().mapping.page_ids(part))
     }
 
-    /// Reads the newest image of `page` into `into` (of `page_bytes`), verifies it, and tells which kind it is. Any thread,
-    /// at any time.
-    ///
-    /// # Errors
-    /// `Corruption` with [`Location::Page`] if there is no image or it is not what was written; I/O.
-    pub fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<ImageKind> {
-        if into.len() != self.source.page_bytes {
-            return Err(Error::invalid("the buffer for a page is not as long as a page"));
-        }
-        let mut reference = self.state.lock().look_up(page);
-        loop {
-            if reference.is_absent() {
-                return Err(Error::corruption("the page has no image").at(Location::Page { page, offset: 0 }));
-            }
-            let result = self.read_image(page, reference, into);
-            // A newer image may have been recorded meanwhile, and the block freed under us and used again. Only if the
-            // reference still stands is the failure a failure.
-            let now = self.state.lock().look_up(page);
-            if result.is_ok() || now == reference {
-                return result;
-            }
-            reference = now;
-        }
-    }
-
     /// Large buffers are charged to `memory` from now on. Once.
     pub fn charge_to(&self, memory: &Arc<Account>) {
         let _ = self.memory.set(memory.clone());
@@ -414,66 +417,11 @@ impl PageStore {
         }
     }
 
-    /// Reads the newest images of several pages, those side by side with one read. `visit` gets the index of each page, in
-    /// any order, and what [`PageStore::read_page`] would have given.
-    pub fn read_pages(&self, pages: &[PageId], visit: &mut VisitImage<'_>) {
-        let page_bytes = self.source.page_bytes;
-        let mut wanted: Vec<(BlockRef, usize)> = {
-            let state = self.state.lock();
-            pages.iter().enumerate().map(|(index, page)| (state.look_up(*page), index)).collect()
-        };
-        wanted.sort_unstable_by_key(|(reference, _)| reference.block());
-        let adjacent = |a: &(BlockRef, usize), b: &(BlockRef, usize)| {
-            a.0.block().0.checked_add(1) == Some(b.0.block().0) && !a.0.is_absent()
-        };
-        let runs: Vec<_> = wanted.chunk_by(adjacent).collect();
-        let mut buffers: Vec<_> = runs.iter().map(|run| self.buffer(run.len() * page_bytes)).collect();
-        let mut reads: Vec<_> = runs
-            .iter()
-            .zip(&mut buffers)
-            .map(|(run, buffer)| ReadRequest { offset: self.source.offset(run[0].0), buffer, result: Ok(()) })
-            .collect();
-        self.source.file.read_many(&mut reads);
-        for (run, read) in runs.iter().zip(reads) {
-            for ((reference, index), image) in run.iter().zip(read.buffer.chunks_exact_mut(page_bytes)) {
-                let page = pages[*index];
-                let whole = read.result.is_ok() && !reference.is_absent();
-                let kind = match blocks::verify_page(image, self.source.database, page, *reference) {
-                    Ok(kind) if whole => Ok(kind),
-                    // The image has moved meanwhile, or is damaged: alone the page is read as often as it takes to know.
-                    _ => self.read_page(page, image),
-                };
-                visit(*index, kind.map(|kind| (kind, image)));
-            }
-        }
-    }
-
-    fn read_image(&self, page: PageId, reference: BlockRef, into: &mut [u8]) -> Result<ImageKind> {
-        let offset = self.source.offset(reference);
-        let place = Location::Page { page, offset };
-        if is_aligned(into) {
-            self.source.file.read_at(offset, into)?;
-        } else {
-            let mut bounce = AlignedBuffer::zeroed(into.len());
-            self.source.file.read_at(offset, &mut bounce)?;
-            into.copy_from_slice(&bounce);
-        }
-        blocks::verify_page(into, self.source.database, page, reference).map_err(|error| error.at(place))
-    }
-
-    /// Reads a blob that a committed round wrote.
-    ///
-    /// # Errors
-    /// `Corruption` with the place; I/O.
-    pub fn read_blob(&self, blob: &BlobRef) -> Result<Vec<u8>> {
-        blob::read(&self.source, blob).map(|(bytes, _)| bytes)
-    }
-
     /// Notes that the newest image of `page` is at `reference`. It belongs to the next round, and also to the one in progress if
     /// `in_round`. The caller holds the page exclusively.
     pub fn record(&self, page: PageId, reference: BlockRef, in_round: bool) {
         let mut state = self.state.lock();
-        state.settle(1);
+        state.settle(reference.block());
         if in_round && state.phase == Phase::Writing {
             state.set_round(page, reference);
         } else {
@@ -495,8 +443,7 @@ impl PageStore {
     /// Gives back the block of an image that nobody recorded.
     pub fn discard(&self, reference: BlockRef) {
         let mut state = self.state.lock();
-        state.settle(1);
-        state.free.release(reference.block());
+        state.give_back(reference.block());
     }
 
     /// Begins round `number`, higher than the last, of the checkpoint at `csn`: every image recorded for the next round belongs
@@ -577,12 +524,4 @@ impl PageStore {
         self.source.file.write_at(self.source.offset(reference), &image[..len])?;
         Ok(reference)
     }
-}
-
-/// Gets the index of a page and its image, or why there is none.
-pub type VisitImage<'a> = dyn FnMut(usize, Result<(ImageKind, &mut [u8])>) + 'a;
-
-/// Direct I/O wants aligned memory; pages of the buffer pool are.
-fn is_aligned(bytes: &[u8]) -> bool {
-    (bytes.as_ptr() as usize).is_multiple_of(SECTOR_BYTES)
 }

@@ -6,8 +6,10 @@
 //! - where a mapping block is readable, it says which image of a page counts, or that there is none;
 //! - where it is not, every whole image of a page may count, the newest first. The caller has to see which of them fit.
 
-use super::blocks::{self, BLOCK_HEADER_BYTES, BlockKind, BlockNumber, BlockRef, FoundBlock};
+use super::blocks::{self, BLOCK_HEADER_BYTES, BlockKind, BlockNumber, BlockRef, FoundBlock, ImageKind};
+use super::codec::Codecs;
 use super::mapping::{decode_references, references_per_block};
+use super::pack;
 use super::{Manifest, ManifestFile, PAGES_PATH};
 use crate::base::{Csn, DatabaseId, Error, PageId, Result};
 use crate::device::{AlignedBuffer, File, OpenMode, Storage};
@@ -29,19 +31,31 @@ pub struct Remains {
     pub remarks: Vec<String>,
     database: DatabaseId,
     found: HashMap<BlockNumber, FoundBlock>,
+    /// What packs are compressed with.
+    codecs: Codecs,
     /// Images of each page, newest first.
-    images: BTreeMap<PageId, Vec<BlockNumber>>,
+    images: BTreeMap<PageId, Vec<FoundImage>>,
     /// Readable parts of the mapping.
     mapping: HashMap<u64, Box<[BlockRef]>>,
     /// Parts of the mapping that are there and cannot be read.
     unreadable: BTreeSet<u64>,
 }
 
+/// An image in a whole block, alone or packed.
+#[derive(Clone, Copy, Debug)]
+struct FoundImage {
+    block: BlockNumber,
+    csn: Csn,
+    /// Of the image alone.
+    crc: u32,
+}
+
 impl Remains {
     /// Looks at everything. `progress` hears of blocks.
     ///
     /// # Errors
-    /// `NotFound` without a file of pages; `Corruption` if nothing in it says whose it is; I/O.
+    /// `NotFound` without a file of pages; `Corruption` if nothing in it says whose it is; `Unsupported` if images are compressed with
+    /// what this build lacks; I/O.
     pub fn look(storage: &dyn Storage, progress: &mut dyn FnMut(u64, u64)) -> Result<Remains> {
         let mut remarks = Vec::new();
         let manifest = match ManifestFile::open(storage, true) {
@@ -58,9 +72,19 @@ impl Remains {
             None => identify(&*file)?,
         };
         let (images, mapping) = (BTreeMap::new(), HashMap::new());
-        let (found, unreadable) = (HashMap::new(), BTreeSet::new());
-        let mut remains =
-            Remains { file, page_bytes, manifest, remarks, database, found, images, mapping, unreadable };
+        let (found, unreadable, codecs) = (HashMap::new(), BTreeSet::new(), Codecs::default());
+        let mut remains = Remains {
+            file,
+            page_bytes,
+            manifest,
+            remarks,
+            database,
+            found,
+            codecs,
+            images,
+            mapping,
+            unreadable,
+        };
         remains.scan(progress)?;
         remains.load_mapping();
         Ok(remains)
@@ -87,11 +111,23 @@ impl Remains {
     /// Images that may be the page's, the likeliest first, with the CSN at which each was written.
     #[must_use]
     pub fn images(&self, page: PageId) -> Vec<(Csn, AlignedBuffer)> {
-        let read = |block: BlockNumber| Some((self.found.get(&block)?.csn, self.read(block)?));
+        let read = |image: FoundImage| Some((image.csn, self.read_image(page, image)?));
         self.candidates(page).into_iter().filter_map(read).collect()
     }
 
-    fn candidates(&self, page: PageId) -> Vec<BlockNumber> {
+    fn read_image(&self, page: PageId, image: FoundImage) -> Option<AlignedBuffer> {
+        let block = self.read(image.block)?;
+        let bytes = &block[..self.page_bytes];
+        if !blocks::is_pack(bytes) {
+            return Some(block);
+        }
+        let mut out = AlignedBuffer::zeroed(self.page_bytes);
+        let reference = BlockRef::new(image.block, image.crc);
+        pack::unpack(bytes, self.database, page, reference, &mut out[..self.page_bytes]).ok()?;
+        Some(out)
+    }
+
+    fn candidates(&self, page: PageId) -> Vec<FoundImage> {
         let per_part = references_per_block(self.page_bytes) as u64;
         let (part, slot) = (page.0 / per_part, (page.0 % per_part) as usize);
         if self.unreadable.contains(&part) || self.manifest.is_none() {
@@ -100,8 +136,9 @@ impl Remains {
         let Some(reference) = self.mapping.get(&part).map(|references| references[slot]) else {
             return Vec::new();
         };
-        let fits = self.images.get(&page).is_some_and(|blocks| blocks.contains(&reference.block()));
-        if fits && self.is_meant(reference) { vec![reference.block()] } else { Vec::new() }
+        let is_meant = |image: &&FoundImage| image.block == reference.block() && reference.matches(image.crc);
+        let images = self.images.get(&page).map_or(&[][..], |images| images);
+        images.iter().find(is_meant).copied().into_iter().collect()
     }
 
     fn is_meant(&self, reference: BlockRef) -> bool {
@@ -130,18 +167,32 @@ impl Remains {
                 let found = blocks::identify(image).filter(|found| found.database == self.database);
                 if let Some(found) = found {
                     self.found.insert(BlockNumber(block), found);
+                    self.note_images(BlockNumber(block), &found, image);
                 }
             }
         }
-        for (block, found) in &self.found {
-            if [BlockKind::Page as u8, BlockKind::StampedPage as u8].contains(&found.kind) {
-                self.images.entry(PageId(found.subject)).or_default().push(*block);
+        for images in self.images.values_mut() {
+            images.sort_by_key(|image| (std::cmp::Reverse(image.csn), image.block));
+        }
+        self.refuse_unknown_codecs()
+    }
+
+    fn note_images(&mut self, block: BlockNumber, found: &FoundBlock, bytes: &[u8]) {
+        if ImageKind::from_code(found.kind).is_some() {
+            let image = FoundImage { block, csn: found.csn, crc: found.crc };
+            self.images.entry(PageId(found.subject)).or_default().push(image);
+        } else if blocks::is_pack(bytes) {
+            for entry in pack::directory(bytes, self.database).unwrap_or_default() {
+                self.codecs = self.codecs.with(entry.codec());
+                let image = FoundImage { block, csn: entry.csn, crc: entry.crc };
+                self.images.entry(entry.page).or_default().push(image);
             }
         }
-        for blocks in self.images.values_mut() {
-            blocks.sort_by_key(|block| (std::cmp::Reverse(self.found[block].csn), *block));
-        }
-        Ok(())
+    }
+
+    /// What another build can read is not lost.
+    fn refuse_unknown_codecs(&self) -> Result<()> {
+        self.codecs.check().map_err(|error| error.at(self.file.location(0)))
     }
 
     fn load_mapping(&mut self) {

@@ -19,6 +19,13 @@
 //! *Eviction keeps it*: a page that leaves memory takes one block and is dirty no more. While a checkpoint is written its
 //! blocks must not be taken for that: [`PageStore::spares_blocks`].
 //!
+//! *Packs.* An image that is written may have to get a block to itself, so nothing above becomes less. But a checkpoint does not give back
+//! the block of a page that changed if that holds an image of another page, which did not. So let S be the images in packs beyond the first
+//! of each; at most min(D, S) blocks are not given back for that reason, and the bound is `D + N + min(D, S) + 2 * O`. (Let G be the blocks
+//! that hold images of dirty pages and no others; what is needed is `2 * D - G + 2 * O`, and the bound is never less. A checkpoint that
+//! writes b blocks leaves `2 * D - G + 2 * O - b + G`; if all its pages stay dirty, G is b now, and what is left is what is needed. A pack
+//! makes b and the new G smaller by the same number.)
+//!
 //! # Invariants
 //! - V1: a block of the file has its space on the disk before it is handed out, as far as the file system keeps what it
 //!   promised.
@@ -81,14 +88,14 @@ pub(super) struct Full {
 }
 
 impl State {
-    /// So many blocks with a writer are recorded, given back, or lost.
-    pub(super) fn settle(&mut self, blocks: u64) {
-        self.unrecorded = self.unrecorded.saturating_sub(blocks);
+    /// A block with a writer is recorded, given back, or lost.
+    pub(super) fn settle(&mut self, block: BlockNumber) {
+        self.unrecorded.remove(&block);
     }
 
     /// Blocks that can be written: free, or with a writer that may give them back.
     fn available(&self) -> u64 {
-        self.free.free_blocks() + self.unrecorded
+        self.free.free_blocks() + self.unrecorded.len() as u64
     }
 
     /// Blocks of a mapping of all pages and of the catalog, with `more` new pages, some of them roots of new tables.
@@ -101,7 +108,9 @@ impl State {
 
     /// The bound for what is dirty and one page more.
     fn demanded(&self, demand: &Demand, page_bytes: usize, page: ReservedFor) -> u64 {
-        let pages = demand.dirty.load(Ordering::Relaxed) + demand.new.load(Ordering::Relaxed);
+        let dirty = demand.dirty.load(Ordering::Relaxed);
+        let not_given_back = (dirty + 1).min(self.free.packs().beyond_first);
+        let pages = dirty + demand.new.load(Ordering::Relaxed) + not_given_back;
         let others = |more| 2 * self.other_blocks(demand, page_bytes, more);
         let more = match page {
             ReservedFor::Change => 1 + others(0),
@@ -148,6 +157,14 @@ impl PageStore {
         state.refused = Some(clock.now());
         let full = state.full.as_ref().expect("set above, or matched");
         Err(self.refusal(&full.error, missing))
+    }
+
+    /// True if so many blocks are left when the reserve is taken away, or the file can grow for it.
+    pub(super) fn can_spare(&self, blocks: u64) -> bool {
+        let Some(Watched { demand, .. }) = self.watched.get() else { return true };
+        let state = self.state.lock();
+        let needed = state.demanded(demand, self.page_bytes(), ReservedFor::Change);
+        state.full.is_none() || state.available() >= needed + blocks
     }
 
     fn refusal(&self, error: &Error, missing_blocks: u64) -> Error {

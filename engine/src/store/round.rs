@@ -52,9 +52,7 @@ impl Round {
     /// Notes that the image of `page` as of this round is at `reference`, or, if that is absent, that there is none.
     pub fn record(&self, page: PageId, reference: BlockRef) {
         let mut state = self.store.state.lock();
-        if !reference.is_absent() {
-            state.settle(1);
-        }
+        state.settle(reference.block());
         state.set_round(page, reference);
     }
 
@@ -117,7 +115,7 @@ impl Round {
             (pages_with_round(&state), blob.as_ref().map(|written| written.blob).or(state.catalog))
         };
         self.open = false;
-        let root = StoreRoot { directory, pages, catalog };
+        let root = StoreRoot { directory, pages, catalog, codecs: self.store.packing.codecs() };
         Ok(FinishedRound {
             store: self.store.clone(),
             root,
@@ -258,11 +256,11 @@ impl FinishedRound {
             let Some(pages) = state.round.take_part() else { break };
             for (page, reference) in pages {
                 let old = state.mapping.set(page, reference);
-                if !reference.is_absent() {
-                    state.free.note_birth(reference.block());
-                }
                 if !old.is_absent() {
-                    state.free.release_live(old.block());
+                    state.free.release_image(page, old.block());
+                }
+                if !reference.is_absent() {
+                    state.free.note_image(page);
                 }
             }
         }

@@ -2,7 +2,12 @@
 //!
 //! ```text
 //!   push ─▶ run: free blocks side by side, one buffer ──full──▶ queue (several writes in flight) ──▶ Written
+//!      cold: ▲
+//!        └─▶ packs being filled (see `packer`)
 //! ```
+//!
+//! A cold image is one that is not expected to change soon. If the store compresses, such images share blocks; which of them do is
+//! the writer's business. Whoever pushed one is told of it as of any other.
 //!
 //! One writer belongs to one thread. What it wrote is in no table of the store: whoever called decides, when the write is
 //! done, whether the page is still what the image shows, and records or discards the image.
@@ -13,7 +18,10 @@
 
 use super::PageStore;
 use super::blocks::{self, BlockNumber, BlockRef, ImageKind};
-use crate::base::{Csn, Error, PageId, Result};
+use super::codec::Codec;
+use super::pack::Sealed;
+use super::packer::{Offered, OpenPack, Packer};
+use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::device::{AlignedBuffer, Completion, Storage, WriteQueue, WriteRequest};
 use std::sync::Arc;
 
@@ -35,12 +43,41 @@ pub struct Written {
     pub token: u64,
 }
 
+/// Whether an image is expected to change soon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heat {
+    /// It gets a block of its own, which is free as soon as it changes.
+    Hot,
+    /// It may share a block.
+    Cold,
+}
+
+/// An image on its way into a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    /// As it would be alone.
+    pub sealed: Sealed,
+    /// The caller's.
+    pub token: u64,
+}
+
 /// Blocks side by side, and the images that go there.
 struct Run {
     first: BlockNumber,
     blocks: u64,
+    /// Of these, filled.
+    used: u64,
     images: Vec<Written>,
+    /// Packs among the blocks, and how many images each has.
+    packs: Vec<(BlockNumber, u8)>,
     buffer: AlignedBuffer,
+}
+
+/// What is in a write that is in flight; its buffer is with the queue.
+struct InFlight {
+    first: BlockNumber,
+    blocks: u64,
+    images: Vec<Written>,
 }
 
 /// See the module's text.
@@ -48,9 +85,13 @@ pub struct ImageWriter {
     store: Arc<PageStore>,
     queue: Box<dyn WriteQueue>,
     run_pages: u64,
+    /// Only blocks before this one are used.
+    bound: Option<u64>,
     filling: Option<Run>,
-    /// By token; the buffer is with the queue.
-    in_flight: Vec<Option<Vec<Written>>>,
+    /// None if the store does not compress.
+    packer: Option<Packer>,
+    /// By token.
+    in_flight: Vec<Option<InFlight>>,
     buffers: Vec<AlignedBuffer>,
     completions: Vec<Completion>,
 }
@@ -68,12 +109,26 @@ impl PageStore {
     /// # Errors
     /// I/O.
     pub fn writer(self: &Arc<Self>, storage: &dyn Storage, bytes_max: u64) -> Result<ImageWriter> {
-        let per_write = (bytes_max as usize / (DEPTH + 1)).min(RUN_BYTES_MAX);
+        self.writer_before(storage, bytes_max, None)
+    }
+
+    /// As [`PageStore::writer`], which uses only free blocks before `bound` and does not make the file longer.
+    pub(super) fn writer_before(
+        self: &Arc<Self>,
+        storage: &dyn Storage,
+        bytes_max: u64,
+        bound: Option<u64>,
+    ) -> Result<ImageWriter> {
+        let codec = Codec::of(self.compression());
+        let of_packer = codec.map_or(0, |_| Packer::bytes(self.page_bytes()));
+        let per_write = (bytes_max.saturating_sub(of_packer) as usize / (DEPTH + 1)).min(RUN_BYTES_MAX);
         Ok(ImageWriter {
             store: self.clone(),
             queue: storage.write_queue(DEPTH)?,
             run_pages: (per_write / self.page_bytes()).max(1) as u64,
+            bound,
             filling: None,
+            packer: codec.map(|codec| Packer::new(codec, self.page_bytes())),
             in_flight: Vec::new(),
             buffers: Vec::new(),
             completions: Vec::new(),
@@ -92,53 +147,127 @@ impl ImageWriter {
         &mut self,
         page: PageId,
         csn: Csn,
+        heat: Heat,
         fill: impl FnOnce(&mut [u8]) -> Option<(ImageKind, u64)>,
     ) -> Result<bool> {
+        if heat == Heat::Hot {
+            return self.push_alone(page, csn, fill);
+        }
+        let Some(mut packer) = self.packer.take() else { return self.push_alone(page, csn, fill) };
+        let result = if packer.is_due() {
+            let offered = packer.offer(self.store.source.database, page, csn, fill);
+            self.put_offered(&offered, &packer).map(|()| !matches!(offered, Offered::Nothing))
+        } else {
+            self.push_alone(page, csn, fill)
+        };
+        self.packer = Some(packer);
+        result
+    }
+
+    fn put_offered(&mut self, offered: &Offered, packer: &Packer) -> Result<()> {
+        match offered {
+            Offered::Nothing | Offered::Packed(None) => Ok(()),
+            Offered::Packed(Some(pack)) => self.put_pack(pack, packer.codec()),
+            Offered::Plain(image) => self.put(std::slice::from_ref(image), |out| {
+                out.copy_from_slice(packer.plain());
+                Ok(())
+            }),
+        }
+    }
+
+    /// A single image is not worth a pack: it gets the block that it would have had (P1).
+    fn put_pack(&mut self, pack: &OpenPack, codec: Codec) -> Result<()> {
+        let database = self.store.source.database;
+        if pack.filling.images() == 1 {
+            return self.put(&pack.images, |out| pack.filling.unpack_single(out, database));
+        }
+        self.put(&pack.images, |out| {
+            pack.filling.seal(out, database);
+            Ok(())
+        })?;
+        self.store.packing.note(codec, pack.images.len() as u64);
+        Ok(())
+    }
+
+    /// Puts a sealed block with these images, which `fill` makes, into the run.
+    fn put(&mut self, images: &[Image], fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         let page_bytes = self.store.page_bytes();
+        let run = self.run()?;
+        let at = run.used as usize;
+        fill(&mut run.buffer[at * page_bytes..(at + 1) * page_bytes])?;
+        let block = BlockNumber(run.first.0 + run.used);
+        run.images.extend(images.iter().map(|image| {
+            let Sealed { page, crc, kind, .. } = image.sealed;
+            Written { page, reference: BlockRef::new(block, crc), kind, token: image.token }
+        }));
+        if images.len() > 1 {
+            run.packs.push((block, images.len() as u8));
+        }
+        run.used += 1;
+        if run.used == run.blocks { self.submit() } else { Ok(()) }
+    }
+
+    fn run(&mut self) -> Result<&mut Run> {
         if self.filling.is_none() {
             self.filling = Some(self.new_run()?);
         }
-        let run = self.filling.as_mut().expect("made above");
-        let at = run.images.len();
+        Ok(self.filling.as_mut().expect("made above"))
+    }
+
+    fn push_alone(
+        &mut self,
+        page: PageId,
+        csn: Csn,
+        fill: impl FnOnce(&mut [u8]) -> Option<(ImageKind, u64)>,
+    ) -> Result<bool> {
+        let (page_bytes, store) = (self.store.page_bytes(), self.store.clone());
+        let run = self.run()?;
+        let at = run.used as usize;
         let image = &mut run.buffer[at * page_bytes..(at + 1) * page_bytes];
         let Some((kind, token)) = fill(image) else { return Ok(false) };
-        let identity = self.store.source.identity(kind.block_kind(), page.0);
-        let reference = blocks::seal(image, identity, csn, BlockNumber(run.first.0 + at as u64));
+        let identity = store.source.identity(kind.block_kind(), page.0);
+        let reference = blocks::seal(image, identity, csn, BlockNumber(run.first.0 + run.used));
         run.images.push(Written { page, reference, kind, token });
-        if run.images.len() as u64 == run.blocks {
+        run.used += 1;
+        if run.used == run.blocks {
             self.submit()?;
         }
         Ok(true)
     }
 
     fn new_run(&mut self) -> Result<Run> {
-        let (first, blocks) = self.store.allocate_run(self.run_pages)?;
-        self.store.state.lock().unrecorded += blocks;
+        let (first, blocks) = match self.bound {
+            None => self.store.allocate_run(self.run_pages)?,
+            Some(bound) => self
+                .store
+                .allocate_before(bound, self.run_pages)
+                .ok_or_else(|| Error::new(ErrorKind::OutOfSpace, "no block before the bound is free"))?,
+        };
+        self.store.state.lock().unrecorded.extend((first.0..first.0 + blocks).map(BlockNumber));
         let bytes = blocks as usize * self.store.page_bytes();
         let fits = self.buffers.iter().position(|buffer| buffer.len() >= bytes);
         let buffer = fits.map_or_else(|| AlignedBuffer::zeroed(bytes), |at| self.buffers.swap_remove(at));
-        Ok(Run { first, blocks, images: Vec::new(), buffer })
+        Ok(Run { first, blocks, used: 0, images: Vec::new(), packs: Vec::new(), buffer })
     }
 
     /// Starts the write of the run being filled.
     fn submit(&mut self) -> Result<()> {
         let Some(run) = self.filling.take() else { return Ok(()) };
-        let used = run.images.len() as u64;
         {
             let mut state = self.store.state.lock();
-            (used..run.blocks).for_each(|at| state.free.release(BlockNumber(run.first.0 + at)));
-            state.settle(run.blocks - used);
+            (run.used..run.blocks).for_each(|at| state.give_back(BlockNumber(run.first.0 + at)));
+            run.packs.iter().for_each(|(block, images)| state.free.becomes_pack(*block, *images));
         }
-        if used == 0 {
+        if run.used == 0 {
             self.keep(run.buffer);
             return Ok(());
         }
-        let len = used as usize * self.store.page_bytes();
+        let len = run.used as usize * self.store.page_bytes();
         let token = self.in_flight.iter().position(Option::is_none).unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() - 1
         });
-        self.in_flight[token] = Some(run.images);
+        self.in_flight[token] = Some(InFlight { first: run.first, blocks: run.used, images: run.images });
         if self.queue.in_flight() >= DEPTH {
             self.queue.reap(true, &mut self.completions)?;
         }
@@ -163,7 +292,8 @@ impl ImageWriter {
     /// # Errors
     /// `OutOfSpace`; I/O. What was written before is in `written` nevertheless.
     pub fn reap(&mut self, all: bool, written: &mut Vec<Written>) -> Result<()> {
-        let mut result = if all { self.submit() } else { Ok(()) };
+        let submitted = if all { self.close_packs().and(self.submit()) } else { Ok(()) };
+        let mut result = Ok(());
         loop {
             let wait = all && self.queue.in_flight() > 0;
             let reaped = self.queue.reap(wait, &mut self.completions);
@@ -172,27 +302,37 @@ impl ImageWriter {
             }
             result = result.and(reaped);
             if !wait || result.is_err() {
-                return result;
+                return submitted.and(result);
             }
         }
     }
 
+    fn close_packs(&mut self) -> Result<()> {
+        let Some(mut packer) = self.packer.take() else { return Ok(()) };
+        let mut result = Ok(());
+        while let Some(pack) = packer.take_fullest().filter(|_| result.is_ok()) {
+            result = self.put_pack(&pack, packer.codec());
+        }
+        self.packer = Some(packer);
+        result
+    }
+
     fn complete(&mut self, completion: Completion, written: &mut Vec<Written>) -> Result<()> {
-        let images = self.in_flight.get_mut(completion.token as usize).and_then(Option::take);
-        let Some(images) = images else {
+        let done = self.in_flight.get_mut(completion.token as usize).and_then(Option::take);
+        let Some(InFlight { first, blocks, images }) = done else {
             return Err(Error::corruption("the device completed a write that nobody asked for"));
         };
         self.keep(completion.buffer);
         match completion.result {
             Ok(()) => {
-                self.store.traffic.count_write(images.len() * self.store.page_bytes());
+                self.store.traffic.count_write(blocks as usize * self.store.page_bytes());
                 written.extend(images);
                 Ok(())
             }
             Err(error) => {
                 // They stay in use (W2).
                 let mut state = self.store.state.lock();
-                state.settle(images.len() as u64);
+                (first.0..first.0 + blocks).for_each(|block| state.settle(BlockNumber(block)));
                 Err(error)
             }
         }
@@ -204,9 +344,10 @@ impl Drop for ImageWriter {
     fn drop(&mut self) {
         if let Some(run) = self.filling.take() {
             let mut state = self.store.state.lock();
-            (0..run.blocks).for_each(|at| state.free.release(BlockNumber(run.first.0 + at)));
-            state.settle(run.blocks);
+            (0..run.blocks).for_each(|at| state.give_back(BlockNumber(run.first.0 + at)));
         }
+        // What is in no block yet never will be.
+        self.packer = None;
         let mut written = Vec::new();
         if let Err(error) = self.reap(true, &mut written) {
             tracing::debug!(%error, "a write of page images that nobody needs any more failed");

@@ -59,6 +59,7 @@ pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> 
     let node = Node::new(page);
     if !node.is_leaf() {
         page.copy_to(PAGE_HEADER_BYTES, &mut out[PAGE_HEADER_BYTES..]);
+        clear_gap(node, out);
         return Shown::Newest;
     }
     let mut image = ScratchPage::new(page.len());
@@ -120,6 +121,7 @@ pub fn stamped_image(bytes: &mut [u8], fate: &mut dyn FnMut(u64) -> StampFate) -
             },
         };
     }
+    clear_gap(node, bytes);
     if !node.is_leaf() {
         return Some(false);
     }
@@ -139,6 +141,14 @@ pub fn stamped_image(bytes: &mut [u8], fate: &mut dyn FnMut(u64) -> StampFate) -
         }
     }
     Some(stamped)
+}
+
+/// What is between slots and heap means nothing, and nothing compresses better than zeros.
+fn clear_gap(node: Node<'_>, image: &mut [u8]) {
+    let (end, gap) = (node.heap_start(), node.gap());
+    if let Some(bytes) = image.get_mut(end - gap..end) {
+        bytes.fill(0);
+    }
 }
 
 /// Makes a settled image of a stamped one of a run that is over: what it holds is committed, and there are no older values.

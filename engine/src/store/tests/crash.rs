@@ -9,6 +9,7 @@ type Expected = BTreeMap<u64, u64>;
 
 /// One checkpoint: changes some pages, publishes, and returns what a reader of it must find.
 fn checkpoint(
+    disk: &SimulatedStorage,
     store: &Arc<PageStore>,
     manifest_file: &ManifestFile,
     manifest: &mut Manifest,
@@ -18,16 +19,30 @@ fn checkpoint(
     let mut pages = pages.clone();
     let version = manifest.checkpoint.0 + 1;
     let round = begin(store)?;
+    let mut packed = Vec::new();
     for _ in 0..random.below(12) {
         let page = 1 + random.below(20) * 200;
         if random.chance(1, 4) {
             round.record(PageId(page), BlockRef::ABSENT);
             pages.remove(&page);
+        } else if random.chance(1, 2) {
+            packed.push(page);
+            pages.insert(page, version);
         } else {
             write(store, &round, page, version)?;
             pages.insert(page, version);
         }
     }
+    packed.retain(|page| pages.get(page) == Some(&version));
+    let (mut writer, mut written) = (store.writer(disk, 1 << 20)?, Vec::new());
+    for page in packed {
+        writer.push(PageId(page), Csn(version), Heat::Cold, |out| {
+            out.copy_from_slice(&image(page, version));
+            Some((ImageKind::Settled, 0))
+        })?;
+    }
+    writer.reap(true, &mut written)?;
+    written.iter().for_each(|image| round.record(image.page, image.reference));
     if random.chance(1, 2) {
         round.write_blob(&version.to_le_bytes().repeat(600))?;
     }
@@ -39,6 +54,7 @@ fn checkpoint(
     manifest_file.publish(&next)?;
     *manifest = next;
     store.round_committed(finished);
+    assert_eq!(store.check_space(), [""; 0]);
     Ok(pages)
 }
 
@@ -49,13 +65,14 @@ type History = Vec<(usize, Expected)>;
 fn run(disk: &SimulatedStorage, seed: u64, fault: Option<Fault>) -> History {
     let mut random = Random::from_seed(seed);
     let store = PageStore::create(disk, DATABASE, PAGE).expect("created");
+    store.compress(crate::base::settings::Compression::Lz4);
     let mut manifest = Manifest::new(DATABASE, PAGE as u32);
     let manifest_file = ManifestFile::create(disk, &manifest).expect("created");
     fault.into_iter().for_each(|fault| disk.inject(fault));
     let mut history = vec![(disk.operations(), Expected::new())];
     for _ in 0..5 {
         let newest = history.last().expect("never empty").1.clone();
-        match checkpoint(&store, &manifest_file, &mut manifest, &newest, &mut random) {
+        match checkpoint(disk, &store, &manifest_file, &mut manifest, &newest, &mut random) {
             Ok(pages) => history.push((disk.operations(), pages)),
             Err(_) => break,
         }

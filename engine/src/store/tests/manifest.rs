@@ -29,6 +29,7 @@ fn full() -> Manifest {
         next_csn: Csn(301),
         next_table: TableId(12),
         store: StoreRoot {
+            codecs: Codecs(3),
             directory: vec![BlockRef(1 << 30), BlockRef::ABSENT, BlockRef(3 << 30)],
             pages: 44,
             catalog: Some(BlobRef { first: BlockRef(5 << 24), len: 100, crc: 3 }),
@@ -119,32 +120,53 @@ fn a_newer_version_in_either_slot_is_unsupported_and_names_both_versions() {
         let (disk, _file) = created();
         edit(&disk, MANIFEST_PATH, |bytes| {
             let prefix = &mut bytes[slot * SLOT_BYTES..][..16];
-            prefix[8] = 3;
+            prefix[8] = 4;
             let crc = checksum::crc(&prefix[..12]);
             prefix[12..].copy_from_slice(&crc.to_le_bytes());
         });
         let error = ManifestFile::open(&disk, false).expect_err("newer");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("version 3") && error.to_string().contains("up to 2"), "{error}");
+        assert!(error.to_string().contains("version 4") && error.to_string().contains("up to 3"), "{error}");
     }
 }
 
 #[test]
 fn in_a_manifest_of_version_1_the_checkpoint_covers_the_log() {
-    let new = full().encode().expect("fits");
+    let mut old = without_packs().encode().expect("fits");
     // Behind the header: database, page bytes (two bytes long), epoch, reserved epoch, clean, checkpoint.
     let covered = 32 + 8 + 2 + 1 + 1 + 1 + 1;
-    assert_eq!((new[covered - 1], new[covered]), (100, 90));
-    let mut old = new;
+    assert_eq!((old[covered - 1], old[covered]), (100, 90));
     old.remove(covered);
-    old[8] = 1;
-    let crc = checksum::crc(&old[..12]);
-    old[12..16].copy_from_slice(&crc.to_le_bytes());
-    let length = (old.len() - 32) as u32;
-    old[24..28].copy_from_slice(&length.to_le_bytes());
-    let crc = checksum::crc_append(checksum::crc(&old[16..28]), &old[32..]);
-    old[28..32].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(Manifest::decode(&old).expect("read"), Manifest { covered: Csn(100), ..full() });
+    seal(&mut old, 1);
+    assert_eq!(Manifest::decode(&old).expect("read"), Manifest { covered: Csn(100), ..without_packs() });
+}
+
+#[test]
+fn a_manifest_is_of_version_3_only_if_there_are_packs() {
+    let (plain, packs) = (without_packs().encode().expect("fits"), full().encode().expect("fits"));
+    assert_eq!((plain[8], packs[8], packs.len() - plain.len()), (2, 3, 1));
+    assert_eq!(Manifest::decode(&plain).expect("version 2"), without_packs());
+    assert_eq!(Manifest::decode(&packs).expect("version 3"), full());
+    let mut mistaken = packs;
+    seal(&mut mistaken, 2);
+    assert_eq!(Manifest::decode(&mistaken).expect_err("a byte too many").kind(), ErrorKind::Corruption);
+}
+
+fn without_packs() -> Manifest {
+    let mut manifest = full();
+    manifest.store.codecs = Codecs::default();
+    manifest
+}
+
+/// Makes length and checksums of a slot right, in which the body was changed.
+fn seal(slot: &mut [u8], version: u8) {
+    slot[8] = version;
+    let crc = checksum::crc(&slot[..12]);
+    slot[12..16].copy_from_slice(&crc.to_le_bytes());
+    let length = (slot.len() - 32) as u32;
+    slot[24..28].copy_from_slice(&length.to_le_bytes());
+    let crc = checksum::crc_append(checksum::crc(&slot[16..28]), &slot[32..]);
+    slot[28..32].copy_from_slice(&crc.to_le_bytes());
 }
 
 #[test]

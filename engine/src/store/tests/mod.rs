@@ -1,11 +1,15 @@
 //! Tests of the page store and the manifest, on a simulated disk that can crash, fail and fill up.
 
 mod crash;
+mod free;
 mod manifest;
+mod pack_readers;
+mod packs;
 mod pages;
 mod readers;
 
 use super::*;
+use crate::base::Location;
 use crate::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 
 const DATABASE: DatabaseId = DatabaseId(0xdb);

@@ -97,7 +97,7 @@ fn images_are_written_side_by_side_and_reported_when_they_are_there() {
     let mut written = Vec::new();
     for page in 1..=500 {
         let wanted = page % 10 != 0;
-        let pushed = writer.push(PageId(page), Csn(1), |out| {
+        let pushed = writer.push(PageId(page), Csn(1), Heat::Hot, |out| {
             out.copy_from_slice(&image(page, 6));
             wanted.then_some((ImageKind::Stamped, page + 7))
         });

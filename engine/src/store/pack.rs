@@ -1,0 +1,241 @@
+//! A pack: several page images, compressed, in one block.
+//!
+//! A page is as long as a block, and a block is the shortest thing that a device writes in one piece, so a compressed image alone would gain
+//! nothing. Some together do:
+//!
+//! ```text
+//!   block     [header][page 7][page 9][page 4]  ....free....  [image 4][image 9][image 7]
+//!                      directory, growing ▶                    ◀ compressed bytes, growing
+//!   mapping   page 7 ─┐
+//!             page 9 ─┼─▶ this block        (page 4 has a newer image elsewhere: here it is dead)
+//! ```
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 32 | block header; subject = number of images, 1 to 64; CSN = the highest of theirs |
+//! | 32 | 28 each | the directory, see below |
+//! | | | zeros, then the images' bytes to the end of the block |
+//!
+//! | offset | bytes | field of a directory entry |
+//! |---|---|---|
+//! | 0 | 8 | page id |
+//! | 8 | 8 | newest CSN drawn when the image was made |
+//! | 16 | 4 | CRC-32C of the block that the image would be if it had one to itself |
+//! | 20 | 1 | kind of that block: page, or page with stamps |
+//! | 21 | 1 | [`Codec`] |
+//! | 22 | 2 | where its bytes begin in the block |
+//! | 24 | 2 | how many there are |
+//! | 26 | 2 | 0 |
+//!
+//! Compressed is what follows the header in a page's own block, so the length is known; the header follows from the directory.
+//!
+//! # Invariants
+//! - P1: unpacking gives the block that the image would have been, to the last bit, and its checksum says so. A reference has 24 bits of
+//!   that checksum (B1), so an image means the same wherever it is, packed or not, and whatever compressed it.
+//! - P2: a pack is written once, like every block. It is free when nothing refers to any of its images; see `free`.
+
+use super::blocks::{self, BLOCK_HEADER_BYTES, BlockIdentity, BlockKind, BlockRef, ImageKind, fill_header};
+use super::codec::{Codec, decompress};
+use crate::base::{Csn, DatabaseId, Error, PageId, Result};
+
+/// Images in a pack at most: whatever compresses better gains no more.
+pub const IMAGES_MAX: usize = 64;
+
+const ENTRY_BYTES: usize = 28;
+
+/// What the directory says of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The page.
+    pub page: PageId,
+    /// The newest CSN drawn when the image was made.
+    pub csn: Csn,
+    /// Checksum of the block that it would be.
+    pub crc: u32,
+    /// Which kind.
+    pub kind: ImageKind,
+    codec: Codec,
+    at: u16,
+    len: u16,
+}
+
+/// An image, sealed like a block of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Sealed {
+    /// The page.
+    pub page: PageId,
+    /// The CSN in its header.
+    pub csn: Csn,
+    /// Its checksum.
+    pub crc: u32,
+    /// Which kind.
+    pub kind: ImageKind,
+}
+
+/// A pack that is being filled.
+#[derive(Debug)]
+pub struct Filling {
+    block: Vec<u8>,
+    entries: Vec<Entry>,
+    /// Bytes from here on are taken.
+    low: usize,
+}
+
+/// Bytes that an image may have, compressed, for two of them to fit in a pack of such blocks on the average. One that is a little longer
+/// may find a shorter one.
+#[must_use]
+pub fn worthwhile_bytes(block_bytes: usize) -> usize {
+    (block_bytes - BLOCK_HEADER_BYTES) * 5 / 8 - ENTRY_BYTES
+}
+
+impl Filling {
+    /// An empty one.
+    #[must_use]
+    pub fn new(block_bytes: usize) -> Filling {
+        Filling { block: vec![0; block_bytes], entries: Vec::new(), low: block_bytes }
+    }
+
+    /// Bytes that the next image may have.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        if self.entries.len() == IMAGES_MAX {
+            return 0;
+        }
+        let directory = BLOCK_HEADER_BYTES + (self.entries.len() + 1) * ENTRY_BYTES;
+        self.low.saturating_sub(directory)
+    }
+
+    /// How many images there are.
+    #[must_use]
+    pub fn images(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Adds an image that was compressed to `bytes`, no more than there is room for.
+    pub fn add(&mut self, image: Sealed, codec: Codec, bytes: &[u8]) {
+        assert!(!bytes.is_empty() && bytes.len() <= self.room(), "the caller has looked");
+        self.low -= bytes.len();
+        self.block[self.low..self.low + bytes.len()].copy_from_slice(bytes);
+        let (at, len) = (self.low as u16, bytes.len() as u16);
+        let Sealed { page, csn, crc, kind } = image;
+        self.entries.push(Entry { page, csn, crc, kind, codec, at, len });
+    }
+
+    /// Writes the pack to `out`, as long as a block, whole and sealed.
+    pub fn seal(&self, out: &mut [u8], database: DatabaseId) {
+        out.copy_from_slice(&self.block);
+        let slots = out[BLOCK_HEADER_BYTES..].chunks_exact_mut(ENTRY_BYTES);
+        slots.zip(&self.entries).for_each(|(slot, entry)| entry.encode(slot));
+        let csn = self.entries.iter().map(|entry| entry.csn).max().unwrap_or(Csn::ZERO);
+        let subject = self.entries.len() as u64;
+        fill_header(out, BlockIdentity { database, kind: BlockKind::Pack, subject }, csn);
+    }
+
+    /// Unpacks the only image into `out`, as long as a block.
+    ///
+    /// # Errors
+    /// None, unless the codec does not give back what it took.
+    pub fn unpack_single(&self, out: &mut [u8], database: DatabaseId) -> Result<()> {
+        let [entry] = self.entries[..] else { return Err(Error::corruption("not a single image")) };
+        entry.unpack(&self.block, database, out)
+    }
+}
+
+impl Entry {
+    /// What its bytes are compressed with.
+    #[must_use]
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    fn encode(&self, slot: &mut [u8]) {
+        slot[..8].copy_from_slice(&self.page.0.to_le_bytes());
+        slot[8..16].copy_from_slice(&self.csn.0.to_le_bytes());
+        slot[16..20].copy_from_slice(&self.crc.to_le_bytes());
+        (slot[20], slot[21]) = (self.kind.block_kind() as u8, self.codec as u8);
+        slot[22..24].copy_from_slice(&self.at.to_le_bytes());
+        slot[24..26].copy_from_slice(&self.len.to_le_bytes());
+        slot[26..].fill(0);
+    }
+
+    /// Trusts nothing; `directory_end` is where bytes may begin.
+    fn decode(slot: &[u8], directory_end: usize, block_bytes: usize) -> Option<Entry> {
+        let word = |at: usize, len: usize| {
+            slot[at..at + len].iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte))
+        };
+        let (at, len) = (word(22, 2) as u16, word(24, 2) as u16);
+        let inside = usize::from(at) >= directory_end && usize::from(at) + usize::from(len) <= block_bytes;
+        let entry = Entry {
+            page: PageId(word(0, 8)),
+            csn: Csn(word(8, 8)),
+            crc: word(16, 4) as u32,
+            kind: ImageKind::from_code(slot[20])?,
+            codec: Codec::from_code(slot[21])?,
+            at,
+            len,
+        };
+        (inside && len > 0 && word(26, 2) == 0).then_some(entry)
+    }
+
+    /// Makes the block that the image would be, in `out` (P1).
+    ///
+    /// # Errors
+    /// `Corruption`; `Unsupported` for a codec that this build lacks.
+    pub fn unpack(&self, block: &[u8], database: DatabaseId, out: &mut [u8]) -> Result<()> {
+        let (at, end) = (usize::from(self.at), usize::from(self.at) + usize::from(self.len));
+        decompress(self.codec, &block[at..end], &mut out[BLOCK_HEADER_BYTES..])?;
+        let identity = BlockIdentity { database, kind: self.kind.block_kind(), subject: self.page.0 };
+        if fill_header(out, identity, self.csn) != self.crc {
+            return Err(Error::corruption("what was unpacked is not the image that was packed"));
+        }
+        Ok(())
+    }
+}
+
+/// The directory of a whole pack of `database`.
+///
+/// # Errors
+/// `Corruption`, `Unsupported`; without a place.
+pub fn directory(block: &[u8], database: DatabaseId) -> Result<Vec<Entry>> {
+    let count = blocks::verify_pack(block, database)?;
+    let malformed = || Error::corruption("the directory of a pack contradicts itself");
+    let count = usize::try_from(count).ok().filter(|count| (1..=IMAGES_MAX).contains(count));
+    let end = BLOCK_HEADER_BYTES + count.ok_or_else(malformed)? * ENTRY_BYTES;
+    let slots = block.get(BLOCK_HEADER_BYTES..end).ok_or_else(malformed)?.chunks_exact(ENTRY_BYTES);
+    slots.map(|slot| Entry::decode(slot, end, block.len()).ok_or_else(malformed)).collect()
+}
+
+/// What was read from where a reference says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opened {
+    /// Which kind of image.
+    pub kind: ImageKind,
+    /// Images in its block, dead ones included.
+    pub images: u8,
+}
+
+/// Unpacks the image of `page` that `reference` means, from a block that [`blocks::is_pack`] recognised, into `out`.
+///
+/// # Errors
+/// `Corruption` that says what is wrong, `Unsupported`; without a place.
+pub fn unpack(
+    block: &[u8],
+    database: DatabaseId,
+    page: PageId,
+    reference: BlockRef,
+    out: &mut [u8],
+) -> Result<Opened> {
+    let entries = directory(block, database)?;
+    let of_page = || entries.iter().filter(|entry| entry.page == page);
+    let Some(entry) = of_page().find(|entry| reference.matches(entry.crc)) else {
+        let what = match of_page().next() {
+            Some(_) => "an older image of the page is in its place: a write was lost",
+            None => {
+                "the pack in its place has no image of the page: a write was lost, or the reference is wrong"
+            }
+        };
+        return Err(Error::corruption(what));
+    };
+    entry.unpack(block, database, out)?;
+    Ok(Opened { kind: entry.kind, images: entries.len() as u8 })
+}

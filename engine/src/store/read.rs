@@ -1,0 +1,137 @@
+//! Reading images: one, or many with few reads.
+//!
+//! Whoever reads holds no lock meanwhile, so a block may be freed and used again under him. What he read counts if it is what the
+//! reference means; if it is not, and the reference has changed, he reads again.
+
+use super::blocks::{self, BlockRef, ImageKind};
+use super::pack::{self, Opened};
+use super::{BlobRef, PageStore, blob};
+use crate::base::{Error, Location, PageId, Result};
+use crate::device::{AlignedBuffer, ReadRequest, SECTOR_BYTES};
+
+impl PageStore {
+    /// Reads the newest image of `page` into `into` (of `page_bytes`), verifies it, and tells which kind it is. Any thread,
+    /// at any time.
+    ///
+    /// # Errors
+    /// `Corruption` with [`Location::Page`] if there is no image or it is not what was written; I/O.
+    pub fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<ImageKind> {
+        if into.len() != self.source.page_bytes {
+            return Err(Error::invalid("the buffer for a page is not as long as a page"));
+        }
+        let mut reference = self.state.lock().look_up(page);
+        loop {
+            if reference.is_absent() {
+                return Err(Error::corruption("the page has no image").at(Location::Page { page, offset: 0 }));
+            }
+            let result = self.read_image(page, reference, into);
+            // A newer image may have been recorded meanwhile, and the block freed under us and used again. Only if the
+            // reference still stands is the failure a failure.
+            let mut state = self.state.lock();
+            let now = state.look_up(page);
+            if let (Ok(opened), true) = (&result, now == reference) {
+                state.free.learn(reference.block(), opened.images);
+            }
+            if result.is_ok() || now == reference {
+                return result.map(|opened| opened.kind);
+            }
+            reference = now;
+        }
+    }
+
+    /// Reads the newest images of several pages, those side by side with one read. `visit` gets the index of each page, in
+    /// any order, and what [`PageStore::read_page`] would have given.
+    pub fn read_pages(&self, pages: &[PageId], visit: &mut VisitImage<'_>) {
+        let page_bytes = self.source.page_bytes;
+        let mut wanted: Vec<(BlockRef, usize)> = {
+            let state = self.state.lock();
+            pages.iter().enumerate().map(|(index, page)| (state.look_up(*page), index)).collect()
+        };
+        wanted.sort_unstable_by_key(|(reference, _)| reference.block());
+        let together = |a: &(BlockRef, usize), b: &(BlockRef, usize)| {
+            !a.0.is_absent() && b.0.block().0 - a.0.block().0 <= 1
+        };
+        let runs: Vec<_> = wanted.chunk_by(together).collect();
+        let first = |run: &[(BlockRef, usize)]| run[0].0.block().0;
+        let blocks = |run: &[(BlockRef, usize)]| run[run.len() - 1].0.block().0 - first(run) + 1;
+        let mut buffers: Vec<_> =
+            runs.iter().map(|run| self.buffer(blocks(run) as usize * page_bytes)).collect();
+        let mut reads: Vec<_> = runs
+            .iter()
+            .zip(&mut buffers)
+            .map(|(run, buffer)| ReadRequest { offset: self.source.offset(run[0].0), buffer, result: Ok(()) })
+            .collect();
+        self.source.file.read_many(&mut reads);
+        let mut image = self.buffer(page_bytes);
+        for (run, read) in runs.iter().zip(reads) {
+            for (reference, index) in *run {
+                let (page, at) = (pages[*index], (reference.block().0 - first(run)) as usize * page_bytes);
+                let whole = read.result.is_ok() && !reference.is_absent();
+                let spare = &mut image[..page_bytes];
+                match self.open_block(page, *reference, &mut read.buffer[at..at + page_bytes], spare) {
+                    Ok((opened, image)) if whole => visit(*index, Ok((opened.kind, image))),
+                    // The image has moved meanwhile, or is damaged: alone the page is read as often as it takes to know.
+                    _ => {
+                        let image = &mut image[..page_bytes];
+                        visit(*index, self.read_page(page, image).map(|kind| (kind, image)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The image of `page` in the block that was read from where `reference` says, or made in `spare` if that is a pack.
+    ///
+    /// # Errors
+    /// `Corruption`, `Unsupported`; without a place.
+    pub(super) fn open_block<'a>(
+        &self,
+        page: PageId,
+        reference: BlockRef,
+        block: &'a mut [u8],
+        spare: &'a mut [u8],
+    ) -> Result<(Opened, &'a mut [u8])> {
+        let database = self.source.database;
+        if blocks::is_pack(block) {
+            return Ok((pack::unpack(block, database, page, reference, spare)?, spare));
+        }
+        let kind = blocks::verify_page(block, database, page, reference)?;
+        Ok((Opened { kind, images: 1 }, block))
+    }
+
+    fn read_image(&self, page: PageId, reference: BlockRef, into: &mut [u8]) -> Result<Opened> {
+        let offset = self.source.offset(reference);
+        let place = Location::Page { page, offset };
+        if is_aligned(into) {
+            self.source.file.read_at(offset, into)?;
+        } else {
+            let mut bounce = AlignedBuffer::zeroed(into.len());
+            self.source.file.read_at(offset, &mut bounce)?;
+            into.copy_from_slice(&bounce);
+        }
+        let opened = if blocks::is_pack(into) {
+            let block = into.to_vec();
+            pack::unpack(&block, self.source.database, page, reference, into)
+        } else {
+            blocks::verify_page(into, self.source.database, page, reference)
+                .map(|kind| Opened { kind, images: 1 })
+        };
+        opened.map_err(|error| error.at(place))
+    }
+
+    /// Reads a blob that a committed round wrote.
+    ///
+    /// # Errors
+    /// `Corruption` with the place; I/O.
+    pub fn read_blob(&self, blob: &BlobRef) -> Result<Vec<u8>> {
+        blob::read(&self.source, blob).map(|(bytes, _)| bytes)
+    }
+}
+
+/// Gets the index of a page and its image, or why there is none.
+pub type VisitImage<'a> = dyn FnMut(usize, Result<(ImageKind, &mut [u8])>) + 'a;
+
+/// Direct I/O wants aligned memory; pages of the buffer pool are.
+fn is_aligned(bytes: &[u8]) -> bool {
+    (bytes.as_ptr() as usize).is_multiple_of(SECTOR_BYTES)
+}

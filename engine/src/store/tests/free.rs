@@ -1,0 +1,229 @@
+//! Free space: what is handed out, what is kept for whom, and how long.
+
+use super::*;
+use crate::store::fill::PackTotals;
+use crate::store::free::READS_ANYTHING;
+
+fn drain(space: &mut FreeSpace) -> Vec<u64> {
+    std::iter::from_fn(|| space.allocate_run(1)).map(|(block, _)| block.0).collect()
+}
+
+#[test]
+fn every_block_but_the_header_is_handed_out_once() {
+    let mut space = FreeSpace::new(200);
+    assert_eq!(drain(&mut space), (1..200).collect::<Vec<_>>());
+    assert_eq!(space.free_blocks(), 0);
+    space.extend(203);
+    assert_eq!(drain(&mut space), [200, 201, 202]);
+}
+
+#[test]
+fn a_run_ends_at_a_block_in_use_and_at_the_end_of_the_file() {
+    let mut space = FreeSpace::new(100);
+    assert!(space.claim(BlockNumber(10)));
+    assert_eq!(space.allocate_run(64), Some((BlockNumber(1), 9)));
+    assert_eq!(space.allocate_run(64), Some((BlockNumber(11), 64)));
+    assert_eq!(space.allocate_run(64), Some((BlockNumber(75), 25)));
+    assert_eq!(space.allocate_run(64), None);
+    space.release(BlockNumber(3));
+    assert_eq!(space.allocate_run(2), Some((BlockNumber(3), 1)));
+}
+
+#[test]
+fn live_blocks_are_kept_while_a_checkpoint_with_them_is_held() {
+    let mut space = FreeSpace::new(4);
+    assert_eq!(drain(&mut space), [1, 2, 3]);
+    let (first, again) = (space.hold(), space.hold());
+    space.committed(5, Vec::new());
+    space.release_live(BlockNumber(1));
+    let second = space.hold();
+    space.committed(6, Vec::new());
+    space.release_live(BlockNumber(2));
+    space.end_hold(first);
+    assert_eq!((space.allocate_run(1), space.held_blocks()), (None, 2), "F1");
+    space.end_hold(again);
+    assert_eq!(drain(&mut space), [1], "the second does not have it");
+    space.end_hold(second);
+    assert_eq!(drain(&mut space), [2]);
+    space.release_live(BlockNumber(3));
+    assert_eq!(drain(&mut space), [3]);
+}
+
+#[test]
+fn live_blocks_are_kept_for_readers_of_older_checkpoints() {
+    let mut space = FreeSpace::new(3);
+    drain(&mut space);
+    space.committed(7, vec![6]);
+    space.release_live(BlockNumber(1));
+    let held = space.hold();
+    space.committed(8, vec![6]);
+    space.release_live(BlockNumber(2));
+    assert!(space.waits_for_readers());
+    space.set_readers(vec![7]);
+    assert_eq!(drain(&mut space), [1]);
+    space.set_readers(Vec::new());
+    assert!(space.allocate_run(1).is_none() && !space.waits_for_readers(), "held in this process");
+    space.end_hold(held);
+    assert_eq!(drain(&mut space), [2]);
+}
+
+#[test]
+fn a_reader_holds_no_more_than_its_checkpoint() {
+    let mut space = FreeSpace::new(100);
+    let mut live = space.allocate_run(1).expect("free").0;
+    let mut catalog = space.allocate_run(1).expect("free").0;
+    space.committed(1, Vec::new());
+    // A reader that is understood, one hold of this process, and later a reader that is not understood.
+    let mut held = None;
+    for generation in 2..20 {
+        let readers = match generation {
+            2..4 => vec![],
+            4..15 => vec![3],
+            _ => vec![3, READS_ANYTHING],
+        };
+        space.committed(generation, readers);
+        for block in [&mut live, &mut catalog] {
+            let new = space.allocate_run(1).expect("free").0;
+            space.release_live(std::mem::replace(block, new));
+            space.note_birth(new);
+        }
+        if generation == 8 {
+            held = Some(space.hold());
+        }
+        let expected = match generation {
+            2..4 => 0,
+            4..9 => 2,
+            9..15 => 4,
+            _ => 4 + 2 * (generation - 14),
+        };
+        assert_eq!(space.held_blocks(), expected, "generation {generation}");
+    }
+    space.set_readers(vec![3]);
+    assert_eq!(space.held_blocks(), 4);
+    space.end_hold(held.expect("held"));
+    assert_eq!(space.held_blocks(), 2);
+    space.set_readers(Vec::new());
+    assert_eq!((space.held_blocks(), space.free_blocks()), (0, 97));
+}
+
+#[test]
+fn what_was_free_at_open_may_belong_to_earlier_readers() {
+    let mut space = FreeSpace::new(70);
+    assert!(space.claim(BlockNumber(9)));
+    space.committed(20, vec![18]);
+    space.hold_all_free();
+    assert_eq!((space.free_blocks(), space.held_blocks(), space.used_end()), (0, 68, 70));
+    space.extend(71);
+    assert_eq!(drain(&mut space), [70]);
+    space.set_readers(vec![20]);
+    assert_eq!(drain(&mut space).len(), 68);
+}
+
+#[test]
+fn a_free_tail_can_be_cut_off_and_grown_again() {
+    let mut space = FreeSpace::new(300);
+    drain(&mut space);
+    (70..300).for_each(|block| space.release(BlockNumber(block)));
+    assert_eq!((space.used_end(), space.free_blocks()), (70, 230));
+    space.cut(72);
+    assert_eq!((space.blocks(), space.free_blocks()), (72, 2));
+    space.extend(300);
+    space.rewind();
+    assert_eq!(drain(&mut space), (70..300).collect::<Vec<_>>());
+    assert_eq!(FreeSpace::new(1).used_end(), 1);
+}
+
+#[test]
+fn a_pack_is_free_with_its_last_image_and_not_while_a_checkpoint_that_has_one_is_held() {
+    let mut space = FreeSpace::new(3);
+    assert_eq!(space.allocate_run(2), Some((BlockNumber(1), 2)));
+    space.becomes_pack(BlockNumber(1), 4);
+    assert_eq!(space.packs().beyond_first, 3);
+    space.committed(1, Vec::new());
+    space.release(BlockNumber(1));
+    let held = space.hold();
+    space.committed(2, Vec::new());
+    space.release_image(PageId(1), BlockNumber(1));
+    assert_eq!((space.users(BlockNumber(1)), space.held_blocks()), (3, 0), "two others keep it anyway");
+    space.release(BlockNumber(1));
+    assert!(!space.is_sparse(BlockNumber(1)), "moving the last one would free nothing");
+    space.release(BlockNumber(1));
+    let users = space.users(BlockNumber(1));
+    assert_eq!((space.allocate_run(1), users, space.held_blocks()), (None, 1, 1), "F1, F4");
+    space.end_hold(held);
+    assert_eq!(space.allocate_run(1), Some((BlockNumber(1), 1)));
+    assert_eq!((space.packs(), space.is_sparse(BlockNumber(1))), (PackTotals::default(), false));
+    assert_eq!(space.held_blocks(), 0);
+}
+
+#[test]
+fn each_image_of_a_pack_is_held_from_its_own_birth_on() {
+    let pack = BlockNumber(1);
+    let mut space = FreeSpace::new(2);
+    assert!(space.allocate_run(1).is_some());
+    space.becomes_pack(pack, 3);
+    // Page 1 is in it before anybody pins, page 2 from generation 6 on, page 3 from 8.
+    space.committed(4, Vec::new());
+    space.note_image(PageId(1));
+    let fifth = {
+        space.committed(5, Vec::new());
+        space.hold()
+    };
+    space.committed(6, Vec::new());
+    space.note_image(PageId(2));
+    space.committed(8, Vec::new());
+    space.note_image(PageId(3));
+    let eighth = space.hold();
+    space.committed(9, Vec::new());
+    space.release_image(PageId(3), pack);
+    space.release_image(PageId(2), pack);
+    space.release_image(PageId(1), pack);
+    assert_eq!((space.users(pack), space.held_blocks()), (3, 1));
+    space.end_hold(eighth);
+    assert_eq!((space.users(pack), space.held_blocks()), (1, 1), "generation 5 has page 1 only");
+    space.end_hold(fifth);
+    assert_eq!((space.users(pack), space.held_blocks(), space.free_blocks()), (0, 0, 1));
+}
+
+#[test]
+fn an_image_that_replaces_another_of_its_page_in_one_pack_is_born_after_it() {
+    let pack = BlockNumber(1);
+    let mut space = FreeSpace::new(2);
+    assert!(space.allocate_run(1).is_some());
+    space.becomes_pack(pack, 2);
+    space.committed(5, vec![5]);
+    space.note_image(PageId(1));
+    space.committed(6, vec![5]);
+    space.release_image(PageId(1), pack);
+    space.note_image(PageId(1));
+    space.committed(7, vec![5]);
+    space.release_image(PageId(1), pack);
+    assert_eq!((space.users(pack), space.held_blocks()), (1, 1), "the reader has the first only");
+    space.set_readers(Vec::new());
+    assert_eq!(space.free_blocks(), 1);
+}
+
+#[test]
+fn only_images_share_a_block() {
+    let mut space = FreeSpace::new(5);
+    assert!(space.claim(BlockNumber(1)) && !space.claim_image(BlockNumber(1)));
+    assert!(space.claim_image(BlockNumber(2)) && !space.claim(BlockNumber(2)));
+    assert!((1..64).all(|_| space.claim_image(BlockNumber(2))) && !space.claim_image(BlockNumber(2)));
+    assert!(!space.claim_image(BlockNumber(0)) && !space.claim_image(BlockNumber(5)));
+    space.learn(BlockNumber(2), 64);
+    assert_eq!((space.packs().packs, space.packs().live, space.packs().made), (1, 64, 64));
+    assert!(space.claim_image(BlockNumber(3)));
+    assert_eq!(space.packs().packs, 1, "nobody has looked yet");
+    space.learn(BlockNumber(3), 4);
+    assert!(space.is_sparse(BlockNumber(3)));
+    assert_eq!((space.packs().packs, space.packs().sparse, space.packs().made), (2, 1, 68));
+}
+
+#[test]
+fn a_block_can_be_claimed_once_and_only_if_it_exists() {
+    let mut space = FreeSpace::new(3);
+    assert!(!space.claim(BlockNumber(0)));
+    assert!(space.claim(BlockNumber(2)));
+    assert!(!space.claim(BlockNumber(2)));
+    assert!(!space.claim(BlockNumber(3)));
+}
