@@ -188,7 +188,7 @@ fn a_killed_reader_holds_nothing() {
     let mut change = || {
         // Nothing that could be compressed.
         let mut value = || (0..1000).map(|_| random.below(256) as u8).collect::<Vec<u8>>();
-        let mut change =
+        let change =
             |tx: &mut quenchdb::Transaction| (0..50u8).try_for_each(|n| tx.insert(&table, [n], value()));
         db.transact(change).expect("commits");
         db.checkpoint().expect("works").csn
