@@ -184,22 +184,24 @@ fn a_killed_reader_holds_nothing() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("space");
     let db = builder().open(directory.path()).expect("opens");
     let table = db.create_table("t").expect("new");
-    let change = |value: u8| {
-        let change = |tx: &mut quenchdb::Transaction| {
-            (0..50u8).try_for_each(|n| tx.insert(&table, [n], vec![value; 1000]))
-        };
+    let mut random = Random::from_seed(1);
+    let mut change = || {
+        // Nothing that could be compressed.
+        let mut value = || (0..1000).map(|_| random.below(256) as u8).collect::<Vec<u8>>();
+        let change =
+            |tx: &mut quenchdb::Transaction| (0..50u8).try_for_each(|n| tx.insert(&table, [n], value()));
         db.transact(change).expect("commits");
         db.checkpoint().expect("works").csn
     };
-    let csn = change(1);
+    let csn = change();
     let readers = [Process::start("reader", directory.path()), Process::start("reader", directory.path())];
-    change(2);
-    change(3);
+    change();
+    change();
     let statistics = db.statistics();
     assert_eq!((statistics.checkpoint_readers, statistics.oldest_checkpoint_reader), (2, Some(csn)));
     assert!(statistics.store_held_bytes >= 50_000, "{statistics:?}");
     readers.into_iter().for_each(Process::kill);
-    change(4);
+    change();
     let statistics = db.statistics();
     assert_eq!((statistics.checkpoint_readers, statistics.oldest_checkpoint_reader), (0, None));
     assert_eq!(statistics.store_held_bytes, 0);

@@ -8,8 +8,8 @@ use crate::base::{Error, ErrorKind, Location, PageId, Result};
 use crate::sync::atomic::Ordering;
 use std::cell::Cell;
 
-/// What the store keeps in memory for a page, at most: a reference in each of three tables.
-const STORE_TABLE_BYTES: u64 = 24;
+/// What the store keeps in memory for a page, at most: a reference in each of three tables, and how full its block is.
+const STORE_TABLE_BYTES: u64 = 3 * 8 + 3;
 
 /// A place in a list of free ids, which grows by doubling.
 const FREE_ID_BYTES: u64 = 2 * size_of::<PageId>() as u64;
