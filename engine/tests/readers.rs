@@ -329,9 +329,11 @@ fn a_reader_sees_the_tables_of_its_checkpoint_and_writes_to_nothing() {
     writer.create_table("later").expect("new");
     drop(table);
     writer.drop_table("kept").expect("unused");
+    // The writer goes on preparing its log; to a copy nobody else writes.
+    let copy = disk.duplicate();
     let before: BTreeMap<_, _> =
-        disk.files().into_iter().map(|path| (path.clone(), disk.read_file(&path))).collect();
-    let reader = open_checkpoint(storage.clone());
+        copy.files().into_iter().map(|path| (path.clone(), copy.read_file(&path))).collect();
+    let reader = open_checkpoint(Arc::new(copy.clone()));
     assert_eq!((reader.tables(), reader.checkpoint_csn()), (vec!["kept".to_string()], csn));
     let kept = reader.table("kept").expect("as of the checkpoint");
     let snapshot = reader.begin_read().expect("free");
@@ -344,12 +346,15 @@ fn a_reader_sees_the_tables_of_its_checkpoint_and_writes_to_nothing() {
         assert_eq!(refused.expect_err("read-only").kind(), ErrorKind::InvalidArgument);
     }
     for (path, bytes) in &before {
-        assert!(disk.read_file(path) == *bytes, "{path} has changed");
+        assert!(copy.read_file(path) == *bytes, "{path} has changed");
     }
-    let new: Vec<String> = disk.files().into_iter().filter(|path| !before.contains_key(path)).collect();
+    let new: Vec<String> = copy.files().into_iter().filter(|path| !before.contains_key(path)).collect();
     assert_eq!(new, ["readers/00"]);
-    // The handle is gone, a snapshot is not: its pages stay.
-    drop((kept, reader));
+    // Beside the writer. The handle is gone, a snapshot is not: its pages stay.
+    let reader = open_checkpoint(storage.clone());
+    assert_eq!((reader.tables(), reader.checkpoint_csn()), (vec!["kept".to_string()], csn));
+    let snapshot = reader.begin_read().expect("free");
+    drop(reader);
     writer.checkpoint().expect("works");
     assert_eq!(writer.statistics().checkpoint_readers, 1);
     drop(snapshot);
