@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Epochs to pass before everything that was retired is freed, and a few more for threads that are in one.
 const RELIEF_ROUNDS: usize = 16;
 /// And if that was not enough, how often is waited for these threads, and how long.
-const RELIEF_WAITS: usize = 50;
+const RELIEF_WAITS: usize = 1000;
 const RELIEF_WAIT: Duration = Duration::from_millis(1);
 /// How long a writer waits for what a checkpoint holds.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(5);
@@ -20,20 +20,35 @@ impl TransactionSystem {
     pub(super) fn relieve(&self) -> u64 {
         let ended = self.views_ended.load(Ordering::SeqCst);
         self.collect_all();
-        for round in 0..RELIEF_ROUNDS + RELIEF_WAITS {
+        for _ in 0..RELIEF_ROUNDS {
             pin().flush();
-            if round < RELIEF_ROUNDS {
-                thread::yield_now();
-                continue;
-            }
-            // A thread that is in an epoch may not be running: others need its processor.
-            let (bytes, most) = self.versions.bytes();
-            if bytes <= most - most / 8 {
+            thread::yield_now();
+        }
+        if self.has_version_room() {
+            return ended;
+        }
+        // Versions of what is not durable yet are kept, and asynchronous commits may be far ahead of the device.
+        let newest = self.newest_drawn();
+        if let Err(error) = self.wait_committed_up_to(newest) {
+            tracing::debug!(%error, "versions stay: what they are of cannot become durable");
+        }
+        for _ in 0..RELIEF_WAITS {
+            // What is acknowledged first, lest it be acknowledged after the last look.
+            let up_to_date = self.horizon().bound >= newest;
+            self.collect_all();
+            pin().flush();
+            if self.has_version_room() || (up_to_date && self.versions.given_back_later() == 0) {
                 break;
             }
+            // A thread that is in an epoch may not be running: others need its processor.
             thread::sleep(RELIEF_WAIT);
         }
         ended
+    }
+
+    fn has_version_room(&self) -> bool {
+        let (bytes, most) = self.versions.bytes();
+        bytes <= most - most / 8
     }
 
     /// The same if it did not help when `before` checkpoints had ended: what is missing may be held by one that is being made, so waits

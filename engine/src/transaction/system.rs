@@ -383,7 +383,7 @@ impl TransactionSystem {
         self.retired.retire(values.into_iter().map(retired));
     }
 
-    fn horizon(&self) -> Horizon<'_> {
+    pub(super) fn horizon(&self) -> Horizon<'_> {
         let commit = self.commit();
         let below_watermark = Csn(commit.watermark().0.saturating_sub(1));
         Horizon { bound: commit.newest_acknowledged().min(below_watermark), descriptors: &self.descriptors }

@@ -142,6 +142,7 @@ pub struct Versions {
     /// Bytes held by live versions.
     bytes: AtomicU64,
     bytes_max: u64,
+    given_back_later: AtomicU64,
     /// The most bytes there ever were, in steps: what is free again is used for the next versions, but not given back.
     charge: Charge,
 }
@@ -162,6 +163,7 @@ impl Versions {
             next_unused: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             bytes_max,
+            given_back_later: AtomicU64::new(0),
             charge: memory.charge(0),
         }
     }
@@ -284,9 +286,17 @@ impl Versions {
     /// Gives the slot back when no reader that could hold the handle is left (invariant 3).
     pub fn give_back_later(self: &Arc<Self>, shard: usize, handle: VersionHandle, guard: &Guard) {
         let versions = self.clone();
+        versions.given_back_later.fetch_add(1, Ordering::Relaxed);
         guard.defer(move || {
             versions.give_back(shard, handle, &crate::sync::epoch::pin());
+            versions.given_back_later.fetch_sub(1, Ordering::Relaxed);
         });
+    }
+
+    /// Versions that are given back when no thread is left in an epoch in which it could have seen them.
+    #[must_use]
+    pub fn given_back_later(&self) -> u64 {
+        self.given_back_later.load(Ordering::Relaxed)
     }
 
     /// Bytes held by live versions, and how many may be.
