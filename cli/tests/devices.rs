@@ -1,27 +1,15 @@
 //! Modelled devices through the program: each measures as its figures say, and every workload runs on them.
 
-use serde_json::Value;
-use std::process::{Command, Output, Stdio};
+mod support;
 
-fn quench(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
-    let directory = env!("CARGO_TARGET_TMPDIR");
-    let output = command.arg("bench").args(arguments).stdin(Stdio::null()).current_dir(directory).output();
-    output.expect("the program starts")
-}
+use serde_json::Value;
+use support::*;
 
 #[track_caller]
 fn bench(arguments: &[&str]) -> Value {
-    let output = quench(&[arguments, &["--memory-bytes", "256m", "--json"]].concat());
-    let error = String::from_utf8_lossy(&output.stderr);
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error} {text}");
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-#[track_caller]
-fn number(object: &Value, field: &str) -> f64 {
-    object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"))
+    let output = run_bench(&[arguments, &["--memory-bytes", "256m", "--json"]].concat());
+    expect_code(&output, 0);
+    json(&output)
 }
 
 /// Every model, and the median of its durable 4 KiB write in microseconds.
@@ -52,9 +40,9 @@ fn the_floor_of_every_model_is_about_its_figure() {
 
 #[test]
 fn a_directory_has_the_speed_of_the_model_and_can_be_recovered_after_a_kill() {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let directory = directory();
     let path = directory.path().join("db");
-    let path = path.to_str().expect("UTF-8");
+    let path = text(&path);
     let options = ["--seconds", "0.4", "--threads", "2", "--reopen", "kill", "--check"];
     let device = ["--device", "sim:ebs-gp3", "--path", path];
     let report = bench(&[&["tpcb", "--branches", "2", "--accounts", "300"][..], &options, &device].concat());
@@ -91,10 +79,10 @@ fn every_workload_runs_on_a_device_in_memory_and_leaves_no_directory() {
 
 #[test]
 fn an_unknown_device_is_an_error_that_lists_the_known_ones_and_so_does_help() {
-    let output = quench(&["device", "--device", "sim:floppy"]);
+    let output = run_bench(&["device", "--device", "sim:floppy"]);
     let (error, code) = (String::from_utf8_lossy(&output.stderr), output.status.code());
     assert_ne!(code, Some(0));
-    let help = quench(&["--help"]);
+    let help = run_bench(&["--help"]);
     let help = String::from_utf8_lossy(&help.stdout);
     for (name, _) in FLOORS {
         assert!(error.contains(name) && help.contains(name), "{name}: {error}");
@@ -104,7 +92,7 @@ fn an_unknown_device_is_an_error_that_lists_the_known_ones_and_so_does_help() {
 #[test]
 fn a_device_in_memory_cannot_be_kept() {
     for flags in [&["--reopen", "kill"][..], &["--keep"]] {
-        let output = quench(&[&["tpcb", "--device", "sim:ebs-io2"], flags].concat());
+        let output = run_bench(&[&["tpcb", "--device", "sim:ebs-io2"], flags].concat());
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() != Some(0) && error.contains("needs --path"), "{error}");
     }

@@ -1,31 +1,20 @@
 //! The specified workloads through the program: checked after a run, after a kill, and after a close, with every preset.
 
-use serde_json::Value;
-use std::process::{Command, Output, Stdio};
+mod support;
 
-fn quench(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
-    let output = command.arg("bench").args(arguments).stdin(Stdio::null()).output();
-    output.expect("the program starts")
-}
+use serde_json::Value;
+use support::*;
 
 /// A run in a directory of its own; its report.
 #[track_caller]
 fn bench(arguments: &[&str]) -> Value {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let directory = directory();
     let path = directory.path().join("db");
-    let path = path.to_str().expect("UTF-8");
+    let path = text(&path);
     let common = ["--path", path, "--threads", "2", "--memory-bytes", "256m", "--json"];
-    let output = quench(&[arguments, &common].concat());
-    let error = String::from_utf8_lossy(&output.stderr);
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error} {text}");
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-#[track_caller]
-fn number(object: &Value, field: &str) -> f64 {
-    object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"))
+    let output = run_bench(&[arguments, &common].concat());
+    expect_code(&output, 0);
+    json(&output)
 }
 
 #[track_caller]
@@ -153,18 +142,18 @@ fn an_open_loop_runs_at_its_rate_and_counts_from_the_arrival() {
 
 #[test]
 fn a_population_is_kept_and_reused_and_another_one_is_refused() {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let directory = directory();
     let path = directory.path().join("db");
-    let path = path.to_str().expect("UTF-8");
+    let path = text(&path);
     let with = |arguments: &[&str]| {
         let common = ["--path", path, "--threads", "2", "--memory-bytes", "256m", "--seconds", "0.3"];
-        quench(&[arguments, &common].concat())
+        run_bench(&[arguments, &common].concat())
     };
     let small = ["tpcc", "--small", "--warehouses", "1", "--check", "--json"];
     for _ in 0..2 {
         let output = with(&[&small[..], &["--reuse", "--runs", "3"]].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        expect_code(&output, 0);
+        let report = json(&output);
         expect_sound(&report);
         let runs = report["runs"]["throughput_tps"].as_array().expect("a list").clone();
         assert_eq!(runs.len(), 3);
@@ -182,16 +171,24 @@ fn a_population_is_kept_and_reused_and_another_one_is_refused() {
 
 #[test]
 fn a_database_without_a_path_is_removed_unless_it_is_to_be_kept() {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let directory = directory();
     let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
-        let common =
-            ["tpcb", "--branches", "1", "--accounts", "100", "--seconds", "0.1", "--memory-bytes", "64m"];
-        command.arg("bench").args(common).args(arguments).current_dir(directory.path());
-        let output = command.stdin(Stdio::null()).output().expect("the program starts");
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{error}");
-        error
+        let common = [
+            "bench",
+            "tpcb",
+            "--branches",
+            "1",
+            "--accounts",
+            "100",
+            "--seconds",
+            "0.1",
+            "--memory-bytes",
+            "64m",
+        ];
+        let mut command = quench(&[&common, arguments].concat());
+        let output = command.current_dir(directory.path()).output().expect("the program starts");
+        expect_code(&output, 0);
+        String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let left = || -> Vec<_> {
         let entries = std::fs::read_dir(directory.path()).expect("there");
@@ -226,7 +223,7 @@ fn flags_that_make_no_sense_are_refused() {
         &["ycsb", "--branches", "2"],
         &["put", "--uniform"],
     ] {
-        let output = quench(arguments);
+        let output = run_bench(arguments);
         assert_eq!(
             output.status.code(),
             Some(2),

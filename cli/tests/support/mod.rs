@@ -40,7 +40,8 @@ pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
 #[track_caller]
 pub fn expect_code(output: &Output, code: i32) {
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "stderr: {stderr}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(code), "stderr: {stderr} stdout: {stdout}");
     if code == 2 {
         assert_eq!(stderr.trim_end().lines().count(), 1, "one line, not: {stderr}");
         assert!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{stderr}");
@@ -63,4 +64,18 @@ pub fn directory() -> tempfile::TempDir {
 /// A path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().expect("our own path")
+}
+
+/// `quench bench` with these arguments, run to its end.
+pub fn run_bench(arguments: &[&str]) -> Output {
+    let arguments = [&["bench"], arguments].concat();
+    // Whatever it leaves behind is beside the build.
+    let output = quench(&arguments).current_dir(env!("CARGO_TARGET_TMPDIR")).output();
+    output.expect("the program starts")
+}
+
+/// A number in a report.
+#[track_caller]
+pub fn number(object: &Value, field: &str) -> f64 {
+    object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"))
 }

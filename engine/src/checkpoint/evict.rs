@@ -263,13 +263,8 @@ impl Work {
 
     /// Gives the memory of a page back that needs no image, if it still is what it was; `settled` if all its stamps are.
     fn leave_now(&self, page: PageId, version: Version, settled: bool) -> bool {
-        match self.pool.claim_unchanged(page, version) {
-            Some(claimed) if claimed.is_untouched() && claimed.needs_no_image(settled) => {
-                claimed.evict();
-                true
-            }
-            _ => false,
-        }
+        let claimed = self.pool.claim_unchanged(page, version);
+        claimed.is_some_and(|claimed| claimed.needs_no_image(settled) && Self::leave(claimed))
     }
 
     /// Has the image written that the page needs now. Returns the page's version if it turns out that it needs none.
