@@ -10,7 +10,7 @@
 
 use super::part::{PART_BYTES, Part, RecordKind};
 use super::record::{CREATE_TABLE, DELETE, DROP_TABLE, LARGE_PART, PATCH, PUT, PUT_LARGE};
-use crate::base::checksum::crc_append;
+use crate::base::checksum::crc;
 use crate::base::encoding::{put_bytes, put_varint};
 use crate::base::{Csn, Result, TableId};
 
@@ -160,7 +160,7 @@ impl RedoBuffer {
     /// Checksum of the body.
     #[must_use]
     pub fn crc(&self) -> u32 {
-        crc_append(0, &self.body)
+        crc(&self.body)
     }
 
     /// Bytes of operations in the body.
