@@ -2,7 +2,7 @@
 //!
 //! Settings: those of its wiki's "Setup Options and Basic Tuning" (blocks of 16 KiB, index and filters in the block cache and pinned for
 //! level 0, Bloom filters of 10 bits a key, `bytes_per_sync` of 1 MiB), background jobs for all cores, log files used again
-//! (`recycle_log_file_num`: a sync of a file that is overwritten changes no metadata), no compression. `sync=true`: the
+//! (`recycle_log_file_num`: a sync of a file that is overwritten changes no metadata; a new database is primed with some), no compression. `sync=true`: the
 //! leader of a group of writers calls `fdatasync` on the log before they return.
 //!
 //! Memory: one LRU cache of the bytes given, with memtables accounted in it, at most a quarter. If the bytes are a bound, reads,
@@ -30,6 +30,9 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 /// Of memory; the rest is for blocks.
 const MEMTABLES_SHARE: u64 = 4;
 const LOG_FILES_KEPT: usize = 4;
+const LOG_FILES_PRIMED: usize = 3;
+const PRIMING: &str = "priming";
+const PRIMING_VALUE_BYTES: usize = 64 << 10;
 /// Of one column family; its own default.
 const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
 
@@ -42,6 +45,26 @@ impl From<rocksdb::Error> for Error {
             _ => failed(error),
         }
     }
+}
+
+fn memtable_bytes(settings: &Settings) -> usize {
+    (settings.memory_bytes / MEMTABLES_SHARE).min(MEMTABLE_BYTES_MAX) as usize
+}
+
+/// Has a new database use log files again from its first commit on, as one that has been in use for a while does: fills some,
+/// and forgets what was in them. QuenchDB prepares its segments before they are used, too.
+fn prime(db: &Db, options: &Options, memtable_bytes: usize) -> std::result::Result<(), rocksdb::Error> {
+    db.create_cf(PRIMING, options)?;
+    if let Some(table) = db.cf_handle(PRIMING) {
+        let value = vec![0; PRIMING_VALUE_BYTES];
+        for _ in 0..LOG_FILES_PRIMED {
+            for n in 0..memtable_bytes / PRIMING_VALUE_BYTES {
+                db.put_cf(&table, n.to_be_bytes(), &value)?;
+            }
+            db.flush_cf(&table)?;
+        }
+    }
+    db.drop_cf(PRIMING)
 }
 
 fn options(settings: &Settings) -> Options {
@@ -60,7 +83,7 @@ fn options(settings: &Settings) -> Options {
     options.create_missing_column_families(true);
     options.set_block_based_table_factory(&table);
     options.set_write_buffer_manager(&manager);
-    options.set_write_buffer_size(memtables.min(MEMTABLE_BYTES_MAX) as usize);
+    options.set_write_buffer_size(memtable_bytes(settings));
     options.set_bytes_per_sync(BYTES_PER_SYNC);
     options.set_recycle_log_file_num(LOG_FILES_KEPT);
     options.set_compression_type(rocksdb::DBCompressionType::None);
@@ -78,9 +101,13 @@ pub(super) fn open<V: Visit>(directory: &Path, settings: &Settings, visit: V) ->
     if names.is_empty() {
         names.push("default".into());
     }
+    let is_new = !directory.join("CURRENT").exists();
     let families = names.iter().map(|name| ColumnFamilyDescriptor::new(name, options.clone()));
     let db = Db::open_cf_descriptors(&options, &TransactionDBOptions::default(), directory, families)
         .with_context(|| format!("rocksdb cannot open {}", directory.display()))?;
+    if is_new {
+        prime(&db, &options, memtable_bytes(settings)).context("rocksdb cannot write its log files")?;
+    }
     let output = visit.visit(&RocksStore { db: &db, options: &options })?;
     db.flush_wal(true).context("rocksdb cannot sync its log")?;
     Ok(output)
