@@ -127,7 +127,9 @@ mod tests {
 
     #[test]
     fn bytes_in_the_page_cache_count_for_who_wrote_them() {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+        // Beside the build, not in /tmp, which may be memory.
+        let program = std::env::current_exe().expect("this program");
+        let directory = program.parent().expect("it is in a directory");
         let Some(device) = BlockDevice::of(directory).expect("it is there") else { return };
         let path = directory.join(format!("traffic-{}", std::process::id()));
         let before = device.settled().expect("counted");
