@@ -18,12 +18,14 @@ mod work;
 pub use arrivals::{Gaps, Rate};
 
 use crate::activity::{Activity, KindSums, StageSums, Sums};
+use crate::latencies::Counted;
 use crate::place::Place;
-use crate::plan::{Checkpoints, Plan};
+use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::process::cpu_seconds;
 use crate::report::{Floor, KindReport, Report, Stages};
 use crate::series::Sampler;
 use crate::store::{Error, Figures, Store};
+use crate::traffic::BlockDevice;
 use crate::workload::{Acknowledged, Worker};
 use crate::{Progress, device};
 use anyhow::{Context, Result, anyhow};
@@ -69,6 +71,8 @@ pub struct Run<'a, S> {
     pub plan: &'a Plan,
     /// Told how it goes.
     pub progress: Progress<'a>,
+    /// If there is one, what the run costs it is counted.
+    pub block_device: Option<&'a BlockDevice>,
     /// If there is one the workers do not stop before it returns.
     pub while_working: Option<WhileWorking<'a>>,
 }
@@ -93,7 +97,8 @@ struct Before {
     cpu: f64,
     sums: Sums,
     figures: Figures,
-    reads: crate::latencies::Counted,
+    all: Counted,
+    reads: Counted,
     kinds: Vec<KindSums>,
     stages: StageSums,
 }
@@ -147,6 +152,7 @@ impl<S: Store> Run<'_, S> {
             cpu: cpu_seconds(),
             sums: shared.activity.sums(),
             figures: self.store.figures(),
+            all: shared.activity.latencies(),
             reads: shared.activity.read_latencies(),
             kinds: shared.activity.kinds(),
             stages: shared.activity.stages(),
@@ -164,6 +170,9 @@ impl<S: Store> Run<'_, S> {
         let sum = |field: fn(&KindReport) -> u64| kinds.iter().map(field).sum::<u64>();
         let (committed, rolled_back) = (sum(|kind| kind.committed), sum(|kind| kind.rolled_back));
         let reads = shared.activity.read_latencies().since(&before.reads);
+        let writes = shared.activity.latencies().since(&before.all).since(&reads);
+        // What goes on without waiting has not been acknowledged when it ends.
+        let waits = plan.commit == CommitMode::Blocking;
         Report {
             workload: self.workload.to_string(),
             preset: f.preset.clone(),
@@ -191,6 +200,7 @@ impl<S: Store> Run<'_, S> {
             commit_latency_us: f.commit,
             total_latency_us: f.total,
             read_latency_us: (reads.count() > 0).then(|| reads.summary()),
+            write_latency_us: (waits && writes.count() > 0).then(|| writes.summary()),
             kinds,
             log_bytes: f.log_bytes - b.log_bytes,
             device_bytes: f.device_bytes - b.device_bytes,
@@ -273,6 +283,15 @@ impl<S: Store> Run<'_, S> {
             start: Barrier::new(workers.len() + 1),
         };
         let shared = &shared;
+        let before = self.block_device.map(BlockDevice::settled).transpose()?;
+        let mut finished = self.drive_workers(workers, shared)?;
+        if let (Some(device), Some(before)) = (self.block_device, before) {
+            finished.report.traffic = Some(device.since(before, shared.activity.sums().committed)?);
+        }
+        Ok(finished)
+    }
+
+    fn drive_workers<W: Worker<S::Table>>(&self, workers: Vec<W>, shared: &Shared) -> Result<Finished> {
         std::thread::scope(|scope| {
             let guarded = |result: Result<()>| {
                 if result.is_err() {

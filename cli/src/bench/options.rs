@@ -1,5 +1,6 @@
 //! The flags of `quench bench`, and what they mean for a plan and a database.
 
+use super::engine_options::EngineArgs;
 use super::workload_options::{TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -32,6 +33,8 @@ pub enum Workload {
     Soak,
     /// The raw device, no database: durable writes, sequential writes, reads
     Device,
+    /// Put, ycsb or tpcc on several engines in turn, and one table; needs a build with them
+    Compare,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -166,7 +169,7 @@ fn physical_memory_bytes() -> u64 {
 }
 
 /// `quench bench`
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:
   quench bench device --threads 16
   quench bench put --threads 1                        one durable put at a time: near the floor
@@ -181,18 +184,19 @@ fn physical_memory_bytes() -> u64 {
   quench bench tpcb --branches 1000 --skew 0.2
   quench bench ycsb --mix b --rate 20000 --threads 2            open loop: latency from the intended arrival
   quench bench scan --rows 4000000 --memory-bytes 128m
+  quench bench compare put --threads 16 --seconds 5             beside RocksDB, SQLite, LMDB, redb and fjall
   quench bench soak --seconds 3600 --memory-bytes 1g --rows 20000000
 
 Sizes are bytes; k, m, g and t are powers of 1024.")]
 pub struct BenchArgs {
-    #[arg(value_enum)]
+    #[arg(value_enum, index = 1)]
     pub workload: Workload,
     /// Directory for the database; default: a temporary one in the current directory, removed afterwards
     #[arg(long)]
     pub path: Option<PathBuf>,
     /// As fast as this device, around the directory --path, or else around memory
     #[arg(long, value_name = "sim:NAME", value_parser = devices())]
-    device: Option<String>,
+    pub device: Option<String>,
     /// Worker threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
@@ -219,7 +223,7 @@ pub struct BenchArgs {
     read_percent: u32,
     /// Transactions that only read use read-only snapshots
     #[arg(long)]
-    snapshots: bool,
+    pub snapshots: bool,
     /// Ycsb: skew of the choice of rows, 0 = uniform; default 0.99 where the choice is not uniform
     #[arg(long, value_parser = theta)]
     pub zipf: Option<f64>,
@@ -278,6 +282,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "TYPE")]
     pub only: Option<String>,
     #[command(flatten)]
+    pub engines: EngineArgs,
+    #[command(flatten)]
     pub ycsb: YcsbArgs,
     #[command(flatten)]
     pub tpcc: TpccArgs,
@@ -304,6 +310,7 @@ const LOG_WITHOUT_END: u64 = 1 << 50;
 impl BenchArgs {
     /// Refuses flags that contradict each other.
     pub fn check(&self) -> Result<()> {
+        self.check_engines()?;
         if self.checkpoint == Some(Checkpoint::None) && self.checkpoint_every.is_some() {
             bail!("--checkpoint none contradicts --checkpoint-every");
         }
@@ -387,6 +394,12 @@ impl BenchArgs {
             (None, Some(directory)) => Ok(Place::directory(directory, self.trust())),
             (None, None) => bail!("no directory"),
         }
+    }
+
+    /// Memory was chosen, so it is not to be exceeded.
+    #[cfg(feature = "peers")]
+    pub fn bounds_memory(&self) -> bool {
+        self.memory_bytes.is_some()
     }
 
     pub fn runs(&self) -> u64 {
