@@ -12,6 +12,7 @@ pub mod device;
 pub mod distribution;
 pub mod driver;
 pub mod latencies;
+pub mod ledger;
 pub mod load;
 pub mod mixed;
 pub mod modelled;
@@ -34,6 +35,7 @@ pub mod store;
 pub mod tatp;
 pub mod tpcb;
 pub mod tpcc;
+pub mod watch;
 pub mod workload;
 pub mod ycsb;
 

@@ -104,7 +104,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Restore(args) => backup::restore(&args, json),
         Command::Salvage(args) => backup::salvage(&args, json),
         Command::Log(args) => inspect::log(&args, json),
-        Command::Bench(args) => bench::run(&args, json),
+        Command::Bench(args) => bench::run(*args, json),
         Command::Torture(args) => torture::run(&args, json),
         Command::DemoChild(args) => demo::child::run(&args),
         Command::TortureChild(args) => torture::child::run(&args),
@@ -118,6 +118,7 @@ fn main() -> ExitCode {
     }
     // A panic is a bug of ours; the user still gets one line and the code for "could not".
     std::panic::set_hook(Box::new(|panic| {
+        bench::live::restore();
         output::complain(&format!("internal error, please report it: {panic}"));
     }));
     match std::panic::catch_unwind(|| run(cli)) {

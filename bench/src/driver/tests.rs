@@ -78,6 +78,8 @@ fn stalled(rate: Option<Rate>, commit: CommitMode) -> Report {
         plan: &plan,
         progress: &|_, _, _| {},
         while_working: None,
+        watch: None,
+        ledger: None,
     };
     run.drive(vec![Stalling { table, done: 0, attempt: 0 }]).expect("run").report
 }

@@ -6,6 +6,7 @@
 //! ```
 
 mod kill;
+pub mod live;
 mod options;
 mod workload_options;
 mod workloads;
@@ -15,6 +16,7 @@ pub use options::{BenchArgs, parse_preset, positive_seconds};
 use crate::output::{Outcome, Progress, complain, print_json, print_text};
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
+use live::Live;
 use options::{Reopen, Workload};
 use quench_bench::driver::{self, Finished, Run, WhileWorking};
 use quench_bench::place::Place;
@@ -26,7 +28,7 @@ use quench_bench::report::Report;
 use quench_bench::soak::{self, Space, Written};
 use quench_bench::workload::{Acknowledged, Checked};
 use quench_bench::ycsb::{self, Ycsb};
-use quench_bench::{device, plot, put, scan};
+use quench_bench::{device, ledger, plot, put, scan};
 use quenchdb::Database;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -50,8 +52,12 @@ fn require_empty(directory: &Path) -> Result<()> {
 }
 
 /// Runs it.
-pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
+pub fn run(args: BenchArgs, json: bool) -> Result<Outcome> {
+    let args = &args.settled();
     args.check()?;
+    if args.live {
+        live::check_terminal()?;
+    }
     if let Some(directory) = &args.child {
         return kill::child(args, directory);
     }
@@ -66,10 +72,17 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
         require_empty(directory)?;
     }
     let place = args.place(directory)?;
-    let (plan, bar) = (args.plan(), Progress::new());
+    let (plan, watched) = (args.plan(), watch(args)?);
+    let bar = Progress::watched(watched.as_ref());
     let chosen = Chosen::of(args, &plan)?;
-    let bench = Bench { args, place: &place, plan, chosen: chosen.as_ref(), bar: &bar };
+    let ledger = args.keeps_ledger().then(|| Scratch::new("ledger")).transpose()?;
+    let ledger = ledger.as_ref().map(Scratch::path);
+    let bench =
+        Bench { args, place: &place, plan, chosen: chosen.as_ref(), bar: &bar, live: watched.as_ref(), ledger };
     let outcome = bench.run(json);
+    if let Some(live) = &watched {
+        live.stop();
+    }
     bar.finish();
     if args.keep
         && let Some(scratch) = scratch
@@ -77,6 +90,13 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
         complain(&format!("the database is kept in {}", scratch.keep().display()));
     }
     outcome
+}
+
+/// Takes the terminal, if the run is to be watched here.
+fn watch(args: &BenchArgs) -> Result<Option<Live>> {
+    // A child that is to be killed draws itself, and its parent gives the terminal back.
+    let here = args.live && (args.reopen != Some(Reopen::Kill) || args.child.is_some());
+    here.then(|| Live::start(args.title(), args.plan().interval)).transpose()
 }
 
 fn run_device(args: &BenchArgs, json: bool) -> Result<Outcome> {
@@ -108,7 +128,20 @@ fn work(
     chosen: Option<&Chosen>,
     while_working: Option<WhileWorking<'_>>,
 ) -> Result<Finished> {
-    let Setting { args, plan, database, bar } = *setting;
+    let finished = work_watched(setting, chosen, while_working);
+    // What follows is not watched, and may be interrupted as usual.
+    if let Some(live) = setting.live {
+        live.stop();
+    }
+    finished
+}
+
+fn work_watched(
+    setting: &Setting<'_>,
+    chosen: Option<&Chosen>,
+    while_working: Option<WhileWorking<'_>>,
+) -> Result<Finished> {
+    let Setting { args, plan, database, bar, .. } = *setting;
     if let Some(chosen) = chosen {
         return chosen.run(setting, while_working);
     }
@@ -122,6 +155,8 @@ fn work(
         plan,
         progress: &progress,
         while_working,
+        watch: setting.watch(),
+        ledger: None,
     };
     match args.workload {
         Workload::Put if args.counts_rows() => put::fill_log(database, plan, while_working, &progress),
@@ -145,6 +180,9 @@ struct Bench<'a> {
     plan: Plan,
     chosen: Option<&'a Chosen>,
     bar: &'a Progress,
+    live: Option<&'a Live>,
+    /// Where the child notes what it was told, if it is killed and what it left is checked.
+    ledger: Option<&'a Path>,
 }
 
 impl Bench<'_> {
@@ -153,7 +191,7 @@ impl Bench<'_> {
         let floor = driver::floor(self.place, plan, &self.progress())?;
         let written = Written::now();
         let mut left = match self.place.path() {
-            Some(directory) if args.reopen == Some(Reopen::Kill) => kill::work_and_kill(directory, self.bar)?,
+            Some(directory) if args.reopen == Some(Reopen::Kill) => kill::work_and_kill(directory, self.ledger, args.live, self.bar)?,
             _ => self.work_and_close()?,
         };
         if args.workload == Workload::Scan {
@@ -183,13 +221,19 @@ impl Bench<'_> {
     }
 
     fn setting<'a>(&'a self, database: &'a Database) -> Setting<'a> {
-        Setting { args: self.args, plan: &self.plan, database, bar: self.bar }
+        Setting { args: self.args, plan: &self.plan, database, bar: self.bar, live: self.live, ledger: None }
     }
 
     /// Whether everything that must hold does, if that was asked for.
     fn check(&self, database: &Database, acknowledged: &Acknowledged) -> Result<Option<Checked>> {
         match self.chosen {
-            Some(chosen) if self.args.check => chosen.check(&self.setting(database), acknowledged).map(Some),
+            Some(chosen) if self.args.check => {
+                let mut checked = chosen.check(&self.setting(database), acknowledged)?;
+                if let Some(directory) = self.ledger {
+                    checked.add(ledger::check(directory, database)?);
+                }
+                Ok(Some(checked))
+            }
             _ => Ok(None),
         }
     }
