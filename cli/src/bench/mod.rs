@@ -24,11 +24,11 @@ use quench_bench::plan::Plan;
 use quench_bench::process::MemoryWatch;
 use quench_bench::reads::{self, Pattern, SEQUENTIAL_BYTES};
 use quench_bench::reopen::{self, Ending, Expected};
-use quench_bench::report::Report;
+use quench_bench::report::{Floor, Report};
 use quench_bench::soak::{self, Space, Written};
 use quench_bench::workload::{Acknowledged, Checked};
 use quench_bench::ycsb::{self, Ycsb};
-use quench_bench::{device, ledger, plot, put, scan};
+use quench_bench::{bulk, device, ledger, plot, put, scan};
 use quenchdb::Database;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -189,6 +189,9 @@ impl Bench<'_> {
     fn run(&self, json: bool) -> Result<Outcome> {
         let (args, plan) = (self.args, &self.plan);
         let floor = driver::floor(self.place, plan, &self.progress())?;
+        if args.workload == Workload::Load {
+            return self.load(floor, json);
+        }
         let written = Written::now();
         let mut left = match self.place.path() {
             Some(directory) if args.reopen == Some(Reopen::Kill) => kill::work_and_kill(directory, self.ledger, args.live, self.bar)?,
@@ -268,6 +271,22 @@ impl Bench<'_> {
         self.bar.finish();
         print(&report, json)?;
         Ok(outcome(report.is_sound()))
+    }
+
+    fn load(&self, floor_us: Floor, json: bool) -> Result<Outcome> {
+        let (args, plan) = (self.args, &self.plan);
+        let (watch, bulk) = (MemoryWatch::start()?, args.load.bulk());
+        let database = self.place.open(args.builder())?;
+        let mut report = bulk::run(&database, plan, bulk, &self.progress())?;
+        (report.floor_us, report.device) = (floor_us, self.place.device_name()?);
+        report.rss_bytes_max = watch.bytes_max();
+        let check = args.check.then(|| bulk::check(&database, plan, bulk.order, &self.progress()));
+        report.check = check.transpose()?;
+        self.bar.at("closing", 0, 1);
+        database.close()?;
+        self.bar.finish();
+        print(&report, json)?;
+        Ok(outcome(report.check.as_ref().is_none_or(Checked::is_sound)))
     }
 
     /// Opens what the workload left behind, and adds to its report what that showed.

@@ -1,6 +1,6 @@
 //! The flags of `quench bench`, and what they mean for a plan and a database.
 
-use super::workload_options::{TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
+use super::workload_options::{LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -28,6 +28,8 @@ pub enum Workload {
     Live,
     /// Inserts of new rows in random key order
     Put,
+    /// Rows as fast as possible: parallel, many a transaction, durable at the end
+    Load,
     /// Load, checkpoint, reopen, then read the whole table once in key order
     Scan,
     /// Ycsb with checkpoints, then close, reopen, check everything; exit code 1 if something is wrong
@@ -282,6 +284,8 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub ycsb: YcsbArgs,
     #[command(flatten)]
+    pub load: LoadArgs,
+    #[command(flatten)]
     pub tpcc: TpccArgs,
     #[command(flatten)]
     pub tpcb: TpcbArgs,
@@ -363,8 +367,14 @@ impl BenchArgs {
         };
         let special =
             matches!(self.workload, Workload::Put | Workload::Scan | Workload::Soak | Workload::Device);
-        for (flag, given) in [("--check", self.check), ("--reuse", self.reuse), ("--runs", self.runs > 1)] {
-            if special && given {
+        let load = self.workload == Workload::Load;
+        for (flag, given) in [
+            ("--check", self.check && special),
+            ("--reuse", self.reuse && (special || load)),
+            ("--runs", self.runs > 1 && (special || load)),
+            ("--reopen", self.reopen.is_some() && load),
+        ] {
+            if given {
                 bail!("{flag} does not go with {workload}");
             }
         }
@@ -372,6 +382,7 @@ impl BenchArgs {
         let mixed = name == Workload::Mixed;
         for (given, fits) in [
             (self.ycsb.given(), mixed || name == Workload::Ycsb),
+            (self.load.given(), name == Workload::Load),
             (self.tpcc.given(), mixed || name == Workload::Tpcc),
             (self.tpcb.given(), name == Workload::Tpcb),
             (self.tatp.given(), name == Workload::Tatp),
@@ -389,7 +400,7 @@ impl BenchArgs {
         if self.runs > 1 && self.reopen == Some(Reopen::Kill) {
             bail!("--runs contradicts --reopen kill");
         }
-        let driven = !matches!(self.workload, Workload::Device | Workload::Scan);
+        let driven = !matches!(self.workload, Workload::Device | Workload::Scan | Workload::Load);
         for (flag, given) in [("--plot", self.plot.is_some()), ("--live", self.live)] {
             if given && !driven {
                 bail!("{flag} does not go with {workload}");

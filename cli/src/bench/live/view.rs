@@ -105,7 +105,7 @@ pub fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) {
     let [pages, log, checkpoints] = Layout::horizontal([third, third, third]).areas(bottom);
     let gauges = scene.history.newest().map(|sample| sample.gauges).unwrap_or_default();
     let last = last.unwrap_or_default();
-    draw_facts(frame, pages, "pages", &page_facts(&gauges, &last));
+    draw_facts(frame, pages, "page cache", &page_facts(&gauges, &last));
     draw_facts(frame, log, "log", &log_facts(&gauges, &last));
     draw_facts(frame, checkpoints, "checkpoints", &checkpoint_facts(&gauges));
 }
@@ -121,7 +121,7 @@ fn draw_doing(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     let ratio = (*done as f64 / *total as f64).clamp(0.0, 1.0);
     let label = format!("{what}, {elapsed} s, {:>3.0} %", ratio * 100.0);
     let filled = Style::new().fg(Color::Cyan);
-    frame.render_widget(LineGauge::default().ratio(ratio).label(label).filled_style(filled), area);
+    frame.render_widget(LineGauge::default().filled_symbol("█").unfilled_symbol("░").ratio(ratio).label(label).filled_style(filled), area);
 }
 
 fn draw_throughput(frame: &mut Frame<'_>, area: Rect, history: &History) {
@@ -188,7 +188,7 @@ fn page_facts(gauges: &Gauges, last: &Between) -> Facts {
     let memory = gauges.pages * gauges.page_bytes;
     let hits = last.hit_share.map_or("-".into(), |share| format!("{:.2} %", share * 100.0));
     vec![
-        ("in memory", format!("{} of {}", grouped(gauges.pages as f64), grouped(gauges.pages_max as f64))),
+        ("pages", format!("{} of {}", grouped(gauges.pages as f64), grouped(gauges.pages_max as f64))),
         ("memory", format!("{} of {}", size(memory as f64), size(gauges.memory_bytes as f64))),
         ("hits", hits),
         ("reads", format!("{}/s", grouped(last.reads_per_second))),
