@@ -177,6 +177,8 @@ fn physical_memory_bytes() -> u64 {
   quench bench tpcb --device sim:nvme-enterprise      on a modelled device; --help lists them
   quench bench ycsb --threads 16 --ops 10 --read-percent 50
   quench bench ycsb --threads 2 --rows 5000000 --commit async --preset autonomous --json
+  quench bench live                                   watch it; q ends it; --live with any other workload
+  quench bench load --rows 10000000 --threads 2       how fast rows are loaded, durably
   quench bench put --reopen kill --rows 1000000       time recovery after a kill
   quench bench ycsb --rows 4000000 --memory-bytes 128m --checkpoint --checkpoint-every continuous --plot run.svg
   quench bench tpcc --warehouses 2 --threads 2 --commit async --preset autonomous --check
