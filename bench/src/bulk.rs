@@ -160,8 +160,14 @@ pub fn run<S: Store>(store: &S, plan: &Plan, bulk: Bulk, progress: Progress<'_>)
         for row in (part * part_rows..end).step_by(bulk.batch as usize) {
             let rows = row..(row + bulk.batch).min(end);
             loop {
-                match load_batch(&mut session, &table, (shape, bulk.order), rows.clone(), &mut random, &mut value)
-                {
+                match load_batch(
+                    &mut session,
+                    &table,
+                    (shape, bulk.order),
+                    rows.clone(),
+                    &mut random,
+                    &mut value,
+                ) {
                     Err(Error::Conflict) => conflicts += 1,
                     other => break other.map_err(Error::into_failure).context("loading failed")?,
                 }
@@ -173,7 +179,8 @@ pub fn run<S: Store>(store: &S, plan: &Plan, bulk: Bulk, progress: Progress<'_>)
     let conflicts = in_parallel(plan.threads, parts, crate::load::LOADING, progress, load_part)?;
     let inserted = began.elapsed().as_secs_f64();
     store.make_durable()?;
-    let (seconds, cpu_seconds, loaded) = (began.elapsed().as_secs_f64(), cpu_seconds() - cpu, store.figures());
+    let (seconds, cpu_seconds, loaded) =
+        (began.elapsed().as_secs_f64(), cpu_seconds() - cpu, store.figures());
     progress("checkpoint", 0, 1);
     store.checkpoint(false)?;
     let (with_checkpoint_seconds, after) = (began.elapsed().as_secs_f64(), store.figures());
@@ -247,7 +254,7 @@ impl fmt::Display for BulkReport {
         )?;
         writeln!(
             f,
-            "  {:.0} rows/s ({:.1} MB/s): {} rows of 8 + {} bytes durable in the log after {:.2} s, {:.3} s of them the flush at the end",
+            "  {:.0} rows/s ({:.1} MB/s): {} rows of 8 + {} bytes durable in the log after {:.2} s, {:.4} s of them the flush at the end",
             self.rows_per_second,
             self.bytes_per_second / 1e6,
             self.rows,
@@ -319,7 +326,9 @@ mod tests {
             let report = run(&database, &plan, bulk, &|_, _, _| {}).expect("loaded");
             assert_eq!((report.rows, report.order), (60_123, order.name()));
             assert!(report.log_bytes > 60_123 * 108 && report.device_bytes >= report.log_bytes, "{report:?}");
-            assert!(report.with_checkpoint_seconds >= report.seconds && report.store_bytes_written > 6_000_000);
+            assert!(
+                report.with_checkpoint_seconds >= report.seconds && report.store_bytes_written > 6_000_000
+            );
             let check = || check(&database, &plan, order, &|_, _, _| {}).expect("checked").problems.len();
             assert_eq!(check(), 0);
             let table = database.table(TABLE).expect("there");

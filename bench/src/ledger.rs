@@ -248,12 +248,12 @@ pub fn check(directory: &Path, database: &Database) -> Result<Checked> {
     }
     let (snapshot, mut value) = (database.begin_read()?, Vec::new());
     for ((table, key), versions) in &known.writes {
-        let Some((newest, _)) =
-            versions.iter().rev().find(|(number, _)| known.acknowledged.contains(number))
+        let Some((newest, _)) = versions.iter().rev().find(|(number, _)| known.acknowledged.contains(number))
         else {
             continue;
         };
-        checked.acknowledged_writes += versions.keys().filter(|n| known.acknowledged.contains(n)).count() as u64;
+        checked.acknowledged_writes +=
+            versions.keys().filter(|n| known.acknowledged.contains(n)).count() as u64;
         let Some(table) = tables.get(table) else {
             checked.problem(|| format!("the table of row {key:x?}, whose change was acknowledged, is gone"));
             continue;

@@ -264,7 +264,10 @@ mod tests {
     #[test]
     fn what_happened_between_two_samples_is_their_difference() {
         let between = Between::of(&sample(5, true), &sample(25, true));
-        assert_eq!((between.seconds, between.throughput_tps, between.conflicts_per_second), (2.0, 1000.0, 10.0));
+        assert_eq!(
+            (between.seconds, between.throughput_tps, between.conflicts_per_second),
+            (2.0, 1000.0, 10.0)
+        );
         assert!((between.p50_us - 1000.0).abs() < 16.0 && between.max_us >= 1000.0, "{between:?}");
         let stages = StageTimes {
             execute: 5.0,
@@ -315,7 +318,11 @@ mod tests {
         let mut history = History::new(Duration::from_secs(1));
         for quarter in 0..5000u64 {
             let at = Duration::from_millis(250 * quarter);
-            history.push(Sample { at, sums: Sums { committed: 250 * quarter, ..Sums::default() }, ..sample(0, true) });
+            history.push(Sample {
+                at,
+                sums: Sums { committed: 250 * quarter, ..Sums::default() },
+                ..sample(0, true)
+            });
         }
         assert!(history.points.len() < POINTS_MAX && history.recent.len() < 10);
         assert!(history.points.iter().all(|point| (point - 1000.0).abs() < 1e-6));

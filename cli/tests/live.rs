@@ -150,7 +150,8 @@ fn a_run_without_end_is_drawn_and_ends_with_its_result_by_key_or_signal() {
 #[test]
 fn a_child_that_is_killed_leaves_the_terminal_as_it_was() {
     let directory = directory();
-    let arguments = ["tatp", "--subscribers", "500", "--live", "--seconds", "1.5", "--reopen", "kill", "--check"];
+    let arguments =
+        ["tatp", "--subscribers", "500", "--live", "--seconds", "1.5", "--reopen", "kill", "--check"];
     let mut run = OnTerminal::start(&[&arguments[..], &SMALL[..4]].concat(), directory.path());
     run.wait_for(" now, ");
     let (status, after) = run.end();
@@ -166,7 +167,7 @@ fn who_stops_it_before_anything_is_measured_gets_the_terminal_back_and_no_result
     run.wait_for("loading rows");
     run.terminal.write_all(b"q").expect("typed");
     let (status, after) = run.end();
-    assert_eq!((status.code(), after.trim()), (Some(130), ""));
+    assert_eq!((status.code(), after.contains("transactions")), (Some(130), false), "{after:?}");
     assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0, "nothing is left behind");
 }
 

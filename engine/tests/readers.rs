@@ -276,8 +276,8 @@ fn a_reader_stays_at_its_checkpoint_whatever_the_writer_does_between_its_steps()
         drop(open);
         let mut writer = writer.borrow_mut();
         writer.checkpoint();
-        let (reading, held) = (writer.db().checkpoint_readers(), writer.db().statistics().store_held_bytes);
-        assert_eq!((reading, held), (Vec::new(), 0), "seed {seed}");
+        let (reading, bytes) = (writer.db().checkpoint_readers(), writer.db().statistics().store_held_bytes);
+        assert_eq!((reading, bytes), (Vec::new(), 0), "seed {seed}");
         assert!(writer.db().verify(None).expect("runs").problems.is_empty());
         held += writer.held_bytes_max;
     }

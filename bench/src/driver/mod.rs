@@ -152,7 +152,13 @@ impl<S: Store> Run<'_, S> {
     }
 
     /// Sleeps for `duration`, in steps that show progress, or until a thread failed or whoever watches ends it.
-    fn pause(&self, duration: Duration, measuring: bool, shared: &Shared, mut step: impl FnMut() -> Duration) {
+    fn pause(
+        &self,
+        duration: Duration,
+        measuring: bool,
+        shared: &Shared,
+        mut step: impl FnMut() -> Duration,
+    ) {
         let what = if measuring { "measuring" } else { "warming up" };
         let (began, mut next_sample) = (Instant::now(), Duration::ZERO);
         while !shared.failed.load(Ordering::Relaxed) {

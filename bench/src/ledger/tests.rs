@@ -91,7 +91,8 @@ fn work<W: Workload>(
         watch: None,
         ledger: Some(&ledger),
     };
-    let workers = (0..plan.threads).map(|index| workload.worker(database, Seat::of(index)).expect("a worker"));
+    let workers =
+        (0..plan.threads).map(|index| workload.worker(database, Seat::of(index)).expect("a worker"));
     run.drive(workers.collect()).expect("run");
     before
 }

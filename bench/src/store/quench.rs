@@ -1,7 +1,8 @@
 //! QuenchDB behind the seam.
 
 use super::{
-    Checkpoints, Error, Figures, Gauges, Handle, Level, Reader, Result, Session, Step, Store, Total, Transaction,
+    Checkpoints, Error, Figures, Gauges, Handle, Level, Reader, Result, Session, Step, Store, Total,
+    Transaction,
 };
 use quenchdb::{CommitHandle, Database, Isolation, Range, Snapshot, Table};
 use std::ops::Bound;
@@ -182,8 +183,10 @@ impl Store for Database {
 
     fn gauges(&self) -> Gauges {
         let (s, checkpoints) = (self.statistics(), Database::checkpoints(self));
-        let total =
-            |count: u64, mean_us: f64| Total { count, us: if count == 0 { 0.0 } else { count as f64 * mean_us } };
+        let total = |count: u64, mean_us: f64| Total {
+            count,
+            us: if count == 0 { 0.0 } else { count as f64 * mean_us },
+        };
         Gauges {
             row_wait_seconds: s.row_wait_seconds,
             log_inserts: total(s.log_inserts_timed, s.log_insert_us_mean),

@@ -77,8 +77,15 @@ pub fn run(args: BenchArgs, json: bool) -> Result<Outcome> {
     let chosen = Chosen::of(args, &plan)?;
     let ledger = args.keeps_ledger().then(|| Scratch::new("ledger")).transpose()?;
     let ledger = ledger.as_ref().map(Scratch::path);
-    let bench =
-        Bench { args, place: &place, plan, chosen: chosen.as_ref(), bar: &bar, live: watched.as_ref(), ledger };
+    let bench = Bench {
+        args,
+        place: &place,
+        plan,
+        chosen: chosen.as_ref(),
+        bar: &bar,
+        live: watched.as_ref(),
+        ledger,
+    };
     let outcome = bench.run(json);
     if let Some(live) = &watched {
         live.stop();
@@ -194,7 +201,9 @@ impl Bench<'_> {
         }
         let written = Written::now();
         let mut left = match self.place.path() {
-            Some(directory) if args.reopen == Some(Reopen::Kill) => kill::work_and_kill(directory, self.ledger, args.live, self.bar)?,
+            Some(directory) if args.reopen == Some(Reopen::Kill) => {
+                kill::work_and_kill(directory, self.ledger, args.live, self.bar)?
+            }
             _ => self.work_and_close()?,
         };
         if args.workload == Workload::Scan {

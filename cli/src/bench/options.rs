@@ -330,7 +330,8 @@ impl BenchArgs {
 
     /// For whoever watches.
     pub fn title(&self) -> String {
-        let name = self.workload.to_possible_value().map_or(String::new(), |name| name.get_name().to_string());
+        let name =
+            self.workload.to_possible_value().map_or(String::new(), |name| name.get_name().to_string());
         let plan = self.plan();
         let (threads, preset) = (plan.threads, self.preset.name());
         let commit = if plan.commit == CommitMode::Blocking { "blocking" } else { "async" };

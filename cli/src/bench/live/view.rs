@@ -121,7 +121,15 @@ fn draw_doing(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
     let ratio = (*done as f64 / *total as f64).clamp(0.0, 1.0);
     let label = format!("{what}, {elapsed} s, {:>3.0} %", ratio * 100.0);
     let filled = Style::new().fg(Color::Cyan);
-    frame.render_widget(LineGauge::default().filled_symbol("█").unfilled_symbol("░").ratio(ratio).label(label).filled_style(filled), area);
+    frame.render_widget(
+        LineGauge::default()
+            .filled_symbol("█")
+            .unfilled_symbol("░")
+            .ratio(ratio)
+            .label(label)
+            .filled_style(filled),
+        area,
+    );
 }
 
 fn draw_throughput(frame: &mut Frame<'_>, area: Rect, history: &History) {
@@ -140,13 +148,16 @@ fn draw_throughput(frame: &mut Frame<'_>, area: Rect, history: &History) {
     let each = format!(" {:.2} s a column ", each.as_secs_f64());
     let frame_of_it = block(title).title_bottom(Line::from(each).right_aligned());
     let data: Vec<u64> = points.iter().map(|point| *point as u64).collect();
-    let bars = Sparkline::default().data(data).max((most * 1.05) as u64 + 1).style(Style::new().fg(Color::Green));
+    let bars =
+        Sparkline::default().data(data).max((most * 1.05) as u64 + 1).style(Style::new().fg(Color::Green));
     frame.render_widget(bars.block(frame_of_it), area);
 }
 
 fn draw_latency(frame: &mut Frame<'_>, area: Rect, last: Option<&Between>, whole: Option<&Between>) {
     let seconds = last.map_or(1.0, |last| last.seconds);
-    let of = |between: Option<&Between>, figure: fn(&Between) -> f64| between.map_or("-".into(), |b| time(figure(b)));
+    let of = |between: Option<&Between>, figure: fn(&Between) -> f64| {
+        between.map_or("-".into(), |b| time(figure(b)))
+    };
     let row = |name: &str, figure: fn(&Between) -> f64| {
         Line::from(format!("{name:<9}{:>12}{:>14}", of(last, figure), of(whole, figure)))
     };
@@ -314,7 +325,9 @@ mod tests {
         let picture = picture(&scene, (80, 24));
         let documented = include_str!("../../../../docs/benchmark.md");
         assert!(documented.contains(&picture), "docs/benchmark.md shows another picture than\n{picture}");
-        for shown in ["p99.9", "flush wait", "lock wait", "37 %", "hits", "evicted", "30,000 of 31,500", "0.92 s"] {
+        for shown in
+            ["p99.9", "flush wait", "lock wait", "37 %", "hits", "evicted", "30,000 of 31,500", "0.92 s"]
+        {
             assert!(picture.contains(shown), "{shown} in\n{picture}");
         }
     }
@@ -341,10 +354,18 @@ mod tests {
 
     #[test]
     fn figures_have_three_digits_and_a_unit() {
-        for (us, text) in [(0.0, "-"), (0.5, "0.50 us"), (12.34, "12.3 us"), (999.0, "999 us"), (1234.0, "1.23 ms")] {
+        for (us, text) in
+            [(0.0, "-"), (0.5, "0.50 us"), (12.34, "12.3 us"), (999.0, "999 us"), (1234.0, "1.23 ms")]
+        {
             assert_eq!(time(us), text);
         }
-        assert_eq!((time(2.5e6), size(999.0), size(4096.0)), ("2.50 s".into(), "999 B".into(), "4.10 kB".into()));
-        assert_eq!((grouped(0.0), grouped(999.4), grouped(1_234_567.0)), ("0".into(), "999".into(), "1,234,567".into()));
+        assert_eq!(
+            (time(2.5e6), size(999.0), size(4096.0)),
+            ("2.50 s".into(), "999 B".into(), "4.10 kB".into())
+        );
+        assert_eq!(
+            (grouped(0.0), grouped(999.4), grouped(1_234_567.0)),
+            ("0".into(), "999".into(), "1,234,567".into())
+        );
     }
 }
