@@ -272,7 +272,7 @@ impl Activity {
         self.slots.iter().map(of).collect()
     }
 
-    /// Rows read and written so far; those of read-only snapshots not included.
+    /// Rows read and written so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.slots.iter().map(|slot| slot.rows.load(Ordering::Relaxed)).sum()

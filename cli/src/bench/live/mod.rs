@@ -100,7 +100,7 @@ pub fn stopped_by_signal() -> bool {
 /// Refuses what cannot be drawn on.
 ///
 /// # Errors
-/// Standard error is not a terminal.
+/// Standard error is not a terminal, or somebody else writes there.
 pub fn check_terminal() -> Result<()> {
     if !std::io::stderr().is_terminal() {
         bail!(
@@ -109,6 +109,9 @@ pub fn check_terminal() -> Result<()> {
     }
     if std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty()) {
         bail!("--live needs a terminal that can move its cursor; TERM says that this one cannot");
+    }
+    if std::env::var_os("QUENCH_TRACE").is_some() {
+        bail!("--live draws where QUENCH_TRACE writes; unset it, or leave --live out");
     }
     Ok(())
 }
