@@ -47,6 +47,8 @@ struct StageSlot {
 #[derive(Debug, Default)]
 struct Slot {
     written_bytes: AtomicU64,
+    /// Rows read, written and shown by scans, of attempts that met no conflict.
+    rows: AtomicU64,
     /// Nanoseconds since `Activity::began`.
     last_finish: AtomicU64,
     all: Latencies,
@@ -183,6 +185,12 @@ impl Activity {
         now
     }
 
+    /// Worker `index` read or wrote so many rows.
+    #[inline]
+    pub fn touched(&self, index: usize, rows: u64) {
+        add_alone(&self.slots[index].rows, rows);
+    }
+
     /// The stages of one of worker `index`'s transactions, in nanoseconds.
     pub fn sampled(&self, index: usize, execute: u64, commit_call: u64) {
         let stages = &self.slots[index].stages;
@@ -262,6 +270,18 @@ impl Activity {
             slot.kinds.iter().map(|kind| kind.committed.load(Ordering::Acquire)).sum()
         };
         self.slots.iter().map(of).collect()
+    }
+
+    /// Rows read and written so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.rows.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Latencies up to the acknowledgment, of all types together.
+    #[must_use]
+    pub fn acknowledged_latencies(&self) -> Counted {
+        Counted::of(self.slots.iter().flat_map(|slot| &slot.kinds).map(|kind| &kind.latency))
     }
 
     /// Latencies of all transactions so far.

@@ -347,7 +347,11 @@ impl fmt::Display for Checked {
             writeln!(f, "  does not hold: {problem}")?;
         }
         let outcome = if self.is_sound() { "everything holds" } else { "NOT SOUND" };
-        writeln!(f, "  check: {outcome}; {} rows read in {:.2} s", self.rows, self.seconds)
+        write!(f, "  check: {outcome}; {} rows read in {:.2} s", self.rows, self.seconds)?;
+        match self.acknowledged_writes {
+            0 => writeln!(f),
+            writes => writeln!(f, "; {writes} acknowledged changes of rows looked for"),
+        }
     }
 }
 

@@ -68,6 +68,9 @@ pub struct Checked {
     pub seconds: f64,
     /// Rows read.
     pub rows: u64,
+    /// After a kill: changes of rows that were acknowledged, one by one, and that were looked for.
+    #[serde(default)]
+    pub acknowledged_writes: u64,
     /// Each condition that does not hold, with the place. Empty unless something is broken.
     pub problems: Vec<String>,
 }
@@ -99,6 +102,7 @@ impl Checked {
     /// Adds what another thread found.
     pub fn add(&mut self, other: Checked) {
         self.rows += other.rows;
+        self.acknowledged_writes += other.acknowledged_writes;
         for problem in other.problems {
             self.problem(|| problem);
         }

@@ -118,6 +118,7 @@ fn main() -> ExitCode {
     }
     // A panic is a bug of ours; the user still gets one line and the code for "could not".
     std::panic::set_hook(Box::new(|panic| {
+        bench::live::restore();
         output::complain(&format!("internal error, please report it: {panic}"));
     }));
     match std::panic::catch_unwind(|| run(cli)) {

@@ -1,9 +1,11 @@
 //! What every command shares: outcomes, one-line errors, progress on a terminal, JSON on standard output.
 
+use crate::bench::live;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 
 /// How a command that could be done ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,13 +64,15 @@ pub fn print_text(text: &str) -> Result<()> {
 #[derive(Clone)]
 pub struct Progress {
     bar: ProgressBar,
+    /// Told instead, as long as somebody watches.
+    live: Option<Arc<live::Shared>>,
 }
 
 impl Progress {
     /// Nothing is drawn until the first [`Progress::at`].
     pub fn new() -> Progress {
         if !std::io::stderr().is_terminal() {
-            return Progress { bar: ProgressBar::hidden() };
+            return Progress { bar: ProgressBar::hidden(), live: None };
         }
         let bar = ProgressBar::new(0);
         if let Ok(style) =
@@ -76,12 +80,18 @@ impl Progress {
         {
             bar.set_style(style);
         }
-        Progress { bar }
+        Progress { bar, live: None }
+    }
+
+    /// For a run that may be watched.
+    pub fn watched(live: Option<&live::Live>) -> Progress {
+        Progress { live: live.map(|live| live.shared().clone()), ..Progress::new() }
     }
 
     /// `done` of `total` of `what`.
     pub fn at(&self, what: &str, done: u64, total: u64) {
-        if self.bar.is_hidden() {
+        let watched = self.live.as_ref().is_some_and(|live| live.at(what, done, total));
+        if watched || self.bar.is_hidden() {
             return;
         }
         if self.bar.message() != what {

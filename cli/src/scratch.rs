@@ -1,5 +1,6 @@
 //! A directory of our own, removed when it is dropped, and when the program is interrupted or asked to end.
 
+use crate::bench::live;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
@@ -33,12 +34,21 @@ fn remove(path: &Path) {
     }
 }
 
-/// SIGINT, SIGTERM and SIGHUP remove the directories and end the program.
-fn handle_signals() {
+/// Removes the directories and ends the program, as a signal does.
+pub fn end_interrupted() -> ! {
+    live::restore();
+    known().iter().for_each(|path| remove(path));
+    std::process::exit(INTERRUPTED)
+}
+
+/// SIGINT, SIGTERM and SIGHUP remove the directories and end the program; the first of them during a run that is being watched ends
+/// that.
+pub fn handle_signals() {
     HANDLER.call_once(|| {
         let handler = || {
-            known().iter().for_each(|path| remove(path));
-            std::process::exit(INTERRUPTED);
+            if !live::stopped_by_signal() {
+                end_interrupted();
+            }
         };
         if let Err(error) = ctrlc::set_handler(handler) {
             crate::output::complain(&format!("an interrupt will leave temporary directories: {error}"));

@@ -96,6 +96,42 @@ fn every_workload_is_sound_after_a_close_and_after_a_kill() {
 }
 
 #[test]
+fn every_change_that_was_acknowledged_is_there_after_a_kill_at_every_level() {
+    for workload in [&["ycsb", "--rows", "2000", "--zipf", "0.9"][..], &["tatp", "--subscribers", "1000"]] {
+        for (commit, level) in
+            [("blocking", "durable"), ("async", "durable"), ("blocking", "bounded"), ("async", "bounded")]
+        {
+            for preset in ["group", "autonomous"] {
+                let options = ["--commit", commit, "--level", level, "--preset", preset];
+                let kill = ["--seconds", "0.3", "--reopen", "kill", "--check"];
+                let report = bench(&[workload, &options, &kill].concat());
+                expect_sound(&report);
+                let looked_for = number(&report["check"], "acknowledged_writes");
+                assert!(looked_for > 10.0, "{workload:?} {options:?}: {report}");
+            }
+        }
+    }
+    // Without a kill there is nothing to look for one by one.
+    let report = bench(&["ycsb", "--rows", "2000", "--seconds", "0.2", "--reopen", "close", "--check"]);
+    assert_eq!(report["check"]["acknowledged_writes"], 0);
+}
+
+#[test]
+fn loading_is_durable_complete_and_reported() {
+    for order in ["key", "random"] {
+        let report = bench(&["load", "--rows", "30000", "--order", order, "--batch", "100", "--check"]);
+        expect_sound(&report);
+        assert_eq!((number(&report, "rows"), &report["order"]), (30_000.0, &order.into()));
+        let seconds = number(&report, "seconds");
+        assert!((number(&report, "rows_per_second") * seconds - 30_000.0).abs() < 1.0, "{report}");
+        assert!(seconds > 0.0 && number(&report, "with_checkpoint_seconds") >= seconds, "{report}");
+        // Everything was in the log, and then in the file of pages.
+        assert!(number(&report, "device_bytes") >= 30_000.0 * 108.0, "{report}");
+        assert!(number(&report, "store_bytes_written") >= 30_000.0 * 108.0, "{report}");
+    }
+}
+
+#[test]
 fn every_mix_of_ycsb_does_what_it_says() {
     let share = |report: &Value, name: &str| -> f64 {
         let kinds = report["kinds"].as_array().expect("a list");
@@ -222,6 +258,11 @@ fn flags_that_make_no_sense_are_refused() {
         &["tatp", "--warehouses", "2"],
         &["ycsb", "--branches", "2"],
         &["put", "--uniform"],
+        &["put", "--batch", "7"],
+        &["load", "--reopen", "close"],
+        &["load", "--runs", "2"],
+        &["load", "--plot", "load.svg"],
+        &["tpcb", "--order", "key"],
     ] {
         let output = run_bench(arguments);
         assert_eq!(

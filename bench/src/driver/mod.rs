@@ -10,6 +10,7 @@
 //! handed over in `pending.rs`.
 
 mod arrivals;
+mod notes;
 mod pending;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use arrivals::{Gaps, Rate};
 
 use crate::activity::{Activity, KindSums, StageSums, Sums};
 use crate::latencies::Counted;
+use crate::ledger::Ledger;
 use crate::place::Place;
 use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::process::cpu_seconds;
@@ -26,6 +28,7 @@ use crate::report::{Floor, KindReport, Report, Stages};
 use crate::series::Sampler;
 use crate::store::{Error, Figures, Store};
 use crate::traffic::BlockDevice;
+use crate::watch::{SAMPLE_EVERY, Sample, Watch};
 use crate::workload::{Acknowledged, Worker};
 use crate::{Progress, device};
 use anyhow::{Context, Result, anyhow};
@@ -75,6 +78,10 @@ pub struct Run<'a, S> {
     pub block_device: Option<&'a BlockDevice>,
     /// If there is one the workers do not stop before it returns.
     pub while_working: Option<WhileWorking<'a>>,
+    /// Shown how it goes, and may end it.
+    pub watch: Option<&'a dyn Watch>,
+    /// Where the workers note what they were told.
+    pub ledger: Option<&'a Ledger>,
 }
 
 /// What the threads of a run share.
@@ -130,13 +137,43 @@ impl<S: Store> Run<'_, S> {
         }
     }
 
-    /// Sleeps for `duration`, in steps that show progress, or until a thread failed.
-    fn pause(&self, duration: Duration, what: &str, shared: &Shared, mut step: impl FnMut() -> Duration) {
-        let began = Instant::now();
+    fn is_ended_early(&self) -> bool {
+        self.watch.is_some_and(Watch::ends)
+    }
+
+    /// Shows whoever watches how it stands, `at` after the warm-up or the measurement began.
+    fn show(&self, shared: &Shared, at: Duration, measuring: bool) {
+        let Some(watch) = self.watch else { return };
+        let activity = &shared.activity;
+        watch.sampled(Sample {
+            at,
+            measuring,
+            sums: activity.sums(),
+            latencies: activity.acknowledged_latencies(),
+            stages: activity.stages(),
+            rows: activity.rows(),
+            gauges: self.store.gauges(),
+        });
+    }
+
+    /// Sleeps for `duration`, in steps that show progress, or until a thread failed or whoever watches ends it.
+    fn pause(
+        &self,
+        duration: Duration,
+        measuring: bool,
+        shared: &Shared,
+        mut step: impl FnMut() -> Duration,
+    ) {
+        let what = if measuring { "measuring" } else { "warming up" };
+        let (began, mut next_sample) = (Instant::now(), Duration::ZERO);
         while !shared.failed.load(Ordering::Relaxed) {
             let wanted = step();
             let passed = began.elapsed();
-            if passed >= duration {
+            if passed >= next_sample {
+                self.show(shared, passed, measuring);
+                next_sample = passed + SAMPLE_EVERY;
+            }
+            if passed >= duration || self.is_ended_early() {
                 return;
             }
             (self.progress)(what, passed.as_millis() as u64, duration.as_millis() as u64);
@@ -232,10 +269,10 @@ impl<S: Store> Run<'_, S> {
 
     /// Warm-up and measurement; the workers go on.
     fn measure<'r>(&'r self, shared: &'r Shared) -> Measured<'r, S> {
-        self.pause(self.plan.warm_up(), "warming up", shared, || LOOK_EVERY);
+        self.pause(self.plan.warm_up(), false, shared, || LOOK_EVERY);
         let before = self.begin_measurement(shared);
         let mut sampler = Sampler::begin(self.store, &shared.activity, self.plan.interval);
-        self.pause(self.plan.duration, "measuring", shared, || {
+        self.pause(self.plan.duration, true, shared, || {
             sampler.look();
             sampler.left()
         });
@@ -268,7 +305,9 @@ impl<S: Store> Run<'_, S> {
         let session = self.store.session(self.plan.level);
         // Even if there is none, the others wait at the start.
         shared.start.wait();
-        Work::new(self, shared, index, session?).work(worker).map_err(Error::into_failure)
+        Work::new(self, shared, index, session?)
+            .and_then(|mut work| work.work(worker))
+            .map_err(Error::into_failure)
     }
 
     /// Runs `workers`, one a thread, and reports.

@@ -21,6 +21,15 @@ struct Commit<H> {
     handle: H,
     kind: usize,
     begun: u64,
+    /// Its number in the ledger, if there is one and it wrote something.
+    number: Option<u64>,
+}
+
+/// What is told of a commit that was acknowledged.
+pub(super) struct Acknowledged {
+    pub kind: usize,
+    pub begun: u64,
+    pub number: Option<u64>,
 }
 
 /// See the module.
@@ -33,24 +42,25 @@ impl<H: Handle> Pending<H> {
         Pending { commits: VecDeque::with_capacity(if asynchronous { FEW } else { 0 }) }
     }
 
-    /// A transaction of type `kind` that began at `begun` was handed over.
-    pub(super) fn push(&mut self, handle: H, kind: usize, begun: u64) -> Result<()> {
+    /// A transaction was handed over.
+    pub(super) fn push(&mut self, handle: H, commit: Acknowledged) -> Result<()> {
+        let Acknowledged { kind, begun, number } = commit;
         if self.commits.len() == MOST
             && let Some(oldest) = self.commits.front()
         {
             oldest.handle.wait(LONG)?;
         }
-        self.commits.push_back(Commit { handle, kind, begun });
+        self.commits.push_back(Commit { handle, kind, begun, number });
         Ok(())
     }
 
     /// Tells which commits have been acknowledged since the last call.
     #[inline]
-    pub(super) fn settle(&mut self, mut acknowledged: impl FnMut(usize, u64)) {
+    pub(super) fn settle(&mut self, mut acknowledged: impl FnMut(Acknowledged)) {
         while let Some(oldest) = self.commits.front()
             && oldest.handle.is_done()
         {
-            acknowledged(oldest.kind, oldest.begun);
+            acknowledged(Acknowledged { kind: oldest.kind, begun: oldest.begun, number: oldest.number });
             self.commits.pop_front();
         }
     }
@@ -63,7 +73,7 @@ impl<H: Handle> Pending<H> {
     }
 
     /// Waits for all of them.
-    pub(super) fn finish(&mut self, mut acknowledged: impl FnMut(usize, u64)) -> Result<()> {
+    pub(super) fn finish(&mut self, mut acknowledged: impl FnMut(Acknowledged)) -> Result<()> {
         while let Some(oldest) = self.commits.front() {
             if !oldest.handle.wait(LONG)? {
                 return Err(Error::wrong(format!("a commit was not acknowledged for {LONG:?}")));

@@ -4,6 +4,7 @@ use super::{Gaps, Rate, Run};
 use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::report::Report;
 use crate::store::{Error, Reader, Result, Store, Transaction};
+use crate::watch::{Between, Sample, Watch};
 use crate::workload::{Ending, Intent, Worker};
 use quenchdb::{Database, Durability};
 use std::collections::BTreeMap;
@@ -79,6 +80,8 @@ fn stalled(rate: Option<Rate>, commit: CommitMode) -> Report {
         progress: &|_, _, _| {},
         block_device: None,
         while_working: None,
+        watch: None,
+        ledger: None,
     };
     run.drive(vec![Stalling { table, done: 0, attempt: 0 }]).expect("run").report
 }
@@ -98,6 +101,90 @@ fn an_open_loop_counts_what_arrived_during_a_stall_and_a_closed_one_cannot() {
             assert!(report.stall_us_max >= 590_000.0, "{}", report.stall_us_max);
         }
     }
+}
+
+/// Counts what it is shown, and ends the run when it has seen enough.
+#[derive(Default)]
+struct Watching(std::sync::Mutex<Vec<Sample>>);
+
+const SAMPLES: usize = 5;
+
+impl Watch for Watching {
+    fn sampled(&self, sample: Sample) {
+        self.0.lock().expect("nobody panics").push(sample);
+    }
+
+    fn ends(&self) -> bool {
+        self.0.lock().expect("nobody panics").iter().filter(|sample| sample.measuring).count() >= SAMPLES
+    }
+}
+
+#[test]
+fn whoever_watches_is_shown_samples_and_may_end_the_run_with_a_result() {
+    let database = Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
+    let table = Store::table(&database, "t").expect("created");
+    let warm_up = Some(Duration::from_millis(200));
+    let plan = Plan { duration: Duration::from_secs(3600), warm_up, ..plan(None, CommitMode::Blocking) };
+    let (parameters, watching) = (BTreeMap::new(), Watching::default());
+    let run = Run {
+        workload: "test",
+        parameters: &parameters,
+        kinds: &["put", "back"],
+        store: &database,
+        plan: &plan,
+        progress: &|_, _, _| {},
+        block_device: None,
+        while_working: None,
+        watch: Some(&watching),
+        ledger: None,
+    };
+    let report = run.drive(vec![Stalling { table, done: STALLS_AT, attempt: 0 }]).expect("run").report;
+    assert!((0.3..30.0).contains(&report.seconds) && report.committed > 0, "{report:?}");
+    let samples = watching.0.into_inner().expect("nobody panics");
+    let warm_up = samples.iter().take_while(|sample| !sample.measuring).count();
+    assert!(warm_up >= 2 && samples.len() == warm_up + SAMPLES, "{warm_up} of {}", samples.len());
+    for (earlier, later) in
+        samples.iter().zip(&samples[1..]).filter(|pair| pair.0.measuring == pair.1.measuring)
+    {
+        let between = Between::of(earlier, later);
+        assert!(between.seconds >= 0.1 && later.rows >= earlier.rows, "{between:?}");
+    }
+    // The first transactions may stall, so over all of them: each writes a row, and some meet a conflict.
+    let whole = Between::of(&samples[warm_up], &samples[samples.len() - 1]);
+    assert!(
+        whole.throughput_tps > 0.0 && whole.conflicts_per_second > 0.0 && whole.p50_us > 0.0,
+        "{whole:?}"
+    );
+    let stages = whole.stages;
+    assert!(stages.execute > 0.0 && stages.log_insert > 0.0 && stages.flush_wait > 0.0, "{stages:?}");
+    assert_eq!(whole.hit_share, Some(1.0));
+    assert!(whole.log_writes_per_second > 0.0 && whole.log_write_bytes >= 4096.0, "{whole:?}");
+    let gauges = samples[samples.len() - 1].gauges;
+    assert!(
+        gauges.pages > 0 && gauges.pages <= gauges.pages_max && gauges.memory_bytes == 64 << 20,
+        "{gauges:?}"
+    );
+}
+
+#[test]
+#[ignore = "measures"]
+fn cost_of_a_sample() {
+    let database = Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
+    let table = database.create_table("t").expect("created");
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let (database, table) = (&database, &table);
+            scope.spawn(move || {
+                (0..1000u32).for_each(|n| {
+                    database.transact(|tx| tx.insert(table, [thread], n.to_le_bytes())).expect("committed");
+                });
+            });
+        }
+    });
+    let (began, rounds) = (std::time::Instant::now(), 1000);
+    let seen = (0..rounds).map(|_| std::hint::black_box(database.gauges()).log_writes).max();
+    println!("{:.0} us a sample", began.elapsed().as_secs_f64() * 1e6 / f64::from(rounds));
+    assert!(seen > Some(0));
 }
 
 #[test]

@@ -7,11 +7,12 @@
 //! own; one transaction in sixteen is timed stage by stage.
 
 use super::arrivals::Arrivals;
-use super::pending::Pending;
+use super::notes::Notes;
+use super::pending::{Acknowledged, Pending};
 use super::{Run, Shared};
 use crate::activity::STAGES_OF_ONE_IN;
 use crate::plan::CommitMode;
-use crate::store::{Error, Result, Session, Store, Transaction};
+use crate::store::{Error, Noted, Result, Session, Store, Transaction};
 use crate::workload::{Ending, Intent, Worker};
 use quenchdb::Durability;
 use std::time::Duration;
@@ -25,8 +26,8 @@ const SLEEP_SLACK: Duration = Duration::from_micros(80);
 enum Outcome<H> {
     /// As it wanted to, and everybody who waits for it can go on.
     Ended(Ending),
-    /// Committed; its handle tells when it is acknowledged.
-    HandedOver(Ending, H),
+    /// Committed; its handle tells when it is acknowledged. With its number in the ledger.
+    HandedOver(Ending, H, Option<u64>),
 }
 
 /// One worker, and what it works with.
@@ -37,6 +38,7 @@ pub(super) struct Work<'r, 's, S: Store + 's> {
     session: S::Session<'s>,
     pending: Pending<<S::Session<'s> as Session>::Handle>,
     keeps_handles: bool,
+    notes: Option<Notes<'r, <S::Session<'s> as Session>::Handle>>,
     attempts: u64,
 }
 
@@ -46,11 +48,13 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
         shared: &'r Shared,
         index: usize,
         session: S::Session<'s>,
-    ) -> Work<'r, 's, S> {
+    ) -> Result<Work<'r, 's, S>> {
         // Below the level `durable` a commit is acknowledged when it returns.
         let keeps_handles = run.plan.commit == CommitMode::Async && run.plan.level == Durability::Durable;
         let pending = Pending::new(keeps_handles);
-        Work { run, shared, index, session, pending, keeps_handles, attempts: 0 }
+        let notes = run.ledger.map(|ledger| ledger.writer().map(Notes::new)).transpose();
+        let notes = notes.map_err(Error::Failed)?;
+        Ok(Work { run, shared, index, session, pending, keeps_handles, notes, attempts: 0 })
     }
 
     /// Works until the run stops; then waits for what is on its way.
@@ -81,16 +85,32 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
                     }
                     now
                 }
-                Outcome::HandedOver(ending, handle) => {
+                Outcome::HandedOver(ending, handle, number) => {
                     worker.committed();
-                    self.pending.push(handle, intent.kind, begun)?;
+                    self.pending.push(handle, Acknowledged { kind: intent.kind, begun, number })?;
                     activity.finished(index, begun, intent, ending)
                 }
             };
-            self.pending.settle(|kind, begun| activity.acknowledged(index, kind, begun, now));
+            self.settle(now);
             begun = now;
         }
-        self.pending.finish(|kind, begun| activity.acknowledged(index, kind, begun, activity.now()))
+        let notes = &mut self.notes;
+        self.pending.finish(|commit| {
+            activity.acknowledged(index, commit.kind, commit.begun, activity.now());
+            notes.iter_mut().for_each(|notes| notes.acknowledged(commit.number));
+        })?;
+        notes.as_mut().map_or(Ok(()), Notes::finish)
+    }
+
+    /// Counts what has been acknowledged until `now`.
+    #[inline]
+    fn settle(&mut self, now: u64) {
+        let (activity, index, notes) = (&self.shared.activity, self.index, &mut self.notes);
+        self.pending.settle(|commit| {
+            activity.acknowledged(index, commit.kind, commit.begun, now);
+            notes.iter_mut().for_each(|notes| notes.acknowledged(commit.number));
+        });
+        notes.iter_mut().for_each(Notes::settle);
     }
 
     /// Attempts a transaction until there is no conflict; nothing if the run stops before.
@@ -122,7 +142,9 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
     ) -> Result<Outcome<<S::Session<'s> as Session>::Handle>> {
         let plan = self.run.plan;
         if intent.reads_only && plan.snapshots {
-            worker.read(&mut self.session.begin_read()?)?;
+            let mut snapshot = Noted::new(self.session.begin_read()?, None);
+            worker.read(&mut snapshot)?;
+            self.shared.activity.touched(self.index, snapshot.rows);
             return Ok(Outcome::Ended(Ending::READ));
         }
         self.attempts += 1;
@@ -130,21 +152,39 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
         let activity = &self.shared.activity;
         let clock = || if timed { activity.now() } else { 0 };
         let begun = clock();
-        let mut transaction = self.session.begin()?;
+        self.notes.iter_mut().for_each(|notes| notes.entry.clear());
+        let entry = self.notes.as_mut().map(|notes| &mut notes.entry);
+        let mut transaction = Noted::new(self.session.begin()?, entry);
         let ending = worker.run(&mut transaction)?;
+        activity.touched(self.index, transaction.rows);
+        let transaction = transaction.into_inner();
         let executed = clock();
+        let number = match &mut self.notes {
+            Some(notes) if ending != Ending::RollBack => notes.about_to_commit()?,
+            _ => None,
+        };
+        let durable = plan.level == Durability::Durable;
         let outcome = match (ending, plan.commit) {
             (Ending::RollBack, _) => {
                 transaction.abort();
                 Outcome::Ended(ending)
             }
-            (_, CommitMode::Blocking) => {
+            // Below the level `durable` neither call waits, and only a handle knows what becomes of it.
+            (_, CommitMode::Blocking) if durable || number.is_none() => {
                 transaction.commit()?;
+                self.notes.iter_mut().for_each(|notes| notes.acknowledged(number));
                 Outcome::Ended(ending)
             }
-            (_, CommitMode::Async) => {
+            _ => {
                 let handle = transaction.commit_async()?;
-                if self.keeps_handles { Outcome::HandedOver(ending, handle) } else { Outcome::Ended(ending) }
+                if self.keeps_handles {
+                    Outcome::HandedOver(ending, handle, number)
+                } else {
+                    if let Some(notes) = &mut self.notes {
+                        notes.ask(handle, number);
+                    }
+                    Outcome::Ended(ending)
+                }
             }
         };
         if timed {
@@ -156,7 +196,7 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
     /// Until the moment `until`, or until the run stops. A worker with commits on their way waits for the oldest meanwhile,
     /// and so has it written, as a server with nothing else to do would.
     fn wait_until(&mut self, until: u64) -> Result<()> {
-        let (shared, index) = (self.shared, self.index);
+        let shared = self.shared;
         let activity = &shared.activity;
         loop {
             let now = activity.now();
@@ -165,8 +205,7 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
             }
             let left = Duration::from_nanos(until - now).min(LOOK_EVERY);
             if self.pending.wait(left)? {
-                let now = activity.now();
-                self.pending.settle(|kind, begun| activity.acknowledged(index, kind, begun, now));
+                self.settle(activity.now());
             } else if let Some(sleep) = left.checked_sub(SLEEP_SLACK) {
                 std::thread::sleep(sleep);
             } else {

@@ -13,8 +13,10 @@
 //! 3. A session is used by one thread and has one transaction at a time; after a commit its next transaction sees it.
 //! 4. `scan` gives each key of the range once, ascending; `scan_back` descending.
 
+mod noted;
 mod quench;
 
+pub use noted::Noted;
 pub use quench::QuenchSession;
 
 use crate::report::Latency;
@@ -95,6 +97,12 @@ pub trait Transaction: Reader {
     /// A commit that was not waited for.
     type Handle: Handle;
 
+    /// The name of a table. Empty where nothing is noted (see [`crate::ledger`]): in other engines.
+    fn name_of(table: &Self::Table) -> &str {
+        let _ = table;
+        ""
+    }
+
     /// Sets `key` to `value`, whether it was there or not.
     ///
     /// # Errors
@@ -125,7 +133,7 @@ pub trait Transaction: Reader {
 
 /// A commit on its way.
 pub trait Handle: Send {
-    /// True once it is what [`Transaction::commit`] would have waited for.
+    /// True once it is durable, with everything that it depends on, whatever the session's level.
     fn is_done(&self) -> bool;
 
     /// Waits for that, at most `timeout`; true if it is done. May cause the writes that it needs.
@@ -222,6 +230,11 @@ pub trait Store: Sync {
     /// Forgets the latencies of [`Figures`].
     fn reset(&self) {}
 
+    /// What somebody who watches wants to know ten times a second.
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+
     /// What it counts, since it was opened or [`Store::reset`].
     fn figures(&self) -> Figures;
 }
@@ -235,6 +248,69 @@ pub struct Checkpoints {
     pub newest_seconds: f64,
     /// Bytes of images that it wrote.
     pub newest_bytes: u64,
+}
+
+/// A number of things, and the microseconds that they took together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Total {
+    /// How many.
+    pub count: u64,
+    /// Microseconds.
+    pub us: f64,
+}
+
+impl Total {
+    /// Mean of those that came after `earlier`, 0 if there were none.
+    #[must_use]
+    pub fn mean_since(self, earlier: Total) -> f64 {
+        match self.count.saturating_sub(earlier.count) {
+            0 => 0.0,
+            count => ((self.us - earlier.us) / count as f64).max(0.0),
+        }
+    }
+}
+
+/// What an engine shows many times a second. Times count since [`Store::reset`], everything else since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gauges {
+    /// Waits for rows that others hold, together.
+    pub row_wait_seconds: f64,
+    /// Records on their way into a log's buffer.
+    pub log_inserts: Total,
+    /// From ready to committed.
+    pub commits: Total,
+    /// From the end of the write to committed.
+    pub acknowledges: Total,
+    /// Writes of the log.
+    pub log_writes: u64,
+    /// Bytes of these, padding included.
+    pub log_write_bytes: u64,
+    /// Flushes of the log's device.
+    pub device_flushes: u64,
+    /// Bytes of log that recovery would read.
+    pub log_bytes_in_use: u64,
+    /// Pages in memory.
+    pub pages: u64,
+    /// Pages that may be in memory now.
+    pub pages_max: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// The budget of the whole engine.
+    pub memory_bytes: u64,
+    /// Bytes of versions.
+    pub version_bytes: u64,
+    /// Pages that left memory.
+    pub pages_evicted: u64,
+    /// Reads of pages from the device.
+    pub reads: u64,
+    /// Checkpoints that were made.
+    pub checkpoints: u64,
+    /// The time that the newest took.
+    pub checkpoint_seconds: f64,
+    /// The share of the pages that the one being made has looked at.
+    pub checkpoint_running: Option<f64>,
+    /// How long recovery would take now.
+    pub recovery_seconds: f64,
 }
 
 /// What an engine says of itself. Counters count since it was opened, latencies since [`Store::reset`].

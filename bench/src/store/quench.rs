@@ -1,6 +1,9 @@
 //! QuenchDB behind the seam.
 
-use super::{Checkpoints, Error, Figures, Handle, Level, Reader, Result, Session, Step, Store, Transaction};
+use super::{
+    Checkpoints, Error, Figures, Gauges, Handle, Level, Reader, Result, Session, Step, Store, Total,
+    Transaction,
+};
 use quenchdb::{CommitHandle, Database, Isolation, Range, Snapshot, Table};
 use std::ops::Bound;
 use std::time::Duration;
@@ -73,6 +76,10 @@ reads!(Snapshot);
 
 impl Transaction for quenchdb::Transaction {
     type Handle = CommitHandle;
+
+    fn name_of(table: &Table) -> &str {
+        table.name()
+    }
 
     #[inline]
     fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
@@ -172,6 +179,35 @@ impl Store for Database {
 
     fn reset(&self) {
         self.reset_statistics();
+    }
+
+    fn gauges(&self) -> Gauges {
+        let (s, checkpoints) = (self.statistics(), Database::checkpoints(self));
+        let total = |count: u64, mean_us: f64| Total {
+            count,
+            us: if count == 0 { 0.0 } else { count as f64 * mean_us },
+        };
+        Gauges {
+            row_wait_seconds: s.row_wait_seconds,
+            log_inserts: total(s.log_inserts_timed, s.log_insert_us_mean),
+            commits: total(s.commit.count, s.commit.mean_us),
+            acknowledges: total(s.acknowledge.count, s.acknowledge.mean_us),
+            log_writes: s.device_writes,
+            log_write_bytes: s.device_bytes,
+            device_flushes: s.device_flushes,
+            log_bytes_in_use: s.log_bytes_in_use,
+            pages: s.pages,
+            pages_max: s.pages_max,
+            page_bytes: s.page_bytes,
+            memory_bytes: s.memory_bytes,
+            version_bytes: s.version_bytes,
+            pages_evicted: s.pages_evicted,
+            reads: s.store_reads,
+            checkpoints: checkpoints.count,
+            checkpoint_seconds: checkpoints.newest.seconds,
+            checkpoint_running: checkpoints.running,
+            recovery_seconds: s.replay_seconds_estimate,
+        }
     }
 
     fn figures(&self) -> Figures {

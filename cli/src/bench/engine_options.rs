@@ -107,6 +107,7 @@ impl BenchArgs {
             ("--reuse", self.reuse),
             ("--runs", self.runs() > 1),
             ("--reopen", self.reopen.is_some()),
+            ("--live", self.live),
         ] {
             if given {
                 bail!("{flag} does not go with compare");
@@ -146,7 +147,7 @@ impl BenchArgs {
         if !engine.is_built_in() {
             bail!("{engine} is not part of this program: {HOW_TO_BUILD}");
         }
-        if matches!(self.workload, Workload::Scan | Workload::Soak | Workload::Device) {
+        if matches!(self.workload, Workload::Scan | Workload::Soak | Workload::Load | Workload::Device) {
             bail!(
                 "{workload} runs on quenchdb only; put, ycsb, tpcc, tpcb, tatp and mixed run on {engine} too"
             );
@@ -159,6 +160,7 @@ impl BenchArgs {
             ("--reopen", self.reopen.is_some()),
             ("--device", self.device.is_some()),
             ("--reuse", self.reuse),
+            ("--live", self.live),
         ] {
             if given {
                 bail!("{engine} has no {what}: that is quenchdb's alone");

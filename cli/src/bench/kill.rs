@@ -5,10 +5,11 @@
 
 use super::options::BenchArgs;
 use super::workloads::{Chosen, Setting};
-use super::{Left, work};
+use super::{Left, live, watch, work};
 use crate::output::{Outcome, Progress, one_line};
 use anyhow::{Context, Result, bail};
 use quench_bench::driver::Finished;
+use quench_bench::ledger::Ledger;
 use quench_bench::process::MemoryWatch;
 use quench_bench::reopen::Ending;
 use quench_bench::report::Report;
@@ -49,17 +50,24 @@ impl Drop for Killed {
 }
 
 /// Runs the workload of this process's flags in a child, and kills it.
-pub(super) fn work_and_kill(directory: &Path, bar: &Progress) -> Result<Left> {
-    bar.at("working in a child", 0, 1);
-    let mut child = Killed(
-        Command::new(std::env::current_exe()?)
-            .args(std::env::args_os().skip(1))
-            .arg("--child")
-            .arg(directory)
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the child")?,
-    );
+///
+/// A child that is watched draws on the terminal itself. Whatever becomes of it, the terminal is given back here.
+pub(super) fn work_and_kill(
+    directory: &Path,
+    ledger: Option<&Path>,
+    live: bool,
+    bar: &Progress,
+) -> Result<Left> {
+    let _terminal = live.then(live::Borrowed::lend);
+    if !live {
+        bar.at("working in a child", 0, 1);
+    }
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(std::env::args_os().skip(1)).arg("--child").arg(directory).stdout(Stdio::piped());
+    if let Some(ledger) = ledger {
+        command.arg("--ledger").arg(ledger);
+    }
+    let mut child = Killed(command.spawn().context("cannot start the child")?);
     let mut line = String::new();
     if let Some(stdout) = child.0.stdout.take() {
         BufReader::new(stdout).read_line(&mut line).context("cannot read what the child says")?;
@@ -84,20 +92,24 @@ pub(super) fn child(args: &BenchArgs, directory: &Path) -> Result<Outcome> {
 }
 
 fn child_works(args: &BenchArgs, directory: &Path) -> Result<()> {
-    let watch = MemoryWatch::start()?;
+    let memory = MemoryWatch::start()?;
     let place = args.place(Some(directory))?;
-    let (database, bar) = (place.open(args.builder())?, Progress::new());
+    let watched = watch(args)?;
+    let (database, bar) = (place.open(args.builder())?, Progress::watched(watched.as_ref()));
     let tell = |finished: &Finished| -> Result<()> {
         bar.finish();
-        let report = Report { rss_bytes_max: watch.bytes_max(), ..finished.report.clone() };
+        if let Some(live) = &watched {
+            live.stop();
+        }
+        let report = Report { rss_bytes_max: memory.bytes_max(), ..finished.report.clone() };
         Message::Finished(Box::new(Finished { report, ..finished.clone() })).write()?;
         std::thread::sleep(ABANDONED);
         bail!("nobody killed this child")
     };
     let plan = args.plan();
-    let (chosen, setting) = (
-        Chosen::of(args, &plan)?,
-        Setting { args, plan: &plan, store: &database, bar: &bar, block_device: None },
-    );
+    let (chosen, ledger) = (Chosen::of(args, &plan)?, args.ledger.as_deref().map(Ledger::open).transpose()?);
+    let (live, ledger) = (watched.as_ref(), ledger.as_ref());
+    let setting =
+        Setting { args, plan: &plan, store: &database, bar: &bar, block_device: None, live, ledger };
     work(&setting, chosen.as_ref(), Some(&tell)).map(drop)
 }

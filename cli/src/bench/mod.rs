@@ -8,6 +8,7 @@
 mod compare;
 mod engine_options;
 mod kill;
+pub mod live;
 mod options;
 mod peer;
 mod workload_options;
@@ -18,6 +19,7 @@ pub use options::{BenchArgs, parse_preset, positive_seconds};
 use crate::output::{Outcome, Progress, complain, print_json, print_text};
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
+use live::Live;
 use options::{Reopen, Workload};
 use quench_bench::driver::{self, Finished, Run, WhileWorking};
 use quench_bench::engine::{Engine, Tier};
@@ -26,13 +28,13 @@ use quench_bench::plan::Plan;
 use quench_bench::process::MemoryWatch;
 use quench_bench::reads::{self, Pattern, SEQUENTIAL_BYTES};
 use quench_bench::reopen::{self, Ending, Expected};
-use quench_bench::report::Report;
+use quench_bench::report::{Floor, Report};
 use quench_bench::soak::{self, Space, Written};
 use quench_bench::store::Store;
 use quench_bench::traffic::BlockDevice;
 use quench_bench::workload::{Acknowledged, Checked};
 use quench_bench::ycsb::{self, Ycsb};
-use quench_bench::{device, plot, put, scan};
+use quench_bench::{bulk, device, ledger, plot, put, scan};
 use quenchdb::{Database, DeviceTrust};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -57,6 +59,7 @@ fn require_empty(directory: &Path) -> Result<()> {
 
 /// Runs it.
 pub fn run(args: BenchArgs, json: bool) -> Result<Outcome> {
+    let args = args.settled();
     let json = json || args.engines.is_turn();
     if args.engines.is_turn() {
         // A parent that is killed cannot end this process.
@@ -70,6 +73,9 @@ pub fn run(args: BenchArgs, json: bool) -> Result<Outcome> {
 /// One workload on one engine.
 fn run_one(args: &BenchArgs, json: bool) -> Result<Outcome> {
     args.check()?;
+    if args.live {
+        live::check_terminal()?;
+    }
     if let Some(directory) = &args.child {
         return kill::child(args, directory);
     }
@@ -100,14 +106,36 @@ fn run_one(args: &BenchArgs, json: bool) -> Result<Outcome> {
 /// On QuenchDB.
 fn run_here(args: &BenchArgs, directory: Option<&Path>, json: bool) -> Result<Outcome> {
     let place = args.place(directory)?;
-    let (plan, bar) = (args.plan(), Progress::new());
+    let (plan, watched) = (args.plan(), watch(args)?);
+    let bar = Progress::watched(watched.as_ref());
     let chosen = Chosen::of(args, &plan)?;
     let counted = place.path().filter(|_| args.engines.chosen().is_some());
     let block_device = counted.map(BlockDevice::of).transpose()?.flatten();
-    let bench = Bench { args, place: &place, plan, chosen: chosen.as_ref(), bar: &bar, block_device };
+    let ledger = args.keeps_ledger().then(|| Scratch::new("ledger")).transpose()?;
+    let ledger = ledger.as_ref().map(Scratch::path);
+    let bench = Bench {
+        args,
+        place: &place,
+        plan,
+        chosen: chosen.as_ref(),
+        bar: &bar,
+        block_device,
+        live: watched.as_ref(),
+        ledger,
+    };
     let outcome = bench.run(json);
+    if let Some(live) = &watched {
+        live.stop();
+    }
     bar.finish();
     outcome
+}
+
+/// Takes the terminal, if the run is to be watched here.
+fn watch(args: &BenchArgs) -> Result<Option<Live>> {
+    // A child that is to be killed draws itself, and its parent gives the terminal back.
+    let here = args.live && (args.reopen != Some(Reopen::Kill) || args.child.is_some());
+    here.then(|| Live::start(args.title(), args.plan().interval)).transpose()
 }
 
 fn run_device(args: &BenchArgs, json: bool) -> Result<Outcome> {
@@ -139,6 +167,19 @@ fn work(
     chosen: Option<&Chosen>,
     while_working: Option<WhileWorking<'_>>,
 ) -> Result<Finished> {
+    let finished = work_watched(setting, chosen, while_working);
+    // What follows is not watched, and may be interrupted as usual.
+    if let Some(live) = setting.live {
+        live.stop();
+    }
+    finished
+}
+
+fn work_watched(
+    setting: &Setting<'_, Database>,
+    chosen: Option<&Chosen>,
+    while_working: Option<WhileWorking<'_>>,
+) -> Result<Finished> {
     let Setting { args, plan, store, bar, .. } = *setting;
     let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
     match args.workload {
@@ -154,7 +195,7 @@ fn work_on<S: Store>(
     chosen: Option<&Chosen>,
     while_working: Option<WhileWorking<'_>>,
 ) -> Result<Finished> {
-    let Setting { args, plan, store, bar, block_device } = *setting;
+    let Setting { args, plan, store, bar, block_device, .. } = *setting;
     if let Some(chosen) = chosen {
         return chosen.run(setting, while_working);
     }
@@ -169,6 +210,8 @@ fn work_on<S: Store>(
         progress: &progress,
         block_device,
         while_working,
+        watch: setting.watch(),
+        ledger: None,
     };
     match args.workload {
         Workload::Put => put::run(&run("put", put::KINDS)),
@@ -191,15 +234,23 @@ struct Bench<'a> {
     chosen: Option<&'a Chosen>,
     bar: &'a Progress,
     block_device: Option<BlockDevice>,
+    live: Option<&'a Live>,
+    /// Where the child notes what it was told, if it is killed and what it left is checked.
+    ledger: Option<&'a Path>,
 }
 
 impl Bench<'_> {
     fn run(&self, json: bool) -> Result<Outcome> {
         let (args, plan) = (self.args, &self.plan);
         let floor = driver::floor(self.place, plan, &self.progress())?;
+        if args.workload == Workload::Load {
+            return self.load(floor, json);
+        }
         let written = Written::now();
         let mut left = match self.place.path() {
-            Some(directory) if args.reopen == Some(Reopen::Kill) => kill::work_and_kill(directory, self.bar)?,
+            Some(directory) if args.reopen == Some(Reopen::Kill) => {
+                kill::work_and_kill(directory, self.ledger, args.live, self.bar)?
+            }
             _ => self.work_and_close()?,
         };
         if args.workload == Workload::Scan {
@@ -230,8 +281,9 @@ impl Bench<'_> {
     }
 
     fn setting<'a>(&'a self, store: &'a Database) -> Setting<'a, Database> {
-        let Bench { args, ref plan, bar, .. } = *self;
-        Setting { args, plan, store, bar, block_device: self.block_device.as_ref() }
+        let Bench { args, ref plan, bar, live, .. } = *self;
+        let block_device = self.block_device.as_ref();
+        Setting { args, plan, store, bar, block_device, live, ledger: None }
     }
 
     /// What an acknowledged commit is worth here.
@@ -248,7 +300,13 @@ impl Bench<'_> {
     /// Whether everything that must hold does, if that was asked for.
     fn check(&self, database: &Database, acknowledged: &Acknowledged) -> Result<Option<Checked>> {
         match self.chosen {
-            Some(chosen) if self.args.check => chosen.check(&self.setting(database), acknowledged).map(Some),
+            Some(chosen) if self.args.check => {
+                let mut checked = chosen.check(&self.setting(database), acknowledged)?;
+                if let Some(directory) = self.ledger {
+                    checked.add(ledger::check(directory, database)?);
+                }
+                Ok(Some(checked))
+            }
             _ => Ok(None),
         }
     }
@@ -283,6 +341,22 @@ impl Bench<'_> {
         self.bar.finish();
         print(&report, json)?;
         Ok(outcome(report.is_sound()))
+    }
+
+    fn load(&self, floor_us: Floor, json: bool) -> Result<Outcome> {
+        let (args, plan) = (self.args, &self.plan);
+        let (watch, bulk) = (MemoryWatch::start()?, args.load.bulk());
+        let database = self.place.open(args.builder())?;
+        let mut report = bulk::run(&database, plan, bulk, &self.progress())?;
+        (report.floor_us, report.device) = (floor_us, self.place.device_name()?);
+        report.rss_bytes_max = watch.bytes_max();
+        let check = args.check.then(|| bulk::check(&database, plan, bulk.order, &self.progress()));
+        report.check = check.transpose()?;
+        self.bar.at("closing", 0, 1);
+        database.close()?;
+        self.bar.finish();
+        print(&report, json)?;
+        Ok(outcome(report.check.as_ref().is_none_or(Checked::is_sound)))
     }
 
     /// Opens what the workload left behind, and adds to its report what that showed.

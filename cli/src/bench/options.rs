@@ -1,7 +1,7 @@
 //! The flags of `quench bench`, and what they mean for a plan and a database.
 
 use super::engine_options::EngineArgs;
-use super::workload_options::{TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
+use super::workload_options::{LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -25,8 +25,12 @@ pub enum Workload {
     Tatp,
     /// Tpcc by half of the threads, ycsb by the others, on one database
     Mixed,
+    /// Ycsb with --live, until q or for --seconds
+    Live,
     /// Inserts of new rows in random key order
     Put,
+    /// Rows as fast as possible: parallel, many a transaction, durable at the end
+    Load,
     /// Load, checkpoint, reopen, then read the whole table once in key order
     Scan,
     /// Ycsb with checkpoints, then close, reopen, check everything; exit code 1 if something is wrong
@@ -176,6 +180,8 @@ fn physical_memory_bytes() -> u64 {
   quench bench tpcb --device sim:nvme-enterprise      on a modelled device; --help lists them
   quench bench ycsb --threads 16 --ops 10 --read-percent 50
   quench bench ycsb --threads 2 --rows 5000000 --commit async --preset autonomous --json
+  quench bench live                                   watch it; q ends it; --live with any other workload
+  quench bench load --rows 10000000 --threads 2       how fast rows are loaded, durably
   quench bench put --reopen kill --rows 1000000       time recovery after a kill
   quench bench ycsb --rows 4000000 --memory-bytes 128m --checkpoint --checkpoint-every continuous --plot run.svg
   quench bench tpcc --warehouses 2 --threads 2 --commit async --preset autonomous --check
@@ -200,9 +206,9 @@ pub struct BenchArgs {
     /// Worker threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
-    /// Measured time
-    #[arg(long, default_value_t = 10.0, value_parser = positive_seconds)]
-    seconds: f64,
+    /// Measured time; default 10, of live without end
+    #[arg(long, value_parser = positive_seconds)]
+    seconds: Option<f64>,
     /// Time before it in which nothing is counted; default: a tenth of it, at most 1 s
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     warmup: Option<f64>,
@@ -286,11 +292,16 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub ycsb: YcsbArgs,
     #[command(flatten)]
+    pub load: LoadArgs,
+    #[command(flatten)]
     pub tpcc: TpccArgs,
     #[command(flatten)]
     pub tpcb: TpcbArgs,
     #[command(flatten)]
     pub tatp: TatpArgs,
+    /// Watch it in the terminal: throughput, latency, where the time goes, pages, log, checkpoints; q, Esc or Ctrl-C ends it early
+    #[arg(long)]
+    pub live: bool,
     /// Draw throughput, latency and checkpoints over time
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
@@ -300,14 +311,44 @@ pub struct BenchArgs {
     /// This process is the child of a run with --reopen kill, and this is its database
     #[arg(long, hide = true)]
     pub child: Option<PathBuf>,
+    /// It notes here what its workers are told
+    #[arg(long, hide = true)]
+    pub ledger: Option<PathBuf>,
 }
 
 const ROWS: u64 = 100_000;
+const SECONDS: f64 = 10.0;
+/// Days; somebody ends it before.
+const SECONDS_WITHOUT_END: f64 = 1e6;
 const SOAK_CHECKPOINT_SECONDS: f64 = 10.0;
 /// More log than any disk has: nothing makes a checkpoint for its sake.
 const LOG_WITHOUT_END: u64 = 1 << 50;
 
 impl BenchArgs {
+    /// With what the workload's name implies.
+    pub fn settled(self) -> BenchArgs {
+        if self.workload != Workload::Live {
+            return self;
+        }
+        let seconds = self.seconds.or(Some(SECONDS_WITHOUT_END));
+        BenchArgs { workload: Workload::Ycsb, live: true, seconds, ..self }
+    }
+
+    /// For whoever watches.
+    pub fn title(&self) -> String {
+        let name =
+            self.workload.to_possible_value().map_or(String::new(), |name| name.get_name().to_string());
+        let plan = self.plan();
+        let (threads, preset) = (plan.threads, self.preset.name());
+        let commit = if plan.commit == CommitMode::Blocking { "blocking" } else { "async" };
+        format!("{name}, {threads} threads, {commit}, {}, preset {preset}", plan.level_name())
+    }
+
+    /// What the workers of a child that is killed are told is noted, and looked for afterwards.
+    pub fn keeps_ledger(&self) -> bool {
+        self.check && self.reopen == Some(Reopen::Kill)
+    }
+
     /// Refuses flags that contradict each other.
     pub fn check(&self) -> Result<()> {
         self.check_engines()?;
@@ -336,8 +377,14 @@ impl BenchArgs {
         };
         let special =
             matches!(self.workload, Workload::Put | Workload::Scan | Workload::Soak | Workload::Device);
-        for (flag, given) in [("--check", self.check), ("--reuse", self.reuse), ("--runs", self.runs > 1)] {
-            if special && given {
+        let load = self.workload == Workload::Load;
+        for (flag, given) in [
+            ("--check", self.check && special),
+            ("--reuse", self.reuse && (special || load)),
+            ("--runs", self.runs > 1 && (special || load)),
+            ("--reopen", self.reopen.is_some() && load),
+        ] {
+            if given {
                 bail!("{flag} does not go with {workload}");
             }
         }
@@ -345,6 +392,7 @@ impl BenchArgs {
         let mixed = name == Workload::Mixed;
         for (given, fits) in [
             (self.ycsb.given(), mixed || name == Workload::Ycsb),
+            (self.load.given(), name == Workload::Load),
             (self.tpcc.given(), mixed || name == Workload::Tpcc),
             (self.tpcb.given(), name == Workload::Tpcb),
             (self.tatp.given(), name == Workload::Tatp),
@@ -362,8 +410,14 @@ impl BenchArgs {
         if self.runs > 1 && self.reopen == Some(Reopen::Kill) {
             bail!("--runs contradicts --reopen kill");
         }
-        if matches!(self.workload, Workload::Device | Workload::Scan) && self.plot.is_some() {
-            bail!("--plot does not go with {workload}");
+        let driven = !matches!(self.workload, Workload::Device | Workload::Scan | Workload::Load);
+        for (flag, given) in [("--plot", self.plot.is_some()), ("--live", self.live)] {
+            if given && !driven {
+                bail!("{flag} does not go with {workload}");
+            }
+        }
+        if self.live && self.counts_rows() {
+            bail!("--live needs a measured time, and put with --reopen and --rows has none");
         }
         Ok(())
     }
@@ -462,7 +516,7 @@ impl BenchArgs {
     fn whole_plan(&self) -> Plan {
         Plan {
             threads: self.threads as usize,
-            duration: Duration::from_secs_f64(self.seconds),
+            duration: Duration::from_secs_f64(self.seconds.unwrap_or(SECONDS)),
             warm_up: self.warmup.map(Duration::from_secs_f64),
             interval: Duration::from_secs_f64(self.interval),
             commit: match self.commit {

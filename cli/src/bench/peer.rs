@@ -42,7 +42,8 @@ mod built_in {
         fn visit<S: Store>(self, store: &S) -> Result<Finished> {
             let Measure { args, directory, bar } = self;
             let (plan, device) = (args.plan(), BlockDevice::of(directory)?);
-            let setting = Setting { args, plan: &plan, store, bar, block_device: device.as_ref() };
+            let block_device = device.as_ref();
+            let setting = Setting { args, plan: &plan, store, bar, block_device, live: None, ledger: None };
             let chosen = Chosen::of(args, &plan)?;
             let mut finished = work_on(&setting, chosen.as_ref(), None)?;
             if let Some(chosen) = chosen.filter(|_| args.check) {

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use quench_bench::bulk::{self, Bulk, Order};
 use quench_bench::distribution::Access;
 use quench_bench::plan::Plan;
 use quench_bench::tatp::{self, Tatp};
@@ -225,6 +226,38 @@ impl TpcbArgs {
             skew: self.skew.unwrap_or(0.5),
             seed,
         }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum OrderArg {
+    /// Ascending
+    Key,
+    /// All over the table
+    Random,
+}
+
+/// Of `load`
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "load")]
+pub struct LoadArgs {
+    /// In which order keys come; default: key
+    #[arg(long, value_enum)]
+    order: Option<OrderArg>,
+    /// Rows of one transaction; default 500
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    batch: Option<u64>,
+}
+
+impl LoadArgs {
+    /// One of these flags, if any was given.
+    pub fn given(&self) -> Option<&'static str> {
+        first_given([("--order", self.order.is_some()), ("--batch", self.batch.is_some())])
+    }
+
+    pub fn bulk(&self) -> Bulk {
+        let order = if self.order == Some(OrderArg::Random) { Order::Random } else { Order::Key };
+        Bulk { order, batch: self.batch.unwrap_or(bulk::BATCH) }
     }
 }
 

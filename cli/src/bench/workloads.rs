@@ -4,10 +4,12 @@
 //!   fill, or find filled ─▶ checkpoint, if asked for ─▶ run, --runs times ─▶ check, if asked for
 //! ```
 
+use super::live::Live;
 use super::options::{BenchArgs, Workload as Name};
 use crate::output::Progress;
 use anyhow::{Context, Result, bail};
 use quench_bench::driver::{Finished, Run, WhileWorking};
+use quench_bench::ledger::Ledger;
 use quench_bench::mixed::Mixed;
 use quench_bench::plan::Plan;
 use quench_bench::population;
@@ -17,6 +19,7 @@ use quench_bench::tatp::Tatp;
 use quench_bench::tpcb::Tpcb;
 use quench_bench::tpcc::Tpcc;
 use quench_bench::traffic::BlockDevice;
+use quench_bench::watch::Watch;
 use quench_bench::workload::{Acknowledged, Checked, Seat, Workload};
 use quench_bench::ycsb::Ycsb;
 use std::time::Instant;
@@ -38,6 +41,10 @@ pub(super) struct Setting<'a, S> {
     pub bar: &'a Progress,
     /// If what the run costs it is to be counted.
     pub block_device: Option<&'a BlockDevice>,
+    /// Somebody watches.
+    pub live: Option<&'a Live>,
+    /// The process is going to be killed, and what its workers were told is noted here.
+    pub ledger: Option<&'a Ledger>,
 }
 
 macro_rules! each_kind {
@@ -89,6 +96,11 @@ impl Chosen {
 }
 
 impl<S: Store> Setting<'_, S> {
+    /// Who watches.
+    pub(super) fn watch(&self) -> Option<&dyn Watch> {
+        self.live.map(|live| -> &dyn Watch { &**live.shared() })
+    }
+
     fn run<W: Workload>(&self, workload: &W, while_working: Option<WhileWorking<'_>>) -> Result<Finished> {
         let (args, plan, store) = (self.args, self.plan, self.store);
         let progress = |what: &str, done: u64, total: u64| self.bar.at(what, done, total);
@@ -108,12 +120,17 @@ impl<S: Store> Setting<'_, S> {
             progress: &progress,
             block_device: self.block_device,
             while_working,
+            watch: self.watch(),
+            ledger: self.ledger,
         };
         let mut all = Vec::new();
         let first = population::begin_runs(store, args.runs())?;
         for run_number in first..first + args.runs() {
             let worker = |index| workload.worker(store, Seat { run: run_number, index });
             all.push(run.drive((0..plan.threads).map(worker).collect::<Result<_>>()?)?);
+            if self.watch().is_some_and(Watch::ends) {
+                break;
+            }
         }
         summed(all).context("no run")
     }

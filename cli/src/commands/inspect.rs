@@ -78,7 +78,7 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
 }
 
 fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
-    let recovery = database.recovery();
+    let (recovery, readers) = (database.recovery(), database.checkpoint_readers());
     vec![
         ("device", json!(s.device.name)),
         ("volatile_cache", json!(s.device.volatile_cache)),
@@ -110,8 +110,8 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
         ("store_bytes", json!(s.store_bytes)),
         ("store_free_bytes", json!(s.store_free_bytes)),
         ("store_held_bytes", json!(s.store_held_bytes)),
-        ("checkpoint_readers", json!(s.checkpoint_readers)),
-        ("oldest_checkpoint_reader", json!(s.oldest_checkpoint_reader.map(|csn| csn.0))),
+        ("checkpoint_readers", json!(readers.len())),
+        ("oldest_checkpoint_reader", json!(readers.iter().map(|reader| reader.csn.0).min())),
         ("store_reserved_bytes", json!(s.store_reserved_bytes)),
         ("packs", json!(s.packs.packs)),
         ("packs_half_empty", json!(s.packs.sparse_packs)),

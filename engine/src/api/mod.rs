@@ -27,5 +27,6 @@ pub use verify::VerifyReport;
 pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, SalvagedTable};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::recovery::RecoveryReport;
+pub use crate::store::CheckpointReader;
 pub use crate::transaction::{Isolation, Savepoint};
 pub use crate::tree::VALUE_BYTES_MAX;

@@ -83,12 +83,18 @@ pub struct Statistics {
     /// From the call that commits to the record in the log's buffer, waits for room included, in microseconds: the mean of one
     /// commit in sixteen.
     pub log_insert_us_mean: f64,
+    /// So many commits were timed for it.
+    pub log_inserts_timed: u64,
     /// Pages in memory.
     pub pages: u64,
     /// Pages that left memory.
     pub pages_evicted: u64,
     /// Size of a page.
     pub page_bytes: u64,
+    /// Pages that may be in memory now: what everything else leaves of `memory_bytes`.
+    pub pages_max: u64,
+    /// The budget for everything, in bytes, as set.
+    pub memory_bytes: u64,
     /// Versions in memory.
     pub versions: u64,
     /// Bytes they hold.
@@ -131,10 +137,6 @@ pub struct Statistics {
     pub store_reserved_bytes: u64,
     /// Bytes of the file of pages that only older checkpoints have, which somebody reads or copies: they are free when nobody does.
     pub store_held_bytes: u64,
-    /// Who has a checkpoint open ([`Builder::open_checkpoint`](crate::Builder::open_checkpoint)), in any process.
-    pub checkpoint_readers: u64,
-    /// CSN of the oldest of these checkpoints.
-    pub oldest_checkpoint_reader: Option<Csn>,
     /// Packs: images that share a block, compressed.
     pub packs: PackUsage,
     /// The disk was full when space was needed last, for the log or for pages. While somebody is refused it is asked again every

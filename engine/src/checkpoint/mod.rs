@@ -89,6 +89,8 @@ pub struct CheckpointTotals {
     pub seconds: f64,
     /// The newest; of no meaning while `count` is 0.
     pub newest: CheckpointReport,
+    /// The share of the pages that the one being made has looked at, if one is being made.
+    pub running: Option<f64>,
 }
 
 impl CheckpointTotals {
@@ -96,6 +98,22 @@ impl CheckpointTotals {
         self.count += 1;
         self.seconds += report.seconds;
         self.newest = report;
+    }
+}
+
+/// A checkpoint is being made as long as it lives.
+struct Running<'a>(&'a Mutex<CheckpointTotals>);
+
+impl<'a> Running<'a> {
+    fn begin(totals: &'a Mutex<CheckpointTotals>) -> Running<'a> {
+        totals.lock().running = Some(0.0);
+        Running(totals)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.lock().running = None;
     }
 }
 
@@ -114,7 +132,7 @@ pub struct Checkpointer {
     covered: AtomicU64,
     /// How many wait for a checkpoint to end, or may come to.
     impatient: AtomicUsize,
-    /// Written at the end of a checkpoint; never held while one is made.
+    /// Written now and then while a checkpoint is made; never held for longer than that.
     totals: Mutex<CheckpointTotals>,
 }
 
@@ -228,7 +246,7 @@ impl Checkpointer {
         pacer: Option<&Pacer<'_>>,
         close: bool,
     ) -> Result<CheckpointReport> {
-        let start = self.clock.now();
+        let (start, _running) = (self.clock.now(), Running::begin(&self.totals));
         // What can go need not be in the images; what is left is listed in them.
         self.system.collect_all();
         let held = self.system.hold_retired();
@@ -353,6 +371,7 @@ impl Checkpointer {
             // A pace means little while the device has much to do still.
             work.complete(&mut writer, pacer.is_some())?;
             next = end;
+            self.totals.lock().running = Some(next as f64 / self.pool.page_count() as f64);
             if let Some(pacer) = pacer {
                 let somebody_waits = || self.impatient.load(Ordering::Relaxed) > 0;
                 pacer.pause(next as f64 / self.pool.page_count() as f64, somebody_waits);

@@ -1,0 +1,330 @@
+//! What somebody who watches a run is shown: samples of all counters, and what happened between two of them.
+//!
+//! ```text
+//!   driver ── Sample, ten times a second ──▶ Watch ──▶ History ──▶ Between: the last interval, the whole measured time
+//! ```
+//! A sample reads counters that the workers write alone, and asks the engine for what costs it nothing ([`Store::gauges`]): nobody
+//! waits for whoever watches.
+//!
+//! [`Store::gauges`]: crate::store::Store::gauges
+
+use crate::activity::{StageSums, Sums};
+use crate::latencies::Counted;
+use crate::store::Gauges;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How often a run is sampled.
+pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// Somebody who watches a run.
+pub trait Watch: Sync {
+    /// Told every [`SAMPLE_EVERY`], by the thread that drives the run.
+    fn sampled(&self, sample: Sample);
+
+    /// True if the run is to end now. What was measured until then counts.
+    fn ends(&self) -> bool;
+}
+
+/// All counters at one moment.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Since the warm-up or the measurement began.
+    pub at: Duration,
+    /// The measurement, not the warm-up. The engine forgets some of what it counts between them.
+    pub measuring: bool,
+    /// Transactions.
+    pub sums: Sums,
+    /// From begin, or arrival, to acknowledgment.
+    pub latencies: Counted,
+    /// Where time went, as the workers saw it.
+    pub stages: StageSums,
+    /// Rows that were read or written, row by row, and those that scans showed.
+    pub rows: u64,
+    /// What the engine says.
+    pub gauges: Gauges,
+}
+
+/// Where the time of a transaction went: means in microseconds of what ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StageTimes {
+    /// Begin and operations, waits for rows not included.
+    pub execute: f64,
+    /// Waits for rows that others held.
+    pub lock_wait: f64,
+    /// From the call that commits to the record in the log's buffer.
+    pub log_insert: f64,
+    /// Ready until the log is written.
+    pub flush_wait: f64,
+    /// From then on to the acknowledgment.
+    pub acknowledge: f64,
+}
+
+/// What happened between two samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Between {
+    /// Their distance.
+    pub seconds: f64,
+    /// Transactions per second that committed or were rolled back as specified.
+    pub throughput_tps: f64,
+    /// Conflicts per second.
+    pub conflicts_per_second: f64,
+    /// Median latency in microseconds, 0 if nothing was acknowledged; so are the other three.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// The slowest.
+    pub max_us: f64,
+    /// Means of the stages.
+    pub stages: StageTimes,
+    /// Rows for which no page had to be read, of all, from 0 to 1; nothing if no row was touched.
+    pub hit_share: Option<f64>,
+    /// Reads of pages per second.
+    pub reads_per_second: f64,
+    /// Pages per second that left memory.
+    pub evictions_per_second: f64,
+    /// Writes of the log per second.
+    pub log_writes_per_second: f64,
+    /// Mean bytes of such a write, padding included.
+    pub log_write_bytes: f64,
+    /// Device flushes per second.
+    pub device_flushes_per_second: f64,
+}
+
+impl Between {
+    /// What happened from `earlier` to `later`.
+    #[must_use]
+    pub fn of(earlier: &Sample, later: &Sample) -> Between {
+        let seconds = later.at.saturating_sub(earlier.at).as_secs_f64().max(1e-9);
+        let (now, then) = (&later.gauges, &earlier.gauges);
+        let per_second = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        let ended = |sums: &Sums| sums.committed + sums.rolled_back;
+        let (ended_now, ended_then) = (ended(&later.sums), ended(&earlier.sums));
+        let latencies = later.latencies.since(&earlier.latencies);
+        let (rows, reads) = (later.rows.saturating_sub(earlier.rows), now.reads.saturating_sub(then.reads));
+        let (writes, bytes) = (
+            now.log_writes.saturating_sub(then.log_writes),
+            now.log_write_bytes.saturating_sub(then.log_write_bytes),
+        );
+        Between {
+            seconds,
+            throughput_tps: per_second(ended_now, ended_then),
+            conflicts_per_second: per_second(later.sums.aborted, earlier.sums.aborted),
+            p50_us: latencies.quantile_us(0.5),
+            p99_us: latencies.quantile_us(0.99),
+            p999_us: latencies.quantile_us(0.999),
+            max_us: latencies.quantile_us(1.0),
+            stages: stages(earlier, later, ended_now.saturating_sub(ended_then)),
+            hit_share: (rows > 0).then(|| (1.0 - reads as f64 / rows as f64).max(0.0)),
+            reads_per_second: per_second(now.reads, then.reads),
+            evictions_per_second: per_second(now.pages_evicted, then.pages_evicted),
+            log_writes_per_second: per_second(now.log_writes, then.log_writes),
+            log_write_bytes: bytes as f64 / writes.max(1) as f64,
+            device_flushes_per_second: per_second(now.device_flushes, then.device_flushes),
+        }
+    }
+}
+
+fn stages(earlier: &Sample, later: &Sample, ended: u64) -> StageTimes {
+    let (now, then) = (&later.gauges, &earlier.gauges);
+    let sampled = later.stages.sampled.saturating_sub(earlier.stages.sampled).max(1) as f64 * 1e3;
+    let executed = later.stages.execute.saturating_sub(earlier.stages.execute) as f64 / sampled;
+    let waited = (now.row_wait_seconds - then.row_wait_seconds).max(0.0) * 1e6 / ended.max(1) as f64;
+    let acknowledge = now.acknowledges.mean_since(then.acknowledges);
+    StageTimes {
+        execute: (executed - waited).max(0.0),
+        lock_wait: waited,
+        log_insert: now.log_inserts.mean_since(then.log_inserts),
+        flush_wait: (now.commits.mean_since(then.commits) - acknowledge).max(0.0),
+        acknowledge,
+    }
+}
+
+/// Points of throughput that are kept; then two become one.
+const POINTS_MAX: usize = 2048;
+
+/// What a run's samples say.
+#[derive(Clone, Debug)]
+pub struct History {
+    interval: Duration,
+    measuring: bool,
+    first: Option<Sample>,
+    /// Of the last interval.
+    recent: VecDeque<Sample>,
+    /// Transactions per second, each over `point` from the beginning on.
+    points: Vec<f64>,
+    point: Duration,
+    point_begins: Option<Sample>,
+}
+
+/// A point of a run that has just begun.
+const FIRST_POINT: Duration = Duration::from_millis(250);
+
+impl History {
+    /// Nothing so far. `interval` is what counts as just now.
+    #[must_use]
+    pub fn new(interval: Duration) -> History {
+        History {
+            interval,
+            measuring: false,
+            first: None,
+            recent: VecDeque::new(),
+            points: Vec::new(),
+            point: FIRST_POINT,
+            point_begins: None,
+        }
+    }
+
+    /// One more. Where the measurement begins, what was before is forgotten.
+    pub fn push(&mut self, sample: Sample) {
+        let began_again = self.recent.back().is_some_and(|last| sample.at < last.at);
+        if sample.measuring != self.measuring || began_again {
+            *self = History { measuring: sample.measuring, ..History::new(self.interval) };
+        }
+        let begins = self.point_begins.get_or_insert_with(|| sample.clone());
+        if sample.at.saturating_sub(begins.at) >= self.point {
+            self.points.push(Between::of(begins, &sample).throughput_tps);
+            *begins = sample.clone();
+            if self.points.len() == POINTS_MAX {
+                self.points = self.points.chunks(2).map(|two| (two[0] + two[1]) / 2.0).collect();
+                self.point *= 2;
+            }
+        }
+        self.first.get_or_insert_with(|| sample.clone());
+        self.recent.push_back(sample);
+        let newest = self.recent.back().map_or(Duration::ZERO, |last| last.at);
+        // The one before the interval stays, as its beginning.
+        while self.recent.get(1).is_some_and(|second| newest.saturating_sub(second.at) >= self.interval) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// The last sample.
+    #[must_use]
+    pub fn newest(&self) -> Option<&Sample> {
+        self.recent.back()
+    }
+
+    /// The last interval, or as much as there is of it.
+    #[must_use]
+    pub fn last_interval(&self) -> Option<Between> {
+        (self.recent.len() > 1).then(|| Between::of(&self.recent[0], &self.recent[self.recent.len() - 1]))
+    }
+
+    /// From the beginning of the warm-up or measurement on.
+    #[must_use]
+    pub fn whole(&self) -> Option<Between> {
+        let (first, last) = (self.first.as_ref()?, self.recent.back()?);
+        (last.at > first.at).then(|| Between::of(first, last))
+    }
+
+    /// Transactions per second from the beginning on, `width` points at most, and how long one of them is.
+    #[must_use]
+    pub fn throughput(&self, width: usize) -> (Vec<f64>, Duration) {
+        let together = self.points.len().div_ceil(width.max(1)).max(1);
+        let mean = |points: &[f64]| points.iter().sum::<f64>() / points.len() as f64;
+        (self.points.chunks(together).map(mean).collect(), self.point * together as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latencies::Latencies;
+    use crate::store::Total;
+
+    /// After `tenths` of a second with 100 transactions in each, 1 ms each, half of them reading a page.
+    fn sample(tenths: u64, measuring: bool) -> Sample {
+        let latencies = Latencies::default();
+        (0..tenths * 100).for_each(|_| latencies.record_ns(1_000_000));
+        let count = tenths * 100;
+        Sample {
+            at: Duration::from_millis(100 * tenths),
+            measuring,
+            sums: Sums { committed: count, aborted: tenths, ..Sums::default() },
+            latencies: Counted::of([&latencies].into_iter()),
+            stages: StageSums { sampled: count, execute: count * 9_000, ..StageSums::default() },
+            rows: 2 * count,
+            gauges: Gauges {
+                reads: count,
+                pages_evicted: 3 * tenths,
+                log_writes: 10 * tenths,
+                log_write_bytes: 40_960 * tenths,
+                row_wait_seconds: count as f64 * 4e-6,
+                log_inserts: Total { count, us: count as f64 * 2.0 },
+                commits: Total { count, us: count as f64 * 300.0 },
+                acknowledges: Total { count, us: count as f64 * 100.0 },
+                ..Gauges::default()
+            },
+        }
+    }
+
+    #[test]
+    fn what_happened_between_two_samples_is_their_difference() {
+        let between = Between::of(&sample(5, true), &sample(25, true));
+        assert_eq!(
+            (between.seconds, between.throughput_tps, between.conflicts_per_second),
+            (2.0, 1000.0, 10.0)
+        );
+        assert!((between.p50_us - 1000.0).abs() < 16.0 && between.max_us >= 1000.0, "{between:?}");
+        let stages = StageTimes {
+            execute: 5.0,
+            lock_wait: 4.0,
+            log_insert: 2.0,
+            flush_wait: 200.0,
+            acknowledge: 100.0,
+        };
+        let seen = between.stages;
+        for (seen, expected) in [
+            (seen.execute, stages.execute),
+            (seen.lock_wait, stages.lock_wait),
+            (seen.log_insert, stages.log_insert),
+            (seen.flush_wait, stages.flush_wait),
+            (seen.acknowledge, stages.acknowledge),
+        ] {
+            assert!((seen - expected).abs() < 1e-6, "{:?}", between.stages);
+        }
+        assert_eq!((between.hit_share, between.evictions_per_second), (Some(0.5), 30.0));
+        assert_eq!((between.log_writes_per_second, between.log_write_bytes), (100.0, 4096.0));
+        // A counter that was set back gives nothing, and no negative number.
+        let back = Between::of(&sample(25, true), &sample(5, true));
+        assert_eq!((back.throughput_tps, back.hit_share, back.p99_us), (0.0, None, 0.0));
+    }
+
+    #[test]
+    fn a_history_tells_the_last_interval_from_the_whole_and_forgets_the_warm_up() {
+        let mut history = History::new(Duration::from_secs(1));
+        assert!(history.last_interval().is_none() && history.whole().is_none());
+        (0..10).for_each(|tenth| history.push(sample(tenth, false)));
+        (0..=50).for_each(|tenth| history.push(sample(tenth, true)));
+        // A second in which nothing happened.
+        (51..=60).for_each(|tenth| {
+            history.push(Sample { at: Duration::from_millis(100 * tenth), ..sample(50, true) });
+        });
+        let (last, whole) = (history.last_interval().expect("samples"), history.whole().expect("samples"));
+        assert_eq!((last.seconds, last.throughput_tps, last.p99_us), (1.0, 0.0, 0.0));
+        assert!((whole.seconds - 6.0).abs() < 1e-9 && (whole.throughput_tps - 5000.0 / 6.0).abs() < 1e-6);
+        let (points, each) = history.throughput(1000);
+        assert_eq!((points.len(), each), (20, Duration::from_millis(250)));
+        assert!((points[0] - 1000.0).abs() < 1e-6 && points[19] == 0.0, "{points:?}");
+        let (few, each) = history.throughput(7);
+        assert_eq!((few.len(), each), (7, Duration::from_millis(750)));
+    }
+
+    #[test]
+    fn the_points_of_a_long_run_take_bounded_memory() {
+        let mut history = History::new(Duration::from_secs(1));
+        for quarter in 0..5000u64 {
+            let at = Duration::from_millis(250 * quarter);
+            history.push(Sample {
+                at,
+                sums: Sums { committed: 250 * quarter, ..Sums::default() },
+                ..sample(0, true)
+            });
+        }
+        assert!(history.points.len() < POINTS_MAX && history.recent.len() < 10);
+        assert!(history.points.iter().all(|point| (point - 1000.0).abs() < 1e-6));
+    }
+}

@@ -1,0 +1,245 @@
+//! `--live`: the engine at work, in the terminal.
+//!
+//! ```text
+//!   driver, loaders ── samples, progress ──▶ Shared ◀── a thread of its own: keys, and five pictures a second ──▶ terminal
+//!          ▲                                   │
+//!          └─────── ends now (q, Esc, Ctrl-C, a signal) ─┘
+//! ```
+//! The terminal is that of standard error, so that standard output may go to a file. It is given back when the measurement ends, before
+//! anything is printed.
+
+mod screen;
+mod view;
+
+pub use screen::restore;
+
+use anyhow::{Context, Result, bail};
+use quench_bench::watch::{History, Sample, Watch};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use screen::Screen;
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use view::{Doing, Scene};
+
+/// A picture lasts so long.
+const DRAW_EVERY: Duration = Duration::from_millis(200);
+
+/// What is being watched, for the handler of signals.
+static WATCHED: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
+
+fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the run tells, and what it is told.
+#[derive(Debug)]
+pub struct Shared {
+    state: Mutex<State>,
+    /// The run is to end.
+    ends: AtomicBool,
+    /// The terminal is to be given back.
+    over: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    doing: Doing,
+    began: Instant,
+    history: History,
+}
+
+impl Shared {
+    fn new(interval: Duration) -> Shared {
+        let state = State {
+            doing: Doing { what: "starting".into(), done: 0, total: 0 },
+            began: Instant::now(),
+            history: History::new(interval),
+        };
+        Shared { state: Mutex::new(state), ends: AtomicBool::new(false), over: AtomicBool::new(false) }
+    }
+
+    /// `done` of `total` of `what`; false if nobody watches any more.
+    pub fn at(&self, what: &str, done: u64, total: u64) -> bool {
+        if self.over.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut state = unpoisoned(&self.state);
+        if state.doing.what != what {
+            (state.doing.what, state.began) = (what.into(), Instant::now());
+        }
+        (state.doing.done, state.doing.total) = (done, total);
+        true
+    }
+
+    /// Somebody wants to stop. True if the run will end by itself, with a result; before anything is measured there is none.
+    fn stop(&self) -> bool {
+        let measured = unpoisoned(&self.state).history.newest().is_some();
+        let first = !self.ends.swap(true, Ordering::SeqCst);
+        first && measured && !self.over.load(Ordering::Acquire)
+    }
+}
+
+impl Watch for Shared {
+    fn sampled(&self, sample: Sample) {
+        unpoisoned(&self.state).history.push(sample);
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+}
+
+/// A signal asks the program to end: true if a run that is being watched ends with its result instead.
+pub fn stopped_by_signal() -> bool {
+    unpoisoned(&WATCHED).upgrade().is_some_and(|shared| shared.stop())
+}
+
+/// Refuses what cannot be drawn on.
+///
+/// # Errors
+/// Standard error is not a terminal, or somebody else writes there.
+pub fn check_terminal() -> Result<()> {
+    if !std::io::stderr().is_terminal() {
+        bail!(
+            "--live draws on the terminal, and standard error is none; leave --live out, or use --plot for a picture"
+        );
+    }
+    if std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty()) {
+        bail!("--live needs a terminal that can move its cursor; TERM says that this one cannot");
+    }
+    if std::env::var_os("QUENCH_TRACE").is_some() {
+        bail!("--live draws where QUENCH_TRACE writes; unset it, or leave --live out");
+    }
+    Ok(())
+}
+
+/// A run that is being watched.
+pub struct Live {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<Result<()>>>>,
+}
+
+impl Live {
+    /// Takes the terminal. `title` says what runs.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn start(title: String, interval: Duration) -> Result<Live> {
+        check_terminal()?;
+        crate::scratch::handle_signals();
+        let shared = Arc::new(Shared::new(interval));
+        *unpoisoned(&WATCHED) = Arc::downgrade(&shared);
+        let screen = Screen::take()?;
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new().name("bench-live".into());
+        let thread = thread.spawn(move || show(screen, &theirs, &title)).context("cannot watch")?;
+        Ok(Live { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// For the run.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Gives the terminal back.
+    pub fn stop(&self) {
+        self.shared.over.store(true, Ordering::Release);
+        if let Some(thread) = unpoisoned(&self.thread).take() {
+            // What it could not draw is nobody's loss any more.
+            let _ = thread.join();
+        }
+        restore();
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The terminal while a child draws on it: raw, so that its keys reach the child and make no signals.
+pub struct Borrowed;
+
+impl Borrowed {
+    /// Until the result is dropped.
+    pub fn lend() -> Borrowed {
+        screen::lend();
+        Borrowed
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// The keys that end the run.
+fn quits(key: KeyEvent) -> bool {
+    let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind != KeyEventKind::Release
+        && (control_c || matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc))
+}
+
+/// Draws and listens until it is over.
+fn show(mut screen: Screen, shared: &Shared, title: &str) -> Result<()> {
+    while !shared.over.load(Ordering::Acquire) {
+        screen.draw(|frame| {
+            let state = unpoisoned(&shared.state);
+            let ends = shared.ends();
+            let (doing, history) = (&state.doing, &state.history);
+            view::draw(frame, &Scene { title, doing, elapsed: state.began.elapsed(), history, ends });
+        })?;
+        let drawn = Instant::now();
+        while let Some(left) = DRAW_EVERY.checked_sub(drawn.elapsed())
+            && !shared.over.load(Ordering::Acquire)
+        {
+            // Short, so that the end of the run is seen soon.
+            if !event::poll(left.min(DRAW_EVERY / 4))? {
+                continue;
+            }
+            if let Event::Key(key) = event::read()?
+                && quits(key)
+                && !shared.stop()
+            {
+                drop(screen);
+                crate::scratch::end_interrupted();
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q_escape_and_control_c_end_the_run_and_nothing_else_does() {
+        let key = |code, modifiers| KeyEvent::new(code, modifiers);
+        for code in [KeyCode::Char('q'), KeyCode::Char('Q'), KeyCode::Esc] {
+            assert!(quits(key(code, KeyModifiers::NONE)));
+        }
+        assert!(quits(key(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+        for code in [KeyCode::Char('c'), KeyCode::Enter, KeyCode::Char('x')] {
+            assert!(!quits(key(code, KeyModifiers::NONE)), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn before_anything_is_measured_there_is_no_result_to_wait_for() {
+        let shared = Shared::new(Duration::from_secs(1));
+        assert!(shared.at("loading rows", 1, 2));
+        assert!(!shared.stop() && shared.ends());
+        let shared = Shared::new(Duration::from_secs(1));
+        shared.sampled(view::sample(1, true));
+        assert!(shared.stop() && shared.ends(), "the run ends with its result");
+        assert!(!shared.stop(), "who asks twice does not want to wait");
+        shared.over.store(true, Ordering::Release);
+        assert!(!shared.at("closing", 0, 1), "the terminal is not ours any more");
+    }
+}

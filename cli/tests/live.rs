@@ -1,0 +1,188 @@
+//! `--live` on a terminal of its own: it draws, ends when it is asked to, and gives the terminal back.
+
+mod support;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use support::*;
+
+const LONGEST: Duration = Duration::from_secs(60);
+/// What a terminal is told to show its other screen, and to go back.
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+
+const LINES: usize = 30;
+const COLUMNS: usize = 100;
+
+/// What a terminal shows that was told `written`: only where to write is looked at.
+fn screen(written: &str) -> String {
+    let mut cells = vec![vec![' '; COLUMNS]; LINES];
+    let (mut line, mut column) = (0, 0);
+    let mut rest = written.chars();
+    while let Some(char) = rest.next() {
+        if char == '\x1b' {
+            // After the bracket up to the letter that ends it.
+            let mut sequence = String::new();
+            for char in rest.by_ref().skip(1) {
+                sequence.push(char);
+                if char.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+            if let Some(place) = sequence.strip_suffix('H') {
+                let numbers: Vec<usize> = place.split(';').filter_map(|number| number.parse().ok()).collect();
+                if let [to_line, to_column] = numbers[..] {
+                    (line, column) = (to_line - 1, to_column - 1);
+                }
+            }
+        } else if let Some(cell) = cells.get_mut(line).and_then(|line| line.get_mut(column)) {
+            (*cell, column) = (char, column + 1);
+        }
+    }
+    cells.into_iter().map(|line| line.into_iter().collect::<String>() + "\n").collect()
+}
+
+/// A program on a terminal, and what it has written there.
+struct OnTerminal {
+    terminal: File,
+    /// Keeps the terminal's settings to look at when the program is gone.
+    other_end: File,
+    child: Child,
+    written: Arc<Mutex<String>>,
+}
+
+impl OnTerminal {
+    fn start(arguments: &[&str], directory: &std::path::Path) -> OnTerminal {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("ours");
+        let name = ptsname(&terminal, Vec::new()).expect("it has a name");
+        let name = name.to_str().expect("a path");
+        let other_end = File::options().read(true).write(true).open(name).expect("opened");
+        let size = Winsize { ws_row: LINES as u16, ws_col: COLUMNS as u16, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&other_end, size).expect("a size");
+        let end = || Stdio::from(other_end.try_clone().expect("one more"));
+        let mut command: Command = quench(&[&["bench"], arguments].concat());
+        command.current_dir(directory).env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
+        let child = command.spawn().expect("the program starts");
+        let terminal = File::from(terminal);
+        let (mut reader, written) = (terminal.try_clone().expect("one more"), Arc::default());
+        let all: Arc<Mutex<String>> = Arc::clone(&written);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = reader.read(&mut bytes) {
+                all.lock().expect("nobody panics").push_str(&String::from_utf8_lossy(&bytes[..read]));
+            }
+        });
+        OnTerminal { terminal, other_end, child, written }
+    }
+
+    fn written(&self) -> String {
+        self.written.lock().expect("nobody panics").clone()
+    }
+
+    #[track_caller]
+    fn wait_for(&mut self, what: &str) {
+        let began = Instant::now();
+        while !screen(&self.written()).contains(what) {
+            assert!(began.elapsed() < LONGEST, "no {what:?} in {}", screen(&self.written()));
+            assert_eq!(self.child.try_wait().expect("ours"), None, "{}", self.written());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn is_raw(&self) -> bool {
+        !tcgetattr(&self.other_end).expect("a terminal").local_modes.contains(LocalModes::ICANON)
+    }
+
+    /// Waits for its end; what it wrote after it had gone back from its other screen.
+    #[track_caller]
+    fn end(mut self) -> (ExitStatus, String) {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("ours") {
+                break status;
+            }
+            if began.elapsed() > LONGEST {
+                let _ = self.child.kill();
+                panic!("it goes on: {:?}", self.written());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert!(!self.is_raw(), "the terminal is as it was");
+        // What is on its way to the thread that reads.
+        std::thread::sleep(Duration::from_millis(200));
+        let written = self.written();
+        let (before, after) = written.rsplit_once(LEAVE).expect("it goes back from its screen");
+        assert!(before.contains(ENTER) && !after.contains(ENTER), "{written:?}");
+        (status, after.to_string())
+    }
+}
+
+const SMALL: [&str; 6] = ["--threads", "2", "--memory-bytes", "64m", "--rows", "1000"];
+
+#[test]
+fn a_run_without_end_is_drawn_and_ends_with_its_result_by_key_or_signal() {
+    let directory = directory();
+    for key in [Some(b'q'), Some(0x1b), Some(3), None] {
+        let mut run = OnTerminal::start(&[&["live"][..], &SMALL].concat(), directory.path());
+        run.wait_for("measuring, ");
+        run.wait_for(" now, ");
+        assert!(run.is_raw());
+        match key {
+            Some(key) => run.terminal.write_all(&[key]).expect("typed"),
+            None => {
+                let child = rustix::process::Pid::from_child(&run.child);
+                rustix::process::kill_process(child, rustix::process::Signal::TERM).expect("alive");
+            }
+        }
+        let (status, after) = run.end();
+        assert_eq!(status.code(), Some(0), "{after}");
+        assert!(after.contains("transactions/s  (") && after.contains("longest stall"), "{key:?}: {after}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn a_child_that_is_killed_leaves_the_terminal_as_it_was() {
+    let directory = directory();
+    let arguments =
+        ["tatp", "--subscribers", "500", "--live", "--seconds", "1.5", "--reopen", "kill", "--check"];
+    let mut run = OnTerminal::start(&[&arguments[..], &SMALL[..4]].concat(), directory.path());
+    run.wait_for(" now, ");
+    let (status, after) = run.end();
+    assert_eq!(status.code(), Some(0), "{after}");
+    assert!(after.contains("everything holds") && after.contains("acknowledged changes"), "{after}");
+}
+
+#[test]
+fn who_stops_it_before_anything_is_measured_gets_the_terminal_back_and_no_result() {
+    let directory = directory();
+    let load = ["live", "--threads", "1", "--rows", "100000000"];
+    let mut run = OnTerminal::start(&load, directory.path());
+    run.wait_for("loading rows");
+    run.terminal.write_all(b"q").expect("typed");
+    let (status, after) = run.end();
+    assert_eq!((status.code(), after.contains("transactions")), (Some(130), false), "{after:?}");
+    assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn without_a_terminal_one_line_says_so() {
+    for arguments in [&["live"][..], &["tpcb", "--live"], &["put", "--live", "--json"]] {
+        let output = run_bench(arguments);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.lines().count() == 1 && said.contains("standard error is none"), "{said}");
+        assert!(!said.contains('\x1b'), "{said:?}");
+    }
+    for arguments in [&["scan", "--live"][..], &["device", "--live"], &["load", "--live"]] {
+        let output = run_bench(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--live does not go with"));
+    }
+}
