@@ -8,6 +8,7 @@
 //! [`plot`] draws a run.
 
 pub mod activity;
+pub mod coordination;
 pub mod device;
 pub mod distribution;
 pub mod driver;

@@ -17,6 +17,7 @@ mod quench;
 
 pub use quench::QuenchSession;
 
+use crate::coordination::Waits;
 use crate::report::Latency;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -225,6 +226,10 @@ pub struct Checkpoints {
 pub struct Figures {
     /// Commit protocol.
     pub preset: String,
+    /// Its axes.
+    pub protocol: String,
+    /// What it made threads do.
+    pub waits: Waits,
     /// Logs of the database.
     pub logs: usize,
     /// How writes become durable.

@@ -1,6 +1,7 @@
 //! QuenchDB behind the seam.
 
 use super::{Checkpoints, Error, Figures, Handle, Level, Reader, Result, Session, Step, Store, Transaction};
+use crate::coordination::Waits;
 use quenchdb::{CommitHandle, Database, Isolation, Range, Snapshot, Table};
 use std::ops::Bound;
 use std::time::Duration;
@@ -178,6 +179,17 @@ impl Store for Database {
         let s = self.statistics();
         Figures {
             preset: s.preset.name().to_string(),
+            protocol: format!(
+                "layout {}, writer {}, acknowledger {}, dependency {}, queue {}",
+                s.layout, s.writer, s.acknowledger, s.dependency, s.queue
+            ),
+            waits: Waits {
+                wakeups: s.wakeups,
+                sleeps: s.commit_sleeps,
+                flusher_wakeups: s.flusher_wakeups,
+                rule_waits: s.rule_waits,
+                false_waits: s.false_waits,
+            },
             logs: s.logs,
             durability: s.durability_method,
             log_bytes: s.log_bytes,

@@ -5,8 +5,10 @@
 //!                      └── in this process, or in a child that is killed ──┘
 //! ```
 
+mod ablation;
 mod kill;
 mod options;
+mod protocol_options;
 mod workload_options;
 mod workloads;
 
@@ -54,6 +56,9 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
     args.check()?;
     if let Some(directory) = &args.child {
         return kill::child(args, directory);
+    }
+    if args.workload == Workload::Ablation {
+        return ablation::run(args, json);
     }
     if args.workload == Workload::Device {
         return run_device(args, json);

@@ -4,7 +4,8 @@ use super::database::Database;
 use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
 use crate::base::settings::{
-    Acknowledger, Compression, Dependency, DeviceTrust, Layout, MethodSetting, Preset, Queue, Settings, Writer,
+    Acknowledger, Compression, Dependency, DeviceTrust, Layout, MethodSetting, Preset, Queue, Settings,
+    Writer,
 };
 use crate::base::{ErrorKind, Result};
 use crate::device::Storage;

@@ -18,9 +18,9 @@
 //!
 //! Nothing passes here once the room is poisoned: what was durable before stays acknowledged, the rest is unknown.
 
+use super::flusher::GRACE;
 use super::metrics::Moments;
 use super::precommit::Pending;
-use super::flusher::GRACE;
 use super::queue::{Entry, Predecessors};
 use super::writer::LogWriter;
 use super::{Core, Ticket, levels};

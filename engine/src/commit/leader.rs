@@ -47,8 +47,7 @@ impl Core {
     }
 
     pub(super) fn is_committed_ticket(&self, ticket: Ticket) -> bool {
-        let committed =
-            self.is_hardened(ticket) && self.needed_by_ticket(ticket) < self.watermark.get();
+        let committed = self.is_hardened(ticket) && self.needed_by_ticket(ticket) < self.watermark.get();
         if committed {
             // Before anybody is told, because whoever begins after that has to find it acknowledged (rule 10).
             self.watermark.mark_committed(ticket.csn);

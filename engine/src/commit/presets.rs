@@ -154,7 +154,8 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
         let what = format!("writer = {writer} has one write of a log in flight; writer = worker has several");
         return refuse("writes_in_flight", what);
     }
-    if settings.acknowledgment_group != default.acknowledgment_group && acknowledger != Acknowledger::Workers {
+    if settings.acknowledgment_group != default.acknowledgment_group && acknowledger != Acknowledger::Workers
+    {
         return refuse("acknowledgment_group", format!("acknowledger = {acknowledger} has no groups"));
     }
     if writer == Writer::Committer && logs > 1 && settings.writer.is_some() {
@@ -192,7 +193,11 @@ mod tests {
         assert_eq!(axes(Preset::Queued).dependency, Dependency::LogOrder);
         let restricted = axes(Preset::Restricted);
         assert_eq!((restricted.dependency, restricted.flushers(3)), (Dependency::Dsn, 3));
-        assert_eq!(restricted.flush_unit_bytes, 768 << 10, "three quarters of 512 KiB for each of two threads");
+        assert_eq!(
+            restricted.flush_unit_bytes,
+            768 << 10,
+            "three quarters of 512 KiB for each of two threads"
+        );
         for preset in Preset::ALL {
             let settings = settings(preset);
             settings.validate().expect("alone");
@@ -209,10 +214,8 @@ mod tests {
         assert_eq!(rule(said), Dependency::Csn);
         let writer = Settings { writer: Some(Writer::Worker), ..settings(Preset::Pipelined) };
         assert_eq!(Axes::of(&writer).acknowledger, Acknowledger::Background);
-        let method = Settings {
-            durability_method: Some(MethodSetting::WorkerDsync),
-            ..settings(Preset::Autonomous)
-        };
+        let method =
+            Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
         assert_eq!(Axes::of(&method).writer, Writer::Worker);
     }
 
@@ -234,7 +237,10 @@ mod tests {
                 &["`gather_window`", "per-transaction"],
             ),
             (Settings { gather_window: window, ..settings(Pipelined) }, &["`gather_window`", "background"]),
-            (Settings { gather_max: 3, ..settings(PerTransaction) }, &["`gather_max`", "each block holds one"]),
+            (
+                Settings { gather_max: 3, ..settings(PerTransaction) },
+                &["`gather_max`", "each block holds one"],
+            ),
             (Settings { writes_in_flight: 3, ..settings(Group) }, &["`writes_in_flight`", "writer = leader"]),
             (
                 Settings { acknowledgment_group: 4, ..settings(Group) },

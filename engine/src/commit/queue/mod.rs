@@ -97,8 +97,7 @@ impl Entry {
     }
 
     fn write(&self, words: &mut impl Words) {
-        let fixed =
-            [self.predecessors.count.into(), self.csn.0, self.dsn.0, self.begun.0, self.ready.0];
+        let fixed = [self.predecessors.count.into(), self.csn.0, self.dsn.0, self.begun.0, self.ready.0];
         for (at, word) in fixed.into_iter().enumerate() {
             words.put(at, word);
         }

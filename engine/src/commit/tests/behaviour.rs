@@ -487,7 +487,10 @@ fn cost_of_an_asynchronous_commit() {
             let each = start.elapsed().as_nanos() / count;
             let metrics = world.commit.metrics();
             let (flushes, waits) = (metrics.flushes.get(), metrics.backpressure_waits.get());
-            println!("{name}, {:?}, {level:?}: {each} ns, {flushes} flushes, {waits} waits for room", Axes::of(&settings));
+            println!(
+                "{name}, {:?}, {level:?}: {each} ns, {flushes} flushes, {waits} waits for room",
+                Axes::of(&settings)
+            );
         }
     }
 }

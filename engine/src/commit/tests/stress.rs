@@ -63,8 +63,7 @@ fn acknowledged_means_durable_with_all_it_depends_on() {
         run(Settings { logs, ..settings }, 6, 200, Duration::ZERO);
     }
     for method in [MethodSetting::WorkerDsync, MethodSetting::Flusher] {
-        let settings =
-            Settings { logs: 3, durability_method: Some(method), ..settings(Preset::Autonomous) };
+        let settings = Settings { logs: 3, durability_method: Some(method), ..settings(Preset::Autonomous) };
         let world = run(settings, 6, 200, Duration::from_micros(20));
         assert!(world.commit.watermark() > world.commit.newest_drawn());
     }
