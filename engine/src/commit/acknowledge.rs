@@ -114,7 +114,12 @@ impl Core {
         let group = self.axes.acknowledgment_group;
         let first = log.0 as usize / group * group;
         let last = self.writers.len().min(first + group);
-        self.acknowledge_logs(&self.writers[first..last], false);
+        let w = self.watermark.get();
+        // Whoever is committed now and was not the last time became so because one of the two has risen.
+        let has_news = |writer: &LogWriter| !writer.queue.is_empty() && writer.is_news(w);
+        if self.writers[first..last].iter().any(has_news) {
+            self.acknowledge_logs(&self.writers[first..last], false);
+        }
     }
 
     fn acknowledge_logs(&self, writers: &[LogWriter], wait: bool) -> bool {
@@ -156,11 +161,12 @@ impl Core {
                     true
                 },
                 |entry| {
-                    let held_up = entry.csn <= durable && self.needed_by_entry(entry) >= w;
-                    if held_up {
+                    let hardened = entry.csn <= durable;
+                    if hardened && self.needed_by_entry(entry) >= w {
                         self.count_held_up(&entry.predecessors);
                     }
-                    held_up
+                    // W never falls: one that is not held up now, but only behind others, never will be.
+                    hardened
                 },
             );
             self.acknowledged_up_to(newest);

@@ -58,6 +58,8 @@ pub(super) struct LogWriter {
     in_flight: AtomicU32,
     /// When a worker last looked for completions.
     polled: AtomicU64,
+    /// How far this log was durable, and W, when a worker last looked whom to acknowledge.
+    looked: [AtomicU64; 2],
 }
 
 /// What appends leave for those who write.
@@ -107,6 +109,7 @@ impl LogWriter {
             writes_in_flight: axes.writes_in_flight,
             in_flight: AtomicU32::new(0),
             polled: AtomicU64::new(0),
+            looked: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
@@ -229,6 +232,16 @@ impl LogWriter {
             self.polled.store(now.0, Ordering::Relaxed);
         }
         due
+    }
+
+    /// True if this log is durable further than it was, or W is higher, when a worker asked last.
+    pub(super) fn is_news(&self, w: Csn) -> bool {
+        let now = [self.log.durable_csn().0, w.0];
+        let news = self.looked.iter().zip(now).any(|(looked, now)| looked.load(Ordering::Relaxed) != now);
+        if news {
+            self.looked.iter().zip(now).for_each(|(looked, now)| looked.store(now, Ordering::Relaxed));
+        }
+        news
     }
 
     /// True if a worker may submit another write to its queue.

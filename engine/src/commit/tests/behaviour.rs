@@ -283,31 +283,49 @@ fn a_stricter_rule_waits_for_what_has_nothing_to_do_with_the_commit() {
         let durable = world.durable_csns();
         assert_eq!(durable.contains(&straggler.csn), waits, "it causes the write that it waits for");
         assert!(durable.contains(&ticket.csn));
-        let metrics = world.commit.metrics();
-        assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (waits.into(), waits.into()));
     }
 }
 
+/// Of a commit that depends on `read` of another log, is durable, and whose predecessors are not: held up, and falsely so.
+fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
+    let settings = Settings { dependency: Some(dependency), ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    let pending = world.pending(if read { other.csn } else { Csn::ZERO }, Durability::Durable, true);
+    let ticket = world.precommit(0, pending).expect("pre-commits");
+    let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
+    assert!(core.lead_write(&lead, &metrics.leader_flushes));
+    core.count_rule_wait(ticket, &pending);
+    let counted = (metrics.rule_waits.get(), metrics.false_waits.get());
+    drop(lead);
+    world.commit.finish(ticket, pending).expect("commits");
+    counted
+}
+
 #[test]
-fn a_wait_for_what_was_read_is_no_false_one() {
-    for waits in [true, false] {
-        let world = World::new(Preset::Autonomous, 2);
-        let lazy = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
-        world.disk.hold();
-        let pending = world.pending(lazy.csn, Durability::Durable, waits);
-        let ticket = world.precommit(0, pending).expect("pre-commits");
-        // Its own log first: its writes are in the order of asking, and the other's is not asked for yet.
-        world.disk.release();
-        let core = &world.commit.core;
-        let lead = core.writers[0].try_lead(&**core);
-        if let Some(lead) = lead {
-            core.lead_write(&lead, &core.metrics.leader_flushes);
-        }
-        if waits {
-            world.commit.finish(ticket, pending).expect("commits");
-        }
-        eventually("committed", || world.commit.is_committed_ticket(ticket));
-        assert_eq!(world.commit.metrics().false_waits.get(), 0);
+fn a_wait_is_false_if_the_commit_depends_on_nobody_it_waits_for() {
+    assert_eq!(waits_of(Dependency::Dsn, false), (0, 0));
+    assert_eq!(waits_of(Dependency::Dsn, true), (1, 0));
+    assert_eq!(waits_of(Dependency::Csn, false), (1, 1));
+    assert_eq!(waits_of(Dependency::Csn, true), (1, 0));
+}
+
+#[test]
+fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
+    let settings = Settings { dependency: Some(Dependency::Csn), ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    for n in 0..10 {
+        let read = if n % 2 == 0 { other.csn } else { Csn::ZERO };
+        world.asynchronous(0, read, Durability::Lazy).expect("pre-commits");
+    }
+    let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
+    assert!(core.lead_write(&lead, &metrics.leader_flushes));
+    for _ in 0..3 {
+        core.acknowledge_all(true);
+        assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (10, 5));
     }
 }
 
