@@ -49,10 +49,12 @@ macro_rules! choices {
 
 choices! {
     /// Which commit protocol runs. A preset is a point on the axes that `docs/commit.md` describes.
+    #[derive(Default)]
     Preset, "preset", {
         /// Each commit writes and flushes its own record, alone. The floor to compare with.
         PerTransaction = "per-transaction",
         /// Leader/follower group commit: the first committer to arrive writes for all who joined.
+        #[default]
         Group = "group",
         /// A dedicated writer drains a bounded queue, at most once every `flush_interval`.
         Queued = "queued",
@@ -62,12 +64,6 @@ choices! {
         Autonomous = "autonomous",
         /// A few threads share a log with a large buffer, and each log has a flusher.
         Restricted = "restricted",
-    }
-}
-
-impl Default for Preset {
-    fn default() -> Self {
-        Preset::Group
     }
 }
 

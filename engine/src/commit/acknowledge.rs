@@ -130,9 +130,9 @@ impl Core {
             any |= told.any;
             blocked |= told.blocked;
         }
-        if blocked && self.needed().is_some() {
+        if blocked && let Some(needed) = self.needed() {
             // Somebody asynchronous waits for another log's CSN: the flushers know how to get it.
-            self.wake_flushers();
+            self.wake_flushers_behind(needed);
         }
         any
     }

@@ -201,8 +201,7 @@ impl Core {
             }
         }
         if demanded {
-            // One flusher, or those of logs that are due.
-            self.wake_flushers();
+            self.wake_flushers_behind(csn);
         }
     }
 

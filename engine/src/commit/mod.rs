@@ -498,6 +498,16 @@ impl Core {
         self.flushers.iter().for_each(|flusher| flusher.wake_for(levels::NOW));
     }
 
+    /// Wakes those that write logs which hold W back at or below `csn`.
+    fn wake_flushers_behind(&self, csn: Csn) {
+        if let [the_only] = &*self.flushers {
+            return the_only.wake_for(levels::NOW);
+        }
+        for writer in self.writers.iter().filter(|writer| self.watermark.holds_back(writer.id, csn)) {
+            self.flusher_of(writer).wake_for(levels::NOW);
+        }
+    }
+
     fn deadline(&self, timeout: Option<Duration>) -> Option<Nanos> {
         timeout.map(|t| levels::after(self.clock.now(), t))
     }

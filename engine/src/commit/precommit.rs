@@ -279,7 +279,7 @@ impl Core {
             // W passed it while it was queued, and whoever raised W may have found the queue empty.
             self.publish();
         } else {
-            self.wake_flushers();
+            self.wake_flushers_behind(dsn);
         }
         Ok(())
     }

@@ -125,6 +125,7 @@ impl Entry {
 
 /// See the module's text.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one for each log, and the ring is not to be behind a pointer")]
 pub(super) enum PendingQueue {
     Ring(Ring),
     List(List),
