@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_consumer_beside_the_producer_sees_every_entry_once_and_whole() {
         for queue in queues(8) {
-            let total = if cfg!(miri) { 100 } else { 100_000 };
+            let total = if cfg!(miri) { 100 } else { 10_000 };
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     for csn in 1..=total {
