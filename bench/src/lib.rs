@@ -5,18 +5,23 @@
 //! [`population`] keeps what was filled; [`reopen`] opens what was closed or killed and checks a sample; [`scan`] reads a whole
 //! table once; [`soak`] judges space and traffic after hours. [`device`] and [`reads`] measure the floors under all of them: the
 //! raw durable write, the raw read. [`place`] is where all of it happens, on a device that is there or on one of the [`modelled`] ones.
-//! [`plot`] draws a run.
+//! [`plot`] draws a run. An [`engine`] is QuenchDB or, with the cargo feature `peers`, one of the others; a [`comparison`] sets several side by side, and
+//! [`traffic`] is what they cost the device.
 
 pub mod activity;
+pub mod comparison;
 pub mod coordination;
 pub mod device;
 pub mod distribution;
 pub mod driver;
+pub mod engine;
 pub mod latencies;
 pub mod load;
 pub mod mixed;
 pub mod modelled;
 pub mod parallel;
+#[cfg(feature = "peers")]
+pub mod peers;
 pub mod place;
 pub mod plan;
 pub mod plot;
@@ -35,6 +40,7 @@ pub mod store;
 pub mod tatp;
 pub mod tpcb;
 pub mod tpcc;
+pub mod traffic;
 pub mod workload;
 pub mod ycsb;
 

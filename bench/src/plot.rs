@@ -1,4 +1,9 @@
-//! Draws a run: throughput above, 99th percentile and slowest transaction below, checkpoints as bands behind both.
+//! Draws a run: throughput above, 99th percentile and slowest transaction below, checkpoints as bands behind both. And a comparison:
+//! throughput and latency of each engine, as bars.
+
+mod bars;
+
+pub use bars::draw_comparison;
 
 use crate::report::Report;
 use anyhow::{Result, anyhow, bail};

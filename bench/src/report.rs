@@ -1,8 +1,10 @@
 //! The figures of one run, and how they are printed.
 
 use crate::coordination::Coordination;
+use crate::engine::Engine;
 use crate::reopen::Reopened;
 use crate::series::{CheckpointMark, Interval};
+use crate::traffic::Traffic;
 use crate::workload::Checked;
 use quenchdb::LatencySummary;
 use serde::{Deserialize, Serialize};
@@ -110,6 +112,15 @@ pub struct Report {
     /// What was chosen for it beside the fields below.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub parameters: BTreeMap<String, String>,
+    /// The engine that was measured.
+    #[serde(default)]
+    pub engine: String,
+    /// What an acknowledged commit is worth: [`crate::engine::Tier`].
+    #[serde(default)]
+    pub tier: String,
+    /// With `--engine`: what the block device wrote.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub traffic: Option<Traffic>,
     /// The device that the database was on; `sim:` and a name for a modelled one.
     #[serde(default)]
     pub device: String,
@@ -174,6 +185,10 @@ pub struct Report {
     /// end of this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read_latency_us: Option<Latency>,
+    /// Transactions that did not only read, with blocking commits: from the end of the worker's previous transaction to the return
+    /// of the commit.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub write_latency_us: Option<Latency>,
     /// The longest span of the measured time in which no transaction of any thread ended; asynchronous ones end when they
     /// are handed over. Precision: see [`crate::activity`].
     pub stall_us_max: f64,
@@ -285,18 +300,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}: {} threads, {} commits, level {}, preset {}, {} logs, {}, device {}",
-            self.workload,
-            self.threads,
-            self.commit,
-            self.level,
-            self.preset,
-            self.logs,
-            self.durability,
-            self.device
-        )?;
+        self.show_what(f)?;
         writeln!(
             f,
             "  {:.0} transactions/s  ({} committed, {} rolled back as specified, {} conflicts in {:.2} s; {:.2} s of processor time)",
@@ -309,24 +313,21 @@ impl fmt::Display for Report {
         )?;
         self.show_latencies(f)?;
         let mb = |bytes: u64| bytes as f64 / 1e6;
-        writeln!(
-            f,
-            "  log {:.1} MB; device {:.1} MB in {} writes, {} flushes",
-            mb(self.log_bytes),
-            mb(self.device_bytes),
-            self.device_writes,
-            self.device_flushes
-        )?;
-        write!(
-            f,
-            "  pages: {} reads ({:.1} MB), {:.1} MB written",
-            self.device_reads,
-            mb(self.device_read_bytes),
-            mb(self.store_bytes_written)
-        )?;
-        match self.read_floor {
-            Some(floor) => writeln!(f, "; floor {floor:.0} random reads/s")?,
-            None => writeln!(f)?,
+        if self.knows_itself() {
+            self.show_engine(f)?;
+        }
+        if let Some(traffic) = &self.traffic {
+            writeln!(
+                f,
+                "  {} wrote {:.1} MB in {} writes, {} flushes: {:.0} bytes, {:.3} writes, {:.3} flushes a transaction",
+                traffic.device,
+                mb(traffic.written_bytes),
+                traffic.writes,
+                traffic.flushes,
+                traffic.bytes_per_transaction,
+                traffic.writes_per_transaction,
+                traffic.flushes_per_transaction
+            )?;
         }
         writeln!(
             f,
@@ -358,6 +359,47 @@ impl fmt::Display for Checked {
 }
 
 impl Report {
+    /// The engine counts its log, its pages and its commits: QuenchDB does.
+    fn knows_itself(&self) -> bool {
+        self.engine.is_empty() || self.engine == Engine::QuenchDb.name()
+    }
+
+    fn show_what(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { workload, threads, commit, level, preset, logs, durability, device, .. } = self;
+        write!(f, "{workload}: {threads} threads, {commit} commits, level {level}, ")?;
+        match self.knows_itself() {
+            true => writeln!(f, "preset {preset}, {logs} logs, {durability}, device {device}"),
+            false => {
+                let Report { engine, tier, .. } = self;
+                writeln!(f, "{engine}, {durability}, survives: {tier}, device {device}")
+            }
+        }
+    }
+
+    /// What the engine counted.
+    fn show_engine(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        writeln!(
+            f,
+            "  log {:.1} MB; device {:.1} MB in {} writes, {} flushes",
+            mb(self.log_bytes),
+            mb(self.device_bytes),
+            self.device_writes,
+            self.device_flushes
+        )?;
+        write!(
+            f,
+            "  pages: {} reads ({:.1} MB), {:.1} MB written",
+            self.device_reads,
+            mb(self.device_read_bytes),
+            mb(self.store_bytes_written)
+        )?;
+        match self.read_floor {
+            Some(floor) => writeln!(f, "; floor {floor:.0} random reads/s"),
+            None => writeln!(f),
+        }
+    }
+
     fn show_latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(rate) = self.rate_tps {
             let arrivals = self.arrivals.as_deref().unwrap_or_default();
@@ -369,11 +411,16 @@ impl Report {
             writeln!(f, "  median of {} runs: {}; spread {spread:.1} %", all.len(), all.join(", "))?;
         }
         writeln!(f, "  {:<22}{}", "us", Latency::HEADER)?;
-        writeln!(f, "  {:<22}{}", "commit", self.commit_latency_us)?;
-        writeln!(f, "  {:<22}{}", "total", self.total_latency_us)?;
-        let (p50, p99) = (self.floor_us.p50, self.floor_us.p99);
-        let what = "raw durable 4 KiB write";
-        writeln!(f, "  {:<22}{:>10} {p50:>10.1} {:>10} {p99:>10.1}   {what}", "floor", "", "")?;
+        if self.knows_itself() {
+            writeln!(f, "  {:<22}{}", "commit", self.commit_latency_us)?;
+            writeln!(f, "  {:<22}{}", "total", self.total_latency_us)?;
+            let (p50, p99) = (self.floor_us.p50, self.floor_us.p99);
+            let what = "raw durable 4 KiB write";
+            writeln!(f, "  {:<22}{:>10} {p50:>10.1} {:>10} {p99:>10.1}   {what}", "floor", "", "")?;
+        }
+        if let Some(writes) = &self.write_latency_us {
+            writeln!(f, "  {:<22}{writes}", "that wrote")?;
+        }
         if let Some(reads) = &self.read_latency_us {
             writeln!(f, "  {:<22}{reads}", "read only")?;
         }
@@ -385,19 +432,26 @@ impl Report {
             let KindReport { kind, committed, rolled_back, conflicts, .. } = kind;
             writeln!(f, "  {kind}: {committed} committed, {rolled_back} rolled back, {conflicts} conflicts")?;
         }
+        self.show_costs(f)
+    }
+
+    fn show_costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.knows_itself();
         if let Some(stages) = &self.stages {
-            writeln!(
-                f,
-                "  mean us: execute {:.1}, conflicts {:.1} (in both: waits for rows {:.1}), commit call {:.1} (log insert {:.1}); \
-                 ready to written {:.1}, to acknowledged {:.1}",
-                stages.execute_us,
-                stages.conflicts_us,
-                stages.row_wait_us,
-                stages.commit_call_us,
-                stages.log_insert_us,
-                stages.flush_wait_us,
-                stages.acknowledge_us
-            )?;
+            write!(f, "  mean us: execute {:.1}, conflicts {:.1}", stages.execute_us, stages.conflicts_us)?;
+            if known {
+                write!(f, " (in both: waits for rows {:.1})", stages.row_wait_us)?;
+            }
+            write!(f, ", commit call {:.1}", stages.commit_call_us)?;
+            if known {
+                let Stages { log_insert_us, flush_wait_us, acknowledge_us, .. } = stages;
+                write!(f, " (log insert {log_insert_us:.1}); ready to written {flush_wait_us:.1}")?;
+                write!(f, ", to acknowledged {acknowledge_us:.1}")?;
+            }
+            writeln!(f)?;
+        }
+        if !known {
+            return writeln!(f, "  a transaction: {:.1} us of processor time", self.cpu_us_per_transaction);
         }
         writeln!(
             f,

@@ -47,13 +47,14 @@ fn scan_range(
     told: impl Fn(u64),
 ) -> quenchdb::Result<Scanned> {
     let mut scanned = Scanned::default();
-    for row in snapshot.range(table, range) {
+    let mut rows = snapshot.range(table, range);
+    while let Some(row) = rows.next_row() {
         let (key, value) = row?;
         scanned.rows += 1;
         scanned.bytes += (key.len() + value.len()) as u64;
         if let Some(shape) = check {
-            let key = <[u8; 8]>::try_from(key.as_slice()).map(u64::from_be_bytes);
-            scanned.wrong += u64::from(!key.is_ok_and(|key| shape.is_value_of(key, &value)));
+            let key = <[u8; 8]>::try_from(key).map(u64::from_be_bytes);
+            scanned.wrong += u64::from(!key.is_ok_and(|key| shape.is_value_of(key, value)));
         }
         if scanned.rows.is_multiple_of(STEP) {
             told(STEP);

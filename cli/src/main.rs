@@ -104,7 +104,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Restore(args) => backup::restore(&args, json),
         Command::Salvage(args) => backup::salvage(&args, json),
         Command::Log(args) => inspect::log(&args, json),
-        Command::Bench(args) => bench::run(&args, json),
+        Command::Bench(args) => bench::run(*args, json),
         Command::Torture(args) => torture::run(&args, json),
         Command::DemoChild(args) => demo::child::run(&args),
         Command::TortureChild(args) => torture::child::run(&args),

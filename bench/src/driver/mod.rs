@@ -19,12 +19,14 @@ pub use arrivals::{Gaps, Rate};
 
 use crate::activity::{Activity, KindSums, StageSums, Sums};
 use crate::coordination::{Coordination, Switches};
+use crate::latencies::Counted;
 use crate::place::Place;
-use crate::plan::{Checkpoints, Plan};
+use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::process::cpu_seconds;
 use crate::report::{Floor, KindReport, Report, Stages};
 use crate::series::Sampler;
 use crate::store::{Error, Figures, Store};
+use crate::traffic::BlockDevice;
 use crate::workload::{Acknowledged, Worker};
 use crate::{Progress, device};
 use anyhow::{Context, Result, anyhow};
@@ -70,6 +72,8 @@ pub struct Run<'a, S> {
     pub plan: &'a Plan,
     /// Told how it goes.
     pub progress: Progress<'a>,
+    /// If there is one, what the run costs it is counted.
+    pub block_device: Option<&'a BlockDevice>,
     /// If there is one the workers do not stop before it returns.
     pub while_working: Option<WhileWorking<'a>>,
 }
@@ -95,7 +99,8 @@ struct Before {
     sums: Sums,
     figures: Figures,
     switches: Switches,
-    reads: crate::latencies::Counted,
+    all: Counted,
+    reads: Counted,
     kinds: Vec<KindSums>,
     stages: StageSums,
 }
@@ -152,6 +157,7 @@ impl<S: Store> Run<'_, S> {
             sums: shared.activity.sums(),
             figures: self.store.figures(),
             switches: Switches::now(),
+            all: shared.activity.latencies(),
             reads: shared.activity.read_latencies(),
             kinds: shared.activity.kinds(),
             stages: shared.activity.stages(),
@@ -169,6 +175,9 @@ impl<S: Store> Run<'_, S> {
         let sum = |field: fn(&KindReport) -> u64| kinds.iter().map(field).sum::<u64>();
         let (committed, rolled_back) = (sum(|kind| kind.committed), sum(|kind| kind.rolled_back));
         let reads = shared.activity.read_latencies().since(&before.reads);
+        let writes = shared.activity.latencies().since(&before.all).since(&reads);
+        // What goes on without waiting has not been acknowledged when it ends.
+        let waits = plan.commit == CommitMode::Blocking;
         Report {
             workload: self.workload.to_string(),
             preset: f.preset.clone(),
@@ -196,6 +205,7 @@ impl<S: Store> Run<'_, S> {
             commit_latency_us: f.commit,
             total_latency_us: f.total,
             read_latency_us: (reads.count() > 0).then(|| reads.summary()),
+            write_latency_us: (waits && writes.count() > 0).then(|| writes.summary()),
             kinds,
             log_bytes: f.log_bytes - b.log_bytes,
             device_bytes: f.device_bytes - b.device_bytes,
@@ -207,13 +217,8 @@ impl<S: Store> Run<'_, S> {
             logical_bytes_written: sums.written_bytes - before.sums.written_bytes,
             checkpoints: f.checkpoints - b.checkpoints,
             checkpoint_seconds: f.checkpoint_seconds - b.checkpoint_seconds,
-            coordination: Some(Coordination::of(
-                &f.protocol,
-                b.waits,
-                f.waits,
-                switches,
-                committed + rolled_back,
-            )),
+            coordination: (!f.protocol.is_empty())
+                .then(|| Coordination::of(&f.protocol, b.waits, f.waits, switches, committed + rolled_back)),
             cpu_seconds,
             ..Report::default()
         }
@@ -286,6 +291,15 @@ impl<S: Store> Run<'_, S> {
             start: Barrier::new(workers.len() + 1),
         };
         let shared = &shared;
+        let before = self.block_device.map(BlockDevice::settled).transpose()?;
+        let mut finished = self.drive_workers(workers, shared)?;
+        if let (Some(device), Some(before)) = (self.block_device, before) {
+            finished.report.traffic = Some(device.since(before, shared.activity.sums().committed)?);
+        }
+        Ok(finished)
+    }
+
+    fn drive_workers<W: Worker<S::Table>>(&self, workers: Vec<W>, shared: &Shared) -> Result<Finished> {
         std::thread::scope(|scope| {
             let guarded = |result: Result<()>| {
                 if result.is_err() {

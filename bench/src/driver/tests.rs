@@ -77,6 +77,7 @@ fn stalled(rate: Option<Rate>, commit: CommitMode) -> Report {
         store: &database,
         plan: &plan,
         progress: &|_, _, _| {},
+        block_device: None,
         while_working: None,
     };
     run.drive(vec![Stalling { table, done: 0, attempt: 0 }]).expect("run").report

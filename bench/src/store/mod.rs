@@ -7,8 +7,8 @@
 //!
 //! All of it is generic, so a call compiles to the engine's own. Guarantees that every implementation gives:
 //!
-//! 1. A transaction reads one consistent state and its own writes; two that write the same row do not both commit unless
-//!    the second saw what the first wrote. So increments are not lost.
+//! 1. A transaction reads one consistent state and its own writes; two that read and write the same row do not both commit
+//!    unless the second saw what the first wrote. So increments are not lost.
 //! 2. [`Error::Conflict`] leaves nothing behind: the transaction can be run again from its beginning.
 //! 3. A session is used by one thread and has one transaction at a time; after a commit its next transaction sees it.
 //! 4. `scan` gives each key of the range once, ascending; `scan_back` descending.
@@ -136,6 +136,20 @@ pub trait Handle: Send {
     fn wait(&self, timeout: std::time::Duration) -> Result<bool>;
 }
 
+/// What a store leaves that waits for each commit.
+#[derive(Clone, Copy, Debug)]
+pub struct Waited;
+
+impl Handle for Waited {
+    fn is_done(&self) -> bool {
+        true
+    }
+
+    fn wait(&self, _: std::time::Duration) -> Result<bool> {
+        Ok(true)
+    }
+}
+
 /// One thread's way into a store.
 pub trait Session {
     /// Names a table.
@@ -194,17 +208,20 @@ pub trait Store: Sync {
     /// Those of the engine.
     fn make_durable(&self) -> anyhow::Result<()>;
 
-    /// Makes a checkpoint: as fast as it can, or at the pace of those that the engine makes by itself.
+    /// Makes a checkpoint: as fast as it can, or at the pace of those that the engine makes by itself. An engine whose commits
+    /// write everything to its place has nothing to do.
     ///
     /// # Errors
     /// Those of the engine.
     fn checkpoint(&self, paced: bool) -> anyhow::Result<()>;
 
-    /// The checkpoints made since it was opened. Called often.
-    fn checkpoints(&self) -> Checkpoints;
+    /// The checkpoints made since it was opened, if it counts them. Called often.
+    fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::default()
+    }
 
     /// Forgets the latencies of [`Figures`].
-    fn reset(&self);
+    fn reset(&self) {}
 
     /// What it counts, since it was opened or [`Store::reset`].
     fn figures(&self) -> Figures;

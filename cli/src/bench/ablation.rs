@@ -103,7 +103,8 @@ fn directory_of(parent: &Path, number: usize) -> Result<PathBuf> {
 
 /// Runs all rows and prints the table.
 pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
-    let of = args.of.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
+    let of =
+        args.ablation_of.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
     let (kept, rows, bar) = (flags_for_rows()?, rows(args.threads()), Progress::new());
     let mut reports = Vec::new();
     for (number, row) in rows.iter().enumerate() {

@@ -38,7 +38,7 @@ impl Message {
 const ABANDONED: Duration = Duration::from_secs(60);
 
 /// Ends the child with the parent's work, however that ends.
-struct Killed(Child);
+pub(super) struct Killed(pub(super) Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -95,7 +95,9 @@ fn child_works(args: &BenchArgs, directory: &Path) -> Result<()> {
         bail!("nobody killed this child")
     };
     let plan = args.plan();
-    let (chosen, setting) =
-        (Chosen::of(args, &plan)?, Setting { args, plan: &plan, database: &database, bar: &bar });
+    let (chosen, setting) = (
+        Chosen::of(args, &plan)?,
+        Setting { args, plan: &plan, store: &database, bar: &bar, block_device: None },
+    );
     work(&setting, chosen.as_ref(), Some(&tell)).map(drop)
 }

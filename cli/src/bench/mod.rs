@@ -6,8 +6,11 @@
 //! ```
 
 mod ablation;
+mod compare;
+mod engine_options;
 mod kill;
 mod options;
+mod peer;
 mod protocol_options;
 mod workload_options;
 mod workloads;
@@ -19,6 +22,7 @@ use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use options::{Reopen, Workload};
 use quench_bench::driver::{self, Finished, Run, WhileWorking};
+use quench_bench::engine::{Engine, Tier};
 use quench_bench::place::Place;
 use quench_bench::plan::Plan;
 use quench_bench::process::MemoryWatch;
@@ -26,10 +30,12 @@ use quench_bench::reads::{self, Pattern, SEQUENTIAL_BYTES};
 use quench_bench::reopen::{self, Ending, Expected};
 use quench_bench::report::Report;
 use quench_bench::soak::{self, Space, Written};
+use quench_bench::store::Store;
+use quench_bench::traffic::BlockDevice;
 use quench_bench::workload::{Acknowledged, Checked};
 use quench_bench::ycsb::{self, Ycsb};
 use quench_bench::{device, plot, put, scan};
-use quenchdb::Database;
+use quenchdb::{Database, DeviceTrust};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -52,7 +58,19 @@ fn require_empty(directory: &Path) -> Result<()> {
 }
 
 /// Runs it.
-pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
+pub fn run(args: BenchArgs, json: bool) -> Result<Outcome> {
+    let json = json || args.engines.is_turn();
+    if args.engines.is_turn() {
+        // A parent that is killed cannot end this process.
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    } else if args.workload == Workload::Compare {
+        return compare::run(&args, json);
+    }
+    run_one(&args.in_its_turn()?, json)
+}
+
+/// One workload on one engine.
+fn run_one(args: &BenchArgs, json: bool) -> Result<Outcome> {
     args.check()?;
     if let Some(directory) = &args.child {
         return kill::child(args, directory);
@@ -70,17 +88,30 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
     {
         require_empty(directory)?;
     }
-    let place = args.place(directory)?;
-    let (plan, bar) = (args.plan(), Progress::new());
-    let chosen = Chosen::of(args, &plan)?;
-    let bench = Bench { args, place: &place, plan, chosen: chosen.as_ref(), bar: &bar };
-    let outcome = bench.run(json);
-    bar.finish();
+    let outcome = match (args.engines.chosen(), directory) {
+        (Some(engine), Some(directory)) if engine != Engine::QuenchDb => {
+            peer::run(args, engine, directory, json)
+        }
+        _ => run_here(args, directory, json),
+    };
     if args.keep
         && let Some(scratch) = scratch
     {
         complain(&format!("the database is kept in {}", scratch.keep().display()));
     }
+    outcome
+}
+
+/// On QuenchDB.
+fn run_here(args: &BenchArgs, directory: Option<&Path>, json: bool) -> Result<Outcome> {
+    let place = args.place(directory)?;
+    let (plan, bar) = (args.plan(), Progress::new());
+    let chosen = Chosen::of(args, &plan)?;
+    let counted = place.path().filter(|_| args.engines.chosen().is_some());
+    let block_device = counted.map(BlockDevice::of).transpose()?.flatten();
+    let bench = Bench { args, place: &place, plan, chosen: chosen.as_ref(), bar: &bar, block_device };
+    let outcome = bench.run(json);
+    bar.finish();
     outcome
 }
 
@@ -109,11 +140,26 @@ fn outcome(sound: bool) -> Outcome {
 
 /// One workload, in this process or in a child.
 fn work(
-    setting: &Setting<'_>,
+    setting: &Setting<'_, Database>,
     chosen: Option<&Chosen>,
     while_working: Option<WhileWorking<'_>>,
 ) -> Result<Finished> {
-    let Setting { args, plan, database, bar } = *setting;
+    let Setting { args, plan, store, bar, .. } = *setting;
+    let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
+    match args.workload {
+        Workload::Put if args.counts_rows() => put::fill_log(store, plan, while_working, &progress),
+        Workload::Scan => scan::prepare(store, plan, while_working, &progress),
+        _ => work_on(setting, chosen, while_working),
+    }
+}
+
+/// One of the workloads that run on any engine.
+fn work_on<S: Store>(
+    setting: &Setting<'_, S>,
+    chosen: Option<&Chosen>,
+    while_working: Option<WhileWorking<'_>>,
+) -> Result<Finished> {
+    let Setting { args, plan, store, bar, block_device } = *setting;
     if let Some(chosen) = chosen {
         return chosen.run(setting, while_working);
     }
@@ -123,15 +169,14 @@ fn work(
         workload,
         parameters: &parameters,
         kinds,
-        store: database,
+        store,
         plan,
         progress: &progress,
+        block_device,
         while_working,
     };
     match args.workload {
-        Workload::Put if args.counts_rows() => put::fill_log(database, plan, while_working, &progress),
         Workload::Put => put::run(&run("put", put::KINDS)),
-        Workload::Scan => scan::prepare(database, plan, while_working, &progress),
         Workload::Soak => ycsb::run(&run("soak", Ycsb::kinds_of(plan)), args.checkpoint_when_loaded()),
         _ => bail!("this is no workload"),
     }
@@ -150,6 +195,7 @@ struct Bench<'a> {
     plan: Plan,
     chosen: Option<&'a Chosen>,
     bar: &'a Progress,
+    block_device: Option<BlockDevice>,
 }
 
 impl Bench<'_> {
@@ -170,6 +216,7 @@ impl Bench<'_> {
         let amplification = written.amplification(logical).filter(|_| told);
         let report = &mut left.finished.report;
         (report.floor_us, report.device) = (floor, self.place.device_name()?);
+        (report.engine, report.tier) = (Engine::QuenchDb.name().into(), self.tier()?.name().into());
         if report.device_reads > 0 {
             report.read_floor = Some(self.read_floor(Pattern::Random, FAULT_BYTES)?.reads_per_second);
         }
@@ -187,8 +234,20 @@ impl Bench<'_> {
         self.tell(report, report, report.is_sound(), json)
     }
 
-    fn setting<'a>(&'a self, database: &'a Database) -> Setting<'a> {
-        Setting { args: self.args, plan: &self.plan, database, bar: self.bar }
+    fn setting<'a>(&'a self, store: &'a Database) -> Setting<'a, Database> {
+        let Bench { args, ref plan, bar, .. } = *self;
+        Setting { args, plan, store, bar, block_device: self.block_device.as_ref() }
+    }
+
+    /// What an acknowledged commit is worth here.
+    fn tier(&self) -> Result<Tier> {
+        let tier = Engine::QuenchDb.tier(self.plan.level);
+        if self.place.path().is_none() {
+            return Ok(Tier::Nothing);
+        }
+        let believed =
+            self.args.trust() == DeviceTrust::Device && self.place.storage()?.facts().volatile_cache;
+        Ok(if believed { tier.max(Tier::Machine) } else { tier })
     }
 
     /// Whether everything that must hold does, if that was asked for.

@@ -1,5 +1,6 @@
 //! The flags of `quench bench`, and what they mean for a plan and a database.
 
+use super::engine_options::EngineArgs;
 use super::protocol_options::ProtocolArgs;
 use super::workload_options::{TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use anyhow::{Result, bail};
@@ -35,6 +36,8 @@ pub enum Workload {
     Device,
     /// One workload (--of) with one commit protocol after the other, each with one thing more
     Ablation,
+    /// Put, ycsb or tpcc on several engines in turn, and one table; needs a build with them
+    Compare,
 }
 
 /// What an ablation may be of.
@@ -179,7 +182,7 @@ fn physical_memory_bytes() -> u64 {
 }
 
 /// `quench bench`
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:
   quench bench device --threads 16
   quench bench put --threads 1                        one durable put at a time: near the floor
@@ -195,18 +198,19 @@ fn physical_memory_bytes() -> u64 {
   quench bench ycsb --mix b --rate 20000 --threads 2            open loop: latency from the intended arrival
   quench bench scan --rows 4000000 --memory-bytes 128m
   quench bench ablation --threads 16 --seconds 5                what each part of autonomous commit brings
+  quench bench compare put --threads 16 --seconds 5             beside RocksDB, SQLite, LMDB, redb and fjall
   quench bench soak --seconds 3600 --memory-bytes 1g --rows 20000000
 
 Sizes are bytes; k, m, g and t are powers of 1024.")]
 pub struct BenchArgs {
-    #[arg(value_enum)]
+    #[arg(value_enum, index = 1)]
     pub workload: Workload,
     /// Directory for the database; default: a temporary one in the current directory, removed afterwards
     #[arg(long)]
     pub path: Option<PathBuf>,
     /// As fast as this device, around the directory --path, or else around memory
     #[arg(long, value_name = "sim:NAME", value_parser = devices())]
-    device: Option<String>,
+    pub device: Option<String>,
     /// Worker threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
@@ -233,7 +237,7 @@ pub struct BenchArgs {
     read_percent: u32,
     /// Transactions that only read use read-only snapshots
     #[arg(long)]
-    snapshots: bool,
+    pub snapshots: bool,
     /// Ycsb: skew of the choice of rows, 0 = uniform; default 0.99 where the choice is not uniform
     #[arg(long, value_parser = theta)]
     pub zipf: Option<f64>,
@@ -292,10 +296,12 @@ pub struct BenchArgs {
     #[arg(long, value_name = "TYPE")]
     pub only: Option<String>,
     /// Ablation: of which workload
-    #[arg(long, value_enum, value_name = "WORKLOAD", default_value = "ycsb")]
-    pub of: AblationOf,
+    #[arg(long = "of", value_enum, value_name = "WORKLOAD", default_value = "ycsb")]
+    pub ablation_of: AblationOf,
     #[command(flatten)]
     pub protocol: ProtocolArgs,
+    #[command(flatten)]
+    pub engines: EngineArgs,
     #[command(flatten)]
     pub ycsb: YcsbArgs,
     #[command(flatten)]
@@ -323,6 +329,7 @@ const LOG_WITHOUT_END: u64 = 1 << 50;
 impl BenchArgs {
     /// Refuses flags that contradict each other.
     pub fn check(&self) -> Result<()> {
+        self.check_engines()?;
         if self.checkpoint == Some(Checkpoint::None) && self.checkpoint_every.is_some() {
             bail!("--checkpoint none contradicts --checkpoint-every");
         }
@@ -410,6 +417,12 @@ impl BenchArgs {
             (None, Some(directory)) => Ok(Place::directory(directory, self.trust())),
             (None, None) => bail!("no directory"),
         }
+    }
+
+    /// Memory was chosen, so it is not to be exceeded.
+    #[cfg(feature = "peers")]
+    pub fn bounds_memory(&self) -> bool {
+        self.memory_bytes.is_some()
     }
 
     pub fn runs(&self) -> u64 {

@@ -7,7 +7,7 @@ fn said(error: Error) -> String {
     error.to_string()
 }
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Commit protocol, where it is not to be as the preset says")]
 pub struct ProtocolArgs {
     /// How many logs: one, per-thread, threads-per-log

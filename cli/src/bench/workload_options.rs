@@ -21,7 +21,7 @@ pub enum Distribution {
 pub const THETA: f64 = 0.99;
 
 /// Of `ycsb`
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(next_help_heading = "ycsb")]
 pub struct YcsbArgs {
     /// Operations: a to f as in the paper, rmw: only read-modify-writes; default: reads and updates by --read-percent
@@ -93,7 +93,7 @@ enum HomeArg {
 }
 
 /// Of `tpcc`
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(next_help_heading = "tpcc, mixed")]
 pub struct TpccArgs {
     /// Warehouses; default: one for each thread
@@ -174,7 +174,7 @@ impl TpccArgs {
 }
 
 /// Of `tpcb`
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(next_help_heading = "tpcb")]
 pub struct TpcbArgs {
     /// Branches; default 10
@@ -229,7 +229,7 @@ impl TpcbArgs {
 }
 
 /// Of `tatp`
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(next_help_heading = "tatp")]
 pub struct TatpArgs {
     /// Subscribers; default 100000

@@ -12,12 +12,13 @@ use quench_bench::mixed::Mixed;
 use quench_bench::plan::Plan;
 use quench_bench::population;
 use quench_bench::report::Report;
+use quench_bench::store::Store;
 use quench_bench::tatp::Tatp;
 use quench_bench::tpcb::Tpcb;
 use quench_bench::tpcc::Tpcc;
+use quench_bench::traffic::BlockDevice;
 use quench_bench::workload::{Acknowledged, Checked, Seat, Workload};
 use quench_bench::ycsb::Ycsb;
-use quenchdb::Database;
 use std::time::Instant;
 
 /// The workload that the flags name.
@@ -30,11 +31,13 @@ pub(super) enum Chosen {
 }
 
 /// What a run needs beside its workload.
-pub(super) struct Setting<'a> {
+pub(super) struct Setting<'a, S> {
     pub args: &'a BenchArgs,
     pub plan: &'a Plan,
-    pub database: &'a Database,
+    pub store: &'a S,
     pub bar: &'a Progress,
+    /// If what the run costs it is to be counted.
+    pub block_device: Option<&'a BlockDevice>,
 }
 
 macro_rules! each_kind {
@@ -67,44 +70,49 @@ impl Chosen {
     }
 
     /// Fills the database and runs.
-    pub(super) fn run(
+    pub(super) fn run<S: Store>(
         &self,
-        setting: &Setting<'_>,
+        setting: &Setting<'_, S>,
         while_working: Option<WhileWorking<'_>>,
     ) -> Result<Finished> {
         each_kind!(self, workload => setting.run(workload, while_working))
     }
 
     /// Checks the database.
-    pub(super) fn check(&self, setting: &Setting<'_>, acknowledged: &Acknowledged) -> Result<Checked> {
+    pub(super) fn check<S: Store>(
+        &self,
+        setting: &Setting<'_, S>,
+        acknowledged: &Acknowledged,
+    ) -> Result<Checked> {
         each_kind!(self, workload => setting.check(workload, acknowledged))
     }
 }
 
-impl Setting<'_> {
+impl<S: Store> Setting<'_, S> {
     fn run<W: Workload>(&self, workload: &W, while_working: Option<WhileWorking<'_>>) -> Result<Finished> {
-        let (args, plan, database) = (self.args, self.plan, self.database);
+        let (args, plan, store) = (self.args, self.plan, self.store);
         let progress = |what: &str, done: u64, total: u64| self.bar.at(what, done, total);
-        population::prepare(workload, database, plan.threads, args.reuse, &progress)?;
+        population::prepare(workload, store, plan.threads, args.reuse, &progress)?;
         if args.checkpoint_when_loaded() {
             progress("checkpoint", 0, 1);
-            database.checkpoint()?;
+            store.checkpoint(false)?;
         }
-        workload.begin(database)?;
+        workload.begin(store)?;
         let parameters = workload.parameters();
         let run = Run {
             workload: workload.name(),
             parameters: &parameters,
             kinds: workload.kinds(),
-            store: database,
+            store,
             plan,
             progress: &progress,
+            block_device: self.block_device,
             while_working,
         };
         let mut all = Vec::new();
-        let first = population::begin_runs(database, args.runs())?;
+        let first = population::begin_runs(store, args.runs())?;
         for run_number in first..first + args.runs() {
-            let worker = |index| workload.worker(database, Seat { run: run_number, index });
+            let worker = |index| workload.worker(store, Seat { run: run_number, index });
             all.push(run.drive((0..plan.threads).map(worker).collect::<Result<_>>()?)?);
         }
         summed(all).context("no run")
@@ -112,11 +120,11 @@ impl Setting<'_> {
 
     fn check<W: Workload>(&self, workload: &W, acknowledged: &Acknowledged) -> Result<Checked> {
         let progress = |what: &str, done: u64, total: u64| self.bar.at(what, done, total);
-        if population::found(self.database)?.is_none() {
+        if population::found(self.store)?.is_none() {
             bail!("the population is not there, or not complete");
         }
         let began = Instant::now();
-        let checked = workload.check(self.database, self.plan.threads, acknowledged, &progress)?;
+        let checked = workload.check(self.store, self.plan.threads, acknowledged, &progress)?;
         Ok(Checked { seconds: began.elapsed().as_secs_f64(), ..checked })
     }
 }

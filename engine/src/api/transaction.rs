@@ -259,29 +259,43 @@ impl<'a> Range<'a> {
         Range { source, cursor, failed: false }
     }
 
-    fn step(&mut self, back: bool) -> Option<Result<Row>> {
+    /// The next row as [`Iterator::next`] gives it, key and value, without copies of its own: for who reads many.
+    pub fn next_row(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        self.step(false)
+    }
+
+    /// The next row from the upper end, as [`Range::next_row`].
+    pub fn next_row_back(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        self.step(true)
+    }
+
+    fn step(&mut self, back: bool) -> Option<Result<(&[u8], &[u8])>> {
         if self.failed {
             return None;
         }
-        let row = match &self.source {
+        let came = match &self.source {
             Source::Transaction(active) => active.step(&mut self.cursor, back),
             Source::Snapshot(snapshot) => snapshot.step(&mut self.cursor, back),
         };
-        self.failed = row.is_err();
-        row.transpose()
+        self.failed = came.is_err();
+        came.map(|came| came.then(|| self.cursor.row(back))).transpose()
     }
+}
+
+fn own((key, value): (&[u8], &[u8])) -> Row {
+    (key.to_vec(), value.to_vec())
 }
 
 impl Iterator for Range<'_> {
     type Item = Result<Row>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(false)
+        self.step(false).map(|row| row.map(own))
     }
 }
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(true)
+        self.step(true).map(|row| row.map(own))
     }
 }

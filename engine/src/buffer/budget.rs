@@ -84,6 +84,16 @@ impl Pool {
             .ok_or_else(|| self.why_no_memory())
     }
 
+    /// The same without waiting; false if there is none.
+    pub(super) fn take_memory_now(&self) -> bool {
+        let max = self.resident_pages_max();
+        let resident = self.count_one_more(max);
+        if resident.is_err() || resident.is_ok_and(|before| before + 1 >= self.eviction_begins_at(max)) {
+            self.eviction.want();
+        }
+        resident.is_ok() || self.reuse_free_page()
+    }
+
     fn count_one_more(&self, max: u64) -> Result<u64, u64> {
         let max = if Overdraft::is_there() { max + OVERDRAFT_PAGES } else { max };
         let one_more = |resident| (resident < max).then_some(resident + 1);
@@ -93,20 +103,22 @@ impl Pool {
     /// Takes the memory of a free page away; it stays counted, for the caller.
     fn reuse_free_page(&self) -> bool {
         let Some(page) = self.free.lock().recycled.pop() else { return false };
-        self.discard(page);
+        self.discard(std::iter::once(page));
         self.free.lock().cold.push(page);
         true
     }
 
-    /// Gives the memory of a page back to the system. The caller holds it exclusively, or its id.
-    pub(super) fn discard(&self, page: PageId) {
-        let start = (page.0 as usize) << self.word_shift;
-        self.words.discard(start..start + (1 << self.word_shift));
+    /// Gives the memory of pages back to the system. The caller holds them exclusively, or their ids.
+    pub(super) fn discard(&self, pages: impl Iterator<Item = PageId>) {
+        self.words.discard(pages.map(|page| {
+            let start = (page.0 as usize) << self.word_shift;
+            start..start + (1 << self.word_shift)
+        }));
     }
 
-    /// One page less has memory.
-    pub(super) fn give_memory(&self) {
-        self.resident.fetch_sub(1, Ordering::Relaxed);
+    /// So many pages less have memory.
+    pub(super) fn give_memory(&self, pages: u64) {
+        self.resident.fetch_sub(pages, Ordering::Relaxed);
     }
 
     /// Pages that may have memory now: what is left of the budget.
@@ -125,7 +137,15 @@ impl Pool {
 
     /// Takes the memory of at most `most` free pages away; returns of how many.
     pub fn discard_free_pages(&self, most: u64) -> u64 {
-        (0..most).take_while(|_| self.reuse_free_page()).inspect(|_| self.give_memory()).count() as u64
+        let mut ids = {
+            let recycled = &mut self.free.lock().recycled;
+            recycled.split_off(recycled.len() - recycled.len().min(most as usize))
+        };
+        self.discard(ids.iter().copied());
+        let count = ids.len() as u64;
+        self.give_memory(count);
+        self.free.lock().cold.append(&mut ids);
+        count
     }
 
     /// For a descent that never arrives, because the pages that it needs push each other out.

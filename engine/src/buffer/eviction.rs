@@ -146,16 +146,31 @@ impl Claimed<'_> {
         let pool = self.guard.pool();
         pool.set_flags(pool.entry(self.guard.page_id()), STAMPED | image);
     }
+}
 
-    /// Gives the page's memory back. Its newest image shows what it is (invariant 6 of the pool).
-    pub fn evict(self) {
-        let pool = self.guard.pool();
-        let page = self.guard.page_id();
-        pool.discard(page);
-        self.guard.release_evicted();
-        pool.give_memory();
-        pool.eviction.evicted.add(1);
+/// Pages that are leaving memory, held exclusively until they all do at once: taking memory away costs the same for many as for
+/// one. Who holds one waits for nothing.
+#[derive(Debug, Default)]
+pub struct Leaving<'p> {
+    pages: Vec<ExclusiveGuard<'p>>,
+}
+
+impl<'p> Leaving<'p> {
+    /// One more. Its newest image shows what it is (invariant 6 of the pool).
+    pub fn push(&mut self, claimed: Claimed<'p>) {
+        self.pages.push(claimed.guard);
+    }
+
+    /// Gives the memory of all of them back; returns how many there were.
+    pub fn evict(self) -> u64 {
+        let count = self.pages.len() as u64;
+        let Some(pool) = self.pages.first().map(ExclusiveGuard::pool) else { return 0 };
+        pool.discard(self.pages.iter().map(ExclusiveGuard::page_id));
+        self.pages.into_iter().for_each(ExclusiveGuard::release_evicted);
+        pool.give_memory(count);
+        pool.eviction.evicted.add(count);
         pool.eviction.freed.notify_all();
+        count
     }
 }
 

@@ -34,6 +34,7 @@ mod bytes_tests;
 mod demand;
 mod eviction;
 mod guard;
+mod ids;
 pub mod latch;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod latch_tests;
@@ -46,7 +47,7 @@ mod region;
 
 pub use budget::Overdraft;
 pub use bytes::{PageBytes, PageBytesMut, ScratchPage};
-pub use eviction::{Claimed, PageState};
+pub use eviction::{Claimed, Leaving, PageState};
 pub use guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 pub use latch::Version;
 pub use pool::{PageSource, Pool};

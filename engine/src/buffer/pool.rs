@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. The memory of page *n* is `words[n * words per page ..]`, whatever is in it. Page 0 is never used.
-//! 2. Free ids below `page_count` are in exactly one of the two lists of [`FreeIds`]; only who took an id from there claims
+//! 2. Free ids below `page_count` are exactly once in [`FreeIds`]; only who took an id from there claims
 //!    its latch.
 //! 3. `resident` counts the pages that may have memory: those in memory and the recycled ids. It does not exceed the budget,
 //!    unless the budget has just become smaller.
@@ -13,6 +13,7 @@
 
 use super::eviction::Eviction;
 use super::guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
+use super::ids::FreeIds;
 use super::latch::{Latch, LatchWait, Obstacle, State, Version};
 use super::read_ahead::Requests;
 use super::region::{Region, ZeroIsDefault};
@@ -112,15 +113,6 @@ impl Entry {
 const PREFETCH_LINES: usize = 5;
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
 const WORDS_PER_LINE: usize = 8;
-
-/// Page ids that can be given out.
-#[derive(Default)]
-pub(super) struct FreeIds {
-    /// Freed ids whose memory is still there: used first, and counted as resident.
-    pub(super) recycled: Vec<PageId>,
-    /// Ids without memory, below `page_count`.
-    pub(super) cold: Vec<PageId>,
-}
 
 /// All pages of a database that are in memory, and the state of all that are not.
 pub struct Pool {
@@ -435,13 +427,21 @@ impl Pool {
     /// # Errors
     /// `OutOfMemory` if the budget is used up; `OutOfSpace`, see [`Pool::reserve`].
     pub fn allocate(&self) -> Result<ExclusiveGuard<'_>> {
+        self.allocate_behind(None)
+    }
+
+    /// As [`Pool::allocate`]; a page that goes on where the page `before`, if any, ended lies beside it in the store, if possible.
+    ///
+    /// # Errors
+    /// As [`Pool::allocate`].
+    pub fn allocate_behind(&self, before: Option<PageId>) -> Result<ExclusiveGuard<'_>> {
         self.reserve(ReservedFor::NewPage)?;
-        let recycled = self.free.lock().recycled.pop();
+        let recycled = self.free.lock().take_recycled(before);
         let page = match recycled {
             Some(page) => page,
             None => {
                 self.take_memory()?;
-                self.cold_id().inspect_err(|_| {
+                self.cold_id(before).inspect_err(|_| {
                     self.resident.fetch_sub(1, Ordering::Relaxed);
                 })?
             }
@@ -458,21 +458,22 @@ impl Pool {
     }
 
     /// An id without memory.
-    fn cold_id(&self) -> Result<PageId> {
+    fn cold_id(&self, before: Option<PageId>) -> Result<PageId> {
         let mut free = self.free.lock();
-        if let Some(page) = free.cold.pop() {
+        if let Some(page) = free.take_cold(before) {
             return Ok(page);
         }
-        let page = self.page_count.load(Ordering::Relaxed);
-        if page >= self.entries.len() as u64 {
+        let first = self.page_count.load(Ordering::Relaxed);
+        let end = (first + free.wanted(before)).min(self.entries.len() as u64);
+        if first >= end {
             return Err(self.out_of_memory("all page ids are in use"));
         }
-        self.set_page_count(page + 1);
-        if page == self.resident_max {
+        self.set_page_count(end);
+        if (first..end).contains(&self.resident_max) {
             // From now on memory is used sparsely.
             self.advise_huge(false);
         }
-        Ok(PageId(page))
+        Ok(free.add(before, first, end))
     }
 
     /// Gives a page back; its id can be used again at once. The source is told that its image, if any, is not needed.

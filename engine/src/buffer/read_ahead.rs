@@ -1,11 +1,11 @@
 //! Reading ahead: pages that a scan or redo is going to need are brought in while it works on those it has.
 //!
 //! It tells which pages come next ([`Pool::read_ahead`]); one thread, asleep otherwise, brings in those that are not in
-//! memory, many with one read where their images lie side by side. It is only a help: what it does not get done, the scan
-//! does itself, and waits for pages that are being brought in.
+//! memory, many with one read where their images lie side by side. While it is busy with what another scan asked for, the scan
+//! brings them in itself, as many at once. It is only a help: what is not there when it is needed, the scan
+//! reads alone, and waits for pages that are being brought in.
 //!
-//! Bounds: requests that wait are at most [`WAITING_MAX`], the rest is forgotten; pages of one are at most [`PAGES_MAX`], and an
-//! eighth of the memory.
+//! Bounds: pages of one request are at most [`PAGES_MAX`], and an eighth of the memory; one request waits for the thread.
 
 use super::PageBytesMut;
 use super::latch::State;
@@ -13,18 +13,32 @@ use super::pool::{FaultClaim, Pool, STAMPED, STAMPED_IMAGE};
 use crate::base::{Error, PageId, Result};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Event, Mutex, thread};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Requests that wait, at most.
-const WAITING_MAX: usize = 8;
 /// Pages of a request, at most.
 pub const PAGES_MAX: usize = 256;
+
+/// What the thread is doing.
+#[derive(Default)]
+enum Thread {
+    #[default]
+    Idle,
+    /// It is to bring these in.
+    Asked(Vec<PageId>),
+    Busy,
+}
+
+/// Whether to wait for memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AtLimit {
+    Wait,
+    GiveUp,
+}
 
 /// What scans ask for.
 #[derive(Default)]
 pub(super) struct Requests {
-    waiting: Mutex<VecDeque<Vec<PageId>>>,
+    thread: Mutex<Thread>,
     asked: Event,
     /// Somebody serves them.
     attached: AtomicBool,
@@ -72,7 +86,7 @@ impl Pool {
         self.entry_of(page).is_some_and(|entry| entry.latch.state() == State::Evicted)
     }
 
-    /// Asks for those of `pages` that are not in memory to be brought in, in the background.
+    /// Has those of `pages` that are not in memory brought in, in the background if possible. The caller holds no latch.
     pub fn read_ahead(&self, pages: impl Iterator<Item = PageId>) {
         if !self.ahead.attached.load(Ordering::Relaxed) {
             return;
@@ -83,39 +97,51 @@ impl Pool {
         if wanted.len() < 2 {
             return;
         }
-        let mut waiting = self.ahead.waiting.lock();
-        if waiting.len() < WAITING_MAX {
-            waiting.push_back(wanted);
-            drop(waiting);
+        let mut thread = self.ahead.thread.lock();
+        if matches!(*thread, Thread::Idle) {
+            *thread = Thread::Asked(wanted);
+            drop(thread);
             self.ahead.asked.notify_all();
+        } else {
+            drop(thread);
+            self.bring_in(&wanted, AtLimit::GiveUp);
         }
     }
 
     fn serve_read_ahead(&self) {
         while self.ahead.attached.load(Ordering::SeqCst) {
             let ticket = self.ahead.asked.ticket();
-            let next = self.ahead.waiting.lock().pop_front();
-            match next {
-                Some(pages) => self.bring_in(&pages),
-                None if self.ahead.attached.load(Ordering::SeqCst) => self.ahead.asked.wait(ticket, None),
-                None => return,
+            let asked = {
+                let thread = &mut *self.ahead.thread.lock();
+                let is_asked = matches!(*thread, Thread::Asked(_));
+                std::mem::replace(thread, if is_asked { Thread::Busy } else { Thread::Idle })
+            };
+            match asked {
+                Thread::Asked(pages) => self.bring_in(&pages, AtLimit::Wait),
+                _ if self.ahead.attached.load(Ordering::SeqCst) => self.ahead.asked.wait(ticket, None),
+                _ => return,
             }
         }
     }
 
     /// Brings in those of `pages` that nobody else is bringing in. Who needs one that cannot be read finds out for itself.
-    fn bring_in(&self, pages: &[PageId]) {
+    fn bring_in(&self, pages: &[PageId], at_limit: AtLimit) {
         let mut claims = Vec::with_capacity(pages.len());
         for page in pages {
             let Some(entry) = self.entry_of(*page) else { continue };
-            // Waits for memory, if it has to, without holding more than what it has claimed already.
-            if entry.latch.state() != State::Evicted || self.take_memory().is_err() {
+            if entry.latch.state() != State::Evicted {
                 continue;
+            }
+            // Only one waits, who has claimed no more than an eighth of the memory.
+            match at_limit {
+                AtLimit::Wait if self.take_memory().is_err() => continue,
+                AtLimit::GiveUp if !self.take_memory_now() => break,
+                _ => {}
             }
             if entry.latch.claim_evicted() {
                 claims.push((*page, FaultClaim::new(self, entry)));
             } else {
-                self.give_memory();
+                self.give_memory(1);
             }
         }
         let wanted: Vec<(PageId, bool)> =

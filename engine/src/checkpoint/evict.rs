@@ -31,7 +31,7 @@
 
 use super::image::{Imager, image_as_of};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
-use crate::buffer::{Claimed, HIDDEN_ROUND, PageBytes, PageState, Pool, ScratchPage, Version};
+use crate::buffer::{Claimed, HIDDEN_ROUND, Leaving, PageBytes, PageState, Pool, ScratchPage, Version};
 use crate::device::Storage;
 use crate::store::{Heat, ImageKind, ImageWriter, PageStore, Written};
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -91,6 +91,7 @@ impl Evictor {
             pending: Vec::new(),
             candidates: Vec::new(),
             written: Vec::new(),
+            leavers: Vec::new(),
             not_durable: Csn::ZERO,
             hindrance: None,
         };
@@ -143,6 +144,15 @@ enum Purpose {
     Leave(Csn),
 }
 
+/// A page that needs no image, if it still is what it was.
+#[derive(Clone, Copy, Debug)]
+struct Leaver {
+    page: PageId,
+    version: Version,
+    /// All its stamps are settled.
+    settled: bool,
+}
+
 /// What the thread works with.
 struct Work {
     system: Arc<TransactionSystem>,
@@ -158,6 +168,8 @@ struct Work {
     pending: Vec<Option<Pending>>,
     candidates: Vec<PageId>,
     written: Vec<Written>,
+    /// Candidates that need no image.
+    leavers: Vec<Leaver>,
     /// The newest CSN that kept a page in memory because it is not durable.
     not_durable: Csn,
     /// What kept pages of the current pass in memory, if that was not what is in them.
@@ -201,8 +213,9 @@ impl Work {
             self.candidates.clear();
             passed += self.pool.next_candidates(BATCH, STEPS, &mut self.candidates);
             for at in 0..self.candidates.len() {
-                freed += u64::from(self.consider(self.candidates[at])?);
+                self.consider(self.candidates[at])?;
             }
+            freed += self.leave_now();
             // A pack that is being filled gives no memory back before it is written.
             let enough = self.pending.iter().flatten().count() as u64 >= wanted;
             freed += self.complete_writes(enough)?;
@@ -230,22 +243,24 @@ impl Work {
         }
     }
 
-    /// Looks at a candidate: it leaves at once (true), is written first, or stays.
-    fn consider(&mut self, page: PageId) -> Result<bool> {
-        let Some(state) = self.pool.look_at_marked(page, |_| ()) else { return Ok(false) };
+    /// Looks at a candidate: it may leave, is written first, or stays.
+    fn consider(&mut self, page: PageId) -> Result<()> {
+        let Some(state) = self.pool.look_at_marked(page, |_| ()) else { return Ok(()) };
         if state.round == HIDDEN_ROUND {
-            return Ok(false);
+            return Ok(());
         }
         if !state.dirty && !state.unsaved_stamps {
-            return Ok(self.leave_now(page, state.version, false));
+            self.leavers.push(Leaver { page, version: state.version, settled: false });
+            return Ok(());
         }
         if self.is_being_written(page, state.version) {
-            return Ok(false);
+            return Ok(());
         }
-        let Some(mut writer) = self.take_writer()? else { return Ok(false) };
-        let pushed = self.write(&mut writer, page);
+        let Some(mut writer) = self.take_writer()? else { return Ok(()) };
+        let needs_none = self.write(&mut writer, page);
         self.writer = Some(writer);
-        Ok(pushed?.is_some_and(|version| self.leave_now(page, version, true)))
+        self.leavers.extend(needs_none?.map(|version| Leaver { page, version, settled: true }));
+        Ok(())
     }
 
     /// The hand comes by twice before a pack is full.
@@ -261,10 +276,16 @@ impl Work {
         }
     }
 
-    /// Gives the memory of a page back that needs no image, if it still is what it was; `settled` if all its stamps are.
-    fn leave_now(&self, page: PageId, version: Version, settled: bool) -> bool {
-        let claimed = self.pool.claim_unchanged(page, version);
-        claimed.is_some_and(|claimed| claimed.needs_no_image(settled) && Self::leave(claimed))
+    /// Has pages leave that need no image; returns how many did.
+    fn leave_now(&mut self) -> u64 {
+        let mut leaving = Leaving::default();
+        for Leaver { page, version, settled } in self.leavers.drain(..) {
+            let claimed = self.pool.claim_unchanged(page, version);
+            if let Some(claimed) = claimed.filter(|claimed| claimed.needs_no_image(settled)) {
+                Self::leave(claimed, &mut leaving);
+            }
+        }
+        leaving.evict()
     }
 
     /// Has the image written that the page needs now. Returns the page's version if it turns out that it needs none.
@@ -316,30 +337,32 @@ impl Work {
     fn complete_writes(&mut self, all: bool) -> Result<u64> {
         let Some(writer) = &mut self.writer else { return Ok(0) };
         let result = writer.reap(all, &mut self.written);
-        let mut freed = 0;
-        for written in std::mem::take(&mut self.written) {
-            freed += u64::from(self.complete(written));
+        let mut pending_of =
+            |written: &Written| self.pending.get_mut(written.token as usize).and_then(Option::take);
+        let done: Vec<_> = self.written.drain(..).map(|written| (pending_of(&written), written)).collect();
+        let mut leaving = Leaving::default();
+        // Before the first page is held: a checkpoint waits for pages behind the gate.
+        let gate = (!done.is_empty()).then(|| self.imager.gate());
+        for (pending, written) in &done {
+            self.complete(written, *pending, &mut leaving);
         }
+        drop(gate);
+        let freed = leaving.evict();
         result.map(|()| freed)
     }
 
-    fn complete(&mut self, written: Written) -> bool {
-        let pending = self.pending.get_mut(written.token as usize).and_then(Option::take);
-        let _gate = self.imager.gate();
+    /// Records an image if it shows what is in memory. Behind the gate.
+    fn complete<'p>(&'p self, written: &Written, pending: Option<Pending>, leaving: &mut Leaving<'p>) {
         let claimed = pending.and_then(|pending| {
             let claimed = self.pool.claim_unchanged(written.page, pending.version)?;
             Some((claimed, pending.purpose))
         });
         match claimed {
-            Some((claimed, Purpose::Leave(newest))) => self.complete_leaving(claimed, newest, &written),
-            Some((claimed, Purpose::Round(round))) => {
-                self.complete_round(&claimed, round, &written);
-                false
+            Some((claimed, Purpose::Leave(newest))) => {
+                self.complete_leaving(claimed, newest, written, leaving)
             }
-            None => {
-                self.store.discard(written.reference);
-                false
-            }
+            Some((claimed, Purpose::Round(round))) => self.complete_round(&claimed, round, written),
+            None => self.store.discard(written.reference),
         }
     }
 
@@ -354,34 +377,38 @@ impl Work {
         }
     }
 
-    /// Cases 1 and 2a; true if the page has left memory.
-    fn complete_leaving(&self, claimed: Claimed<'_>, newest: Csn, written: &Written) -> bool {
+    /// Cases 1 and 2a.
+    fn complete_leaving<'p>(
+        &self,
+        claimed: Claimed<'p>,
+        newest: Csn,
+        written: &Written,
+        leaving: &mut Leaving<'p>,
+    ) {
         if written.kind == ImageKind::Settled && !claimed.is_dirty() {
             // The running round has written the same meanwhile.
             self.store.discard(written.reference);
-            return Self::leave(claimed);
+            return Self::leave(claimed, leaving);
         }
         let needs = self.imager.running().filter(|(round, _)| claimed.round() < *round);
         if let Some((round, view)) = &needs {
             // A round that began meanwhile needs the page as of an older CSN first.
             if newest > view.csn() {
                 self.store.discard(written.reference);
-                return false;
+                return;
             }
             claimed.set_imaged(*round);
         }
         self.store.record(written.page, written.reference, needs.is_some());
         claimed.set_clean(written.kind == ImageKind::Stamped);
-        Self::leave(claimed)
+        Self::leave(claimed, leaving);
     }
 
-    /// Has the page leave memory, if nobody wants it.
-    fn leave(claimed: Claimed<'_>) -> bool {
-        let leaves = claimed.is_untouched();
-        if leaves {
-            claimed.evict();
+    /// The page is to leave memory, if nobody wants it.
+    fn leave<'p>(claimed: Claimed<'p>, leaving: &mut Leaving<'p>) {
+        if claimed.is_untouched() {
+            leaving.push(claimed);
         }
-        leaves
     }
 
     /// Makes a stamped image of a copied page and says what is in it; `None` if it has to stay in memory.

@@ -227,6 +227,8 @@ pub struct PageStore {
     watched: OnceLock<Watched>,
     /// Pays for buffers that are larger than a page.
     memory: OnceLock<Arc<Account>>,
+    /// For reading many pages; as many as there were ever such reads at once.
+    buffers: Mutex<Vec<AlignedBuffer>>,
     /// Readers of checkpoints; none of a store that is open read-only while nobody writes.
     readers: Option<Readers>,
     /// What keeps the blocks that this store reads.
@@ -338,7 +340,8 @@ impl PageStore {
             catalog_blocks,
         };
         let (state, watched, memory) = (Mutex::new(state), OnceLock::new(), OnceLock::new());
-        PageStore { source, traffic, packing, state, watched, memory, readers: None, _slot: None }
+        let buffers = Mutex::default();
+        PageStore { source, traffic, packing, state, watched, memory, buffers, readers: None, _slot: None }
     }
 
     /// Nothing more will be written: another owner may have the file, though this one can still be read.

@@ -54,30 +54,39 @@ impl PageStore {
         let runs: Vec<_> = wanted.chunk_by(together).collect();
         let first = |run: &[(BlockRef, usize)]| run[0].0.block().0;
         let blocks = |run: &[(BlockRef, usize)]| run[run.len() - 1].0.block().0 - first(run) + 1;
-        let mut buffers: Vec<_> =
-            runs.iter().map(|run| self.buffer(blocks(run) as usize * page_bytes)).collect();
+        let whole = runs.iter().map(|run| blocks(run) as usize * page_bytes).sum::<usize>();
+        let mut buffer = self.take_buffer(whole + page_bytes);
+        let (image, mut rest) = buffer.split_at_mut(page_bytes);
         let mut reads: Vec<_> = runs
             .iter()
-            .zip(&mut buffers)
-            .map(|(run, buffer)| ReadRequest { offset: self.source.offset(run[0].0), buffer, result: Ok(()) })
+            .map(|run| {
+                let buffer =
+                    rest.split_off_mut(..blocks(run) as usize * page_bytes).expect("as long as all runs");
+                ReadRequest { offset: self.source.offset(run[0].0), buffer, result: Ok(()) }
+            })
             .collect();
         self.source.file.read_many(&mut reads);
-        let mut image = self.buffer(page_bytes);
         for (run, read) in runs.iter().zip(reads) {
             for (reference, index) in *run {
                 let (page, at) = (pages[*index], (reference.block().0 - first(run)) as usize * page_bytes);
                 let whole = read.result.is_ok() && !reference.is_absent();
-                let spare = &mut image[..page_bytes];
-                match self.open_block(page, *reference, &mut read.buffer[at..at + page_bytes], spare) {
+                match self.open_block(page, *reference, &mut read.buffer[at..at + page_bytes], image) {
                     Ok((opened, image)) if whole => visit(*index, Ok((opened.kind, image))),
                     // The image has moved meanwhile, or is damaged: alone the page is read as often as it takes to know.
                     _ => {
-                        let image = &mut image[..page_bytes];
-                        visit(*index, self.read_page(page, image).map(|kind| (kind, image)));
+                        visit(*index, self.read_page(page, image).map(|kind| (kind, &mut *image)));
                     }
                 }
             }
         }
+        self.buffers.lock().push(buffer);
+    }
+
+    /// A buffer of at least `len` bytes, to be given back to `buffers`: getting memory from the system and giving it back costs more
+    /// than reading into it.
+    fn take_buffer(&self, len: usize) -> AlignedBuffer {
+        let kept = self.buffers.lock().pop();
+        kept.filter(|buffer| buffer.len() >= len).unwrap_or_else(|| self.buffer(len))
     }
 
     /// The image of `page` in the block that was read from where `reference` says, or made in `spare` if that is a pack.

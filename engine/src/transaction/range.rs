@@ -9,16 +9,28 @@ use super::system::TransactionSystem;
 use super::view::{Outcome, View};
 use crate::base::{Csn, Result};
 use crate::sync::epoch::pin;
-use crate::tree::{LeafBatch, Tree};
+use crate::tree::{Held, LeafBatch, Tree};
 use std::cmp::Ordering;
-use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-type Row = (Vec<u8>, Vec<u8>);
+/// A row ahead, by its index in the batch.
+#[derive(Debug)]
+struct Ahead {
+    index: usize,
+    value: Seen,
+}
 
-/// A row ahead. A large value is read when its row is returned, so that one at a time is in memory.
-type Resolved = (Vec<u8>, Option<Vec<u8>>);
+/// The value of a row ahead.
+#[derive(Debug)]
+enum Seen {
+    /// As in the leaf.
+    Newest,
+    /// This one.
+    Older(Vec<u8>),
+    /// It is read when the cursor comes to its row, so that one at a time is in memory.
+    Large,
+}
 
 /// Entries asked for at first; doubled up to the maximum, so that a short scan copies little.
 const FIRST_BATCH: usize = 8;
@@ -30,9 +42,9 @@ const LEAVES_BEFORE_READING_AHEAD: usize = 2;
 const FIRST_WINDOW: usize = 8;
 const LARGEST_WINDOW: usize = 128;
 
-/// How far one end of a cursor has read ahead.
+/// How far one end of a cursor has had pages read ahead.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
+struct ReadAhead {
     /// Batches so far.
     batches: usize,
     /// Leaves that were asked for and not come to yet.
@@ -40,7 +52,7 @@ struct Ahead {
     window: usize,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// Another batch is about to be read from `from`. A batch is at most a leaf; so the leaves asked for may be used up more
     /// slowly than is counted, never faster.
     fn advance(&mut self, tree: &Tree, from: Bound<&[u8]>, back: bool) -> Result<()> {
@@ -61,8 +73,9 @@ pub struct RangeCursor {
     table: Arc<TableState>,
     /// The lower end, which goes forward, and the upper one, which goes back.
     ends: [End; 2],
-    batch: LeafBatch,
     batch_len: usize,
+    /// A value of the leaf, while its entry is resolved.
+    scratch: Vec<u8>,
 }
 
 /// One end of a cursor.
@@ -70,16 +83,46 @@ pub struct RangeCursor {
 struct End {
     /// The cursor's bound, or the key returned last: what is left lies between this and the other end's.
     bound: Bound<Vec<u8>>,
-    /// Resolved rows that this end comes to next, in its direction.
-    rows: VecDeque<Resolved>,
-    /// Where the tree goes on after them (`None`: nowhere).
+    /// What was copied from the leaf that this end is in.
+    batch: LeafBatch,
+    /// Of these, what the view sees, in this end's direction.
+    rows: Vec<Ahead>,
+    /// The row that this end comes to next; the one before is where it is.
+    at: usize,
+    /// The value of the row where it is, if that is a large one.
+    large: Vec<u8>,
+    /// Where the tree goes on after the rows (`None`: nowhere).
     next: Option<Bound<Vec<u8>>>,
-    ahead: Ahead,
+    read_ahead: ReadAhead,
 }
 
 impl End {
     fn new(bound: Bound<Vec<u8>>) -> End {
-        End { next: Some(bound.clone()), bound, rows: VecDeque::new(), ahead: Ahead::default() }
+        End {
+            next: Some(bound.clone()),
+            bound,
+            batch: LeafBatch::default(),
+            rows: Vec::new(),
+            at: 0,
+            large: Vec::new(),
+            read_ahead: ReadAhead::default(),
+        }
+    }
+
+    fn finish(&mut self) {
+        self.rows.clear();
+        self.at = 0;
+        self.next = None;
+    }
+
+    /// The end is at `key` from now on.
+    fn move_bound(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
+        if let Bound::Excluded(last) = bound {
+            last.clear();
+            last.extend_from_slice(key);
+        } else {
+            *bound = Bound::Excluded(key.to_vec());
+        }
     }
 }
 
@@ -110,7 +153,7 @@ impl RangeCursor {
     #[must_use]
     pub fn new(table: Arc<TableState>, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> RangeCursor {
         let ends = [lower, upper].map(End::new);
-        RangeCursor { table, ends, batch: LeafBatch::default(), batch_len: FIRST_BATCH }
+        RangeCursor { table, ends, batch_len: FIRST_BATCH, scratch: Vec::new() }
     }
 
     /// The table it runs over.
@@ -119,8 +162,28 @@ impl RangeCursor {
         &self.table
     }
 
-    /// The next row from the lower end, or with `back` from the upper one. `seen` is told the CSN of everything that was looked
-    /// at, deletions included.
+    /// Whether the next step, `back` or not, needs nothing but what was copied already.
+    #[must_use]
+    pub fn is_ahead(&self, back: bool) -> bool {
+        let end = &self.ends[usize::from(back)];
+        end.rows.get(end.at).is_some_and(|row| !matches!(row.value, Seen::Large))
+    }
+
+    /// The row, key and value, to which the last step `back` or forward came. Panics if there was none.
+    #[must_use]
+    pub fn row(&self, back: bool) -> (&[u8], &[u8]) {
+        let end = &self.ends[usize::from(back)];
+        let row = &end.rows[end.at - 1];
+        let entry = end.batch.entry(row.index);
+        match &row.value {
+            Seen::Newest => (entry.key, entry.value),
+            Seen::Older(value) => (entry.key, value),
+            Seen::Large => (entry.key, &end.large),
+        }
+    }
+
+    /// Goes to the next row from the lower end, or with `back` from the upper one; false if there is none. `seen` is told the CSN of
+    /// everything that was looked at, deletions included.
     ///
     /// # Errors
     /// I/O, `Corruption`.
@@ -130,51 +193,40 @@ impl RangeCursor {
         view: View,
         seen: &mut dyn FnMut(Csn) -> Result<()>,
         back: bool,
-    ) -> Result<Option<Row>> {
-        let (this, other) = (usize::from(back), usize::from(!back));
+    ) -> Result<bool> {
         loop {
-            if let Some((key, value)) = self.ends[this].rows.pop_front() {
-                if !is_inside(&key, &self.ends[other].bound, back) {
-                    self.ends[this].rows.clear();
-                    self.ends[this].next = None;
-                    return Ok(None);
+            let [lower, upper] = &mut self.ends;
+            let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
+            if let Some(row) = this.rows.get(this.at) {
+                let key = this.batch.entry(row.index).key;
+                if !is_inside(key, &other.bound, back) {
+                    this.finish();
+                    return Ok(false);
                 }
-                self.ends[this].bound = Bound::Excluded(key.clone());
-                match self.value(system, view, seen, &key, value)? {
-                    Some(value) => return Ok(Some((key, value))),
-                    None => continue,
+                End::move_bound(&mut this.bound, key);
+                this.at += 1;
+                if matches!(row.value, Seen::Large) {
+                    this.large.clear();
+                    let (found, csn) = system.read(&self.table.tree, key, view, &mut this.large)?;
+                    seen(csn)?;
+                    // A view that moves (read committed) may not see it any more: then the row is passed by.
+                    if !found {
+                        continue;
+                    }
                 }
+                return Ok(true);
             }
-            let Some(from) = self.ends[this].next.take() else { return Ok(None) };
+            let Some(from) = this.next.take() else { return Ok(false) };
             if let Bound::Included(key) | Bound::Excluded(key) = &from
-                && !is_inside(key, &self.ends[other].bound, back)
+                && !is_inside(key, &other.bound, back)
             {
-                return Ok(None);
+                return Ok(false);
             }
-            self.ends[this].next = self.fill(system, view, seen, &from, back)?;
+            self.fill(system, view, seen, &from, back)?;
         }
     }
 
-    /// The value of a row ahead. A view that moves (read committed) may not see a large one any more that was there when
-    /// its leaf was copied: then the row is passed by.
-    fn value(
-        &self,
-        system: &TransactionSystem,
-        view: View,
-        seen: &mut dyn FnMut(Csn) -> Result<()>,
-        key: &[u8],
-        resolved: Option<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>> {
-        if resolved.is_some() {
-            return Ok(resolved);
-        }
-        let mut value = Vec::new();
-        let (found, csn) = system.read(&self.table.tree, key, view, &mut value)?;
-        seen(csn)?;
-        Ok(found.then_some(value))
-    }
-
-    /// Copies and resolves one leaf's part; returns where the tree goes on.
+    /// Copies and resolves one leaf's part.
     fn fill(
         &mut self,
         system: &TransactionSystem,
@@ -182,40 +234,49 @@ impl RangeCursor {
         seen: &mut dyn FnMut(Csn) -> Result<()>,
         from: &Bound<Vec<u8>>,
         back: bool,
-    ) -> Result<Option<Bound<Vec<u8>>>> {
-        let (this, other) = (usize::from(back), usize::from(!back));
+    ) -> Result<()> {
+        let [lower, upper] = &mut self.ends;
+        let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
         let (tree, from) = (&self.table.tree, as_slice(from));
-        self.ends[this].ahead.advance(tree, from, back)?;
+        this.read_ahead.advance(tree, from, back)?;
         'again: loop {
             let guard = pin();
-            self.batch.clear();
+            this.batch.clear();
+            this.rows.clear();
+            this.at = 0;
             let next = if back {
-                tree.scan_backward(from, self.batch_len, &mut self.batch)?.map(Bound::Excluded)
+                tree.scan_backward(from, self.batch_len, &mut this.batch)?.map(Bound::Excluded)
             } else {
-                tree.scan_forward(from, self.batch_len, &mut self.batch)?.map(Bound::Included)
+                tree.scan_forward(from, self.batch_len, &mut this.batch)?.map(Bound::Included)
             };
-            let mut rows = VecDeque::with_capacity(self.batch.len());
-            for entry in self.batch.iter() {
-                if !is_inside(entry.key, &self.ends[other].bound, back) {
+            for (index, entry) in this.batch.iter().enumerate() {
+                if !is_inside(entry.key, &other.bound, back) {
                     break;
                 }
-                let mut value = entry.value.to_vec();
-                match system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut value, &guard) {
+                if entry.meta.stamp == 0 && entry.meta.held() == Held::Value {
+                    this.rows.push(Ahead { index, value: Seen::Newest });
+                    continue;
+                }
+                self.scratch.clear();
+                self.scratch.extend_from_slice(entry.value);
+                match system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut self.scratch, &guard) {
                     Outcome::Value(csn) => {
                         seen(csn)?;
-                        rows.push_back((entry.key.to_vec(), Some(value)));
+                        let is_newest = entry.meta.held() == Held::Value && self.scratch == entry.value;
+                        let value = if is_newest { Seen::Newest } else { Seen::Older(self.scratch.clone()) };
+                        this.rows.push(Ahead { index, value });
                     }
                     Outcome::Reference(csn) => {
                         seen(csn)?;
-                        rows.push_back((entry.key.to_vec(), None));
+                        this.rows.push(Ahead { index, value: Seen::Large });
                     }
                     Outcome::Absent(csn) => seen(csn)?,
                     Outcome::Again => continue 'again,
                 }
             }
             self.batch_len = (self.batch_len * 2).min(LARGEST_BATCH);
-            self.ends[this].rows = rows;
-            return Ok(next);
+            this.next = next;
+            return Ok(());
         }
     }
 }
@@ -225,7 +286,7 @@ impl super::ActiveTransaction {
     ///
     /// # Errors
     /// I/O, `Corruption`, `NotFound` (dropped table).
-    pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<Option<Row>> {
+    pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
         self.touch(cursor.table())?;
         let view = self.view();
         let mut seen = |csn| {

@@ -94,8 +94,10 @@ impl ReadSnapshot {
     ///
     /// # Errors
     /// As [`ReadSnapshot::get`].
-    pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.touch(cursor.table())?;
+    pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
+        if !cursor.is_ahead(back) {
+            self.touch(cursor.table())?;
+        }
         let mut newest = Csn::ZERO;
         let mut seen = |csn: Csn| {
             newest = newest.max(csn);
@@ -110,7 +112,7 @@ impl ReadSnapshot {
     /// passed it.
     fn wait_committed_prefix(&self, newest: Csn) -> Result<()> {
         let commit = self.system.commit();
-        if newest < commit.watermark() {
+        if newest == Csn::ZERO || newest < commit.watermark() {
             return Ok(());
         }
         commit.wait_watermark(newest)

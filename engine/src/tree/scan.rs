@@ -58,11 +58,18 @@ impl LeafBatch {
 
     /// The entries in the order in which they were scanned.
     pub fn iter(&self) -> impl Iterator<Item = BatchEntry<'_>> {
-        self.items.iter().map(|item| BatchEntry {
+        (0..self.items.len()).map(|index| self.entry(index))
+    }
+
+    /// One of the entries, counted from 0 in the order in which they were scanned.
+    #[must_use]
+    pub fn entry(&self, index: usize) -> BatchEntry<'_> {
+        let item = &self.items[index];
+        BatchEntry {
             key: &self.bytes[item.key.clone()],
             value: &self.bytes[item.key.end..item.value_end],
             meta: item.meta,
-        })
+        }
     }
 
     fn mark(&self) -> (usize, usize) {
@@ -98,9 +105,11 @@ impl Tree {
     /// # Errors
     /// A page cannot be read.
     pub fn read_ahead(&self, from: Bound<&[u8]>, back: bool, most: usize) -> Result<usize> {
+        let mut pages = Vec::new();
         self.retry(|| {
+            pages.clear();
             if self.is_one_leaf()? {
-                return Ok(0);
+                return Ok(());
             }
             let target = match from {
                 Bound::Included(key) => Target::At(key),
@@ -112,15 +121,15 @@ impl Tree {
             let parent = self.descend(target, 1)?.guard;
             let node = Node::new(parent.bytes());
             let (at, count) = (super::descent::child_at(node, target).0, node.count());
-            let pages: Vec<PageId> = if back {
-                (0..=at.min(count)).rev().take(most).map(|index| node.child(index)).collect()
+            if back {
+                pages.extend((0..=at.min(count)).rev().take(most).map(|index| node.child(index)));
             } else {
-                (at..=count).take(most).map(|index| node.child(index)).collect()
-            };
-            parent.validate()?;
-            self.pool.read_ahead(pages.iter().copied());
-            Ok(pages.len())
-        })
+                pages.extend((at..=count).take(most).map(|index| node.child(index)));
+            }
+            Ok(parent.validate()?)
+        })?;
+        self.pool.read_ahead(pages.iter().copied());
+        Ok(pages.len())
     }
 
     fn is_one_leaf(&self) -> Result<bool, Interrupt> {

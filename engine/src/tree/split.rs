@@ -19,6 +19,8 @@ struct Plan {
     /// Slots before this one stay left. In an inner node this one is the separator, and its child the right's first.
     slot: usize,
     separator: Vec<u8>,
+    /// The right part is where a sequence of inserts goes on.
+    is_sequence: bool,
 }
 
 /// The shortest key above `left` and not above `right`.
@@ -60,7 +62,7 @@ impl Tree {
         mut node: ExclusiveGuard<'_>,
         plan: &Plan,
     ) -> Result<(), Interrupt> {
-        let mut right = self.pool.allocate()?;
+        let mut right = self.pool.allocate_behind(plan.is_sequence.then(|| node.page_id()))?;
         self.observer.before_structure_change(&[&parent, &node]);
         born_with(&right, &node);
         let old = snapshot(node.bytes());
@@ -165,7 +167,8 @@ fn plan_leaf(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> 
         return Some(plan);
     }
     let slot = middle(node, settled);
-    Some(Plan { slot, separator: shortest_between(&node.key(slot - 1), &node.key(slot)) })
+    let separator = shortest_between(&node.key(slot - 1), &node.key(slot));
+    Some(Plan { slot, separator, is_sequence: false })
 }
 
 /// The next keys will go to `slot` and behind. What is behind it makes way, once; otherwise the node is left full, for it
@@ -173,16 +176,17 @@ fn plan_leaf(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> 
 fn plan_sequence(node: Node<'_>, slot: usize, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
     if slot < node.count() {
         let separator = shortest_between(key, &node.key(slot));
-        return parts_fit(node, slot, &separator, settled).then_some(Plan { slot, separator });
+        let is_sequence = false;
+        return parts_fit(node, slot, &separator, settled).then_some(Plan { slot, separator, is_sequence });
     }
-    let separator = shortest_between(&node.key(slot - 1), key);
+    let (separator, is_sequence) = (shortest_between(&node.key(slot - 1), key), true);
     if parts_fit(node, slot, &separator, settled) {
-        return Some(Plan { slot, separator });
+        return Some(Plan { slot, separator, is_sequence });
     }
     // The left node needs a little of its room for its new upper fence.
     (slot.saturating_sub(2).max(1)..slot).rev().find_map(|slot| {
         let separator = shortest_between(&node.key(slot - 1), &node.key(slot));
-        parts_fit(node, slot, &separator, settled).then_some(Plan { slot, separator })
+        parts_fit(node, slot, &separator, settled).then_some(Plan { slot, separator, is_sequence })
     })
 }
 
@@ -191,11 +195,11 @@ fn plan_inner(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan>
     if node.upper_place().is_none() && node.child_index(key) == count {
         let separator = node.key(count - 1);
         if parts_fit(node, count - 1, &separator, settled) {
-            return Some(Plan { slot: count - 1, separator });
+            return Some(Plan { slot: count - 1, separator, is_sequence: false });
         }
     }
     let slot = middle(node, settled);
-    Some(Plan { slot, separator: node.key(slot) })
+    Some(Plan { slot, separator: node.key(slot), is_sequence: false })
 }
 
 /// Whether both parts have room for their items and fences.

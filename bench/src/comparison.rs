@@ -1,0 +1,319 @@
+//! Engines side by side: the same workload on each, in turn, several rounds, and one table.
+//!
+//! Each measurement is a run of its own, on a new directory of the same disk. What is shown is the median over the rounds, of each
+//! figure by itself, and beside the throughput the smallest and the largest. The tier stands beside the numbers; where it is not
+//! the first engine's, it is marked, and the engine is not compared with.
+
+use crate::engine::Engine;
+use crate::report::Report;
+use anyhow::{Result, bail};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Over the rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle one; of an even number, the mean of the middle two.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    fn of(reports: &[Report], figure: impl Fn(&Report) -> f64) -> Spread {
+        let mut all: Vec<f64> = reports.iter().map(figure).collect();
+        all.sort_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (all.first(), all.last()) else { return Spread::default() };
+        let middle = all.len() / 2;
+        let median =
+            if all.len().is_multiple_of(2) { (all[middle - 1] + all[middle]) / 2.0 } else { all[middle] };
+        Spread { median, min, max }
+    }
+}
+
+/// One engine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Line {
+    /// Its name.
+    pub engine: String,
+    /// What survives what, of an acknowledged commit.
+    pub tier: String,
+    /// It is not that of the first engine: the numbers cannot be compared.
+    pub tier_differs: bool,
+    /// How it makes commits durable.
+    pub durability: String,
+    /// Transactions per second.
+    pub throughput_tps: Spread,
+    /// Latency of the transactions that did not only read, as the worker saw it, in microseconds.
+    pub p50_us: Spread,
+    /// The same.
+    pub p99_us: Spread,
+    /// The same.
+    pub p999_us: Spread,
+    /// 99th percentile of those that only read, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_p99_us: Option<Spread>,
+    /// Conflicts, each retried, for each transaction.
+    pub conflicts_per_transaction: f64,
+    /// Processor time of the process, user and system, for each transaction.
+    pub cpu_us_per_transaction: Spread,
+    /// What the block device wrote for each transaction; not where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_bytes_per_transaction: Option<Spread>,
+    /// The same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_writes_per_transaction: Option<Spread>,
+    /// The same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_flushes_per_transaction: Option<Spread>,
+    /// Most memory of the process.
+    pub rss_bytes_max: u64,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The workload.
+    pub workload: String,
+    /// What was chosen for it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+    /// Worker threads.
+    pub threads: usize,
+    /// Durability level that was asked for.
+    pub level: String,
+    /// Rows at the start.
+    pub rows: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Operations in a transaction.
+    pub operations: usize,
+    /// Percentage of operations that read.
+    pub read_percent: u32,
+    /// Memory that each engine was given.
+    pub memory_bytes: u64,
+    /// The disk.
+    pub device: String,
+    /// It has a cache that a power cut empties.
+    pub volatile_cache: bool,
+    /// Median of a raw durable 4 KiB write, beside the rounds of QuenchDB, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor_us: Option<f64>,
+    /// Measured time of each run.
+    pub seconds: f64,
+    /// Rounds.
+    pub rounds: usize,
+    /// Engine by engine.
+    pub engines: Vec<Line>,
+}
+
+fn line(engine: Engine, reports: &[Report], first_tier: &str) -> Line {
+    let of = |figure: fn(&Report) -> f64| Spread::of(reports, figure);
+    let latency = |figure: fn(&crate::report::Latency) -> f64| {
+        Spread::of(reports, |report| report.write_latency_us.as_ref().map_or(0.0, figure))
+    };
+    let traffic = |figure: fn(&crate::traffic::Traffic) -> f64| {
+        let known = reports.iter().all(|report| report.traffic.is_some());
+        known.then(|| Spread::of(reports, |report| report.traffic.as_ref().map_or(0.0, figure)))
+    };
+    let (tier, durability) = match reports.first() {
+        Some(report) => (report.tier.clone(), report.durability.clone()),
+        None => Default::default(),
+    };
+    let reads = reports.iter().all(|report| report.read_latency_us.is_some());
+    Line {
+        engine: engine.name().into(),
+        tier_differs: tier != first_tier,
+        tier,
+        durability,
+        throughput_tps: of(|report| report.throughput_tps),
+        p50_us: latency(|latency| latency.p50),
+        p99_us: latency(|latency| latency.p99),
+        p999_us: latency(|latency| latency.p999),
+        read_p99_us: reads
+            .then(|| of(|report| report.read_latency_us.as_ref().map_or(0.0, |reads| reads.p99))),
+        conflicts_per_transaction: of(|report| {
+            report.aborted as f64 / (report.committed + report.rolled_back).max(1) as f64
+        })
+        .median,
+        cpu_us_per_transaction: of(|report| report.cpu_us_per_transaction),
+        device_bytes_per_transaction: traffic(|traffic| traffic.bytes_per_transaction),
+        device_writes_per_transaction: traffic(|traffic| traffic.writes_per_transaction),
+        device_flushes_per_transaction: traffic(|traffic| traffic.flushes_per_transaction),
+        rss_bytes_max: reports.iter().map(|report| report.rss_bytes_max).max().unwrap_or(0),
+    }
+}
+
+impl Comparison {
+    /// Of the reports of each engine, one a round.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn of(all: &[(Engine, Vec<Report>)], volatile_cache: bool) -> Result<Comparison> {
+        let Some(first) = all.first().and_then(|(_, reports)| reports.first()) else {
+            bail!("nothing was measured")
+        };
+        let floors: Vec<Report> =
+            all.iter().flat_map(|(_, reports)| reports).filter(|r| r.floor_us.p50 > 0.0).cloned().collect();
+        Ok(Comparison {
+            workload: first.workload.clone(),
+            parameters: first.parameters.clone(),
+            threads: first.threads,
+            level: first.level.clone(),
+            rows: first.rows,
+            value_bytes: first.value_bytes,
+            operations: first.operations,
+            read_percent: first.read_percent,
+            memory_bytes: first.memory_bytes,
+            device: first.device.clone(),
+            volatile_cache,
+            floor_us: (!floors.is_empty()).then(|| Spread::of(&floors, |report| report.floor_us.p50).median),
+            seconds: first.seconds,
+            rounds: all.iter().map(|(_, reports)| reports.len()).max().unwrap_or(0),
+            engines: all.iter().map(|(engine, reports)| line(*engine, reports, &first.tier)).collect(),
+        })
+    }
+
+    /// QuenchDB and the peer with the highest throughput of those with its tier, if both were measured.
+    #[must_use]
+    pub fn best_peer(&self) -> Option<(&Line, &Line)> {
+        let own = Engine::QuenchDb.name();
+        let quenchdb = self.engines.iter().find(|line| line.engine == own)?;
+        let peers = self.engines.iter().filter(|line| line.engine != own && line.tier == quenchdb.tier);
+        let best = peers.max_by(|a, b| a.throughput_tps.median.total_cmp(&b.throughput_tps.median))?;
+        Some((quenchdb, best))
+    }
+}
+
+/// A column that may not be known.
+fn known(spread: Option<&Spread>, decimals: usize) -> String {
+    spread.map_or_else(|| "-".into(), |spread| format!("{:.decimals$}", spread.median))
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cache = if self.volatile_cache { "volatile cache" } else { "no volatile cache" };
+        writeln!(
+            f,
+            "{}: {} threads, blocking commits, level {}; device {}, {cache}; median of {} rounds of {:.1} s",
+            self.workload, self.threads, self.level, self.device, self.rounds, self.seconds
+        )?;
+        writeln!(
+            f,
+            "  {:<9} {:<15} {:>9} {:>19} {:>9} {:>9} {:>9} {:>7} {:>10} {:>8}",
+            "engine",
+            "survives",
+            "tx/s",
+            "(min..max)",
+            "p50 us",
+            "p99 us",
+            "p99.9 us",
+            "cpu us",
+            "bytes",
+            "flushes"
+        )?;
+        for line in &self.engines {
+            let tier = format!("{}{}", line.tier, if line.tier_differs { " *" } else { "" });
+            let range = format!("({:.0}..{:.0})", line.throughput_tps.min, line.throughput_tps.max);
+            writeln!(
+                f,
+                "  {:<9} {tier:<15} {:>9.0} {range:>19} {:>9.0} {:>9.0} {:>9.0} {:>7.1} {:>10} {:>8}",
+                line.engine,
+                line.throughput_tps.median,
+                line.p50_us.median,
+                line.p99_us.median,
+                line.p999_us.median,
+                line.cpu_us_per_transaction.median,
+                known(line.device_bytes_per_transaction.as_ref(), 0),
+                known(line.device_flushes_per_transaction.as_ref(), 3),
+            )?;
+        }
+        writeln!(
+            f,
+            "  latency: of transactions that wrote, begin to the return of the commit, as the worker saw it"
+        )?;
+        writeln!(
+            f,
+            "  cpu, bytes, flushes: for each transaction, those that only read included; what the block device counted"
+        )?;
+        if self.engines.iter().any(|line| line.tier_differs) {
+            writeln!(
+                f,
+                "  * survives something else than the first: numbers of different tiers are not comparable"
+            )?;
+        }
+        if let Some(floor) = self.floor_us {
+            writeln!(f, "  floor: {floor:.0} us for a raw durable 4 KiB write of one thread")?;
+        }
+        let Some((quenchdb, best)) = self.best_peer() else { return Ok(()) };
+        let ratio = quenchdb.throughput_tps.median / best.throughput_tps.median.max(f64::MIN_POSITIVE);
+        writeln!(f, "  quenchdb: {ratio:.2} x the best peer of its tier ({})", best.engine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Latency;
+    use crate::traffic::Traffic;
+
+    fn report(tier: &str, tps: f64) -> Report {
+        Report {
+            workload: "put".into(),
+            tier: tier.into(),
+            throughput_tps: tps,
+            committed: 100,
+            aborted: 10,
+            write_latency_us: Some(Latency { p50: 100.0, p99: tps, ..Latency::default() }),
+            traffic: Some(Traffic { bytes_per_transaction: 4096.0, ..Traffic::default() }),
+            ..Report::default()
+        }
+    }
+
+    fn all() -> Vec<(Engine, Vec<Report>)> {
+        let rounds = |tier: &str, tps: [f64; 3]| tps.map(|tps| report(tier, tps)).to_vec();
+        vec![
+            (Engine::QuenchDb, rounds("power cut", [300.0, 100.0, 200.0])),
+            (Engine::RocksDb, rounds("power cut", [100.0, 100.0, 90.0])),
+            (Engine::Redb, rounds("nothing", [9000.0, 9000.0, 9000.0])),
+        ]
+    }
+
+    #[test]
+    fn medians_stand_beside_their_spread_and_other_tiers_are_marked_and_not_compared_with() {
+        let comparison = Comparison::of(&all(), true).expect("measured");
+        let quenchdb = &comparison.engines[0];
+        assert_eq!(quenchdb.throughput_tps, Spread { median: 200.0, min: 100.0, max: 300.0 });
+        assert_eq!((quenchdb.p50_us.median, quenchdb.p99_us.median), (100.0, 200.0));
+        assert_eq!(quenchdb.conflicts_per_transaction, 0.1);
+        assert_eq!(quenchdb.device_bytes_per_transaction.expect("counted").median, 4096.0);
+        let differ: Vec<bool> = comparison.engines.iter().map(|line| line.tier_differs).collect();
+        assert_eq!(differ, [false, false, true]);
+        assert_eq!(comparison.best_peer().expect("two").1.engine, "rocksdb");
+        let text = comparison.to_string();
+        assert!(text.contains("2.00 x the best peer of its tier (rocksdb)"), "{text}");
+        assert!(
+            text.contains("nothing *") && text.contains("(100..300)") && text.contains("volatile"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_even_number_of_rounds_has_its_median_between_two() {
+        let reports = [report("", 4.0), report("", 1.0), report("", 2.0), report("", 9.0)];
+        assert_eq!(Spread::of(&reports, |report| report.throughput_tps).median, 3.0);
+        assert!(Comparison::of(&[], false).is_err());
+    }
+
+    #[test]
+    fn what_no_device_counted_is_not_shown_as_nothing() {
+        let mut all = all();
+        all[1].1[2].traffic = None;
+        let comparison = Comparison::of(&all, false).expect("measured");
+        assert_eq!(comparison.engines[1].device_bytes_per_transaction, None);
+        assert!(comparison.to_string().lines().any(|line| line.contains("rocksdb") && line.ends_with('-')));
+    }
+}

@@ -1,0 +1,141 @@
+//! The engines that a workload can run on, and what an acknowledged commit of each is worth.
+//!
+//! All of them stand behind the same [`store`](crate::store). QuenchDB is always there; the others, the *peers*, are in
+//! `peers`, with the cargo feature `peers`.
+
+use crate::store::Level;
+use std::fmt;
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    /// This repository's.
+    QuenchDb,
+    /// RocksDB, `TransactionDB`: an LSM tree with a log, by pessimistic locks.
+    RocksDb,
+    /// SQLite with a write-ahead log: a B-tree, one writer.
+    Sqlite,
+    /// LMDB: a B+-tree copied on write and mapped into memory, one writer.
+    Lmdb,
+    /// redb: a B-tree copied on write, one writer.
+    Redb,
+    /// fjall, `OptimisticTxDatabase`: an LSM tree with a journal.
+    Fjall,
+}
+
+/// What survives what, of a commit that was acknowledged. From the strongest to the weakest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Tier {
+    /// It survives a power cut: it was flushed, or written to what needs no flush.
+    Power,
+    /// It survives a crash of the machine, but is in a cache of the device that a power cut empties.
+    Machine,
+    /// It survives a crash of the process: it is in the page cache of the operating system.
+    Process,
+    /// A crash of the process loses at most the commits of a short time.
+    Window,
+    /// A crash of the process may lose it.
+    Nothing,
+}
+
+impl Tier {
+    /// For reports and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Power => "power cut",
+            Tier::Machine => "machine crash",
+            Tier::Process => "process crash",
+            Tier::Window => "loss window",
+            Tier::Nothing => "nothing",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Engine {
+    /// In the order of tables.
+    pub const ALL: [Engine; 6] =
+        [Engine::QuenchDb, Engine::RocksDb, Engine::Sqlite, Engine::Lmdb, Engine::Redb, Engine::Fjall];
+
+    /// On the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::QuenchDb => "quenchdb",
+            Engine::RocksDb => "rocksdb",
+            Engine::Sqlite => "sqlite",
+            Engine::Lmdb => "lmdb",
+            Engine::Redb => "redb",
+            Engine::Fjall => "fjall",
+        }
+    }
+
+    /// The engine of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Engine> {
+        Engine::ALL.into_iter().find(|engine| engine.name() == name)
+    }
+
+    /// It is part of this build.
+    #[must_use]
+    pub fn is_built_in(self) -> bool {
+        self == Engine::QuenchDb || cfg!(feature = "peers")
+    }
+
+    /// What an acknowledged commit of this level is worth, on a device where a flush does what it promises. QuenchDB that is told
+    /// to trust a cache which a power cut empties is at [`Tier::Machine`] instead of [`Tier::Power`].
+    #[must_use]
+    pub fn tier(self, level: Level) -> Tier {
+        match (self, level) {
+            (_, Level::Durable) | (Engine::Lmdb, _) => Tier::Power,
+            (Engine::QuenchDb, Level::BoundedLoss) => Tier::Window,
+            (Engine::QuenchDb | Engine::Redb, _) => Tier::Nothing,
+            (Engine::RocksDb | Engine::Sqlite | Engine::Fjall, _) => Tier::Process,
+        }
+    }
+
+    /// How a peer makes a commit of this level durable, for reports. QuenchDB says it itself.
+    #[must_use]
+    pub fn commit_settings(self, level: Level) -> &'static str {
+        match (self, level == Level::Durable) {
+            (Engine::QuenchDb, _) => "",
+            (Engine::RocksDb, true) => "WAL, sync=true: fdatasync for each group of writers",
+            (Engine::RocksDb, false) => "WAL, sync=false: written, not synced",
+            (Engine::Sqlite, true) => "WAL, synchronous=FULL: the log is synced at each commit",
+            (Engine::Sqlite, false) => "WAL, synchronous=NORMAL: synced at checkpoints only",
+            (Engine::Lmdb, _) => "fdatasync of the pages, then the meta page with O_DSYNC",
+            (Engine::Redb, true) => "Durability::Immediate, one phase: fdatasync at each commit",
+            (Engine::Redb, false) => "Durability::None: with the next immediate commit",
+            (Engine::Fjall, true) => "PersistMode::SyncAll: fsync of the journal at each commit",
+            (Engine::Fjall, false) => "PersistMode::Buffer: written to the journal, not synced",
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_has_a_name_of_its_own_and_survives_a_power_cut_when_it_is_asked_to() {
+        for engine in Engine::ALL {
+            assert_eq!(Engine::named(engine.name()), Some(engine));
+            assert_eq!(engine.tier(Level::Durable), Tier::Power);
+            assert!(engine.tier(Level::Lazy) >= Tier::Power);
+        }
+        assert_eq!(Engine::named("oracle"), None);
+        assert!(Tier::Power < Tier::Machine && Tier::Window < Tier::Nothing);
+    }
+}

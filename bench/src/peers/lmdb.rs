@@ -1,0 +1,195 @@
+//! LMDB behind the seam, through `heed`.
+//!
+//! Settings: its defaults, which are the durable ones. A commit writes the pages that changed, calls `fdatasync`, and writes the meta page through
+//! a descriptor with `O_DSYNC`. There is one writer at a time, so every commit is synced, whatever the level; readers never wait.
+//!
+//! Memory: the page cache of the operating system, without a bound of its own.
+
+use super::{Settings, Visit, failed, figures, is_durable, show, take};
+use crate::engine::Engine;
+use crate::store::{Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
+use anyhow::{Context, Result};
+use heed::types::Bytes;
+use heed::{CommitOrAbort, Env, EnvOpenOptions, RoTxn, RwTxn, WithTls};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Mutex;
+
+type Table = heed::Database<'static, Bytes, Bytes>;
+
+/// Addresses kept for the file, which is as long as its content.
+const MAP_BYTES: usize = 1 << 40;
+const TABLES_MAX: u32 = 64;
+/// Beside the threads that measure: those that fill and check.
+const READERS_SPARE: u32 = 128;
+
+impl From<heed::Error> for Error {
+    fn from(error: heed::Error) -> Error {
+        failed(error)
+    }
+}
+
+pub(super) fn open<V: Visit>(directory: &Path, settings: &Settings, visit: V) -> Result<V::Output> {
+    let mut options = EnvOpenOptions::new();
+    options.map_size(MAP_BYTES).max_dbs(TABLES_MAX).max_readers(settings.threads as u32 + READERS_SPARE);
+    // SAFETY: nobody else changes the files in this directory, which was given to this program alone, while they are mapped.
+    let env = unsafe { options.open(directory) }
+        .with_context(|| format!("lmdb cannot open {}", directory.display()))?;
+    visit.visit(&LmdbStore { env: &env, creating: Mutex::new(()) })
+}
+
+struct LmdbStore<'e> {
+    env: &'e Env<WithTls>,
+    /// One at a time: LMDB names databases under a write transaction.
+    creating: Mutex<()>,
+}
+
+fn bounds<'k>(from: &'k [u8], to: &'k [u8]) -> (Bound<&'k [u8]>, Bound<&'k [u8]>) {
+    (Bound::Included(from), Bound::Excluded(to))
+}
+
+fn rows(
+    transaction: &RoTxn<'_>,
+    table: &Table,
+    range: (Bound<&[u8]>, Bound<&[u8]>),
+    each: impl FnMut(&[u8], &[u8]) -> Step,
+) -> crate::store::Result<()> {
+    show(table.range(transaction, &range)?.map(|row| Ok(row?)), each)
+}
+
+fn rows_back(
+    transaction: &RoTxn<'_>,
+    table: &Table,
+    range: (Bound<&[u8]>, Bound<&[u8]>),
+    each: impl FnMut(&[u8], &[u8]) -> Step,
+) -> crate::store::Result<()> {
+    show(table.rev_range(transaction, &range)?.map(|row| Ok(row?)), each)
+}
+
+macro_rules! reads {
+    ($type:ty) => {
+        impl Reader for $type {
+            type Table = Table;
+
+            #[inline]
+            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> crate::store::Result<bool> {
+                Ok(take(table.get(&self.0, key)?, value))
+            }
+
+            fn scan(
+                &mut self,
+                table: &Table,
+                from: &[u8],
+                to: &[u8],
+                each: impl FnMut(&[u8], &[u8]) -> Step,
+            ) -> crate::store::Result<()> {
+                rows(&self.0, table, bounds(from, to), each)
+            }
+
+            fn scan_back(
+                &mut self,
+                table: &Table,
+                from: &[u8],
+                to: &[u8],
+                each: impl FnMut(&[u8], &[u8]) -> Step,
+            ) -> crate::store::Result<()> {
+                rows_back(&self.0, table, bounds(from, to), each)
+            }
+        }
+    };
+}
+
+struct LmdbReader<'e>(RoTxn<'e, WithTls>);
+struct LmdbTransaction<'e>(RwTxn<'e>);
+
+reads!(LmdbReader<'_>);
+reads!(LmdbTransaction<'_>);
+
+impl Transaction for LmdbTransaction<'_> {
+    type Handle = Waited;
+
+    #[inline]
+    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> crate::store::Result<()> {
+        Ok(table.put(&mut self.0, key, value)?)
+    }
+
+    fn remove(&mut self, table: &Table, key: &[u8]) -> crate::store::Result<bool> {
+        Ok(table.delete(&mut self.0, key)?)
+    }
+
+    fn commit(self) -> crate::store::Result<()> {
+        Ok(self.0.commit()?)
+    }
+
+    fn commit_async(self) -> crate::store::Result<Waited> {
+        self.commit().map(|()| Waited)
+    }
+
+    fn abort(self) {
+        self.0.abort();
+    }
+}
+
+struct LmdbSession<'e> {
+    env: &'e Env<WithTls>,
+}
+
+impl<'e> Session for LmdbSession<'e> {
+    type Table = Table;
+    type Handle = Waited;
+    type Reader<'s>
+        = LmdbReader<'e>
+    where
+        Self: 's;
+    type Transaction<'s>
+        = LmdbTransaction<'e>
+    where
+        Self: 's;
+
+    fn begin(&mut self) -> crate::store::Result<LmdbTransaction<'e>> {
+        Ok(LmdbTransaction(self.env.write_txn()?))
+    }
+
+    fn begin_read(&mut self) -> crate::store::Result<LmdbReader<'e>> {
+        Ok(LmdbReader(self.env.read_txn()?))
+    }
+}
+
+impl<'e> Store for LmdbStore<'e> {
+    type Table = Table;
+    type Session<'s>
+        = LmdbSession<'e>
+    where
+        Self: 's;
+
+    fn table(&self, name: &str) -> Result<Table> {
+        let _one = self.creating.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let transaction = self.env.write_txn()?;
+        let opened: std::result::Result<_, heed::Error> =
+            self.env.create_databases_and_commit(transaction, |opener, transaction| {
+                opener.create_database(transaction, Some(name)).map(CommitOrAbort::<_, ()>::Commit)
+            });
+        opened
+            .with_context(|| format!("lmdb cannot create the database {name}"))?
+            .commit()
+            .with_context(|| format!("lmdb has not created the database {name}"))
+    }
+
+    fn session(&self, level: Level) -> Result<LmdbSession<'e>> {
+        is_durable(Engine::Lmdb, level)?;
+        Ok(LmdbSession { env: self.env })
+    }
+
+    fn make_durable(&self) -> Result<()> {
+        // Each commit was.
+        Ok(())
+    }
+
+    fn checkpoint(&self, _paced: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn figures(&self) -> Figures {
+        figures(Engine::Lmdb)
+    }
+}

@@ -1,0 +1,198 @@
+//! redb behind the seam.
+//!
+//! Settings: its defaults. `Durability::Immediate`, one phase: a commit writes the pages that changed with their checksums and the commit
+//! slot, then calls `fdatasync`. There is one writer at a time; readers never wait. A table is opened for each operation: an open
+//! one borrows its transaction.
+//!
+//! Memory: a cache of the bytes given, beside the page cache of the operating system.
+
+use super::{Settings, Visit, failed, figures, is_durable, take};
+use crate::engine::Engine;
+use crate::store::{Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
+use anyhow::{Context, Result};
+use redb::{
+    Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where the database is in its directory.
+const FILE: &str = "data.redb";
+
+macro_rules! fails {
+    ($($error:ident),*) => { $(
+        impl From<redb::$error> for Error {
+            fn from(error: redb::$error) -> Error {
+                failed(error)
+            }
+        }
+    )* };
+}
+
+fails!(StorageError, TableError, TransactionError, CommitError, SetDurabilityError);
+
+pub(super) fn open<V: Visit>(directory: &Path, settings: &Settings, visit: V) -> Result<V::Output> {
+    let path = directory.join(FILE);
+    let database = Database::builder()
+        .set_cache_size(usize::try_from(settings.memory_bytes).unwrap_or(usize::MAX))
+        .create(&path)
+        .with_context(|| format!("redb cannot open {}", path.display()))?;
+    visit.visit(&RedbStore { database: &database })
+}
+
+struct RedbStore<'d> {
+    database: &'d Database,
+}
+
+/// By name; the engine finds it in each transaction.
+#[derive(Clone, Debug)]
+struct Table(Arc<str>);
+
+impl Table {
+    fn definition(&self) -> TableDefinition<'_, &'static [u8], &'static [u8]> {
+        TableDefinition::new(&self.0)
+    }
+}
+
+struct RedbReader(ReadTransaction);
+struct RedbTransaction(WriteTransaction);
+
+macro_rules! reads {
+    ($type:ty) => {
+        impl Reader for $type {
+            type Table = Table;
+
+            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> crate::store::Result<bool> {
+                let opened = self.0.open_table(table.definition())?;
+                let found = opened.get(key)?;
+                Ok(take(found.as_ref().map(|found| found.value()), value))
+            }
+
+            fn scan(
+                &mut self,
+                table: &Table,
+                from: &[u8],
+                to: &[u8],
+                mut each: impl FnMut(&[u8], &[u8]) -> Step,
+            ) -> crate::store::Result<()> {
+                for row in self.0.open_table(table.definition())?.range::<&[u8]>(from..to)? {
+                    let (key, value) = row?;
+                    if each(key.value(), value.value()).is_break() {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+
+            fn scan_back(
+                &mut self,
+                table: &Table,
+                from: &[u8],
+                to: &[u8],
+                mut each: impl FnMut(&[u8], &[u8]) -> Step,
+            ) -> crate::store::Result<()> {
+                for row in self.0.open_table(table.definition())?.range::<&[u8]>(from..to)?.rev() {
+                    let (key, value) = row?;
+                    if each(key.value(), value.value()).is_break() {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+reads!(RedbReader);
+reads!(RedbTransaction);
+
+impl Transaction for RedbTransaction {
+    type Handle = Waited;
+
+    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> crate::store::Result<()> {
+        self.0.open_table(table.definition())?.insert(key, value)?;
+        Ok(())
+    }
+
+    fn remove(&mut self, table: &Table, key: &[u8]) -> crate::store::Result<bool> {
+        Ok(self.0.open_table(table.definition())?.remove(key)?.is_some())
+    }
+
+    fn commit(self) -> crate::store::Result<()> {
+        Ok(self.0.commit()?)
+    }
+
+    fn commit_async(self) -> crate::store::Result<Waited> {
+        self.commit().map(|()| Waited)
+    }
+
+    fn abort(self) {
+        // Dropping it discards what it wrote.
+        drop(self);
+    }
+}
+
+struct RedbSession<'d> {
+    database: &'d Database,
+    durability: Durability,
+}
+
+impl Session for RedbSession<'_> {
+    type Table = Table;
+    type Handle = Waited;
+    type Reader<'s>
+        = RedbReader
+    where
+        Self: 's;
+    type Transaction<'s>
+        = RedbTransaction
+    where
+        Self: 's;
+
+    fn begin(&mut self) -> crate::store::Result<RedbTransaction> {
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_durability(self.durability)?;
+        Ok(RedbTransaction(transaction))
+    }
+
+    fn begin_read(&mut self) -> crate::store::Result<RedbReader> {
+        Ok(RedbReader(self.database.begin_read()?))
+    }
+}
+
+impl<'d> Store for RedbStore<'d> {
+    type Table = Table;
+    type Session<'s>
+        = RedbSession<'d>
+    where
+        Self: 's;
+
+    fn table(&self, name: &str) -> Result<Table> {
+        let table = Table(name.into());
+        let transaction = self.database.begin_write()?;
+        transaction
+            .open_table(table.definition())
+            .with_context(|| format!("redb cannot create the table {name}"))?;
+        transaction.commit()?;
+        Ok(table)
+    }
+
+    fn session(&self, level: Level) -> Result<RedbSession<'d>> {
+        let durable = is_durable(Engine::Redb, level)?;
+        let durability = if durable { Durability::Immediate } else { Durability::None };
+        Ok(RedbSession { database: self.database, durability })
+    }
+
+    fn make_durable(&self) -> Result<()> {
+        // An immediate commit makes all before it durable.
+        Ok(self.database.begin_write()?.commit()?)
+    }
+
+    fn checkpoint(&self, _paced: bool) -> Result<()> {
+        self.make_durable()
+    }
+
+    fn figures(&self) -> Figures {
+        figures(Engine::Redb)
+    }
+}

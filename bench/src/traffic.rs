@@ -1,0 +1,143 @@
+//! What a run costs the block device under a directory, as the kernel counts it: whatever a process writes, by page cache or past
+//! it, the file system's journal included.
+//!
+//! The counters are those of the whole device, so other processes that write to it are counted too: measure on a quiet machine.
+//! Before each reading the file system is synced (`syncfs`), so that what one run left in the page cache does not count
+//! for the next, and what a run put there counts for it.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Of `/sys/dev/block/*/stat`.
+const SECTOR_BYTES: u64 = 512;
+
+/// See the module.
+#[derive(Debug)]
+pub struct BlockDevice {
+    name: String,
+    stat: PathBuf,
+    directory: File,
+}
+
+/// Counters since the machine started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Writes that completed.
+    pub writes: u64,
+    /// Flushes of its cache that completed. Not counted for a partition.
+    pub flushes: u64,
+}
+
+/// What was written between two readings, and by how many transactions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// The device's name in `/sys/block`.
+    pub device: String,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Transactions that committed, from the workers' start to their end, the warm-up included.
+    pub committed: u64,
+    /// Each for one of these: bytes.
+    pub bytes_per_transaction: f64,
+    /// Writes.
+    pub writes_per_transaction: f64,
+    /// Flushes.
+    pub flushes_per_transaction: f64,
+}
+
+impl BlockDevice {
+    /// The one that `directory` is on; nothing for a file system without one.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn of(directory: &Path) -> Result<Option<BlockDevice>> {
+        let describe = || format!("cannot open {}", directory.display());
+        let opened = File::open(directory).with_context(describe)?;
+        let number = opened.metadata().with_context(describe)?.dev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let Ok(path) = link.canonicalize() else { return Ok(None) };
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Ok(Some(BlockDevice { name, stat: path.join("stat"), directory: opened }))
+    }
+
+    /// Syncs the file system, then reads the counters.
+    ///
+    /// # Errors
+    /// One of the two fails.
+    pub fn settled(&self) -> Result<Counters> {
+        rustix::fs::syncfs(&self.directory).context("cannot sync the file system")?;
+        let text = std::fs::read_to_string(&self.stat)
+            .with_context(|| format!("cannot read {}", self.stat.display()))?;
+        Ok(counters(&text))
+    }
+
+    /// What was written since `before` by `committed` transactions; syncs first.
+    ///
+    /// # Errors
+    /// As [`BlockDevice::settled`].
+    pub fn since(&self, before: Counters, committed: u64) -> Result<Traffic> {
+        let now = self.settled()?;
+        let (written_bytes, writes, flushes) = (
+            now.written_bytes.saturating_sub(before.written_bytes),
+            now.writes.saturating_sub(before.writes),
+            now.flushes.saturating_sub(before.flushes),
+        );
+        let each = |count: u64| count as f64 / committed.max(1) as f64;
+        Ok(Traffic {
+            device: self.name.clone(),
+            written_bytes,
+            writes,
+            flushes,
+            committed,
+            bytes_per_transaction: each(written_bytes),
+            writes_per_transaction: each(writes),
+            flushes_per_transaction: each(flushes),
+        })
+    }
+}
+
+/// Of the line that the kernel documents in `Documentation/block/stat.rst`.
+fn counters(line: &str) -> Counters {
+    let numbers: Vec<u64> = line.split_whitespace().map(|number| number.parse().unwrap_or(0)).collect();
+    let at = |place: usize| numbers.get(place).copied().unwrap_or(0);
+    Counters { written_bytes: at(6) * SECTOR_BYTES, writes: at(4), flushes: at(15) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn fields_are_those_that_the_kernel_documents() {
+        let line = " 10 11 12 13  20 21 22 23  0 31 32 40 41 42 43 50 51";
+        assert_eq!(counters(line), Counters { writes: 20, written_bytes: 22 * 512, flushes: 50 });
+        assert_eq!(counters("").written_bytes, 0);
+    }
+
+    #[test]
+    fn bytes_in_the_page_cache_count_for_who_wrote_them() {
+        // Beside the build, not in /tmp, which may be memory.
+        let program = std::env::current_exe().expect("this program");
+        let directory = program.parent().expect("it is in a directory");
+        let Some(device) = BlockDevice::of(directory).expect("it is there") else { return };
+        let path = directory.join(format!("traffic-{}", std::process::id()));
+        let before = device.settled().expect("counted");
+        let mut file = File::create(&path).expect("created");
+        file.write_all(&[7; 1 << 20]).expect("written");
+        let traffic = device.since(before, 4).expect("counted");
+        std::fs::remove_file(&path).expect("ours");
+        assert!(traffic.written_bytes >= 1 << 20, "{traffic:?}");
+        assert!(traffic.bytes_per_transaction >= (1 << 18) as f64, "{traffic:?}");
+    }
+}

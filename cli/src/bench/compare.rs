@@ -1,0 +1,135 @@
+//! `bench compare`: several engines in turn, each run in a process and a directory of its own.
+//!
+//! ```text
+//!   round 1: quenchdb, rocksdb, sqlite, …    round 2: rocksdb, sqlite, …, quenchdb    round 3: …
+//!            └ a child: new directory, load, warm-up, measure, one line of JSON; the directory is removed
+//! ```
+//!
+//! The order moves on by one each round, so that what a run leaves to the disk does not always meet the same engine. A process of
+//! its own has its own memory, counters and background threads.
+
+use super::kill::Killed;
+use super::options::BenchArgs;
+use super::{Outcome, print};
+use crate::output::Progress;
+use crate::scratch::Scratch;
+use anyhow::{Context, Result, bail};
+use quench_bench::comparison::Comparison;
+use quench_bench::engine::Engine;
+use quench_bench::place::Place;
+use quench_bench::plot;
+use quench_bench::report::Report;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// One turn of how many.
+struct Turn {
+    engine: Engine,
+    round: u64,
+    number: u64,
+}
+
+/// Reads a pipe to its end on a thread of its own, so that the child never waits for it.
+fn read_all(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        // What could not be read is missed below.
+        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut text));
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
+struct Compare<'a> {
+    args: &'a BenchArgs,
+    rounds: u64,
+    turns: u64,
+    bar: &'a Progress,
+}
+
+impl Compare<'_> {
+    fn wait(&self, child: &mut Child, turn: &Turn) -> Result<std::process::ExitStatus> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().context("cannot wait for a turn")? {
+                return Ok(status);
+            }
+            let text = format!(
+                "round {} of {}: {}, {} s",
+                turn.round + 1,
+                self.rounds,
+                turn.engine,
+                began.elapsed().as_secs()
+            );
+            self.bar.counting(text, turn.number, self.turns);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Measures one engine once.
+    fn take(&self, turn: &Turn, directory: &Path) -> Result<Report> {
+        std::fs::create_dir(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+        let mut child = Killed(
+            Command::new(std::env::current_exe()?)
+                .args(std::env::args_os().skip(1))
+                .args(["--turn", turn.engine.name(), "--turn-path"])
+                .arg(directory)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .context("cannot start a turn")?,
+        );
+        let (out, errors) = (read_all(child.0.stdout.take()), read_all(child.0.stderr.take()));
+        let status = self.wait(&mut child.0, turn)?;
+        let (out, errors) = (out.join().unwrap_or_default(), errors.join().unwrap_or_default());
+        std::fs::remove_dir_all(directory)
+            .with_context(|| format!("cannot remove {}", directory.display()))?;
+        let complaint = errors.lines().last().unwrap_or("").trim_start_matches("quench: ").to_string();
+        match (status.code(), serde_json::from_str::<Report>(&out)) {
+            (Some(0), Ok(report)) => Ok(report),
+            (Some(1), Ok(report)) => {
+                let problems = report.check.map_or_else(Vec::new, |check| check.problems);
+                bail!("{}: something does not hold: {}", turn.engine, problems.join("; "))
+            }
+            (_, _) if !complaint.is_empty() => bail!("{}: {complaint}", turn.engine),
+            _ => bail!("{} ended without a report ({status})", turn.engine),
+        }
+    }
+}
+
+/// Measures all engines, and prints the table.
+pub(super) fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
+    args.check_compare()?;
+    let (engines, rounds) = (args.engines.compared(), args.engines.rounds());
+    let parent = args.path.as_deref().unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        bail!("{} is not a directory", parent.display());
+    }
+    let scratch = Scratch::within(&parent.canonicalize()?, "compare")?;
+    let facts = Place::directory(scratch.path(), args.trust()).storage()?.facts();
+    let bar = Progress::new();
+    let turns = rounds * engines.len() as u64;
+    let compare = Compare { args, rounds, turns, bar: &bar };
+    let mut all: Vec<(Engine, Vec<Report>)> = engines.iter().map(|engine| (*engine, Vec::new())).collect();
+    let mut number = 0;
+    for round in 0..rounds {
+        for place in 0..engines.len() {
+            let place = (place + round as usize) % engines.len();
+            let turn = Turn { engine: engines[place], round, number };
+            let directory = scratch.path().join(format!("{}-{}", round + 1, turn.engine));
+            all[place].1.push(compare.take(&turn, &directory)?);
+            number += 1;
+        }
+    }
+    bar.finish();
+    let comparison = Comparison::of(&all, facts.volatile_cache)?;
+    if let Some(path) = &compare.args.plot {
+        plot::draw_comparison(&comparison, path)?;
+    }
+    print(&comparison, json)?;
+    Ok(Outcome::Done)
+}
