@@ -11,6 +11,7 @@
 pub mod activity;
 pub mod bulk;
 pub mod comparison;
+pub mod coordination;
 pub mod device;
 pub mod distribution;
 pub mod driver;

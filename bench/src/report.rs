@@ -1,5 +1,6 @@
 //! The figures of one run, and how they are printed.
 
+use crate::coordination::Coordination;
 use crate::engine::Engine;
 use crate::reopen::Reopened;
 use crate::series::{CheckpointMark, Interval};
@@ -213,6 +214,9 @@ pub struct Report {
     pub checkpoints: u64,
     /// Time they took, together.
     pub checkpoint_seconds: f64,
+    /// Sleeps, wake-ups, waits that the dependency rule caused.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub coordination: Option<Coordination>,
     /// Processor time, user and system.
     pub cpu_seconds: f64,
     /// Each for one transaction that committed or was rolled back as specified: processor time in microseconds.
@@ -334,6 +338,9 @@ impl fmt::Display for Report {
             mb(self.rss_bytes_max),
             mb(self.memory_bytes)
         )?;
+        if let Some(coordination) = &self.coordination {
+            write!(f, "{coordination}")?;
+        }
         if let Some(reopened) = &self.reopened {
             write!(f, "{reopened}")?;
         }

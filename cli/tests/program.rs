@@ -462,7 +462,7 @@ fn an_interrupt_leaves_no_directory_behind() {
 
 #[test]
 fn torture_finds_nothing_lost() {
-    for preset in ["per-transaction", "group", "autonomous"] {
+    for preset in quenchdb::Preset::ALL.map(quenchdb::Preset::name) {
         let dir = directory();
         let output = run(&["torture", text(dir.path()), "--seconds", "2", "--preset", preset, "--json"]);
         let report = json(&output);

@@ -28,7 +28,7 @@ const TPCC: [&str; 6] = ["tpcc", "--small", "--warehouses", "2", "--seconds", "0
 
 #[test]
 fn tpcc_is_consistent_after_kills_with_every_preset() {
-    for preset in ["per-transaction", "group", "autonomous"] {
+    for preset in quenchdb::Preset::ALL.map(quenchdb::Preset::name) {
         for commit in ["blocking", "async"] {
             let options = ["--preset", preset, "--commit", commit, "--reopen", "kill", "--check"];
             let report = bench(&[&TPCC[..], &options].concat());

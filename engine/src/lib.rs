@@ -23,7 +23,10 @@ pub mod transaction;
 pub mod tree;
 
 pub use api::*;
-pub use base::settings::{Compression, DeviceTrust, Durability, MethodSetting, Preset, Settings};
+pub use base::settings::{
+    Acknowledger, Compression, Dependency, DeviceTrust, Durability, Layout, MethodSetting, Preset, Queue,
+    Settings, Writer,
+};
 pub use base::{Csn, Error, ErrorKind, Location, Result};
 
 /// Compiles and runs the README's example.

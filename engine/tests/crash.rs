@@ -17,8 +17,8 @@ mod support;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    Compression, Csn, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table,
-    Transaction,
+    Compression, Csn, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result, Settings,
+    Table, Transaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,10 +41,7 @@ fn is_tight(seed: u64) -> bool {
 
 fn settings(seed: u64) -> Settings {
     let mut random = Random::from_seed(seed);
-    let preset = Preset::ALL[random.below(3) as usize];
     Settings {
-        preset,
-        logs: if preset == Preset::Group { 1 } else { 1 + random.below(3) as usize },
         compression: if random.chance(1, 4) { Compression::None } else { Compression::Lz4 },
         // A pool of a dozen pages, and a recovery that reads the log twice, in windows; or everything fits.
         memory_bytes: if is_tight(seed) { 1 << 20 } else { 4 << 20 },
@@ -55,12 +52,27 @@ fn settings(seed: u64) -> Settings {
         flush_unit_bytes: 4096,
         // Most transactions are written in chunks, or only those with long documents.
         chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
-        ..Settings::default()
+        ..support::any_protocol(&mut random)
     }
 }
 
 fn open(storage: &SimulatedStorage, settings: &Settings) -> Result<Database> {
     Database::builder().settings(settings.clone()).storage(Arc::new(storage.clone())).open("simulated")
+}
+
+/// The same sizes with another protocol: a database may be opened with any.
+fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
+    let other = support::any_protocol(random);
+    Settings {
+        preset: other.preset,
+        logs: other.logs,
+        writer: other.writer,
+        acknowledger: other.acknowledger,
+        dependency: other.dependency,
+        queue: other.queue,
+        flush_interval: other.flush_interval,
+        ..settings.clone()
+    }
 }
 
 /// A reader of the newest checkpoint, if the database was there yet. Whoever writes must leave it as it is.
@@ -234,6 +246,16 @@ static EVICTED: AtomicU64 = AtomicU64::new(0);
 /// Page images that shared a block with others, likewise.
 static PACKED: AtomicU64 = AtomicU64::new(0);
 
+/// Workloads by preset and dependency rule.
+static PROTOCOLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+fn count_protocol(settings: &Settings, operations: u64) {
+    assert!(operations > 0);
+    let rule = settings.dependency.map_or("its own", Dependency::name);
+    let name = format!("{} {rule}", settings.preset);
+    *PROTOCOLS.lock().expect("no panic").entry(name).or_default() += 1;
+}
+
 /// Judges a database: content, and what must be in it.
 fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
     let all = content(db);
@@ -314,11 +336,21 @@ fn run(seed: u64, points: u64) -> u64 {
     };
     let end = storage.operations();
     let mut crashes = 0;
+    count_protocol(&settings, end as u64);
+    let first_settings = settings;
     for point in 0..points {
+        // Every fourth time with the protocol of the first run.
+        let settings = if point % 4 == 0 {
+            first_settings.clone()
+        } else {
+            other_protocol(&first_settings, &mut random)
+        };
         let at = random.below(end as u64 + 1) as usize;
         let first = kind(&mut random);
-        let context =
-            format!("seed {seed}, point {point}: {first:?} after {at} of {end} operations, {settings:?}");
+        let context = format!(
+            "seed {seed}, point {point}: {first:?} after {at} of {end} operations, by {}, {settings:?}",
+            first_settings.preset
+        );
         let must = acknowledged_by(&acknowledged, at);
         let disk = storage.crash(first, at, random.next_u64());
         let reader = if point % 3 == 0 { open_checkpoint(&disk, &settings, &context) } else { None };
@@ -396,5 +428,10 @@ fn no_crash_loses_what_was_acknowledged() {
     let evicted = EVICTED.load(Ordering::Relaxed);
     let packed = PACKED.load(Ordering::Relaxed);
     println!("{done} crashes, {evicted} pages left memory, {packed} images were packed");
-    assert!(done >= wanted && evicted > 0 && packed > 0);
+    let protocols = PROTOCOLS.lock().expect("no panic");
+    println!("{protocols:?}");
+    // Few workloads are short of memory.
+    assert!(done >= wanted && packed > 0 && (evicted > 0 || wanted < 5_000));
+    let all = Preset::ALL.len() * Dependency::ALL.len();
+    assert!(wanted < 20_000 || protocols.len() == all, "each preset meets each rule: {protocols:?}");
 }

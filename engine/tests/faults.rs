@@ -272,6 +272,16 @@ fn any_operation_may_fail_autonomous() {
     every_fault(Preset::Autonomous);
 }
 
+#[test]
+fn any_operation_may_fail_pipelined() {
+    every_fault(Preset::Pipelined);
+}
+
+#[test]
+fn any_operation_may_fail_restricted() {
+    every_fault(Preset::Restricted);
+}
+
 /// Any operation of opening may fail, of a new, a crashed and a closed database: the next attempt succeeds.
 ///
 /// Story: the thread that prepares segments kept its pool alive, so an open that failed after starting it left the thread

@@ -162,7 +162,7 @@ fn refuses_keeps_and_resumes(preset: Preset, room: u64, memory_bytes: u64) {
 #[test]
 fn at_every_fill_level_work_is_refused_kept_and_resumed() {
     for step in 0..24u64 {
-        let preset = Preset::ALL[(step % 3) as usize];
+        let preset = Preset::ALL[step as usize % Preset::ALL.len()];
         refuses_keeps_and_resumes(preset, 40_000 + step * 91_811, 8 << 20);
     }
 }
@@ -170,7 +170,7 @@ fn at_every_fill_level_work_is_refused_kept_and_resumed() {
 #[test]
 fn pages_leave_a_small_memory_on_a_full_disk() {
     for step in 0..6u64 {
-        let preset = Preset::ALL[(step % 3) as usize];
+        let preset = Preset::ALL[step as usize % Preset::ALL.len()];
         refuses_keeps_and_resumes(preset, 3_000_000 + step * 511_811, 1 << 20);
     }
 }

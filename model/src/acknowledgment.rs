@@ -69,6 +69,14 @@ impl Scenario {
         state.watermark = state.watermark.max(scan.lowest.min(bound));
     }
 
+    /// True if all that `id` depends on, directly or not, is durable.
+    fn is_exactly_committed(&self, state: &State, id: TransactionId) -> bool {
+        let predecessors = state.progress(id).predecessors;
+        predecessors.iter().all(|other| {
+            other == id || self.is_durable(state, other) && self.is_exactly_committed(state, other)
+        })
+    }
+
     /// True if the caller of `id` may be told now.
     #[must_use]
     pub fn may_acknowledge(&self, state: &State, id: TransactionId) -> bool {
@@ -86,6 +94,9 @@ impl Scenario {
         }
         match self.rules.dependencies {
             Dependencies::Dsn => progress.dsn < self.known_watermark(state),
+            // A transaction without a record has no CSN of its own.
+            Dependencies::Csn => progress.csn.max(progress.dsn) < self.known_watermark(state),
+            Dependencies::Exact => self.is_exactly_committed(state, id),
             Dependencies::DirectOnly => {
                 progress.known_predecessors.iter().all(|other| self.is_durable(state, other))
             }

@@ -68,6 +68,10 @@ impl Transaction {
 pub enum Dependencies {
     /// The engine's rule: dsn < watermark, hence everything up to the highest direct predecessor.
     Dsn,
+    /// Transaction level: its own CSN is below W. Recovery judges it by its DSN all the same.
+    Csn,
+    /// Everything it depends on is durable, whatever else is not. Recovery judges it by its DSN all the same: wrong.
+    Exact,
     /// Wrong: only the direct predecessors' own records are durable.
     DirectOnly,
 }

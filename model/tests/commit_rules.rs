@@ -114,6 +114,25 @@ fn dsn_acknowledgment_and_dsn_recovery_hold_over_two_crashes() {
 }
 
 #[test]
+fn csn_acknowledgment_and_dsn_recovery_hold() {
+    let csn = |scenario: Scenario| scenario.with(|rules| rules.dependencies = Dependencies::Csn);
+    holds(csn(chain()), &[REACHED_VOID, REACHED_DISCARD, REACHED_SECOND_EPOCH, REACHED_READ_ONLY]);
+    holds(csn(two_writes_in_flight()), &[REACHED_VOID, REACHED_DISCARD]);
+}
+
+#[test]
+fn exact_acknowledgment_and_dsn_recovery_lose_acknowledged_commits() {
+    // Log 0 writes nothing durable; log 2's transaction depends on log 1's only, whose CSN is the higher one.
+    let mut scenario = Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 1, &[], &[Y]),
+        Transaction::durable(1, 2, &[Y], &[Z]),
+    ]);
+    (scenario.in_flight_max, scenario.crashes) = (1, 1);
+    breaks(scenario.with(|rules| rules.dependencies = Dependencies::Exact), Violation::AcknowledgedLost);
+}
+
+#[test]
 fn two_writes_in_flight_per_log_hold() {
     holds(chain(), &[REACHED_VOID, REACHED_DISCARD, REACHED_SECOND_EPOCH, REACHED_READ_ONLY]);
     holds(two_writes_in_flight(), &[REACHED_OUT_OF_ORDER, REACHED_VOID, REACHED_DISCARD]);

@@ -19,6 +19,7 @@ mod work;
 pub use arrivals::{Gaps, Rate};
 
 use crate::activity::{Activity, KindSums, StageSums, Sums};
+use crate::coordination::{Coordination, Switches};
 use crate::latencies::Counted;
 use crate::ledger::Ledger;
 use crate::place::Place;
@@ -104,6 +105,7 @@ struct Before {
     cpu: f64,
     sums: Sums,
     figures: Figures,
+    switches: Switches,
     all: Counted,
     reads: Counted,
     kinds: Vec<KindSums>,
@@ -114,6 +116,8 @@ struct Before {
 struct Measured<'a, S> {
     before: Before,
     sampler: Sampler<'a, S>,
+    /// Looked at while the workers were alive.
+    switches: Switches,
     stall_us_max: f64,
     committed_by_worker: Vec<u64>,
 }
@@ -189,6 +193,7 @@ impl<S: Store> Run<'_, S> {
             cpu: cpu_seconds(),
             sums: shared.activity.sums(),
             figures: self.store.figures(),
+            switches: Switches::now(),
             all: shared.activity.latencies(),
             reads: shared.activity.read_latencies(),
             kinds: shared.activity.kinds(),
@@ -197,7 +202,7 @@ impl<S: Store> Run<'_, S> {
     }
 
     /// The figures since `before`; what the sampler saw is added by the caller.
-    fn report(&self, shared: &Shared, before: &Before) -> Report {
+    fn report(&self, shared: &Shared, before: &Before, switches: Switches) -> Report {
         let plan = self.plan;
         let seconds = before.began.elapsed().as_secs_f64();
         let cpu_seconds = cpu_seconds() - before.cpu;
@@ -249,6 +254,8 @@ impl<S: Store> Run<'_, S> {
             logical_bytes_written: sums.written_bytes - before.sums.written_bytes,
             checkpoints: f.checkpoints - b.checkpoints,
             checkpoint_seconds: f.checkpoint_seconds - b.checkpoint_seconds,
+            coordination: (!f.protocol.is_empty())
+                .then(|| Coordination::of(&f.protocol, b.waits, f.waits, switches, committed + rolled_back)),
             cpu_seconds,
             ..Report::default()
         }
@@ -277,9 +284,10 @@ impl<S: Store> Run<'_, S> {
             sampler.left()
         });
         sampler.end();
+        let switches = Switches::now().since(before.switches);
         let stall_us_max = shared.activity.longest_stall_us();
         let committed_by_worker = shared.activity.committed_by_worker();
-        Measured { before, sampler, stall_us_max, committed_by_worker }
+        Measured { before, sampler, switches, stall_us_max, committed_by_worker }
     }
 
     fn finish(&self, shared: &Shared, measured: Measured<'_, S>) -> Finished {
@@ -287,7 +295,7 @@ impl<S: Store> Run<'_, S> {
             stall_us_max: measured.stall_us_max,
             series: measured.sampler.series,
             checkpoint_marks: measured.sampler.marks,
-            ..self.report(shared, &measured.before)
+            ..self.report(shared, &measured.before, measured.switches)
         };
         let kinds = shared.activity.kinds();
         let acknowledged = |(name, kind): (&&str, &KindSums)| ((*name).to_string(), kind.acknowledged);

@@ -19,6 +19,7 @@ mod quench;
 pub use noted::Noted;
 pub use quench::QuenchSession;
 
+use crate::coordination::Waits;
 use crate::report::Latency;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -318,6 +319,10 @@ pub struct Gauges {
 pub struct Figures {
     /// Commit protocol.
     pub preset: String,
+    /// Its axes.
+    pub protocol: String,
+    /// What it made threads do.
+    pub waits: Waits,
     /// Logs of the database.
     pub logs: usize,
     /// How writes become durable.

@@ -4,6 +4,7 @@ use super::{
     Checkpoints, Error, Figures, Gauges, Handle, Level, Reader, Result, Session, Step, Store, Total,
     Transaction,
 };
+use crate::coordination::Waits;
 use quenchdb::{CommitHandle, Database, Isolation, Range, Snapshot, Table};
 use std::ops::Bound;
 use std::time::Duration;
@@ -214,6 +215,17 @@ impl Store for Database {
         let s = self.statistics();
         Figures {
             preset: s.preset.name().to_string(),
+            protocol: format!(
+                "layout {}, writer {}, acknowledger {}, dependency {}, queue {}",
+                s.layout, s.writer, s.acknowledger, s.dependency, s.queue
+            ),
+            waits: Waits {
+                wakeups: s.wakeups,
+                sleeps: s.commit_sleeps,
+                flusher_wakeups: s.flusher_wakeups,
+                rule_waits: s.rule_waits,
+                false_waits: s.false_waits,
+            },
             logs: s.logs,
             durability: s.durability_method,
             log_bytes: s.log_bytes,

@@ -147,7 +147,10 @@ impl BenchArgs {
         if !engine.is_built_in() {
             bail!("{engine} is not part of this program: {HOW_TO_BUILD}");
         }
-        if matches!(self.workload, Workload::Scan | Workload::Soak | Workload::Load | Workload::Device) {
+        if matches!(
+            self.workload,
+            Workload::Scan | Workload::Soak | Workload::Load | Workload::Device | Workload::Ablation
+        ) {
             bail!(
                 "{workload} runs on quenchdb only; put, ycsb, tpcc, tpcb, tatp and mixed run on {engine} too"
             );

@@ -5,12 +5,14 @@
 //!                      └── in this process, or in a child that is killed ──┘
 //! ```
 
+mod ablation;
 mod compare;
 mod engine_options;
 mod kill;
 pub mod live;
 mod options;
 mod peer;
+mod protocol_options;
 mod workload_options;
 mod workloads;
 
@@ -78,6 +80,9 @@ fn run_one(args: &BenchArgs, json: bool) -> Result<Outcome> {
     }
     if let Some(directory) = &args.child {
         return kill::child(args, directory);
+    }
+    if args.workload == Workload::Ablation {
+        return ablation::run(args, json);
     }
     if args.workload == Workload::Device {
         return run_device(args, json);

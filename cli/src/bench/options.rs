@@ -1,6 +1,7 @@
 //! The flags of `quench bench`, and what they mean for a plan and a database.
 
 use super::engine_options::EngineArgs;
+use super::protocol_options::ProtocolArgs;
 use super::workload_options::{LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -37,8 +38,20 @@ pub enum Workload {
     Soak,
     /// The raw device, no database: durable writes, sequential writes, reads
     Device,
+    /// One workload (--of) with one commit protocol after the other, each with one thing more
+    Ablation,
     /// Put, ycsb or tpcc on several engines in turn, and one table; needs a build with them
     Compare,
+}
+
+/// What an ablation may be of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum AblationOf {
+    Ycsb,
+    Tpcc,
+    Tpcb,
+    Tatp,
+    Put,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -190,6 +203,7 @@ fn physical_memory_bytes() -> u64 {
   quench bench tpcb --branches 1000 --skew 0.2
   quench bench ycsb --mix b --rate 20000 --threads 2            open loop: latency from the intended arrival
   quench bench scan --rows 4000000 --memory-bytes 128m
+  quench bench ablation --threads 16 --seconds 5                what each part of autonomous commit brings
   quench bench compare put --threads 16 --seconds 5             beside RocksDB, SQLite, LMDB, redb and fjall
   quench bench soak --seconds 3600 --memory-bytes 1g --rows 20000000
 
@@ -248,7 +262,7 @@ pub struct BenchArgs {
     /// Durability level of each transaction
     #[arg(long, value_enum, default_value = "durable")]
     level: Level,
-    /// Commit protocol: per-transaction, group, autonomous
+    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted
     #[arg(long, default_value = "group", value_parser = parse_preset)]
     preset: Preset,
     /// Compression of pages that are not expected to change soon: none, lz4, zstd (if it is built in)
@@ -287,6 +301,11 @@ pub struct BenchArgs {
     /// Tpcc, tatp: only transactions of this type (payment, update-location)
     #[arg(long, value_name = "TYPE")]
     pub only: Option<String>,
+    /// Ablation: of which workload
+    #[arg(long = "of", value_enum, value_name = "WORKLOAD", default_value = "ycsb")]
+    pub ablation_of: AblationOf,
+    #[command(flatten)]
+    pub protocol: ProtocolArgs,
     #[command(flatten)]
     pub engines: EngineArgs,
     #[command(flatten)]
@@ -420,6 +439,10 @@ impl BenchArgs {
             bail!("--live needs a measured time, and put with --reopen and --rows has none");
         }
         Ok(())
+    }
+
+    pub fn threads(&self) -> u64 {
+        self.threads
     }
 
     pub fn trust(&self) -> DeviceTrust {
@@ -559,10 +582,11 @@ impl BenchArgs {
             Checkpoints::None => builder.checkpoint_log_bytes(0).log_bytes_max(LOG_WITHOUT_END),
             Checkpoints::Automatic | Checkpoints::Every(_) => builder,
         };
-        match self.flush_unit {
+        let builder = match self.flush_unit {
             Some(bytes) => builder.flush_unit_bytes(bytes),
             None => builder,
-        }
+        };
+        self.protocol.apply(builder)
     }
 }
 

@@ -3,7 +3,10 @@
 use super::database::Database;
 use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
-use crate::base::settings::{Compression, DeviceTrust, MethodSetting, Preset, Settings};
+use crate::base::settings::{
+    Acknowledger, Compression, Dependency, DeviceTrust, Layout, MethodSetting, Preset, Queue, Settings,
+    Writer,
+};
 use crate::base::{ErrorKind, Result};
 use crate::device::Storage;
 use crate::device::file::FileStorage;
@@ -69,11 +72,20 @@ impl Builder {
         version_bytes: u64,
         /// Commit protocol. Default `group`.
         preset: Preset,
-        /// Number of logs; 0 lets the preset choose.
+        /// Number of logs; 0 chooses as the layout says.
         logs: usize,
-        /// Bytes waiting in a log at which they are flushed although nobody waits. Default 16 KiB.
+        /// Threads that share a log where the layout is `threads-per-log`. Default 2.
+        threads_per_log: usize,
+        /// Writes of one log that a worker may have in flight, where workers write. Default 2.
+        writes_in_flight: usize,
+        /// Logs that workers acknowledge for each other, where workers acknowledge. Default 2.
+        acknowledgment_group: usize,
+        /// Most transactions that nobody waits with and that are not acknowledged. Default 32,768.
+        queue_entries: usize,
+        /// Bytes waiting in a log at which they are flushed although nobody waits; 0 chooses: 16 KiB, and for `restricted` three
+        /// quarters of a log buffer.
         flush_unit_bytes: usize,
-        /// Size of one log buffer in bytes. Default 1 MiB.
+        /// Size of one log buffer in bytes; 0 chooses: 1 MiB, and for `restricted` 512 KiB for each of `threads_per_log`.
         log_buffer_bytes: usize,
         /// Size of a log segment in bytes. Default 16 MiB.
         segment_bytes: u64,
@@ -107,6 +119,48 @@ impl Builder {
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Builder {
         self.settings.compression = compression;
+        self
+    }
+
+    /// How many logs there are, instead of what the preset says.
+    #[must_use]
+    pub fn layout(mut self, layout: Layout) -> Builder {
+        self.settings.layout = Some(layout);
+        self
+    }
+
+    /// Who writes a log, instead of what the preset says.
+    #[must_use]
+    pub fn writer(mut self, writer: Writer) -> Builder {
+        self.settings.writer = Some(writer);
+        self
+    }
+
+    /// A log that nobody waits for is written about so often, and by `queued` also if somebody waits.
+    #[must_use]
+    pub fn flush_interval(mut self, interval: Duration) -> Builder {
+        self.settings.flush_interval = Some(interval);
+        self
+    }
+
+    /// Who acknowledges transactions that nobody waits with, instead of what the preset says.
+    #[must_use]
+    pub fn acknowledger(mut self, acknowledger: Acknowledger) -> Builder {
+        self.settings.acknowledger = Some(acknowledger);
+        self
+    }
+
+    /// What a durable transaction still waits for, instead of what the preset says.
+    #[must_use]
+    pub fn dependency(mut self, dependency: Dependency) -> Builder {
+        self.settings.dependency = Some(dependency);
+        self
+    }
+
+    /// Where transactions wait that nobody waits with. Default `lock-free`.
+    #[must_use]
+    pub fn queue(mut self, queue: Queue) -> Builder {
+        self.settings.queue = Some(queue);
         self
     }
 

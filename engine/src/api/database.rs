@@ -8,7 +8,7 @@ use super::transaction::{Snapshot, Transaction};
 use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
-use crate::base::settings::{Durability, MethodSetting, Settings};
+use crate::base::settings::{Durability, Settings, Writer};
 use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
 use crate::buffer::{Pool, ReadAhead};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor, ReplayModel};
@@ -243,7 +243,7 @@ impl Database {
     pub fn statistics(&self) -> Statistics {
         let inner = &self.inner;
         let commit = inner.system.commit();
-        let metrics = commit.metrics();
+        let (metrics, axes) = (commit.metrics(), commit.axes());
         let counters = inner.system.counters();
         let (open_snapshots, oldest_snapshot) = inner.system.snapshots();
         let checkpoints = self.checkpoints();
@@ -252,6 +252,13 @@ impl Database {
         Statistics {
             preset: inner.settings.preset,
             logs: inner.logs,
+            layout: axes.layout,
+            writer: axes.writer,
+            flush_interval_us: axes.flush_interval.as_micros() as u64,
+            acknowledger: axes.acknowledger,
+            acknowledgment_group: axes.acknowledgment_group,
+            dependency: axes.dependency,
+            queue: axes.queue,
             device: inner.storage.facts(),
             durability_method: self.durability_method(),
             newest_csn: commit.newest_drawn(),
@@ -294,6 +301,10 @@ impl Database {
             packs: inner.store.packs(),
             disk_full: inner.store.is_disk_full() || inner.segments.is_disk_full(),
             wakeups: metrics.wake_ups.get(),
+            commit_sleeps: metrics.sleeps.get(),
+            flusher_wakeups: metrics.flusher_wake_ups.get(),
+            rule_waits: metrics.rule_waits.get(),
+            false_waits: metrics.false_waits.get(),
             group_size_mean: metrics.group_size(),
             execute: LatencySummary::of(&metrics.execute),
             commit: LatencySummary::of(&metrics.commit_latency),
@@ -364,10 +375,8 @@ impl Database {
 
     fn durability_method(&self) -> String {
         let method = self.inner.storage.durability().name();
-        match self.inner.settings.durability_method {
-            Some(MethodSetting::WorkerDsync | MethodSetting::WorkerFlush) => {
-                format!("{method} by the worker")
-            }
+        match self.inner.system.commit().axes().writer {
+            Writer::Worker => format!("{method} by the worker"),
             _ => method.to_string(),
         }
     }

@@ -92,6 +92,7 @@ impl StoredPages {
 /// Opens, recovers, and starts upkeep.
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder) -> Result<Database> {
     let mut settings = std::mem::take(&mut builder.settings);
+    presets::check(&settings, presets::log_count(&settings, cores()))?;
     settings.log_buffer_bytes = log_buffer_bytes(&settings);
     if builder.copied.is_none() {
         refuse_early(&*storage, &settings)?;
@@ -354,7 +355,7 @@ fn log_buffer_bytes(settings: &Settings) -> usize {
     let buffers = LOG_BUFFERS * presets::log_count(settings, cores()) as u64;
     let fair = settings.memory_bytes / LOG_MEMORY_PART / buffers / 4096 * 4096;
     let least = LOG_BUFFER_BYTES_MIN.max(settings.flush_unit_bytes as u64);
-    settings.log_buffer_bytes.min(fair.max(least) as usize)
+    settings.log_buffer_bytes().min(fair.max(least) as usize)
 }
 
 /// What does not grow with use: histograms, descriptors, the queues of the commit room, stacks of the engine's threads, what an
@@ -379,7 +380,8 @@ const PROBE_TIME: Duration = Duration::from_millis(25);
 /// manifest for as long as the database stays on the same device.
 fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: &mut Manifest) -> Result<()> {
     let facts = storage.facts();
-    if settings.preset == Preset::Autonomous && settings.durability_method.is_none() && !settings.read_only {
+    let asks = settings.preset == Preset::Autonomous && settings.writer.is_none();
+    if asks && settings.durability_method.is_none() && !settings.read_only {
         let known = ProbeReport::decode(&manifest.probe, facts.device_number);
         let chosen = match known {
             Some(method) => method,

@@ -2,7 +2,7 @@
 
 use crate::base::Csn;
 use crate::base::metrics::LatencyHistogram;
-use crate::base::settings::Preset;
+use crate::base::settings::{Acknowledger, Dependency, Layout, Preset, Queue, Writer};
 use crate::checkpoint::ReplayEstimate;
 use crate::device::DeviceFacts;
 use crate::store::PackUsage;
@@ -58,6 +58,20 @@ pub struct Statistics {
     pub preset: Preset,
     /// Number of logs.
     pub logs: usize,
+    /// By which rule that number was chosen, if it was not said.
+    pub layout: Layout,
+    /// Who writes a log.
+    pub writer: Writer,
+    /// A log that nobody waits for is written about so often, in microseconds.
+    pub flush_interval_us: u64,
+    /// Who acknowledges transactions that nobody waits with.
+    pub acknowledger: Acknowledger,
+    /// Logs that workers acknowledge for each other, where they do.
+    pub acknowledgment_group: usize,
+    /// What a transaction whose record is durable still waits for.
+    pub dependency: Dependency,
+    /// Where transactions wait that nobody waits with.
+    pub queue: Queue,
     /// The device.
     pub device: DeviceFacts,
     /// How writes are made durable, and why so.
@@ -144,6 +158,14 @@ pub struct Statistics {
     pub disk_full: bool,
     /// Times a sleeping thread was woken by the commit room.
     pub wakeups: u64,
+    /// Times a thread slept until something was durable or committed.
+    pub commit_sleeps: u64,
+    /// Times a flusher thread woke.
+    pub flusher_wakeups: u64,
+    /// Transactions that the dependency rule held up when their record was durable.
+    pub rule_waits: u64,
+    /// Of these, those that exact dependencies would have let go; at least so many.
+    pub false_waits: u64,
     /// Transactions per device write.
     pub group_size_mean: f64,
     /// From begin to ready.

@@ -1,47 +1,8 @@
 //! Every setting, declared once: name, unit, default, range, effect. Validated together at open.
 
+pub use super::axes::{Acknowledger, Dependency, Layout, Preset, Queue, Writer};
 use super::error::{Error, ErrorKind, Location, Result};
 use std::time::Duration;
-
-/// Which commit protocol runs. A preset is a point on the axes that `docs/commit.md` describes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
-#[non_exhaustive]
-pub enum Preset {
-    /// Each commit writes and flushes its own record, alone. The floor to compare with.
-    PerTransaction,
-    /// Leader/follower group commit: the first committer to arrive writes for all who joined.
-    #[default]
-    Group,
-    /// One log per thread, flushed without ever blocking the worker on the I/O.
-    Autonomous,
-}
-
-impl Preset {
-    /// All presets, for tests and help texts.
-    pub const ALL: [Preset; 3] = [Preset::PerTransaction, Preset::Group, Preset::Autonomous];
-
-    /// The name used in settings and reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Preset::PerTransaction => "per-transaction",
-            Preset::Group => "group",
-            Preset::Autonomous => "autonomous",
-        }
-    }
-
-    /// The preset called `name`.
-    ///
-    /// # Errors
-    /// `InvalidArgument` that lists the names.
-    pub fn from_name(name: &str) -> Result<Preset> {
-        Preset::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
-            let names: Vec<_> = Preset::ALL.iter().map(|p| p.name()).collect();
-            Error::invalid(format!("no preset is called `{name}`; there are {}", names.join(", ")))
-                .at(Location::Setting("preset"))
-        })
-    }
-}
 
 /// How page images that are not expected to change soon are compressed. What is stored says for itself how it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
@@ -131,12 +92,35 @@ pub struct Settings {
     pub version_bytes: u64,
     /// Commit protocol. Default `group`.
     pub preset: Preset,
-    /// Number of logs, 1 to 256; 0 chooses: one for `per-transaction` and `group`, one per core for `autonomous`.
-    /// Default 0.
+    /// Number of logs, 1 to 256; 0 chooses as `layout` says. Default 0.
     pub logs: usize,
-    /// Bytes waiting in a log at which a worker has them flushed although nobody waits, 4096 to 1 MiB. Default 16 KiB.
+    /// How many logs there are; none: as the preset says. Default none.
+    pub layout: Option<Layout>,
+    /// Threads that share a log, 1 to 64, where the layout is `threads-per-log`. Default 2.
+    pub threads_per_log: usize,
+    /// Who writes a log; none: as the preset says. Default none.
+    pub writer: Option<Writer>,
+    /// A log that nobody waits for is written about so often, and by `queued` also if somebody waits; up to 1 s. None chooses: 1 ms for
+    /// `queued` and `restricted`, 200 us otherwise. Default none.
+    pub flush_interval: Option<Duration>,
+    /// Writes of one log that a worker may have in flight, 1 to 3, where workers write. Default 2.
+    pub writes_in_flight: usize,
+    /// Who acknowledges transactions that nobody waits with; none: as the preset says. Default none.
+    pub acknowledger: Option<Acknowledger>,
+    /// Logs that workers acknowledge for each other, 1 to 64, where workers acknowledge. Default 2.
+    pub acknowledgment_group: usize,
+    /// What a durable transaction still waits for; none: as the preset says. Default none.
+    pub dependency: Option<Dependency>,
+    /// Where transactions wait that nobody waits with; none: `lock-free`. Default none.
+    pub queue: Option<Queue>,
+    /// Transactions that nobody waits with and that are not acknowledged, of all logs together: beyond it commits wait. 1024 to
+    /// 32,768 and as many as a 128th of the memory holds, but at least 1024 a log. Default 32,768.
+    pub queue_entries: usize,
+    /// Bytes waiting in a log at which a worker has them flushed although nobody waits, 4096 to 1 MiB; 0 chooses: 16 KiB, and for
+    /// `restricted` three quarters of a log buffer. Default 0.
     pub flush_unit_bytes: usize,
-    /// Size of one log buffer in bytes, 64 KiB to 16 MiB. Default 1 MiB.
+    /// Size of one log buffer in bytes, 64 KiB to 16 MiB; 0 chooses: 1 MiB, and for `restricted` 512 KiB for each of
+    /// `threads_per_log`. Default 0.
     pub log_buffer_bytes: usize,
     /// Size of a log segment in bytes, 64 KiB to 1 GiB. Default 16 MiB.
     pub segment_bytes: u64,
@@ -171,6 +155,9 @@ pub struct Settings {
     pub io_uring: bool,
 }
 
+/// Most bytes of a log buffer.
+const LOG_BUFFER_BYTES_MOST: usize = 16 << 20;
+
 /// An override of the durability method that the probe would choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum MethodSetting {
@@ -202,8 +189,18 @@ impl Default for Settings {
             version_bytes: 256 << 20,
             preset: Preset::default(),
             logs: 0,
-            flush_unit_bytes: 16 << 10,
-            log_buffer_bytes: 1 << 20,
+            layout: None,
+            threads_per_log: 2,
+            writer: None,
+            flush_interval: None,
+            writes_in_flight: 2,
+            acknowledger: None,
+            acknowledgment_group: 2,
+            dependency: None,
+            queue: None,
+            queue_entries: 32_768,
+            flush_unit_bytes: 0,
+            log_buffer_bytes: 0,
             segment_bytes: 16 << 20,
             checkpoint_log_bytes: 512 << 20,
             recovery_seconds: 5,
@@ -241,7 +238,36 @@ impl Settings {
     /// Redo of a transaction in progress that is kept in memory.
     #[must_use]
     pub fn chunk_bytes(&self) -> usize {
-        if self.chunk_bytes != 0 { self.chunk_bytes } else { self.log_buffer_bytes / 4 }
+        if self.chunk_bytes != 0 { self.chunk_bytes } else { self.log_buffer_bytes() / 4 }
+    }
+
+    /// Size of a log buffer.
+    #[must_use]
+    pub fn log_buffer_bytes(&self) -> usize {
+        match (self.log_buffer_bytes, self.preset) {
+            (0, Preset::Restricted) => (self.threads_per_log * (512 << 10)).min(LOG_BUFFER_BYTES_MOST),
+            (0, _) => 1 << 20,
+            (said, _) => said,
+        }
+    }
+
+    /// Bytes waiting in a log at which it is written although nobody waits.
+    #[must_use]
+    pub fn flush_unit_bytes(&self) -> usize {
+        match (self.flush_unit_bytes, self.preset) {
+            (0, Preset::Restricted) => self.log_buffer_bytes() / 4 * 3,
+            (0, _) => 16 << 10,
+            (said, _) => said,
+        }
+    }
+
+    /// How often a log is written that nobody waits for.
+    #[must_use]
+    pub fn flush_interval(&self) -> Duration {
+        self.flush_interval.unwrap_or(match self.preset {
+            Preset::Queued | Preset::Restricted => Duration::from_millis(1),
+            _ => Duration::from_micros(200),
+        })
     }
 
     /// Log space that may be kept after a checkpoint for the chunks of transactions that it does not contain. The rest is for
@@ -281,18 +307,26 @@ impl Settings {
         within("memory_bytes", self.memory_bytes, 1 << 20, 1 << 44)?;
         within("version_bytes", self.version_bytes, 64 << 10, 1 << 44)?;
         within("logs", self.logs as u64, 0, 256)?;
-        within("flush_unit_bytes", self.flush_unit_bytes as u64, 4096, 1 << 20)?;
-        within("log_buffer_bytes", self.log_buffer_bytes as u64, 64 << 10, 16 << 20)?;
+        within("threads_per_log", self.threads_per_log as u64, 1, 64)?;
+        within("writes_in_flight", self.writes_in_flight as u64, 1, 3)?;
+        within("acknowledgment_group", self.acknowledgment_group as u64, 1, 64)?;
+        within("queue_entries", self.queue_entries as u64, 1024, 32_768)?;
+        if self.flush_unit_bytes != 0 {
+            within("flush_unit_bytes", self.flush_unit_bytes as u64, 4096, 1 << 20)?;
+        }
+        let buffer = self.log_buffer_bytes();
+        within("log_buffer_bytes", buffer as u64, 64 << 10, LOG_BUFFER_BYTES_MOST as u64)?;
         within("segment_bytes", self.segment_bytes, 64 << 10, 1 << 30)?;
         within("recovery_seconds", self.recovery_seconds.into(), 1, 3600)?;
         if self.transaction_bytes_max != 0 {
             within("transaction_bytes_max", self.transaction_bytes_max as u64, 4096, 1 << 40)?;
         }
         if self.chunk_bytes != 0 {
-            within("chunk_bytes", self.chunk_bytes as u64, 512, self.log_buffer_bytes as u64 / 2)?;
+            within("chunk_bytes", self.chunk_bytes as u64, 512, buffer as u64 / 2)?;
         }
         within("loss_window", self.loss_window.as_millis() as u64, 1, 60_000)?;
         within("gather_window", self.gather_window.as_millis() as u64, 0, 1_000)?;
+        within("flush_interval", self.flush_interval().as_millis() as u64, 0, 1_000)?;
         within("lock_wait", self.lock_wait.as_millis() as u64, 0, 3_600_000)?;
         let contradiction = |name, what: &str| Err(Error::invalid(what).at(Location::Setting(name)));
         if !self.segment_bytes.is_multiple_of(4096) {
@@ -321,11 +355,8 @@ impl Settings {
         if self.checkpoint_log_bytes > self.log_bytes_max / 2 {
             return contradiction("checkpoint_log_bytes", "more than half of log_bytes_max");
         }
-        if self.flush_unit_bytes > self.log_buffer_bytes {
+        if self.flush_unit_bytes > buffer {
             return contradiction("flush_unit_bytes", "larger than log_buffer_bytes");
-        }
-        if self.preset == Preset::PerTransaction && !self.gather_window.is_zero() {
-            return contradiction("gather_window", "the preset per-transaction never gathers");
         }
         if self.read_only && self.device_trust == DeviceTrust::Device {
             return contradiction("device_trust", "a read-only database writes nothing");
@@ -356,7 +387,7 @@ mod tests {
     fn contradictions_are_named() {
         let base = Settings::default;
         let small = || Settings { log_bytes_max: 64 << 20, checkpoint_log_bytes: 0, ..base() };
-        let cases: [(Settings, &[&str]); 6] = [
+        let cases: [(Settings, &[&str]); 5] = [
             (Settings { log_bytes_max: 1 << 20, ..base() }, &["log_bytes_max", "segment_bytes"]),
             (
                 Settings { checkpoint_log_bytes: 2 << 30, ..base() },
@@ -370,14 +401,6 @@ mod tests {
             (
                 Settings { transaction_bytes_max: 33 << 20, ..small() },
                 &["transaction_bytes_max", "log_bytes_max = 67108864"],
-            ),
-            (
-                Settings {
-                    preset: Preset::PerTransaction,
-                    gather_window: Duration::from_millis(1),
-                    ..base()
-                },
-                &["gather_window", "per-transaction"],
             ),
         ];
         for (settings, names) in cases {
@@ -401,13 +424,5 @@ mod tests {
             }
         }
         assert!(Compression::from_name("gzip").expect_err("unknown").to_string().contains("lz4"));
-    }
-
-    #[test]
-    fn preset_names_read_back() {
-        for preset in Preset::ALL {
-            assert_eq!(Preset::from_name(preset.name()).expect("known"), preset);
-        }
-        assert!(Preset::from_name("fastest").expect_err("unknown").to_string().contains("autonomous"));
     }
 }

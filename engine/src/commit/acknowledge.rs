@@ -2,25 +2,44 @@
 //!
 //! ```text
 //!   complete   (latch) the log's durable CSN advances over the gap-free prefix of blocks; its slot rises    per block
-//!   publish    W is scanned once; queues whose head is hardened and has its DSN below W are popped          per batch
+//!   publish    W is scanned once                                                                            per batch
+//!   tell       queues are popped as far as records are durable and the dependency rule is content           see below
 //!   wake       one system call for all sleepers of a log, one for those who wait for W                      per lead
 //! ```
 //!
+//! Who tells: whoever completed the write (leader); the first flusher, woken for it (background); or workers at the end of a
+//! transaction, each for the logs of its group (workers), and the first flusher after a grace period for those that went idle. Threads and futures
+//! that wait look for themselves. A committer that finds a queue full tells, whoever should.
+//!
+//! **False waits.** A transaction is *held up* if its record is durable and the rule makes it wait. It waits *falsely* if, at that moment,
+//! all its direct predecessors that were open when it met them are committed by the same rule, and so their predecessors
+//! too: exact dependencies would let it go. Not counted as false: one with more predecessors than are told apart, and one whose
+//! predecessor itself waits falsely. So the count is a lower bound.
+//!
 //! Nothing passes here once the room is poisoned: what was durable before stays acknowledged, the rest is unknown.
 
+use super::flusher::GRACE;
 use super::metrics::Moments;
 use super::precommit::Pending;
-use super::queue::Entry;
+use super::queue::{Entry, Predecessors};
 use super::writer::LogWriter;
-use super::{Core, levels};
+use super::{Core, Ticket, levels};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
-use crate::base::{Csn, Error};
+use crate::base::settings::Acknowledger;
+use crate::base::{Csn, Error, LogId};
 use crate::device::AlignedBuffer;
 use crate::sync::atomic::Ordering;
 
 /// Entries popped and counted at a time: bounds the memory of one acknowledgment.
 const BATCH: usize = 256;
+
+/// What [`Core::acknowledge`] did.
+struct Told {
+    any: bool,
+    /// A transaction is left whose record is durable and that needs a higher W.
+    blocked: bool,
+}
 
 impl Core {
     /// Block `sequence` of `writer` is durable.
@@ -46,63 +65,135 @@ impl Core {
         self.metrics.device_bytes.add(bytes as u64);
     }
 
-    /// After completions: scans W and acknowledges whoever is committed by now.
+    /// After completions: scans W, and sees to it that whoever is committed by now is acknowledged.
     pub(super) fn publish(&self) {
         if self.poison.is_raised() {
             return;
         }
         let w = self.watermark.rescan();
         self.acknowledged_up_to(Csn(w.0 - 1));
-        let mut blocked = false;
-        for writer in self.writers.iter().filter(|w| !w.queue.is_empty()) {
-            blocked |= self.acknowledge(writer, w);
+        match self.axes.acknowledger {
+            Acknowledger::Leader => {
+                self.acknowledge_all(true);
+            }
+            Acknowledger::Background => self.leave_acknowledging(levels::NOW),
+            Acknowledger::Workers => self.leave_acknowledging(levels::after(self.clock.now(), GRACE)),
         }
         self.wakers.wake(|ticket| self.is_committed_ticket(ticket));
-        if blocked && self.needed().is_some() {
-            // Somebody asynchronous waits for another log's CSN: the flusher knows how to get it.
-            self.flusher.wake_for(levels::NOW);
+    }
+
+    /// Has the first flusher acknowledge at `due` what is left by then.
+    fn leave_acknowledging(&self, due: Nanos) {
+        if self.writers.iter().any(|writer| !writer.queue.is_empty()) {
+            self.acknowledge_due.fetch_min(due.0, Ordering::SeqCst);
+            self.flushers[0].wake_for(due);
         }
     }
 
-    /// Pops committed transactions of `writer`'s queue. True if it is left with a hardened one that needs a higher W.
-    fn acknowledge(&self, writer: &LogWriter, w: Csn) -> bool {
+    pub(super) fn acknowledge_due(&self) -> Nanos {
+        Nanos(self.acknowledge_due.load(Ordering::SeqCst))
+    }
+
+    /// Acknowledges what was left to the first flusher. What completes from now on is left to it anew.
+    pub(super) fn acknowledge_left(&self) {
+        self.acknowledge_due.store(levels::NEVER.0, Ordering::SeqCst);
+        if self.acknowledge_all(true) {
+            // A committer may have waited for room.
+            self.progress.notify_all();
+        }
+    }
+
+    /// Acknowledges whoever is committed, in all logs. True if there was anybody. Without `wait` queues are left out from which somebody
+    /// else pops.
+    pub(super) fn acknowledge_all(&self, wait: bool) -> bool {
+        self.acknowledge_logs(&self.writers, wait)
+    }
+
+    /// The same for the logs of `log`'s acknowledgment group.
+    pub(super) fn acknowledge_group(&self, log: LogId) {
+        let group = self.axes.acknowledgment_group;
+        let first = log.0 as usize / group * group;
+        let last = self.writers.len().min(first + group);
+        let w = self.watermark.get();
+        // Whoever is committed now and was not the last time became so because one of the two has risen.
+        let has_news = |writer: &LogWriter| !writer.queue.is_empty() && writer.is_news(w);
+        if self.writers[first..last].iter().any(has_news) {
+            self.acknowledge_logs(&self.writers[first..last], false);
+        }
+    }
+
+    fn acknowledge_logs(&self, writers: &[LogWriter], wait: bool) -> bool {
+        let w = self.watermark.get();
+        let (mut any, mut blocked) = (false, false);
+        for writer in writers.iter().filter(|w| !w.queue.is_empty()) {
+            let told = self.acknowledge(writer, w, wait);
+            any |= told.any;
+            blocked |= told.blocked;
+        }
+        if blocked && let Some(needed) = self.needed() {
+            // Somebody asynchronous waits for another log's CSN: the flushers know how to get it.
+            self.wake_flushers_behind(needed);
+        }
+        any
+    }
+
+    /// Pops committed transactions of `writer`'s queue.
+    fn acknowledge(&self, writer: &LogWriter, w: Csn, wait: bool) -> Told {
         let mut moments = Vec::with_capacity(BATCH);
+        let mut told = Told { any: false, blocked: false };
         loop {
             let durable = writer.log.durable_csn();
             let (write, committed) = (writer.last_write(), self.clock.now());
             let mut newest = Csn::ZERO;
-            let mut blocked_by = None;
-            let popped = writer.queue.pop_while(|entry| {
-                let hardened = entry.csn <= durable;
-                if moments.len() == BATCH || !hardened || entry.dsn >= w || self.poison.is_raised() {
-                    blocked_by = (hardened && entry.dsn >= w).then_some(entry);
-                    return false;
-                }
-                self.watermark.mark_committed(entry.csn);
-                newest = newest.max(entry.csn);
-                let Entry { begun, ready, .. } = entry;
-                moments.push(Moments { begun, ready, write, committed, wrote: entry.csn != Csn::ZERO });
-                true
-            });
+            let popped = writer.queue.pop_while(
+                wait,
+                |entry| {
+                    let hardened = entry.csn <= durable;
+                    let held_up = self.needed_by_entry(entry) >= w;
+                    if moments.len() == BATCH || !hardened || held_up || self.poison.is_raised() {
+                        told.blocked |= hardened && held_up;
+                        return false;
+                    }
+                    self.watermark.mark_committed(entry.csn);
+                    newest = newest.max(entry.csn);
+                    let Entry { begun, ready, .. } = entry;
+                    moments.push(Moments { begun, ready, write, committed, wrote: entry.csn != Csn::ZERO });
+                    true
+                },
+                |entry| {
+                    let hardened = entry.csn <= durable;
+                    if hardened && self.needed_by_entry(entry) >= w {
+                        self.count_held_up(&entry.predecessors);
+                    }
+                    // W never falls: one that is not held up now, but only behind others, never will be.
+                    hardened
+                },
+            );
             self.acknowledged_up_to(newest);
             self.metrics.count_committed(&moments);
-            if let Some(entry) = blocked_by {
-                self.count_false_wait(writer, entry);
-                return true;
-            }
-            if popped.count < BATCH as u64 {
-                return false;
+            let count = popped.map_or(0, |popped| popped.count);
+            told.any |= count > 0;
+            if told.blocked || count < BATCH as u64 {
+                return told;
             }
             moments.clear();
         }
     }
 
-    /// Counts a wait for W of a transaction whose newest predecessor is committed: exact dependencies might not have
-    /// needed it. Once per transaction.
-    fn count_false_wait(&self, writer: &LogWriter, entry: Entry) {
-        let counted = writer.false_wait.fetch_max(entry.csn.0, Ordering::Relaxed);
-        if counted < entry.csn.0 && self.watermark.is_committed(entry.dsn) {
+    /// The record of a transaction is durable, and the dependency rule holds it up: counts that, and whether it need not have been. It
+    /// is counted once.
+    fn count_held_up(&self, predecessors: &Predecessors) {
+        self.metrics.rule_waits.add(1);
+        let committed = |csn: &Csn| self.watermark.is_committed(*csn);
+        if predecessors.all().is_some_and(|all| all.iter().all(committed)) {
             self.metrics.false_waits.add(1);
+        }
+    }
+
+    /// The same for a transaction that a thread waits with.
+    pub(super) fn count_rule_wait(&self, ticket: Ticket, pending: &Pending) {
+        if !self.is_committed_ticket(ticket) {
+            self.count_held_up(&pending.predecessors);
         }
     }
 
@@ -141,7 +232,7 @@ impl Core {
         }
         self.progress.notify_all();
         self.space.notify_all();
-        self.flusher.wake_for(levels::NOW);
+        self.wake_flushers();
         self.wakers.wake(|_| true);
     }
 }

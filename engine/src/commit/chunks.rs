@@ -121,7 +121,7 @@ impl Core {
         self.seal_if_full(writer, &mut latch);
         drop(latch);
         self.count_record(record);
-        self.flusher.wake_for(levels::NOW);
+        self.flusher_of(writer).wake_for(levels::NOW);
         Ok(header.csn)
     }
 }

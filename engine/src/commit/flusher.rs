@@ -1,4 +1,4 @@
-//! Who writes when nobody waits? One thread for all logs, asleep whenever nothing is due.
+//! Who writes when nobody waits, and where committers only sleep? One thread for all logs, or one for each, asleep whenever nothing is due.
 //!
 //! ```text
 //!   running --- nothing due ---> plan: wakes_at := never; look at all logs; wakes_at := earliest due time
@@ -15,13 +15,14 @@
 //! left out of the plan: whoever gives up the lead looks at what is left and wakes the flusher (`Lead`).
 //!
 //! One round seals every log that is due, or due within a pace, writes the blocks side by side through one queue,
-//! and acknowledges as completions arrive. An idle database has nothing due: the thread sleeps without a timeout.
+//! and acknowledges as completions arrive. Where acknowledging is left to it, or by workers that went idle, the first flusher does that
+//! too, at `acknowledge_due`: the same two steps apply. An idle database has nothing due: the thread sleeps without a timeout.
 
 use super::levels::{self, NEVER, NOW, PACE};
-use super::presets::AsyncWriter;
 use super::writer::{Lead, LogWriter};
 use super::{Core, Csn};
 use crate::base::clock::Nanos;
+use crate::base::settings::Writer;
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::{Completion, WriteQueue, WriteRequest};
 use crate::log::SealedBlock;
@@ -35,7 +36,7 @@ pub(super) const GRACE: Duration = Duration::from_millis(1);
 const WRITES: usize = 64;
 const RUNNING: u64 = 0;
 
-/// What others know of the flusher thread.
+/// What others know of a flusher thread.
 #[derive(Debug)]
 pub(super) struct Flusher {
     event: Event,
@@ -89,24 +90,28 @@ struct Flight<'a> {
 
 impl Core {
     /// The thread.
-    pub(super) fn run_flusher(&self) {
+    pub(super) fn run_flusher(&self, number: usize) {
         let _alive = Alive(self);
         let mut queue = None;
-        while self.flusher.is_running() {
+        while self.flushers[number].is_running() {
             let now = self.clock.now();
-            if !self.poison.is_raised() && self.earliest_due() <= now {
-                self.write_round(&mut queue, now);
+            if self.poison.is_raised() {
+                self.sleep_until_due(number, now);
+            } else if number == 0 && self.acknowledge_due() <= now {
+                self.acknowledge_left();
+            } else if self.earliest_due(number) <= now {
+                self.write_round(number, &mut queue, now);
             } else {
-                self.sleep_until_due(now);
+                self.sleep_until_due(number, now);
             }
         }
     }
 
-    fn sleep_until_due(&self, now: Nanos) {
-        let flusher = &self.flusher;
+    fn sleep_until_due(&self, number: usize, now: Nanos) {
+        let flusher = &self.flushers[number];
         let woken = flusher.event.ticket();
         flusher.wakes_at.store(NEVER.0, Ordering::SeqCst);
-        let due = if self.poison.is_raised() { NEVER } else { self.earliest_due() };
+        let due = if self.poison.is_raised() { NEVER } else { self.earliest_due(number) };
         if due > now && flusher.is_running() {
             flusher.wakes_at.store(due.0, Ordering::SeqCst);
             flusher.event.wait(woken, (due != NEVER).then(|| due.since(now)));
@@ -115,9 +120,15 @@ impl Core {
         flusher.wakes_at.store(RUNNING, Ordering::SeqCst);
     }
 
-    fn earliest_due(&self) -> Nanos {
+    /// The logs that flusher `number` writes.
+    fn served_by(&self, number: usize) -> impl Iterator<Item = &LogWriter> {
+        self.writers.iter().skip(number).step_by(self.flushers.len())
+    }
+
+    fn earliest_due(&self, number: usize) -> Nanos {
         let needed = self.needed();
-        self.writers.iter().map(|w| self.effective_due(w, needed)).min().unwrap_or(NEVER)
+        let write = self.served_by(number).map(|w| self.effective_due(w, needed)).min().unwrap_or(NEVER);
+        if number == 0 { write.min(self.acknowledge_due()) } else { write }
     }
 
     /// When the flusher has to write `writer`'s log, by what was handed over and by what other logs wait for (`needed`).
@@ -128,7 +139,7 @@ impl Core {
         }
         let began = writer.last_write().0;
         let mut due = writer.duty.due();
-        if self.axes.async_writer == AsyncWriter::Worker && due != NOW && due != NEVER {
+        if self.axes.writer == Writer::Worker && due != NOW && due != NEVER {
             due = levels::after(due, GRACE);
         }
         if in_flight {
@@ -147,11 +158,11 @@ impl Core {
         waiting.map(|writer| writer.duty.needs()).max().filter(|csn| *csn >= w)
     }
 
-    /// Writes every log that is due.
-    fn write_round(&self, queue: &mut Option<Box<dyn WriteQueue>>, now: Nanos) {
+    /// Writes every log of flusher `number` that is due.
+    fn write_round(&self, number: usize, queue: &mut Option<Box<dyn WriteQueue>>, now: Nanos) {
         let horizon = levels::after(now, PACE);
         let (mut blocks, needed) = (Vec::new(), self.needed());
-        for writer in self.writers.iter().filter(|w| self.effective_due(w, needed) <= horizon) {
+        for writer in self.served_by(number).filter(|w| self.effective_due(w, needed) <= horizon) {
             let Some(lead) = writer.try_lead(self) else { continue };
             match writer.take_block() {
                 Some(block) => blocks.push((lead, block)),

@@ -1,11 +1,11 @@
-//! How does a waiter cause the writes it needs? Leader/follower, for every preset.
+//! How does a waiter cause the writes it needs? Leader/follower, or by asking the flusher.
 //!
-//! A waiter needs two things, in this order: its own record durable, and W above its DSN.
+//! A waiter needs two things, in this order: its own record durable, and W above what the dependency rule says.
 //!
 //! ```text
 //!   own log:      durable? -- no -- lead free? -- yes: write what there is, look again
 //!                                       \-- no: sleep until the leader is done, look again
-//!   other logs:   DSN < W? -- no -- one log behind: lead it        \
+//!   other logs:   W there? -- no -- one log behind: lead it        \
 //!                                   several: the flusher, at once   } look again
 //! ```
 //!
@@ -13,6 +13,8 @@
 //! and is woken with all others by one system call. Whoever is then not covered races for the lead. With window 0 a batch
 //! is whoever arrived during the previous write. The other logs a waiter depends on are started before its own write,
 //! so that the writes run side by side.
+//!
+//! Where committers do not write, each of these questions ends with the log being due, the flusher awake, and the waiter asleep.
 //!
 //! Nobody is stranded: a waiter takes its event ticket before it looks, and a leader gives up the lead before it
 //! notifies (see `writer.rs`).
@@ -23,6 +25,7 @@ use super::writer::{Lead, LeadReleased, LogWriter};
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
+use crate::base::settings::Writer;
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::log::SealedBlock;
 use crate::sync::Event;
@@ -30,7 +33,9 @@ use crate::sync::event;
 
 impl Core {
     pub(super) fn finish(&self, ticket: Ticket, pending: Pending) -> Result<()> {
-        self.await_committed(ticket, None)?;
+        self.await_own(ticket, None)?;
+        self.count_rule_wait(ticket, &pending);
+        self.await_others(ticket, None)?;
         self.count_one(self.writer(ticket.log), pending, true);
         Ok(())
     }
@@ -42,8 +47,7 @@ impl Core {
     }
 
     pub(super) fn is_committed_ticket(&self, ticket: Ticket) -> bool {
-        let committed =
-            ticket.csn <= self.writer(ticket.log).log.durable_csn() && ticket.dsn < self.watermark.get();
+        let committed = self.is_hardened(ticket) && self.needed_by_ticket(ticket) < self.watermark.get();
         if committed {
             // Before anybody is told, because whoever begins after that has to find it acknowledged (rule 10).
             self.watermark.mark_committed(ticket.csn);
@@ -52,15 +56,30 @@ impl Core {
         committed
     }
 
+    fn is_hardened(&self, ticket: Ticket) -> bool {
+        ticket.csn <= self.writer(ticket.log).log.durable_csn()
+    }
+
     pub(super) fn await_committed(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
-        if ticket.dsn >= self.watermark.get() {
-            self.demand(ticket.dsn, Some(ticket));
+        self.await_own(ticket, deadline)?;
+        self.await_others(ticket, deadline)
+    }
+
+    /// Waits until its own record is durable.
+    fn await_own(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
+        let needed = self.needed_by_ticket(ticket);
+        if needed >= self.watermark.get() {
+            self.demand(needed, Some(ticket));
         }
-        self.await_durable(ticket, deadline)?;
+        self.await_durable(ticket, deadline)
+    }
+
+    /// Waits until the dependency rule is content.
+    fn await_others(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
         if !self.is_committed_ticket(ticket) {
-            self.await_settled(ticket.dsn, ErrorKind::OutcomeUnknown, deadline)?;
+            self.await_settled(self.needed_by_ticket(ticket), ErrorKind::OutcomeUnknown, deadline)?;
             let committed = self.is_committed_ticket(ticket);
-            debug_assert!(committed, "its record is durable and W has passed its DSN");
+            debug_assert!(committed, "its record is durable and W has passed what it needs");
         }
         Ok(())
     }
@@ -75,7 +94,12 @@ impl Core {
             if self.poison.is_raised() {
                 return Err(self.poison.error(ErrorKind::OutcomeUnknown));
             }
-            if !self.advance(writer, ticket.csn) {
+            let by = if self.axes.waiters_keep_interval {
+                levels::after(writer.last_write().0, self.axes.flush_interval)
+            } else {
+                NOW
+            };
+            if !self.advance(writer, ticket.csn, by) {
                 self.sleep(&writer.event, woken, deadline)?;
             }
         }
@@ -132,9 +156,14 @@ impl Core {
         Ok(())
     }
 
-    /// Does something to make `csn` of `writer` durable. False if others are at it.
-    pub(super) fn advance(&self, writer: &LogWriter, csn: Csn) -> bool {
-        if self.axes.writes_own_block {
+    /// Does something to make `csn` of `writer` durable; has it done at `by` where others write. False if others are at it.
+    pub(super) fn advance(&self, writer: &LogWriter, csn: Csn, by: Nanos) -> bool {
+        if !self.axes.waiters_write() && self.flushers_run() {
+            writer.duty.lower_due(by);
+            self.flusher_of(writer).wake_for(by);
+            return false;
+        }
+        if self.axes.writer == Writer::Committer {
             let Some(block) = writer.take_block_for(csn) else { return false };
             self.write_inline(writer, block, &self.metrics.leader_flushes);
             self.publish();
@@ -153,12 +182,12 @@ impl Core {
     pub(super) fn advance_logs(&self, csn: Csn) -> bool {
         let mut behind = self.writers.iter().filter(|w| self.watermark.holds_back(w.id, csn));
         let Some(first) = behind.next() else { return false };
-        if self.flusher.is_running() && behind.next().is_some() {
+        if self.flushers_run() && behind.next().is_some() {
             // Side by side instead of one after the other.
             self.demand(csn, None);
             return false;
         }
-        self.advance(first, csn)
+        self.advance(first, csn, NOW)
     }
 
     /// Has the flusher write, now, every log that holds W back at or below `csn`, except the one of `own`, whose
@@ -172,7 +201,7 @@ impl Core {
             }
         }
         if demanded {
-            self.flusher.wake_for(NOW);
+            self.wake_flushers_behind(csn);
         }
     }
 
@@ -233,7 +262,7 @@ impl LeadReleased for Core {
         // The flusher does not plan for a log that somebody else leads: what is left there is planned for now.
         let due = self.effective_due(writer, self.needed());
         if due != levels::NEVER {
-            self.flusher.wake_for(due);
+            self.flusher_of(writer).wake_for(due);
         }
     }
 }

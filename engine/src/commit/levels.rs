@@ -2,7 +2,7 @@
 //!
 //! | level | blocking | asynchronous |
 //! |---|---|---|
-//! | durable | never by a timer: the committer writes it itself, now | soon: at once, or one pace after the log's last write |
+//! | durable | never by a timer: the committer has it written, now | soon: at once, or one interval after the log's last write |
 //! | bounded loss | the same | before the loss window has passed |
 //! | lazy | the same | never of its own accord |
 //!
@@ -11,6 +11,7 @@
 //! A waiter, at any level, causes the writes that it needs (rule 5, I14): these due times stand between nobody
 //! and the device.
 
+use super::presets::Axes;
 use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
 use std::time::Duration;
@@ -19,8 +20,8 @@ use std::time::Duration;
 pub(super) const NEVER: Nanos = Nanos(u64::MAX);
 /// As soon as somebody can.
 pub(super) const NOW: Nanos = Nanos(0);
-/// Asynchronous commits below the flush unit: one write of a log about every so often. Measured: more often costs
-/// more CPU than it saves latency, see `docs/commit.md`.
+/// What is due within so long is written with what is due now, and a log that others need is written about so often. Measured: more
+/// often costs more CPU than it saves latency, see `docs/commit.md`.
 pub(super) const PACE: Duration = Duration::from_micros(200);
 
 /// `moment` plus `by`.
@@ -29,11 +30,11 @@ pub(super) fn after(moment: Nanos, by: Duration) -> Nanos {
 }
 
 /// When a record that was ready at `ready` is due, in a log whose last write began at `last_write`.
-pub(super) fn due(level: Durability, ready: Nanos, last_write: Nanos, loss_window: Duration) -> Nanos {
+pub(super) fn due(level: Durability, ready: Nanos, last_write: Nanos, axes: &Axes) -> Nanos {
     match level {
-        Durability::Durable => ready.max(after(last_write, PACE)),
+        Durability::Durable => ready.max(after(last_write, axes.flush_interval)),
         // The last quarter is for the write itself.
-        Durability::BoundedLoss => after(ready, loss_window - loss_window / 4),
+        Durability::BoundedLoss => after(ready, axes.loss_window - axes.loss_window / 4),
         Durability::Lazy => NEVER,
     }
 }
@@ -41,14 +42,16 @@ pub(super) fn due(level: Durability, ready: Nanos, last_write: Nanos, loss_windo
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
+    use crate::base::settings::Settings;
 
     #[test]
     fn each_level_is_due_when_it_promises() {
-        let window = Duration::from_millis(8);
+        let settings = Settings { loss_window: Duration::from_millis(8), ..Settings::default() };
+        let due = |level, ready, last_write| due(level, ready, last_write, &Axes::of(&settings));
         let ready = Nanos(10_000_000);
-        assert_eq!(due(Durability::Durable, ready, Nanos(0), window), ready);
-        assert_eq!(due(Durability::Durable, ready, ready, window), Nanos(10_200_000));
-        assert_eq!(due(Durability::BoundedLoss, ready, ready, window), Nanos(16_000_000));
-        assert_eq!(due(Durability::Lazy, ready, ready, window), NEVER);
+        assert_eq!(due(Durability::Durable, ready, Nanos(0)), ready);
+        assert_eq!(due(Durability::Durable, ready, ready), Nanos(10_200_000));
+        assert_eq!(due(Durability::BoundedLoss, ready, ready), Nanos(16_000_000));
+        assert_eq!(due(Durability::Lazy, ready, ready), NEVER);
     }
 }

@@ -43,7 +43,9 @@ pub struct CommitMetrics {
     pub sleeps: Counter,
     /// Times the flusher thread woke.
     pub flusher_wake_ups: Counter,
-    /// Hardened transactions that had to wait for the watermark although the newest one they depend on was committed.
+    /// Transactions that the dependency rule held up when their record was durable.
+    pub rule_waits: Counter,
+    /// Of these, those that exact dependencies would have let go; at least so many, see `acknowledge`.
     pub false_waits: Counter,
     /// Waits for log space, buffers or queue room before a CSN could be drawn.
     pub backpressure_waits: Counter,

@@ -15,31 +15,35 @@
 //!
 //! | file | question |
 //! |---|---|
+//! | `presets` | which protocol runs, and what contradicts itself? |
+//! | `layout` | how many logs are there? |
+//! | `dependency` | what does a transaction wait for besides its own record? |
 //! | `watermark` | which CSNs are durable, everywhere? |
 //! | `queue` | which transactions wait without a thread? |
 //! | `writer` | what does one log owe the device, and who writes? |
 //! | `precommit` | how does a record get its CSN and its place? |
 //! | `chunks` | how does redo get into the log before its transaction asks to commit? |
 //! | `leader` | how does a waiter cause the writes it needs? |
-//! | `flusher` | who writes when nobody waits? |
+//! | `flusher` | who writes when nobody waits, or where committers only sleep? |
 //! | `worker` | what does a worker do between transactions? |
-//! | `acknowledge` | what happens when a write has completed? |
+//! | `acknowledge` | what happens when a write has completed, and who tells? |
 //! | `waiters` | how do futures learn of it? |
-//! | `levels`, `presets`, `poison`, `metrics` | due times; axes; failure; cost |
+//! | `levels`, `poison`, `metrics` | due times; failure; cost |
 //!
 //! # Guarantees
 //! 1. A call says "committed" only if the record and everything below the DSN is durable as the device promises (I1, I5).
-//! 2. A waiter causes the writes it needs; no timer stands between it and the device (I14). Bounded loss is flushed in
-//!    time without further calls. Idle means asleep.
+//! 2. A waiter causes the writes it needs; no timer stands between it and the device (I14), but for those that were asked for: a
+//!    leader's gather window, and the interval of `queued`. Bounded loss is flushed in time without further calls. Idle means asleep.
 //! 3. After a failed write nothing is acknowledged: waiters get `OutcomeUnknown`, new commits `Poisoned` (I11).
 //! 4. After the CSN is drawn nothing can fail: whatever may be refused is refused before (I2, rule 2).
 //!
-//! Left out on purpose: acknowledgment groups and stealing (protocols 4.2, 4.3): a completed write
-//! acknowledges all queues, and idle logs are looked after by the flusher.
+//! Left out on purpose: stealing; idle logs are looked after by the flusher.
 
 mod acknowledge;
 mod chunks;
+mod dependency;
 mod flusher;
+mod layout;
 mod leader;
 mod levels;
 pub mod metrics;
@@ -58,9 +62,10 @@ mod tests;
 pub use chunks::Chunks;
 pub use metrics::CommitMetrics;
 pub use precommit::{Pending, Record};
+pub use queue::Predecessors;
 
 use crate::base::clock::{Clock, Nanos};
-use crate::base::settings::Settings;
+use crate::base::settings::{Dependency, Settings};
 use crate::base::{Csn, Epoch, Error, ErrorKind, LogId, Result};
 use crate::device::Storage;
 use crate::log::{ChainEnd, Log, SegmentPool};
@@ -78,7 +83,7 @@ use waiters::Wakers;
 use watermark::Watermark;
 use writer::LogWriter;
 
-/// Queue entries of all logs together: as many transactions as the ring of CSNs lets be undecided, halved because
+/// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs lets be undecided, halved because
 /// blocking committers need none. A model checker pays for every word.
 const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { 32_768 };
 /// All queues together take at most this part of all memory.
@@ -137,7 +142,7 @@ pub struct Start {
 /// The commit room of a database. See the module's text.
 pub struct Commit {
     core: Arc<Core>,
-    thread: Mutex<Option<thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 /// What committers, waiters and the flusher thread share.
@@ -151,7 +156,10 @@ struct Core {
     watermark: Watermark,
     writers: Box<[LogWriter]>,
     poison: Poison,
-    flusher: Flusher,
+    /// One, or one for each log.
+    flushers: Box<[Flusher]>,
+    /// When the first flusher has to acknowledge what others left. Lowered by whoever completes, raised by the flusher.
+    acknowledge_due: AtomicU64,
     wakers: Wakers,
     pins: Pins,
     /// Happens when any log's lead is free, hence after W may have risen.
@@ -168,7 +176,7 @@ struct Core {
 }
 
 impl Commit {
-    /// Starts the room and its flusher thread.
+    /// Starts the room and its flusher threads.
     ///
     /// # Errors
     /// `InvalidArgument` if the logs are not numbered 0, 1, 2...; I/O if no thread can be started.
@@ -177,13 +185,18 @@ impl Commit {
             return Err(Error::invalid("logs are numbered from 0 without gaps"));
         }
         let core = Arc::new(Core::new(settings, start));
-        let for_thread = core.clone();
-        let thread = thread::spawn("quench-flusher", move || for_thread.run_flusher())
-            .map_err(|error| Error::io("cannot start the flusher thread", error))?;
-        Ok(Arc::new(Commit { core, thread: Mutex::new(Some(thread)) }))
+        // If a later one cannot be started, the earlier ones are ended.
+        let commit = Arc::new(Commit { core, threads: Mutex::new(Vec::new()) });
+        for number in 0..commit.core.flushers.len() {
+            let core = commit.core.clone();
+            let thread = thread::spawn("quench-flusher", move || core.run_flusher(number))
+                .map_err(|error| Error::io("cannot start a flusher thread", error))?;
+            commit.threads.lock().push(thread);
+        }
+        Ok(commit)
     }
 
-    /// Flushes everything, commits in flight included, refuses new ones, and ends the thread. Handles can be waited for
+    /// Flushes everything, commits in flight included, refuses new ones, and ends the threads. Handles can be waited for
     /// afterwards.
     ///
     /// # Errors
@@ -195,10 +208,11 @@ impl Commit {
             drop(writer.log.lock());
         }
         let flushed = self.core.flush_all();
-        self.core.flusher.stop();
-        if let Some(thread) = self.thread.lock().take() {
+        self.core.flushers.iter().for_each(Flusher::stop);
+        for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
+        self.core.acknowledge_all(true);
         self.core.segments.close();
         self.core.wake_everybody();
         flushed
@@ -322,6 +336,13 @@ impl Commit {
         self.core.watermark.is_committed(csn)
     }
 
+    /// True if a transaction that depends on `csn` might have to wait for it by the dependency rule. One log orders them anyway.
+    #[inline]
+    #[must_use]
+    pub fn may_be_waited_for(&self, csn: Csn) -> bool {
+        self.core.axes.dependency != Dependency::LogOrder && !self.core.watermark.is_committed(csn)
+    }
+
     /// The newest CSN that was drawn.
     #[must_use]
     pub fn newest_drawn(&self) -> Csn {
@@ -381,6 +402,12 @@ impl Commit {
         self.core.fail(error);
     }
 
+    /// The point on the axes that runs.
+    #[must_use]
+    pub fn axes(&self) -> &Axes {
+        &self.core.axes
+    }
+
     /// What commits cost.
     #[must_use]
     pub fn metrics(&self) -> &Arc<CommitMetrics> {
@@ -427,18 +454,21 @@ impl Core {
     fn new(settings: &Settings, start: Start) -> Core {
         let logs = start.logs.len();
         let affordable = (settings.memory_bytes / QUEUE_PART / queue::ENTRY_BYTES) as usize;
-        let entries = (QUEUE_ENTRIES.min(affordable) / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
+        let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
+        let entries = (most / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
+        let axes = Axes::of(settings);
+        let writer = |log| LogWriter::new(log, &axes, entries);
         Core {
-            axes: Axes::of(settings),
             epoch: start.epoch,
             clock: start.clock,
             hooks: start.hooks,
             storage: start.storage,
             segments: start.segments,
             watermark: Watermark::new(logs, start.first_csn),
-            writers: start.logs.into_iter().map(|log| LogWriter::new(log, entries)).collect(),
+            writers: start.logs.into_iter().map(writer).collect(),
             poison: Poison::new(),
-            flusher: Flusher::new(),
+            flushers: (0..axes.flushers(logs)).map(|_| Flusher::new()).collect(),
+            acknowledge_due: AtomicU64::new(levels::NEVER.0),
             wakers: Wakers::default(),
             pins: Pins::new(settings.chunked_log_bytes(logs)),
             progress: Event::new(),
@@ -447,11 +477,35 @@ impl Core {
             told_any: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             metrics: Arc::new(CommitMetrics::default()),
+            axes,
         }
     }
 
     fn writer(&self, log: LogId) -> &LogWriter {
         &self.writers[log.0 as usize]
+    }
+
+    fn flusher_of(&self, writer: &LogWriter) -> &Flusher {
+        &self.flushers[writer.id.0 as usize % self.flushers.len()]
+    }
+
+    /// False once they were told to stop: waiters then write for themselves.
+    fn flushers_run(&self) -> bool {
+        self.flushers[0].is_running()
+    }
+
+    fn wake_flushers(&self) {
+        self.flushers.iter().for_each(|flusher| flusher.wake_for(levels::NOW));
+    }
+
+    /// Wakes those that write logs which hold W back at or below `csn`.
+    fn wake_flushers_behind(&self, csn: Csn) {
+        if let [the_only] = &*self.flushers {
+            return the_only.wake_for(levels::NOW);
+        }
+        for writer in self.writers.iter().filter(|writer| self.watermark.holds_back(writer.id, csn)) {
+            self.flusher_of(writer).wake_for(levels::NOW);
+        }
     }
 
     fn deadline(&self, timeout: Option<Duration>) -> Option<Nanos> {

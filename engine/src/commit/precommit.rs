@@ -13,12 +13,11 @@
 //! poison, so that waiters are told.
 
 use super::levels::{self, NEVER};
-use super::presets::AsyncWriter;
-use super::queue::Entry;
+use super::queue::{Entry, Predecessors};
 use super::writer::LogWriter;
-use super::{Core, Ticket};
+use super::{Core, Ticket, dependency};
 use crate::base::clock::Nanos;
-use crate::base::settings::Durability;
+use crate::base::settings::{Acknowledger, Durability, Writer};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
 use crate::device::AlignedBuffer;
 use crate::log::{DependencyRule, LogGuard, RecordHeader, RecordKind, Reserve, record_bytes};
@@ -52,6 +51,8 @@ pub struct Record<'a> {
 pub struct Pending {
     /// The highest CSN it depends on.
     pub dsn: Csn,
+    /// Of what it depends on, that which may not be committed.
+    pub predecessors: Predecessors,
     /// When its commit returns.
     pub durability: Durability,
     /// When it began.
@@ -159,7 +160,7 @@ impl Core {
         drop(latch);
         self.count_record(record);
         if let Some(due) = due {
-            self.wake_flusher_for(due, pending.ready);
+            self.wake_flusher_for(writer, due, pending.ready);
         }
         Ticket { log: writer.id, csn, dsn: pending.dsn_of(csn) }
     }
@@ -233,11 +234,12 @@ impl Core {
         watermark: Csn,
         pending: Pending,
     ) -> Nanos {
-        let Pending { dsn, durability, begun, ready, .. } = pending;
-        writer.queue.push(Entry { csn, dsn, begun, ready }, latch);
+        let Pending { dsn, predecessors, durability, begun, ready, .. } = pending;
+        writer.queue.push(Entry { csn, dsn, begun, ready, predecessors }, latch);
         if durability == Durability::Durable {
-            if dsn >= watermark {
-                writer.duty.raise_needs(dsn);
+            let needed = dependency::needed(self.axes.dependency, csn, dsn);
+            if needed >= watermark {
+                writer.duty.raise_needs(needed);
             }
         } else {
             writer.duty.tell(csn);
@@ -250,16 +252,16 @@ impl Core {
         if unit_reached || unsealed >= self.axes.full_bytes {
             return ready;
         }
-        levels::due(durability, ready, writer.last_write().0, self.axes.loss_window)
+        levels::due(durability, ready, writer.last_write().0, &self.axes)
     }
 
     /// Wakes the flusher if it would sleep past `due`. Where workers write, it gives them time to do it.
-    fn wake_flusher_for(&self, due: Nanos, ready: Nanos) {
-        let at = match self.axes.async_writer {
-            AsyncWriter::Flusher => due,
-            AsyncWriter::Worker => levels::after(due.max(ready), super::flusher::GRACE),
+    fn wake_flusher_for(&self, writer: &LogWriter, due: Nanos, ready: Nanos) {
+        let at = match self.axes.writer {
+            Writer::Worker => levels::after(due.max(ready), super::flusher::GRACE),
+            _ => due,
         };
-        self.flusher.wake_for(at);
+        self.flusher_of(writer).wake_for(at);
     }
 
     pub(super) fn enqueue_read_only(&self, log: LogId, pending: Pending) -> Result<()> {
@@ -269,15 +271,15 @@ impl Core {
         }
         let writer = self.writer(log);
         let latch = self.reserve(writer, None, true)?;
-        let Pending { dsn, begun, ready, .. } = pending;
-        writer.queue.push(Entry { csn: Csn::ZERO, dsn, begun, ready }, &latch);
+        let Pending { dsn, predecessors, begun, ready, .. } = pending;
+        writer.queue.push(Entry { csn: Csn::ZERO, dsn, begun, ready, predecessors }, &latch);
         writer.duty.raise_needs(dsn);
         drop(latch);
         if dsn < self.watermark.rescan() {
             // W passed it while it was queued, and whoever raised W may have found the queue empty.
             self.publish();
         } else {
-            self.flusher.wake_for(levels::NOW);
+            self.wake_flushers_behind(dsn);
         }
         Ok(())
     }
@@ -300,7 +302,7 @@ impl Core {
             self.metrics.backpressure_waits.add(1);
             match obstacle {
                 Obstacle::Buffers => {
-                    if !self.advance(writer, Csn::MAX) {
+                    if !self.advance(writer, Csn::MAX, levels::NOW) {
                         writer.event.wait(tickets.0, None);
                     }
                 }
@@ -310,6 +312,11 @@ impl Core {
                     }
                 }
                 Obstacle::Undecided => {
+                    // Where acknowledging is left to somebody, he may be late.
+                    let left_over = self.axes.acknowledger != Acknowledger::Leader;
+                    if left_over && self.acknowledge_all(true) {
+                        continue;
+                    }
                     if !self.advance_logs(self.watermark.newest_drawn()) {
                         self.progress.wait(tickets.1, None);
                     }

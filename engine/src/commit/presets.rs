@@ -1,27 +1,25 @@
-//! Which protocol runs? The one `match` from a preset to the axes that the rest of this room reads.
+//! Which protocol runs? The one `match` from a preset to the axes that the rest of this room reads, and what contradicts itself.
 //!
-//! | axis | `per-transaction` | `group` | `autonomous` |
-//! |---|---|---|---|
-//! | log layout | one log | one log | one log per thread |
-//! | a block holds | one transaction | whoever arrived, or `gather_max` | whoever arrived |
-//! | who writes, blocking | each committer its own block | the committer that leads | the committer that leads |
-//! | who writes, asynchronous | flusher thread | flusher thread | flusher thread, or the worker through its queue |
-//! | who acknowledges | whoever completed a write | the same | the same |
-//! | dependency rule | DSN below the watermark | the same | the same |
+//! | axis | `per-transaction` | `group` | `queued` | `pipelined` | `autonomous` | `restricted` |
+//! |---|---|---|---|---|---|---|
+//! | log layout | one | one | one | one | per thread | threads per log |
+//! | a block holds | one transaction | who arrived, or `gather_max` | who arrived | who arrived | who arrived | who arrived |
+//! | writer | committer | leader | background | background | leader, or worker as the probe says | flusher per log |
+//! | acknowledger | leader | leader | background | background | leader | leader |
+//! | dependency rule | log order | log order | log order | log order | DSN | DSN |
 //!
-//! With one log the dependency rule costs nothing: a DSN is below the transaction's own CSN, and W passes both at once.
+//! A setting makes one choice differently. Where it leaves one log the rule is log order, and where it leaves several, DSN. Choices that
+//! contradict each other, and numbers for choices that were not made, are refused with the reason: a setting that is silently without
+//! effect is a wrong measurement.
 
-use crate::base::settings::{MethodSetting, Preset, Settings};
+use super::layout;
+use crate::base::settings::{
+    Acknowledger, Dependency, Layout, MethodSetting, Preset, Queue, Settings, Writer,
+};
+use crate::base::{Error, Location, Result};
 use std::time::Duration;
 
-/// Who writes for committers that do not wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum AsyncWriter {
-    /// The flusher thread, for all logs.
-    Flusher,
-    /// Each worker submits to its log's own queue at the end of a transaction; the thread looks after the rest.
-    Worker,
-}
+pub use super::layout::log_count;
 
 /// How a leader gathers followers before it writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,93 +31,237 @@ pub(super) struct Gather {
 
 /// A point on the axes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Axes {
+pub struct Axes {
+    /// How many logs there are, before the setting `logs`.
+    pub layout: Layout,
+    /// Who writes.
+    pub writer: Writer,
+    /// Who acknowledges what nobody waits with.
+    pub acknowledger: Acknowledger,
+    /// Logs that workers acknowledge for each other.
+    pub acknowledgment_group: usize,
+    /// What a durable transaction waits for.
+    pub dependency: Dependency,
+    /// Where transactions wait that nobody waits with.
+    pub queue: Queue,
+    /// A log that nobody waits for is written about so often.
+    pub flush_interval: Duration,
+    /// It holds for those that somebody waits for, too.
+    pub(super) waiters_keep_interval: bool,
     /// Seal a block after so many records; none: when somebody writes it.
-    pub records_per_block: Option<u32>,
-    /// A blocking committer writes its own block and nobody else's, beside others that do the same.
-    pub writes_own_block: bool,
-    pub gather: Option<Gather>,
-    pub async_writer: AsyncWriter,
+    pub(super) records_per_block: Option<u32>,
+    pub(super) gather: Option<Gather>,
     /// Bytes in a log at which it is written although nobody waits.
-    pub flush_unit_bytes: usize,
-    /// Bytes in a log at which it is written although only lazy records are in it: half a buffer.
-    pub full_bytes: usize,
-    pub loss_window: Duration,
+    pub(super) flush_unit_bytes: usize,
+    /// Bytes in a log at which it is written although only lazy records are in it: half a buffer, but not less than the unit.
+    pub(super) full_bytes: usize,
+    pub(super) writes_in_flight: usize,
+    pub(super) loss_window: Duration,
 }
+
+/// What a preset chooses.
+struct Chosen(Layout, Writer, Acknowledger);
 
 impl Axes {
-    /// The axes of `settings.preset`.
-    pub(super) fn of(settings: &Settings) -> Axes {
-        let neutral = Axes {
-            records_per_block: None,
-            writes_own_block: false,
-            gather: None,
-            async_writer: AsyncWriter::Flusher,
-            flush_unit_bytes: settings.flush_unit_bytes,
-            full_bytes: settings.log_buffer_bytes / 2,
-            loss_window: settings.loss_window,
+    /// The axes of `settings`: its preset's, as far as no other setting says otherwise. What contradicts itself is for
+    /// [`check`] to refuse.
+    #[must_use]
+    pub fn of(settings: &Settings) -> Axes {
+        let Chosen(layout, writer, acknowledger) = match settings.preset {
+            Preset::PerTransaction => Chosen(Layout::One, Writer::Committer, Acknowledger::Leader),
+            Preset::Group => Chosen(Layout::One, Writer::Leader, Acknowledger::Leader),
+            Preset::Queued | Preset::Pipelined => {
+                Chosen(Layout::One, Writer::Background, Acknowledger::Background)
+            }
+            Preset::Autonomous => {
+                Chosen(Layout::PerThread, writer_of(settings.durability_method), Acknowledger::Leader)
+            }
+            Preset::Restricted => Chosen(Layout::ThreadsPerLog, Writer::FlusherPerLog, Acknowledger::Leader),
         };
-        match settings.preset {
-            Preset::PerTransaction => Axes { records_per_block: Some(1), writes_own_block: true, ..neutral },
-            Preset::Group => Axes {
-                records_per_block: u32::try_from(settings.gather_max).ok().filter(|max| *max > 0),
-                gather: (!settings.gather_window.is_zero())
-                    .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
-                ..neutral
-            },
-            Preset::Autonomous => Axes { async_writer: async_writer(settings.durability_method), ..neutral },
+        let layout = settings.layout.unwrap_or(layout);
+        let writer = settings.writer.unwrap_or(writer);
+        let one_log = settings.logs == 1 || settings.logs == 0 && layout == Layout::One;
+        let rule = if one_log { Dependency::LogOrder } else { Dependency::Dsn };
+        let most = u32::try_from(settings.gather_max).ok().filter(|most| *most > 0);
+        let flush_unit_bytes = settings.flush_unit_bytes();
+        Axes {
+            layout,
+            writer,
+            acknowledger: settings.acknowledger.unwrap_or(acknowledger),
+            acknowledgment_group: settings.acknowledgment_group,
+            dependency: settings.dependency.unwrap_or(rule),
+            queue: settings.queue.unwrap_or(Queue::LockFree),
+            flush_interval: settings.flush_interval(),
+            waiters_keep_interval: settings.preset == Preset::Queued,
+            records_per_block: if writer == Writer::Committer { Some(1) } else { most },
+            gather: (!settings.gather_window.is_zero())
+                .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
+            flush_unit_bytes,
+            full_bytes: flush_unit_bytes.max(settings.log_buffer_bytes() / 2),
+            writes_in_flight: settings.writes_in_flight,
+            loss_window: settings.loss_window,
+        }
+    }
+
+    /// Whether a thread that waits writes.
+    pub(super) fn waiters_write(&self) -> bool {
+        matches!(self.writer, Writer::Committer | Writer::Leader | Writer::Worker)
+    }
+
+    /// Threads that write for `logs` logs, besides those that commit.
+    pub(super) fn flushers(&self, logs: usize) -> usize {
+        match self.writer {
+            Writer::FlusherPerLog => logs,
+            _ => 1,
         }
     }
 }
 
-fn async_writer(method: Option<MethodSetting>) -> AsyncWriter {
+fn writer_of(method: Option<MethodSetting>) -> Writer {
     match method {
-        Some(MethodSetting::WorkerDsync | MethodSetting::WorkerFlush) => AsyncWriter::Worker,
-        Some(MethodSetting::Flusher) | None => AsyncWriter::Flusher,
+        Some(MethodSetting::WorkerDsync | MethodSetting::WorkerFlush) => Writer::Worker,
+        Some(MethodSetting::Flusher) | None => Writer::Leader,
     }
 }
 
-/// How many logs a database with `settings` has on a machine with `cores` cores.
-#[must_use]
-pub fn log_count(settings: &Settings, cores: usize) -> usize {
-    match (settings.preset, settings.logs) {
-        (Preset::PerTransaction | Preset::Group, 0) => 1,
-        (Preset::Autonomous, 0) => {
-            // As many as have room in the log beside a large transaction.
-            let transaction = match settings.transaction_bytes_max as u64 {
-                0 => settings.log_bytes_max / 16,
-                said => said,
-            };
-            let transaction = transaction.max(settings.segment_bytes);
-            let room = settings.log_bytes_max.saturating_sub(transaction);
-            let fit = room / settings.bytes_of_segments_in_use(1).max(1);
-            cores.clamp(1, 256).min(fit.max(1) as usize)
-        }
-        (_, count) => count,
+/// Refuses choices that contradict each other. `logs` is how many there will be.
+///
+/// # Errors
+/// `InvalidArgument` that names the setting and what it contradicts.
+pub fn check(settings: &Settings, logs: usize) -> Result<()> {
+    let axes = Axes::of(settings);
+    let Axes { layout, writer, acknowledger, dependency, .. } = axes;
+    let default = Settings::default();
+    let refuse = |name, what: String| Err(Error::invalid(what).at(Location::Setting(name)));
+    let preset = settings.preset.name();
+    if settings.layout == Some(Layout::One) && settings.logs > 1 {
+        return refuse("logs", format!("layout = one has one log, not {}", settings.logs));
     }
+    if settings.threads_per_log != default.threads_per_log && layout != Layout::ThreadsPerLog {
+        return refuse("threads_per_log", format!("layout = {layout} shares no log between so many threads"));
+    }
+    if settings.threads_per_log != default.threads_per_log && settings.logs > 0 {
+        let what = format!("logs = {} says already how many share one", settings.logs);
+        return refuse("threads_per_log", what);
+    }
+    if !settings.gather_window.is_zero() && !matches!(writer, Writer::Leader | Writer::Worker) {
+        return refuse("gather_window", format!("no leader gathers with preset {preset}, writer = {writer}"));
+    }
+    if settings.gather_max > 0 && writer == Writer::Committer {
+        return refuse("gather_max", format!("preset {preset}, writer = committer: each block holds one"));
+    }
+    if settings.writes_in_flight != default.writes_in_flight && writer != Writer::Worker {
+        let what = format!("writer = {writer} has one write of a log in flight; writer = worker has several");
+        return refuse("writes_in_flight", what);
+    }
+    if settings.acknowledgment_group != default.acknowledgment_group && acknowledger != Acknowledger::Workers
+    {
+        return refuse("acknowledgment_group", format!("acknowledger = {acknowledger} has no groups"));
+    }
+    if writer == Writer::Committer && logs > 1 && settings.writer.is_some() {
+        return refuse("writer", format!("committer is for one log, there are {logs}"));
+    }
+    if dependency == Dependency::LogOrder && logs > 1 {
+        let what = format!("log-order is no order between {logs} logs; csn or dsn is");
+        return refuse("dependency", what);
+    }
+    if let (Some(writer), Some(method)) = (settings.writer, settings.durability_method)
+        && (writer == Writer::Worker) == (method == MethodSetting::Flusher)
+    {
+        let names = MethodSetting::ALL.into_iter().find(|(named, _)| *named == method);
+        let method = names.map_or("", |(_, name)| name);
+        return refuse("durability_method", format!("{method} contradicts writer = {writer}"));
+    }
+    layout::check_room(settings, logs)
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_preset_is_a_point_on_the_axes() {
-        let axes = |preset| Axes::of(&Settings { preset, ..Settings::default() });
-        assert_eq!(axes(Preset::PerTransaction).records_per_block, Some(1));
-        assert_eq!(axes(Preset::Group).records_per_block, None);
-        assert_eq!(axes(Preset::Autonomous).async_writer, AsyncWriter::Flusher);
+    fn settings(preset: Preset) -> Settings {
+        Settings { preset, ..Settings::default() }
     }
 
     #[test]
-    fn autonomous_has_one_log_per_core_unless_told() {
-        let count = |preset, logs| log_count(&Settings { preset, logs, ..Settings::default() }, 6);
-        assert_eq!(count(Preset::Autonomous, 0), 6);
-        assert_eq!(count(Preset::Autonomous, 3), 3);
-        assert_eq!(count(Preset::Group, 0), 1);
-        let many = Settings { preset: Preset::Autonomous, ..Settings::default() };
-        assert_eq!(log_count(&many, 256), 60, "no more than the log has segments for");
-        let chosen = Settings { logs: log_count(&many, 256), ..many };
-        chosen.validate().expect("what is chosen is allowed");
+    fn a_preset_is_a_point_on_the_axes() {
+        let axes = |preset| Axes::of(&settings(preset));
+        assert_eq!(axes(Preset::PerTransaction).records_per_block, Some(1));
+        assert_eq!(axes(Preset::Group).records_per_block, None);
+        assert_eq!(axes(Preset::Autonomous).writer, Writer::Leader);
+        assert_eq!(axes(Preset::Pipelined).acknowledger, Acknowledger::Background);
+        assert_eq!(axes(Preset::Queued).dependency, Dependency::LogOrder);
+        let restricted = axes(Preset::Restricted);
+        assert_eq!((restricted.dependency, restricted.flushers(3)), (Dependency::Dsn, 3));
+        assert_eq!(
+            restricted.flush_unit_bytes,
+            768 << 10,
+            "three quarters of 512 KiB for each of two threads"
+        );
+        for preset in Preset::ALL {
+            let settings = settings(preset);
+            settings.validate().expect("alone");
+            check(&settings, log_count(&settings, 4)).expect("together");
+        }
+    }
+
+    #[test]
+    fn a_setting_moves_one_axis_and_the_rule_follows_the_number_of_logs() {
+        let rule = |settings: Settings| Axes::of(&settings).dependency;
+        assert_eq!(rule(Settings { logs: 2, ..settings(Preset::Group) }), Dependency::Dsn);
+        assert_eq!(rule(Settings { logs: 1, ..settings(Preset::Autonomous) }), Dependency::LogOrder);
+        let said = Settings { dependency: Some(Dependency::Csn), ..settings(Preset::Autonomous) };
+        assert_eq!(rule(said), Dependency::Csn);
+        let writer = Settings { writer: Some(Writer::Worker), ..settings(Preset::Pipelined) };
+        assert_eq!(Axes::of(&writer).acknowledger, Acknowledger::Background);
+        let method =
+            Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
+        assert_eq!(Axes::of(&method).writer, Writer::Worker);
+    }
+
+    #[test]
+    fn contradictions_are_refused_with_the_reason() {
+        use Preset::{Autonomous, Group, PerTransaction, Pipelined, Restricted};
+        let window = Duration::from_millis(1);
+        let flusher = Some(MethodSetting::Flusher);
+        let worker = Some(Writer::Worker);
+        let cases: [(Settings, &[&str]); 11] = [
+            (Settings { layout: Some(Layout::One), logs: 3, ..settings(Group) }, &["`logs`", "layout = one"]),
+            (Settings { threads_per_log: 3, ..settings(Group) }, &["`threads_per_log`", "layout = one"]),
+            (
+                Settings { threads_per_log: 3, logs: 2, ..settings(Restricted) },
+                &["`threads_per_log`", "logs = 2"],
+            ),
+            (
+                Settings { gather_window: window, ..settings(PerTransaction) },
+                &["`gather_window`", "per-transaction"],
+            ),
+            (Settings { gather_window: window, ..settings(Pipelined) }, &["`gather_window`", "background"]),
+            (
+                Settings { gather_max: 3, ..settings(PerTransaction) },
+                &["`gather_max`", "each block holds one"],
+            ),
+            (Settings { writes_in_flight: 3, ..settings(Group) }, &["`writes_in_flight`", "writer = leader"]),
+            (
+                Settings { acknowledgment_group: 4, ..settings(Group) },
+                &["`acknowledgment_group`", "acknowledger = leader"],
+            ),
+            (
+                Settings { dependency: Some(Dependency::LogOrder), logs: 2, ..settings(Autonomous) },
+                &["`dependency`", "2 logs"],
+            ),
+            (
+                Settings { writer: worker, durability_method: flusher, ..settings(Autonomous) },
+                &["`durability_method`", "flusher contradicts writer = worker"],
+            ),
+            (
+                Settings { writer: Some(Writer::Committer), logs: 2, ..settings(Group) },
+                &["`writer`", "there are 2"],
+            ),
+        ];
+        for (settings, names) in cases {
+            let error = check(&settings, log_count(&settings, 4)).expect_err("contradiction").to_string();
+            assert!(names.iter().all(|name| error.contains(name)), "{names:?}: {error}");
+        }
     }
 }

@@ -62,10 +62,10 @@ impl Core {
         let writer = self.writer(ticket.log);
         if writer.log.durable_csn() < ticket.csn {
             writer.duty.lower_due(NOW);
-            self.flusher.wake_for(NOW);
+            self.flusher_of(writer).wake_for(NOW);
         }
         self.watermark.rescan();
-        self.demand(ticket.dsn, None);
+        self.demand(self.needed_by_ticket(ticket), None);
         // Whoever acknowledged before the waker was there did not see it.
         self.outcome(ticket)
     }

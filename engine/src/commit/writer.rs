@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! 1. `lead`: at most one thread at a time writes this log's blocks, unless committers write their own
-//!    ([`super::presets::Axes::writes_own_block`]) or a worker left blocks in its queue; completion then comes in any order, and the log
+//!    (`Writer::Committer`) or a worker left blocks in its queue; completion then comes in any order, and the log
 //!    advances its durable CSN over the gap-free prefix of block sequences only, never by time.
 //! 2. Whoever gives up the lead does so first and notifies `event` second. A waiter takes its event ticket before it
 //!    tries to lead. So a waiter that found the lead taken is woken when it is free, and nobody is stranded between two
@@ -18,6 +18,7 @@
 //!    everything there is: nothing appended is ever left without its due time.
 
 use super::levels::NEVER;
+use super::presets::Axes;
 use super::queue::PendingQueue;
 use crate::base::clock::Nanos;
 use crate::base::{Csn, LogId, Result};
@@ -32,8 +33,6 @@ use std::time::Duration;
 
 /// Blocks that may be sealed before anybody writes them; a log has fewer buffers than that.
 const SEALED_BLOCKS: usize = 64;
-/// Writes that a worker's queue may have in flight.
-const WORKER_WRITES: usize = 2;
 
 /// See the module's text.
 pub(super) struct LogWriter {
@@ -53,12 +52,14 @@ pub(super) struct LogWriter {
     sealed_count: AtomicU32,
     last_write: [AtomicU64; 2],
     worker: Mutex<Option<Box<dyn WriteQueue>>>,
+    /// Writes that it may have in flight.
+    writes_in_flight: usize,
     /// Writes in `worker`. Written under its mutex.
     in_flight: AtomicU32,
     /// When a worker last looked for completions.
     polled: AtomicU64,
-    /// The newest CSN counted as a false wait. Written by acknowledgers.
-    pub false_wait: AtomicU64,
+    /// How far this log was durable, and W, when a worker last looked whom to acknowledge.
+    looked: [AtomicU64; 2],
 }
 
 /// What appends leave for those who write.
@@ -87,11 +88,11 @@ pub(super) trait LeadReleased {
 
 impl LogWriter {
     /// Nothing is appended to `log` yet.
-    pub(super) fn new(log: Arc<Log>, queue_entries: usize) -> LogWriter {
+    pub(super) fn new(log: Arc<Log>, axes: &Axes, queue_entries: usize) -> LogWriter {
         LogWriter {
             id: log.id(),
             log,
-            queue: PendingQueue::new(queue_entries),
+            queue: PendingQueue::new(axes.queue, queue_entries),
             event: Event::new(),
             full: Event::new(),
             duty: CachePadded::new(Duty {
@@ -105,9 +106,10 @@ impl LogWriter {
             sealed_count: AtomicU32::new(0),
             last_write: [AtomicU64::new(0), AtomicU64::new(0)],
             worker: Mutex::new(None),
+            writes_in_flight: axes.writes_in_flight,
             in_flight: AtomicU32::new(0),
             polled: AtomicU64::new(0),
-            false_wait: AtomicU64::new(0),
+            looked: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
@@ -210,7 +212,7 @@ impl LogWriter {
         let mut worker = self.worker.lock();
         let mut queue = match worker.take() {
             Some(queue) => queue,
-            None => make(WORKER_WRITES)?,
+            None => make(self.writes_in_flight)?,
         };
         let result = f(&mut *queue);
         self.in_flight.store(queue.in_flight() as u32, Ordering::SeqCst);
@@ -232,9 +234,19 @@ impl LogWriter {
         due
     }
 
+    /// True if this log is durable further than it was, or W is higher, when a worker asked last.
+    pub(super) fn is_news(&self, w: Csn) -> bool {
+        let now = [self.log.durable_csn().0, w.0];
+        let news = self.looked.iter().zip(now).any(|(looked, now)| looked.load(Ordering::Relaxed) != now);
+        if news {
+            self.looked.iter().zip(now).for_each(|(looked, now)| looked.store(now, Ordering::Relaxed));
+        }
+        news
+    }
+
     /// True if a worker may submit another write to its queue.
     pub(super) fn worker_may_submit(&self) -> bool {
-        self.in_flight() < WORKER_WRITES
+        self.in_flight() < self.writes_in_flight
     }
 }
 

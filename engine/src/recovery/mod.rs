@@ -407,7 +407,7 @@ impl Recovery<'_> {
                 LogId(id as u32),
                 database,
                 epoch,
-                self.settings.log_buffer_bytes,
+                self.settings.log_buffer_bytes(),
                 segments.clone(),
                 self.pool.account().clone(),
             ))

@@ -12,7 +12,7 @@ use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
 use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
 use crate::buffer::Overdraft;
-use crate::commit::{Chunks, Pending, Ticket};
+use crate::commit::{Chunks, Pending, Predecessors, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
@@ -134,6 +134,8 @@ pub struct ActiveTransaction {
     pub(super) snapshot: Cell<Csn>,
     /// Highest CSN among the direct predecessors.
     pub(super) dsn: Cell<Csn>,
+    /// Of them, those that were not committed when they were met.
+    predecessors: Cell<Predecessors>,
     pub(super) scratch: Box<Scratch>,
     /// Tables used, by reads too, counted once each.
     pub(super) used: RefCell<Vec<Arc<TableState>>>,
@@ -167,6 +169,7 @@ impl ActiveTransaction {
             isolation,
             snapshot: Cell::new(snapshot),
             dsn: Cell::new(Csn::ZERO),
+            predecessors: Cell::default(),
             scratch: Scratch::take(),
             used: RefCell::new(Vec::new()),
             savepoint_changes: 0,
@@ -189,6 +192,11 @@ impl ActiveTransaction {
 
     pub(super) fn depend_on(&self, csn: Csn) {
         self.dsn.set(self.dsn.get().max(csn));
+        if self.system.commit().may_be_waited_for(csn) {
+            let mut predecessors = self.predecessors.get();
+            predecessors.add(csn);
+            self.predecessors.set(predecessors);
+        }
     }
 
     /// Counts the table as used, once.
@@ -320,6 +328,7 @@ impl ActiveTransaction {
         let system = self.system.clone();
         let pending = Pending {
             dsn: self.dsn.get(),
+            predecessors: self.predecessors.get(),
             durability: self.durability,
             begun: self.begun,
             ready: system.clock.now(),
@@ -389,6 +398,7 @@ impl ActiveTransaction {
         let ready = self.system.clock.now();
         let pending = Pending {
             dsn: self.dsn.get(),
+            predecessors: self.predecessors.get(),
             durability: self.durability,
             begun: self.begun,
             ready,

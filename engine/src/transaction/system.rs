@@ -10,7 +10,7 @@ use super::view::{Outcome, View};
 use crate::base::clock::Clock;
 use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
-use crate::commit::{Commit, Pending, Record, Ticket};
+use crate::commit::{Commit, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::Event;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -315,6 +315,7 @@ impl TransactionSystem {
         let now = self.clock.now();
         let pending = Pending {
             dsn: Pending::EVERYTHING,
+            predecessors: Predecessors::default(),
             durability: crate::base::settings::Durability::Durable,
             begun: now,
             ready: now,

@@ -1,10 +1,13 @@
 //! What several of these tests need.
 #![allow(dead_code, reason = "no test needs everything")]
 
+use quenchdb::base::random::Random;
+use quenchdb::commit::presets;
 use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::{Database, Place};
+use quenchdb::{Acknowledger, Database, Dependency, Place, Preset, Queue, Settings, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Rows by table and key.
 pub type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
@@ -25,4 +28,31 @@ pub fn content(db: &Database) -> Content {
 
 pub fn place(disk: &SimulatedStorage) -> Place {
     Place::Storage(Arc::new(disk.clone()))
+}
+
+/// A preset, sometimes with other choices than its own: every choice that goes with another comes up.
+pub fn any_protocol(random: &mut Random) -> Settings {
+    fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
+        all[random.below(all.len() as u64) as usize]
+    }
+    fn sometimes<T: Copy>(random: &mut Random, all: &[T]) -> Option<T> {
+        let one = one_of(random, all);
+        random.chance(1, 4).then_some(one)
+    }
+    loop {
+        let settings = Settings {
+            preset: one_of(random, &Preset::ALL),
+            logs: 1 + random.below(3) as usize,
+            writer: sometimes(random, &Writer::ALL),
+            acknowledger: sometimes(random, &Acknowledger::ALL),
+            dependency: Some(one_of(random, &Dependency::ALL)),
+            queue: sometimes(random, &Queue::ALL),
+            flush_interval: random.chance(3, 4).then_some(Duration::ZERO),
+            log_bytes_max: 1 << 30,
+            ..Settings::default()
+        };
+        if presets::check(&settings, settings.logs).is_ok() {
+            return settings;
+        }
+    }
 }

@@ -1,28 +1,13 @@
 //! One behaviour at a time.
 
 use super::*;
-use crate::base::settings::MethodSetting;
 use crate::log::RecordKind;
 use std::sync::atomic::AtomicUsize;
-
-fn settings(preset: Preset) -> Settings {
-    Settings { preset, logs: if preset == Preset::Autonomous { 2 } else { 1 }, ..Settings::default() }
-}
-
-/// Every preset, and the worker's own queue.
-fn all() -> Vec<Settings> {
-    let mut all: Vec<_> = Preset::ALL.into_iter().map(settings).collect();
-    all.push(Settings {
-        durability_method: Some(MethodSetting::WorkerDsync),
-        ..settings(Preset::Autonomous)
-    });
-    all.push(Settings { gather_max: 1, ..settings(Preset::Group) });
-    all
-}
 
 #[test]
 fn a_blocking_commit_is_durable_when_it_returns() {
     for settings in all() {
+        let waiters_write = Axes::of(&settings).waiters_write();
         let world = World::with(settings, Hooks::default());
         for _ in 0..10 {
             let ticket = world.blocking(0, Csn::ZERO).expect("commits");
@@ -33,7 +18,8 @@ fn a_blocking_commit_is_durable_when_it_returns() {
         assert_eq!(world.commit.watermark(), Csn(11));
         assert_eq!(world.commit.metrics().committed.get(), 10);
         assert_eq!(world.commit.metrics().commit_latency.merged().len(), 10);
-        assert_eq!(world.commit.metrics().leader_flushes.get(), 10);
+        assert_eq!(world.commit.metrics().flushes.get(), 10);
+        assert_eq!(world.commit.metrics().leader_flushes.get(), if waiters_write { 10 } else { 0 });
     }
 }
 
@@ -143,7 +129,7 @@ fn a_read_only_transaction_waits_for_what_it_read() {
         let lazy = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
         let pending = world.pending(lazy.csn, Durability::Durable, false);
         world.commit.enqueue_read_only(LogId(0), pending).expect("queued");
-        eventually("both counted", || world.commit.metrics().committed.get() == 2);
+        eventually("both counted", || world.commit.metrics().total_latency.merged().len() == 2);
         world.commit.finish_read_only(pending).expect("committed already");
         assert_eq!(world.commit.metrics().committed_writers.get(), 1);
         assert_eq!(world.commit.metrics().commit_latency.merged().len(), 1, "writers only");
@@ -288,6 +274,115 @@ fn a_leader_gathers_until_the_block_is_full_and_not_for_nobody() {
 }
 
 #[test]
+fn a_stricter_rule_waits_for_what_has_nothing_to_do_with_the_commit() {
+    for (dependency, waits) in [(Dependency::Dsn, false), (Dependency::Csn, true)] {
+        let settings = Settings { dependency: Some(dependency), ..settings(Preset::Autonomous) };
+        let world = World::with(settings, Hooks::default());
+        let straggler = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+        let ticket = world.blocking(0, Csn::ZERO).expect("commits");
+        let durable = world.durable_csns();
+        assert_eq!(durable.contains(&straggler.csn), waits, "it causes the write that it waits for");
+        assert!(durable.contains(&ticket.csn));
+    }
+}
+
+/// Of a commit that depends on `read` of another log, is durable, and whose predecessors are not: held up, and falsely so.
+fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
+    let settings = Settings { dependency: Some(dependency), ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    let pending = world.pending(if read { other.csn } else { Csn::ZERO }, Durability::Durable, true);
+    let ticket = world.precommit(0, pending).expect("pre-commits");
+    let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
+    assert!(core.lead_write(&lead, &metrics.leader_flushes));
+    core.count_rule_wait(ticket, &pending);
+    let counted = (metrics.rule_waits.get(), metrics.false_waits.get());
+    drop(lead);
+    world.commit.finish(ticket, pending).expect("commits");
+    counted
+}
+
+#[test]
+fn a_wait_is_false_if_the_commit_depends_on_nobody_it_waits_for() {
+    assert_eq!(waits_of(Dependency::Dsn, false), (0, 0));
+    assert_eq!(waits_of(Dependency::Dsn, true), (1, 0));
+    assert_eq!(waits_of(Dependency::Csn, false), (1, 1));
+    assert_eq!(waits_of(Dependency::Csn, true), (1, 0));
+}
+
+#[test]
+fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
+    let settings = Settings { dependency: Some(Dependency::Csn), ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    for n in 0..10 {
+        let read = if n % 2 == 0 { other.csn } else { Csn::ZERO };
+        world.asynchronous(0, read, Durability::Lazy).expect("pre-commits");
+    }
+    let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
+    assert!(core.lead_write(&lead, &metrics.leader_flushes));
+    for _ in 0..3 {
+        core.acknowledge_all(true);
+        assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (10, 5));
+    }
+}
+
+#[test]
+fn queued_writes_no_more_often_than_its_interval() {
+    let interval = Duration::from_millis(20);
+    let settings = Settings { flush_interval: Some(interval), ..settings(Preset::Queued) };
+    let world = World::with(settings, Hooks::default());
+    let start = std::time::Instant::now();
+    for _ in 0..5 {
+        world.blocking(0, Csn::ZERO).expect("commits");
+    }
+    let flushes = world.commit.metrics().flushes.get();
+    assert!(start.elapsed() >= interval * 4, "{flushes} flushes in {:?}", start.elapsed());
+    // A reader is not a committer: it does not wait for the interval.
+    let lazy = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    world.commit.wait_committed(lazy.csn).expect("commits");
+}
+
+#[test]
+fn workers_acknowledge_their_group_and_the_flusher_what_idle_ones_left() {
+    let settings = Settings {
+        logs: 3,
+        acknowledger: Some(Acknowledger::Workers),
+        acknowledgment_group: 2,
+        ..settings(Preset::Autonomous)
+    };
+    let world = World::with(settings, Hooks::default());
+    let metrics = world.commit.metrics();
+    // While the flusher is held up by this write nobody but workers acknowledges.
+    let tickets: Vec<_> = (0..3)
+        .map(|log| world.asynchronous(log, Csn::ZERO, Durability::Lazy).expect("pre-commits"))
+        .collect();
+    world.commit.flush_all().expect("the disk is whole");
+    world.commit.core.acknowledge_group(LogId(1));
+    assert!(metrics.committed.get() >= 2, "logs 0 and 1 are a group");
+    eventually("log 2 by the flusher", || metrics.committed.get() == 3);
+    assert!(tickets.iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
+}
+
+#[test]
+fn a_full_queue_is_emptied_by_the_committer_that_finds_it_full() {
+    let mut points = all();
+    points.retain(|settings| Axes::of(settings).acknowledger != Acknowledger::Leader);
+    assert!(points.len() >= 4);
+    for settings in points {
+        let settings = Settings { queue_entries: 1024, ..settings };
+        let world = World::with(settings, Hooks::default());
+        for _ in 0..5_000 {
+            world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+        }
+        world.commit.close().expect("the disk is whole");
+        assert_eq!(world.commit.metrics().committed.get(), 5_000);
+    }
+}
+
+#[test]
 fn a_full_queue_holds_up_committers_and_lets_them_go_on() {
     let world = World::new(Preset::Autonomous, 2);
     for _ in 0..QUEUE_ENTRIES {
@@ -391,8 +486,8 @@ fn commit_one(world: &World, thread: u32, told: &Mutex<Vec<Ticket>>) -> bool {
 #[test]
 #[ignore = "measures"]
 fn cost_of_an_asynchronous_commit() {
-    for (name, settings) in ["per-transaction", "group", "autonomous", "autonomous, worker"].iter().zip(all())
-    {
+    for settings in all() {
+        let name = settings.preset.name();
         for level in [Durability::Durable, Durability::Lazy] {
             let world = World::with(settings.clone(), Hooks::default());
             world.disk.set_delay(Duration::from_micros(100));
@@ -400,7 +495,7 @@ fn cost_of_an_asynchronous_commit() {
             let body = [7; 100];
             let record =
                 Record { body: &body, body_crc: 1, operations: 1, gsn: Gsn(0), kind: RecordKind::Whole };
-            let count = if *name == "per-transaction" { 2_000 } else { 1_000_000 };
+            let count = if settings.preset == Preset::PerTransaction { 2_000 } else { 1_000_000 };
             let start = std::time::Instant::now();
             for _ in 0..count {
                 let pending = world.pending(Csn::ZERO, level, false);
@@ -410,7 +505,10 @@ fn cost_of_an_asynchronous_commit() {
             let each = start.elapsed().as_nanos() / count;
             let metrics = world.commit.metrics();
             let (flushes, waits) = (metrics.flushes.get(), metrics.backpressure_waits.get());
-            println!("{name}, {level:?}: {each} ns, {flushes} flushes, {waits} waits for room");
+            println!(
+                "{name}, {:?}, {level:?}: {each} ns, {flushes} flushes, {waits} waits for room",
+                Axes::of(&settings)
+            );
         }
     }
 }

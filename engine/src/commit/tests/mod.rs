@@ -12,7 +12,7 @@ mod stress;
 use super::*;
 use crate::base::Gsn;
 use crate::base::checksum::crc;
-use crate::base::settings::{Durability, Preset};
+use crate::base::settings::{Acknowledger, Dependency, Durability, MethodSetting, Preset, Queue, Writer};
 use crate::log::RecordKind;
 use disk::Disk;
 use std::collections::BTreeSet;
@@ -24,12 +24,52 @@ pub struct World {
     pub clock: Clock,
 }
 
+/// A preset with as many logs as it is about, and little enough of everything for a scheduler that explores.
+pub fn settings(preset: Preset) -> Settings {
+    let several = matches!(preset, Preset::Autonomous | Preset::Restricted);
+    // A scheduler that explores has no time that passes.
+    let flush_interval = cfg!(feature = "shuttle").then_some(Duration::ZERO);
+    Settings { preset, logs: if several { 2 } else { 1 }, flush_interval, ..Settings::default() }
+}
+
+/// Every preset, and points between them: each writer, acknowledger, rule and queue is in it.
+pub fn all() -> Vec<Settings> {
+    let mut all: Vec<_> = Preset::ALL.into_iter().map(settings).collect();
+    let worker =
+        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
+    let csn = Some(Dependency::Csn);
+    let workers = Some(Acknowledger::Workers);
+    all.extend([
+        worker.clone(),
+        Settings { gather_max: 1, ..settings(Preset::Group) },
+        Settings { queue: Some(Queue::Latched), ..settings(Preset::Pipelined) },
+        Settings { acknowledger: Some(Acknowledger::Background), ..settings(Preset::Group) },
+        Settings { dependency: csn, ..settings(Preset::Autonomous) },
+        Settings { dependency: csn, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
+        Settings { acknowledger: workers, queue: Some(Queue::Latched), writes_in_flight: 3, ..worker },
+        Settings { dependency: csn, ..settings(Preset::Restricted) },
+        Settings { writer: Some(Writer::Background), acknowledger: workers, ..settings(Preset::Autonomous) },
+    ]);
+    for settings in &all {
+        settings.validate().expect("a point on the axes");
+        presets::check(settings, presets::log_count(settings, 2)).expect("a point on the axes");
+    }
+    all
+}
+
 /// Waits until `condition` holds; fails the test after five seconds.
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !condition() {
         assert!(start.elapsed() < Duration::from_secs(5), "never: {what}");
         std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+impl Drop for World {
+    /// The disk's files refer to the disk.
+    fn drop(&mut self) {
+        self.disk.forget();
     }
 }
 
@@ -57,7 +97,7 @@ impl World {
                     id,
                     DATABASE,
                     Epoch(1),
-                    settings.log_buffer_bytes,
+                    settings.log_buffer_bytes(),
                     segments.clone(),
                     Arc::default(),
                 ))
@@ -77,7 +117,11 @@ impl World {
 
     pub fn pending(&self, dsn: Csn, durability: Durability, waits: bool) -> Pending {
         let now = self.clock.now();
-        Pending { dsn, durability, begun: now, ready: now, waits }
+        let mut predecessors = Predecessors::default();
+        if dsn != Csn::ZERO && dsn != Pending::EVERYTHING {
+            predecessors.add(dsn);
+        }
+        Pending { dsn, predecessors, durability, begun: now, ready: now, waits }
     }
 
     pub fn precommit(&self, log: u32, pending: Pending) -> Result<Ticket> {

@@ -4,7 +4,6 @@
 //! and the scheduler reports the deadlock.
 
 use super::*;
-use crate::base::settings::MethodSetting;
 use shuttle::thread;
 
 /// Of each script and preset.
@@ -35,15 +34,7 @@ fn explore(settings: &Settings, script: fn(&World, u32)) {
 }
 
 fn presets() -> Vec<Settings> {
-    let settings =
-        |preset, logs| Settings { preset, logs, log_buffer_bytes: 64 << 10, ..Settings::default() };
-    vec![
-        settings(Preset::PerTransaction, 1),
-        settings(Preset::Group, 1),
-        Settings { gather_max: 1, ..settings(Preset::Group, 1) },
-        settings(Preset::Autonomous, 2),
-        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous, 2) },
-    ]
+    all().into_iter().map(|settings| Settings { log_buffer_bytes: 64 << 10, ..settings }).collect()
 }
 
 fn told(world: &World, ticket: Ticket) {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::base::random::Random;
-use crate::base::settings::MethodSetting;
 
 /// Each thread commits with random levels and dependencies; whenever one is told that it is committed, its record and
 /// all below its DSN must be durable at that moment.
@@ -59,16 +58,12 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
 
 #[test]
 fn acknowledged_means_durable_with_all_it_depends_on() {
-    for (preset, logs) in [(Preset::PerTransaction, 1), (Preset::Group, 1), (Preset::Autonomous, 3)] {
-        run(Settings { preset, logs, ..Settings::default() }, 6, 200, Duration::ZERO);
+    for settings in all() {
+        let logs = if settings.logs == 1 { 1 } else { 3 };
+        run(Settings { logs, ..settings }, 6, 200, Duration::ZERO);
     }
     for method in [MethodSetting::WorkerDsync, MethodSetting::Flusher] {
-        let settings = Settings {
-            preset: Preset::Autonomous,
-            logs: 3,
-            durability_method: Some(method),
-            ..Settings::default()
-        };
+        let settings = Settings { logs: 3, durability_method: Some(method), ..settings(Preset::Autonomous) };
         let world = run(settings, 6, 200, Duration::from_micros(20));
         assert!(world.commit.watermark() > world.commit.newest_drawn());
     }
@@ -135,8 +130,10 @@ fn w_never_passes_a_csn_that_is_not_durable() {
 
 #[test]
 fn closing_with_commits_in_flight_loses_nothing_that_was_accepted() {
-    for (preset, logs) in [(Preset::PerTransaction, 1), (Preset::Group, 1), (Preset::Autonomous, 2)] {
-        let world = World::new(preset, logs);
+    for settings in all() {
+        let logs = settings.logs;
+        let what = format!("{settings:?}");
+        let world = World::with(settings, Hooks::default());
         let accepted = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for thread in 0..4u32 {
@@ -160,6 +157,6 @@ fn closing_with_commits_in_flight_loses_nothing_that_was_accepted() {
         let durable = world.durable_csns();
         let accepted = accepted.lock();
         let lost: Vec<_> = accepted.iter().filter(|ticket| !durable.contains(&ticket.csn)).collect();
-        assert!(lost.is_empty(), "{preset:?}: {lost:?}");
+        assert!(lost.is_empty(), "{what}: {lost:?}");
     }
 }

@@ -1,0 +1,137 @@
+//! What committing cost in coordination: sleeps, wake-ups, context switches, waits that the dependency rule caused.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Context switches of all threads of this process that are alive, so far: voluntary (a thread slept) and not (it was preempted).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// It slept.
+    pub voluntary: u64,
+    /// It was preempted.
+    pub involuntary: u64,
+}
+
+impl Switches {
+    /// Those so far. Threads that have ended are not in it: look while those of interest live.
+    #[must_use]
+    pub fn now() -> Switches {
+        let mut all = Switches::default();
+        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        for task in tasks {
+            let text = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let number = |name: &str| -> u64 {
+                let line = text.lines().find_map(|line| line.strip_prefix(name));
+                line.and_then(|rest| rest.trim_start_matches(':').trim().parse().ok()).unwrap_or(0)
+            };
+            all.voluntary += number("voluntary_ctxt_switches");
+            all.involuntary += number("nonvoluntary_ctxt_switches");
+        }
+        all
+    }
+
+    /// Those since `before`.
+    #[must_use]
+    pub fn since(self, before: Switches) -> Switches {
+        Switches {
+            voluntary: self.voluntary.saturating_sub(before.voluntary),
+            involuntary: self.involuntary.saturating_sub(before.involuntary),
+        }
+    }
+}
+
+/// Totals that an engine counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// System calls that woke sleepers.
+    pub wakeups: u64,
+    /// Times a committing thread slept.
+    pub sleeps: u64,
+    /// Times a thread of the engine's that writes logs woke.
+    pub flusher_wakeups: u64,
+    /// Transactions held up by the dependency rule.
+    pub rule_waits: u64,
+    /// Of these, needlessly.
+    pub false_waits: u64,
+}
+
+/// Of the measured time. `per transaction` is per one that committed or was rolled back as specified.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Coordination {
+    /// The axes of the commit protocol: layout, writer, acknowledger, rule, queue.
+    pub protocol: String,
+    /// System calls by the commit protocol that woke sleeping threads, per transaction.
+    pub wakeups_per_transaction: f64,
+    /// Times a committing thread slept, per transaction.
+    pub sleeps_per_transaction: f64,
+    /// Times a flusher thread woke, per transaction.
+    pub flusher_wakeups_per_transaction: f64,
+    /// Context switches of the whole process because a thread slept, per transaction.
+    pub context_switches_per_transaction: f64,
+    /// Those because a thread was preempted.
+    pub preemptions_per_transaction: f64,
+    /// Transactions that the dependency rule held up when their record was durable.
+    pub rule_waits: u64,
+    /// Of these, those that exact dependencies would have let go: a lower bound.
+    pub false_waits: u64,
+    /// The latter, of all transactions, in percent.
+    pub false_waits_percent: f64,
+}
+
+impl Coordination {
+    /// Of `ended` transactions.
+    #[must_use]
+    pub fn of(protocol: &str, before: Waits, now: Waits, switches: Switches, ended: u64) -> Coordination {
+        let each = |count: u64| count as f64 / ended.max(1) as f64;
+        let false_waits = now.false_waits - before.false_waits;
+        Coordination {
+            protocol: protocol.to_string(),
+            wakeups_per_transaction: each(now.wakeups - before.wakeups),
+            sleeps_per_transaction: each(now.sleeps - before.sleeps),
+            flusher_wakeups_per_transaction: each(now.flusher_wakeups - before.flusher_wakeups),
+            context_switches_per_transaction: each(switches.voluntary),
+            preemptions_per_transaction: each(switches.involuntary),
+            rule_waits: now.rule_waits - before.rule_waits,
+            false_waits,
+            false_waits_percent: each(false_waits) * 100.0,
+        }
+    }
+}
+
+impl fmt::Display for Coordination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "  {}: per transaction {:.3} wake-ups, {:.3} context switches, {:.3} preemptions; {} waits for the rule, {} of them false",
+            self.protocol,
+            self.wakeups_per_transaction,
+            self.context_switches_per_transaction,
+            self.preemptions_per_transaction,
+            self.rule_waits,
+            self.false_waits
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_is_switched() {
+        let before = Switches::now();
+        for _ in 0..20 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(Switches::now().since(before).voluntary >= 20);
+    }
+
+    #[test]
+    fn counts_are_those_since_the_measurement_began() {
+        let before = Waits { wakeups: 10, rule_waits: 3, false_waits: 2, ..Waits::default() };
+        let now = Waits { wakeups: 30, rule_waits: 9, false_waits: 4, ..before };
+        let c = Coordination::of("x", before, now, Switches { voluntary: 5, involuntary: 1 }, 10);
+        assert_eq!((c.wakeups_per_transaction, c.rule_waits, c.false_waits), (2.0, 6, 2));
+        assert_eq!((c.false_waits_percent, c.context_switches_per_transaction), (20.0, 0.5));
+    }
+}

@@ -1,0 +1,164 @@
+//! `bench ablation`: one workload with one protocol after the other, each with one thing more than the one before.
+//!
+//! Each row is a run of this program of its own, so that none inherits the memory, threads or files of another.
+
+use super::options::BenchArgs;
+use crate::output::{Outcome, Progress, print_json, print_text};
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use quench_bench::report::Report;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A name and the flags that make it.
+struct Row {
+    name: &'static str,
+    flags: Vec<String>,
+}
+
+/// Most logs of a row with a log for each thread: as many as the default log has segments for.
+const LOGS_MOST: u64 = 32;
+
+fn rows(threads: u64) -> Vec<Row> {
+    let logs = threads.min(LOGS_MOST).to_string();
+    let own_logs = ["--preset", "pipelined", "--layout", "per-thread", "--logs", &logs, "--writer", "worker"];
+    let workers = ["--acknowledger", "workers"];
+    let row =
+        |name, flags: &[&[&str]]| Row { name, flags: flags.concat().into_iter().map(String::from).collect() };
+    let (one, two) = (["--in-flight", "1"], ["--in-flight", "2"]);
+    let (csn, dsn) = (["--dependency", "csn"], ["--dependency", "dsn"]);
+    vec![
+        row("pipelined, latched queue", &[&["--preset", "pipelined", "--queue", "latched"]]),
+        row("+ lock-free queue", &[&["--preset", "pipelined", "--queue", "lock-free"]]),
+        row("+ autonomous flush", &[&own_logs, &one, &csn]),
+        row("+ autonomous acknowledgment", &[&own_logs, &one, &csn, &workers]),
+        row("+ two writes in flight", &[&own_logs, &two, &csn, &workers]),
+        row("+ record-level dependencies", &[&own_logs, &two, &dsn, &workers]),
+    ]
+}
+
+/// Flags that the rows decide.
+const VARIED: [&str; 9] = [
+    "--preset",
+    "--logs",
+    "--layout",
+    "--threads-per-log",
+    "--writer",
+    "--in-flight",
+    "--acknowledger",
+    "--dependency",
+    "--queue",
+];
+
+fn name_of(flag: &str) -> &str {
+    flag.split('=').next().unwrap_or(flag)
+}
+
+/// The flags that this program was called with, less those that are not for the rows.
+fn flags_for_rows() -> Result<Vec<String>> {
+    let mut given = std::env::args().skip_while(|arg| arg != "ablation").skip(1);
+    let mut kept = Vec::new();
+    while let Some(flag) = given.next() {
+        match name_of(&flag) {
+            "--json" => {}
+            name @ ("--of" | "--path") => {
+                if flag == name {
+                    given.next();
+                }
+            }
+            name if VARIED.contains(&name) => bail!("{name} is what the ablation varies"),
+            _ => kept.push(flag),
+        }
+    }
+    if !kept.iter().any(|flag| name_of(flag) == "--commit") {
+        kept.extend(["--commit".to_string(), "async".to_string()]);
+    }
+    Ok(kept)
+}
+
+fn run_row(of: &str, path: Option<&Path>, kept: &[String], row: &Row) -> Result<Report> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["bench", of, "--json"]).args(kept).args(&row.flags);
+    if let Some(path) = path {
+        command.arg("--path").arg(path);
+    }
+    let output = command.output().context("cannot start the run of a row")?;
+    if !output.status.success() {
+        bail!("row `{}`: {}", row.name, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("row `{}`: the report is no JSON", row.name))
+}
+
+/// Where the row's database is: in a directory of its own in `parent`.
+fn directory_of(parent: &Path, number: usize) -> Result<PathBuf> {
+    let directory = parent.join(format!("row-{number}"));
+    if directory.exists() {
+        bail!("{} is there already; give a new directory", directory.display());
+    }
+    Ok(directory)
+}
+
+/// Runs all rows and prints the table.
+pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
+    let of =
+        args.ablation_of.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
+    let (kept, rows, bar) = (flags_for_rows()?, rows(args.threads()), Progress::new());
+    let mut reports = Vec::new();
+    for (number, row) in rows.iter().enumerate() {
+        bar.at(row.name, number as u64, rows.len() as u64);
+        let directory = args.path.as_deref().map(|parent| directory_of(parent, number)).transpose()?;
+        let report = run_row(&of, directory.as_deref(), &kept, row);
+        if let Some(directory) = directory.filter(|directory| !args.keep && directory.exists()) {
+            std::fs::remove_dir_all(&directory)
+                .with_context(|| format!("cannot remove {}", directory.display()))?;
+        }
+        reports.push(report?);
+    }
+    bar.finish();
+    if json {
+        let rows: Vec<_> = rows
+            .iter()
+            .zip(&reports)
+            .map(|(row, report)| json!({"row": row.name, "flags": row.flags.join(" "), "report": report}))
+            .collect();
+        print_json(&json!({"ablation_of": of, "rows": rows}))?;
+    } else {
+        print_text(&table(&of, &rows, &reports))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn table(of: &str, rows: &[Row], reports: &[Report]) -> String {
+    let mut text = String::new();
+    if let Some(first) = reports.first() {
+        let (threads, device) = (first.threads, &first.device);
+        let _ = writeln!(text, "{of}, {threads} threads, {} commits, device {device}", first.commit);
+    }
+    let _ = writeln!(
+        text,
+        "{:<30}{:>10}{:>10}{:>10}{:>10}{:>9}{:>10}{:>10}{:>10}{:>9}",
+        "", "tx/s", "p50 us", "p99 us", "p99.9 us", "cpu us", "writes/tx", "wakes/tx", "switch/tx", "false %"
+    );
+    for (row, report) in rows.iter().zip(reports) {
+        let coordination = report.coordination.clone().unwrap_or_default();
+        let latency = &report.commit_latency_us;
+        let _ = writeln!(
+            text,
+            "{:<30}{:>10.0}{:>10.0}{:>10.0}{:>10.0}{:>9.2}{:>10.4}{:>10.4}{:>10.4}{:>9.2}",
+            row.name,
+            report.throughput_tps,
+            latency.p50,
+            latency.p99,
+            latency.p999,
+            report.cpu_us_per_transaction,
+            report.device_writes_per_transaction,
+            coordination.wakeups_per_transaction,
+            coordination.context_switches_per_transaction,
+            coordination.false_waits_percent
+        );
+    }
+    text
+}

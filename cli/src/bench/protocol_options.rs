@@ -1,0 +1,74 @@
+//! The flags of `quench bench` that choose single axes of the commit protocol.
+
+use quenchdb::{Acknowledger, Builder, Dependency, Error, Layout, Queue, Writer};
+use std::time::Duration;
+
+fn said(error: Error) -> String {
+    error.to_string()
+}
+
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "Commit protocol, where it is not to be as the preset says")]
+pub struct ProtocolArgs {
+    /// How many logs: one, per-thread, threads-per-log
+    #[arg(long, value_parser = |name: &str| Layout::from_name(name).map_err(said))]
+    layout: Option<Layout>,
+    /// Threads that share a log, with --layout threads-per-log
+    #[arg(long, value_name = "THREADS")]
+    threads_per_log: Option<usize>,
+    /// Who writes a log: committer, leader, flusher-per-log, background, worker
+    #[arg(long, value_parser = |name: &str| Writer::from_name(name).map_err(said))]
+    writer: Option<Writer>,
+    /// A log that nobody waits for is written about so often; with --preset queued any
+    #[arg(long, value_name = "US")]
+    flush_interval_us: Option<u64>,
+    /// Writes of one log that a worker may have in flight
+    #[arg(long, value_name = "WRITES")]
+    in_flight: Option<usize>,
+    /// Who acknowledges what nobody waits with: leader, background, workers
+    #[arg(long, value_parser = |name: &str| Acknowledger::from_name(name).map_err(said))]
+    acknowledger: Option<Acknowledger>,
+    /// Logs that workers acknowledge for each other
+    #[arg(long, value_name = "LOGS")]
+    ack_group: Option<usize>,
+    /// What a durable transaction still waits for: log-order, csn, dsn
+    #[arg(long, value_parser = |name: &str| Dependency::from_name(name).map_err(said))]
+    dependency: Option<Dependency>,
+    /// Where transactions wait that nobody waits with: latched, lock-free
+    #[arg(long, value_parser = |name: &str| Queue::from_name(name).map_err(said))]
+    queue: Option<Queue>,
+    /// Transactions that may wait there
+    #[arg(long, value_name = "TRANSACTIONS")]
+    queue_entries: Option<usize>,
+    /// How long a leader gathers followers
+    #[arg(long, value_name = "US")]
+    window_us: Option<u64>,
+    /// It does if more than so many other transactions are in progress
+    #[arg(long, value_name = "TRANSACTIONS")]
+    siblings: Option<usize>,
+}
+
+impl ProtocolArgs {
+    /// The builder with what was given.
+    pub fn apply(&self, builder: Builder) -> Builder {
+        fn with<T: Copy>(builder: Builder, given: Option<T>, set: impl Fn(Builder, T) -> Builder) -> Builder {
+            match given {
+                Some(value) => set(builder, value),
+                None => builder,
+            }
+        }
+        let builder = with(builder, self.layout, Builder::layout);
+        let builder = with(builder, self.threads_per_log, Builder::threads_per_log);
+        let builder = with(builder, self.writer, Builder::writer);
+        let interval = self.flush_interval_us.map(Duration::from_micros);
+        let builder = with(builder, interval, Builder::flush_interval);
+        let builder = with(builder, self.in_flight, Builder::writes_in_flight);
+        let builder = with(builder, self.acknowledger, Builder::acknowledger);
+        let builder = with(builder, self.ack_group, Builder::acknowledgment_group);
+        let builder = with(builder, self.dependency, Builder::dependency);
+        let builder = with(builder, self.queue, Builder::queue);
+        let builder = with(builder, self.queue_entries, Builder::queue_entries);
+        let builder = with(builder, self.window_us.map(Duration::from_micros), Builder::gather_window);
+        with(builder, self.siblings, Builder::gather_siblings)
+    }
+}

@@ -1,0 +1,85 @@
+//! Commit protocols through the program: every preset and axis, contradictions, and the ablation.
+
+mod support;
+
+use serde_json::Value;
+use support::*;
+
+#[track_caller]
+fn bench(arguments: &[&str]) -> Value {
+    let output = run_bench(&[arguments, &["--memory-bytes", "256m", "--threads", "2", "--json"]].concat());
+    expect_code(&output, 0);
+    json(&output)
+}
+
+#[test]
+fn every_axis_can_be_chosen_and_is_reported() {
+    let points: [(&[&str], &[&str]); 5] = [
+        (&["--preset", "queued", "--flush-interval-us", "300"], &["layout one", "writer background"]),
+        (&["--preset", "pipelined", "--queue", "latched"], &["acknowledger background", "queue latched"]),
+        (
+            &["--preset", "restricted", "--logs", "2", "--dependency", "csn"],
+            &["writer flusher-per-log", "dependency csn", "layout threads-per-log"],
+        ),
+        (
+            &["--layout", "per-thread", "--logs", "2", "--writer", "worker", "--in-flight", "3"],
+            &["layout per-thread", "writer worker", "dependency dsn"],
+        ),
+        (
+            &["--preset", "autonomous", "--acknowledger", "workers", "--ack-group", "1"],
+            &["acknowledger workers"],
+        ),
+    ];
+    for (flags, words) in points {
+        for commit in ["blocking", "async"] {
+            let options = ["tpcb", "--branches", "2", "--accounts", "300", "--seconds", "0.3", "--check"];
+            let report = bench(&[&options[..], flags, &["--commit", commit]].concat());
+            assert_eq!(report["check"]["problems"].as_array().map(Vec::len), Some(0), "{report}");
+            assert!(number(&report, "committed") > 0.0, "{report}");
+            let costs = &report["coordination"];
+            let protocol = costs["protocol"].as_str().expect("text");
+            assert!(words.iter().all(|word| protocol.contains(word)), "{words:?}: {protocol}");
+            assert!(number(costs, "context_switches_per_transaction") > 0.0, "{report}");
+            assert!(number(costs, "false_waits") <= number(costs, "rule_waits"), "{report}");
+        }
+    }
+}
+
+#[test]
+fn contradictions_are_refused_with_the_reason() {
+    for (flags, reason) in [
+        (&["--layout", "one", "--logs", "2"][..], "layout = one has one log"),
+        (&["--logs", "2", "--dependency", "log-order"], "log-order is no order between 2 logs"),
+        (&["--preset", "pipelined", "--window-us", "1000"], "no leader gathers"),
+        (&["--in-flight", "3"], "writer = worker has several"),
+    ] {
+        let output = run_bench(&[&["put", "--seconds", "0.2"], flags].concat());
+        expect_code(&output, 2);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains(reason), "{flags:?}: {told}");
+    }
+    let output = run_bench(&["put", "--writer", "everybody"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("no writer is called `everybody`; there are committer"), "{told}");
+}
+
+#[test]
+fn the_ablation_has_a_report_for_each_row_and_refuses_what_it_varies() {
+    let report = bench(&["ablation", "--of", "put", "--seconds", "0.3"]);
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        assert!(number(&row["report"], "committed") > 0.0, "{row}");
+        assert_eq!(row["report"]["commit"], "async");
+    }
+    assert!(rows[0]["report"]["coordination"]["protocol"].as_str().expect("text").contains("latched"));
+    assert_eq!(number(&rows[5]["report"], "logs"), 2.0);
+    let output = run_bench(&["ablation", "--seconds", "0.3", "--queue", "latched"]);
+    expect_code(&output, 2);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--queue is what the ablation varies"));
+    let table = run_bench(&["ablation", "--of", "put", "--seconds", "0.2", "--memory-bytes", "256m"]);
+    expect_code(&table, 0);
+    let text = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(text.contains("+ record-level dependencies") && text.lines().count() == 8, "{text}");
+}

@@ -1,0 +1,73 @@
+//! How many logs are there, and who shares one?
+//!
+//! | layout | logs |
+//! |---|---|
+//! | one | 1 |
+//! | per thread | as many as cores |
+//! | threads per log | cores / `threads_per_log`, rounded up |
+//!
+//! `logs` overrides the number. Threads are spread over the logs in the order of their first use, so with as many threads as cores each
+//! log has as many as the layout says, and with *n* times as many *n* times as many. A transaction has all its records in its thread's
+//! log. A log takes its first segment and buffer when it is first used.
+
+use super::presets::Axes;
+use crate::base::settings::{Layout, Settings};
+use crate::base::{Error, Location, Result};
+
+const LOGS_MOST: usize = 256;
+
+/// How many logs a database with `settings` has on a machine with `cores` cores.
+#[must_use]
+pub fn log_count(settings: &Settings, cores: usize) -> usize {
+    if settings.logs > 0 {
+        return settings.logs;
+    }
+    let wanted = match Axes::of(settings).layout {
+        Layout::One => return 1,
+        Layout::PerThread => cores,
+        Layout::ThreadsPerLog => cores.div_ceil(settings.threads_per_log.max(1)),
+    };
+    wanted.clamp(1, LOGS_MOST).min(logs_with_room(settings))
+}
+
+/// As many as have room in the log beside a large transaction.
+fn logs_with_room(settings: &Settings) -> usize {
+    let transaction = match settings.transaction_bytes_max as u64 {
+        0 => settings.log_bytes_max / 16,
+        said => said,
+    };
+    let room = settings.log_bytes_max.saturating_sub(transaction.max(settings.segment_bytes));
+    (room / settings.bytes_of_segments_in_use(1).max(1)).max(1) as usize
+}
+
+/// Refuses more logs than the log has segments for.
+pub(super) fn check_room(settings: &Settings, logs: usize) -> Result<()> {
+    let needed = settings.bytes_of_segments_in_use(logs) + settings.segment_bytes;
+    if settings.log_bytes_max >= needed {
+        return Ok(());
+    }
+    let what = format!("{} is too little for {logs} logs, which need {needed}", settings.log_bytes_max);
+    Err(Error::invalid(what).at(Location::Setting("log_bytes_max")))
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+    use crate::base::settings::Preset;
+
+    #[test]
+    fn there_are_as_many_logs_as_the_layout_or_the_setting_says() {
+        let base = |preset, logs| Settings { preset, logs, ..Settings::default() };
+        let count = |preset, logs| log_count(&base(preset, logs), 6);
+        assert_eq!(count(Preset::Autonomous, 0), 6);
+        assert_eq!(count(Preset::Autonomous, 3), 3);
+        assert_eq!(count(Preset::Group, 0), 1);
+        assert_eq!(count(Preset::Restricted, 0), 3);
+        assert_eq!(log_count(&Settings { threads_per_log: 4, ..base(Preset::Restricted, 0) }, 6), 2);
+        assert_eq!(log_count(&Settings { layout: Some(Layout::PerThread), ..base(Preset::Group, 0) }, 6), 6);
+        let many = Settings { preset: Preset::Autonomous, ..Settings::default() };
+        assert_eq!(log_count(&many, 256), 60, "no more than the log has segments for");
+        let chosen = Settings { logs: log_count(&many, 256), ..many };
+        chosen.validate().expect("what is chosen is allowed");
+    }
+}
