@@ -16,7 +16,8 @@ mod protocol_options;
 mod workload_options;
 mod workloads;
 
-pub use options::{BenchArgs, parse_preset, positive_seconds};
+pub use options::{BenchArgs, positive_seconds};
+pub use protocol_options::parse_preset;
 
 use crate::output::{Outcome, Progress, complain, print_json, print_text};
 use crate::scratch::Scratch;

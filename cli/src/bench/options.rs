@@ -1,7 +1,7 @@
 //! The flags of `quench bench`, and what they mean for a plan and a database.
 
 use super::engine_options::EngineArgs;
-use super::protocol_options::ProtocolArgs;
+use super::protocol_options::{AblationOf, ProtocolArgs, parse_preset};
 use super::workload_options::{LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -42,16 +42,6 @@ pub enum Workload {
     Ablation,
     /// Put, ycsb or tpcc on several engines in turn, and one table; needs a build with them
     Compare,
-}
-
-/// What an ablation may be of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum AblationOf {
-    Ycsb,
-    Tpcc,
-    Tpcb,
-    Tatp,
-    Put,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -102,11 +92,6 @@ pub enum Checkpoint {
 /// The modelled devices by name.
 fn devices() -> PossibleValuesParser {
     PossibleValuesParser::new(FIGURES.iter().map(|f| PossibleValue::new(f.name).help(f.summary)))
-}
-
-/// A preset by name.
-pub fn parse_preset(name: &str) -> Result<Preset, String> {
-    Preset::from_name(name).map_err(|error| error.to_string())
 }
 
 fn parse_compression(name: &str) -> Result<Compression, String> {

@@ -1,7 +1,23 @@
-//! The flags of `quench bench` that choose single axes of the commit protocol.
+//! The flags of `quench bench` that choose the commit protocol, or single axes of it.
 
-use quenchdb::{Acknowledger, Builder, Dependency, Error, Layout, Queue, Writer};
+use clap::ValueEnum;
+use quenchdb::{Acknowledger, Builder, Dependency, Error, Layout, Preset, Queue, Writer};
 use std::time::Duration;
+
+/// What an ablation may be of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum AblationOf {
+    Ycsb,
+    Tpcc,
+    Tpcb,
+    Tatp,
+    Put,
+}
+
+/// A preset by name.
+pub fn parse_preset(name: &str) -> Result<Preset, String> {
+    Preset::from_name(name).map_err(said)
+}
 
 fn said(error: Error) -> String {
     error.to_string()
