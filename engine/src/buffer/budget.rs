@@ -67,16 +67,8 @@ impl Pool {
     /// Counts one more page with memory. At the budget's end it takes memory away from a free page, or waits until a page has
     /// been evicted. The caller may hold latches: who evicts waits for none.
     pub(super) fn take_memory(&self) -> Result<()> {
-        let max = self.resident_pages_max();
-        match self.count_one_more(max) {
-            Ok(before) => {
-                if before + 1 >= self.eviction_begins_at(max) {
-                    self.eviction.want();
-                }
-                return Ok(());
-            }
-            Err(_) if self.reuse_free_page() => return Ok(()),
-            Err(_) => {}
+        if self.take_memory_now() {
+            return Ok(());
         }
         self.eviction
             .wait(|| self.count_one_more(self.resident_pages_max()).is_ok() || self.reuse_free_page())
@@ -87,11 +79,12 @@ impl Pool {
     /// The same without waiting; false if there is none.
     pub(super) fn take_memory_now(&self) -> bool {
         let max = self.resident_pages_max();
-        let resident = self.count_one_more(max);
-        if resident.is_err() || resident.is_ok_and(|before| before + 1 >= self.eviction_begins_at(max)) {
+        let counted = self.count_one_more(max);
+        let taken = counted.is_ok() || self.reuse_free_page();
+        if !taken || counted.is_ok_and(|before| before + 1 >= self.eviction_begins_at(max)) {
             self.eviction.want();
         }
-        resident.is_ok() || self.reuse_free_page()
+        taken
     }
 
     fn count_one_more(&self, max: u64) -> Result<u64, u64> {
