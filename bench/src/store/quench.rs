@@ -19,10 +19,10 @@ fn bounds<'k>(from: &'k [u8], to: &'k [u8]) -> (Bound<&'k [u8]>, Bound<&'k [u8]>
     (Bound::Included(from), Bound::Excluded(to))
 }
 
-fn show(range: Range<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -> Result<()> {
-    for row in range {
+fn show(mut range: Range<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -> Result<()> {
+    while let Some(row) = range.next_row() {
         let (key, value) = row?;
-        if each(&key, &value).is_break() {
+        if each(key, value).is_break() {
             break;
         }
     }
@@ -30,9 +30,9 @@ fn show(range: Range<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -> Result<
 }
 
 fn show_back(mut range: Range<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -> Result<()> {
-    while let Some(row) = range.next_back() {
+    while let Some(row) = range.next_row_back() {
         let (key, value) = row?;
-        if each(&key, &value).is_break() {
+        if each(key, value).is_break() {
             break;
         }
     }
