@@ -32,8 +32,8 @@ pub(super) struct Region<T> {
     /// What `mmap` returned: `start` is aligned up from it.
     mapping: *mut std::ffi::c_void,
     mapping_bytes: usize,
-    /// This process, for advice on several stretches at once; none if the system does not have that.
-    process: Option<std::os::fd::OwnedFd>,
+    /// This process, for advice on several stretches at once, from the first on; none if the system does not have that.
+    process: std::sync::OnceLock<Option<std::os::fd::OwnedFd>>,
 }
 
 #[cfg(not(any(loom, miri, feature = "shuttle")))]
@@ -69,9 +69,7 @@ impl<T: ZeroIsDefault> Region<T> {
         // SAFETY: the padding is less than one huge page, which the mapping has more than `bytes`.
         let start = unsafe { mapping.cast::<u8>().add(padding) }.cast::<T>();
         let start = std::ptr::NonNull::new(start).expect("mmap does not return null");
-        use rustix::process::{PidfdFlags, getpid, pidfd_open};
-        let process = pidfd_open(getpid(), PidfdFlags::empty()).ok();
-        Ok(Region { start, len, mapping, mapping_bytes, process })
+        Ok(Region { start, len, mapping, mapping_bytes, process: std::sync::OnceLock::new() })
     }
 
     /// Asks for huge pages behind the first `len` values. Advice only: failure changes nothing but speed.
@@ -110,7 +108,12 @@ impl<T: ZeroIsDefault> Region<T> {
 
     /// Gives back as many as the system does with one call, from the first on; 0 if it cannot do that.
     fn give_back_many(&self, stretches: &[libc::iovec]) -> usize {
-        let Some(process) = self.process.as_ref().filter(|_| stretches.len() > 1) else { return 0 };
+        use rustix::process::{PidfdFlags, getpid, pidfd_open};
+        if stretches.len() < 2 {
+            return 0;
+        }
+        let process = self.process.get_or_init(|| pidfd_open(getpid(), PidfdFlags::empty()).ok());
+        let Some(process) = process else { return 0 };
         let (list, count) = (stretches.as_ptr(), stretches.len());
         let advice = libc::MADV_DONTNEED;
         // SAFETY: the list is as long as said, and lives during the call; for the rest see `give_back`.
