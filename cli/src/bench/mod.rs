@@ -11,12 +11,14 @@ mod engine_options;
 mod kill;
 pub mod live;
 mod options;
+mod parse;
 mod peer;
 mod protocol_options;
 mod workload_options;
 mod workloads;
 
-pub use options::{BenchArgs, positive_seconds};
+pub use options::BenchArgs;
+pub use parse::positive_seconds;
 pub use protocol_options::parse_preset;
 
 use crate::output::{Outcome, Progress, complain, print_json, print_text};

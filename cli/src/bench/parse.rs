@@ -1,0 +1,104 @@
+//! How the flags of `quench bench` are read from their text.
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use quench_bench::modelled::FIGURES;
+use quenchdb::Compression;
+
+/// The modelled devices by name.
+pub fn devices() -> PossibleValuesParser {
+    PossibleValuesParser::new(FIGURES.iter().map(|f| PossibleValue::new(f.name).help(f.summary)))
+}
+
+pub fn parse_compression(name: &str) -> Result<Compression, String> {
+    Compression::from_name(name).map_err(|error| error.to_string())
+}
+
+pub fn percent(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(percent) if percent <= 100 => Ok(percent),
+        _ => Err("a number from 0 to 100".into()),
+    }
+}
+
+pub fn theta(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(theta) if (0.0..10.0).contains(&theta) && (theta - 1.0).abs() > 1e-6 => Ok(theta),
+        _ => Err("a number from 0 (uniform) to below 10, other than 1 (try 0.99)".into()),
+    }
+}
+
+pub fn positive_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(seconds),
+        _ => Err("a number of seconds above 0".into()),
+    }
+}
+
+pub fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate <= 1e9 => Ok(rate),
+        _ => Err("a number of transactions per second above 0".into()),
+    }
+}
+
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds".into()),
+    }
+}
+
+/// `continuous` is 0.
+pub fn every(text: &str) -> Result<f64, String> {
+    if text == "continuous" {
+        return Ok(0.0);
+    }
+    positive_seconds(text).map_err(|_| "a number of seconds above 0, or `continuous`".into())
+}
+
+/// A number of bytes: digits, and k, m, g or t for powers of 1024.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "a number of bytes, with k, m, g or t for powers of 1024 (64m)".to_string();
+    let shift = match text.chars().last().map(|unit| unit.to_ascii_lowercase()) {
+        Some('k') => 10,
+        Some('m') => 20,
+        Some('g') => 30,
+        Some('t') => 40,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+pub fn value_bytes(text: &str) -> Result<usize, String> {
+    let value = bytes(text)?;
+    usize::try_from(value).ok().filter(|value| *value <= 1 << 30).ok_or_else(|| "at most 1g".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes_and_everything_else_is_refused() {
+        let right = [("0", 0), ("17", 17), ("4k", 4096), ("64M", 64 << 20), ("3g", 3 << 30), ("1t", 1 << 40)];
+        for (text, expected) in right {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "k", "1.5g", "-1", "+1", "12 m", "1kk", "99999999999t", "é", "18446744073709551616"]
+        {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn checkpoints_are_counted_in_seconds_or_made_back_to_back() {
+        assert_eq!(every("continuous"), Ok(0.0));
+        assert_eq!(every("2.5"), Ok(2.5));
+        assert!(every("0").is_err() && every("often").is_err());
+    }
+}
