@@ -26,7 +26,7 @@ use super::writer::LogWriter;
 use super::{Core, Ticket, levels};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
-use crate::base::settings::Acknowledger;
+use crate::base::settings::{Acknowledger, Dependency};
 use crate::base::{Csn, Error, LogId};
 use crate::device::AlignedBuffer;
 use crate::sync::atomic::Ordering;
@@ -149,12 +149,12 @@ impl Core {
                 wait,
                 |entry| {
                     let hardened = entry.csn <= durable;
-                    let held_up = self.needed_by_entry(entry) >= w;
+                    let held_up = hardened && !self.is_content_with(&entry, w);
                     if moments.len() == BATCH || !hardened || held_up || self.poison.is_raised() {
-                        told.blocked |= hardened && held_up;
+                        told.blocked |= held_up;
                         return false;
                     }
-                    self.watermark.mark_committed(entry.csn);
+                    self.mark_committed(entry.csn);
                     newest = newest.max(entry.csn);
                     let Entry { begun, ready, .. } = entry;
                     moments.push(Moments { begun, ready, write, committed, wrote: entry.csn != Csn::ZERO });
@@ -162,8 +162,8 @@ impl Core {
                 },
                 |entry| {
                     let hardened = entry.csn <= durable;
-                    if hardened && self.needed_by_entry(entry) >= w {
-                        self.count_held_up(&entry.predecessors);
+                    if hardened && !self.is_content_with(&entry, w) {
+                        self.count_held_up(entry.csn, &entry.predecessors);
                     }
                     // W never falls: one that is not held up now, but only behind others, never will be.
                     hardened
@@ -182,10 +182,9 @@ impl Core {
 
     /// The record of a transaction is durable, and the dependency rule holds it up: counts that, and whether it need not have been. It
     /// is counted once.
-    fn count_held_up(&self, predecessors: &Predecessors) {
+    fn count_held_up(&self, csn: Csn, predecessors: &Predecessors) {
         self.metrics.rule_waits.add(1);
-        let committed = |csn: &Csn| self.watermark.is_committed(*csn);
-        if predecessors.all().is_some_and(|all| all.iter().all(committed)) {
+        if self.is_exactly_committed(csn, predecessors) {
             self.metrics.false_waits.add(1);
         }
     }
@@ -193,7 +192,16 @@ impl Core {
     /// The same for a transaction that a thread waits with.
     pub(super) fn count_rule_wait(&self, ticket: Ticket, pending: &Pending) {
         if !self.is_committed_ticket(ticket) {
-            self.count_held_up(&pending.predecessors);
+            self.count_held_up(ticket.csn, &pending.predecessors);
+        }
+    }
+
+    /// Remembers that `csn` is committed by the rule in force, for those above W.
+    pub(super) fn mark_committed(&self, csn: Csn) {
+        match self.axes.dependency {
+            // Whoever asked has marked what there was to find out; a record alone says enough.
+            Dependency::Exact => {}
+            _ => self.watermark.mark_committed(csn),
         }
     }
 

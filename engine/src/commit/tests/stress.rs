@@ -32,7 +32,7 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
                 last = Some(world.asynchronous(log, dsn, level).expect("pre-commits"));
                 None
             }
-            1 => last.inspect(|ticket: &Ticket| world.commit.wait(*ticket, None).expect("commits")),
+            1 => last.inspect(|ticket: &Ticket| world.commit.wait([*ticket], None).expect("commits")),
             2 if dsn > Csn::ZERO => {
                 world.commit.wait_committed(dsn).expect("commits");
                 None
