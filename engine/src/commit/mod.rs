@@ -25,6 +25,7 @@
 //! | `precommit` | how does a record get its CSN and its place? |
 //! | `chunks` | how does redo get into the log before its transaction asks to commit? |
 //! | `leader` | how does a waiter cause the writes it needs? |
+//! | `company` | is it worth waiting for those who come back? |
 //! | `flusher` | who writes when nobody waits, or where committers only sleep? |
 //! | `worker` | what does a worker do between transactions? |
 //! | `acknowledge` | what happens when a write has completed, and who tells? |
@@ -42,6 +43,7 @@
 
 mod acknowledge;
 mod chunks;
+mod company;
 mod dependency;
 mod exact;
 mod flusher;
@@ -160,6 +162,8 @@ struct Core {
     segments: Arc<SegmentPool>,
     watermark: Watermark,
     undecided: Undecided,
+    /// Blocks that became durable.
+    completions: AtomicU64,
     writers: Box<[LogWriter]>,
     poison: Poison,
     /// One, or one for each log.
@@ -498,6 +502,7 @@ impl Core {
             watermark: Watermark::new(logs, start.first_csn),
             undecided: Undecided::new(if axes.dependency == Dependency::LogOrder { 0 } else { logs }),
             writers: start.logs.into_iter().map(writer).collect(),
+            completions: AtomicU64::new(0),
             poison: Poison::new(),
             flushers: (0..axes.flushers(logs)).map(|_| Flusher::new()).collect(),
             acknowledge_due: AtomicU64::new(levels::NEVER.0),

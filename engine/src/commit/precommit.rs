@@ -196,7 +196,12 @@ impl Core {
         self.undecided.publish(csn, writer.id, on, latch);
         let needed = self.needed_by(csn, dsn, &on);
         let pending = Pending { dsn, ..pending };
-        let due = if pending.waits { NEVER } else { self.hand_over(writer, latch, (csn, needed), watermark, pending) };
+        let due = if pending.waits {
+            writer.company.joined(csn, latch);
+            NEVER
+        } else {
+            self.hand_over(writer, latch, (csn, needed), watermark, pending)
+        };
         self.seal_if_full(writer, latch);
         (csn, writer.duty.lower_due(due).then_some(due))
     }

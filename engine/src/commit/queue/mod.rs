@@ -5,7 +5,8 @@
 //!
 //! Entries leave in order. A transaction that has to wait for W holds up those behind it: they were committed by the
 //! same session or by one that shares its log, and W passes them all within the same flush or two. That
-//! is cheaper than a structure that lets them overtake.
+//! is cheaper than a structure that lets them overtake. By the exact rule it can take longer, so there those that have to wait are put
+//! [`aside`].
 //!
 //! Two kinds, to be compared: a [`ring`] that both ends use at the same time, and a list behind one lock ([`latched`]).
 //!
@@ -14,6 +15,7 @@
 //!    the push after the draw cannot fail (rule 2). The push allocates nothing.
 //! 2. An entry is seen whole, once, after those that were pushed before it.
 
+mod aside;
 mod latched;
 mod ring;
 
@@ -21,6 +23,7 @@ use super::watermark::Latched;
 use crate::base::Csn;
 use crate::base::clock::Nanos;
 use crate::base::settings::Queue;
+pub(super) use aside::Aside;
 use latched::List;
 use ring::Ring;
 
