@@ -30,6 +30,6 @@ pub mod snapshot;
 pub mod state;
 
 pub use scenario::{
-    Dependencies, Durable, Judged, Kind, Listed, RecoveryDurability, Rules, Scenario, StoredWatermark, Tombstones,
-    Transaction, Voids, WatermarkScan,
+    Dependencies, Durable, Judged, Kind, Listed, RecoveryDurability, Rules, Scenario, StoredWatermark,
+    Tombstones, Transaction, Voids, WatermarkScan,
 };

@@ -47,13 +47,7 @@ impl Scenario {
         };
         let decided = there.union(beyond.iter().map(|id| state.progress(id).csn).collect());
         let last_csn = decided.iter().max().unwrap_or(0).max(state.manifest.first_csn - 1);
-        Conclusion {
-            replayed: self.taken(state, counted, frontier),
-            accepted,
-            last_csn,
-            watermark,
-            refused,
-        }
+        Conclusion { replayed: self.taken(state, counted, frontier), accepted, last_csn, watermark, refused }
     }
 
     /// Of the records that count, those that are true. In the order of their CSNs: what one lists is decided before it.

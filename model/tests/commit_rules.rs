@@ -6,8 +6,8 @@ use quench_model::machine::{
 };
 use quench_model::state::Violation;
 use quench_model::{
-    Dependencies, Durable, Judged, Listed, RecoveryDurability, Scenario, StoredWatermark, Tombstones, Transaction, Voids,
-    WatermarkScan,
+    Dependencies, Durable, Judged, Listed, RecoveryDurability, Scenario, StoredWatermark, Tombstones,
+    Transaction, Voids, WatermarkScan,
 };
 use stateright::{Checker, HasDiscoveries, Model};
 

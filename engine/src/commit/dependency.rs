@@ -164,7 +164,12 @@ impl Core {
             _ if watermark > Csn::ZERO => self.advance_logs(watermark.max(csn)),
             // Side by side instead of one after the other.
             Some(_) if several && self.flushers_run() => {
-                self.demand_others(Ticket { log: crate::base::LogId(0), csn: Csn::ZERO, dsn: csn, is_exact: true });
+                self.demand_others(Ticket {
+                    log: crate::base::LogId(0),
+                    csn: Csn::ZERO,
+                    dsn: csn,
+                    is_exact: true,
+                });
                 false
             }
             Some((log, csn)) => self.advance(self.writer(log), csn, levels::NOW),

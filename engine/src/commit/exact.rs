@@ -128,7 +128,8 @@ impl Undecided {
     pub(super) fn new(logs: usize) -> Undecided {
         let words = if logs > 0 { RING_SIZE as usize } else { 0 };
         let each = (LINES / logs.max(1)).next_power_of_two().max(LINES_PER_LOG_MIN);
-        let line = || Line { owner: AtomicU64::new(NOBODY), csns: std::array::from_fn(|_| AtomicU64::new(0)) };
+        let line =
+            || Line { owner: AtomicU64::new(NOBODY), csns: std::array::from_fn(|_| AtomicU64::new(0)) };
         Undecided {
             words: (0..words).map(|_| AtomicU64::new(NO_WORD)).collect(),
             lines: (0..logs).map(|_| (0..each).map(|_| line()).collect()).collect(),

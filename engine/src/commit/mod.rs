@@ -292,11 +292,7 @@ impl Commit {
     ///
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed; `Timeout`: then it may be waited for again.
-    pub fn wait(
-        &self,
-        tickets: impl IntoIterator<Item = Ticket>,
-        timeout: Option<Duration>,
-    ) -> Result<()> {
+    pub fn wait(&self, tickets: impl IntoIterator<Item = Ticket>, timeout: Option<Duration>) -> Result<()> {
         let deadline = self.core.deadline(timeout);
         tickets.into_iter().try_for_each(|ticket| self.core.await_committed(ticket, deadline))
     }

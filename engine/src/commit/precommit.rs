@@ -12,8 +12,8 @@
 //! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2). [`PointOfNoReturn`] turns it into
 //! poison, so that waiters are told.
 
-use super::levels::{self, NEVER};
 use super::exact::DependsOn;
+use super::levels::{self, NEVER};
 use super::queue::{Entry, Predecessors};
 use super::writer::LogWriter;
 use super::{Core, Ticket};

@@ -268,7 +268,14 @@ impl RecordFacts {
         let prefix = if head[21] == RecordKind::Whole as u8 { 0 } else { PART_BYTES };
         let suffix = usize::from(head[RULE_AT] >> 4) * LISTED_BYTES;
         let possible = len == record_bytes(body_len) && len <= bytes.len() && prefix + suffix <= body_len;
-        possible.then(|| RecordFacts { csn: csn_at(24), watermark: csn_at(48), len, body_len, prefix, suffix })
+        possible.then(|| RecordFacts {
+            csn: csn_at(24),
+            watermark: csn_at(48),
+            len,
+            body_len,
+            prefix,
+            suffix,
+        })
     }
 
     /// The operations of the record at the start of `bytes`, encoded.

@@ -194,7 +194,14 @@ impl History {
             fingerprint: at as u64,
             position: at as u64,
         };
-        self.transactions.push(Transaction { record, log, writes, predecessors, listed, acknowledged: false });
+        self.transactions.push(Transaction {
+            record,
+            log,
+            writes,
+            predecessors,
+            listed,
+            acknowledged: false,
+        });
         self.alive.push(at);
         self.buffers[log].push(at);
     }
