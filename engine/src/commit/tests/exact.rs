@@ -135,7 +135,7 @@ fn run(threads: u32, commits: u64) -> World {
                             check(world, &lists.lock(), ticket.csn);
                         }
                     }
-                    world.commit.end_of_transaction(ticket.log, world.clock.now());
+                    world.commit.end_of_transaction(ticket.log, world.clock.now(), waits);
                 }
             });
         }
