@@ -123,7 +123,7 @@ impl Core {
         } else {
             DependencyRule::Dsn
         };
-        let header = self.append_record(writer, &mut latch, record, rule, |_| previous);
+        let header = self.append_record(writer, &mut latch, record, (rule, true), |_| previous);
         writer.duty.lower_due(levels::NOW);
         self.seal_if_full(writer, &mut latch);
         drop(latch);

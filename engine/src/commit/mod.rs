@@ -19,6 +19,7 @@
 //! | `layout` | how many logs are there? |
 //! | `dependency` | what does a transaction wait for besides its own record? |
 //! | `exact` | which transactions above W are committed, by what they really depend on? |
+//! | `gsn` | how far are all logs durable, by their clocks? |
 //! | `watermark` | which CSNs are durable, everywhere? |
 //! | `queue` | which transactions wait without a thread? |
 //! | `writer` | what does one log owe the device, and who writes? |
@@ -47,6 +48,7 @@ mod company;
 mod dependency;
 mod exact;
 mod flusher;
+mod gsn;
 mod layout;
 mod leader;
 mod levels;
@@ -70,7 +72,7 @@ pub use queue::Predecessors;
 
 use crate::base::clock::{Clock, Nanos};
 use crate::base::settings::{Dependency, Settings};
-use crate::base::{Csn, Epoch, Error, ErrorKind, LogId, Result};
+use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, LogId, Result};
 use crate::device::Storage;
 use crate::log::{ChainEnd, Log, SegmentPool};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -82,6 +84,7 @@ use std::time::Duration;
 use chunks::Pins;
 use exact::Undecided;
 use flusher::Flusher;
+use gsn::Clocks;
 use poison::Poison;
 use presets::Axes;
 use waiters::Wakers;
@@ -162,6 +165,8 @@ struct Core {
     segments: Arc<SegmentPool>,
     watermark: Watermark,
     undecided: Undecided,
+    /// For the rules that go by them.
+    clocks: Option<Clocks>,
     /// Blocks that became durable.
     completions: AtomicU64,
     writers: Box<[LogWriter]>,
@@ -318,7 +323,7 @@ impl Commit {
     pub fn tickets_of_reader(&self, log: LogId, pending: &Pending) -> Vec<Ticket> {
         let ticket = |dsn, is_exact| Ticket { log, csn: Csn::ZERO, dsn, is_exact };
         match pending.predecessors.all() {
-            Some(read) if self.core.axes.dependency == Dependency::Exact => {
+            Some(read) if self.core.axes.lists_predecessors() => {
                 read.iter().map(|csn| ticket(*csn, true)).collect()
             }
             _ => vec![ticket(pending.dsn, false)],
@@ -364,6 +369,28 @@ impl Commit {
     #[must_use]
     pub fn may_be_waited_for(&self, csn: Csn) -> bool {
         self.core.axes.dependency != Dependency::LogOrder && !self.core.is_committed(csn)
+    }
+
+    /// True if transactions are to keep clocks.
+    #[must_use]
+    pub fn goes_by_clocks(&self) -> bool {
+        self.core.clocks.is_some()
+    }
+
+    /// Up to which GSN all logs are durable.
+    #[must_use]
+    pub fn reach(&self) -> Gsn {
+        self.core.clocks.as_ref().map_or(Gsn(0), Clocks::reach)
+    }
+
+    /// The GSN of a transaction that may not be committed, and its log. None if it cannot list what it depends on: whoever met it then
+    /// cannot either.
+    #[must_use]
+    pub fn clock_of(&self, csn: Csn) -> Option<(Gsn, LogId)> {
+        match (&self.core.clocks, self.core.undecided.drawn_in(csn)) {
+            (Some(clocks), Some((log, None))) => Some((clocks.of(csn), log)),
+            _ => None,
+        }
     }
 
     /// The predecessors that the record of a transaction is to list at the end of its body, if there are any.
@@ -501,6 +528,7 @@ impl Core {
             watermark: Watermark::new(logs, start.first_csn),
             undecided: Undecided::new(if axes.dependency == Dependency::LogOrder { 0 } else { logs }),
             writers: start.logs.into_iter().map(writer).collect(),
+            clocks: axes.goes_by_clocks().then(|| Clocks::new(logs)),
             completions: AtomicU64::new(0),
             poison: Poison::new(),
             flushers: (0..axes.flushers(logs)).map(|_| Flusher::new()).collect(),
@@ -515,6 +543,14 @@ impl Core {
             metrics: Arc::new(CommitMetrics::default()),
             axes,
         }
+    }
+
+    /// W, and how far the clocks reach, as of now. Returns W.
+    fn rescan(&self) -> Csn {
+        if let Some(clocks) = &self.clocks {
+            clocks.rescan();
+        }
+        self.watermark.rescan()
     }
 
     fn writer(&self, log: LogId) -> &LogWriter {

@@ -64,7 +64,7 @@ impl Core {
             writer.duty.lower_due(NOW);
             self.flusher_of(writer).wake_for(NOW);
         }
-        self.watermark.rescan();
+        self.rescan();
         self.demand_others(ticket);
         // Whoever acknowledged before the waker was there did not see it.
         self.outcome(ticket)
