@@ -31,9 +31,9 @@ use super::gsn::Clocks;
 use super::precommit::Pending;
 use super::presets::Axes;
 use super::queue::{Entry, Predecessors};
-use super::{Core, Ticket, levels};
-use crate::base::Csn;
+use super::{Commit, Core, Ticket, levels};
 use crate::base::settings::Dependency;
+use crate::base::{Csn, Gsn, LogId};
 use crate::log::DependencyRule;
 
 /// W must be above this CSN before the transaction may be told, besides its record being durable; nothing is below zero.
@@ -70,7 +70,47 @@ impl Axes {
     }
 }
 
+impl Commit {
+    /// True if transactions are to keep clocks.
+    #[must_use]
+    pub fn goes_by_clocks(&self) -> bool {
+        self.core.clocks.is_some()
+    }
+
+    /// Up to which GSN all logs are durable.
+    #[must_use]
+    pub fn reach(&self) -> Gsn {
+        self.core.clocks.as_ref().map_or(Gsn(0), Clocks::reach)
+    }
+
+    /// The GSN of a transaction that may not be committed, and its log. None if it cannot list what it depends on: whoever met it then
+    /// cannot either.
+    #[must_use]
+    pub fn clock_of(&self, csn: Csn) -> Option<(Gsn, LogId)> {
+        match (&self.core.clocks, self.core.undecided.drawn_in(csn)) {
+            (Some(clocks), Some((log, None))) => Some((clocks.of(csn), log)),
+            _ => None,
+        }
+    }
+
+    /// The predecessors that the record of a transaction is to list at the end of its body, if there are any.
+    #[inline]
+    #[must_use]
+    pub fn to_list<'a>(&self, pending: &'a Pending) -> Option<&'a [Csn]> {
+        let lists = self.core.axes.lists_predecessors() && !pending.predecessors.is_empty();
+        if lists { pending.predecessors.all() } else { None }
+    }
+}
+
 impl Core {
+    /// W, and how far the clocks reach, as of now. Returns W.
+    pub(super) fn rescan(&self) -> Csn {
+        if let Some(clocks) = &self.clocks {
+            clocks.rescan();
+        }
+        self.watermark.rescan()
+    }
+
     /// True if `csn` is committed by the rule in force (rule 7).
     #[inline]
     pub(super) fn is_committed(&self, csn: Csn) -> bool {
@@ -233,12 +273,7 @@ impl Core {
             _ if watermark > Csn::ZERO => self.advance_logs(watermark.max(csn)),
             // Side by side instead of one after the other.
             Some(_) if several && self.flushers_run() => {
-                self.demand_others(Ticket {
-                    log: crate::base::LogId(0),
-                    csn: Csn::ZERO,
-                    dsn: csn,
-                    is_exact: true,
-                });
+                self.demand_others(Ticket { log: LogId(0), csn: Csn::ZERO, dsn: csn, is_exact: true });
                 false
             }
             Some((log, csn)) => self.advance(self.writer(log), csn, levels::NOW),

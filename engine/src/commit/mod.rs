@@ -72,7 +72,7 @@ pub use queue::Predecessors;
 
 use crate::base::clock::{Clock, Nanos};
 use crate::base::settings::{Dependency, Settings};
-use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, LogId, Result};
+use crate::base::{Csn, Epoch, Error, ErrorKind, LogId, Result};
 use crate::device::Storage;
 use crate::log::{ChainEnd, Log, SegmentPool};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -371,36 +371,6 @@ impl Commit {
         self.core.axes.dependency != Dependency::LogOrder && !self.core.is_committed(csn)
     }
 
-    /// True if transactions are to keep clocks.
-    #[must_use]
-    pub fn goes_by_clocks(&self) -> bool {
-        self.core.clocks.is_some()
-    }
-
-    /// Up to which GSN all logs are durable.
-    #[must_use]
-    pub fn reach(&self) -> Gsn {
-        self.core.clocks.as_ref().map_or(Gsn(0), Clocks::reach)
-    }
-
-    /// The GSN of a transaction that may not be committed, and its log. None if it cannot list what it depends on: whoever met it then
-    /// cannot either.
-    #[must_use]
-    pub fn clock_of(&self, csn: Csn) -> Option<(Gsn, LogId)> {
-        match (&self.core.clocks, self.core.undecided.drawn_in(csn)) {
-            (Some(clocks), Some((log, None))) => Some((clocks.of(csn), log)),
-            _ => None,
-        }
-    }
-
-    /// The predecessors that the record of a transaction is to list at the end of its body, if there are any.
-    #[inline]
-    #[must_use]
-    pub fn to_list<'a>(&self, pending: &'a Pending) -> Option<&'a [Csn]> {
-        let lists = self.core.axes.lists_predecessors() && !pending.predecessors.is_empty();
-        if lists { pending.predecessors.all() } else { None }
-    }
-
     /// The newest CSN that was drawn.
     #[must_use]
     pub fn newest_drawn(&self) -> Csn {
@@ -469,6 +439,13 @@ impl Commit {
         &self.core.axes
     }
 
+    /// How often a log is written that nobody waits for, at the moment, and what a write takes lately: of the log that is written least often.
+    #[must_use]
+    pub fn rhythm(&self) -> (Duration, Duration) {
+        let of = |writer: &LogWriter| (self.core.interval(writer), writer.company.mean_write());
+        self.core.writers.iter().map(of).max().unwrap_or_default()
+    }
+
     /// What commits cost.
     #[must_use]
     pub fn metrics(&self) -> &Arc<CommitMetrics> {
@@ -517,7 +494,7 @@ impl Core {
         let affordable = (settings.memory_bytes / QUEUE_PART / queue::ENTRY_BYTES) as usize;
         let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
         let entries = (most / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
-        let axes = Axes::of(settings);
+        let axes = Axes::of(&Settings { logs, ..settings.clone() });
         let writer = |log| LogWriter::new(log, &axes, entries);
         Core {
             epoch: start.epoch,
@@ -545,12 +522,9 @@ impl Core {
         }
     }
 
-    /// W, and how far the clocks reach, as of now. Returns W.
-    fn rescan(&self) -> Csn {
-        if let Some(clocks) = &self.clocks {
-            clocks.rescan();
-        }
-        self.watermark.rescan()
+    /// How often `writer`'s log is written at the moment if nobody waits.
+    fn interval(&self, writer: &LogWriter) -> Duration {
+        levels::interval(&self.axes, writer.company.mean_write())
     }
 
     fn writer(&self, log: LogId) -> &LogWriter {
