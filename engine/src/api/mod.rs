@@ -6,6 +6,7 @@ mod backup;
 mod builder;
 mod database;
 mod handle;
+mod log_memory;
 mod open;
 mod salvage;
 mod statistics;
@@ -25,6 +26,7 @@ pub use value::ValueReader;
 pub use verify::VerifyReport;
 
 pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, SalvagedTable};
+pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::recovery::RecoveryReport;
 pub use crate::store::CheckpointReader;

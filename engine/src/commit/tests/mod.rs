@@ -157,7 +157,7 @@ impl World {
             piece_bytes: 4096,
             keep_bytes: 0,
         };
-        let scan = crate::log::scan(&left, options, &|_, _| {}).expect("readable");
+        let scan = crate::log::scan(&left, options, None, &|_, _| {}).expect("readable");
         let blocks = scan.chains.iter().flat_map(|chain| crate::log::load_all(chain.accepted()));
         let csns = |block: crate::log::LoadedBlock| {
             block.records().map(|record| record.expect("whole").1.header.csn).collect::<Vec<_>>()
