@@ -52,6 +52,7 @@ impl Core {
             let mut latch = writer.log.lock();
             latch.complete(sequence, buffer);
             self.watermark.settle(writer.id, latch.first_volatile_csn(), &latch);
+            writer.company.released(begun, now, &latch);
         }
         writer.write_ended(now);
         self.metrics.flushes.add(1);

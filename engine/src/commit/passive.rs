@@ -26,7 +26,6 @@
 //! With one log or several the order of these steps under the log's latch is all the protection there is; a model checker has
 //! explored it (`watermark.rs`), since a fence is to it what a device write is.
 
-use super::dependency;
 use super::flusher::GRACE;
 use super::levels::{self, NEVER};
 use super::precommit::Pending;
@@ -170,11 +169,5 @@ impl Core {
         let bound = self.watermark.newest_drawn().next();
         let first = self.writers.iter().filter_map(|writer| writer.log.lock().first_unwritten_csn()).min();
         first.map_or(bound, |first| first.min(bound)).min(self.watermark.rescan())
-    }
-
-    /// By the dependency rule.
-    pub(super) fn ticket_of(&self, writer: &LogWriter, csn: Csn, dsn: Csn) -> Ticket {
-        debug_assert!(dependency::needed(self.axes.dependency, csn, dsn) <= csn, "nobody waits for the future");
-        Ticket { log: writer.id, csn, dsn }
     }
 }

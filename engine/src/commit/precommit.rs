@@ -188,7 +188,14 @@ impl Core {
         if self.hardens_at_once(&pending) {
             self.fence(writer, latch);
         }
-        let due = if pending.waits { NEVER } else { self.hand_over(writer, latch, csn, watermark, pending) };
+        let due = if pending.waits {
+            if !self.is_passive() {
+                writer.company.joined(csn, latch);
+            }
+            NEVER
+        } else {
+            self.hand_over(writer, latch, csn, watermark, pending)
+        };
         self.seal_if_full(writer, latch);
         (csn, writer.duty.lower_due(due).then_some(due))
     }

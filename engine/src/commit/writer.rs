@@ -17,6 +17,7 @@
 //! 3. `due` is lowered by appends and waiters, and raised to "never" only under the latch by the thread that takes
 //!    everything there is: nothing appended is ever left without its due time.
 
+use super::company::Company;
 use super::levels::NEVER;
 use super::presets::Axes;
 use super::queue::PendingQueue;
@@ -44,6 +45,8 @@ pub(super) struct LogWriter {
     pub event: Event,
     /// Happens when a block is full, so that a leader need not gather any longer.
     pub full: Event,
+    /// Who is expected to join the next write.
+    pub company: Company,
     /// Written under the latch, except `due`, which waiters lower too.
     pub duty: CachePadded<Duty>,
     lead: AtomicBool,
@@ -95,6 +98,7 @@ impl LogWriter {
             queue: PendingQueue::new(axes.queue, queue_entries),
             event: Event::new(),
             full: Event::new(),
+            company: Company::new(),
             duty: CachePadded::new(Duty {
                 due: AtomicU64::new(NEVER.0),
                 needs: AtomicU64::new(0),
@@ -161,6 +165,7 @@ impl LogWriter {
 
     fn seal(&self, latch: &mut LogGuard<'_>) -> Option<SealedBlock> {
         self.duty.unsealed_records.store(0, Ordering::Relaxed);
+        self.company.leaves(latch);
         latch.seal()
     }
 

@@ -329,14 +329,15 @@ impl LogGuard<'_> {
     }
 
     fn appended(&mut self, csn: Csn, end: usize) {
-        let filling = self.state.filling.as_mut().expect("reserve() said Ready");
+        let state = &mut *self.state;
+        let filling = state.filling.as_mut().expect("reserve() said Ready");
         if filling.records == 0 {
             filling.first_csn = csn;
         }
         filling.records += 1;
         filling.last_csn = csn;
         let start = std::mem::replace(&mut filling.used, end);
-        if let (Some(memory), Some(mapped)) = (&mut self.state.memory, filling.mapped) {
+        if let (Some(memory), Some(mapped)) = (&mut state.memory, filling.mapped) {
             memory.insert(mapped, start, &filling.buffer[start..end], csn);
         }
         self.log.unsealed.store(end - BLOCK_HEADER_BYTES, Ordering::SeqCst);
