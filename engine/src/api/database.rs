@@ -14,6 +14,7 @@ use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
 use crate::buffer::{Pool, ReadAhead};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor, ReplayModel};
 use crate::device::Storage;
+use crate::device::mapped::MemoryFacts;
 use crate::log::{DumpedRecord, Segment, SegmentPool};
 use crate::recovery::RecoveryReport;
 use crate::store::{CheckpointReader, Manifest, ManifestFile, PageStore};
@@ -52,6 +53,8 @@ pub(super) struct Inner {
     pub(super) storage: Arc<dyn Storage>,
     /// What mapped memory held that the database needed; of use while it is open read-only.
     pub(super) memory_found: Option<Segment>,
+    /// What is known of that memory.
+    pub(super) memory_facts: Option<MemoryFacts>,
     /// None if the database is open read-only.
     pub(super) checkpointer: Option<Checkpointer>,
     /// Set if a checkpoint is open, beside whoever writes.
@@ -263,7 +266,7 @@ impl Database {
             dependency: axes.dependency,
             queue: axes.queue,
             device: inner.storage.facts(),
-            log_memory: commit.memory_facts(),
+            log_memory: self.log_memory(),
             durability_method: self.durability_method(),
             newest_csn: commit.newest_drawn(),
             watermark: commit.watermark(),
@@ -371,7 +374,7 @@ impl Database {
             inner.logs,
             if inner.logs == 1 { "" } else { "s" },
         );
-        if let Some(memory) = self.inner.system.commit().memory_facts() {
+        if let Some(memory) = self.log_memory() {
             line.push_str(&format!(", log in mapped memory {memory}"));
         }
         for (what, state) in [("direct I/O", &facts.direct_io), ("io_uring", &facts.io_uring)] {
@@ -382,8 +385,16 @@ impl Database {
         line
     }
 
+    /// The mapped memory that is used, or, open for reading, needed.
+    fn log_memory(&self) -> Option<MemoryFacts> {
+        self.inner.system.commit().memory_facts().or_else(|| self.inner.memory_facts.clone())
+    }
+
     fn durability_method(&self) -> String {
         let method = self.inner.storage.durability().name();
+        if let Some(memory) = self.inner.system.commit().memory_facts() {
+            return format!("{} in mapped memory ({}), survives {}", memory.primitive, memory.reason, memory.survives);
+        }
         match self.inner.system.commit().axes().writer {
             Writer::Worker => format!("{method} by the worker"),
             _ => method.to_string(),

@@ -15,7 +15,7 @@ use crate::base::settings::{Settings, Writer};
 use crate::base::{DatabaseId, Error, ErrorKind, Location, Result};
 use crate::commit::presets::Axes;
 use crate::device::Storage;
-use crate::device::mapped::{MapOptions, MappedMemory, absolute};
+use crate::device::mapped::{MapOptions, MappedMemory, MemoryFacts, absolute};
 use crate::log::memory::{
     BUFFERS_EACH, LogMemory, MemoryId, MemoryState, buffer_bytes_that_fit, find, needed_bytes,
 };
@@ -34,6 +34,8 @@ const LOG_MEMORY_PART: u64 = 8;
 pub(super) struct Memories {
     /// Blocks of the memory that the database needs, as a segment that no file has.
     pub(super) found: Option<Segment>,
+    /// What is known of that memory, if the database is opened for reading.
+    pub(super) facts: Option<MemoryFacts>,
     /// The memory that it is going to use.
     used: Option<Used>,
 }
@@ -88,6 +90,7 @@ pub(super) fn open(
         memories.found = find(&found, manifest.covered, next_id(storage)?, settings.read_only)?;
         if settings.read_only {
             manifest.log_memory = Some(needed);
+            memories.facts = Some(found.mapped().facts());
         }
         old = Some(found);
     }

@@ -337,6 +337,7 @@ impl Parts {
             store: self.store,
             storage: self.storage,
             memory_found: self.memories.found,
+            memory_facts: self.memories.facts,
             checkpointer,
             at_checkpoint: None,
             replay,
@@ -473,7 +474,7 @@ fn refuse_copies(names: &[String], read_only: bool) -> Result<()> {
 }
 
 /// What an interrupted creation leaves, and what `mkfs` does.
-const NOT_FOREIGN: [&str; 6] = ["LOCK", "MANIFEST", "log", "pages", READERS_PATH, "lost+found"];
+const NOT_FOREIGN: [&str; 7] = ["LOCK", "MANIFEST", "log", "log-memory", "pages", READERS_PATH, "lost+found"];
 
 /// A new database is not put among files of something else.
 fn refuse_foreign_files(names: &[String]) -> Result<()> {

@@ -32,9 +32,10 @@ pub fn settings(preset: Preset) -> Settings {
     Settings { preset, logs: if several { 2 } else { 1 }, flush_interval, ..Settings::default() }
 }
 
-/// Every preset, and points between them: each writer, acknowledger, rule and queue is in it.
+/// Every preset that writes, and points between them: each writer, acknowledger, rule and queue is in it. For mapped memory see `passive`.
 pub fn all() -> Vec<Settings> {
-    let mut all: Vec<_> = Preset::ALL.into_iter().map(settings).collect();
+    let writes = |preset: &Preset| *preset != Preset::Passive;
+    let mut all: Vec<_> = Preset::ALL.into_iter().filter(writes).map(settings).collect();
     let worker =
         Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
     let csn = Some(Dependency::Csn);
@@ -106,6 +107,7 @@ impl World {
         let start = Start {
             storage,
             logs,
+            memory: None,
             segments,
             first_csn: Csn(1),
             epoch: Epoch(1),
