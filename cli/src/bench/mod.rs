@@ -356,7 +356,8 @@ impl Bench<'_> {
 
     fn scan(&self, json: bool) -> Result<Outcome> {
         let floor = || self.read_floor(Pattern::Sequential, SEQUENTIAL_BYTES);
-        let report = scan::run(self.args.builder(self.place), self.place, &self.plan, floor, &self.progress())?;
+        let report =
+            scan::run(self.args.builder(self.place), self.place, &self.plan, floor, &self.progress())?;
         self.bar.finish();
         print(&report, json)?;
         Ok(outcome(report.is_sound()))
@@ -393,8 +394,14 @@ impl Bench<'_> {
             Workload::Ycsb | Workload::Scan | Workload::Soak => Expected::Loaded,
             _ => Expected::Unknown,
         };
-        let (database, mut reopened) =
-            reopen::reopen(self.args.builder(self.place), self.place, plan, left.ending, expected, &self.progress())?;
+        let (database, mut reopened) = reopen::reopen(
+            self.args.builder(self.place),
+            self.place,
+            plan,
+            left.ending,
+            expected,
+            &self.progress(),
+        )?;
         reopened.close_seconds = left.close_seconds;
         let mut report = left.finished.report;
         report.add_reopened(reopened);

@@ -393,7 +393,10 @@ impl Database {
     fn durability_method(&self) -> String {
         let method = self.inner.storage.durability().name();
         if let Some(memory) = self.inner.system.commit().memory_facts() {
-            return format!("{} in mapped memory ({}), survives {}", memory.primitive, memory.reason, memory.survives);
+            return format!(
+                "{} in mapped memory ({}), survives {}",
+                memory.primitive, memory.reason, memory.survives
+            );
         }
         match self.inner.system.commit().axes().writer {
             Writer::Worker => format!("{method} by the worker"),

@@ -81,7 +81,9 @@ pub(super) fn open(
     let needed = manifest.log_memory.take();
     if needed.is_none() && !uses && settings.log_memory.is_some() {
         let preset = settings.preset;
-        return Err(setting(format!("preset {preset} has no log in mapped memory, and the database needs none")));
+        return Err(setting(format!(
+            "preset {preset} has no log in mapped memory, and the database needs none"
+        )));
     }
     let mut memories = Memories::default();
     let mut old = None;
@@ -99,7 +101,8 @@ pub(super) fn open(
         let used = prepare(storage, settings, manifest.database, &path, old, (logs, buffer_bytes))?;
         settings.log_buffer_bytes = used.buffer_bytes as usize;
         let path = placed(storage, &path).into_os_string().into_string();
-        let path = path.map_err(|_| setting("the path is not UTF-8, and could not be kept in the manifest"))?;
+        let path =
+            path.map_err(|_| setting("the path is not UTF-8, and could not be kept in the manifest"))?;
         manifest.log_memory = Some(NeededMemory { id: used.id.0, path });
         memories.used = Some(used);
     }

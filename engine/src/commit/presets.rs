@@ -276,7 +276,10 @@ mod tests {
         let cases: [(Settings, &[&str]); 14] = [
             (no_file, &["`log_memory`", "preset passive", "/dev/shm"]),
             (Settings { gather_max: 3, ..settings(Passive) }, &["`gather_max`", "writer = memory"]),
-            (Settings { log_memory_bytes: 1 << 20, ..settings(Group) }, &["`log_memory_bytes`", "preset group"]),
+            (
+                Settings { log_memory_bytes: 1 << 20, ..settings(Group) },
+                &["`log_memory_bytes`", "preset group"],
+            ),
             (Settings { layout: Some(Layout::One), logs: 3, ..settings(Group) }, &["`logs`", "layout = one"]),
             (Settings { threads_per_log: 3, ..settings(Group) }, &["`threads_per_log`", "layout = one"]),
             (

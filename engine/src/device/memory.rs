@@ -4,8 +4,8 @@
 //! a "durable" write is durable in that sense only, and the facts say so.
 
 use super::facts::{DeviceFacts, DurabilityMethod};
-use super::mapped::{MapOptions, MappedMemory, MemoryFacts, Primitive, Survives, map_file};
 use super::locks::{FileLocks, LockHandle};
+use super::mapped::{MapOptions, MappedMemory, MemoryFacts, Primitive, Survives, map_file};
 use super::queue::BlockingQueue;
 use super::{File, OpenMode, Storage, WriteQueue};
 use crate::base::{Error, ErrorKind, Location, Result};

@@ -152,7 +152,10 @@ impl Log {
     /// From now on records go to mapped memory too. To be called before anything is shared, and after what recovery appends again.
     pub fn attach(&self, memory: MemoryBuffers) {
         let mut state = self.state.lock();
-        debug_assert!(state.filling.as_ref().is_none_or(|filling| filling.records == 0), "nothing is half filled");
+        debug_assert!(
+            state.filling.as_ref().is_none_or(|filling| filling.records == 0),
+            "nothing is half filled"
+        );
         if let Some(empty) = state.filling.take() {
             state.free.push(empty.buffer);
         }

@@ -64,7 +64,8 @@ pub fn map_file(path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory
     let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     let create = if options.create { OFlags::CREATE } else { OFlags::empty() };
     let flags = access | create | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fd = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).map_err(|e| failed("open", &path, e))?;
+    let fd =
+        rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).map_err(|e| failed("open", &path, e))?;
     let lock = if options.read_only {
         FlockOperation::NonBlockingLockShared
     } else {
@@ -80,7 +81,8 @@ pub fn map_file(path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory
     let len = settle_length(&fd, &path, options)?;
     let (start, dax) = map(&fd, len, options.read_only).map_err(|error| failed("map", &path, error))?;
     let (survives, reason) = what_it_survives(&fd, dax, primitive);
-    let facts = MemoryFacts { path, bytes: len as u64, survives, reason, primitive, latency: options.latency };
+    let facts =
+        MemoryFacts { path, bytes: len as u64, survives, reason, primitive, latency: options.latency };
     Ok(Arc::new(MappedFile {
         start,
         len,
@@ -101,10 +103,11 @@ fn register_barrier() -> Result<()> {
 }
 
 /// Makes a new file long enough, with all its blocks, and durable; refuses one of another length.
-fn settle_length(fd: &OwnedFd, path: &PathBuf, options: MapOptions) -> Result<usize> {
+fn settle_length(fd: &OwnedFd, path: &Path, options: MapOptions) -> Result<usize> {
     let stat = rustix::fs::fstat(fd).map_err(|e| failed("look at", path, e))?;
     if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
-        let what = "the memory-mapped log has to be an ordinary file; on a DAX file system it is the memory itself";
+        let what =
+            "the memory-mapped log has to be an ordinary file; on a DAX file system it is the memory itself";
         return Err(Error::invalid(what).at(place(path)));
     }
     let there = stat.st_size.cast_unsigned();
@@ -130,7 +133,9 @@ fn settle_length(fd: &OwnedFd, path: &PathBuf, options: MapOptions) -> Result<us
         rustix::fs::fsync(fd).map_err(|e| failed("flush", path, e))?;
         let parent = path.parent().unwrap_or(Path::new("/"));
         let flushed = std::fs::File::open(parent).and_then(|directory| directory.sync_all());
-        flushed.map_err(|e| Error::io("cannot flush the directory of the memory-mapped log", e).at(place(path)))?;
+        flushed.map_err(|e| {
+            Error::io("cannot flush the directory of the memory-mapped log", e).at(place(path))
+        })?;
     }
     usize::try_from(wanted).map_err(|_| Error::invalid("more bytes than addresses").at(place(path)))
 }
@@ -165,7 +170,8 @@ fn what_it_survives(fd: &OwnedFd, dax: bool, primitive: Primitive) -> (Survives,
 
 impl MappedFile {
     fn range(&self, offset: u64, len: usize) -> *mut u8 {
-        let inside = usize::try_from(offset).ok().filter(|at| at.checked_add(len).is_some_and(|e| e <= self.len));
+        let inside =
+            usize::try_from(offset).ok().filter(|at| at.checked_add(len).is_some_and(|e| e <= self.len));
         let offset = inside.expect("inside the mapping");
         // SAFETY: inside the mapping, as was just checked.
         unsafe { self.start.as_ptr().add(offset) }
@@ -189,7 +195,10 @@ impl MappedMemory for MappedFile {
 
     fn store(&self, offset: u64, bytes: &[u8]) {
         assert!(!self.read_only, "mapped for loads only");
-        assert!(offset.is_multiple_of(WORD_BYTES as u64) && bytes.len().is_multiple_of(WORD_BYTES), "whole words");
+        assert!(
+            offset.is_multiple_of(WORD_BYTES as u64) && bytes.len().is_multiple_of(WORD_BYTES),
+            "whole words"
+        );
         let begun = (!self.latency.is_zero()).then(Instant::now);
         let to = self.range(offset, bytes.len());
         // SAFETY: inside the mapping, which begins at a page, aligned, and no other thread stores there now (the trait).

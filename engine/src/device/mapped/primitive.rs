@@ -143,7 +143,10 @@ mod imp {
         *FEATURES.get_or_init(|| {
             let most = __get_cpuid_max(0).0;
             let ask = |leaf| (leaf <= most).then(|| __cpuid_count(leaf, 0));
-            (ask(LEAF_FEATURES).map_or(0, |found| found.edx), ask(LEAF_EXTENDED_FEATURES).map_or(0, |f| f.ebx))
+            (
+                ask(LEAF_FEATURES).map_or(0, |found| found.edx),
+                ask(LEAF_EXTENDED_FEATURES).map_or(0, |f| f.ebx),
+            )
         })
     }
 
@@ -262,9 +265,10 @@ mod tests {
     #[test]
     fn they_are_those_that_the_kernel_names() {
         let Ok(text) = std::fs::read_to_string("/proc/cpuinfo") else { return };
-        let flags: Vec<&str> = text.lines().find(|line| line.starts_with("flags")).map_or(Vec::new(), |line| {
-            line.split_whitespace().collect()
-        });
+        let flags: Vec<&str> = text
+            .lines()
+            .find(|line| line.starts_with("flags"))
+            .map_or(Vec::new(), |line| line.split_whitespace().collect());
         for (store, flag) in [
             (MemoryStore::Clwb, "clwb"),
             (MemoryStore::ClflushOpt, "clflushopt"),

@@ -106,7 +106,8 @@ impl Layout {
     }
 
     fn is_possible(self, bytes: u64) -> bool {
-        let whole = self.buffer_bytes.is_multiple_of(4096) && u64::from(self.buffer_bytes) >= BUFFER_BYTES_LEAST;
+        let whole =
+            self.buffer_bytes.is_multiple_of(4096) && u64::from(self.buffer_bytes) >= BUFFER_BYTES_LEAST;
         whole && self.buffers > 0 && self.bytes() <= bytes
     }
 }

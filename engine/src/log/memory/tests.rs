@@ -245,7 +245,10 @@ fn a_new_division_keeps_the_id_and_is_whole_wherever_it_is_cut_short() {
         assert_eq!((second.id(), second.layout == first.layout), (first.id(), false));
         let at = begun + seed as usize % (disk.operations() - begun + 1);
         let after = look(&disk.crash(CrashKind::PowerCut, at, seed));
-        assert!(after.id() == first.id() && [first.layout, second.layout].contains(&after.layout), "seed {seed}");
+        assert!(
+            after.id() == first.id() && [first.layout, second.layout].contains(&after.layout),
+            "seed {seed}"
+        );
     }
 }
 
@@ -254,7 +257,8 @@ fn what_is_not_ours_too_small_or_of_a_newer_format_is_refused_with_the_reason() 
     let disk = SimulatedStorage::new(1);
     let memory = map(&disk);
     assert!(matches!(LogMemory::look(memory.clone()).expect("new"), MemoryState::Blank));
-    let error = LogMemory::prepare(memory.clone(), DATABASE, MemoryId(1), 9, BUFFER, 0).expect_err("too small");
+    let error =
+        LogMemory::prepare(memory.clone(), DATABASE, MemoryId(1), 9, BUFFER, 0).expect_err("too small");
     assert!(error.to_string().contains("too little for 9 logs"), "{error}");
     memory.store(0, b"SOMEFILE");
     let error = LogMemory::look(memory.clone()).expect_err("foreign");
@@ -293,7 +297,10 @@ fn buffers_are_as_long_as_fits_and_never_shorter_than_the_least() {
     for bytes in [1 << 20, 2 << 20, 16 << 20, 1 << 30] {
         for logs in 1..20 {
             if let Some(fits) = buffer_bytes_that_fit(bytes, logs, 1 << 20) {
-                assert!(needed_bytes(logs, fits) <= bytes && (64 << 10..=1 << 20).contains(&fits), "{bytes} {logs}");
+                assert!(
+                    needed_bytes(logs, fits) <= bytes && (64 << 10..=1 << 20).contains(&fits),
+                    "{bytes} {logs}"
+                );
             } else {
                 assert!(needed_bytes(logs, 64 << 10) > bytes - (1 << 17), "{bytes} {logs}");
             }
