@@ -49,6 +49,7 @@ fn settings(seed: u64) -> Settings {
         log_buffer_bytes: 64 << 10,
         log_bytes_max: 8 << 20,
         checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
+        flush_unit_bytes: 4096,
         // Most transactions are written in chunks, or only those with long documents.
         chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
         ..support::any_protocol(&mut random)
@@ -70,7 +71,6 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
         dependency: other.dependency,
         queue: other.queue,
         flush_interval: other.flush_interval,
-        flush_unit_bytes: other.flush_unit_bytes,
         log_memory: other.log_memory,
         ..settings.clone()
     }

@@ -73,8 +73,8 @@ impl Core {
 
     /// After a commit: W as far as it takes to acknowledge `ticket`.
     pub(super) fn scan_for(&self, ticket: Ticket) {
-        let w = self.watermark.get();
-        if self.needed_by_ticket(ticket) >= w || ticket.csn.0 >= w.0 + SCAN_AT_LEAST {
+        let late = ticket.csn.0 >= self.watermark.get().0 + SCAN_AT_LEAST;
+        if late || !self.is_content_with_ticket(ticket) {
             self.watermark.rescan();
         }
     }
@@ -82,7 +82,7 @@ impl Core {
     /// At the end of a transaction of `log`: tells whoever can be told.
     pub(super) fn acknowledge_passively(&self, log: LogId) {
         let writer = self.writer(log);
-        if writer.queue.is_empty() {
+        if !writer.has_pending() {
             return;
         }
         match self.axes.acknowledger {
@@ -93,7 +93,7 @@ impl Core {
             Acknowledger::Background => return self.leave_acknowledging(levels::NOW),
         }
         self.wakers.wake(|ticket| self.is_committed_ticket(ticket));
-        if !writer.queue.is_empty() {
+        if writer.has_pending() {
             // Held up by a straggler, or somebody else is telling.
             self.leave_acknowledging(levels::after(self.clock.now(), GRACE));
         }
@@ -107,6 +107,12 @@ impl Core {
         }
         let behind = self.writers.iter().filter(|writer| self.watermark.holds_back(writer.id, csn));
         self.drain(behind)
+    }
+
+    /// Fences what the transaction of `ticket` depends on, if the rule is not content with it. True if nobody has to write for it.
+    pub(super) fn drain_for(&self, ticket: Ticket) -> bool {
+        self.is_passive()
+            && (self.is_content_with_ticket(ticket) || self.drain_behind(ticket.csn.max(ticket.dsn)))
     }
 
     /// Fences these logs. False if each of them holds W back with a block that has to be written.

@@ -198,7 +198,6 @@ fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
         }
         let without_effect = [
             ("gather_max", settings.gather_max > 0),
-            ("flush_unit_bytes", settings.flush_unit_bytes > 0),
             ("flush_interval", settings.flush_interval.is_some()),
         ];
         if let Some((name, _)) = without_effect.into_iter().find(|(_, said)| *said) {

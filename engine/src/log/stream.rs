@@ -19,7 +19,7 @@
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
 use super::memory::{Fenced, MemoryBuffers};
-use super::record::{RecordHeader, record_bytes};
+use super::record::{DependencyRule, RecordHeader, record_bytes};
 use super::segment::{Segment, SegmentPool};
 use crate::base::checksum::crc;
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
@@ -53,14 +53,23 @@ struct Filling {
     records: u32,
     first_csn: Csn,
     last_csn: Csn,
+    /// A record is judged by exact dependencies.
+    exact: bool,
     /// The mapped buffer that holds the same records.
     mapped: Option<u32>,
 }
 
 impl Filling {
     fn new(buffer: AlignedBuffer, mapped: Option<u32>) -> Filling {
-        let (used, first_csn, last_csn) = (BLOCK_HEADER_BYTES, Csn::ZERO, Csn::ZERO);
-        Filling { buffer, used, records: 0, first_csn, last_csn, mapped }
+        Filling {
+            buffer,
+            used: BLOCK_HEADER_BYTES,
+            records: 0,
+            first_csn: Csn::ZERO,
+            last_csn: Csn::ZERO,
+            exact: false,
+            mapped,
+        }
     }
 }
 
@@ -320,6 +329,7 @@ impl LogGuard<'_> {
         filling.buffer[start..body_start].copy_from_slice(&header.encode(body.len()));
         filling.buffer[body_start..body_end].copy_from_slice(body);
         filling.buffer[body_end..end].fill(0);
+        filling.exact |= header.rule != DependencyRule::Dsn;
         self.appended(header.csn, end);
     }
 
@@ -328,6 +338,7 @@ impl LogGuard<'_> {
         let filling = self.state.filling.as_mut().expect("reserve() said Ready");
         let end = filling.used + record.len();
         filling.buffer[filling.used..end].copy_from_slice(record);
+        filling.exact |= DependencyRule::of(record) != Some(DependencyRule::Dsn);
         self.appended(csn, end);
     }
 
@@ -433,6 +444,7 @@ impl LogGuard<'_> {
             first_csn: filling.first_csn,
             last_csn: filling.last_csn,
             previous_csn: state.last_sealed_csn,
+            exact: filling.exact,
         };
         let block = SealedBlock {
             file: active.segment.file.clone(),

@@ -48,14 +48,13 @@ pub fn any_protocol(random: &mut Random) -> Settings {
             dependency: Some(one_of(random, &Dependency::ALL)),
             queue: sometimes(random, &Queue::ALL),
             flush_interval: random.chance(3, 4).then_some(Duration::ZERO),
-            flush_unit_bytes: 4096,
             log_bytes_max: 1 << 30,
             ..Settings::default()
         };
         if presets::Axes::of(&settings).writer == Writer::Memory {
             // The simulated disk's own. There no record waits for anything.
             settings.log_memory = Some("mapped-memory".into());
-            (settings.flush_interval, settings.flush_unit_bytes) = (None, 0);
+            settings.flush_interval = None;
         }
         if presets::check(&settings, settings.logs).is_ok() {
             return settings;
