@@ -46,7 +46,13 @@ fn key(thread: u64, n: u64) -> [u8; 16] {
 }
 
 /// Threads put rows of about `bytes` bytes and read one another's; acknowledged ones with the number of operations at that time.
-fn work(db: &Database, disk: &SimulatedStorage, threads: u64, each: u64, bytes: u64) -> Vec<(usize, [u8; 16])> {
+fn work(
+    db: &Database,
+    disk: &SimulatedStorage,
+    threads: u64,
+    each: u64,
+    bytes: u64,
+) -> Vec<(usize, [u8; 16])> {
     let table = db.table_or_create("t").expect("made");
     let acknowledged = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -306,7 +312,12 @@ fn after_a_failed_write_of_a_full_buffer_nothing_acknowledged_is_lost() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, settings(1)).expect("a whole disk");
     let table = db.create_table("t").expect("new");
-    disk.inject(Fault { operation: OperationKind::DurableWrite, after: 1, kind: FaultKind::ForEver, error: 5 });
+    disk.inject(Fault {
+        operation: OperationKind::DurableWrite,
+        after: 1,
+        kind: FaultKind::ForEver,
+        error: 5,
+    });
     let mut told = 0u64;
     let error = loop {
         let done = db.begin().and_then(|mut tx| {
@@ -390,7 +401,10 @@ fn any_preset_finds_the_memory_that_the_database_needs_or_is_refused() {
         let error = builder.open(&database).expect_err("its newest commits are not there");
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         let text = error.to_string();
-        assert!(text.contains("newest commits") && text.contains("log_memory") && text.contains("memory"), "{text}");
+        assert!(
+            text.contains("newest commits") && text.contains("log_memory") && text.contains("memory"),
+            "{text}"
+        );
     }
     // Another memory is not taken for it.
     let other = directory.path().join("other");

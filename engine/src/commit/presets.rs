@@ -196,10 +196,8 @@ fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
             );
             return refuse("log_memory", what);
         }
-        let without_effect = [
-            ("gather_max", settings.gather_max > 0),
-            ("flush_interval", settings.flush_interval.is_some()),
-        ];
+        let without_effect =
+            [("gather_max", settings.gather_max > 0), ("flush_interval", settings.flush_interval.is_some())];
         if let Some((name, _)) = without_effect.into_iter().find(|(_, said)| *said) {
             let what = format!("writer = memory: a record is durable by itself, {name} would have no effect");
             return refuse(name, what);
