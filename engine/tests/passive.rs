@@ -432,8 +432,8 @@ fn what_contradicts_what_is_there_is_refused_with_the_reason() {
     };
     let invalid = ErrorKind::InvalidArgument;
     refused(Database::builder().preset(Preset::Passive), invalid, &["`log_memory`", "passive", "/dev/shm"]);
-    refused(small().log_memory(&memory), invalid, &["`log_memory`", "preset group"]);
-    refused(small().memory_cache(MemoryCache::Durable), invalid, &["`memory_cache`", "preset group"]);
+    refused(small().log_memory(&memory), invalid, &["`log_memory`", "preset auto"]);
+    refused(small().memory_cache(MemoryCache::Durable), invalid, &["`memory_cache`", "preset auto"]);
     let tiny = on_files(&memory).logs(16).log_memory_bytes(1 << 20);
     refused(tiny, invalid, &["1048576", "16 logs", "are needed"]);
     std::fs::remove_file(&memory).expect("was made");

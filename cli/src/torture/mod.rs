@@ -29,8 +29,8 @@ pub struct TortureArgs {
     /// Threads of the child
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive
-    #[arg(long, default_value = "group", value_parser = parse_preset)]
+    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive, auto
+    #[arg(long, default_value = "auto", value_parser = parse_preset)]
     preset: Preset,
     /// With --preset passive: the file of the memory-mapped log, removed at the start; default: DIR/torture-log-memory
     #[arg(long, value_name = "FILE")]

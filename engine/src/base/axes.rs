@@ -54,7 +54,6 @@ choices! {
         /// Each commit writes and flushes its own record, alone. The floor to compare with.
         PerTransaction = "per-transaction",
         /// Leader/follower group commit: the first committer to arrive writes for all who joined.
-        #[default]
         Group = "group",
         /// A dedicated writer drains a bounded queue, at most once every `flush_interval`.
         Queued = "queued",
@@ -66,6 +65,10 @@ choices! {
         Restricted = "restricted",
         /// Log buffers in memory that keeps what is in it: a commit is durable after a fence.
         Passive = "passive",
+        /// What did best, kept right for the device by what its writes take: a log for a few threads; who waits leads, with company; the
+        /// flusher writes the rest as often as the device is fast.
+        #[default]
+        Auto = "auto",
     }
 }
 

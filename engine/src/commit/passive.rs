@@ -67,7 +67,7 @@ impl Core {
             (None, _) => NEVER,
             // Not in mapped memory: soon, as ever.
             (Some(_), Durability::Durable) => ready,
-            (Some(_), level) => levels::due(level, ready, ready, &self.axes),
+            (Some(_), level) => levels::due(level, ready, ready, self.axes.flush_interval, &self.axes),
         }
     }
 

@@ -49,7 +49,12 @@ pub fn all() -> Vec<Settings> {
         Settings { acknowledger: Some(Acknowledger::Background), ..settings(Preset::Group) },
         Settings { dependency: csn, ..settings(Preset::Autonomous) },
         Settings { dependency: csn, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
-        Settings { acknowledger: workers, queue: Some(Queue::Latched), writes_in_flight: 3, ..worker.clone() },
+        Settings {
+            acknowledger: workers,
+            queue: Some(Queue::Latched),
+            writes_in_flight: 3,
+            ..worker.clone()
+        },
         Settings { dependency: csn, ..settings(Preset::Restricted) },
         Settings { dependency: exact, ..settings(Preset::Autonomous) },
         Settings { dependency: exact, ..settings(Preset::Pipelined) },
