@@ -12,8 +12,8 @@
 //! 4. After [`MappedMemory::flush`] everything that is visible is durable, whoever stored it, a killed process included.
 //! 5. What is not durable may survive all the same, word by word: a word of 8 bytes is whole, nothing longer is.
 //!
-//! How cache lines are written back is found out from the processor ([`primitive`]); whether a power cut spares what was written back,
-//! from the file system ([`file`]).
+//! How cache lines are written back is found out from the processor (`primitive`); whether a power cut spares what was written back,
+//! from the file system (`file`).
 
 mod file;
 mod primitive;

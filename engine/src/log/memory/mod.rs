@@ -17,7 +17,7 @@
 //! 4. What counts after a crash is the longest run of records from the buffer's beginning that are whole by their checksums, of its
 //!    epoch, with CSNs that rise. A word that was lost ends it, and so does what an earlier block left there.
 //!
-//! How the memory is divided is in [`layout`]; how it is filled in [`buffers`]; what recovery makes of it in [`found`].
+//! How the memory is divided is in `layout`; how it is filled in `buffers`; what recovery makes of it in `found`.
 
 mod buffers;
 mod found;
