@@ -51,10 +51,7 @@ impl Core {
         {
             let mut latch = writer.log.lock();
             latch.complete(sequence, buffer);
-            self.watermark.settle(writer.id, latch.first_volatile_csn(), &latch);
-            if let Some(clocks) = &self.clocks {
-                clocks.settle(writer.id, latch.first_volatile_csn(), &latch);
-            }
+            self.settle(writer, &latch);
             writer.company.released(begun, now, &latch);
         }
         self.completions.fetch_add(1, Ordering::SeqCst);
@@ -88,7 +85,7 @@ impl Core {
     }
 
     /// Has the first flusher acknowledge at `due` what is left by then.
-    fn leave_acknowledging(&self, due: Nanos) {
+    pub(super) fn leave_acknowledging(&self, due: Nanos) {
         if self.writers.iter().any(LogWriter::has_pending) {
             self.acknowledge_due.fetch_min(due.0, Ordering::SeqCst);
             self.flushers[0].wake_for(due);

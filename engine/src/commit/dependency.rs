@@ -31,10 +31,11 @@ use super::gsn::Clocks;
 use super::precommit::Pending;
 use super::presets::Axes;
 use super::queue::{Entry, Predecessors};
+use super::writer::LogWriter;
 use super::{Commit, Core, Ticket, levels};
 use crate::base::settings::Dependency;
 use crate::base::{Csn, Gsn, LogId};
-use crate::log::DependencyRule;
+use crate::log::{DependencyRule, LogGuard};
 
 /// W must be above this CSN before the transaction may be told, besides its record being durable; nothing is below zero.
 pub(super) fn needed(rule: Dependency, csn: Csn, dsn: Csn) -> Csn {
@@ -109,6 +110,15 @@ impl Core {
             clocks.rescan();
         }
         self.watermark.rescan()
+    }
+
+    /// What `writer`'s log still has to make durable, for W and for the clocks.
+    pub(super) fn settle(&self, writer: &LogWriter, latch: &LogGuard<'_>) {
+        let first_volatile = latch.first_volatile_csn();
+        self.watermark.settle(writer.id, first_volatile, latch);
+        if let Some(clocks) = &self.clocks {
+            clocks.settle(writer.id, first_volatile, latch);
+        }
     }
 
     /// True if `csn` is committed by the rule in force (rule 7).
@@ -192,6 +202,9 @@ impl Core {
 
     /// Has others write, now, what the transaction of `ticket` needs besides its own record.
     pub(super) fn demand_others(&self, ticket: Ticket) {
+        if self.drain_for(ticket) {
+            return;
+        }
         if !self.is_judged_exactly(ticket) {
             let needed = needed(self.axes.dependency, ticket.csn, ticket.dsn);
             if needed >= self.watermark.get() {
@@ -255,6 +268,9 @@ impl Core {
 
     /// Does something to get `csn` committed, by the rule in force. False if others are at it.
     pub(super) fn advance_commit(&self, csn: Csn) -> bool {
+        if self.is_passive() && self.drain_behind(csn) {
+            return true;
+        }
         if let Some(clocks) = &self.clocks {
             return self.advance_by_clocks(clocks, csn);
         }
