@@ -230,6 +230,10 @@ impl Parts {
         let in_progress = self.system.in_progress();
         let pressed = recovered.segments.clone();
         self.store.keep_reserve(self.pool.demand(), self.clock.clone());
+        let replaced = recovered.segments.clone();
+        self.store.on_replaced(Box::new(move || {
+            replaced.filled().notify_all();
+        }));
         let store = self.store.clone();
         let commit = Commit::start(
             &self.settings,
@@ -485,9 +489,13 @@ fn ask_again(store: &PageStore, segments: &SegmentPool) -> Option<Duration> {
     (store.is_disk_full() || segments.is_disk_full()).then_some(ASK_EVERY)
 }
 
-/// Makes a checkpoint whenever the log has grown enough or somebody needs room, and asks a full disk for space as long as
-/// somebody is refused; asleep otherwise.
+/// While the file of pages is being shortened, a checkpoint is due after this long even if nothing else makes it due.
+const SHORTEN_EVERY: Duration = Duration::from_millis(500);
+
+/// Makes a checkpoint whenever the log has grown enough, somebody needs room, or too many images have been replaced, and asks a full disk for
+/// space as long as somebody is refused; asleep otherwise.
 pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
+    let mut shortening_since = None;
     loop {
         let ticket = segments.filled().ticket();
         let again;
@@ -496,14 +504,19 @@ pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
             if inner.closed.load(Ordering::SeqCst) {
                 return;
             }
-            if inner.is_checkpoint_due()
-                && let Some(checkpointer) = &inner.checkpointer
-                && let Err(error) = checkpointer.checkpoint_paced(&inner.pacer())
-            {
-                tracing::warn!(%error, "an automatic checkpoint failed; the log is kept");
-                segments.checkpoint_failed(&error);
+            let Some(checkpointer) = &inner.checkpointer else { return };
+            let shortens =
+                shortening_since.is_some_and(|since| inner.clock.now().since(since) >= SHORTEN_EVERY);
+            if shortens || inner.is_checkpoint_due(checkpointer) {
+                if let Err(error) = checkpointer.checkpoint_paced(&inner.pacer()) {
+                    tracing::warn!(%error, "an automatic checkpoint failed; the log is kept");
+                    segments.checkpoint_failed(&error);
+                    shortening_since = None;
+                } else {
+                    shortening_since = checkpointer.is_compacting().then(|| inner.clock.now());
+                }
             }
-            again = ask_again(&inner.store, segments);
+            again = ask_again(&inner.store, segments).or(shortening_since.map(|_| SHORTEN_EVERY));
         }
         segments.filled().wait(ticket, again);
     }
@@ -525,9 +538,12 @@ impl Inner {
 
     /// At three quarters there is time left to make it without haste. Earlier would be no use where most of the work is to read
     /// pages that change all the time: the next checkpoint would be due as soon as this one ends.
-    fn is_checkpoint_due(&self) -> bool {
+    fn is_checkpoint_due(&self, checkpointer: &Checkpointer) -> bool {
         let wanted = self.settings.checkpoint_log_bytes;
         if self.segments.is_pressed() || wanted > 0 && self.segments.bytes_to_free() >= wanted {
+            return true;
+        }
+        if wanted > 0 && checkpointer.is_due_for_space() {
             return true;
         }
         let (replay, allowed) = self.replay_us();
@@ -546,7 +562,9 @@ impl Inner {
             let (bytes, most) = self.system.versions().bytes();
             (bytes, most / 2)
         });
+        let space_most = checkpoint::space::most_twice(self.store.space());
+        let space: Meter<'_> = Box::new(move || (self.store.space().twice(), space_most));
         let hurry = || self.closed.load(Ordering::SeqCst) || self.segments.is_pressed();
-        Pacer::new(self.clock.clone(), self.pool.page_count(), vec![replay, log, versions], hurry)
+        Pacer::new(self.clock.clone(), self.pool.page_count(), vec![replay, log, versions, space], hurry)
     }
 }

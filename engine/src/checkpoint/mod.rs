@@ -28,6 +28,7 @@ mod evict;
 mod image;
 pub mod pace;
 mod replay_model;
+pub mod space;
 
 pub use catalog_blob::{TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
 pub use evict::{Evictor, buffer_bytes};
@@ -43,7 +44,7 @@ use crate::device::Storage;
 use crate::store::{
     Heat, HeldBlocks, ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written,
 };
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::transaction::{CheckpointView, DroppedTable, RetiredHeld, TransactionSystem};
 use image::{HandedOver, Imaged};
@@ -74,6 +75,8 @@ pub struct CheckpointReport {
     pub csn: Csn,
     /// Pages imaged.
     pub pages_written: u64,
+    /// Of these, pages that the checkpoint before had imaged, too.
+    pub pages_rewritten: u64,
     /// Bytes of images.
     pub bytes_written: u64,
     /// Time from beginning to the published manifest.
@@ -132,6 +135,8 @@ pub struct Checkpointer {
     covered: AtomicU64,
     /// How many wait for a checkpoint to end, or may come to.
     impatient: AtomicUsize,
+    /// See [`Checkpointer::is_compacting`].
+    compacting: AtomicBool,
     /// Written now and then while a checkpoint is made; never held for longer than that.
     totals: Mutex<CheckpointTotals>,
 }
@@ -174,6 +179,7 @@ impl Checkpointer {
             csn,
             covered,
             impatient: AtomicUsize::new(0),
+            compacting: AtomicBool::new(false),
             totals: Mutex::new(CheckpointTotals::default()),
         }
     }
@@ -262,7 +268,7 @@ impl Checkpointer {
             begun.round.close();
             self.imager.end();
         }
-        let pages_written = pages?;
+        let Counts { written: pages_written, rewritten: pages_rewritten } = pages?;
         // Rule 3: nothing up to C may be lost once the log before C is gone.
         self.system.commit().wait_watermark(csn)?;
         let Begun { view, round, next_table, .. } = begun;
@@ -293,11 +299,13 @@ impl Checkpointer {
         self.system.collect_all();
         if !close {
             self.repack_a_little(pacer);
-            self.compact_a_little(pacer);
+            let moved = self.compact_a_little(pacer);
+            self.compacting.store(moved > 0, Ordering::Relaxed);
         }
         let report = CheckpointReport {
             csn,
             pages_written,
+            pages_rewritten,
             bytes_written: pages_written * self.pool.page_bytes() as u64,
             seconds: self.clock.now().since(start).as_secs_f64(),
         };
@@ -356,10 +364,10 @@ impl Checkpointer {
     }
 
     /// Images every page that needs it, the catalog, and what is retired.
-    fn write_round(&self, begun: &Begun, held: &RetiredHeld<'_>, pacer: Option<&Pacer<'_>>) -> Result<u64> {
+    fn write_round(&self, begun: &Begun, held: &RetiredHeld<'_>, pacer: Option<&Pacer<'_>>) -> Result<Counts> {
         let csn = begun.view.csn();
         let bytes = writer_bytes(self.pool.memory_bytes());
-        let mut work = ImageWork { checkpointer: self, begun, csn, written: Vec::new(), count: 0 };
+        let mut work = ImageWork { checkpointer: self, begun, csn, written: Vec::new(), counts: Counts::default() };
         let mut writer = self.store.writer(&*self.storage, bytes)?;
         let mut next = 1;
         // Looked at again at the end: a structure change that was under way when the round began may make pages; it has ended
@@ -381,7 +389,7 @@ impl Checkpointer {
         work.complete(&mut writer, true)?;
         let retired = self.system.retired_as_of(csn, held);
         begun.round.write_blob(&encode_catalog(&begun.tables, &retired))?;
-        Ok(work.count)
+        Ok(work.counts)
     }
 
     /// Runs `f` while no checkpoint is made: none frees pages, writes images, or publishes. Waits for one that runs.
@@ -429,19 +437,37 @@ impl Checkpointer {
         }
     }
 
-    /// After a checkpoint: if most of a large file is free, some images move, so that the next checkpoint can cut it. After one
-    /// that nobody waited for this takes its time, too.
-    fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) {
+    /// After a checkpoint: if a large file is much longer than it need be, some images move, so that the next checkpoint can cut it. After
+    /// one that nobody waited for this takes its time, too. Returns how many images moved.
+    fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) -> u64 {
         let usage = self.store.usage();
-        let bytes = |blocks: u64| blocks * usage.block_bytes as u64;
-        if bytes(usage.blocks) <= COMPACT_FROM_BYTES || usage.free_blocks <= usage.blocks / 2 {
-            return;
+        if usage.blocks * usage.block_bytes as u64 <= COMPACT_FROM_BYTES {
+            return 0;
         }
+        let Some(bound) = self.store.much_too_long_for() else { return 0 };
         let most = COMPACT_STEP_BYTES / usage.block_bytes;
-        match self.store.move_tail(&*self.storage, self.store.compact_blocks(), most, &|| self.rest(pacer)) {
-            Ok(moved) => tracing::debug!(moved, "images moved to the front of the file of pages"),
-            Err(error) => tracing::warn!(%error, "the file of pages stays as long as it is"),
+        match self.store.move_tail(&*self.storage, bound, most, &|| self.rest(pacer)) {
+            Ok(moved) => {
+                tracing::debug!(moved, "images moved to the front of the file of pages");
+                moved
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the file of pages stays as long as it is");
+                0
+            }
         }
+    }
+
+    /// Images moved after the last checkpoint, so that the next one shortens the file.
+    #[must_use]
+    pub fn is_compacting(&self) -> bool {
+        self.compacting.load(Ordering::Relaxed)
+    }
+
+    /// Whether the next checkpoint is due because images that were replaced take too much space.
+    #[must_use]
+    pub fn is_due_for_space(&self) -> bool {
+        space::is_due(self.store.space(), self.totals().newest.pages_rewritten)
     }
 
     /// The newest checkpoint, made now if `fresh`, with its blocks kept until the second value is dropped. No checkpoint comes
@@ -490,7 +516,14 @@ struct ImageWork<'a> {
     begun: &'a Begun,
     csn: Csn,
     written: Vec<Written>,
-    count: u64,
+    counts: Counts,
+}
+
+/// Pages that were imaged, and how many of them are [`Heat::Hot`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    written: u64,
+    rewritten: u64,
 }
 
 /// A token says of which version an image is, and whether nothing in the page is newer.
@@ -518,7 +551,8 @@ impl ImageWork<'_> {
             let Imaged { version, newest } = imaged.as_ref().ok()?.as_ref()?;
             Some((ImageKind::Settled, version.to_bits() | if *newest { TOKEN_NEWEST } else { 0 }))
         })?;
-        self.count += u64::from(pushed);
+        self.counts.written += u64::from(pushed);
+        self.counts.rewritten += u64::from(pushed && heat == Heat::Hot);
         imaged.map(drop)
     }
 
@@ -528,7 +562,7 @@ impl ImageWork<'_> {
                 out.copy_from_slice(&image[..out.len()]);
                 Some((ImageKind::Settled, 0))
             })?;
-            self.count += 1;
+            self.counts.written += 1;
         }
         Ok(())
     }
