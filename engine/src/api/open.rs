@@ -3,7 +3,7 @@
 use super::builder::{Builder, Progress};
 use super::database::{Database, Inner, Owner};
 use crate::backup::{BACKUP_PATH, RESTORING_PATH};
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
@@ -489,13 +489,10 @@ fn ask_again(store: &PageStore, segments: &SegmentPool) -> Option<Duration> {
     (store.is_disk_full() || segments.is_disk_full()).then_some(ASK_EVERY)
 }
 
-/// While the file of pages is being shortened, a checkpoint is due after this long even if nothing else makes it due.
-const SHORTEN_EVERY: Duration = Duration::from_millis(500);
-
 /// Makes a checkpoint whenever the log has grown enough, somebody needs room, or too many images have been replaced, and asks a full disk for
 /// space as long as somebody is refused; asleep otherwise.
 pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
-    let mut shortening_since = None;
+    let mut shorten: Option<(Nanos, Duration)> = None;
     loop {
         let ticket = segments.filled().ticket();
         let again;
@@ -505,18 +502,18 @@ pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
                 return;
             }
             let Some(checkpointer) = &inner.checkpointer else { return };
-            let shortens =
-                shortening_since.is_some_and(|since| inner.clock.now().since(since) >= SHORTEN_EVERY);
+            let left = |(since, after): (Nanos, Duration)| after.saturating_sub(inner.clock.now().since(since));
+            let shortens = shorten.is_some_and(|shorten| left(shorten).is_zero());
             if shortens || inner.is_checkpoint_due(checkpointer) {
                 if let Err(error) = checkpointer.checkpoint_paced(&inner.pacer()) {
                     tracing::warn!(%error, "an automatic checkpoint failed; the log is kept");
                     segments.checkpoint_failed(&error);
-                    shortening_since = None;
+                    shorten = None;
                 } else {
-                    shortening_since = checkpointer.is_compacting().then(|| inner.clock.now());
+                    shorten = checkpointer.shortens_in().map(|after| (inner.clock.now(), after));
                 }
             }
-            again = ask_again(&inner.store, segments).or(shortening_since.map(|_| SHORTEN_EVERY));
+            again = ask_again(&inner.store, segments).or(shorten.map(left));
         }
         segments.filled().wait(ticket, again);
     }

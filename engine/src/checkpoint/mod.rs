@@ -44,12 +44,13 @@ use crate::device::Storage;
 use crate::store::{
     Heat, HeldBlocks, ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written,
 };
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::transaction::{CheckpointView, DroppedTable, RetiredHeld, TransactionSystem};
 use image::{HandedOver, Imaged};
 use pace::Pacer;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Images made between two looks at completed writes.
 const BATCH: u64 = 64;
@@ -65,6 +66,8 @@ const COMPACT_FROM_BYTES: u64 = 64 << 20;
 const REPACK_FROM: u64 = 16;
 /// Bytes of images that move after one checkpoint.
 const COMPACT_STEP_BYTES: usize = 8 << 20;
+/// When images have moved the next checkpoint comes after this long at the latest, and cuts the file.
+const SHORTEN_AGAIN: Duration = Duration::from_millis(500);
 const WRITER_BYTES_MIN: u64 = 128 << 10;
 const WRITER_BYTES_MAX: u64 = 2 << 20;
 
@@ -135,8 +138,10 @@ pub struct Checkpointer {
     covered: AtomicU64,
     /// How many wait for a checkpoint to end, or may come to.
     impatient: AtomicUsize,
-    /// See [`Checkpointer::is_compacting`].
-    compacting: AtomicBool,
+    /// Pages that had left memory when the last checkpoint began.
+    evicted_before: AtomicU64,
+    /// See [`Checkpointer::shortens_in`].
+    shortens_in: Mutex<Option<Duration>>,
     /// Written now and then while a checkpoint is made; never held for longer than that.
     totals: Mutex<CheckpointTotals>,
 }
@@ -179,7 +184,8 @@ impl Checkpointer {
             csn,
             covered,
             impatient: AtomicUsize::new(0),
-            compacting: AtomicBool::new(false),
+            evicted_before: AtomicU64::new(0),
+            shortens_in: Mutex::new(None),
             totals: Mutex::new(CheckpointTotals::default()),
         }
     }
@@ -258,6 +264,7 @@ impl Checkpointer {
         let held = self.system.hold_retired();
         let committed = self.replay.committed();
         let begun = self.begin(close)?;
+        self.evicted_before.store(self.pool.pages_evicted(), Ordering::Relaxed);
         let csn = begun.view.csn();
         let pages = self.write_round(&begun, &held, pacer);
         drop(held);
@@ -299,8 +306,8 @@ impl Checkpointer {
         self.system.collect_all();
         if !close {
             self.repack_a_little(pacer);
-            let moved = self.compact_a_little(pacer);
-            self.compacting.store(moved > 0, Ordering::Relaxed);
+            let shortens_in = self.compact_a_little(pacer);
+            *self.shortens_in.lock() = shortens_in;
         }
         let report = CheckpointReport {
             csn,
@@ -438,36 +445,38 @@ impl Checkpointer {
     }
 
     /// After a checkpoint: if a large file is much longer than it need be, some images move, so that the next checkpoint can cut it. After
-    /// one that nobody waited for this takes its time, too. Returns how many images moved.
-    fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) -> u64 {
+    /// one that nobody waited for this takes its time, too. Returns when to look again.
+    fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) -> Option<Duration> {
         let usage = self.store.usage();
         if usage.blocks * usage.block_bytes as u64 <= COMPACT_FROM_BYTES {
-            return 0;
+            return None;
         }
-        let Some(bound) = self.store.much_too_long_for() else { return 0 };
+        let Some(bound) = self.store.much_too_long_for() else { return self.store.too_long_for_now() };
         let most = COMPACT_STEP_BYTES / usage.block_bytes;
         match self.store.move_tail(&*self.storage, bound, most, &|| self.rest(pacer)) {
             Ok(moved) => {
                 tracing::debug!(moved, "images moved to the front of the file of pages");
-                moved
+                (moved > 0).then_some(SHORTEN_AGAIN)
             }
             Err(error) => {
                 tracing::warn!(%error, "the file of pages stays as long as it is");
-                0
+                None
             }
         }
     }
 
-    /// Images moved after the last checkpoint, so that the next one shortens the file.
+    /// How long after the last checkpoint another one is to shorten the file of pages, if nothing else makes it due.
     #[must_use]
-    pub fn is_compacting(&self) -> bool {
-        self.compacting.load(Ordering::Relaxed)
+    pub fn shortens_in(&self) -> Option<Duration> {
+        *self.shortens_in.lock()
     }
 
     /// Whether the next checkpoint is due because images that were replaced take too much space.
     #[must_use]
     pub fn is_due_for_space(&self) -> bool {
-        space::is_due(self.store.space(), self.totals().newest.pages_rewritten)
+        let left = self.pool.pages_evicted() - self.evicted_before.load(Ordering::Relaxed);
+        let rewritten = self.totals().newest.pages_rewritten;
+        space::is_due(self.store.space(), space::Since { left, rewritten })
     }
 
     /// The newest checkpoint, made now if `fresh`, with its blocks kept until the second value is dropped. No checkpoint comes

@@ -3,39 +3,55 @@
 //! An image that is replaced keeps its block until the next checkpoint is durable (I8), and what is dirty has a block in reserve. So the file
 //! is as long as what is live and what changes from one checkpoint to the next, and a checkpoint is due when that is a
 //! certain part of what is live. It costs little where each page changes once or twice before it has to leave memory anyway: then a
-//! checkpoint writes what would have been written a little later. It costs much where the same pages change all the time. So it must
-//! also be worth it:
+//! checkpoint writes what would have been written a little later. It costs much where pages stay in memory and change again and again. So
+//! it must also be worth it:
 //!
 //! ```text
-//!   due:   replaced + changed >= live / 16     and   replaced + changed >= 4 MiB
-//!   and    replaced >= the pages that the last checkpoint wrote and the one before had written, too
-//!   and    replaced >= an eighth of both: where all changed pages are in memory a checkpoint gives nothing back
+//!   due:   replaced + changed >= live / 32     and   replaced + changed >= 4 MiB
+//!   and    pages that left memory since the last one began >= half of that: what is changed now would have to be written soon
+//!   and    replaced >= half the pages that the last one wrote and the one before had written, too: these change all the time
+//!   and    replaced >= a 64th of all that: there is something to give back
 //! ```
+//!
+//! So it writes at most twice as many pages as were read because they were not in memory.
 
 use crate::store::Space;
 
-/// The part of what is live that may have changed before a checkpoint is due, and the part that may change while it is made.
-const DUE_PART: u64 = 16;
+/// The part of what is live that may have changed before a checkpoint is due...
+const DUE_PART: u64 = 32;
+/// ... and the part that may change while it is made.
+const MEANWHILE_PART: u64 = 64;
 /// Less than this is let be: a small database would have checkpoints all the time.
 const DUE_BYTES_MIN: u64 = 4 << 20;
-/// Of what has changed so much at least must have left memory.
-const LEFT_PART: u64 = 8;
+/// Of what has changed this part at least must have been written.
+const REPLACED_PART: u64 = 64;
 
-fn allowed(space: Space) -> u64 {
-    (space.live / DUE_PART).max(DUE_BYTES_MIN / space.block_bytes.max(1))
+fn part_of(space: Space, part: u64, least_bytes: u64) -> u64 {
+    (space.live / part).max(least_bytes / space.block_bytes.max(1))
 }
 
-/// Whether a checkpoint is due, if the last one wrote `rewritten` images of pages of which the one before had written images, too.
+/// What happened since the last checkpoint, and in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Since {
+    /// Pages that left memory since it began.
+    pub left: u64,
+    /// Pages that it wrote and the one before had written, too.
+    pub rewritten: u64,
+}
+
+/// Whether a checkpoint is due.
 #[must_use]
-pub fn is_due(space: Space, rewritten: u64) -> bool {
+pub fn is_due(space: Space, since: Since) -> bool {
     let twice = space.twice();
-    twice >= allowed(space) && space.replaced >= (twice / LEFT_PART).max(rewritten)
+    twice >= part_of(space, DUE_PART, DUE_BYTES_MIN)
+        && since.left >= twice / 2
+        && space.replaced >= (twice / REPLACED_PART).max(since.rewritten / 2)
 }
 
 /// For a checkpoint that begins now: how much the file may have to hold twice when it ends.
 #[must_use]
 pub fn most_twice(begun: Space) -> u64 {
-    begun.twice() + allowed(begun)
+    begun.twice() + part_of(begun, MEANWHILE_PART, DUE_BYTES_MIN / 2)
 }
 
 #[cfg(test)]
@@ -48,35 +64,43 @@ mod tests {
         Space { live: LIVE, replaced, in_round: 0, changed, block_bytes: 4096 }
     }
 
+    /// All that changed has left memory.
+    fn seen(rewritten: u64) -> Since {
+        Since { left: LIVE, rewritten }
+    }
+
     #[test]
     fn a_checkpoint_is_due_when_a_part_of_what_is_live_has_been_replaced_or_will_be() {
-        assert!(is_due(space(LIVE / 16 + 1, 0), 0));
-        assert!(is_due(space(1000, 5300), 0));
-        assert!(!is_due(space(1000, 5000), 0));
-        assert!(!is_due(space(0, 0), 0));
+        assert!(is_due(space(LIVE / 32, 0), seen(0)));
+        assert!(is_due(space(1000, 2125), seen(0)));
+        assert!(!is_due(space(1000, 2124), seen(0)));
+        assert!(!is_due(space(0, 0), seen(0)));
     }
 
     #[test]
     fn small_databases_are_let_be() {
         let small = |replaced| Space { live: 500, replaced, in_round: 0, changed: 0, block_bytes: 4096 };
-        assert!(!is_due(small(1000), 0), "all of it, twice");
-        assert!(is_due(small(1024), 0));
+        assert!(!is_due(small(1000), seen(0)), "all of it, twice");
+        assert!(is_due(small(1024), seen(0)));
     }
 
     #[test]
     fn what_changes_in_memory_alone_makes_none_due() {
-        assert!(!is_due(space(0, LIVE), 0), "a checkpoint would give nothing back");
-        assert!(!is_due(space(LIVE / 16, LIVE), 0));
+        let left = |left| Since { left, rewritten: 0 };
+        assert!(!is_due(space(0, LIVE), left(0)));
+        assert!(!is_due(space(2000, 40_000), left(4000)), "few pages leave");
+        assert!(is_due(space(2000, 40_000), left(21_000)));
+        assert!(!is_due(space(100, 40_000), left(LIVE)), "only pages that had not changed left");
     }
 
     #[test]
     fn pages_that_each_checkpoint_writes_again_put_it_off() {
-        assert!(!is_due(space(7000, 9000), 8000));
-        assert!(is_due(space(8000, 9000), 8000), "until it gives back as much as it writes for nothing");
+        assert!(!is_due(space(3900, 9000), seen(8000)));
+        assert!(is_due(space(4000, 9000), seen(8000)), "until it gives back half of what it writes for nothing");
     }
 
     #[test]
-    fn while_it_is_made_as_much_again_may_change() {
-        assert_eq!(most_twice(space(1000, 5000)), 6000 + LIVE / 16);
+    fn while_it_is_made_not_much_more_may_change() {
+        assert_eq!(most_twice(space(1000, 5000)), 6000 + LIVE / 64);
     }
 }

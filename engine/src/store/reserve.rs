@@ -78,7 +78,7 @@ pub struct Demand {
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) demand: Arc<Demand>,
-    clock: Clock,
+    pub(super) clock: Clock,
 }
 
 /// The last time that the file could not grow; forgotten when it can.

@@ -13,8 +13,10 @@
 use super::reserve::{GROWTH_BYTES, ReservedFor};
 use super::{PageStore, State};
 use crate::base::Result;
+use crate::base::clock::Nanos;
 use crate::sync::atomic::Ordering;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// In blocks, but for packs, of which an image is a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -74,25 +76,27 @@ impl OnReplaced {
     }
 }
 
-/// Told again after this part of what is live...
-const TELL_PART: u64 = 256;
+/// Told again after this part of what is in use...
+const TELL_PART: u64 = 1024;
 /// ... but not more often than with each of so many.
-const TELL_BLOCKS: u64 = 64;
+const TELL_BLOCKS: u64 = 32;
 
-/// What was needed lately falls by this part with each checkpoint, unless it is needed again.
-const FORGET_PART: u64 = 16;
+/// What is not needed for this long, or at most twice as long, was not needed lately.
+const LATELY: Duration = Duration::from_secs(15);
 /// The file is cut when this part of it, or more, can go.
-const CUT_PART: u64 = 32;
+const CUT_PART: u64 = 16;
 /// Images move when the file is longer than it need be by this part, or more.
 const EXCESS_PART: u64 = 8;
 
 /// Blocks that the file has to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Need {
-    /// Most since the last checkpoint.
+    /// Most since a while.
     newest: u64,
-    /// Most of the checkpoints before, where each counts for less than the one after it.
-    lately: u64,
+    /// Most in the while before.
+    before: u64,
+    /// When the newest while began.
+    since: Nanos,
 }
 
 impl Need {
@@ -101,10 +105,18 @@ impl Need {
         self.newest = self.newest.max(blocks);
     }
 
-    /// A checkpoint is durable.
-    fn forget_some(&mut self) {
-        self.lately = self.newest.max(self.lately - self.lately.div_ceil(FORGET_PART));
-        self.newest = 0;
+    /// Forgets what is long ago.
+    fn forget(&mut self, now: Nanos) {
+        let passed = now.since(self.since);
+        if passed < LATELY {
+            return;
+        }
+        let before = if passed < 2 * LATELY { self.newest } else { 0 };
+        *self = Need { newest: 0, before, since: now };
+    }
+
+    fn lately(&self) -> u64 {
+        self.newest.max(self.before)
     }
 }
 
@@ -132,14 +144,22 @@ impl State {
         self.free.blocks() - self.free.free_blocks()
     }
 
-    /// Blocks that the file has to have for what is in it and for its reserve, now and lately.
+    /// Blocks that the file has to have for what is in it and for its reserve.
     fn needed(&self, store: &PageStore) -> u64 {
         let reserve = match store.watched.get() {
             Some(watched) => self.demanded(&watched.demand, store.page_bytes(), ReservedFor::NewPage),
             None => 0,
         };
-        (self.used() + reserve).max(self.need.lately)
+        self.used() + reserve
     }
+
+    fn needed_lately(&self, store: &PageStore) -> u64 {
+        self.needed(store).max(self.need.lately())
+    }
+}
+
+fn is_much_longer(blocks: u64, needed: u64) -> bool {
+    blocks > needed + needed / EXCESS_PART
 }
 
 impl PageStore {
@@ -161,21 +181,32 @@ impl PageStore {
         let _ = self.on_replaced.0.set(tell);
     }
 
-    /// Blocks that the file could be cut to if images moved to its front, if it is much longer than it need be: then some should move.
+    /// Blocks that the file could be cut to if images moved to its front, if it is much longer than was needed lately: then some should move.
     #[must_use]
     pub fn much_too_long_for(&self) -> Option<u64> {
         let state = self.state.lock();
-        let needed = state.needed(self);
-        (state.free.blocks() > needed + needed / EXCESS_PART).then_some(needed)
+        let needed = state.needed_lately(self);
+        is_much_longer(state.free.blocks(), needed).then_some(needed)
+    }
+
+    /// When a file that is much longer than it need be is no longer kept so for what was needed lately.
+    #[must_use]
+    pub fn too_long_for_now(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        let (blocks, now) = (state.free.blocks(), state.needed(self));
+        let remembers = is_much_longer(state.needed_lately(self), now);
+        (remembers && is_much_longer(blocks, now)).then_some(LATELY)
     }
 
     /// After a checkpoint: cuts off the free end of the file as far as it was not needed lately and is not in the reserve, if that is
     /// enough to matter.
     pub(super) fn shrink(&self) -> Result<()> {
         let mut state = self.state.lock();
-        state.need.forget_some();
+        if let Some(watched) = self.watched.get() {
+            state.need.forget(watched.clock.now());
+        }
         let blocks = state.free.blocks();
-        let keep = state.needed(self).max(state.free.used_end());
+        let keep = state.needed_lately(self).max(state.free.used_end());
         let least = (blocks / CUT_PART).max(GROWTH_BYTES.start() / self.source.page_bytes as u64);
         if blocks < keep + least {
             return Ok(());
@@ -190,26 +221,28 @@ impl PageStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::Clock;
 
     #[test]
-    fn what_was_needed_once_is_forgotten_bit_by_bit_and_what_is_needed_again_is_not() {
+    fn what_was_needed_is_remembered_for_a_while_and_then_forgotten() {
+        let clock = Clock::manual();
         let mut need = Need::default();
         need.note(1600);
         need.note(100);
-        need.forget_some();
-        assert_eq!(need.lately, 1600);
-        need.note(1550);
-        need.forget_some();
-        assert_eq!(need.lately, 1550, "as before, nearly");
-        for _ in 0..10 {
-            need.note(200);
-            need.forget_some();
-        }
-        assert!((700..900).contains(&need.lately), "{need:?}");
-        for _ in 0..60 {
-            need.note(200);
-            need.forget_some();
-        }
-        assert_eq!(need.lately, 200);
+        need.forget(clock.now());
+        assert_eq!(need.lately(), 1600);
+        clock.advance(LATELY);
+        need.forget(clock.now());
+        need.note(200);
+        assert_eq!(need.lately(), 1600, "a while ago");
+        clock.advance(LATELY / 2);
+        need.forget(clock.now());
+        assert_eq!(need.lately(), 1600);
+        clock.advance(LATELY / 2);
+        need.forget(clock.now());
+        assert_eq!(need.lately(), 200, "two whiles ago");
+        clock.advance(2 * LATELY);
+        need.forget(clock.now());
+        assert_eq!(need.lately(), 0);
     }
 }
