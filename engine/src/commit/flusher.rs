@@ -148,13 +148,17 @@ impl Core {
         if needed.is_some_and(|csn| self.watermark.holds_back(writer.id, csn)) {
             due = due.min(levels::after(began, PACE));
         }
+        // Where committers only sleep it is the flusher that lets others come.
+        if due != NEVER && self.axes.await_company && !self.axes.waiters_write() {
+            due = due.max(self.company_until(writer).unwrap_or(NOW));
+        }
         due
     }
 
     /// The highest CSN at or above W that an asynchronous transaction waits for.
     pub(super) fn needed(&self) -> Option<Csn> {
         let w = self.watermark.get();
-        let waiting = self.writers.iter().filter(|writer| !writer.queue.is_empty());
+        let waiting = self.writers.iter().filter(|writer| writer.has_pending());
         waiting.map(|writer| writer.duty.needs()).max().filter(|csn| *csn >= w)
     }
 

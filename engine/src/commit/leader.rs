@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A leader takes everything that was appended until it seals the block; who comes later finds the lead taken, sleeps,
-//! and is woken with all others by one system call. Whoever is then not covered races for the lead. With window 0 a batch
-//! is whoever arrived during the previous write. The other logs a waiter depends on are started before its own write,
+//! and is woken with all others by one system call. Whoever is then not covered races for the lead. A batch is whoever arrived during
+//! the previous write and, where that pays, whoever that write released and comes back (`company`). The other logs a waiter depends on are started before its own write,
 //! so that the writes run side by side.
 //!
 //! Where committers do not write, each of these questions ends with the log being due, the flusher awake, and the waiter asleep.
@@ -25,7 +25,7 @@ use super::writer::{Lead, LeadReleased, LogWriter};
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
-use crate::base::settings::Writer;
+use crate::base::settings::{Dependency, Writer};
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::log::SealedBlock;
 use crate::sync::Event;
@@ -33,7 +33,7 @@ use crate::sync::event;
 
 impl Core {
     pub(super) fn finish(&self, ticket: Ticket, pending: Pending) -> Result<()> {
-        self.await_own(ticket, None)?;
+        self.await_own(ticket, self.axes.await_company, None)?;
         self.count_rule_wait(ticket, &pending);
         self.await_others(ticket, None)?;
         self.count_one(self.writer(ticket.log), pending, true);
@@ -41,16 +41,21 @@ impl Core {
     }
 
     pub(super) fn finish_read_only(&self, pending: Pending) -> Result<()> {
-        self.await_settled(pending.dsn, ErrorKind::Poisoned, None)?;
+        match pending.predecessors.all() {
+            Some(read) if self.axes.dependency == Dependency::Exact => {
+                read.iter().try_for_each(|csn| self.await_version(*csn))?;
+            }
+            _ => self.await_settled(pending.dsn, ErrorKind::Poisoned, None)?,
+        }
         self.count_one(&self.writers[0], pending, false);
         Ok(())
     }
 
     pub(super) fn is_committed_ticket(&self, ticket: Ticket) -> bool {
-        let committed = self.is_hardened(ticket) && self.needed_by_ticket(ticket) < self.watermark.get();
+        let committed = self.is_hardened(ticket) && self.is_content_with_ticket(ticket);
         if committed {
             // Before anybody is told, because whoever begins after that has to find it acknowledged (rule 10).
-            self.watermark.mark_committed(ticket.csn);
+            self.mark_committed(ticket.csn);
             self.acknowledged_up_to(ticket.csn);
         }
         committed
@@ -61,30 +66,26 @@ impl Core {
     }
 
     pub(super) fn await_committed(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
-        self.await_own(ticket, deadline)?;
+        self.await_own(ticket, false, deadline)?;
         self.await_others(ticket, deadline)
     }
 
-    /// Waits until its own record is durable.
-    fn await_own(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
-        let needed = self.needed_by_ticket(ticket);
-        if needed >= self.watermark.get() {
-            self.demand(needed, Some(ticket));
-        }
-        self.await_durable(ticket, deadline)
+    /// Waits until its own record is durable; with `company` others may come before it is written.
+    fn await_own(&self, ticket: Ticket, company: bool, deadline: Option<Nanos>) -> Result<()> {
+        self.demand_others(ticket);
+        self.await_durable(ticket, company, deadline)
     }
 
     /// Waits until the dependency rule is content.
     fn await_others(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
         if !self.is_committed_ticket(ticket) {
-            self.await_settled(self.needed_by_ticket(ticket), ErrorKind::OutcomeUnknown, deadline)?;
-            let committed = self.is_committed_ticket(ticket);
-            debug_assert!(committed, "its record is durable and W has passed what it needs");
+            let done = || self.is_committed_ticket(ticket);
+            self.await_progress(ErrorKind::OutcomeUnknown, deadline, &done, &|| self.advance_others(ticket))?;
         }
         Ok(())
     }
 
-    fn await_durable(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
+    fn await_durable(&self, ticket: Ticket, company: bool, deadline: Option<Nanos>) -> Result<()> {
         let writer = self.writer(ticket.log);
         loop {
             let woken = writer.event.ticket();
@@ -93,6 +94,16 @@ impl Core {
             }
             if self.poison.is_raised() {
                 return Err(self.poison.error(ErrorKind::OutcomeUnknown));
+            }
+            if company
+                && self.axes.waiters_write()
+                && let Some(until) = self.company_until(writer)
+            {
+                // One keeps the time; the last to arrive leads, and wakes the others when all is written.
+                let keeps_time = writer.company.is_timekeeper(ticket.csn);
+                writer.event.wait(woken, keeps_time.then(|| until.since(self.clock.now())));
+                self.metrics.sleeps.add(1);
+                continue;
             }
             let by = if self.axes.waiters_keep_interval {
                 levels::after(writer.last_write().0, self.axes.flush_interval)
@@ -105,28 +116,38 @@ impl Core {
         }
     }
 
+    /// Until when a committer lets others come. It is about the next block: while somebody writes there is nothing to decide,
+    /// and a block that is full waits for nobody.
+    pub(super) fn company_until(&self, writer: &LogWriter) -> Option<Nanos> {
+        if writer.is_led() || writer.has_sealed() {
+            return None;
+        }
+        writer.company.expected_until(self.clock.now())
+    }
+
     /// Waits until W is above `csn`, and causes the writes this needs.
     pub(super) fn await_settled(&self, csn: Csn, kind: ErrorKind, deadline: Option<Nanos>) -> Result<()> {
-        self.await_progress(csn, kind, deadline, &|| csn < self.watermark.get())
+        self.await_progress(kind, deadline, &|| csn < self.watermark.get(), &|| self.advance_logs(csn))
     }
 
     /// Waits until `csn`, whose version somebody read, is committed.
     pub(super) fn await_version(&self, csn: Csn) -> Result<()> {
-        if self.watermark.is_committed(csn) {
+        if self.is_committed(csn) {
             return Ok(());
         }
         if csn > self.watermark.newest_drawn() {
             return Err(Error::invalid("waits for a transaction that does not exist"));
         }
-        self.await_progress(csn, ErrorKind::Poisoned, None, &|| self.watermark.is_committed(csn))
+        let done = || self.is_committed(csn);
+        self.await_progress(ErrorKind::Poisoned, None, &done, &|| self.advance_commit(csn))
     }
 
     fn await_progress(
         &self,
-        csn: Csn,
         kind: ErrorKind,
         deadline: Option<Nanos>,
         done: &dyn Fn() -> bool,
+        advance: &dyn Fn() -> bool,
     ) -> Result<()> {
         loop {
             let woken = self.progress.ticket();
@@ -138,7 +159,7 @@ impl Core {
             }
             // W may be out of date: it is computed once per write, by whoever wrote.
             self.watermark.rescan();
-            if !done() && !self.advance_logs(csn) {
+            if !done() && !advance() {
                 self.sleep(&self.progress, woken, deadline)?;
             }
         }
@@ -208,7 +229,9 @@ impl Core {
     /// Gives followers time to arrive, if the settings say so and if there are any.
     fn gather(&self, writer: &LogWriter) {
         let Some(gather) = self.axes.gather else { return };
-        if (self.hooks.in_progress)() <= gather.siblings {
+        // Those that commit as well, or have just been told, are not in progress, but they count.
+        let others = (self.hooks.in_progress)().saturating_add(writer.company.others());
+        if others < gather.siblings {
             return;
         }
         let until = levels::after(self.clock.now(), gather.window);

@@ -17,9 +17,10 @@
 //! 3. `due` is lowered by appends and waiters, and raised to "never" only under the latch by the thread that takes
 //!    everything there is: nothing appended is ever left without its due time.
 
+use super::company::Company;
 use super::levels::NEVER;
 use super::presets::Axes;
-use super::queue::PendingQueue;
+use super::queue::{Aside, PendingQueue};
 use crate::base::clock::Nanos;
 use crate::base::{Csn, LogId, Result};
 use crate::device::WriteQueue;
@@ -40,10 +41,14 @@ pub(super) struct LogWriter {
     pub log: Arc<Log>,
     /// Transactions of this log that nobody waits with.
     pub queue: PendingQueue,
+    /// Those of them that let others pass.
+    pub aside: Aside,
     /// Happens when blocks of this log became durable, or its lead is free.
     pub event: Event,
     /// Happens when a block is full, so that a leader need not gather any longer.
     pub full: Event,
+    /// Who is expected to join the next write.
+    pub company: Company,
     /// Written under the latch, except `due`, which waiters lower too.
     pub duty: CachePadded<Duty>,
     lead: AtomicBool,
@@ -93,8 +98,10 @@ impl LogWriter {
             id: log.id(),
             log,
             queue: PendingQueue::new(axes.queue, queue_entries),
+            aside: Aside::default(),
             event: Event::new(),
             full: Event::new(),
+            company: Company::new(),
             duty: CachePadded::new(Duty {
                 due: AtomicU64::new(NEVER.0),
                 needs: AtomicU64::new(0),
@@ -158,6 +165,7 @@ impl LogWriter {
 
     fn seal(&self, latch: &mut LogGuard<'_>) -> Option<SealedBlock> {
         self.duty.unsealed_records.store(0, Ordering::Relaxed);
+        self.company.leaves(latch);
         latch.seal()
     }
 
@@ -182,6 +190,11 @@ impl LogWriter {
     /// True if a block is sealed that nobody writes yet.
     pub(super) fn has_sealed(&self) -> bool {
         self.sealed_count.load(Ordering::SeqCst) > 0
+    }
+
+    /// True if a transaction waits that nobody waits with.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.queue.is_empty() || !self.aside.is_empty()
     }
 
     /// Remembers when the last write began.
@@ -234,9 +247,10 @@ impl LogWriter {
         due
     }
 
-    /// True if this log is durable further than it was, or W is higher, when a worker asked last.
-    pub(super) fn is_news(&self, w: Csn) -> bool {
-        let now = [self.log.durable_csn().0, w.0];
+    /// True if this log is durable further than it was, or `others`, which tells how far the others are, is higher than when a worker
+    /// asked last.
+    pub(super) fn is_news(&self, others: u64) -> bool {
+        let now = [self.log.durable_csn().0, others];
         let news = self.looked.iter().zip(now).any(|(looked, now)| looked.load(Ordering::Relaxed) != now);
         if news {
             self.looked.iter().zip(now).for_each(|(looked, now)| looked.store(now, Ordering::Relaxed));

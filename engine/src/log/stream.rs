@@ -14,7 +14,7 @@
 //! 4. What is in flight is counted by sequences, never by comparing positions: full and empty cannot look alike.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
-use super::record::{RecordHeader, record_bytes};
+use super::record::{DependencyRule, RecordHeader, record_bytes};
 use super::segment::{Segment, SegmentPool};
 use crate::base::checksum::crc;
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
@@ -48,11 +48,20 @@ struct Filling {
     records: u32,
     first_csn: Csn,
     last_csn: Csn,
+    /// A record is judged by exact dependencies.
+    exact: bool,
 }
 
 impl Filling {
     fn new(buffer: AlignedBuffer) -> Filling {
-        Filling { buffer, used: BLOCK_HEADER_BYTES, records: 0, first_csn: Csn::ZERO, last_csn: Csn::ZERO }
+        Filling {
+            buffer,
+            used: BLOCK_HEADER_BYTES,
+            records: 0,
+            first_csn: Csn::ZERO,
+            last_csn: Csn::ZERO,
+            exact: false,
+        }
     }
 }
 
@@ -282,6 +291,7 @@ impl LogGuard<'_> {
         filling.buffer[start..body_start].copy_from_slice(&header.encode(body.len()));
         filling.buffer[body_start..body_end].copy_from_slice(body);
         filling.buffer[body_end..end].fill(0);
+        filling.exact |= header.rule != DependencyRule::Dsn;
         self.appended(header.csn, end);
     }
 
@@ -290,6 +300,7 @@ impl LogGuard<'_> {
         let filling = self.state.filling.as_mut().expect("reserve() said Ready");
         let end = filling.used + record.len();
         filling.buffer[filling.used..end].copy_from_slice(record);
+        filling.exact |= DependencyRule::of(record) != Some(DependencyRule::Dsn);
         self.appended(csn, end);
     }
 
@@ -343,6 +354,7 @@ impl LogGuard<'_> {
             first_csn: filling.first_csn,
             last_csn: filling.last_csn,
             previous_csn: state.last_sealed_csn,
+            exact: filling.exact,
         };
         let block = SealedBlock {
             file: active.segment.file.clone(),

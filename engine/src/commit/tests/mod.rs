@@ -4,6 +4,8 @@
 #[cfg(not(feature = "shuttle"))]
 mod behaviour;
 mod disk;
+#[cfg(not(feature = "shuttle"))]
+mod exact;
 #[cfg(feature = "shuttle")]
 mod schedules;
 #[cfg(not(feature = "shuttle"))]
@@ -37,7 +39,7 @@ pub fn all() -> Vec<Settings> {
     let mut all: Vec<_> = Preset::ALL.into_iter().map(settings).collect();
     let worker =
         Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
-    let csn = Some(Dependency::Csn);
+    let (csn, exact) = (Some(Dependency::Csn), Some(Dependency::Exact));
     let workers = Some(Acknowledger::Workers);
     all.extend([
         worker.clone(),
@@ -48,6 +50,9 @@ pub fn all() -> Vec<Settings> {
         Settings { dependency: csn, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
         Settings { acknowledger: workers, queue: Some(Queue::Latched), writes_in_flight: 3, ..worker },
         Settings { dependency: csn, ..settings(Preset::Restricted) },
+        Settings { dependency: exact, ..settings(Preset::Autonomous) },
+        Settings { dependency: exact, ..settings(Preset::Pipelined) },
+        Settings { dependency: exact, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
         Settings { writer: Some(Writer::Background), acknowledger: workers, ..settings(Preset::Autonomous) },
     ]);
     for settings in &all {
@@ -125,7 +130,10 @@ impl World {
     }
 
     pub fn precommit(&self, log: u32, pending: Pending) -> Result<Ticket> {
-        let body = [log as u8; 40];
+        let mut body = vec![log as u8; 40];
+        for csn in self.commit.to_list(&pending).unwrap_or_default() {
+            body.extend(csn.0.to_le_bytes());
+        }
         let record =
             Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(0), kind: RecordKind::Whole };
         self.commit.precommit(LogId(log), record, pending, || ())

@@ -1,0 +1,271 @@
+//! Is it worth waiting for those who come back?
+//!
+//! Threads that commit one transaction after the other are released together when a write has completed, and come back with their
+//! next commit a little later. Whoever is back first finds the log free. If it wrote at once, it would write almost alone, the others
+//! would wait for that write first, and from then on two groups would take turns: each commit lasts two writes, and half of
+//! the time the CPU has nothing to do. If it lets the others come back, all go with the next write.
+//!
+//! ```text
+//!   at once      |== A ==|== B ==|== A ==|== B ==|        a commit lasts two writes
+//!   together     |== AB ==|..|== AB ==|..|== AB ==|       one, and the time until the last is back
+//! ```
+//!
+//! So the **company** of the next write is counted: the commits that the last write released, and those that had arrived by its end. Until all
+//! are there, nobody writes; **the last to arrive leads**, so that no thread is woken only to write. One of those who sleep, the first, keeps
+//! the time: when as much of it has passed since the write's end as a write takes, it leads whoever is there.
+//!
+//! That pays where coming back takes less time than a write. Where it does not (long transactions, many threads on few cores, arrivals that
+//! have nothing to do with each other) the time passes in vain. After a second miss in a row nobody waits for a number of writes that doubles
+//! with each further miss. The cost is bounded by that: at most one write in [`PAUSE_MAX`] takes up to twice its time.
+//!
+//! All is written under the log's latch. A committer reads it after it appended: the last to append sees all who came before.
+
+use super::levels;
+use crate::base::Csn;
+use crate::base::clock::Nanos;
+use crate::log::LogGuard;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Misses in a row after which it is not tried for a while.
+const MISSES: u32 = 2;
+/// Writes for which it is not tried, at most.
+const PAUSE_MAX: u32 = 1024;
+/// A write that takes less is over before anybody is asleep.
+const WRITE_MIN: Duration = Duration::from_micros(20);
+/// No company is worth a longer wait, however slow the device is.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+/// The newest write counts for one part in so many in the mean.
+const MEAN_OF: u64 = 8;
+
+/// Who is expected to join the next write of a log.
+#[derive(Debug)]
+pub(super) struct Company {
+    /// Commits that a thread waits with, appended since the last seal.
+    arrived: AtomicU32,
+    /// The first of them.
+    first: AtomicU64,
+    /// Sealed and not yet durable.
+    on_their_way: AtomicU32,
+    /// How many the last write released, and how many were there when it ended.
+    size: AtomicU32,
+    /// How many are expected before the next write; 0: nobody is waited for.
+    expected: AtomicU32,
+    /// Until when.
+    until: AtomicU64,
+    /// What a write takes.
+    mean_ns: AtomicU64,
+    /// Somebody let others come since the last write.
+    waited: AtomicBool,
+    misses: AtomicU32,
+    /// Writes for which it is not tried.
+    pause: AtomicU32,
+}
+
+impl Company {
+    pub(super) fn new() -> Company {
+        Company {
+            arrived: AtomicU32::new(0),
+            first: AtomicU64::new(0),
+            on_their_way: AtomicU32::new(0),
+            size: AtomicU32::new(0),
+            expected: AtomicU32::new(0),
+            until: AtomicU64::new(0),
+            mean_ns: AtomicU64::new(0),
+            waited: AtomicBool::new(false),
+            misses: AtomicU32::new(0),
+            pause: AtomicU32::new(0),
+        }
+    }
+
+    /// A commit was appended that a thread waits with.
+    pub(super) fn joined(&self, csn: Csn, _latch: &LogGuard<'_>) {
+        let arrived = self.arrived.load(Ordering::Relaxed);
+        if arrived == 0 {
+            self.first.store(csn.0, Ordering::Relaxed);
+        }
+        self.arrived.store(arrived + 1, Ordering::Relaxed);
+    }
+
+    /// Everything appended is going to be written.
+    pub(super) fn leaves(&self, _latch: &LogGuard<'_>) {
+        let arrived = self.arrived.swap(0, Ordering::Relaxed);
+        self.first.store(0, Ordering::Relaxed);
+        self.on_their_way.store(self.on_their_way.load(Ordering::Relaxed) + arrived, Ordering::Relaxed);
+        let expected = self.expected.swap(0, Ordering::Relaxed);
+        if !self.waited.swap(false, Ordering::Relaxed) {
+            self.pause.store(self.pause.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        } else if arrived >= expected {
+            self.misses.store(0, Ordering::Relaxed);
+        } else {
+            let misses = self.misses.load(Ordering::Relaxed) + 1;
+            self.misses.store(misses, Ordering::Relaxed);
+            if misses >= MISSES {
+                let pause = 1_u32.checked_shl(misses).unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
+                self.pause.store(pause, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A write has completed, which took from `begun` to `now`.
+    pub(super) fn released(&self, begun: Nanos, now: Nanos, _latch: &LogGuard<'_>) {
+        let took = now.0.saturating_sub(begun.0);
+        let mean = match self.mean_ns.load(Ordering::Relaxed) {
+            0 => took,
+            mean => mean - mean / MEAN_OF + took / MEAN_OF,
+        };
+        self.mean_ns.store(mean, Ordering::Relaxed);
+        let there = self.arrived.load(Ordering::Relaxed);
+        let company = self.on_their_way.swap(0, Ordering::Relaxed) + there;
+        let wait = Duration::from_nanos(mean).min(WAIT_MAX);
+        self.size.store(company, Ordering::Relaxed);
+        let worthwhile =
+            company > there.max(1) && wait >= WRITE_MIN && self.pause.load(Ordering::Relaxed) == 0;
+        self.until.store(levels::after(now, wait).0, Ordering::Relaxed);
+        self.expected.store(if worthwhile { company } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Until when a committer that has appended should let others come before it writes; `None`: it should write now.
+    pub(super) fn expected_until(&self, now: Nanos) -> Option<Nanos> {
+        let until = Nanos(self.until.load(Ordering::Relaxed));
+        let missing = self.arrived.load(Ordering::Relaxed) < self.expected.load(Ordering::Relaxed);
+        let wait = missing && now < until;
+        if wait {
+            self.waited.store(true, Ordering::Relaxed);
+        }
+        wait.then_some(until)
+    }
+
+    /// How many commit beside whoever asks, about.
+    pub(super) fn others(&self) -> usize {
+        self.size.load(Ordering::Relaxed).max(self.arrived.load(Ordering::Relaxed)).saturating_sub(1) as usize
+    }
+
+    /// Whether `csn` is the one that keeps the time for the others.
+    pub(super) fn is_timekeeper(&self, csn: Csn) -> bool {
+        self.first.load(Ordering::Relaxed) == csn.0
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+    use crate::base::settings::Preset;
+    use crate::commit::tests::World;
+
+    const WRITE: u64 = 100_000;
+
+    /// Threads that commit in turn, at times of the test's choosing.
+    struct Bank {
+        world: World,
+        company: Company,
+        csn: u64,
+        now: u64,
+    }
+
+    impl Bank {
+        fn new() -> Bank {
+            Bank { world: World::new(Preset::Group, 1), company: Company::new(), csn: 0, now: 1 }
+        }
+
+        fn latched(&self, f: impl FnOnce(&Company, &LogGuard<'_>)) {
+            f(&self.company, &self.world.commit.core.writers[0].log.lock());
+        }
+
+        /// True if who appended writes at once.
+        fn appends(&mut self) -> bool {
+            self.csn += 1;
+            self.latched(|company, latch| company.joined(Csn(self.csn), latch));
+            self.company.expected_until(Nanos(self.now)).is_none()
+        }
+
+        fn seals(&self) {
+            self.latched(Company::leaves);
+        }
+
+        fn completes(&mut self) {
+            let begun = self.now;
+            self.now += WRITE;
+            self.latched(|company, latch| company.released(Nanos(begun), Nanos(self.now), latch));
+        }
+
+        fn writes(&mut self) {
+            self.seals();
+            self.completes();
+        }
+    }
+
+    #[test]
+    fn one_alone_waits_for_nobody() {
+        let mut bank = Bank::new();
+        for _ in 0..5 {
+            assert!(bank.appends());
+            bank.writes();
+        }
+    }
+
+    #[test]
+    fn two_that_took_turns_go_together_and_the_last_leads() {
+        let mut bank = Bank::new();
+        assert!(bank.appends());
+        bank.seals();
+        assert!(bank.appends(), "the lead is taken, but that is not its business");
+        bank.completes();
+        assert!(bank.company.expected_until(Nanos(bank.now)).is_some(), "the first is expected back");
+        assert!(bank.company.is_timekeeper(Csn(2)) && !bank.company.is_timekeeper(Csn(1)));
+        assert!(bank.appends(), "all are there");
+        bank.writes();
+        assert!(!bank.appends(), "now it waits for the other");
+        assert!(bank.appends());
+        bank.writes();
+    }
+
+    #[test]
+    fn the_time_is_that_of_a_write_and_ends() {
+        let mut bank = Bank::new();
+        bank.appends();
+        bank.appends();
+        bank.writes();
+        bank.appends();
+        let until = bank.company.expected_until(Nanos(bank.now)).expect("the other is expected");
+        assert_eq!(until, Nanos(bank.now + WRITE));
+        assert_eq!(bank.company.expected_until(until), None);
+    }
+
+    /// Writes for which nobody waits after the company did not come `misses` times.
+    fn pause_after(misses: u32) -> u32 {
+        let mut bank = Bank::new();
+        bank.appends();
+        bank.appends();
+        bank.writes();
+        let mut missed = 0;
+        while missed < misses {
+            if !bank.appends() {
+                missed += 1;
+            }
+            bank.now += 2 * WRITE;
+            // Two others that have nothing to do with those who were released.
+            bank.seals();
+            bank.appends();
+            bank.appends();
+            bank.completes();
+        }
+        let mut writes = 0;
+        while bank.company.expected_until(Nanos(bank.now)).is_none() {
+            bank.seals();
+            bank.appends();
+            bank.completes();
+            writes += 1;
+            assert!(writes <= 2 * PAUSE_MAX, "it is never tried again");
+        }
+        writes
+    }
+
+    #[test]
+    fn who_waits_in_vain_waits_less_and_less_often() {
+        let pauses: Vec<u32> = (1..14).map(pause_after).collect();
+        assert_eq!(pauses[0], 0, "one miss is an accident");
+        assert!(pauses.windows(2).all(|two| two[0] <= two[1]), "{pauses:?}");
+        assert!(pauses[12] >= PAUSE_MAX - 1 && pauses[12] <= PAUSE_MAX + 1, "{pauses:?}");
+    }
+}
