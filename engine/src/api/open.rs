@@ -501,7 +501,8 @@ pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
                 return;
             }
             let Some(checkpointer) = &inner.checkpointer else { return };
-            let left = |(since, after): (Nanos, Duration)| after.saturating_sub(inner.clock.now().since(since));
+            let left =
+                |(since, after): (Nanos, Duration)| after.saturating_sub(inner.clock.now().since(since));
             let shortens = shorten.is_some_and(|shorten| left(shorten).is_zero());
             if shortens || inner.is_checkpoint_due(checkpointer) {
                 if let Err(error) = checkpointer.checkpoint_paced(&inner.pacer()) {

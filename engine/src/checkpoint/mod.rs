@@ -297,6 +297,9 @@ impl Checkpointer {
         // If publishing fails nobody knows which manifest counts: `finished` is dropped undecided, and no block is reused.
         let generation = published.file.publish(&manifest)?;
         published.manifest = Manifest { generation, ..manifest };
+        if close {
+            self.store.forget_need();
+        }
         self.store.round_committed(finished.published_as(generation));
         self.csn.store(csn.0, Ordering::Release);
         self.covered.store(covered.0, Ordering::Release);
@@ -371,10 +374,16 @@ impl Checkpointer {
     }
 
     /// Images every page that needs it, the catalog, and what is retired.
-    fn write_round(&self, begun: &Begun, held: &RetiredHeld<'_>, pacer: Option<&Pacer<'_>>) -> Result<Counts> {
+    fn write_round(
+        &self,
+        begun: &Begun,
+        held: &RetiredHeld<'_>,
+        pacer: Option<&Pacer<'_>>,
+    ) -> Result<Counts> {
         let csn = begun.view.csn();
         let bytes = writer_bytes(self.pool.memory_bytes());
-        let mut work = ImageWork { checkpointer: self, begun, csn, written: Vec::new(), counts: Counts::default() };
+        let mut work =
+            ImageWork { checkpointer: self, begun, csn, written: Vec::new(), counts: Counts::default() };
         let mut writer = self.store.writer(&*self.storage, bytes)?;
         let mut next = 1;
         // Looked at again at the end: a structure change that was under way when the round began may make pages; it has ended

@@ -96,7 +96,10 @@ mod tests {
     #[test]
     fn pages_that_each_checkpoint_writes_again_put_it_off() {
         assert!(!is_due(space(3900, 9000), seen(8000)));
-        assert!(is_due(space(4000, 9000), seen(8000)), "until it gives back half of what it writes for nothing");
+        assert!(
+            is_due(space(4000, 9000), seen(8000)),
+            "until it gives back half of what it writes for nothing"
+        );
     }
 
     #[test]

@@ -84,7 +84,7 @@ const TELL_BLOCKS: u64 = 32;
 /// What is not needed for this long, or at most twice as long, was not needed lately.
 const LATELY: Duration = Duration::from_secs(15);
 /// The file is cut when this part of it, or more, can go.
-const CUT_PART: u64 = 16;
+const CUT_PART: u64 = 64;
 /// Images move when the file is longer than it need be by this part, or more.
 const EXCESS_PART: u64 = 8;
 
@@ -196,6 +196,11 @@ impl PageStore {
         let (blocks, now) = (state.free.blocks(), state.needed(self));
         let remembers = is_much_longer(state.needed_lately(self), now);
         (remembers && is_much_longer(blocks, now)).then_some(LATELY)
+    }
+
+    /// The database is going to be closed: what it needed does not matter any more.
+    pub fn forget_need(&self) {
+        self.state.lock().need = Need::default();
     }
 
     /// After a checkpoint: cuts off the free end of the file as far as it was not needed lately and is not in the reserve, if that is
