@@ -60,14 +60,6 @@ pub(crate) fn writer_bytes(memory_bytes: u64) -> u64 {
     (memory_bytes / 64).clamp(WRITER_BYTES_MIN, WRITER_BYTES_MAX)
 }
 
-/// A shorter file of pages is not compacted by itself.
-const COMPACT_FROM_BYTES: u64 = 64 << 20;
-/// Fewer packs that are half empty are let be.
-const REPACK_FROM: u64 = 16;
-/// Bytes of images that move after one checkpoint.
-const COMPACT_STEP_BYTES: usize = 8 << 20;
-/// When images have moved the next checkpoint comes after this long at the latest, and cuts the file.
-const SHORTEN_AGAIN: Duration = Duration::from_millis(500);
 const WRITER_BYTES_MIN: u64 = 128 << 10;
 const WRITER_BYTES_MAX: u64 = 2 << 20;
 
@@ -431,61 +423,6 @@ impl Checkpointer {
     pub fn repack(&self, most: usize) -> Result<u64> {
         let _published = self.published();
         self.store.repack(&*self.storage, most, &|| ())
-    }
-
-    /// After a checkpoint that nobody waited for whoever moves images rests now and then.
-    fn rest(&self, pacer: Option<&Pacer<'_>>) {
-        if let Some(pacer) = pacer {
-            pacer.rest(|| self.impatient.load(Ordering::Relaxed) > 0);
-        }
-    }
-
-    /// After a checkpoint: if many packs are half empty, some of their images move together, so that the next checkpoint frees them.
-    fn repack_a_little(&self, pacer: Option<&Pacer<'_>>) {
-        let (sparse, usage) = (self.store.packs().sparse_packs, self.store.usage());
-        if sparse < REPACK_FROM || sparse <= (usage.blocks - usage.free_blocks) / 8 {
-            return;
-        }
-        let most = COMPACT_STEP_BYTES / usage.block_bytes;
-        match self.store.repack(&*self.storage, most, &|| self.rest(pacer)) {
-            Ok(moved) => tracing::debug!(moved, "images moved out of packs that are half empty"),
-            Err(error) => tracing::warn!(%error, "packs stay half empty"),
-        }
-    }
-
-    /// After a checkpoint: if a large file is much longer than it need be, some images move, so that the next checkpoint can cut it. After
-    /// one that nobody waited for this takes its time, too. Returns when to look again.
-    fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) -> Option<Duration> {
-        let usage = self.store.usage();
-        if usage.blocks * usage.block_bytes as u64 <= COMPACT_FROM_BYTES {
-            return None;
-        }
-        let Some(bound) = self.store.much_too_long_for() else { return self.store.too_long_for_now() };
-        let most = COMPACT_STEP_BYTES / usage.block_bytes;
-        match self.store.move_tail(&*self.storage, bound, most, &|| self.rest(pacer)) {
-            Ok(moved) => {
-                tracing::debug!(moved, "images moved to the front of the file of pages");
-                (moved > 0).then_some(SHORTEN_AGAIN)
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the file of pages stays as long as it is");
-                None
-            }
-        }
-    }
-
-    /// How long after the last checkpoint another one is to shorten the file of pages, if nothing else makes it due.
-    #[must_use]
-    pub fn shortens_in(&self) -> Option<Duration> {
-        *self.shortens_in.lock()
-    }
-
-    /// Whether the next checkpoint is due because images that were replaced take too much space.
-    #[must_use]
-    pub fn is_due_for_space(&self) -> bool {
-        let left = self.pool.pages_evicted() - self.evicted_before.load(Ordering::Relaxed);
-        let rewritten = self.totals().newest.pages_rewritten;
-        space::is_due(self.store.space(), space::Since { left, rewritten })
     }
 
     /// The newest checkpoint, made now if `fresh`, with its blocks kept until the second value is dropped. No checkpoint comes

@@ -1,4 +1,4 @@
-//! When a checkpoint is due for the sake of space.
+//! When a checkpoint is due for the sake of space, and what moves after one.
 //!
 //! An image that is replaced keeps its block until the next checkpoint is durable (I8), and what is dirty has a block in reserve. So the file
 //! is as long as what is live and what changes from one checkpoint to the next, and a checkpoint is due when that is a
@@ -15,7 +15,11 @@
 //!
 //! So it writes at most twice as many pages as were read because they were not in memory.
 
+use super::Checkpointer;
+use super::pace::Pacer;
 use crate::store::Space;
+use crate::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The part of what is live that may have changed before a checkpoint is due...
 const DUE_PART: u64 = 32;
@@ -25,6 +29,14 @@ const MEANWHILE_PART: u64 = 64;
 const DUE_BYTES_MIN: u64 = 4 << 20;
 /// Of what has changed this part at least must have been written.
 const REPLACED_PART: u64 = 64;
+/// A shorter file of pages is not compacted by itself.
+const COMPACT_FROM_BYTES: u64 = 64 << 20;
+/// Fewer packs that are half empty are let be.
+const REPACK_FROM: u64 = 16;
+/// Bytes of images that move after one checkpoint.
+const COMPACT_STEP_BYTES: usize = 8 << 20;
+/// When images have moved the next checkpoint comes after this long at the latest, and cuts the file.
+const SHORTEN_AGAIN: Duration = Duration::from_millis(500);
 
 fn part_of(space: Space, part: u64, least_bytes: u64) -> u64 {
     (space.live / part).max(least_bytes / space.block_bytes.max(1))
@@ -52,6 +64,63 @@ pub fn is_due(space: Space, since: Since) -> bool {
 #[must_use]
 pub fn most_twice(begun: Space) -> u64 {
     begun.twice() + part_of(begun, MEANWHILE_PART, DUE_BYTES_MIN / 2)
+}
+
+impl Checkpointer {
+    /// After a checkpoint that nobody waited for whoever moves images rests now and then.
+    fn rest(&self, pacer: Option<&Pacer<'_>>) {
+        if let Some(pacer) = pacer {
+            pacer.rest(|| self.impatient.load(Ordering::Relaxed) > 0);
+        }
+    }
+
+    /// After a checkpoint: if many packs are half empty, some of their images move together, so that the next checkpoint frees them.
+    pub(super) fn repack_a_little(&self, pacer: Option<&Pacer<'_>>) {
+        let (sparse, usage) = (self.store.packs().sparse_packs, self.store.usage());
+        if sparse < REPACK_FROM || sparse <= (usage.blocks - usage.free_blocks) / 8 {
+            return;
+        }
+        let most = COMPACT_STEP_BYTES / usage.block_bytes;
+        match self.store.repack(&*self.storage, most, &|| self.rest(pacer)) {
+            Ok(moved) => tracing::debug!(moved, "images moved out of packs that are half empty"),
+            Err(error) => tracing::warn!(%error, "packs stay half empty"),
+        }
+    }
+
+    /// After a checkpoint: if a large file is much longer than it need be, some images move, so that the next checkpoint can cut it. After
+    /// one that nobody waited for this takes its time, too. Returns when to look again.
+    pub(super) fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) -> Option<Duration> {
+        let usage = self.store.usage();
+        if usage.blocks * usage.block_bytes as u64 <= COMPACT_FROM_BYTES {
+            return None;
+        }
+        let Some(bound) = self.store.much_too_long_for() else { return self.store.too_long_for_now() };
+        let most = COMPACT_STEP_BYTES / usage.block_bytes;
+        match self.store.move_tail(&*self.storage, bound, most, &|| self.rest(pacer)) {
+            Ok(moved) => {
+                tracing::debug!(moved, "images moved to the front of the file of pages");
+                (moved > 0).then_some(SHORTEN_AGAIN)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the file of pages stays as long as it is");
+                None
+            }
+        }
+    }
+
+    /// How long after the last checkpoint another one is to shorten the file of pages, if nothing else makes it due.
+    #[must_use]
+    pub fn shortens_in(&self) -> Option<Duration> {
+        *self.shortens_in.lock()
+    }
+
+    /// Whether the next checkpoint is due because images that were replaced take too much space.
+    #[must_use]
+    pub fn is_due_for_space(&self) -> bool {
+        let left = self.pool.pages_evicted() - self.evicted_before.load(Ordering::Relaxed);
+        let rewritten = self.totals().newest.pages_rewritten;
+        is_due(self.store.space(), Since { left, rewritten })
+    }
 }
 
 #[cfg(test)]

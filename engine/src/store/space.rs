@@ -153,8 +153,10 @@ impl State {
         self.used() + reserve
     }
 
+    /// A file of which most is free is not kept so for what was needed lately.
     fn needed_lately(&self, store: &PageStore) -> u64 {
-        self.needed(store).max(self.need.lately())
+        let now = self.needed(store);
+        self.need.lately().clamp(now, now + now / 2)
     }
 }
 

@@ -76,41 +76,47 @@ fn whoever_makes_checkpoints_hears_of_replaced_images_now_and_then() {
     assert_eq!(told.load(Ordering::Relaxed), before + 1, "the first after a checkpoint");
 }
 
-/// The length of a file that grew for many pages, all gone again, after the checkpoints at these seconds.
-fn lengths(seconds: &[u64]) -> Vec<u64> {
+/// A store of 4000 pages that had to have room for 1500 more.
+fn grown() -> (Arc<PageStore>, Clock) {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
     let (clock, demand) = (Clock::manual(), Arc::new(Demand::default()));
     store.keep_reserve(demand.clone(), clock.clone());
-    commit(&store, 1..=100, 1);
-    demand.dirty.store(20_000, Ordering::Relaxed);
+    commit(&store, 1..=4000, 1);
+    demand.dirty.store(1500, Ordering::Relaxed);
     store.reserve(ReservedFor::Change).expect("a large disk");
     demand.dirty.store(0, Ordering::Relaxed);
-    let lengths = seconds.iter().map(|seconds| {
-        clock.advance(std::time::Duration::from_secs(*seconds));
-        commit(&store, [1], 2);
-        store.usage().blocks
-    });
-    lengths.collect()
+    (store, clock)
 }
 
 #[test]
 fn the_file_is_as_long_as_it_had_to_be_lately_and_no_longer() {
-    let lengths = lengths(&[0, 10, 10, 20, 40]);
-    assert!(lengths[..3].iter().all(|blocks| *blocks > 20_000), "{lengths:?}");
-    assert!(lengths[4] < 400, "{lengths:?}");
+    let (store, clock) = grown();
+    let length_after = |seconds| {
+        clock.advance(std::time::Duration::from_secs(seconds));
+        commit(&store, [1], 2);
+        store.usage().blocks
+    };
+    let lengths = [0, 10, 10, 20, 40].map(length_after);
+    assert!(lengths[..3].iter().all(|blocks| *blocks > 5500), "{lengths:?}");
+    assert!(lengths[4] < 4500, "{lengths:?}");
+}
+
+#[test]
+fn a_file_of_which_most_is_free_is_cut_at_once() {
+    let (store, _clock) = grown();
+    let round = begin(&store).expect("idle");
+    (2..=4000).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
+    let finished = round.finish().expect("the disk works");
+    store.round_committed(finished);
+    commit(&store, [1], 2);
+    commit(&store, [1], 3);
+    assert!(store.usage().blocks < 500, "{:?}", store.usage());
 }
 
 #[test]
 fn a_closed_database_is_as_long_as_what_is_in_it() {
-    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
-    let demand = Arc::new(Demand::default());
-    store.keep_reserve(demand.clone(), Clock::manual());
-    demand.dirty.store(20_000, Ordering::Relaxed);
-    store.reserve(ReservedFor::Change).expect("a large disk");
-    demand.dirty.store(0, Ordering::Relaxed);
-    commit(&store, 1..=100, 1);
-    assert!(store.usage().blocks > 20_000);
+    let (store, _clock) = grown();
     store.forget_need();
     commit(&store, [1], 2);
-    assert!(store.usage().blocks < 400, "{:?}", store.usage());
+    assert!(store.usage().blocks < 4500, "{:?}", store.usage());
 }
