@@ -77,14 +77,13 @@ impl PageSource for StoredPages {
 }
 
 /// Pages read at open to learn what reading costs.
-const SAMPLED_PAGES: u64 = 64;
+const SAMPLED_PAGES: usize = 64;
 
 impl StoredPages {
     /// Reads some pages from all over the store. What cannot be read is found out by whoever needs it.
     fn sample_cost(&self) {
-        let step = (self.store.usage().pages / SAMPLED_PAGES).max(1);
-        let pages = self.store.page_ids().step_by(step as usize).take(SAMPLED_PAGES as usize);
-        let sample: Vec<(PageId, bool)> = pages.map(|page| (page, false)).collect();
+        let pages = self.store.sample_pages(SAMPLED_PAGES);
+        let sample: Vec<(PageId, bool)> = pages.into_iter().map(|page| (page, false)).collect();
         self.read_pages(&sample, &mut |_, _| ());
     }
 }

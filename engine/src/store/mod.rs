@@ -438,6 +438,20 @@ impl PageStore {
         (0..parts).flat_map(move |part| self.state.lock().mapping.page_ids(part))
     }
 
+    /// At most `most` pages of the last committed round from all over it. Looks at no more than `most` parts of the mapping, however many there are.
+    #[must_use]
+    pub fn sample_pages(&self, most: usize) -> Vec<PageId> {
+        let parts = self.state.lock().mapping.part_count();
+        let looked_at = parts.min(most);
+        let each = most.div_ceil(looked_at.max(1));
+        let sample = (0..looked_at).flat_map(|at| {
+            let pages = self.state.lock().mapping.page_ids(at * parts / looked_at);
+            let step = pages.len().div_ceil(each).max(1);
+            pages.into_iter().step_by(step)
+        });
+        sample.take(most).collect()
+    }
+
     /// Large buffers are charged to `memory` from now on. Once.
     pub fn charge_to(&self, memory: &Arc<Account>) {
         let _ = self.memory.set(memory.clone());
