@@ -36,7 +36,9 @@ impl Core {
         if self.axes.writer == Writer::Worker {
             self.work(self.writer(log), now);
         }
-        if self.axes.acknowledger == Acknowledger::Workers {
+        if self.is_passive() {
+            self.acknowledge_passively(log);
+        } else if self.axes.acknowledger == Acknowledger::Workers {
             self.acknowledge_group(log);
         }
     }
