@@ -146,6 +146,12 @@ impl Company {
         self.size.load(Ordering::Relaxed).max(self.arrived.load(Ordering::Relaxed)).saturating_sub(1) as usize
     }
 
+    /// Whether `csn` of a commit that joined is not sealed yet, so that one of those who sleep keeps the time for it.
+    pub(super) fn is_open(&self, csn: Csn) -> bool {
+        let first = self.first.load(Ordering::Relaxed);
+        first != 0 && csn.0 >= first
+    }
+
     /// Whether `csn` is the one that keeps the time for the others.
     pub(super) fn is_timekeeper(&self, csn: Csn) -> bool {
         self.first.load(Ordering::Relaxed) == csn.0

@@ -97,6 +97,7 @@ impl Core {
             }
             if company
                 && self.axes.waiters_write()
+                && writer.company.is_open(ticket.csn)
                 && let Some(until) = self.company_until(writer)
             {
                 // One keeps the time; the last to arrive leads, and wakes the others when all is written.

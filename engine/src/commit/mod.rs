@@ -428,7 +428,9 @@ impl Commit {
     /// that, and gives up the CPU now and then, unless it `waited` for the commit.
     pub fn end_of_transaction(&self, log: LogId, now: Nanos, waited: bool) {
         self.core.end_of_transaction(log, now);
-        if !waited {
+        // A wait that short was none: the device answered at once.
+        let slept = waited && self.core.clock.now().since(now) >= worker::SLEPT;
+        if !slept {
             self.core.yield_now_and_then(now);
         }
     }

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// How often a worker looks for completions while it has nothing to submit.
 const POLL_EVERY: Duration = Duration::from_micros(10);
+/// Who waited so long for its commit has slept.
+pub(super) const SLEPT: Duration = Duration::from_micros(20);
 /// How often a thread offers its CPU to others.
 const YIELD_EVERY_NS: u64 = 200_000;
 
