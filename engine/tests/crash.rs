@@ -68,6 +68,8 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
         logs: other.logs,
         writer: other.writer,
         acknowledger: other.acknowledger,
+        acknowledgment_odds: other.acknowledgment_odds,
+        stealing_group: other.stealing_group,
         dependency: other.dependency,
         queue: other.queue,
         flush_interval: other.flush_interval,
@@ -246,6 +248,9 @@ static EVICTED: AtomicU64 = AtomicU64::new(0);
 /// Page images that shared a block with others, likewise.
 static PACKED: AtomicU64 = AtomicU64::new(0);
 
+/// Blocks that workers wrote for other logs, likewise.
+static STOLEN: AtomicU64 = AtomicU64::new(0);
+
 /// Workloads by preset and dependency rule.
 static PROTOCOLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
@@ -328,6 +333,7 @@ fn run(seed: u64, points: u64) -> u64 {
         let db = open(&storage, &settings).expect("a whole disk");
         let told = work(&db, &storage, 0, is_tight(seed), 2, 20, seed);
         EVICTED.fetch_add(db.statistics().pages_evicted, Ordering::Relaxed);
+        STOLEN.fetch_add(db.statistics().stolen_blocks, Ordering::Relaxed);
         PACKED.fetch_add(db.statistics().packs.images_packed, Ordering::Relaxed);
         if random.chance(1, 4) {
             db.close().expect("a whole disk");
@@ -427,11 +433,14 @@ fn no_crash_loses_what_was_acknowledged() {
     });
     let evicted = EVICTED.load(Ordering::Relaxed);
     let packed = PACKED.load(Ordering::Relaxed);
-    println!("{done} crashes, {evicted} pages left memory, {packed} images were packed");
+    let stolen = STOLEN.load(Ordering::Relaxed);
+    println!(
+        "{done} crashes, {evicted} pages left memory, {packed} images were packed, {stolen} blocks stolen"
+    );
     let protocols = PROTOCOLS.lock().expect("no panic");
     println!("{protocols:?}");
     // Few workloads are short of memory.
-    assert!(done >= wanted && packed > 0 && (evicted > 0 || wanted < 5_000));
+    assert!(done >= wanted && packed > 0 && (evicted > 0 && stolen > 0 || wanted < 5_000));
     let all = Preset::ALL.len() * Dependency::ALL.len();
     assert!(wanted < 20_000 || protocols.len() == all, "each preset meets each rule: {protocols:?}");
 }

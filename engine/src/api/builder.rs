@@ -80,6 +80,10 @@ impl Builder {
         writes_in_flight: usize,
         /// Logs that workers acknowledge for each other, where workers acknowledge. Default 2.
         acknowledgment_group: usize,
+        /// Workers acknowledge after one transaction in so many, at random, where workers acknowledge; 0 chooses. Default 1.
+        acknowledgment_odds: u32,
+        /// A worker that is idle for so long between its transactions has each written at once, where workers write. Default 50 us.
+        idle_most: Duration,
         /// Most transactions that nobody waits with and that are not acknowledged. Default 32,768.
         queue_entries: usize,
         /// Bytes waiting in a log at which they are flushed although nobody waits; 0 chooses: 16 KiB, and for `restricted` three
@@ -147,6 +151,14 @@ impl Builder {
     #[must_use]
     pub fn acknowledger(mut self, acknowledger: Acknowledger) -> Builder {
         self.settings.acknowledger = Some(acknowledger);
+        self
+    }
+
+    /// Logs whose waiting bytes a worker writes with its own, itself included, where workers write; 1: only its own. Instead of as many
+    /// as CPUs share a cache.
+    #[must_use]
+    pub fn stealing_group(mut self, logs: usize) -> Builder {
+        self.settings.stealing_group = Some(logs);
         self
     }
 

@@ -94,6 +94,9 @@ impl Core {
             if self.poison.is_raised() {
                 return Err(self.poison.error(ErrorKind::OutcomeUnknown));
             }
+            if self.await_carrier(writer, ticket.csn, deadline)? {
+                continue;
+            }
             let by = if self.axes.waiters_keep_interval {
                 levels::after(writer.last_write().0, self.axes.flush_interval)
             } else {
@@ -144,7 +147,7 @@ impl Core {
         }
     }
 
-    fn sleep(&self, event: &Event, woken: event::Ticket, deadline: Option<Nanos>) -> Result<()> {
+    pub(super) fn sleep(&self, event: &Event, woken: event::Ticket, deadline: Option<Nanos>) -> Result<()> {
         let timeout = match deadline.map(|d| d.since(self.clock.now())) {
             Some(left) if left.is_zero() => {
                 return Err(Error::new(ErrorKind::Timeout, "the commit is not durable yet"));
@@ -180,8 +183,9 @@ impl Core {
 
     /// Does something to get W past `csn`. False if others are at it.
     pub(super) fn advance_logs(&self, csn: Csn) -> bool {
-        let mut behind = self.writers.iter().filter(|w| self.watermark.holds_back(w.id, csn));
-        let Some(first) = behind.next() else { return false };
+        let is_behind = |w: &&LogWriter| self.watermark.holds_back(w.id, csn) && !w.is_only_carried();
+        let mut behind = self.writers.iter().filter(is_behind);
+        let Some(first) = behind.next() else { return self.land_below(csn) };
         if self.flushers_run() && behind.next().is_some() {
             // Side by side instead of one after the other.
             self.demand(csn, None);
@@ -193,7 +197,7 @@ impl Core {
     /// Has the flusher write, now, every log that holds W back at or below `csn`, except the one of `own`, whose
     /// committer sees to it.
     pub(super) fn demand(&self, csn: Csn, own: Option<Ticket>) {
-        let mut demanded = false;
+        let mut demanded = self.hurry_carriers(csn);
         for writer in self.writers.iter().filter(|w| own.is_none_or(|own| own.log != w.id)) {
             if self.watermark.holds_back(writer.id, csn) {
                 writer.duty.lower_due(NOW);

@@ -26,6 +26,7 @@
 //! | `leader` | how does a waiter cause the writes it needs? |
 //! | `flusher` | who writes when nobody waits, or where committers only sleep? |
 //! | `worker` | what does a worker do between transactions? |
+//! | `stealing` | how does one write take the bytes of several logs? |
 //! | `acknowledge` | what happens when a write has completed, and who tells? |
 //! | `waiters` | how do futures learn of it? |
 //! | `levels`, `poison`, `metrics` | due times; failure; cost |
@@ -37,7 +38,8 @@
 //! 3. After a failed write nothing is acknowledged: waiters get `OutcomeUnknown`, new commits `Poisoned` (I11).
 //! 4. After the CSN is drawn nothing can fail: whatever may be refused is refused before (I2, rule 2).
 //!
-//! Left out on purpose: stealing; idle logs are looked after by the flusher.
+//! Left out on purpose: barriers for idle logs. A log that has nothing volatile does not hold W back (see `watermark`); what idle workers left
+//! is written by the flusher, or by a neighbour.
 
 mod acknowledge;
 mod chunks;
@@ -51,6 +53,7 @@ mod poison;
 mod precommit;
 pub mod presets;
 mod queue;
+mod stealing;
 mod waiters;
 mod watermark;
 mod worker;
@@ -79,6 +82,7 @@ use chunks::Pins;
 use flusher::Flusher;
 use poison::Poison;
 use presets::Axes;
+use stealing::Neighbours;
 use waiters::Wakers;
 use watermark::Watermark;
 use writer::LogWriter;
@@ -155,6 +159,7 @@ struct Core {
     segments: Arc<SegmentPool>,
     watermark: Watermark,
     writers: Box<[LogWriter]>,
+    neighbours: Neighbours,
     poison: Poison,
     /// One, or one for each log.
     flushers: Box<[Flusher]>,
@@ -377,10 +382,10 @@ impl Commit {
         self.core.epoch
     }
 
-    /// To be called by a thread that uses `log` when it has ended a transaction: reaps and submits writes where workers do
-    /// that, and gives up the CPU now and then.
-    pub fn end_of_transaction(&self, log: LogId, now: Nanos) {
-        self.core.end_of_transaction(log, now);
+    /// To be called by a thread that uses `log` when it has ended a transaction that began at `begun`: reaps and submits writes where
+    /// workers do that, and gives up the CPU now and then.
+    pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos) {
+        self.core.end_of_transaction(log, begun, now);
     }
 
     /// Makes everything that was drawn so far durable.
@@ -406,6 +411,12 @@ impl Commit {
     #[must_use]
     pub fn axes(&self) -> &Axes {
         &self.core.axes
+    }
+
+    /// Logs that workers write for each other; 1 if they do not.
+    #[must_use]
+    pub fn stealing_group(&self) -> usize {
+        self.core.neighbours.group()
     }
 
     /// What commits cost.
@@ -466,6 +477,7 @@ impl Core {
             segments: start.segments,
             watermark: Watermark::new(logs, start.first_csn),
             writers: start.logs.into_iter().map(writer).collect(),
+            neighbours: Neighbours::new(&axes, logs),
             poison: Poison::new(),
             flushers: (0..axes.flushers(logs)).map(|_| Flusher::new()).collect(),
             acknowledge_due: AtomicU64::new(levels::NEVER.0),

@@ -20,6 +20,7 @@
 use super::levels::NEVER;
 use super::presets::Axes;
 use super::queue::PendingQueue;
+use super::stealing::Carried;
 use crate::base::clock::Nanos;
 use crate::base::{Csn, LogId, Result};
 use crate::device::WriteQueue;
@@ -60,6 +61,12 @@ pub(super) struct LogWriter {
     polled: AtomicU64,
     /// How far this log was durable, and W, when a worker last looked whom to acknowledge.
     looked: [AtomicU64; 2],
+    /// Blocks of this log in writes of others. Raised under the latch, lowered when such a write has completed.
+    stolen: AtomicU32,
+    /// What the writes in `worker` carry besides their own block, by token. Under the lead.
+    carried: Mutex<Vec<(u64, Vec<Carried>)>>,
+    /// The lowest CSN in `carried` or about to be: lowered before the victim's latch is let go, raised when it has landed.
+    carries_from: AtomicU64,
 }
 
 /// What appends leave for those who write.
@@ -110,6 +117,9 @@ impl LogWriter {
             in_flight: AtomicU32::new(0),
             polled: AtomicU64::new(0),
             looked: [AtomicU64::new(0), AtomicU64::new(0)],
+            stolen: AtomicU32::new(0),
+            carried: Mutex::new(Vec::new()),
+            carries_from: AtomicU64::new(Csn::MAX.0),
         }
     }
 
@@ -129,6 +139,14 @@ impl LogWriter {
 
     /// The oldest block that nobody writes yet; everything unsealed becomes one if there is none.
     pub(super) fn take_block(&self) -> Option<SealedBlock> {
+        self.take_block_and(|_, _| ()).map(|(block, ())| block)
+    }
+
+    /// The same; `then` sees the block before the latch is let go.
+    pub(super) fn take_block_and<R>(
+        &self,
+        then: impl FnOnce(&mut LogGuard<'_>, &SealedBlock) -> R,
+    ) -> Option<(SealedBlock, R)> {
         let mut latch = self.log.lock();
         let mut sealed = self.sealed.lock();
         let block = sealed.pop_front();
@@ -142,7 +160,57 @@ impl LogWriter {
         if sealed.is_empty() && self.log.unsealed_bytes() == 0 {
             self.duty.due.store(NEVER.0, Ordering::SeqCst);
         }
-        block
+        drop(sealed);
+        block.map(|block| {
+            let result = then(&mut latch, &block);
+            (block, result)
+        })
+    }
+
+    /// All that was appended is in a block that another log carries.
+    pub(super) fn stolen_from(&self, _latch: &LogGuard<'_>) {
+        self.duty.unsealed_records.store(0, Ordering::Relaxed);
+        self.duty.due.store(NEVER.0, Ordering::SeqCst);
+        self.stolen.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The write of a block of this log that another carries has ended.
+    pub(super) fn stolen_ended(&self) {
+        self.stolen.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// True if all that is under way of this log is in writes of others, as far as one can see without the latch.
+    pub(super) fn is_only_carried(&self) -> bool {
+        self.stolen.load(Ordering::SeqCst) > 0 && !self.has_unwritten() && self.in_flight() == 0
+    }
+
+    /// A block with this CSN is going to be carried. Before the latch of its log is let go.
+    pub(super) fn will_carry(&self, first_csn: Csn) {
+        self.carries_from.fetch_min(first_csn.0, Ordering::SeqCst);
+    }
+
+    /// The lowest CSN of other logs that this one's writes carry; the highest there is if they carry nothing.
+    pub(super) fn carries_from(&self) -> Csn {
+        Csn(self.carries_from.load(Ordering::SeqCst))
+    }
+
+    /// The write called `token` carries these. The caller leads.
+    pub(super) fn load(&self, token: u64, carried: Vec<Carried>) {
+        self.carried.lock().push((token, carried));
+    }
+
+    /// What the write called `token` carries.
+    pub(super) fn unload(&self, token: u64) -> Vec<Carried> {
+        let mut all = self.carried.lock();
+        let at = all.iter().position(|(of, _)| *of == token);
+        at.map(|at| all.swap_remove(at).1).unwrap_or_default()
+    }
+
+    /// What was unloaded has landed. The caller leads.
+    pub(super) fn landed(&self) {
+        let all = self.carried.lock();
+        let left = all.iter().flat_map(|(_, carried)| carried).map(Carried::first_csn).min();
+        self.carries_from.store(left.unwrap_or(Csn::MAX).0, Ordering::SeqCst);
     }
 
     /// The sealed block that ends with `csn`, if nobody writes it yet; otherwise the oldest one below, because `csn` is

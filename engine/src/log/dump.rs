@@ -3,7 +3,7 @@
 use super::part::{Part, RecordKind};
 use super::reader::{LoadedBlock, ScanOptions, load_all, scan};
 use super::record::{Operation, RecordHeader};
-use crate::base::{Csn, DatabaseId, Location, Result};
+use crate::base::{Csn, DatabaseId, Location, LogId, Result};
 use crate::device::Storage;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ pub struct DumpedRecord {
     pub epoch: u32,
     /// Sequence of its block.
     pub block: u64,
+    /// The log in whose segment the block lies, if not its own: that one carried it.
+    pub carrier: Option<LogId>,
     /// Its commit sequence number.
     pub csn: Csn,
     /// The highest CSN among its direct predecessors.
@@ -65,6 +67,7 @@ fn dump_block(loaded: &LoadedBlock, beyond_hole: bool, out: &mut Vec<DumpedRecor
             location: block.location(at),
             epoch: record.header.epoch.0,
             block: block.sequence(),
+            carrier: block.carrier(),
             csn: record.header.csn,
             dsn: record.header.dsn,
             watermark: record.header.watermark,

@@ -471,7 +471,8 @@ fn write_sealed(guard: &mut crate::log::LogGuard<'_>) -> Result<()> {
     if let Some(block) = guard.seal() {
         let block = block.finish();
         block.file.write_durable_at(block.offset, &block.buffer[..block.len])?;
-        guard.complete(block.sequence, block.buffer);
+        guard.complete(block.sequence);
+        guard.give_back(block.buffer);
     }
     Ok(())
 }

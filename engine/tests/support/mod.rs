@@ -45,6 +45,8 @@ pub fn any_protocol(random: &mut Random) -> Settings {
             logs: 1 + random.below(3) as usize,
             writer: sometimes(random, &Writer::ALL),
             acknowledger: sometimes(random, &Acknowledger::ALL),
+            stealing_group: sometimes(random, &[1, 2, 3]),
+            acknowledgment_odds: if random.chance(1, 8) { 3 } else { 1 },
             dependency: Some(one_of(random, &Dependency::ALL)),
             queue: sometimes(random, &Queue::ALL),
             flush_interval: random.chance(3, 4).then_some(Duration::ZERO),

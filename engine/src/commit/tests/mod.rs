@@ -7,6 +7,8 @@ mod disk;
 #[cfg(feature = "shuttle")]
 mod schedules;
 #[cfg(not(feature = "shuttle"))]
+mod stealing;
+#[cfg(not(feature = "shuttle"))]
 mod stress;
 
 use super::*;
@@ -46,8 +48,21 @@ pub fn all() -> Vec<Settings> {
         Settings { acknowledger: Some(Acknowledger::Background), ..settings(Preset::Group) },
         Settings { dependency: csn, ..settings(Preset::Autonomous) },
         Settings { dependency: csn, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
-        Settings { acknowledger: workers, queue: Some(Queue::Latched), writes_in_flight: 3, ..worker },
+        Settings {
+            acknowledger: workers,
+            queue: Some(Queue::Latched),
+            writes_in_flight: 3,
+            ..worker.clone()
+        },
+        Settings {
+            acknowledger: workers,
+            acknowledgment_odds: 3,
+            stealing_group: Some(2),
+            idle_most: Duration::ZERO,
+            ..worker.clone()
+        },
         Settings { dependency: csn, ..settings(Preset::Restricted) },
+        Settings { stealing_group: Some(2), flush_unit_bytes: 4096, ..worker.clone() },
         Settings { writer: Some(Writer::Background), acknowledger: workers, ..settings(Preset::Autonomous) },
     ]);
     for settings in &all {
