@@ -65,6 +65,9 @@ pub struct ProtocolArgs {
     /// Transactions that may wait there
     #[arg(long, value_name = "TRANSACTIONS")]
     queue_entries: Option<usize>,
+    /// Whether committers let those join their write that the last one released; default true
+    #[arg(long, value_name = "BOOL")]
+    company: Option<bool>,
     /// How long a leader gathers followers
     #[arg(long, value_name = "US")]
     window_us: Option<u64>,
@@ -96,6 +99,7 @@ impl ProtocolArgs {
         let builder = with(builder, self.dependency, Builder::dependency);
         let builder = with(builder, self.queue, Builder::queue);
         let builder = with(builder, self.queue_entries, Builder::queue_entries);
+        let builder = with(builder, self.company, Builder::await_company);
         let builder = with(builder, self.window_us.map(Duration::from_micros), Builder::gather_window);
         with(builder, self.siblings, Builder::gather_siblings)
     }

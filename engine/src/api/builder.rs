@@ -103,6 +103,8 @@ impl Builder {
         transaction_bytes_max: usize,
         /// Redo of a transaction in progress that is kept in memory; 0 chooses: a quarter of a log buffer. Default 0.
         chunk_bytes: usize,
+        /// Those who wait for the next write let others join it that the last one released, where that pays. Default true.
+        await_company: bool,
         /// How long a group's leader gathers followers. Default zero.
         gather_window: Duration,
         /// The window opens only if at least this many other transactions are in progress. Default 5.

@@ -146,6 +146,8 @@ pub struct Settings {
     /// Redo of a transaction in progress that is kept in memory, in bytes, 512 to half of `log_buffer_bytes`: beyond it the
     /// transaction writes chunks to its log. 0 chooses: a quarter of `log_buffer_bytes`. Default 0.
     pub chunk_bytes: usize,
+    /// Those who wait for the next write let others join it that the last one released, where that pays. Default true.
+    pub await_company: bool,
     /// Group commit: how long a leader gathers followers. Default zero.
     pub gather_window: Duration,
     /// Group commit: the window opens only if at least this many other transactions are in progress. Default 5.
@@ -219,6 +221,7 @@ impl Default for Settings {
             log_bytes_max: 2 << 30,
             transaction_bytes_max: 0,
             chunk_bytes: 0,
+            await_company: true,
             gather_window: Duration::ZERO,
             gather_siblings: 5,
             gather_max: 0,

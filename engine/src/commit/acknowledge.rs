@@ -48,18 +48,26 @@ impl Core {
         if self.poison.is_raised() {
             return;
         }
-        self.land_block(writer, sequence, Some(buffer));
+        self.land_block(writer, sequence, Some(buffer), begun, now);
         writer.write_ended(now);
         self.metrics.flushes.add(1);
         self.metrics.flush.record_ns(now.0.saturating_sub(begun.0));
     }
 
     /// The log's durable CSN and its slot follow.
-    pub(super) fn land_block(&self, writer: &LogWriter, sequence: u64, buffer: Option<AlignedBuffer>) {
+    pub(super) fn land_block(
+        &self,
+        writer: &LogWriter,
+        sequence: u64,
+        buffer: Option<AlignedBuffer>,
+        begun: Nanos,
+        now: Nanos,
+    ) {
         let mut latch = writer.log.lock();
         buffer.into_iter().for_each(|buffer| latch.give_back(buffer));
         latch.complete(sequence);
         self.watermark.settle(writer.id, latch.first_volatile_csn(), &latch);
+        writer.company.released(begun, now, &latch);
     }
 
     /// A write is on its way to the device.

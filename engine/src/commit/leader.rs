@@ -33,7 +33,7 @@ use crate::sync::event;
 
 impl Core {
     pub(super) fn finish(&self, ticket: Ticket, pending: Pending) -> Result<()> {
-        self.await_own(ticket, None)?;
+        self.await_own(ticket, self.axes.await_company, None)?;
         self.count_rule_wait(ticket, &pending);
         self.await_others(ticket, None)?;
         self.count_one(self.writer(ticket.log), pending, true);
@@ -61,17 +61,17 @@ impl Core {
     }
 
     pub(super) fn await_committed(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
-        self.await_own(ticket, deadline)?;
+        self.await_own(ticket, false, deadline)?;
         self.await_others(ticket, deadline)
     }
 
-    /// Waits until its own record is durable.
-    fn await_own(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
+    /// Waits until its own record is durable; with `company` others may come before it is written.
+    fn await_own(&self, ticket: Ticket, company: bool, deadline: Option<Nanos>) -> Result<()> {
         let needed = self.needed_by_ticket(ticket);
         if needed >= self.watermark.get() {
             self.demand(needed, Some(ticket));
         }
-        self.await_durable(ticket, deadline)
+        self.await_durable(ticket, company, deadline)
     }
 
     /// Waits until the dependency rule is content.
@@ -84,7 +84,7 @@ impl Core {
         Ok(())
     }
 
-    fn await_durable(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
+    fn await_durable(&self, ticket: Ticket, company: bool, deadline: Option<Nanos>) -> Result<()> {
         let writer = self.writer(ticket.log);
         loop {
             let woken = writer.event.ticket();
@@ -97,15 +97,30 @@ impl Core {
             if self.await_carrier(writer, ticket.csn, deadline)? {
                 continue;
             }
+            let until = if company { self.company_until(writer) } else { None };
+            if let Some(until) = until
+                && self.axes.waiters_write()
+            {
+                // One keeps the time; the last to arrive leads, and wakes the others when all is written.
+                let keeps_time = writer.company.is_timekeeper(ticket.csn);
+                writer.event.wait(woken, keeps_time.then(|| until.since(self.clock.now())));
+                self.metrics.sleeps.add(1);
+                continue;
+            }
             let by = if self.axes.waiters_keep_interval {
                 levels::after(writer.last_write().0, self.axes.flush_interval)
             } else {
-                NOW
+                until.unwrap_or(NOW)
             };
             if !self.advance(writer, ticket.csn, by) {
                 self.sleep(&writer.event, woken, deadline)?;
             }
         }
+    }
+
+    /// Until when a committer lets others come. It is about the next write: while somebody writes there is nothing to decide.
+    fn company_until(&self, writer: &LogWriter) -> Option<Nanos> {
+        if writer.is_led() { None } else { writer.company.expected_until(self.clock.now()) }
     }
 
     /// Waits until W is above `csn`, and causes the writes this needs.

@@ -24,6 +24,7 @@
 //! | `precommit` | how does a record get its CSN and its place? |
 //! | `chunks` | how does redo get into the log before its transaction asks to commit? |
 //! | `leader` | how does a waiter cause the writes it needs? |
+//! | `company` | is it worth waiting for those who come back? |
 //! | `flusher` | who writes when nobody waits, or where committers only sleep? |
 //! | `worker` | what does a worker do between transactions? |
 //! | `stealing` | how does one write take the bytes of several logs? |
@@ -43,6 +44,7 @@
 
 mod acknowledge;
 mod chunks;
+mod company;
 mod dependency;
 mod flusher;
 mod layout;

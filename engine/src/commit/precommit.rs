@@ -181,7 +181,12 @@ impl Core {
         let RecordHeader { csn, dsn, watermark, .. } =
             self.append_record(writer, latch, record, |csn| pending.dsn_of(csn));
         let pending = Pending { dsn, ..pending };
-        let due = if pending.waits { NEVER } else { self.hand_over(writer, latch, csn, watermark, pending) };
+        let due = if pending.waits {
+            writer.company.joined(csn, latch);
+            NEVER
+        } else {
+            self.hand_over(writer, latch, csn, watermark, pending)
+        };
         self.seal_if_full(writer, latch);
         (csn, writer.duty.lower_due(due).then_some(due))
     }

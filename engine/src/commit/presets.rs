@@ -57,6 +57,8 @@ pub struct Axes {
     /// Seal a block after so many records; none: when somebody writes it.
     pub(super) records_per_block: Option<u32>,
     pub(super) gather: Option<Gather>,
+    /// Committers let others come, see `company`.
+    pub(super) await_company: bool,
     /// Bytes in a log at which it is written although nobody waits.
     pub(super) flush_unit_bytes: usize,
     /// Bytes in a log at which it is written although only lazy records are in it: half a buffer, but not less than the unit.
@@ -105,6 +107,10 @@ impl Axes {
             records_per_block: if writer == Writer::Committer { Some(1) } else { most },
             gather: (!settings.gather_window.is_zero())
                 .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
+            await_company: settings.await_company
+                && settings.gather_window.is_zero()
+                && writer != Writer::Committer
+                && settings.preset != Preset::Queued,
             flush_unit_bytes,
             full_bytes: flush_unit_bytes.max(settings.log_buffer_bytes() / 2),
             writes_in_flight: settings.writes_in_flight,

@@ -185,6 +185,8 @@ impl Core {
             if let Some(mut latch) = victim.log.try_lock() {
                 buffer.take().into_iter().for_each(|buffer| latch.give_back(buffer));
             }
+            // Whoever waits there for others to come has to look for who carries it now.
+            victim.event.notify_all();
             self.metrics.stolen_blocks.add(1);
             self.metrics.stolen_bytes.add(stolen.len as u64);
             Carried { log: victim.id, sequence: stolen.sequence, first_csn: stolen.first_csn, buffer }
@@ -200,8 +202,9 @@ impl Core {
         for Carried { log, sequence, buffer, .. } in thief.unload(token) {
             let victim = self.writer(log);
             if !self.poison.is_raised() {
-                self.land_block(victim, sequence, buffer);
-                victim.write_ended(self.clock.now());
+                let now = self.clock.now();
+                self.land_block(victim, sequence, buffer, thief.last_write().0, now);
+                victim.write_ended(now);
             }
             victim.stolen_ended();
             victim.event.notify_all();

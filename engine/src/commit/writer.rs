@@ -17,6 +17,7 @@
 //! 3. `due` is lowered by appends and waiters, and raised to "never" only under the latch by the thread that takes
 //!    everything there is: nothing appended is ever left without its due time.
 
+use super::company::Company;
 use super::levels::NEVER;
 use super::presets::Axes;
 use super::queue::PendingQueue;
@@ -45,6 +46,8 @@ pub(super) struct LogWriter {
     pub event: Event,
     /// Happens when a block is full, so that a leader need not gather any longer.
     pub full: Event,
+    /// Who is expected to join the next write.
+    pub company: Company,
     /// Written under the latch, except `due`, which waiters lower too.
     pub duty: CachePadded<Duty>,
     lead: AtomicBool,
@@ -102,6 +105,7 @@ impl LogWriter {
             queue: PendingQueue::new(axes.queue, queue_entries),
             event: Event::new(),
             full: Event::new(),
+            company: Company::new(),
             duty: CachePadded::new(Duty {
                 due: AtomicU64::new(NEVER.0),
                 needs: AtomicU64::new(0),
@@ -168,7 +172,8 @@ impl LogWriter {
     }
 
     /// All that was appended is in a block that another log carries.
-    pub(super) fn stolen_from(&self, _latch: &LogGuard<'_>) {
+    pub(super) fn stolen_from(&self, latch: &LogGuard<'_>) {
+        self.company.leaves(latch);
         self.duty.unsealed_records.store(0, Ordering::Relaxed);
         self.duty.due.store(NEVER.0, Ordering::SeqCst);
         self.stolen.fetch_add(1, Ordering::SeqCst);
@@ -226,6 +231,7 @@ impl LogWriter {
 
     fn seal(&self, latch: &mut LogGuard<'_>) -> Option<SealedBlock> {
         self.duty.unsealed_records.store(0, Ordering::Relaxed);
+        self.company.leaves(latch);
         latch.seal()
     }
 

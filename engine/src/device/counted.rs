@@ -8,6 +8,7 @@ use crate::base::metrics::Counter;
 use crate::base::{Location, Result};
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Reads and writes of one file, from its opening on. Written by any thread that uses the file; approximate while they do.
 #[derive(Debug, Default)]
@@ -92,6 +93,10 @@ impl File for CountedFile {
 
     fn zero_extend(&self, len: u64) -> Result<()> {
         self.inner.zero_extend(len)
+    }
+
+    fn zero_extend_resting(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        self.inner.zero_extend_resting(len, rest)
     }
 
     fn reserve(&self, from: u64, to: u64) -> Result<()> {

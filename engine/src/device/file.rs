@@ -19,9 +19,12 @@ use std::io::{IoSlice, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Bytes of zeros written at a time when a file is extended.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;
+/// The same beside commits: a write that comes while it is on its way waits for less than it takes itself.
+const SMALL_ZERO_CHUNK_BYTES: usize = 64 << 10;
 
 /// Directories that this process has open: a file lock does not keep a process from itself.
 static OPEN_DIRECTORIES: std::sync::Mutex<Option<HashSet<PathBuf>>> = std::sync::Mutex::new(None);
@@ -352,13 +355,31 @@ impl RealFile {
         }
     }
 
-    fn write_zeros(&self, from: u64, to: u64) -> Result<()> {
-        let zeros = AlignedBuffer::zeroed(ZERO_CHUNK_BYTES);
+    fn extend(&self, len: u64, chunk_bytes: usize, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        let old = self.len()?;
+        if old < len {
+            // A full disk says so at once, and not after it has been filled with zeros.
+            self.allocate(FallocateFlags::KEEP_SIZE, old, len)?;
+        }
+        self.write_zeros(old, len, chunk_bytes, rest)?;
+        self.flush()
+    }
+
+    fn write_zeros(
+        &self,
+        from: u64,
+        to: u64,
+        chunk_bytes: usize,
+        rest: &mut dyn FnMut(Duration),
+    ) -> Result<()> {
+        let zeros = AlignedBuffer::zeroed(chunk_bytes);
         let mut offset = from;
         while offset < to {
+            let begun = Instant::now();
             let count = (to - offset).min(zeros.len() as u64) as usize;
             self.write_at(offset, &zeros[..count])?;
             offset += count as u64;
+            rest(begun.elapsed());
         }
         Ok(())
     }
@@ -385,8 +406,8 @@ impl RealFile {
 }
 
 /// How long the writes of a killed owner may take to end.
-const CLAIM_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
-const CLAIM_STEP: std::time::Duration = std::time::Duration::from_millis(1);
+const CLAIM_WAIT: Duration = Duration::from_secs(5);
+const CLAIM_STEP: Duration = Duration::from_millis(1);
 /// Steps for which a lock that is taken is tried again.
 const LOCK_ATTEMPTS: u32 = 30;
 
@@ -394,7 +415,7 @@ impl File for RealFile {
     /// The lock belongs to the open file description, which every request of an io_uring that is in flight keeps alive: the
     /// kernel gives it up when the last of them has ended, however the process did.
     fn claim(&self) -> Result<()> {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         loop {
             match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(()),
@@ -497,13 +518,11 @@ impl File for RealFile {
     }
 
     fn zero_extend(&self, len: u64) -> Result<()> {
-        let old = self.len()?;
-        if old < len {
-            // A full disk says so at once, and not after it has been filled with zeros.
-            self.allocate(FallocateFlags::KEEP_SIZE, old, len)?;
-        }
-        self.write_zeros(old, len)?;
-        self.flush()
+        self.extend(len, ZERO_CHUNK_BYTES, &mut |_| ())
+    }
+
+    fn zero_extend_resting(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        self.extend(len, SMALL_ZERO_CHUNK_BYTES, rest)
     }
 
     fn reserve(&self, from: u64, to: u64) -> Result<()> {
@@ -512,7 +531,7 @@ impl File for RealFile {
         }
         let old = self.len()?;
         let result = match self.allocate(FallocateFlags::empty(), from, to) {
-            Ok(false) => self.write_zeros(old.max(from), to),
+            Ok(false) => self.write_zeros(old.max(from), to, ZERO_CHUNK_BYTES, &mut |_| ()),
             other => other.map(drop),
         };
         if result.is_err() && self.len()? > old {

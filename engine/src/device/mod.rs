@@ -32,6 +32,7 @@ pub use facts::{DeviceFacts, DurabilityMethod};
 
 use crate::base::{Location, Result};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Writes are padded to, and buffers aligned to, this many bytes: the physical sector of the disks we know (rule: a
 /// smaller unit would make the drive rewrite durable neighbours).
@@ -160,6 +161,16 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// `OutOfSpace`; I/O.
     fn zero_extend(&self, len: u64) -> Result<()>;
+
+    /// The same beside commits: writes a little at a time, and calls `rest` after each with the time that it took, so that the caller
+    /// leaves the device to others as long as it likes. A storage that has nothing to write need not call it.
+    ///
+    /// # Errors
+    /// As [`File::zero_extend`].
+    fn zero_extend_resting(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        let _ = rest;
+        self.zero_extend(len)
+    }
 
     /// Has the storage set space aside for the bytes `from..to`, so that a later write there cannot meet a full disk, and makes
     /// the file at least `to` bytes long. Bytes that are there stay; those that never were written read as zero. Nothing of

@@ -277,9 +277,20 @@ impl SegmentPool {
     fn create(&self, id: SegmentId, len: u64) -> Result<Arc<dyn File>> {
         let mode = OpenMode { create: true, read_only: false, direct: true };
         let file = self.storage.open(&path_of(id), mode)?;
-        file.zero_extend(len)?;
+        file.zero_extend_resting(len, &mut |took| self.rest(took))?;
         self.storage.flush_directory(DIRECTORY)?;
         Ok(file)
+    }
+
+    /// Leaves the device to commits, unless somebody waits for the segment, or will soon.
+    fn rest(&self, took: Duration) {
+        let hurry = {
+            let state = self.state.lock();
+            !state.started || !state.wanted.is_empty() || state.ready.is_empty() || state.closed
+        };
+        if !hurry {
+            thread::sleep(took.min(REST_MAX) * RESTS);
+        }
     }
 
     /// A READY segment with room for `len` bytes, now ACTIVE; `None` if there is none yet, or at the bound. Never blocks
@@ -545,6 +556,9 @@ impl Drop for SegmentPool {
 
 /// Segments that may be taken beyond the bound between recovery and the first checkpoint.
 const RECOVERY_SEGMENTS: u64 = 4;
+/// A segment that is made beside commits has the device for one part of the time, and rests for so many.
+const RESTS: u32 = 4;
+const REST_MAX: Duration = Duration::from_millis(5);
 /// Recycled segments kept beyond the spare ones.
 const READY_MAX: usize = 64;
 

@@ -1,0 +1,139 @@
+//! Is it worth waiting for those who come back?
+//!
+//! Threads that commit one transaction after the other are released together when a write has completed, and come back with their
+//! next commit a little later. Whoever is back first finds the log free. If it wrote at once, it would write almost alone, the others
+//! would wait for that write first, and from then on two groups would take turns: each commit lasts two writes, and half of
+//! the time the CPU has nothing to do. If it lets the others come back, all go with the next write.
+//!
+//! ```text
+//!   at once      |== A ==|== B ==|== A ==|== B ==|        a commit lasts two writes
+//!   together     |== AB ==|..|== AB ==|..|== AB ==|       one, and the time until the last is back
+//! ```
+//!
+//! So the **company** of the next write is counted: the commits that the last write released, and those that had arrived by its end. Until all
+//! are there, nobody writes; **the last to arrive leads**, so that no thread is woken only to write. One of those who sleep, the first, keeps
+//! the time: when as much of it has passed since the write's end as a write takes, it leads whoever is there.
+//!
+//! That pays where coming back takes less time than a write. Where it does not (long transactions, many threads on few cores, arrivals that
+//! have nothing to do with each other) the time passes in vain. After a second miss in a row nobody waits for a number of writes that doubles
+//! with each further miss. The cost is bounded by that: at most one write in [`PAUSE_MAX`] takes up to twice its time.
+//!
+//! All is written under the log's latch. A committer reads it after it appended: the last to append sees all who came before.
+
+use super::levels;
+use crate::base::Csn;
+use crate::base::clock::Nanos;
+use crate::log::LogGuard;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Misses in a row after which it is not tried for a while.
+const MISSES: u32 = 2;
+/// Writes for which it is not tried, at most.
+const PAUSE_MAX: u32 = 1024;
+/// A write that takes less is over before anybody is asleep.
+const WRITE_MIN: Duration = Duration::from_micros(20);
+/// No company is worth a longer wait, however slow the device is.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+/// The newest write counts for one part in so many in the mean.
+const MEAN_OF: u64 = 8;
+
+/// Who is expected to join the next write of a log.
+#[derive(Debug)]
+pub(super) struct Company {
+    /// Commits that a thread waits with, appended since the last seal.
+    arrived: AtomicU32,
+    /// The first of them.
+    first: AtomicU64,
+    /// Sealed and not yet durable.
+    on_their_way: AtomicU32,
+    /// How many are expected before the next write; 0: nobody is waited for.
+    expected: AtomicU32,
+    /// Until when.
+    until: AtomicU64,
+    /// What a write takes.
+    mean_ns: AtomicU64,
+    /// Somebody let others come since the last write.
+    waited: AtomicBool,
+    misses: AtomicU32,
+    /// Writes for which it is not tried.
+    pause: AtomicU32,
+}
+
+impl Company {
+    pub(super) fn new() -> Company {
+        Company {
+            arrived: AtomicU32::new(0),
+            first: AtomicU64::new(0),
+            on_their_way: AtomicU32::new(0),
+            expected: AtomicU32::new(0),
+            until: AtomicU64::new(0),
+            mean_ns: AtomicU64::new(0),
+            waited: AtomicBool::new(false),
+            misses: AtomicU32::new(0),
+            pause: AtomicU32::new(0),
+        }
+    }
+
+    /// A commit was appended that a thread waits with.
+    pub(super) fn joined(&self, csn: Csn, _latch: &LogGuard<'_>) {
+        let arrived = self.arrived.load(Ordering::Relaxed);
+        if arrived == 0 {
+            self.first.store(csn.0, Ordering::Relaxed);
+        }
+        self.arrived.store(arrived + 1, Ordering::Relaxed);
+    }
+
+    /// Everything appended is going to be written.
+    pub(super) fn leaves(&self, _latch: &LogGuard<'_>) {
+        let arrived = self.arrived.swap(0, Ordering::Relaxed);
+        self.first.store(0, Ordering::Relaxed);
+        self.on_their_way.store(self.on_their_way.load(Ordering::Relaxed) + arrived, Ordering::Relaxed);
+        let expected = self.expected.swap(0, Ordering::Relaxed);
+        if !self.waited.swap(false, Ordering::Relaxed) {
+            self.pause.store(self.pause.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        } else if arrived >= expected {
+            self.misses.store(0, Ordering::Relaxed);
+        } else {
+            let misses = self.misses.load(Ordering::Relaxed) + 1;
+            self.misses.store(misses, Ordering::Relaxed);
+            if misses >= MISSES {
+                let pause = 1_u32.checked_shl(misses).unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
+                self.pause.store(pause, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A write has completed, which took from `begun` to `now`.
+    pub(super) fn released(&self, begun: Nanos, now: Nanos, _latch: &LogGuard<'_>) {
+        let took = now.0.saturating_sub(begun.0);
+        let mean = match self.mean_ns.load(Ordering::Relaxed) {
+            0 => took,
+            mean => mean - mean / MEAN_OF + took / MEAN_OF,
+        };
+        self.mean_ns.store(mean, Ordering::Relaxed);
+        let there = self.arrived.load(Ordering::Relaxed);
+        let company = self.on_their_way.swap(0, Ordering::Relaxed) + there;
+        let wait = Duration::from_nanos(mean).min(WAIT_MAX);
+        let worthwhile =
+            company > there.max(1) && wait >= WRITE_MIN && self.pause.load(Ordering::Relaxed) == 0;
+        self.until.store(levels::after(now, wait).0, Ordering::Relaxed);
+        self.expected.store(if worthwhile { company } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Until when a committer that has appended should let others come before it writes; `None`: it should write now.
+    pub(super) fn expected_until(&self, now: Nanos) -> Option<Nanos> {
+        let until = Nanos(self.until.load(Ordering::Relaxed));
+        let missing = self.arrived.load(Ordering::Relaxed) < self.expected.load(Ordering::Relaxed);
+        let wait = missing && now < until;
+        if wait {
+            self.waited.store(true, Ordering::Relaxed);
+        }
+        wait.then_some(until)
+    }
+
+    /// Whether `csn` is the one that keeps the time for the others.
+    pub(super) fn is_timekeeper(&self, csn: Csn) -> bool {
+        self.first.load(Ordering::Relaxed) == csn.0
+    }
+}
