@@ -113,6 +113,8 @@ impl Builder {
         gather_max: usize,
         /// How much a crash may lose of bounded-loss commits. Default 10 ms.
         loss_window: Duration,
+        /// How long a write of the log may take before the database is given up as after a failed write; 0: for ever. Default 60 s.
+        write_deadline: Duration,
         /// How long a writer waits for another transaction's row. Default 1 s.
         lock_wait: Duration,
         /// What a device flush is believed to do. Default `Auto`.

@@ -156,6 +156,9 @@ pub struct Settings {
     pub gather_max: usize,
     /// Bounded loss: how much a crash may lose at most, 1 ms to 60 s. Default 10 ms.
     pub loss_window: Duration,
+    /// How long a write of the log may take before the database is given up as after a failed write, 100 ms to 1 h; 0: for ever. Default
+    /// 60 s.
+    pub write_deadline: Duration,
     /// How long a writer waits for another transaction's row before it fails with a conflict. Default 1 s.
     pub lock_wait: Duration,
     /// What a device flush is believed to do. Default `Auto`.
@@ -226,6 +229,7 @@ impl Default for Settings {
             gather_siblings: 5,
             gather_max: 0,
             loss_window: Duration::from_millis(10),
+            write_deadline: Duration::from_secs(60),
             lock_wait: Duration::from_secs(1),
             device_trust: DeviceTrust::Auto,
             durability_method: None,
@@ -343,6 +347,9 @@ impl Settings {
             within("chunk_bytes", self.chunk_bytes as u64, 512, buffer as u64 / 2)?;
         }
         within("loss_window", self.loss_window.as_millis() as u64, 1, 60_000)?;
+        if !self.write_deadline.is_zero() {
+            within("write_deadline", self.write_deadline.as_millis() as u64, 100, 3_600_000)?;
+        }
         within("gather_window", self.gather_window.as_millis() as u64, 0, 1_000)?;
         within("flush_interval", self.flush_interval().as_millis() as u64, 0, 1_000)?;
         within("lock_wait", self.lock_wait.as_millis() as u64, 0, 3_600_000)?;

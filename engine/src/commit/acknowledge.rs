@@ -72,6 +72,7 @@ impl Core {
 
     /// A write is on its way to the device.
     pub(super) fn count_submitted(&self, bytes: usize, counter: &Counter) {
+        self.deadline.write_begins();
         counter.add(1);
         self.metrics.device_writes.add(1);
         self.metrics.device_bytes.add(bytes as u64);

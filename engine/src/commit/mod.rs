@@ -29,6 +29,7 @@
 //! | `worker` | what does a worker do between transactions? |
 //! | `stealing` | how does one write take the bytes of several logs? |
 //! | `acknowledge` | what happens when a write has completed, and who tells? |
+//! | `deadline` | what if a write never completes? |
 //! | `waiters` | how do futures learn of it? |
 //! | `levels`, `poison`, `metrics` | due times; failure; cost |
 //!
@@ -45,6 +46,7 @@
 mod acknowledge;
 mod chunks;
 mod company;
+mod deadline;
 mod dependency;
 mod flusher;
 mod layout;
@@ -81,6 +83,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use chunks::Pins;
+use deadline::Deadline;
 use flusher::Flusher;
 use poison::Poison;
 use presets::Axes;
@@ -167,6 +170,7 @@ struct Core {
     flushers: Box<[Flusher]>,
     /// When the first flusher has to acknowledge what others left. Lowered by whoever completes, raised by the flusher.
     acknowledge_due: AtomicU64,
+    deadline: Deadline,
     wakers: Wakers,
     pins: Pins,
     /// Happens when any log's lead is free, hence after W may have risen.
@@ -200,10 +204,16 @@ impl Commit {
                 .map_err(|error| Error::io("cannot start a flusher thread", error))?;
             commit.threads.lock().push(thread);
         }
+        if commit.core.deadline.is_set() {
+            let core = commit.core.clone();
+            let thread = thread::spawn("quench-deadline", move || core.watch_writes())
+                .map_err(|error| Error::io("cannot start the thread that looks at writes", error))?;
+            commit.threads.lock().push(thread);
+        }
         Ok(commit)
     }
 
-    /// Flushes everything, commits in flight included, refuses new ones, and ends the threads. Handles can be waited for
+    /// Flushes everything, commits in flight included, refuses new ones, and ends the threads, but for what a hanging write holds. Handles can be waited for
     /// afterwards.
     ///
     /// # Errors
@@ -216,11 +226,19 @@ impl Commit {
         }
         let flushed = self.core.flush_all();
         self.core.flushers.iter().for_each(Flusher::stop);
-        for thread in self.threads.lock().drain(..) {
-            let _ = thread.join();
+        self.core.deadline.stop();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if self.core.deadline.is_missed() {
+            // One of them may be inside the write that hangs, and a queue that is dropped waits for its writes.
+            std::mem::forget(self.core.clone());
+            self.core.segments.abandon();
+        } else {
+            for thread in threads {
+                let _ = thread.join();
+            }
+            self.core.segments.close();
         }
         self.core.acknowledge_all(true);
-        self.core.segments.close();
         self.core.wake_everybody();
         flushed
     }
@@ -483,6 +501,7 @@ impl Core {
             poison: Poison::new(),
             flushers: (0..axes.flushers(logs)).map(|_| Flusher::new()).collect(),
             acknowledge_due: AtomicU64::new(levels::NEVER.0),
+            deadline: Deadline::new(settings.write_deadline),
             wakers: Wakers::default(),
             pins: Pins::new(settings.chunked_log_bytes(logs)),
             progress: Event::new(),

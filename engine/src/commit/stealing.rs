@@ -180,7 +180,7 @@ impl Core {
             block.buffer[block.len..end].copy_from_slice(&stolen.buffer[..stolen.len]);
             block.len = end;
             let victim = self.writer(stolen.log());
-            victim.write_begins(now);
+            victim.carrying_begins(now);
             let mut buffer = Some(stolen.buffer);
             if let Some(mut latch) = victim.log.try_lock() {
                 buffer.take().into_iter().for_each(|buffer| latch.give_back(buffer));
@@ -204,7 +204,7 @@ impl Core {
             if !self.poison.is_raised() {
                 let now = self.clock.now();
                 self.land_block(victim, sequence, buffer, thief.last_write().0, now);
-                victim.write_ended(now);
+                victim.carrying_ended(now);
             }
             victim.stolen_ended();
             victim.event.notify_all();

@@ -68,6 +68,8 @@ pub(super) struct LogWriter {
     stolen: AtomicU32,
     /// What the writes in `worker` carry besides their own block, by token. Under the lead.
     carried: Mutex<Vec<(u64, Vec<Carried>)>>,
+    /// Writes of this log's queue and threads that have begun, and of these, those that have ended. Not those of others that carry its blocks.
+    writes: [AtomicU64; 2],
     /// The lowest CSN in `carried` or about to be: lowered before the victim's latch is let go, raised when it has landed.
     carries_from: AtomicU64,
 }
@@ -123,6 +125,7 @@ impl LogWriter {
             looked: [AtomicU64::new(0), AtomicU64::new(0)],
             stolen: AtomicU32::new(0),
             carried: Mutex::new(Vec::new()),
+            writes: [AtomicU64::new(0), AtomicU64::new(0)],
             carries_from: AtomicU64::new(Csn::MAX.0),
         }
     }
@@ -258,14 +261,33 @@ impl LogWriter {
         self.sealed_count.load(Ordering::SeqCst) > 0
     }
 
-    /// Remembers when the last write began.
+    /// A write of this log begins.
     pub(super) fn write_begins(&self, now: Nanos) {
+        self.writes[0].fetch_add(1, Ordering::SeqCst);
+        self.carrying_begins(now);
+    }
+
+    /// A write of this log has ended.
+    pub(super) fn write_ended(&self, now: Nanos) {
+        self.writes[1].fetch_add(1, Ordering::SeqCst);
+        self.carrying_ended(now);
+    }
+
+    /// A write of another log begins that carries a block of this one.
+    pub(super) fn carrying_begins(&self, now: Nanos) {
         self.last_write[0].store(now.0, Ordering::Relaxed);
     }
 
-    /// Remembers when the last write ended.
-    pub(super) fn write_ended(&self, now: Nanos) {
+    /// Such a write has ended.
+    pub(super) fn carrying_ended(&self, now: Nanos) {
         self.last_write[1].store(now.0, Ordering::Relaxed);
+    }
+
+    /// Writes that have begun, and those of them that have ended.
+    pub(super) fn writes(&self) -> (u64, u64) {
+        // In this order: what has ended is not taken for under way.
+        let ended = self.writes[1].load(Ordering::SeqCst);
+        (self.writes[0].load(Ordering::SeqCst), ended)
     }
 
     /// When the last write began and when one last ended.

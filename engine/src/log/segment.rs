@@ -202,11 +202,16 @@ impl SegmentPool {
         }
     }
 
-    /// Stops the preparer.
-    pub fn close(&self) {
+    /// Stops the preparer, without waiting for it: it may be inside a call that does not come back.
+    pub fn abandon(&self) {
         self.state.lock().closed = true;
         self.work.notify_all();
         self.prepared.notify_all();
+    }
+
+    /// Stops the preparer.
+    pub fn close(&self) {
+        self.abandon();
         if let Some(handle) = self.preparer.lock().take() {
             let _ = handle.join();
         }

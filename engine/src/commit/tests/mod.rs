@@ -4,6 +4,8 @@
 #[cfg(not(feature = "shuttle"))]
 mod behaviour;
 mod disk;
+#[cfg(not(feature = "shuttle"))]
+mod failure;
 #[cfg(feature = "shuttle")]
 mod schedules;
 #[cfg(not(feature = "shuttle"))]
