@@ -143,6 +143,24 @@ fn segments(disk: &SimulatedStorage) -> Vec<(String, Vec<u8>)> {
     files.map(|path| (path.clone(), disk.read_file(&path).expect("listed"))).collect()
 }
 
+/// A disk on which much was stolen, stopped.
+fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (SimulatedStorage, Told) {
+    for _ in 0..100 {
+        let disk = SimulatedStorage::new(seed);
+        let db = open(&disk, settings).expect("a whole disk");
+        let told = work(&db, &disk, checkpoint_at);
+        let stolen = db.statistics().stolen_blocks;
+        disk.stop();
+        drop(db);
+        // Threads get their logs in turn: if another test started one in between, both have the same.
+        if stolen > 0 {
+            assert!(stolen > 20 && told.len() > 100, "{stolen} blocks stolen, {} acknowledged", told.len());
+            return (disk, told);
+        }
+    }
+    panic!("nothing is ever stolen");
+}
+
 /// For each dependency rule; more with `QUENCH_CRASHES`.
 fn crashes_wanted() -> u64 {
     std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
@@ -158,14 +176,9 @@ fn stolen_records_survive_as_their_owners() {
         }
         let (mut random, mut crashes, mut carried) = (Random::from_seed(dependency as u64), 0, 0);
         while crashes < crashes_wanted() {
-            let disk = SimulatedStorage::new(random.next_u64());
-            let db = open(&disk, &settings).expect("a whole disk");
-            let told = work(&db, &disk, Some(1 + random.below(ROUNDS.into()) as u32));
-            let stolen = db.statistics().stolen_blocks;
-            assert!(stolen > 20 && told.len() > 100, "{stolen} blocks stolen, {} acknowledged", told.len());
+            let (disk, told) =
+                sample(&settings, random.next_u64(), Some(1 + random.below(ROUNDS.into()) as u32));
             let end = disk.operations();
-            disk.stop();
-            drop(db);
             for _ in 0..200 {
                 let at = random.below(end as u64 + 1) as usize;
                 let kind = if random.chance(3, 4) { CrashKind::PowerCut } else { CrashKind::Kill };
@@ -191,11 +204,7 @@ fn stolen_records_survive_as_their_owners() {
 #[test]
 fn rot_in_a_carried_block_is_found() {
     let settings = settings(Dependency::Dsn);
-    let disk = SimulatedStorage::new(4);
-    let db = open(&disk, &settings).expect("a whole disk");
-    let told = work(&db, &disk, None);
-    disk.stop();
-    drop(db);
+    let (disk, told) = sample(&settings, 4, None);
     let whole = disk.crash(CrashKind::Kill, disk.operations(), 1);
     let (mut refused, mut harmless) = (0, 0);
     for (path, bytes) in segments(&whole) {

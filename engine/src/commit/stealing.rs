@@ -34,6 +34,7 @@
 //! 6. **A failure poisons**, whoever's write it was.
 
 use super::Core;
+use super::levels::{NEVER, NOW};
 use super::presets::Axes;
 use super::writer::LogWriter;
 use crate::base::clock::Nanos;
@@ -119,7 +120,7 @@ impl Carried {
 fn stealable(writer: &LogWriter, unit: usize) -> usize {
     let bytes = writer.log.unsealed_bytes();
     let wanted =
-        bytes > 0 && bytes < unit && !writer.has_sealed() && writer.duty.due() != super::levels::NEVER;
+        bytes > 0 && bytes < unit && !writer.has_sealed() && writer.duty.due() != NEVER;
     if wanted { bytes } else { 0 }
 }
 
@@ -244,8 +245,12 @@ impl Core {
 
     /// Makes every log due that carries a CSN at or below `csn`. True if there is one.
     pub(super) fn hurry_carriers(&self, csn: Csn) -> bool {
-        let late = self.carriers().filter(|thief| thief.carries_from() <= csn);
-        late.map(|thief| thief.duty.lower_due(super::levels::NOW)).count() > 0
+        let mut any = false;
+        for thief in self.carriers().filter(|thief| thief.carries_from() <= csn) {
+            thief.duty.lower_due(NOW);
+            any = true;
+        }
+        any
     }
 
     fn carrier_of(&self, writer: &LogWriter) -> Option<&LogWriter> {

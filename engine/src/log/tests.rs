@@ -160,7 +160,8 @@ fn what_is_torn_in_a_write_is_lost_alone() {
         let (own, stolen) = (world.append(0, 5000), world.append(1, 5000));
         let (thief, carried) = world.steal();
         let (own_later, later) = (world.append(0, 10), world.append(1, 10));
-        (world.seal(0), world.seal(1));
+        world.seal(0);
+        world.seal(1);
         // The second sector of one of them did not arrive.
         world.damage(if lose_own { &thief } else { carried.as_ref().expect("there is room") }, 4100);
         let (whole, torn) = if lose_own { (1, 0) } else { (0, 1) };
