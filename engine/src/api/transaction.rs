@@ -137,7 +137,7 @@ impl Transaction {
                 if pending.waits {
                     commit.finish(ticket, pending)?;
                 }
-                commit.end_of_transaction(ticket.log, pending.begun, pending.ready);
+                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, pending.waits);
                 Ok(ticket.csn)
             }
             Ended::ReadOnly(pending) => {
@@ -158,7 +158,7 @@ impl Transaction {
         let commit = system.commit();
         let ticket = match self.active.commit(false)? {
             Ended::Written(ticket, pending) => {
-                commit.end_of_transaction(ticket.log, pending.begun, pending.ready);
+                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
                 ticket
             }
             Ended::ReadOnly(pending) => {

@@ -148,6 +148,10 @@ impl Core {
         if needed.is_some_and(|csn| self.watermark.holds_back(writer.id, csn)) {
             due = due.min(levels::after(began, PACE));
         }
+        // Where committers only sleep it is the flusher that lets others come.
+        if due != NEVER && self.axes.await_company && !self.axes.waiters_write() {
+            due = due.max(self.company_until(writer).unwrap_or(NOW));
+        }
         due
     }
 

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A leader takes everything that was appended until it seals the block; who comes later finds the lead taken, sleeps,
-//! and is woken with all others by one system call. Whoever is then not covered races for the lead. With window 0 a batch
-//! is whoever arrived during the previous write. The other logs a waiter depends on are started before its own write,
+//! and is woken with all others by one system call. Whoever is then not covered races for the lead. A batch is whoever arrived during
+//! the previous write and, where that pays, whoever that write released and comes back (`company`). The other logs a waiter depends on are started before its own write,
 //! so that the writes run side by side.
 //!
 //! Where committers do not write, each of these questions ends with the log being due, the flusher awake, and the waiter asleep.
@@ -97,9 +97,9 @@ impl Core {
             if self.await_carrier(writer, ticket.csn, deadline)? {
                 continue;
             }
-            let until = if company { self.company_until(writer) } else { None };
-            if let Some(until) = until
+            if company
                 && self.axes.waiters_write()
+                && let Some(until) = self.company_until(writer)
             {
                 // One keeps the time; the last to arrive leads, and wakes the others when all is written.
                 let keeps_time = writer.company.is_timekeeper(ticket.csn);
@@ -110,7 +110,7 @@ impl Core {
             let by = if self.axes.waiters_keep_interval {
                 levels::after(writer.last_write().0, self.axes.flush_interval)
             } else {
-                until.unwrap_or(NOW)
+                NOW
             };
             if !self.advance(writer, ticket.csn, by) {
                 self.sleep(&writer.event, woken, deadline)?;
@@ -118,9 +118,13 @@ impl Core {
         }
     }
 
-    /// Until when a committer lets others come. It is about the next write: while somebody writes there is nothing to decide.
-    fn company_until(&self, writer: &LogWriter) -> Option<Nanos> {
-        if writer.is_led() { None } else { writer.company.expected_until(self.clock.now()) }
+    /// Until when a committer lets others come. It is about the next block: while somebody writes there is nothing to decide,
+    /// and a block that is full waits for nobody.
+    pub(super) fn company_until(&self, writer: &LogWriter) -> Option<Nanos> {
+        if writer.is_led() || writer.has_sealed() {
+            return None;
+        }
+        writer.company.expected_until(self.clock.now())
     }
 
     /// Waits until W is above `csn`, and causes the writes this needs.

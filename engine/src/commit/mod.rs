@@ -403,9 +403,12 @@ impl Commit {
     }
 
     /// To be called by a thread that uses `log` when it has ended a transaction that began at `begun`: reaps and submits writes where
-    /// workers do that, and gives up the CPU now and then.
-    pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos) {
+    /// workers do that, and gives up the CPU now and then, unless it `waited` for the commit.
+    pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos, waited: bool) {
         self.core.end_of_transaction(log, begun, now);
+        if !waited {
+            self.core.yield_now_and_then(log, now);
+        }
     }
 
     /// Makes everything that was drawn so far durable.

@@ -119,8 +119,7 @@ impl Carried {
 /// Bytes of `writer` that may be stolen: none if nobody wants them, or if it is about to write them itself.
 fn stealable(writer: &LogWriter, unit: usize) -> usize {
     let bytes = writer.log.unsealed_bytes();
-    let wanted =
-        bytes > 0 && bytes < unit && !writer.has_sealed() && writer.duty.due() != NEVER;
+    let wanted = bytes > 0 && bytes < unit && !writer.has_sealed() && writer.duty.due() != NEVER;
     if wanted { bytes } else { 0 }
 }
 

@@ -500,7 +500,7 @@ fn cost_of_an_asynchronous_commit() {
             for _ in 0..count {
                 let pending = world.pending(Csn::ZERO, level, false);
                 world.commit.precommit(LogId(0), record, pending, || ()).expect("pre-commits");
-                world.commit.end_of_transaction(LogId(0), pending.begun, pending.ready);
+                world.commit.end_of_transaction(LogId(0), pending.begun, pending.ready, false);
             }
             let each = start.elapsed().as_nanos() / count;
             let metrics = world.commit.metrics();

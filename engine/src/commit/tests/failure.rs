@@ -85,7 +85,12 @@ fn what_a_thread_leaves_is_written_whether_it_ended_or_panicked() {
                     let level = if log == 0 { Durability::Durable } else { Durability::BoundedLoss };
                     send.send(theirs.asynchronous(log, Csn::ZERO, level).expect("pre-commits"))
                         .expect("heard");
-                    theirs.commit.end_of_transaction(LogId(log), theirs.clock.now(), theirs.clock.now());
+                    theirs.commit.end_of_transaction(
+                        LogId(log),
+                        theirs.clock.now(),
+                        theirs.clock.now(),
+                        false,
+                    );
                 }
                 assert!(!panics, "a transaction panics with bytes in the buffer");
             });

@@ -41,7 +41,7 @@ impl World {
     }
 
     fn end(&self, log: u32) {
-        self.commit.end_of_transaction(LogId(log), self.clock.now(), self.clock.now());
+        self.commit.end_of_transaction(LogId(log), self.clock.now(), self.clock.now(), false);
     }
 
     fn unsealed(&self, log: u32) -> usize {

@@ -39,7 +39,7 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
             }
             _ => Some(world.blocking(log, dsn).expect("commits")),
         };
-        world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now());
+        world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), false);
         // Reading back everything is slow: now and then.
         if let Some(ticket) = told
             && (i % 16 == 0)
@@ -81,6 +81,28 @@ fn handing_over_the_lead_strands_nobody() {
         } else {
             assert!(metrics.group_size() > 1.0, "{}", metrics.group_size());
         }
+    }
+}
+
+#[test]
+fn those_whom_a_write_released_are_in_the_next_one() {
+    for preset in [Preset::Group, Preset::Pipelined] {
+        let world = World::new(preset, 1);
+        world.disk.hold();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..2 {
+                    world.blocking(0, Csn::ZERO).expect("commits");
+                }
+            });
+            eventually("the first write has begun", || world.disk.writes() == 1);
+            scope.spawn(|| world.blocking(0, Csn::ZERO).expect("commits"));
+            eventually("the second waits", || world.commit.newest_drawn() == Csn(2));
+            // So long a write is worth as long a wait.
+            std::thread::sleep(Duration::from_millis(100));
+            world.disk.release();
+        });
+        assert_eq!(world.commit.metrics().flushes.get(), 2, "{preset:?}");
     }
 }
 
