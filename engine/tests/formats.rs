@@ -14,9 +14,10 @@ use quenchdb::base::checksum::crc;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    BackupOptions, Compression, Database, Error, ErrorKind, Location, RestoreOptions, Result, Settings, Table,
+    BackupOptions, Compression, Database, Dependency, Durability, Error, ErrorKind, Isolation, Location,
+    RestoreOptions, Result, Settings, Table,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use support::{Content, content, place};
@@ -82,6 +83,27 @@ impl Sample {
         self.expected.extend((0..20).map(|n| (("long".to_string(), key(n)), vec![n; 600])));
     }
 
+    /// Transactions of two logs that read what is not durable yet: their records list it.
+    fn fill_with_lists(&mut self) {
+        let chain = self.db.table_or_create("chain").expect("works");
+        let lazy = |n: u8| {
+            let mut tx = self.db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("free");
+            for earlier in n.saturating_sub(3)..n {
+                assert!(tx.get(&chain, [earlier]).expect("readable").is_some());
+            }
+            tx.insert(&chain, [n], vec![n; 50]).expect("fits");
+            tx.commit().expect("commits");
+        };
+        for n in 0..12 {
+            // Threads are spread over the logs.
+            std::thread::scope(|scope| scope.spawn(|| lazy(n)).join()).expect("no panic");
+        }
+        self.expected.extend((0..12).map(|n| (("chain".to_string(), vec![n]), vec![n; 50])));
+        self.put(&chain, "chain", (0..12).map(|n| (vec![100 + n], vec![n; 10])));
+        let seen = self.db.transact(|tx| tx.get(&chain, [11])).expect("commits");
+        assert!(seen.is_some(), "whoever reads it waits until it is durable");
+    }
+
     /// One of everything that the formats have in version 1, `at` saying which values. The same on every call.
     fn fill(&mut self, at: u8) {
         let rows = self.db.table_or_create("rows").expect("works");
@@ -108,8 +130,11 @@ impl Sample {
     }
 }
 
+/// Version of a log block with what came last.
+const NEWEST_LOG: u16 = 3;
+
 /// The version that the present build writes, of samples.
-const NEWEST: u32 = 3;
+const NEWEST: u32 = 4;
 
 /// Closed, or killed with a checkpoint and a log after it; with what there was in `version`, and the same on every call.
 fn make(closed: bool, version: u32) -> (SimulatedStorage, Content) {
@@ -118,7 +143,10 @@ fn make(closed: bool, version: u32) -> (SimulatedStorage, Content) {
 
 fn make_with(closed: bool, version: u32, compression: Compression) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
-    let settings = Settings { compression, ..settings() };
+    let mut settings = Settings { compression, ..settings() };
+    if version >= 4 {
+        (settings.logs, settings.dependency) = (2, Some(Dependency::Exact));
+    }
     let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
     let mut sample =
         Sample { db: builder.open("simulated").expect("an empty disk"), expected: Content::new() };
@@ -135,6 +163,9 @@ fn make_with(closed: bool, version: u32, compression: Compression) -> (Simulated
     sample.fill(20);
     if version >= 2 {
         sample.fill_in_chunks();
+    }
+    if version >= 4 {
+        sample.fill_with_lists();
     }
     if closed {
         sample.db.close().expect("works");
@@ -361,14 +392,15 @@ fn a_newer_manifest_is_refused() {
 fn newer_log_blocks_are_refused() {
     let (disk, _) = make(false, NEWEST);
     let segments: Vec<String> = disk.files().into_iter().filter(|path| path.starts_with("log/")).collect();
-    let mut blocks = 0;
+    let (mut blocks, mut versions) = (0, BTreeSet::new());
     for path in segments {
         let bytes = disk.read_file(&path).expect("listed");
         for at in (0..bytes.len()).step_by(SECTOR).filter(|at| bytes[at + 4..at + 8] == *b"QLOG") {
             // The header's checksum covers it to its end, wherever that is in this version.
             let covered = |end: &usize| bytes[at..at + 4] == crc(&bytes[at + 4..at + end]).to_le_bytes();
             let end = (40..256).step_by(4).find(covered).expect("a block's header");
-            let found = u16::from_le_bytes([bytes[at + 8], bytes[at + 9]]) + 1;
+            versions.insert(u16::from_le_bytes([bytes[at + 8], bytes[at + 9]]));
+            let found = NEWEST_LOG + 1;
             let newer = changed(&disk, &path, |bytes| {
                 bytes[at + 8..at + 10].copy_from_slice(&found.to_le_bytes());
                 let check = crc(&bytes[at + 4..at + end]);
@@ -379,6 +411,7 @@ fn newer_log_blocks_are_refused() {
         }
     }
     assert!(blocks > 5);
+    assert_eq!(versions, [2, NEWEST_LOG].into(), "only blocks that need it have the newest version");
 }
 
 #[test]

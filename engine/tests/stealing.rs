@@ -163,7 +163,7 @@ fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (Simula
 
 /// For each dependency rule; more with `QUENCH_CRASHES`.
 fn crashes_wanted() -> u64 {
-    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(1000)
+    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
 }
 
 /// One test: threads get their logs in turn, and beside another test's the two of a sample might have the same.

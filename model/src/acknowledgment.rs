@@ -1,7 +1,7 @@
 //! What is durable, how far is the watermark, who may be told?
 
-use crate::scenario::{Dependencies, Durable, Kind, LogId, Scenario, TransactionId, WatermarkScan};
-use crate::state::{Block, BlockState, Csn, Phase, Scan, State};
+use crate::scenario::{Dependencies, Durable, Kind, Listed, LogId, Scenario, TransactionId, WatermarkScan};
+use crate::state::{Block, BlockState, Csn, Phase, Scan, Set, State};
 
 /// The slot of a log that has nothing volatile.
 pub const IDLE: Csn = Csn::MAX;
@@ -69,12 +69,23 @@ impl Scenario {
         state.watermark = state.watermark.max(scan.lowest.min(bound));
     }
 
-    /// True if all that `id` depends on, directly or not, is durable.
+    /// True if the record of `id` is durable, and all that it lists is committed in the same way.
     fn is_exactly_committed(&self, state: &State, id: TransactionId) -> bool {
-        let predecessors = state.progress(id).predecessors;
-        predecessors.iter().all(|other| {
-            other == id || self.is_durable(state, other) && self.is_exactly_committed(state, other)
-        })
+        self.is_durable(state, id) && self.are_exactly_committed(state, state.progress(id).listed)
+    }
+
+    fn are_exactly_committed(&self, state: &State, listed: Set) -> bool {
+        listed.iter().all(|other| self.is_exactly_committed(state, other))
+    }
+
+    /// Of what `id` is about to have read, what its record lists.
+    #[must_use]
+    pub fn to_list(&self, state: &State, predecessors: Set) -> Set {
+        let open = |id: &TransactionId| match self.rules.listed {
+            Listed::NotCommitted => !self.is_exactly_committed(state, *id),
+            Listed::Volatile => !self.is_durable(state, *id),
+        };
+        predecessors.iter().filter(open).collect()
     }
 
     /// True if the caller of `id` may be told now.
@@ -96,7 +107,7 @@ impl Scenario {
             Dependencies::Dsn => progress.dsn < self.known_watermark(state),
             // A transaction without a record has no CSN of its own.
             Dependencies::Csn => progress.csn.max(progress.dsn) < self.known_watermark(state),
-            Dependencies::Exact => self.is_exactly_committed(state, id),
+            Dependencies::Exact => self.are_exactly_committed(state, progress.listed),
             Dependencies::DirectOnly => {
                 progress.known_predecessors.iter().all(|other| self.is_durable(state, other))
             }

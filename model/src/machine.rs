@@ -1,6 +1,6 @@
 //! What can happen next, and what must never happen.
 
-use crate::scenario::{Kind, LogId, Scenario, Tombstones, TransactionId, WatermarkScan};
+use crate::scenario::{Dependencies, Kind, LogId, Scenario, Tombstones, TransactionId, WatermarkScan};
 use crate::state::{Block, BlockState, Csn, Phase, Set, State, Violation};
 use stateright::{Model, Property};
 
@@ -194,7 +194,12 @@ impl Scenario {
         let known: Set = predecessors.iter().filter(leaves_trace).collect();
         let dsn = known.iter().map(|writer| state.progress(writer).csn).max().unwrap_or(0);
         let epoch = state.manifest.epoch;
+        let listed = match self.rules.dependencies {
+            Dependencies::Exact | Dependencies::DirectOnly => self.to_list(state, known),
+            Dependencies::Dsn | Dependencies::Csn => Set::default(),
+        };
         let progress = state.progress_mut(id);
+        progress.listed = listed;
         (progress.phase, progress.epoch, progress.dsn) = (Phase::Active, epoch, dsn);
         (progress.known_predecessors, progress.predecessors) = (known, predecessors);
         for key in transaction.writes {

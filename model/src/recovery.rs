@@ -1,6 +1,6 @@
 //! What is true after a crash? A pure function of what can be read.
 
-use crate::scenario::{RecoveryDurability, Scenario, StoredWatermark, TransactionId, Voids};
+use crate::scenario::{Judged, RecoveryDurability, Scenario, StoredWatermark, TransactionId, Voids};
 use crate::state::{Block, BlockState, Csn, Set, State, Violation};
 
 /// What recovery concludes.
@@ -45,19 +45,30 @@ impl Scenario {
             StoredWatermark::StrictlyBelow => frontier < watermark,
             StoredWatermark::AtOrBelow => frontier <= watermark && !counted.is_empty(),
         };
-        let is_true = |id: &TransactionId| {
-            let progress = state.progress(*id);
-            !state.manifest.voids.contains(progress.csn) && progress.dsn < frontier
-        };
         let decided = there.union(beyond.iter().map(|id| state.progress(id).csn).collect());
         let last_csn = decided.iter().max().unwrap_or(0).max(state.manifest.first_csn - 1);
-        Conclusion {
-            replayed: counted.iter().filter(is_true).collect(),
-            accepted,
-            last_csn,
-            watermark,
-            refused,
+        Conclusion { replayed: self.taken(state, counted, frontier), accepted, last_csn, watermark, refused }
+    }
+
+    /// Of the records that count, those that are true. In the order of their CSNs: what one lists is decided before it.
+    fn taken(&self, state: &State, counted: Set, frontier: Csn) -> Set {
+        let mut ascending: Vec<TransactionId> = counted.iter().collect();
+        ascending.sort_by_key(|id| state.progress(*id).csn);
+        let mut taken = Set::default();
+        for id in ascending {
+            let progress = state.progress(id);
+            let below = |listed: &TransactionId| state.progress(*listed).csn < frontier;
+            let listed: Set = progress.listed.iter().filter(|listed| !below(listed)).collect();
+            let complete = match self.rules.judged {
+                Judged::ByDsn => false,
+                Judged::ByList => listed.is_subset_of(taken),
+                Judged::ByPresence => listed.is_subset_of(counted),
+            };
+            if !state.manifest.voids.contains(progress.csn) && (progress.dsn < frontier || complete) {
+                taken.insert(id);
+            }
         }
+        taken
     }
 
     /// Recovers and begins the next epoch; finds what went wrong.

@@ -70,10 +70,31 @@ pub enum Dependencies {
     Dsn,
     /// Transaction level: its own CSN is below W. Recovery judges it by its DSN all the same.
     Csn,
-    /// Everything it depends on is durable, whatever else is not. Recovery judges it by its DSN all the same: wrong.
+    /// The engine's exact rule: the predecessors that its record lists are committed, whatever else is volatile. For recovery that judges
+    /// by lists, too.
     Exact,
     /// Wrong: only the direct predecessors' own records are durable.
     DirectOnly,
+}
+
+/// Which predecessors a record lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Listed {
+    /// The engine's rule: those that are not committed when it reads them.
+    NotCommitted,
+    /// Wrong: those whose own records are not durable then.
+    Volatile,
+}
+
+/// Which whole records recovery takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Judged {
+    /// Those with a DSN below the first CSN that is missing.
+    ByDsn,
+    /// Those, and those of which it has taken all that they list.
+    ByList,
+    /// Wrong: it is enough that what they list is there.
+    ByPresence,
 }
 
 /// What "durable" means for a record.
@@ -144,6 +165,10 @@ pub enum StoredWatermark {
 pub struct Rules {
     /// What must be committed before a commit is.
     pub dependencies: Dependencies,
+    /// What a record lists.
+    pub listed: Listed,
+    /// What recovery takes.
+    pub judged: Judged,
     /// What "durable" means.
     pub durable: Durable,
     /// How the watermark is computed.
@@ -164,6 +189,8 @@ impl Rules {
     /// The engine's rules, with an atomic watermark.
     pub const ENGINE: Rules = Rules {
         dependencies: Dependencies::Dsn,
+        listed: Listed::NotCommitted,
+        judged: Judged::ByDsn,
         durable: Durable::GapFreePrefix,
         watermark: WatermarkScan::Atomic,
         voids: Voids::Remembered,

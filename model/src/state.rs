@@ -97,6 +97,8 @@ pub struct Progress {
     pub stored_watermark: Csn,
     /// Its predecessors as far as it knows.
     pub known_predecessors: Set,
+    /// Of them, those that its record lists.
+    pub listed: Set,
     /// All transactions whose effect it saw: also a delete of which it found no trace.
     pub predecessors: Set,
 }
@@ -229,6 +231,7 @@ impl State {
             dsn: 0,
             stored_watermark: 0,
             known_predecessors: Set::default(),
+            listed: Set::default(),
             predecessors: Set::default(),
         };
         State {

@@ -6,8 +6,8 @@ use quench_model::machine::{
 };
 use quench_model::state::Violation;
 use quench_model::{
-    Dependencies, Durable, RecoveryDurability, Scenario, StoredWatermark, Tombstones, Transaction, Voids,
-    WatermarkScan,
+    Dependencies, Durable, Judged, Listed, RecoveryDurability, Scenario, StoredWatermark, Tombstones,
+    Transaction, Voids, WatermarkScan,
 };
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -130,6 +130,56 @@ fn exact_acknowledgment_and_dsn_recovery_lose_acknowledged_commits() {
     ]);
     (scenario.in_flight_max, scenario.crashes) = (1, 1);
     breaks(scenario.with(|rules| rules.dependencies = Dependencies::Exact), Violation::AcknowledgedLost);
+}
+
+/// Exact acknowledgment, and recovery by lists.
+fn exact(scenario: Scenario) -> Scenario {
+    scenario.with(|rules| (rules.dependencies, rules.judged) = (Dependencies::Exact, Judged::ByList))
+}
+
+/// Log 0 is slow. Two transactions have nothing to do with it, one depends on it through another.
+fn beside_a_straggler() -> Scenario {
+    let mut scenario = Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 1, &[], &[Y]),
+        Transaction::durable(1, 2, &[Y], &[Z]),
+        Transaction::durable(1, 1, &[X], &[Y]),
+        Transaction::durable(2, 2, &[X, Y, Z], &[X]),
+    ]);
+    scenario.in_flight_max = 1;
+    scenario
+}
+
+#[test]
+fn exact_acknowledgment_and_recovery_by_lists_hold_over_two_crashes() {
+    let reached = [REACHED_OUT_OF_ORDER, REACHED_VOID, REACHED_DISCARD, REACHED_SECOND_EPOCH];
+    holds(exact(beside_a_straggler()), &reached);
+    holds(exact(two_writes_in_flight()), &reached[..3]);
+    holds(exact(chain()), &[REACHED_VOID, REACHED_DISCARD, REACHED_SECOND_EPOCH, REACHED_READ_ONLY]);
+}
+
+#[test]
+fn exact_acknowledgment_holds_with_deletes_and_after_a_kill() {
+    holds(exact(deleted(Tombstones::Stamped)), &[REACHED_READ_ONLY, REACHED_SECOND_EPOCH]);
+    holds(exact(killed(RecoveryDurability::FlushAndReappend)), &[REACHED_SECOND_EPOCH]);
+    breaks(exact(deleted(Tombstones::Purged)), Violation::NotClosed);
+}
+
+#[test]
+fn direct_dependencies_only_lose_acknowledged_commits_with_recovery_by_lists_too() {
+    let direct = |rules: &mut quench_model::Rules| rules.dependencies = Dependencies::DirectOnly;
+    breaks(exact(chain()).with(direct), Violation::AcknowledgedLost);
+}
+
+#[test]
+fn forgetting_a_durable_predecessor_that_is_not_committed_leaves_a_gap() {
+    let scenario = exact(chain()).with(|rules| rules.listed = Listed::Volatile);
+    breaks(scenario, Violation::NotClosed);
+}
+
+#[test]
+fn taking_a_record_because_what_it_lists_is_there_leaves_a_gap() {
+    breaks(exact(chain()).with(|rules| rules.judged = Judged::ByPresence), Violation::NotClosed);
 }
 
 #[test]

@@ -240,6 +240,7 @@ pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
                 "block": r.block,
                 "csn": r.csn.0,
                 "dsn": r.dsn.0,
+                "predecessors": r.predecessors.as_ref().map(|all| all.iter().map(|csn| csn.0).collect::<Vec<_>>()),
                 "watermark": r.watermark.0,
                 "bytes": r.bytes,
                 "beyond_hole": r.beyond_hole,
@@ -256,6 +257,11 @@ pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
             "csn {} epoch {}  depends on {}  watermark {}  {} bytes at {}, block {}{hole}",
             r.csn, r.epoch, r.dsn, r.watermark, r.bytes, r.location, r.block
         )?;
+        if let Some(predecessors) = &r.predecessors {
+            let all: Vec<String> = predecessors.iter().map(ToString::to_string).collect();
+            let all = if all.is_empty() { "none that was open".into() } else { all.join(", ") };
+            writeln!(out, "  predecessors: {all}")?;
+        }
         if let Some(part) = &r.part {
             writeln!(out, "  {part}")?;
         }

@@ -13,24 +13,38 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct CommitHandle {
     commit: Arc<Commit>,
-    ticket: Ticket,
+    /// Of a transaction that wrote; none of others.
+    csn: Csn,
+    /// What has to be committed: the transaction, or what it read. No allocation for one or none.
+    first: Option<Ticket>,
+    others: Box<[Ticket]>,
 }
 
 impl CommitHandle {
     pub(super) fn new(commit: Arc<Commit>, ticket: Ticket) -> CommitHandle {
-        CommitHandle { commit, ticket }
+        CommitHandle { commit, csn: ticket.csn, first: Some(ticket), others: Box::default() }
+    }
+
+    /// Of a transaction that wrote nothing, and waits for what it read.
+    pub(super) fn of_reader(commit: Arc<Commit>, read: Vec<Ticket>) -> CommitHandle {
+        let mut read = read.into_iter();
+        CommitHandle { commit, csn: Csn::ZERO, first: read.next(), others: read.collect() }
+    }
+
+    fn tickets(&self) -> impl Iterator<Item = Ticket> {
+        self.first.iter().chain(&self.others).copied()
     }
 
     /// The commit sequence number; 0 for a transaction that wrote nothing.
     #[must_use]
     pub fn csn(&self) -> Csn {
-        self.ticket.csn
+        self.csn
     }
 
     /// True once the transaction, and everything it depends on, survives a power cut.
     #[must_use]
     pub fn is_committed(&self) -> bool {
-        self.commit.is_committed_ticket(self.ticket)
+        self.tickets().all(|ticket| self.commit.is_committed_ticket(ticket))
     }
 
     /// Waits until it is committed. Causes the device writes it needs.
@@ -38,7 +52,7 @@ impl CommitHandle {
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn wait(&self) -> Result<()> {
-        self.commit.wait(self.ticket, None)
+        self.commit.wait(self.tickets(), None)
     }
 
     /// Waits at most `timeout`; `Ok(false)` means not yet.
@@ -46,7 +60,7 @@ impl CommitHandle {
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<bool> {
-        match self.commit.wait(self.ticket, Some(timeout)) {
+        match self.commit.wait(self.tickets(), Some(timeout)) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::Timeout => Ok(false),
             Err(error) => Err(error),
@@ -58,6 +72,14 @@ impl Future for CommitHandle {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.commit.poll(self.ticket, context.waker()).map_or(Poll::Pending, Poll::Ready)
+        // One after the other: the waker is with the first that is not committed.
+        for ticket in self.tickets() {
+            match self.commit.poll(ticket, context.waker()) {
+                Some(Ok(())) => {}
+                Some(failed) => return Poll::Ready(failed),
+                None => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }

@@ -5,7 +5,6 @@ use super::table::Table;
 use super::value::ValueReader;
 use crate::base::settings::Durability;
 use crate::base::{Csn, Result};
-use crate::commit::Ticket;
 use crate::transaction::{ActiveTransaction, Ended, RangeCursor, ReadSnapshot, Savepoint};
 use std::io::Read;
 use std::ops::{Bound, RangeBounds};
@@ -156,18 +155,17 @@ impl Transaction {
     pub fn commit_async(self) -> Result<CommitHandle> {
         let system = self.active.system().clone();
         let commit = system.commit();
-        let ticket = match self.active.commit(false)? {
+        Ok(match self.active.commit(false)? {
             Ended::Written(ticket, pending) => {
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
-                ticket
+                CommitHandle::new(commit.clone(), ticket)
             }
             Ended::ReadOnly(pending) => {
                 let log = system.log_of_thread();
                 commit.enqueue_read_only(log, pending)?;
-                Ticket { log, csn: Csn::ZERO, dsn: pending.dsn }
+                CommitHandle::of_reader(commit.clone(), commit.tickets_of_reader(log, &pending))
             }
-        };
-        Ok(CommitHandle::new(commit.clone(), ticket))
+        })
     }
 
     /// Takes everything back.

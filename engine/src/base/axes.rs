@@ -116,6 +116,8 @@ choices! {
         Csn = "csn",
         /// Record level: every transaction up to the newest one that it read or overwrote is durable.
         Dsn = "dsn",
+        /// What it read or overwrote is committed, and what that depends on.
+        Exact = "exact",
     }
 }
 

@@ -26,7 +26,7 @@ use super::writer::LogWriter;
 use super::{Core, Ticket, levels};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
-use crate::base::settings::Acknowledger;
+use crate::base::settings::{Acknowledger, Dependency};
 use crate::base::{Csn, Error, LogId};
 use crate::device::AlignedBuffer;
 use crate::sync::atomic::Ordering;
@@ -68,6 +68,8 @@ impl Core {
         latch.complete(sequence);
         self.watermark.settle(writer.id, latch.first_volatile_csn(), &latch);
         writer.company.released(begun, now, &latch);
+        drop(latch);
+        self.completions.fetch_add(1, Ordering::SeqCst);
     }
 
     /// A write is on its way to the device.
@@ -97,7 +99,7 @@ impl Core {
 
     /// Has the first flusher acknowledge at `due` what is left by then.
     fn leave_acknowledging(&self, due: Nanos) {
-        if self.writers.iter().any(|writer| !writer.queue.is_empty()) {
+        if self.writers.iter().any(LogWriter::has_pending) {
             self.acknowledge_due.fetch_min(due.0, Ordering::SeqCst);
             self.flushers[0].wake_for(due);
         }
@@ -127,9 +129,12 @@ impl Core {
         let group = self.axes.acknowledgment_group;
         let first = log.0 as usize / group * group;
         let last = self.writers.len().min(first + group);
-        let w = self.watermark.get();
         // Whoever is committed now and was not the last time became so because one of the two has risen.
-        let has_news = |writer: &LogWriter| !writer.queue.is_empty() && writer.is_news(w);
+        let others = match self.axes.dependency {
+            Dependency::Exact => self.completions.load(Ordering::SeqCst),
+            _ => self.watermark.get().0,
+        };
+        let has_news = |writer: &LogWriter| writer.has_pending() && writer.is_news(others);
         if self.writers[first..last].iter().any(has_news) {
             self.acknowledge_logs(&self.writers[first..last], false);
         }
@@ -138,7 +143,7 @@ impl Core {
     fn acknowledge_logs(&self, writers: &[LogWriter], wait: bool) -> bool {
         let w = self.watermark.get();
         let (mut any, mut blocked) = (false, false);
-        for writer in writers.iter().filter(|w| !w.queue.is_empty()) {
+        for writer in writers.iter().filter(|writer| writer.has_pending()) {
             let told = self.acknowledge(writer, w, wait);
             any |= told.any;
             blocked |= told.blocked;
@@ -152,8 +157,9 @@ impl Core {
 
     /// Pops committed transactions of `writer`'s queue.
     fn acknowledge(&self, writer: &LogWriter, w: Csn, wait: bool) -> Told {
-        let mut moments = Vec::with_capacity(BATCH);
         let mut told = Told { any: false, blocked: false };
+        self.acknowledge_aside(writer, w, wait, &mut told);
+        let mut moments = Vec::with_capacity(BATCH);
         loop {
             let durable = writer.log.durable_csn();
             let (write, committed) = (writer.last_write(), self.clock.now());
@@ -162,12 +168,14 @@ impl Core {
                 wait,
                 |entry| {
                     let hardened = entry.csn <= durable;
-                    let held_up = self.needed_by_entry(entry) >= w;
-                    if moments.len() == BATCH || !hardened || held_up || self.poison.is_raised() {
-                        told.blocked |= hardened && held_up;
+                    if moments.len() == BATCH || !hardened || self.poison.is_raised() {
                         return false;
                     }
-                    self.watermark.mark_committed(entry.csn);
+                    if !self.is_content_with(&entry, w) {
+                        told.blocked = true;
+                        return self.put_aside(writer, entry);
+                    }
+                    self.mark_committed(entry.csn);
                     newest = newest.max(entry.csn);
                     let Entry { begun, ready, .. } = entry;
                     moments.push(Moments { begun, ready, write, committed, wrote: entry.csn != Csn::ZERO });
@@ -175,8 +183,8 @@ impl Core {
                 },
                 |entry| {
                     let hardened = entry.csn <= durable;
-                    if hardened && self.needed_by_entry(entry) >= w {
-                        self.count_held_up(&entry.predecessors);
+                    if hardened && !self.is_content_with(&entry, w) {
+                        self.count_held_up(entry.csn, &entry.predecessors);
                     }
                     // W never falls: one that is not held up now, but only behind others, never will be.
                     hardened
@@ -184,21 +192,46 @@ impl Core {
             );
             self.acknowledged_up_to(newest);
             self.metrics.count_committed(&moments);
-            let count = popped.map_or(0, |popped| popped.count);
-            told.any |= count > 0;
-            if told.blocked || count < BATCH as u64 {
+            told.any |= popped.is_some_and(|popped| popped.count > 0);
+            if moments.len() < BATCH {
                 return told;
             }
             moments.clear();
         }
     }
 
+    /// Lets those behind `entry` pass, which is held up, if that is worth it.
+    fn put_aside(&self, writer: &LogWriter, entry: Entry) -> bool {
+        let aside = self.axes.dependency == Dependency::Exact && writer.aside.put(entry);
+        if aside {
+            self.count_held_up(entry.csn, &entry.predecessors);
+        }
+        aside
+    }
+
+    /// Acknowledges those that let others pass and that are committed now.
+    fn acknowledge_aside(&self, writer: &LogWriter, w: Csn, wait: bool, told: &mut Told) {
+        let (write, committed) = (writer.last_write(), self.clock.now());
+        let mut moments = Vec::new();
+        writer.aside.take(wait, |entry| {
+            if self.poison.is_raised() || !self.is_content_with(entry, w) {
+                told.blocked = true;
+                return false;
+            }
+            self.acknowledged_up_to(entry.csn);
+            let Entry { begun, ready, .. } = *entry;
+            moments.push(Moments { begun, ready, write, committed, wrote: entry.csn != Csn::ZERO });
+            true
+        });
+        self.metrics.count_committed(&moments);
+        told.any |= !moments.is_empty();
+    }
+
     /// The record of a transaction is durable, and the dependency rule holds it up: counts that, and whether it need not have been. It
     /// is counted once.
-    fn count_held_up(&self, predecessors: &Predecessors) {
+    fn count_held_up(&self, csn: Csn, predecessors: &Predecessors) {
         self.metrics.rule_waits.add(1);
-        let committed = |csn: &Csn| self.watermark.is_committed(*csn);
-        if predecessors.all().is_some_and(|all| all.iter().all(committed)) {
+        if self.is_exactly_committed(csn, predecessors) {
             self.metrics.false_waits.add(1);
         }
     }
@@ -206,7 +239,16 @@ impl Core {
     /// The same for a transaction that a thread waits with.
     pub(super) fn count_rule_wait(&self, ticket: Ticket, pending: &Pending) {
         if !self.is_committed_ticket(ticket) {
-            self.count_held_up(&pending.predecessors);
+            self.count_held_up(ticket.csn, &pending.predecessors);
+        }
+    }
+
+    /// Remembers that `csn` is committed by the rule in force, for those above W.
+    pub(super) fn mark_committed(&self, csn: Csn) {
+        match self.axes.dependency {
+            // Whoever asked has marked what there was to find out; a record alone says enough.
+            Dependency::Exact => {}
+            _ => self.watermark.mark_committed(csn),
         }
     }
 

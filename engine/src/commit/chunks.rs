@@ -23,6 +23,7 @@
 use super::precommit::{Pending, Record};
 use super::{Commit, Core, Ticket, levels};
 use crate::base::{Csn, Error, ErrorKind, Location, LogId, Result};
+use crate::log::DependencyRule;
 use crate::sync::Mutex;
 use std::sync::Arc;
 
@@ -116,7 +117,13 @@ impl Core {
     fn append_chunk(&self, log: LogId, record: Record<'_>, previous: Csn) -> Result<Csn> {
         let writer = self.writer(log);
         let mut latch = self.reserve_record(writer, record.body.len(), false)?;
-        let header = self.append_record(writer, &mut latch, record, |_| previous);
+        // By the exact rule a chunk lists nothing: the one before it lies before it in the same log.
+        let rule = if self.axes.lists_predecessors() {
+            DependencyRule::Exact { listed: 0 }
+        } else {
+            DependencyRule::Dsn
+        };
+        let header = self.append_record(writer, &mut latch, record, rule, |_| previous);
         writer.duty.lower_due(levels::NOW);
         self.seal_if_full(writer, &mut latch);
         drop(latch);

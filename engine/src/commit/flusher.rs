@@ -158,7 +158,7 @@ impl Core {
     /// The highest CSN at or above W that an asynchronous transaction waits for.
     pub(super) fn needed(&self) -> Option<Csn> {
         let w = self.watermark.get();
-        let waiting = self.writers.iter().filter(|writer| !writer.queue.is_empty());
+        let waiting = self.writers.iter().filter(|writer| writer.has_pending());
         waiting.map(|writer| writer.duty.needs()).max().filter(|csn| *csn >= w)
     }
 

@@ -25,7 +25,7 @@ use super::writer::{Lead, LeadReleased, LogWriter};
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
-use crate::base::settings::Writer;
+use crate::base::settings::{Dependency, Writer};
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::log::SealedBlock;
 use crate::sync::Event;
@@ -41,16 +41,21 @@ impl Core {
     }
 
     pub(super) fn finish_read_only(&self, pending: Pending) -> Result<()> {
-        self.await_settled(pending.dsn, ErrorKind::Poisoned, None)?;
+        match pending.predecessors.all() {
+            Some(read) if self.axes.dependency == Dependency::Exact => {
+                read.iter().try_for_each(|csn| self.await_version(*csn))?;
+            }
+            _ => self.await_settled(pending.dsn, ErrorKind::Poisoned, None)?,
+        }
         self.count_one(&self.writers[0], pending, false);
         Ok(())
     }
 
     pub(super) fn is_committed_ticket(&self, ticket: Ticket) -> bool {
-        let committed = self.is_hardened(ticket) && self.needed_by_ticket(ticket) < self.watermark.get();
+        let committed = self.is_hardened(ticket) && self.is_content_with_ticket(ticket);
         if committed {
             // Before anybody is told, because whoever begins after that has to find it acknowledged (rule 10).
-            self.watermark.mark_committed(ticket.csn);
+            self.mark_committed(ticket.csn);
             self.acknowledged_up_to(ticket.csn);
         }
         committed
@@ -67,19 +72,15 @@ impl Core {
 
     /// Waits until its own record is durable; with `company` others may come before it is written.
     fn await_own(&self, ticket: Ticket, company: bool, deadline: Option<Nanos>) -> Result<()> {
-        let needed = self.needed_by_ticket(ticket);
-        if needed >= self.watermark.get() {
-            self.demand(needed, Some(ticket));
-        }
+        self.demand_others(ticket);
         self.await_durable(ticket, company, deadline)
     }
 
     /// Waits until the dependency rule is content.
     fn await_others(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
         if !self.is_committed_ticket(ticket) {
-            self.await_settled(self.needed_by_ticket(ticket), ErrorKind::OutcomeUnknown, deadline)?;
-            let committed = self.is_committed_ticket(ticket);
-            debug_assert!(committed, "its record is durable and W has passed what it needs");
+            let done = || self.is_committed_ticket(ticket);
+            self.await_progress(ErrorKind::OutcomeUnknown, deadline, &done, &|| self.advance_others(ticket))?;
         }
         Ok(())
     }
@@ -112,7 +113,8 @@ impl Core {
             } else {
                 NOW
             };
-            if !self.advance(writer, ticket.csn, by) {
+            // A log that others carry has no lead to wait for: look who has.
+            if !self.advance(writer, ticket.csn, by) && !writer.is_only_carried() {
                 self.sleep(&writer.event, woken, deadline)?;
             }
         }
@@ -129,26 +131,27 @@ impl Core {
 
     /// Waits until W is above `csn`, and causes the writes this needs.
     pub(super) fn await_settled(&self, csn: Csn, kind: ErrorKind, deadline: Option<Nanos>) -> Result<()> {
-        self.await_progress(csn, kind, deadline, &|| csn < self.watermark.get())
+        self.await_progress(kind, deadline, &|| csn < self.watermark.get(), &|| self.advance_logs(csn))
     }
 
     /// Waits until `csn`, whose version somebody read, is committed.
     pub(super) fn await_version(&self, csn: Csn) -> Result<()> {
-        if self.watermark.is_committed(csn) {
+        if self.is_committed(csn) {
             return Ok(());
         }
         if csn > self.watermark.newest_drawn() {
             return Err(Error::invalid("waits for a transaction that does not exist"));
         }
-        self.await_progress(csn, ErrorKind::Poisoned, None, &|| self.watermark.is_committed(csn))
+        let done = || self.is_committed(csn);
+        self.await_progress(ErrorKind::Poisoned, None, &done, &|| self.advance_commit(csn))
     }
 
     fn await_progress(
         &self,
-        csn: Csn,
         kind: ErrorKind,
         deadline: Option<Nanos>,
         done: &dyn Fn() -> bool,
+        advance: &dyn Fn() -> bool,
     ) -> Result<()> {
         loop {
             let woken = self.progress.ticket();
@@ -160,7 +163,7 @@ impl Core {
             }
             // W may be out of date: it is computed once per write, by whoever wrote.
             self.watermark.rescan();
-            if !done() && !self.advance_logs(csn) {
+            if !done() && !advance() {
                 self.sleep(&self.progress, woken, deadline)?;
             }
         }
@@ -191,6 +194,9 @@ impl Core {
             self.publish();
             self.wake_waiters(writer);
             return true;
+        }
+        if writer.is_only_carried() {
+            return self.land_carrier_of(writer);
         }
         let Some(lead) = writer.try_lead(self) else { return false };
         if csn <= writer.log.durable_csn() {

@@ -18,6 +18,7 @@
 //! | `presets` | which protocol runs, and what contradicts itself? |
 //! | `layout` | how many logs are there? |
 //! | `dependency` | what does a transaction wait for besides its own record? |
+//! | `exact` | which transactions above W are committed, by what they really depend on? |
 //! | `watermark` | which CSNs are durable, everywhere? |
 //! | `queue` | which transactions wait without a thread? |
 //! | `writer` | what does one log owe the device, and who writes? |
@@ -48,6 +49,7 @@ mod chunks;
 mod company;
 mod deadline;
 mod dependency;
+mod exact;
 mod flusher;
 mod layout;
 mod leader;
@@ -84,6 +86,7 @@ use std::time::Duration;
 
 use chunks::Pins;
 use deadline::Deadline;
+use exact::Undecided;
 use flusher::Flusher;
 use poison::Poison;
 use presets::Axes;
@@ -108,6 +111,8 @@ pub struct Ticket {
     pub csn: Csn,
     /// The highest CSN it depends on.
     pub dsn: Csn,
+    /// It has no record, and `dsn` is the only one it depends on.
+    pub is_exact: bool,
 }
 
 /// What the room asks of those above it.
@@ -163,6 +168,9 @@ struct Core {
     storage: Arc<dyn Storage>,
     segments: Arc<SegmentPool>,
     watermark: Watermark,
+    undecided: Undecided,
+    /// Blocks that became durable.
+    completions: AtomicU64,
     writers: Box<[LogWriter]>,
     neighbours: Neighbours,
     poison: Poison,
@@ -303,12 +311,13 @@ impl Commit {
         self.core.finish(ticket, pending)
     }
 
-    /// Waits until the transaction of `ticket` is committed, at most `timeout`.
+    /// Waits until the transactions of all `tickets` are committed, at most `timeout`.
     ///
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed; `Timeout`: then it may be waited for again.
-    pub fn wait(&self, ticket: Ticket, timeout: Option<Duration>) -> Result<()> {
-        self.core.await_committed(ticket, self.core.deadline(timeout))
+    pub fn wait(&self, tickets: impl IntoIterator<Item = Ticket>, timeout: Option<Duration>) -> Result<()> {
+        let deadline = self.core.deadline(timeout);
+        tickets.into_iter().try_for_each(|ticket| self.core.await_committed(ticket, deadline))
     }
 
     /// Waits until everything a read-only (or read-write, but not writing) transaction read is committed, and counts it.
@@ -325,6 +334,18 @@ impl Commit {
     /// As [`Commit::precommit`].
     pub fn enqueue_read_only(&self, log: LogId, pending: Pending) -> Result<()> {
         self.core.enqueue_read_only(log, pending)
+    }
+
+    /// What a transaction without a record waits for that was queued from `log`.
+    #[must_use]
+    pub fn tickets_of_reader(&self, log: LogId, pending: &Pending) -> Vec<Ticket> {
+        let ticket = |dsn, is_exact| Ticket { log, csn: Csn::ZERO, dsn, is_exact };
+        match pending.predecessors.all() {
+            Some(read) if self.core.axes.dependency == Dependency::Exact => {
+                read.iter().map(|csn| ticket(*csn, true)).collect()
+            }
+            _ => vec![ticket(pending.dsn, false)],
+        }
     }
 
     /// True if the transaction of `ticket` is committed.
@@ -358,14 +379,22 @@ impl Commit {
     /// True if `csn` is committed (rule 7).
     #[must_use]
     pub fn is_committed(&self, csn: Csn) -> bool {
-        self.core.watermark.is_committed(csn)
+        self.core.is_committed(csn)
     }
 
     /// True if a transaction that depends on `csn` might have to wait for it by the dependency rule. One log orders them anyway.
     #[inline]
     #[must_use]
     pub fn may_be_waited_for(&self, csn: Csn) -> bool {
-        self.core.axes.dependency != Dependency::LogOrder && !self.core.watermark.is_committed(csn)
+        self.core.axes.dependency != Dependency::LogOrder && !self.core.is_committed(csn)
+    }
+
+    /// The predecessors that the record of a transaction is to list at the end of its body, if there are any.
+    #[inline]
+    #[must_use]
+    pub fn to_list<'a>(&self, pending: &'a Pending) -> Option<&'a [Csn]> {
+        let lists = self.core.axes.lists_predecessors() && !pending.predecessors.is_empty();
+        if lists { pending.predecessors.all() } else { None }
     }
 
     /// The newest CSN that was drawn.
@@ -499,8 +528,10 @@ impl Core {
             storage: start.storage,
             segments: start.segments,
             watermark: Watermark::new(logs, start.first_csn),
+            undecided: Undecided::new(if axes.dependency == Dependency::LogOrder { 0 } else { logs }),
             writers: start.logs.into_iter().map(writer).collect(),
             neighbours: Neighbours::new(&axes, logs),
+            completions: AtomicU64::new(0),
             poison: Poison::new(),
             flushers: (0..axes.flushers(logs)).map(|_| Flusher::new()).collect(),
             acknowledge_due: AtomicU64::new(levels::NEVER.0),

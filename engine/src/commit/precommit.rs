@@ -12,10 +12,11 @@
 //! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2). [`PointOfNoReturn`] turns it into
 //! poison, so that waiters are told.
 
+use super::exact::DependsOn;
 use super::levels::{self, NEVER};
 use super::queue::{Entry, Predecessors};
 use super::writer::LogWriter;
-use super::{Core, Ticket, dependency};
+use super::{Core, Ticket};
 use crate::base::clock::Nanos;
 use crate::base::settings::{Acknowledger, Durability, Writer};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
@@ -66,6 +67,14 @@ pub struct Pending {
 impl Pending {
     /// As a DSN: the transaction depends on every one before it (a change of the catalog).
     pub const EVERYTHING: Csn = Csn::MAX;
+
+    /// What it depends on. Of a change of the catalog the DSN is that of its CSN, once there is one.
+    pub(super) fn depends_on(&self) -> DependsOn {
+        if self.dsn == Pending::EVERYTHING || self.predecessors.all().is_none() {
+            return DependsOn::UpTo(self.dsn);
+        }
+        DependsOn::Listed(self.predecessors)
+    }
 
     fn dsn_of(&self, csn: Csn) -> Csn {
         if self.dsn == Pending::EVERYTHING { Csn(csn.0 - 1) } else { self.dsn }
@@ -162,7 +171,7 @@ impl Core {
         if let Some(due) = due {
             self.wake_flusher_for(writer, due, pending.ready);
         }
-        Ticket { log: writer.id, csn, dsn: pending.dsn_of(csn) }
+        Ticket { log: writer.id, csn, dsn: pending.dsn_of(csn), is_exact: false }
     }
 
     pub(super) fn count_record(&self, record: Record<'_>) {
@@ -179,13 +188,19 @@ impl Core {
         pending: Pending,
     ) -> (Csn, Option<Nanos>) {
         let RecordHeader { csn, dsn, watermark, .. } =
-            self.append_record(writer, latch, record, |csn| pending.dsn_of(csn));
+            self.append_record(writer, latch, record, self.axes.rule_of(&pending), |csn| pending.dsn_of(csn));
+        let on = match pending.depends_on() {
+            DependsOn::UpTo(_) => DependsOn::UpTo(dsn),
+            listed => listed,
+        };
+        self.undecided.publish(csn, writer.id, on, latch);
+        let needed = self.needed_by(csn, dsn, &on);
         let pending = Pending { dsn, ..pending };
         let due = if pending.waits {
             writer.company.joined(csn, latch);
             NEVER
         } else {
-            self.hand_over(writer, latch, csn, watermark, pending)
+            self.hand_over(writer, latch, (csn, needed), watermark, pending)
         };
         self.seal_if_full(writer, latch);
         (csn, writer.duty.lower_due(due).then_some(due))
@@ -198,6 +213,7 @@ impl Core {
         writer: &LogWriter,
         latch: &mut LogGuard<'_>,
         record: Record<'_>,
+        rule: DependencyRule,
         dsn_of: impl FnOnce(Csn) -> Csn,
     ) -> RecordHeader {
         // As of before the draw: a stored watermark must not cover the record that holds it (rule 15).
@@ -212,7 +228,7 @@ impl Core {
             watermark,
             body_crc: record.body_crc,
             op_count: record.operations,
-            rule: DependencyRule::Dsn,
+            rule,
             kind: record.kind,
         };
         latch.append(&header, record.body);
@@ -235,14 +251,13 @@ impl Core {
         &self,
         writer: &LogWriter,
         latch: &LogGuard<'_>,
-        csn: Csn,
+        (csn, needed): (Csn, Csn),
         watermark: Csn,
         pending: Pending,
     ) -> Nanos {
         let Pending { dsn, predecessors, durability, begun, ready, .. } = pending;
         writer.queue.push(Entry { csn, dsn, begun, ready, predecessors }, latch);
         if durability == Durability::Durable {
-            let needed = dependency::needed(self.axes.dependency, csn, dsn);
             if needed >= watermark {
                 writer.duty.raise_needs(needed);
             }
@@ -270,7 +285,7 @@ impl Core {
     }
 
     pub(super) fn enqueue_read_only(&self, log: LogId, pending: Pending) -> Result<()> {
-        if pending.dsn < self.watermark.get() {
+        if self.is_content_with_reader(&pending) {
             self.count_one(self.writer(log), pending, false);
             return Ok(());
         }
@@ -278,15 +293,23 @@ impl Core {
         let latch = self.reserve(writer, None, true)?;
         let Pending { dsn, predecessors, begun, ready, .. } = pending;
         writer.queue.push(Entry { csn: Csn::ZERO, dsn, begun, ready, predecessors }, &latch);
-        writer.duty.raise_needs(dsn);
+        let needed = self.needed_by(Csn::ZERO, pending.dsn, &pending.depends_on());
+        writer.duty.raise_needs(needed);
         drop(latch);
-        if dsn < self.watermark.rescan() {
-            // W passed it while it was queued, and whoever raised W may have found the queue empty.
+        self.watermark.rescan();
+        if self.is_content_with_reader(&pending) {
+            // It became so while it was queued, and whoever caused that may have found the queue empty.
             self.publish();
         } else {
-            self.wake_flushers_behind(dsn);
+            self.wake_flushers_behind(needed);
         }
         Ok(())
+    }
+
+    /// Whether everything that a transaction without a record read is committed.
+    pub(super) fn is_content_with_reader(&self, pending: &Pending) -> bool {
+        let Pending { dsn, predecessors, begun, ready, .. } = *pending;
+        self.is_content_with(&Entry { csn: Csn::ZERO, dsn, begun, ready, predecessors }, self.watermark.get())
     }
 
     /// Steps 1 and 2: the latch of a log that has room for a record of `bytes` and a queue entry.
@@ -309,6 +332,7 @@ impl Core {
                 Obstacle::Buffers => {
                     if !self.await_carrier(writer, Csn::MAX, None)?
                         && !self.advance(writer, Csn::MAX, levels::NOW)
+                        && !writer.is_only_carried()
                     {
                         writer.event.wait(tickets.0, None);
                     }

@@ -236,6 +236,11 @@ impl Core {
         Ok(true)
     }
 
+    /// Where all that `writer`'s log has under way is carried by others: has a write of theirs complete. False if others are at it.
+    pub(super) fn land_carrier_of(&self, writer: &LogWriter) -> bool {
+        self.carrier_of(writer).is_some_and(|thief| self.land_write_of(thief))
+    }
+
     /// Has a write complete that carries a CSN at or below `csn`. False if there is none, or others are at it.
     pub(super) fn land_below(&self, csn: Csn) -> bool {
         let carrier = self.carriers().find(|thief| thief.carries_from() <= csn);

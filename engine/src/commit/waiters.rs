@@ -66,7 +66,7 @@ impl Core {
             self.flusher_of(writer).wake_for(NOW);
         }
         self.watermark.rescan();
-        self.demand(self.needed_by_ticket(ticket), None);
+        self.demand_others(ticket);
         // Whoever acknowledged before the waker was there did not see it.
         self.outcome(ticket)
     }

@@ -20,7 +20,7 @@
 use super::company::Company;
 use super::levels::NEVER;
 use super::presets::Axes;
-use super::queue::PendingQueue;
+use super::queue::{Aside, PendingQueue};
 use super::stealing::Carried;
 use crate::base::clock::Nanos;
 use crate::base::{Csn, LogId, Result};
@@ -42,6 +42,8 @@ pub(super) struct LogWriter {
     pub log: Arc<Log>,
     /// Transactions of this log that nobody waits with.
     pub queue: PendingQueue,
+    /// Those of them that let others pass.
+    pub aside: Aside,
     /// Happens when blocks of this log became durable, or its lead is free.
     pub event: Event,
     /// Happens when a block is full, so that a leader need not gather any longer.
@@ -105,6 +107,7 @@ impl LogWriter {
             id: log.id(),
             log,
             queue: PendingQueue::new(axes.queue, queue_entries),
+            aside: Aside::default(),
             event: Event::new(),
             full: Event::new(),
             company: Company::new(),
@@ -261,6 +264,11 @@ impl LogWriter {
         self.sealed_count.load(Ordering::SeqCst) > 0
     }
 
+    /// True if a transaction waits that nobody waits with.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.queue.is_empty() || !self.aside.is_empty()
+    }
+
     /// A write of this log begins.
     pub(super) fn write_begins(&self, now: Nanos) {
         self.writes[0].fetch_add(1, Ordering::SeqCst);
@@ -330,9 +338,10 @@ impl LogWriter {
         due
     }
 
-    /// True if this log is durable further than it was, or W is higher, when a worker asked last.
-    pub(super) fn is_news(&self, w: Csn) -> bool {
-        let now = [self.log.durable_csn().0, w.0];
+    /// True if this log is durable further than it was, or `others`, which tells how far the others are, is higher than when a worker
+    /// asked last.
+    pub(super) fn is_news(&self, others: u64) -> bool {
+        let now = [self.log.durable_csn().0, others];
         let news = self.looked.iter().zip(now).any(|(looked, now)| looked.load(Ordering::Relaxed) != now);
         if news {
             self.looked.iter().zip(now).for_each(|(looked, now)| looked.store(now, Ordering::Relaxed));

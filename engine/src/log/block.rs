@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | 4 | CRC-32C of bytes 4 to 80 |
 //! | 4 | 4 | magic `QLOG` |
-//! | 8 | 2 | format version, 2; 1 is the same without parts of transactions |
+//! | 8 | 2 | format version: 3 if a record is judged by exact dependencies, otherwise 2; 1 is the same without parts of transactions |
 //! | 10 | 2 | 0 |
 //! | 12 | 4 | log |
 //! | 16 | 8 | database |
@@ -29,7 +29,9 @@ use crate::device::SECTOR_BYTES;
 pub const BLOCK_HEADER_BYTES: usize = 80;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"QLOG");
-pub(super) const VERSION: u16 = 2;
+pub(super) const VERSION: u16 = 3;
+/// Of a block with no record that only the newest version has.
+const VERSION_WITHOUT_EXACT: u16 = 2;
 /// The oldest that is read: its records are all whole transactions, otherwise it is the same.
 pub(super) const OLDEST_VERSION: u16 = 1;
 
@@ -50,6 +52,8 @@ pub struct BlockHeader {
     pub(super) previous_csn: Csn,
     /// The log that wrote it with a block of its own, if not this one.
     pub(super) carrier: Option<LogId>,
+    /// A record in it is judged by exact dependencies.
+    pub(super) exact: bool,
 }
 
 /// Why bytes are not a block of this database.
@@ -66,7 +70,8 @@ impl BlockHeader {
         let out = &mut out[..BLOCK_HEADER_BYTES];
         out.fill(0);
         out[4..8].copy_from_slice(&MAGIC.to_le_bytes());
-        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.exact { VERSION } else { VERSION_WITHOUT_EXACT };
+        out[8..10].copy_from_slice(&version.to_le_bytes());
         out[12..16].copy_from_slice(&self.log.0.to_le_bytes());
         out[16..24].copy_from_slice(&self.database.0.to_le_bytes());
         out[24..28].copy_from_slice(&self.epoch.0.to_le_bytes());
@@ -137,6 +142,7 @@ impl BlockHeader {
             last_csn,
             previous_csn,
             carrier,
+            exact: version > VERSION_WITHOUT_EXACT,
         };
         Some((header, version))
     }

@@ -2,7 +2,7 @@
 
 use super::part::{Part, RecordKind};
 use super::reader::{LoadedBlock, ScanOptions, load_all, scan};
-use super::record::{Operation, RecordHeader};
+use super::record::{DependencyRule, Operation, RecordHeader};
 use crate::base::{Csn, DatabaseId, Location, LogId, Result};
 use crate::device::Storage;
 use std::fmt::Write as _;
@@ -23,6 +23,8 @@ pub struct DumpedRecord {
     pub csn: Csn,
     /// The highest CSN among its direct predecessors.
     pub dsn: Csn,
+    /// The predecessors that it lists, if recovery judges it by them; none if by its DSN.
+    pub predecessors: Option<Vec<Csn>>,
     /// Every CSN below was durable when this one was drawn.
     pub watermark: Csn,
     /// Bytes in the log.
@@ -70,6 +72,8 @@ fn dump_block(loaded: &LoadedBlock, beyond_hole: bool, out: &mut Vec<DumpedRecor
             carrier: block.carrier(),
             csn: record.header.csn,
             dsn: record.header.dsn,
+            predecessors: (record.header.rule != DependencyRule::Dsn)
+                .then(|| record.predecessors().collect()),
             watermark: record.header.watermark,
             bytes: record.bytes.len(),
             part: record.part.map(|part| describe_part(&record.header, part)),

@@ -39,8 +39,8 @@ pub use dump::{DumpedRecord, dump};
 pub use part::{Part, RecordKind, counting_bytes};
 pub use reader::{Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan};
 pub use record::{
-    DependencyRule, Operation, Pieces, RECORD_HEADER_BYTES, Record, RecordHeader, begins_with_catalog_change,
-    first_operation, operations, record_bytes,
+    DependencyRule, LISTED_MAX, Operation, Pieces, RECORD_HEADER_BYTES, Record, RecordHeader,
+    begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use redo::{RedoBuffer, RedoMark};
 pub use segment::{Segment, SegmentPool, id_of as segment_id};

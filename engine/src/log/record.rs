@@ -7,17 +7,20 @@
 //! | 8 | 4 | length of the whole record, a multiple of 8 |
 //! | 12 | 4 | length of the body |
 //! | 16 | 4 | epoch in which the CSN was drawn |
-//! | 20 | 1 | dependency rule |
+//! | 20 | 1 | dependency rule: 1 DSN, 2 exact; under exact 16 times the number of predecessors is added |
 //! | 21 | 1 | kind: 0 a whole transaction, 1 chunk, 2 last part; see `part` |
 //! | 22 | 2 | number of operations, 65,535 for more |
 //! | 24 | 8 | CSN |
 //! | 32 | 8 | GSN, 0 under rules that need none |
 //! | 40 | 8 | DSN: the highest CSN among the direct predecessors |
 //! | 48 | 8 | watermark when the CSN was drawn: every CSN below it was durable |
-//! | 56 | | body: of a part 24 bytes that say which; operations; then zeros up to the length |
+//! | 56 | | body: of a part 24 bytes that say which; operations; the predecessors, 8 bytes each; then zeros up to the length |
 //!
 //! The body's checksum is computed before the log's latch is taken, the header's under it. A record is identified by
 //! (epoch, CSN), so it may be copied to another place of the log unchanged.
+//!
+//! The predecessors are the CSNs of those direct predecessors that were not committed when the transaction asked to commit, all below its
+//! own. Only blocks of version 3 have records with them.
 //!
 //! | operation | bytes |
 //! |---|---|
@@ -41,12 +44,54 @@ pub const RECORD_HEADER_BYTES: usize = 56;
 
 /// Which dependencies a record was acknowledged by, so that recovery judges it by the same rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u8)]
 pub enum DependencyRule {
     /// Record level: commits when its DSN is below the watermark.
     #[default]
-    Dsn = 1,
+    Dsn,
+    /// Commits when all of its predecessors that are listed are committed; all others were before it asked to.
+    Exact {
+        /// How many are listed, at most [`LISTED_MAX`].
+        listed: u8,
+    },
 }
+
+/// Predecessors that a record may list.
+pub const LISTED_MAX: u8 = 15;
+/// Bytes of one of them.
+const LISTED_BYTES: usize = 8;
+
+impl DependencyRule {
+    fn to_byte(self) -> u8 {
+        match self {
+            DependencyRule::Dsn => 1,
+            DependencyRule::Exact { listed } => 2 | listed << 4,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<DependencyRule> {
+        match (byte & 15, byte >> 4) {
+            (1, 0) => Some(DependencyRule::Dsn),
+            (2, listed) => Some(DependencyRule::Exact { listed }),
+            _ => None,
+        }
+    }
+
+    /// The rule of the encoded `record`.
+    pub(super) fn of(record: &[u8]) -> Option<DependencyRule> {
+        DependencyRule::from_byte(*record.get(RULE_AT)?)
+    }
+
+    /// Bytes at the end of the body that list predecessors.
+    fn listed_bytes(self) -> usize {
+        match self {
+            DependencyRule::Dsn => 0,
+            DependencyRule::Exact { listed } => usize::from(listed) * LISTED_BYTES,
+        }
+    }
+}
+
+/// Where in a record its rule is.
+const RULE_AT: usize = 20;
 
 /// A record's header, less lengths and checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,7 +131,7 @@ impl RecordHeader {
         out[8..12].copy_from_slice(&(record_bytes(body_len) as u32).to_le_bytes());
         out[12..16].copy_from_slice(&(body_len as u32).to_le_bytes());
         out[16..20].copy_from_slice(&self.epoch.0.to_le_bytes());
-        out[20] = self.rule as u8;
+        out[RULE_AT] = self.rule.to_byte();
         out[21] = self.kind as u8;
         out[22..24].copy_from_slice(&(self.op_count.min(0xffff) as u16).to_le_bytes());
         out[24..32].copy_from_slice(&self.csn.0.to_le_bytes());
@@ -108,6 +153,8 @@ pub struct Record<'a> {
     pub part: Option<Part>,
     /// Its operations, encoded.
     pub body: &'a [u8],
+    /// The predecessors that it lists, encoded.
+    listed: &'a [u8],
     /// The whole record as it stands in the log.
     pub bytes: &'a [u8],
 }
@@ -124,9 +171,10 @@ impl<'a> Record<'a> {
         let unknown = |what: String| {
             Err(Error::new(ErrorKind::Unsupported, format!("{what}, which this build does not know")))
         };
-        if rule != DependencyRule::Dsn as u8 {
+        let Some(rule) = DependencyRule::from_byte(rule) else {
             return unknown(format!("a log record is judged by dependency rule {rule}"));
-        }
+        };
+        let record = record.with_rule(rule).ok_or_else(malformed)?;
         match RecordKind::from_byte(kind) {
             Some(RecordKind::Whole) => Ok(record),
             Some(kind) => record.as_part(kind).ok_or_else(malformed),
@@ -134,11 +182,27 @@ impl<'a> Record<'a> {
         }
     }
 
+    #[inline]
+    fn with_rule(mut self, rule: DependencyRule) -> Option<Record<'a>> {
+        if rule != DependencyRule::Dsn {
+            self.header.rule = rule;
+            let operations = self.body.len().checked_sub(rule.listed_bytes())?;
+            (self.body, self.listed) = self.body.split_at(operations);
+        }
+        Some(self)
+    }
+
+    /// The predecessors that it lists.
+    pub fn predecessors(&self) -> impl Iterator<Item = Csn> + use<'a> {
+        let chunks = self.listed.chunks_exact(LISTED_BYTES);
+        chunks.map(|csn| Csn(csn.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))))
+    }
+
     #[cold]
     fn as_part(mut self, kind: RecordKind) -> Option<Record<'a>> {
         self.header.kind = kind;
         self.part = Some(Part::decode(self.body, kind, self.header.csn)?);
-        self.body = &self.body[kind.prefix_bytes()..];
+        self.body = self.body.get(kind.prefix_bytes()..)?;
         Some(self)
     }
 
@@ -169,7 +233,8 @@ impl<'a> Record<'a> {
         }
         let body = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + body_len)?;
         let bytes = bytes.get(..len)?;
-        (crc(body) == body_crc).then_some((Record { header, part: None, body, bytes }, rule, kind))
+        let record = Record { header, part: None, body, listed: &[], bytes };
+        (crc(body) == body_crc).then_some((record, rule, kind))
     }
 
     /// Its operations.
@@ -188,6 +253,8 @@ pub(super) struct RecordFacts {
     body_len: usize,
     /// Bytes of the body before the operations.
     prefix: usize,
+    /// Bytes of the body behind the operations.
+    suffix: usize,
 }
 
 impl RecordFacts {
@@ -199,13 +266,21 @@ impl RecordFacts {
         let csn_at = |at: usize| Csn(head[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b)));
         let (len, body_len) = (u32_at(8), u32_at(12));
         let prefix = if head[21] == RecordKind::Whole as u8 { 0 } else { PART_BYTES };
-        let possible = len == record_bytes(body_len) && len <= bytes.len() && prefix <= body_len;
-        possible.then(|| RecordFacts { csn: csn_at(24), watermark: csn_at(48), len, body_len, prefix })
+        let suffix = usize::from(head[RULE_AT] >> 4) * LISTED_BYTES;
+        let possible = len == record_bytes(body_len) && len <= bytes.len() && prefix + suffix <= body_len;
+        possible.then(|| RecordFacts {
+            csn: csn_at(24),
+            watermark: csn_at(48),
+            len,
+            body_len,
+            prefix,
+            suffix,
+        })
     }
 
     /// The operations of the record at the start of `bytes`, encoded.
     pub fn body<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        &bytes[RECORD_HEADER_BYTES + self.prefix..RECORD_HEADER_BYTES + self.body_len]
+        &bytes[RECORD_HEADER_BYTES + self.prefix..RECORD_HEADER_BYTES + self.body_len - self.suffix]
     }
 }
 

@@ -27,6 +27,8 @@ pub struct RedoBuffer {
     op_count: u32,
     /// The chunks: the CSN of the first, and how many.
     chunks: Option<(Csn, u32)>,
+    /// Predecessors listed behind the operations: nothing may be added any more.
+    listed: u8,
 }
 
 /// A position in a [`RedoBuffer`].
@@ -139,6 +141,19 @@ impl RedoBuffer {
         written
     }
 
+    /// Lists predecessors behind the operations, at most [`super::LISTED_MAX`]: the last thing before it is committed.
+    pub fn list_predecessors(&mut self, csns: &[Csn]) {
+        debug_assert!(self.listed == 0 && csns.len() <= super::LISTED_MAX.into());
+        csns.iter().for_each(|csn| self.body.extend_from_slice(&csn.0.to_le_bytes()));
+        self.listed = csns.len() as u8;
+    }
+
+    /// How many predecessors are listed.
+    #[must_use]
+    pub fn listed(&self) -> u8 {
+        self.listed
+    }
+
     /// What the record is that commits what there is.
     #[must_use]
     pub fn last_kind(&self) -> RecordKind {
@@ -207,7 +222,7 @@ impl RedoBuffer {
     /// Forgets everything, chunks too.
     pub fn clear(&mut self) {
         self.body.clear();
-        (self.prefix, self.base, self.op_count, self.chunks) = (0, 0, 0, None);
+        (self.prefix, self.base, self.op_count, self.chunks, self.listed) = (0, 0, 0, None, 0);
     }
 }
 

@@ -20,7 +20,7 @@
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
 use super::parking::{PLACES, ParkingLot};
-use super::record::{RecordHeader, record_bytes};
+use super::record::{DependencyRule, RecordHeader, record_bytes};
 use super::segment::{Segment, SegmentPool};
 use crate::base::checksum::crc;
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
@@ -53,11 +53,20 @@ struct Filling {
     records: u32,
     first_csn: Csn,
     last_csn: Csn,
+    /// A record is judged by exact dependencies.
+    exact: bool,
 }
 
 impl Filling {
     fn new(buffer: AlignedBuffer) -> Filling {
-        Filling { buffer, used: BLOCK_HEADER_BYTES, records: 0, first_csn: Csn::ZERO, last_csn: Csn::ZERO }
+        Filling {
+            buffer,
+            used: BLOCK_HEADER_BYTES,
+            records: 0,
+            first_csn: Csn::ZERO,
+            last_csn: Csn::ZERO,
+            exact: false,
+        }
     }
 }
 
@@ -301,6 +310,7 @@ impl LogGuard<'_> {
         filling.buffer[start..body_start].copy_from_slice(&header.encode(body.len()));
         filling.buffer[body_start..body_end].copy_from_slice(body);
         filling.buffer[body_end..end].fill(0);
+        filling.exact |= header.rule != DependencyRule::Dsn;
         self.appended(header.csn, end);
     }
 
@@ -309,6 +319,7 @@ impl LogGuard<'_> {
         let filling = self.state.filling.as_mut().expect("reserve() said Ready");
         let end = filling.used + record.len();
         filling.buffer[filling.used..end].copy_from_slice(record);
+        filling.exact |= DependencyRule::of(record) != Some(DependencyRule::Dsn);
         self.appended(csn, end);
     }
 
@@ -384,6 +395,7 @@ impl LogGuard<'_> {
             last_csn: filling.last_csn,
             previous_csn: state.last_sealed_csn,
             carrier,
+            exact: filling.exact,
         };
         state.last_sealed_csn = filling.last_csn;
         state.next_sequence += 1;

@@ -357,7 +357,7 @@ impl Recovery<'_> {
             kept = windows.kept_bytes();
             let mut records = std::mem::take(&mut window.records);
             done += records.len() as u64;
-            let selected = selector.select(&mut records);
+            let selected = selector.select(&mut records, &|record| window.listed(record));
             selected.map_err(|error| self.say_how_far(error, selector.frontier()))?;
             report.operations += records.iter().map(|record| u64::from(record.operations)).sum::<u64>();
             report.record_bytes += records.iter().map(FoundRecord::bytes).sum::<u64>();

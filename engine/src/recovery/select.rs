@@ -53,9 +53,14 @@
 //!     above what is *covered* and at or below the checkpoint are in the log as far as a transaction above it may need them; whether
 //!     all are there is asked when that is replayed. A chunk whose transaction did not commit changes nothing. *Prevents:* replaying a
 //!     part of a transaction.
+//! 12. **Each record by its own rule.** A record that names the rule exact lists the direct predecessors that were not committed when it
+//!     asked to commit. It is replayed if and only if each of them is below F or replayed. *Prevents:* losing acknowledged work: the exact
+//!     rule acknowledges above W, past a CSN that is lost. It keeps the set closed: by induction over CSNs, a predecessor that is
+//!     not listed was committed, so durable with all it depends on, and is replayed. A chunk by that rule lists nothing: the one before
+//!     it lies before it in the same log.
 
 use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
-use crate::log::RecordKind;
+use crate::log::{DependencyRule, RecordKind};
 use crate::store::{AcceptedEnd, CsnSet, EpochEntry, Manifest};
 
 #[cfg(test)]
@@ -76,6 +81,8 @@ pub struct FoundRecord {
     pub operations: u16,
     /// What it is of its transaction.
     pub kind: RecordKind,
+    /// What it is judged by.
+    pub rule: DependencyRule,
     /// The transaction.
     pub csn: Csn,
     /// The highest CSN that it read or overwrote.
@@ -353,12 +360,17 @@ impl<'b> Selector<'b> {
     }
 
     /// `records` are all that count between two CSNs, above those of the call before, in any order: leaves those that are
-    /// to be replayed, and chunks that may belong to them (rule 11), one for each CSN, ascending.
+    /// to be replayed, and chunks that may belong to them (rule 11), one for each CSN, ascending. `listed` tells the predecessors that
+    /// one of them lists.
     ///
     /// # Errors
     /// `Corruption` if committed data is missing (rules 7, 8; names the CSN, and the log if only one can have held it) or
     /// the records contradict each other or the manifest.
-    pub fn select(&mut self, records: &mut Vec<FoundRecord>) -> Result<()> {
+    pub fn select(
+        &mut self,
+        records: &mut Vec<FoundRecord>,
+        listed: &dyn Fn(&FoundRecord) -> Result<Vec<Csn>>,
+    ) -> Result<()> {
         let bounds = self.bounds;
         records.retain(|record| record.csn <= bounds.end);
         records.iter().try_for_each(|record| check_record(&bounds.decided, record))?;
@@ -382,14 +394,53 @@ impl<'b> Selector<'b> {
         records.retain(|record| !bounds.voids.contains(record.csn));
         let transactions = |records: &[FoundRecord]| records.iter().filter(|r| !is_chunk(r)).count() as u64;
         let whole = transactions(records);
-        records.retain(|record| record.dsn < self.frontier);
+        let mut failed = Ok(());
+        records.retain(|record| {
+            let replayed = self.is_to_replay(record, listed).unwrap_or_else(|error| {
+                failed = Err(error);
+                false
+            });
+            if replayed && record.csn > checkpoint {
+                self.note_gap(Csn(record.csn.0 - 1));
+                self.last_replayed = record.csn;
+            }
+            replayed
+        });
         let replayed = transactions(records);
         (self.discarded, self.replayed) = (self.discarded + whole - replayed, self.replayed + replayed);
-        for record in records.iter().filter(|record| record.csn > checkpoint) {
-            self.note_gap(Csn(record.csn.0 - 1));
-            self.last_replayed = record.csn;
+        failed
+    }
+
+    /// Rules 6 and 12. Records are asked about in the order of their CSNs.
+    #[inline]
+    fn is_to_replay(
+        &self,
+        record: &FoundRecord,
+        listed: &dyn Fn(&FoundRecord) -> Result<Vec<Csn>>,
+    ) -> Result<bool> {
+        // All that it can depend on is there.
+        if record.csn < self.frontier || record.dsn < self.frontier {
+            return Ok(true);
         }
-        Ok(())
+        match record.rule {
+            DependencyRule::Dsn => Ok(false),
+            DependencyRule::Exact { listed: 0 } => Ok(true),
+            DependencyRule::Exact { .. } => {
+                let predecessors = listed(record)?;
+                if predecessors.iter().any(|csn| *csn >= record.csn) {
+                    let what = "a log record lists itself or a later transaction as its predecessor";
+                    return Err(Error::corruption(what).at(Location::Transaction(record.csn)));
+                }
+                Ok(predecessors.iter().all(|csn| *csn < self.frontier || self.is_replayed(*csn)))
+            }
+        }
+    }
+
+    /// Whether a CSN above the checkpoint that was asked about before is replayed: no gap holds it.
+    fn is_replayed(&self, csn: Csn) -> bool {
+        let after = self.voids.partition_point(|(first, _)| *first <= csn);
+        let in_gap = after.checked_sub(1).is_some_and(|at| self.voids[at].1 >= csn);
+        csn <= self.last_replayed && !in_gap
     }
 
     /// Everything below is there or void, as far as it is known.
@@ -432,7 +483,7 @@ impl<'b> Selector<'b> {
     }
 }
 
-/// True if a set of transactions, each with its DSN, is closed under reads-from: whatever a DSN covers is in the
+/// True if a set of transactions, each with its DSN, all judged by that, is closed under reads-from: whatever a DSN covers is in the
 /// checkpoint, void, or in the set. For checkers; a [`Selector`] must only give sets like that.
 #[must_use]
 pub fn is_closed(checkpoint: Csn, voids: &CsnSet, set: &[(Csn, Csn)]) -> bool {

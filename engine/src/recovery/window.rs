@@ -100,6 +100,14 @@ impl Window {
         Ok((part, decoded.body.len(), &block.block, record.position as u32 as usize))
     }
 
+    /// The predecessors that one of its records lists.
+    ///
+    /// # Errors
+    /// `Corruption` if its bytes are none.
+    pub fn listed(&self, record: &FoundRecord) -> Result<Vec<Csn>> {
+        Ok(Record::decode(self.bytes(record))?.predecessors().collect())
+    }
+
     /// All bytes of one of its records.
     #[must_use]
     pub fn bytes(&self, record: &FoundRecord) -> &[u8] {
@@ -216,6 +224,7 @@ fn find_records(
                 block_epoch: loaded.block.epoch(),
                 operations: header.op_count.min(0xffff) as u16,
                 kind: header.kind,
+                rule: header.rule,
                 csn: header.csn,
                 dsn: header.dsn,
                 watermark: header.watermark,

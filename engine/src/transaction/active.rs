@@ -194,6 +194,10 @@ impl ActiveTransaction {
         self.dsn.set(self.dsn.get().max(csn));
         if self.system.commit().may_be_waited_for(csn) {
             let mut predecessors = self.predecessors.get();
+            if predecessors.is_full() {
+                let commit = self.system.commit();
+                predecessors.retain(|csn| commit.may_be_waited_for(csn));
+            }
             predecessors.add(csn);
             self.predecessors.set(predecessors);
         }
@@ -326,15 +330,22 @@ impl ActiveTransaction {
             return self.commit_without_changes();
         }
         let system = self.system.clone();
+        let commit = system.commit();
+        let mut predecessors = self.predecessors.get();
+        if !predecessors.is_empty() {
+            predecessors.retain(|csn| commit.may_be_waited_for(csn));
+        }
         let pending = Pending {
             dsn: self.dsn.get(),
-            predecessors: self.predecessors.get(),
+            predecessors,
             durability: self.durability,
             begun: self.begun,
             ready: system.clock.now(),
             waits,
         };
-        let commit = system.commit();
+        if let Some(predecessors) = commit.to_list(&pending) {
+            self.scratch.redo.list_predecessors(predecessors);
+        }
         let id = self.id;
         let ticket = match &self.chunks {
             None => {

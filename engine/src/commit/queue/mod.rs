@@ -5,7 +5,8 @@
 //!
 //! Entries leave in order. A transaction that has to wait for W holds up those behind it: they were committed by the
 //! same session or by one that shares its log, and W passes them all within the same flush or two. That
-//! is cheaper than a structure that lets them overtake.
+//! is cheaper than a structure that lets them overtake. By the exact rule it can take longer, so there those that have to wait are put
+//! [`aside`].
 //!
 //! Two kinds, to be compared: a [`ring`] that both ends use at the same time, and a list behind one lock ([`latched`]).
 //!
@@ -14,6 +15,7 @@
 //!    the push after the draw cannot fail (rule 2). The push allocates nothing.
 //! 2. An entry is seen whole, once, after those that were pushed before it.
 
+mod aside;
 mod latched;
 mod ring;
 
@@ -21,6 +23,7 @@ use super::watermark::Latched;
 use crate::base::Csn;
 use crate::base::clock::Nanos;
 use crate::base::settings::Queue;
+pub(super) use aside::Aside;
 use latched::List;
 use ring::Ring;
 
@@ -35,7 +38,7 @@ const ENTRY_LINES_MAX: usize = (FIXED_WORDS + PREDECESSORS).div_ceil(LINE_WORDS)
 /// Predecessors that are told apart.
 pub(super) const PREDECESSORS: usize = 6;
 
-/// Direct predecessors of a transaction that were not committed when it met them. Only a measure of false waits needs them.
+/// Direct predecessors of a transaction that were not committed when it met them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Predecessors {
     csns: [Csn; PREDECESSORS],
@@ -56,6 +59,37 @@ impl Predecessors {
             None => self.csns = [Csn::ZERO; PREDECESSORS],
         }
         self.count += 1;
+    }
+
+    /// Keeps only those for which `keep` says so. If there were too many to tell it stays so.
+    pub fn retain(&mut self, keep: impl Fn(Csn) -> bool) {
+        let Some(all) = self.all() else { return };
+        let mut kept = Predecessors::default();
+        all.iter().filter(|csn| keep(**csn)).for_each(|csn| kept.add(*csn));
+        *self = kept;
+    }
+
+    /// True if one more might be one too many.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        usize::from(self.count) == PREDECESSORS
+    }
+
+    /// How many there are; one more than can be told if there are too many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count.into()
+    }
+
+    /// True without any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The highest of those that are told apart; 0 without any.
+    pub(super) fn highest(&self) -> Csn {
+        self.csns.iter().copied().max().unwrap_or(Csn::ZERO)
     }
 
     /// All of them; none if there are too many to tell.

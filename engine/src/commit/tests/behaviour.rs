@@ -72,7 +72,7 @@ fn waiting_for_ones_own_asynchronous_commit_does_not_deadlock() {
         for durability in [Durability::Durable, Durability::BoundedLoss, Durability::Lazy] {
             let world = World::with(settings.clone(), Hooks::default());
             let ticket = world.asynchronous(0, Csn::ZERO, durability).expect("pre-commits");
-            world.commit.wait(ticket, None).expect("commits");
+            world.commit.wait([ticket], None).expect("commits");
             assert!(world.durable_csns().contains(&ticket.csn));
         }
     }
@@ -170,7 +170,7 @@ fn an_asynchronous_commit_that_fails_is_reported_to_whoever_waits() {
         let world = World::with(settings, Hooks::default());
         world.disk.fail_from_write(1);
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
-        let error = world.commit.wait(ticket, None).expect_err("the disk fails");
+        let error = world.commit.wait([ticket], None).expect_err("the disk fails");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
         assert_eq!(world.commit.metrics().committed.get(), 0);
     }
@@ -182,10 +182,10 @@ fn wait_gives_up_after_its_timeout_and_may_be_repeated() {
     world.disk.hold();
     let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     eventually("the flusher is at it", || world.disk.writes() == 1);
-    let error = world.commit.wait(ticket, Some(Duration::from_millis(5))).expect_err("held");
+    let error = world.commit.wait([ticket], Some(Duration::from_millis(5))).expect_err("held");
     assert_eq!(error.kind(), ErrorKind::Timeout);
     world.disk.release();
-    world.commit.wait(ticket, Some(Duration::from_secs(5))).expect("commits");
+    world.commit.wait([ticket], Some(Duration::from_secs(5))).expect("commits");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn close_flushes_commits_in_flight_and_refuses_new_ones() {
         world.commit.close().expect("closes");
         let durable = world.durable_csns();
         assert!(tickets.iter().all(|t| durable.contains(&t.csn)));
-        assert!(tickets.iter().all(|t| world.commit.wait(*t, None).is_ok()));
+        assert!(tickets.iter().all(|t| world.commit.wait([*t], None).is_ok()));
         assert_eq!(world.commit.metrics().committed.get(), 3);
         assert_eq!(
             world.blocking(0, Csn::ZERO).map_err(|e| e.kind()).expect_err("closed"),
@@ -474,7 +474,7 @@ fn commit_one(world: &World, thread: u32, told: &Mutex<Vec<Ticket>>) -> bool {
         let handle = world.asynchronous(log, world.commit.newest_drawn(), Durability::Durable)?;
         let ticket = world.blocking(log, world.commit.newest_drawn())?;
         told.lock().push(ticket);
-        world.commit.wait(handle, None)?;
+        world.commit.wait([handle], None)?;
         told.lock().push(handle);
         Ok(())
     };

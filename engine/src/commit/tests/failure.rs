@@ -32,7 +32,7 @@ fn a_write_that_never_completes_is_given_up() {
         let told = in_time(&what, move || {
             let ticket = theirs.asynchronous(0, Csn::ZERO, Durability::Durable).expect("not poisoned yet");
             eventually("poisoned", || theirs.commit.poisoned().is_some());
-            (ticket, theirs.commit.wait(ticket, None))
+            (ticket, theirs.commit.wait([ticket], None))
         });
         assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
         assert_eq!(told.1.expect_err("unknown").kind(), ErrorKind::OutcomeUnknown, "{what}");
@@ -67,7 +67,7 @@ fn a_slow_device_is_not_given_up() {
     let theirs = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     eventually("given up", || world.commit.poisoned().is_some());
     world.disk.release();
-    assert_eq!(world.commit.wait(theirs, None).expect_err("unknown").kind(), ErrorKind::OutcomeUnknown);
+    assert_eq!(world.commit.wait([theirs], None).expect_err("unknown").kind(), ErrorKind::OutcomeUnknown);
 }
 
 #[test]

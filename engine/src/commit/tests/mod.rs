@@ -5,6 +5,8 @@
 mod behaviour;
 mod disk;
 #[cfg(not(feature = "shuttle"))]
+mod exact;
+#[cfg(not(feature = "shuttle"))]
 mod failure;
 #[cfg(feature = "shuttle")]
 mod schedules;
@@ -41,7 +43,7 @@ pub fn all() -> Vec<Settings> {
     let mut all: Vec<_> = Preset::ALL.into_iter().map(settings).collect();
     let worker =
         Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
-    let csn = Some(Dependency::Csn);
+    let (csn, exact) = (Some(Dependency::Csn), Some(Dependency::Exact));
     let workers = Some(Acknowledger::Workers);
     all.extend([
         worker.clone(),
@@ -65,6 +67,10 @@ pub fn all() -> Vec<Settings> {
         },
         Settings { dependency: csn, ..settings(Preset::Restricted) },
         Settings { stealing_group: Some(2), flush_unit_bytes: 4096, ..worker.clone() },
+        Settings { dependency: exact, stealing_group: Some(2), ..worker.clone() },
+        Settings { dependency: exact, ..settings(Preset::Autonomous) },
+        Settings { dependency: exact, ..settings(Preset::Pipelined) },
+        Settings { dependency: exact, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
         Settings { writer: Some(Writer::Background), acknowledger: workers, ..settings(Preset::Autonomous) },
     ]);
     for settings in &all {
@@ -142,7 +148,10 @@ impl World {
     }
 
     pub fn precommit(&self, log: u32, pending: Pending) -> Result<Ticket> {
-        let body = [log as u8; 40];
+        let mut body = vec![log as u8; 40];
+        for csn in self.commit.to_list(&pending).unwrap_or_default() {
+            body.extend(csn.0.to_le_bytes());
+        }
         let record =
             Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(0), kind: RecordKind::Whole };
         self.commit.precommit(LogId(log), record, pending, || ())

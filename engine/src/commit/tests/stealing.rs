@@ -61,7 +61,7 @@ fn a_worker_writes_its_neighbours_bytes_with_its_own_in_one_write() {
     assert_eq!(world.commit.metrics().stolen_blocks.get(), 2);
     assert!(!world.commit.is_committed(own.csn) && !world.commit.is_committed(first.csn));
     // Whoever waits for the victim's finds the thief's write.
-    world.commit.wait(first, None).expect("commits");
+    world.commit.wait([first], None).expect("commits");
     assert!([own, first, second].iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
     assert!(world.durable_csns().is_superset(&[own.csn, first.csn, second.csn].into()));
     assert!(world.commit.watermark() > second.csn);
@@ -100,7 +100,7 @@ fn what_is_written_because_it_is_due_takes_neighbours_along() {
     world.clock.advance(Duration::from_secs(2));
     world.end(0);
     assert_eq!((world.unsealed(0), world.unsealed(1)), (0, 0));
-    world.commit.wait(own, None).expect("commits");
+    world.commit.wait([own], None).expect("commits");
     assert!(world.commit.watermark() > own.csn);
 }
 
@@ -150,7 +150,7 @@ fn a_stolen_block_that_completes_before_an_earlier_one_is_parked() {
     assert!(world.commit.is_committed(own.csn), "the thief's own record");
     assert!(core.writers[1].log.durable_csn() < first.csn, "parked behind the victim's own block");
     assert!(!world.commit.is_committed(stolen.csn) && !world.durable_csns().contains(&stolen.csn));
-    world.commit.wait(first, None).expect("commits");
+    world.commit.wait([first], None).expect("commits");
     assert!(world.commit.is_committed_ticket(stolen), "whoever completed the earlier one told of both");
 }
 
@@ -169,7 +169,7 @@ fn a_failure_of_the_thief_or_the_victim_is_told_to_both_and_nothing_is_acknowled
         world.end(0);
         assert_eq!(world.commit.metrics().stolen_blocks.get(), 1);
         world.disk.fail_from_write(1);
-        let error = world.commit.wait(tickets[0], None).expect_err("its write fails");
+        let error = world.commit.wait([tickets[0]], None).expect_err("its write fails");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
         // The other write would succeed now: it is not believed.
         world.disk.fail_from_write(0);
@@ -180,7 +180,7 @@ fn a_failure_of_the_thief_or_the_victim_is_told_to_both_and_nothing_is_acknowled
             drop(lead);
         }
         for ticket in tickets {
-            let error = world.commit.wait(ticket, None).expect_err("nothing is told");
+            let error = world.commit.wait([ticket], None).expect_err("nothing is told");
             assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
             assert!(!world.commit.is_committed(ticket.csn));
         }

@@ -32,7 +32,7 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
                 last = Some(world.asynchronous(log, dsn, level).expect("pre-commits"));
                 None
             }
-            1 => last.inspect(|ticket: &Ticket| world.commit.wait(*ticket, None).expect("commits")),
+            1 => last.inspect(|ticket: &Ticket| world.commit.wait([*ticket], None).expect("commits")),
             2 if dsn > Csn::ZERO => {
                 world.commit.wait_committed(dsn).expect("commits");
                 None
@@ -58,7 +58,8 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
 
 #[test]
 fn acknowledged_means_durable_with_all_it_depends_on() {
-    for settings in all() {
+    // By the exact rule it is not all below the DSN: see `exact`.
+    for settings in all().into_iter().filter(|settings| settings.dependency != Some(Dependency::Exact)) {
         let logs = if settings.logs == 1 { 1 } else { 3 };
         run(Settings { logs, ..settings }, 6, 200, Duration::ZERO);
     }

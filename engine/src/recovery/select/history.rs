@@ -1,9 +1,10 @@
 //! Random histories: commits, block writes that complete in any order, acknowledgments, checkpoints, kills, power cuts and
 //! interrupted recoveries, and after each crash what the rules promise, checked against what really happened.
 //!
-//! The history knows who read from whom; the selection knows only DSNs.
+//! The history knows who read from whom; the selection knows only DSNs, and of transactions that are judged by the exact rule the
+//! predecessors that were not committed yet. Both rules come up side by side.
 
-use super::tests::{Decision, ScannedLog, bounds, select};
+use super::tests::{Decision, ScannedLog, bounds, select_listed};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ const KEYS: usize = 4;
 #[derive(Clone, Debug)]
 enum Step {
     /// Read one key, write another, in a log.
-    Commit { log: usize, reads: usize, writes: usize },
+    Commit { log: usize, reads: usize, writes: usize, exact: bool },
     /// Everything that a log has buffered becomes a block in flight.
     Write { log: usize },
     /// One of the writes in flight completes.
@@ -31,7 +32,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        10 => (0..LOGS, 0..KEYS, 0..KEYS).prop_map(|(log, reads, writes)| Step::Commit { log, reads, writes }),
+        10 => (0..LOGS, 0..KEYS, 0..KEYS, any::<bool>())
+            .prop_map(|(log, reads, writes, exact)| Step::Commit { log, reads, writes, exact }),
         8 => (0..LOGS).prop_map(|log| Step::Write { log }),
         8 => (0..8usize).prop_map(|which| Step::Complete { which }),
         4 => Just(Step::Acknowledge),
@@ -67,6 +69,8 @@ struct Transaction {
     log: usize,
     writes: usize,
     predecessors: Vec<usize>,
+    /// Of them, those that were not committed when it began.
+    listed: Vec<usize>,
     acknowledged: bool,
 }
 
@@ -123,7 +127,7 @@ impl History {
 
     fn apply(&mut self, step: &Step) {
         match *step {
-            Step::Commit { log, reads, writes } => self.commit(log, reads, writes),
+            Step::Commit { log, reads, writes, exact } => self.commit(log, reads, writes, exact),
             Step::Write { log } => self.write(log),
             Step::Complete { which } => {
                 let mut in_flight = self.blocks.iter_mut().filter(|b| b.state == State::InFlight);
@@ -132,10 +136,9 @@ impl History {
                 }
             }
             Step::Acknowledge => {
-                let watermark = self.watermark();
                 for at in 0..self.transactions.len() {
-                    let record = self.transactions[at].record;
-                    if record.epoch == self.manifest.epoch && record.dsn < watermark && self.is_durable(at) {
+                    let running = self.transactions[at].record.epoch == self.manifest.epoch;
+                    if running && self.is_durable(at) && self.is_committed(at) {
                         self.transactions[at].acknowledged = true;
                     }
                 }
@@ -149,10 +152,31 @@ impl History {
         }
     }
 
-    fn commit(&mut self, log: usize, reads: usize, writes: usize) {
+    /// By the rule that its record names.
+    fn is_committed(&self, at: usize) -> bool {
+        let Transaction { record, listed, .. } = &self.transactions[at];
+        let watermark = self.watermark();
+        let content = match record.rule {
+            DependencyRule::Dsn => record.dsn < watermark,
+            DependencyRule::Exact { .. } => listed.iter().all(|at| self.is_committed(*at)),
+        };
+        record.csn < watermark || self.is_durable(at) && content
+    }
+
+    /// What a record lists.
+    fn lists(&self, record: &FoundRecord) -> Vec<Csn> {
+        let listed = &self.transactions[record.position as usize].listed;
+        listed.iter().map(|at| self.transactions[*at].record.csn).collect()
+    }
+
+    fn commit(&mut self, log: usize, reads: usize, writes: usize, exact: bool) {
         let predecessors: Vec<usize> =
             [reads, writes].into_iter().filter_map(|key| self.last_writer(key)).collect();
         let dsn = predecessors.iter().map(|at| self.transactions[*at].record.csn).fold(Csn::ZERO, Csn::max);
+        let open = predecessors.iter().copied().filter(|at| !self.is_committed(*at));
+        let listed: Vec<usize> = if exact { open.collect() } else { Vec::new() };
+        let rule =
+            if exact { DependencyRule::Exact { listed: listed.len() as u8 } } else { DependencyRule::Dsn };
         let watermark = self.watermark();
         let csn = self.next_csn;
         self.next_csn = csn.next();
@@ -166,10 +190,18 @@ impl History {
             block_epoch: self.manifest.epoch,
             operations: 1,
             kind: RecordKind::Whole,
+            rule,
             fingerprint: at as u64,
             position: at as u64,
         };
-        self.transactions.push(Transaction { record, log, writes, predecessors, acknowledged: false });
+        self.transactions.push(Transaction {
+            record,
+            log,
+            writes,
+            predecessors,
+            listed,
+            acknowledged: false,
+        });
         self.alive.push(at);
         self.buffers[log].push(at);
     }
@@ -238,9 +270,10 @@ impl History {
         let scans = self.scan();
         let manifest = self.manifest.clone();
         let decided = Decided::of(&manifest);
-        let selection = select(&decided, &scans).expect("a healthy database opens");
+        let lists = |record: &FoundRecord| Ok(self.lists(record));
+        let selection = select_listed(&decided, &scans, &lists).expect("a healthy database opens");
         self.check(&selection, &decided);
-        check_that_loss_is_found(&selection, &decided, &scans);
+        check_that_loss_is_found(&selection, &decided, &scans, &lists);
         // Recovery flushes first (rule 14).
         let cached = self.blocks.iter_mut().filter(|block| block.state == State::Cached);
         cached.for_each(|block| block.state = State::Durable);
@@ -286,22 +319,28 @@ impl History {
             assert!(predecessors.iter().all(there), "{at} without what it read");
         }
         assert!(self.served.iter().all(there), "what the epoch served is lost");
-        let set: Vec<_> =
-            replayed.iter().map(|at| self.transactions[*at].record).map(|r| (r.csn, r.dsn)).collect();
+        let records = replayed.iter().map(|at| self.transactions[*at].record);
+        let by_dsn = |r: &FoundRecord| r.rule == DependencyRule::Dsn;
+        let set: Vec<_> = records.map(|r| (r.csn, if by_dsn(&r) { r.dsn } else { Csn::ZERO })).collect();
         assert!(is_closed(decided.checkpoint, &decided.voids(), &set));
         assert!(selection.replay.is_sorted_by(|a, b| a.csn < b.csn));
     }
 }
 
 /// Takes away each transaction that was certainly durable: opening must be refused while a watermark tells.
-fn check_that_loss_is_found(selection: &Decision, decided: &Decided<'_>, scans: &[ScannedLog]) {
+fn check_that_loss_is_found(
+    selection: &Decision,
+    decided: &Decided<'_>,
+    scans: &[ScannedLog],
+    lists: super::tests::Listed<'_>,
+) {
     for lost in &selection.replay[..selection.reappend_from] {
         let mut damaged = scans.to_vec();
         for scan in &mut damaged {
             scan.records.retain(|(_, record)| record.csn != lost.csn);
         }
         if !bounds(decided, &damaged).is_to_append_again(lost.csn) {
-            select(decided, &damaged).expect_err("committed data is missing");
+            select_listed(decided, &damaged, lists).expect_err("committed data is missing");
         }
     }
 }

@@ -51,11 +51,23 @@ impl std::ops::Deref for Decision {
     }
 }
 
-/// Decides, with windows of some sizes, which must make no difference.
+/// What a record lists.
+pub(super) type Listed<'a> = &'a dyn Fn(&FoundRecord) -> Result<Vec<Csn>>;
+
+/// Decides about records that list nothing.
 pub(super) fn select(decided: &Decided<'_>, logs: &[ScannedLog]) -> Result<Decision> {
-    let whole = select_by(decided, logs, usize::MAX);
+    select_listed(decided, logs, &|_| Ok(Vec::new()))
+}
+
+/// Decides, with windows of some sizes, which must make no difference.
+pub(super) fn select_listed(
+    decided: &Decided<'_>,
+    logs: &[ScannedLog],
+    listed: Listed<'_>,
+) -> Result<Decision> {
+    let whole = select_by(decided, logs, listed, usize::MAX);
     for size in [1, 2, 5] {
-        let same = match (&whole, &select_by(decided, logs, size)) {
+        let same = match (&whole, &select_by(decided, logs, listed, size)) {
             (Ok(a), Ok(b)) => a == b,
             (Err(a), Err(b)) => a.location() == b.location(),
             _ => false,
@@ -65,7 +77,12 @@ pub(super) fn select(decided: &Decided<'_>, logs: &[ScannedLog]) -> Result<Decis
     whole
 }
 
-fn select_by(decided: &Decided<'_>, logs: &[ScannedLog], size: usize) -> Result<Decision> {
+fn select_by(
+    decided: &Decided<'_>,
+    logs: &[ScannedLog],
+    listed: Listed<'_>,
+    size: usize,
+) -> Result<Decision> {
     let bounds = bounds(decided, logs);
     let mut records = Vec::new();
     for (index, log) in logs.iter().enumerate() {
@@ -80,7 +97,7 @@ fn select_by(decided: &Decided<'_>, logs: &[ScannedLog], size: usize) -> Result<
     for window in of_one_csn.chunks(size) {
         let mut window = window.concat();
         window.reverse();
-        selector.select(&mut window)?;
+        selector.select(&mut window, listed)?;
         replay.extend(window);
     }
     let selection = selector.finish()?;
@@ -96,6 +113,7 @@ fn record(epoch: u32, csn: u64, dsn: u64, watermark: u64) -> FoundRecord {
         block_epoch: Epoch(0),
         operations: 1,
         kind: RecordKind::Whole,
+        rule: DependencyRule::Dsn,
         csn: Csn(csn),
         dsn: Csn(dsn),
         watermark: Csn(watermark),
@@ -357,4 +375,42 @@ fn closed_means_that_everything_below_each_dsn_is_there() {
     assert!(is_closed(Csn(2), &voids, &set(&[(3, 2), (5, 4), (9, 5)])));
     assert!(!is_closed(Csn(2), &voids, &set(&[(3, 2), (7, 5)])), "5 is missing");
     assert!(is_closed(Csn(2), &CsnSet::default(), &[]));
+}
+
+/// Judged by the exact rule, with a list of `listed` predecessors.
+fn exact(csn: u64, dsn: u64, watermark: u64, listed: u8) -> FoundRecord {
+    FoundRecord { rule: DependencyRule::Exact { listed }, ..record(1, csn, dsn, watermark) }
+}
+
+#[test]
+fn an_exact_record_is_judged_by_what_it_lists() {
+    let lists = |record: &FoundRecord| {
+        Ok(match record.csn.0 {
+            5 => vec![Csn(4)],
+            7 => vec![Csn(3), Csn(5)],
+            8 => vec![Csn(6)],
+            9 => vec![Csn(3), Csn(8)],
+            _ => Vec::new(),
+        })
+    };
+    // 2 and 6 are lost. 3 lists nothing; 4 is judged by its DSN.
+    let first = log(0, 1, vec![record(1, 1, 0, 1), exact(3, 2, 1, 0), exact(5, 4, 1, 1), exact(8, 6, 1, 1)]);
+    let second = log(1, 1, vec![record(1, 4, 1, 1), exact(7, 5, 1, 2), exact(9, 8, 1, 2)]);
+    let decision = select_listed(&first_run(0), &[first.clone(), second], &lists).expect("nothing is lost");
+    let replayed: Vec<u64> = decision.replay.iter().map(|record| record.csn.0).collect();
+    assert_eq!(replayed, [1, 3, 4, 5, 7], "8 read what 6 wrote, 9 what 8 wrote");
+    assert_eq!(decision.voids.ranges(), [(Csn(2), Csn(2)), (Csn(6), Csn(6)), (Csn(8), Csn(9))]);
+    assert_eq!((decision.frontier, decision.discarded), (Csn(2), 2));
+    // The same, if what 5 needs is judged by a DSN that is not below F.
+    let second = log(1, 1, vec![record(1, 4, 2, 1), exact(7, 5, 1, 2), exact(9, 8, 1, 2)]);
+    let decision = select_listed(&first_run(0), &[first, second], &lists).expect("nothing is lost");
+    let replayed: Vec<u64> = decision.replay.iter().map(|record| record.csn.0).collect();
+    assert_eq!(replayed, [1, 3], "4 is discarded, and whoever builds on it");
+}
+
+#[test]
+fn a_record_that_lists_a_later_one_is_corrupt() {
+    let found = log(0, 1, vec![record(1, 1, 0, 1), exact(3, 2, 1, 1)]);
+    let error = select_listed(&first_run(0), &[found], &|_| Ok(vec![Csn(3)])).expect_err("itself");
+    assert!(error.to_string().contains("lists itself"), "{error}");
 }

@@ -1,0 +1,344 @@
+//! Which pre-committed transactions above W are committed, by what they really depend on?
+//!
+//! A transaction is committed if its record is durable and all its direct predecessors are committed, hence theirs, and so on. Those that
+//! were committed when it met them are forgotten at once, so most transactions have none; the others it **lists**.
+//!
+//! ```text
+//!   CSN         41        42        43        44        W = 41
+//!   log, list   0: -      1: -      1: 42     0: 43
+//!   durable     no        yes       yes       yes       42 has no predecessors: committed. 43 lists 42: committed. 44 lists 43: committed
+//! ```
+//!
+//! One word for each CSN, in a ring, says in which log its record is and how many predecessors it lists; the list is in a line of its own.
+//! Both are written under the log's latch, before anybody can see the transaction's versions. Whoever asks resolves the chain himself, at
+//! that moment: nobody searches queues for waiters, and a transaction without a list needs no more than a look at how far its log
+//! is durable. What was found committed is marked, so that it is found once.
+//!
+//! Why it is sound:
+//! 1. *Only what is true for ever is concluded*: "durable" and "committed" never become false.
+//! 2. *A word that was overwritten says nothing.* It has the upper part of its CSN. It is overwritten by a CSN that is higher by the size
+//!    of the ring, and so much is never undecided ([`super::watermark::Watermark::has_room`]): by then W has passed it.
+//! 3. *A line that was overwritten says nothing.* There are fewer lines than CSNs in the ring; each names its owner before and after its
+//!    content is read. Only a log's own producer writes its lines, under the latch.
+//! 4. *Saying nothing means "not yet"*: then W decides, which passes every CSN. Likewise for a transaction with more predecessors than
+//!    can be listed, or that depends on all before it: it needs W above its DSN, and its record says so.
+//! 5. *Listing a predecessor or not leaves a gap for nobody*: one that is not listed was committed, so it is durable with all it
+//!    depends on. Recovery, which takes a record if all that it lists was taken, takes it too.
+
+use super::Core;
+use super::queue::{PREDECESSORS, Predecessors};
+use super::watermark::{Latched, RING_SIZE};
+use crate::base::{Csn, LogId};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Lines of all logs together.
+const LINES: usize = if cfg!(any(loom, miri, feature = "shuttle")) { 32 } else { 8192 };
+const LINES_PER_LOG_MIN: usize = if cfg!(any(loom, miri, feature = "shuttle")) { 16 } else { 128 };
+/// Transactions of one chain that are looked at before the way is forgotten and found again.
+const DEPTH: usize = 16;
+/// Transactions that are looked at to find whose records a waiter needs.
+const SEARCHED: usize = 64;
+
+/// What a word says in its lower bits besides the log: listed predecessors, or one of these.
+const COMMITTED: u64 = 0xff;
+const NEEDS_WATERMARK: u64 = 0xfe;
+const NO_WORD: u64 = u64::MAX;
+const KIND_SHIFT: u32 = 8;
+const ROUND_SHIFT: u32 = 16;
+/// No CSN owns a line that is being written.
+const NOBODY: u64 = 0;
+
+/// What is known of transactions above W. See the module's text.
+#[derive(Debug)]
+pub(super) struct Undecided {
+    words: Box<[AtomicU64]>,
+    /// By log. Written under its latch.
+    lines: Box<[Box<[Line]>]>,
+}
+
+/// The predecessors that a transaction lists, or the CSN that W has to pass.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line {
+    owner: AtomicU64,
+    csns: [AtomicU64; PREDECESSORS],
+}
+
+/// What a transaction depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum DependsOn {
+    /// These, and what is committed.
+    Listed(Predecessors),
+    /// Perhaps on everything up to here.
+    UpTo(Csn),
+}
+
+/// What the ring says of a CSN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    /// Nothing.
+    Nothing,
+    Committed,
+    Drawn(LogId, DependsOn),
+}
+
+/// What is in the way of a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Obstacle {
+    /// This record is not durable.
+    Volatile(LogId, Csn),
+    /// W is not above this CSN.
+    Watermark(Csn),
+}
+
+/// What one transaction waits for.
+enum Open {
+    /// For nothing.
+    None,
+    /// For its record, or that of a predecessor, or for W.
+    Something,
+    /// For predecessors of this one, perhaps.
+    Through(Csn),
+}
+
+/// What is asked of those who know the logs.
+pub(super) trait Facts {
+    /// W.
+    fn watermark(&self) -> Csn;
+    /// The highest durable CSN of a log.
+    fn durable(&self, log: LogId) -> Csn;
+}
+
+impl Facts for Core {
+    fn watermark(&self) -> Csn {
+        self.watermark.get()
+    }
+
+    fn durable(&self, log: LogId) -> Csn {
+        self.writer(log).log.durable_csn()
+    }
+}
+
+fn word(csn: Csn, log: LogId, kind: u64) -> u64 {
+    (csn.0 / RING_SIZE) << ROUND_SHIFT | kind << KIND_SHIFT | u64::from(log.0 & 0xff)
+}
+
+impl Undecided {
+    /// Nothing is known. `logs` is 0 if nobody will ask.
+    pub(super) fn new(logs: usize) -> Undecided {
+        let words = if logs > 0 { RING_SIZE as usize } else { 0 };
+        let each = (LINES / logs.max(1)).next_power_of_two().max(LINES_PER_LOG_MIN);
+        let line =
+            || Line { owner: AtomicU64::new(NOBODY), csns: std::array::from_fn(|_| AtomicU64::new(0)) };
+        Undecided {
+            words: (0..words).map(|_| AtomicU64::new(NO_WORD)).collect(),
+            lines: (0..logs).map(|_| (0..each).map(|_| line()).collect()).collect(),
+        }
+    }
+
+    fn word_of(&self, csn: Csn) -> Option<&AtomicU64> {
+        self.words.get((csn.0 % RING_SIZE) as usize)
+    }
+
+    fn line_of(&self, log: LogId, csn: Csn) -> Option<&Line> {
+        let lines = self.lines.get(log.0 as usize)?;
+        lines.get(csn.0 as usize & (lines.len() - 1))
+    }
+
+    /// `csn` was just drawn for a record of `log`. Before anybody can see its versions.
+    #[inline]
+    pub(super) fn publish(&self, csn: Csn, log: LogId, on: DependsOn, _latch: &impl Latched) {
+        let Some(place) = self.word_of(csn) else { return };
+        let kind = match on {
+            DependsOn::Listed(listed) => match listed.all().unwrap_or_default() {
+                [] => 0,
+                csns => self.write_line(csn, log, csns),
+            },
+            DependsOn::UpTo(dsn) => {
+                self.write_line(csn, log, &[dsn]);
+                NEEDS_WATERMARK
+            }
+        };
+        place.store(word(csn, log, kind), Ordering::Release);
+    }
+
+    fn write_line(&self, csn: Csn, log: LogId, csns: &[Csn]) -> u64 {
+        if let Some(line) = self.line_of(log, csn) {
+            line.owner.store(NOBODY, Ordering::Relaxed);
+            // Whoever reads new content sees that the line has no owner, or another: pairs with the fence in `said`.
+            fence(Ordering::Release);
+            for (to, csn) in line.csns.iter().zip(csns) {
+                to.store(csn.0, Ordering::Relaxed);
+            }
+            line.owner.store(csn.0, Ordering::Release);
+        }
+        csns.len() as u64
+    }
+
+    /// Remembers that `csn` is committed, if it is still asked for.
+    pub(super) fn mark_committed(&self, csn: Csn) {
+        let Some(place) = self.word_of(csn) else { return };
+        let known = place.load(Ordering::Relaxed);
+        if known != NO_WORD && known >> ROUND_SHIFT == csn.0 / RING_SIZE {
+            let committed = word(csn, LogId(0), COMMITTED);
+            // If it was overwritten meanwhile W has passed it.
+            let _ = place.compare_exchange(known, committed, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn said(&self, csn: Csn) -> Said {
+        let Some(place) = self.word_of(csn) else { return Said::Nothing };
+        let known = place.load(Ordering::Acquire);
+        if known == NO_WORD || known >> ROUND_SHIFT != csn.0 / RING_SIZE {
+            return Said::Nothing;
+        }
+        let log = LogId((known & 0xff) as u32);
+        let kind = known >> KIND_SHIFT & 0xff;
+        match kind {
+            COMMITTED => Said::Committed,
+            0 => Said::Drawn(log, DependsOn::Listed(Predecessors::default())),
+            _ => self.read_line(csn, log, kind).map_or(Said::Nothing, |on| Said::Drawn(log, on)),
+        }
+    }
+
+    #[cold]
+    fn read_line(&self, csn: Csn, log: LogId, kind: u64) -> Option<DependsOn> {
+        let line = self.line_of(log, csn)?;
+        if line.owner.load(Ordering::Acquire) != csn.0 {
+            return None;
+        }
+        let count = if kind == NEEDS_WATERMARK { 1 } else { kind as usize };
+        let mut listed = Predecessors::default();
+        line.csns.iter().take(count).for_each(|csn| listed.add(Csn(csn.load(Ordering::Relaxed))));
+        let first = Csn(line.csns[0].load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        if line.owner.load(Ordering::Relaxed) != csn.0 {
+            return None;
+        }
+        Some(if kind == NEEDS_WATERMARK { DependsOn::UpTo(first) } else { DependsOn::Listed(listed) })
+    }
+
+    /// True if `csn` is committed.
+    #[inline]
+    pub(super) fn is_committed(&self, csn: Csn, facts: &impl Facts) -> bool {
+        if csn < facts.watermark() {
+            return true;
+        }
+        match self.said(csn) {
+            Said::Committed => true,
+            Said::Nothing => false,
+            Said::Drawn(log, DependsOn::Listed(listed)) if listed.is_empty() => csn <= facts.durable(log),
+            Said::Drawn(..) => self.resolve(csn, facts),
+        }
+    }
+
+    /// Follows the chain of `root` down to what is not committed, or until `root` is found committed. Goes down one predecessor at a
+    /// time and marks what it finds, so it comes to an end.
+    #[cold]
+    fn resolve(&self, root: Csn, facts: &impl Facts) -> bool {
+        let (mut way, mut depth) = ([root; DEPTH], 1);
+        loop {
+            let at = way[depth - 1];
+            match self.open(at, facts) {
+                Open::Something => return false,
+                Open::Through(predecessor) => {
+                    if depth == DEPTH {
+                        // Forget how it came here; the next time the way is shorter by what was marked.
+                        depth = 0;
+                    }
+                    way[depth] = predecessor;
+                    depth += 1;
+                }
+                Open::None => {
+                    self.mark_committed(at);
+                    if at == root {
+                        return true;
+                    }
+                    depth -= 1;
+                    if depth == 0 {
+                        (way[0], depth) = (root, 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What `csn` itself waits for.
+    fn open(&self, csn: Csn, facts: &impl Facts) -> Open {
+        if csn < facts.watermark() {
+            return Open::None;
+        }
+        let (log, on) = match self.said(csn) {
+            Said::Committed => return Open::None,
+            Said::Nothing => return Open::Something,
+            Said::Drawn(log, on) => (log, on),
+        };
+        if csn > facts.durable(log) {
+            return Open::Something;
+        }
+        let listed = match on {
+            DependsOn::Listed(listed) => listed,
+            DependsOn::UpTo(dsn) if dsn < facts.watermark() => return Open::None,
+            DependsOn::UpTo(_) => return Open::Something,
+        };
+        let mut through = Open::None;
+        for csn in listed.all().unwrap_or_default() {
+            if *csn < facts.watermark() {
+                continue;
+            }
+            match self.said(*csn) {
+                Said::Committed => {}
+                Said::Nothing => return Open::Something,
+                Said::Drawn(log, _) if *csn > facts.durable(log) => {
+                    return Open::Something;
+                }
+                Said::Drawn(_, DependsOn::Listed(listed)) if listed.is_empty() => {}
+                Said::Drawn(..) => through = Open::Through(*csn),
+            }
+        }
+        through
+    }
+
+    /// Tells `each` what is in the way of the commit of `root`, or of those that it depends on, as far as it can be seen now.
+    pub(super) fn obstacles(&self, root: Csn, facts: &impl Facts, mut each: impl FnMut(Obstacle)) {
+        let (mut open, mut count, mut next) = ([root; SEARCHED], 1, 0);
+        while next < count {
+            let csn = open[next];
+            next += 1;
+            if csn < facts.watermark() {
+                continue;
+            }
+            let (log, on) = match self.said(csn) {
+                Said::Committed => continue,
+                Said::Nothing => {
+                    each(Obstacle::Watermark(csn));
+                    continue;
+                }
+                Said::Drawn(log, on) => (log, on),
+            };
+            if csn > facts.durable(log) {
+                each(Obstacle::Volatile(log, csn));
+            }
+            match on {
+                DependsOn::UpTo(dsn) => {
+                    if dsn >= facts.watermark() {
+                        each(Obstacle::Watermark(dsn));
+                    }
+                }
+                DependsOn::Listed(listed) => {
+                    for csn in listed.all().unwrap_or_default() {
+                        if open[..count].contains(csn) {
+                            continue;
+                        }
+                        match open.get_mut(count) {
+                            Some(place) => (*place, count) = (*csn, count + 1),
+                            // Too many to look at all: W passes them, too.
+                            None => each(Obstacle::Watermark(*csn)),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

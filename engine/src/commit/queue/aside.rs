@@ -1,0 +1,79 @@
+//! Transactions that were taken out of a queue because they wait for another log, so that those behind them need not wait too.
+//!
+//! Only by the exact rule: by the others W lets nearly all of a queue go at once. There are at most [`ASIDE`] for each log; where there are
+//! more the queue waits as it is. Whoever acknowledges looks at all of them, each time.
+
+use super::Entry;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// Most transactions of a log that are aside.
+const ASIDE: usize = 64;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(in super::super) struct Aside {
+    entries: Mutex<Vec<Entry>>,
+    /// Length of `entries`: keeps others away from the mutex when there is none.
+    count: AtomicUsize,
+}
+
+impl Aside {
+    /// True without any.
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// Puts an entry aside; false if there are too many.
+    pub(in super::super) fn put(&self, entry: Entry) -> bool {
+        let mut entries = self.entries.lock();
+        if entries.len() == ASIDE {
+            return false;
+        }
+        entries.push(entry);
+        self.count.store(entries.len(), Ordering::SeqCst);
+        true
+    }
+
+    /// Takes out those that `accept` takes. Without `wait` none if somebody else is looking.
+    pub(in super::super) fn take(&self, wait: bool, mut accept: impl FnMut(&Entry) -> bool) {
+        if self.is_empty() {
+            return;
+        }
+        let entries = if wait { Some(self.entries.lock()) } else { self.entries.try_lock() };
+        if let Some(mut entries) = entries {
+            entries.retain(|entry| !accept(entry));
+            self.count.store(entries.len(), Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::super::Predecessors;
+    use super::*;
+    use crate::base::Csn;
+    use crate::base::clock::Nanos;
+
+    #[test]
+    fn there_are_at_most_so_many_and_each_is_taken_once() {
+        let entry = |csn| {
+            let (begun, ready, predecessors) = (Nanos(csn), Nanos(csn), Predecessors::default());
+            Entry { csn: Csn(csn), dsn: Csn::ZERO, begun, ready, predecessors }
+        };
+        let aside = Aside::default();
+        let put = (0..100).take_while(|csn| aside.put(entry(*csn))).count();
+        assert_eq!(put, ASIDE);
+        let mut taken = Vec::new();
+        for round in [3, 1] {
+            aside.take(true, |entry| {
+                let accepted = entry.csn.0.is_multiple_of(round);
+                taken.extend(accepted.then_some(entry.csn.0));
+                accepted
+            });
+        }
+        assert!(aside.is_empty() && taken.len() == ASIDE);
+        taken.sort_unstable();
+        assert_eq!(taken, (0..ASIDE as u64).collect::<Vec<_>>());
+    }
+}
