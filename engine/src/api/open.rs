@@ -243,8 +243,7 @@ impl Parts {
                 hooks: Hooks {
                     on_log_pressure: Box::new(move || pressed.press()),
                     is_checkpoint_worthwhile: Box::new(move || store.is_checkpoint_worthwhile()),
-                    // The committer itself has left the count already.
-                    in_progress: Box::new(move || in_progress.load(Ordering::Relaxed) + 1),
+                    in_progress: Box::new(move || in_progress.load(Ordering::Relaxed)),
                 },
             },
         )?;

@@ -47,6 +47,8 @@ pub(super) struct Company {
     first: AtomicU64,
     /// Sealed and not yet durable.
     on_their_way: AtomicU32,
+    /// How many the last write released, and how many were there when it ended.
+    size: AtomicU32,
     /// How many are expected before the next write; 0: nobody is waited for.
     expected: AtomicU32,
     /// Until when.
@@ -66,6 +68,7 @@ impl Company {
             arrived: AtomicU32::new(0),
             first: AtomicU64::new(0),
             on_their_way: AtomicU32::new(0),
+            size: AtomicU32::new(0),
             expected: AtomicU32::new(0),
             until: AtomicU64::new(0),
             mean_ns: AtomicU64::new(0),
@@ -115,6 +118,7 @@ impl Company {
         let there = self.arrived.load(Ordering::Relaxed);
         let company = self.on_their_way.swap(0, Ordering::Relaxed) + there;
         let wait = Duration::from_nanos(mean).min(WAIT_MAX);
+        self.size.store(company, Ordering::Relaxed);
         let worthwhile =
             company > there.max(1) && wait >= WRITE_MIN && self.pause.load(Ordering::Relaxed) == 0;
         self.until.store(levels::after(now, wait).0, Ordering::Relaxed);
@@ -130,6 +134,11 @@ impl Company {
             self.waited.store(true, Ordering::Relaxed);
         }
         wait.then_some(until)
+    }
+
+    /// How many commit beside whoever asks, about.
+    pub(super) fn others(&self) -> usize {
+        self.size.load(Ordering::Relaxed).max(self.arrived.load(Ordering::Relaxed)).saturating_sub(1) as usize
     }
 
     /// Whether `csn` is the one that keeps the time for the others.

@@ -237,7 +237,9 @@ impl Core {
     /// Gives followers time to arrive, if the settings say so and if there are any.
     fn gather(&self, writer: &LogWriter) {
         let Some(gather) = self.axes.gather else { return };
-        if (self.hooks.in_progress)() <= gather.siblings {
+        // Those that commit as well, or have just been told, are not in progress, but they count.
+        let others = (self.hooks.in_progress)().saturating_add(writer.company.others());
+        if others < gather.siblings {
             return;
         }
         let until = levels::after(self.clock.now(), gather.window);

@@ -121,7 +121,7 @@ pub struct Hooks {
     pub on_log_pressure: Box<dyn Fn() + Send + Sync>,
     /// A checkpoint would give back a good part of the page store's reserve.
     pub is_checkpoint_worthwhile: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Read-write transactions in progress, about. Asked by a leader that may gather followers.
+    /// Read-write transactions in progress that have not asked to commit, about. Asked by a leader that may gather followers.
     pub in_progress: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
