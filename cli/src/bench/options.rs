@@ -174,8 +174,8 @@ pub struct BenchArgs {
     /// Durability level of each transaction
     #[arg(long, value_enum, default_value = "durable")]
     level: Level,
-    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted
-    #[arg(long, default_value = "group", value_parser = parse_preset)]
+    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, auto
+    #[arg(long, default_value = "auto", value_parser = parse_preset)]
     preset: Preset,
     /// Compression of pages that are not expected to change soon: none, lz4, zstd (if it is built in)
     #[arg(long, default_value = "lz4", value_parser = parse_compression)]

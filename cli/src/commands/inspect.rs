@@ -90,6 +90,7 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
         ("layout", json!(s.layout.name())),
         ("writer", json!(s.writer.name())),
         ("flush_interval_us", json!(s.flush_interval_us)),
+        ("mean_write_us", json!(s.mean_write_us)),
         ("acknowledger", json!(s.acknowledger.name())),
         ("acknowledgment_group", json!(s.acknowledgment_group)),
         ("stealing_group", json!(s.stealing_group)),

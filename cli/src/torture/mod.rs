@@ -29,7 +29,7 @@ pub struct TortureArgs {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
     /// Commit protocol: per-transaction, group, autonomous
-    #[arg(long, default_value = "group", value_parser = parse_preset)]
+    #[arg(long, default_value = "auto", value_parser = parse_preset)]
     preset: Preset,
     /// Seed of the random choices (the moments of the kills still depend on the machine)
     #[arg(long, default_value_t = 1)]

@@ -244,6 +244,7 @@ impl Database {
         let inner = &self.inner;
         let commit = inner.system.commit();
         let (metrics, axes) = (commit.metrics(), commit.axes());
+        let (interval, mean_write) = commit.rhythm();
         let counters = inner.system.counters();
         let (open_snapshots, oldest_snapshot) = inner.system.snapshots();
         let checkpoints = self.checkpoints();
@@ -254,7 +255,8 @@ impl Database {
             logs: inner.logs,
             layout: axes.layout,
             writer: axes.writer,
-            flush_interval_us: axes.flush_interval.as_micros() as u64,
+            flush_interval_us: interval.as_micros() as u64,
+            mean_write_us: mean_write.as_nanos() as f64 / 1000.0,
             acknowledger: axes.acknowledger,
             acknowledgment_group: axes.acknowledgment_group,
             stealing_group: commit.stealing_group(),

@@ -62,8 +62,11 @@ pub struct Statistics {
     pub layout: Layout,
     /// Who writes a log.
     pub writer: Writer,
-    /// A log that nobody waits for is written about so often, in microseconds.
+    /// A log that nobody waits for is written about so often at the moment, in microseconds.
     pub flush_interval_us: u64,
+    /// What a durable write of the log takes lately, in microseconds; 0 before the first. With several logs, of the one that is written
+    /// least often.
+    pub mean_write_us: f64,
     /// Who acknowledges transactions that nobody waits with.
     pub acknowledger: Acknowledger,
     /// Logs that workers acknowledge for each other, where they do.

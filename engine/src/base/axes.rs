@@ -54,7 +54,6 @@ choices! {
         /// Each commit writes and flushes its own record, alone. The floor to compare with.
         PerTransaction = "per-transaction",
         /// Leader/follower group commit: the first committer to arrive writes for all who joined.
-        #[default]
         Group = "group",
         /// A dedicated writer drains a bounded queue, at most once every `flush_interval`.
         Queued = "queued",
@@ -64,6 +63,10 @@ choices! {
         Autonomous = "autonomous",
         /// A few threads share a log with a large buffer, and each log has a flusher.
         Restricted = "restricted",
+        /// What did best, kept right for the device by what its writes take: a log for a few threads; who waits leads, with company; the
+        /// flusher writes the rest as often as the device is fast.
+        #[default]
+        Auto = "auto",
     }
 }
 

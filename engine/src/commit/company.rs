@@ -136,6 +136,11 @@ impl Company {
         wait.then_some(until)
     }
 
+    /// What a write takes lately; zero: there was none yet.
+    pub(super) fn mean_write(&self) -> Duration {
+        Duration::from_nanos(self.mean_ns.load(Ordering::Relaxed))
+    }
+
     /// How many commit beside whoever asks, about.
     pub(super) fn others(&self) -> usize {
         self.size.load(Ordering::Relaxed).max(self.arrived.load(Ordering::Relaxed)).saturating_sub(1) as usize

@@ -146,7 +146,7 @@ impl Core {
             due = due.min(levels::after(began, GRACE));
         }
         if needed.is_some_and(|csn| self.watermark.holds_back(writer.id, csn)) {
-            due = due.min(levels::after(began, PACE));
+            due = due.min(levels::after(began, self.interval(writer).min(PACE)));
         }
         // Where committers only sleep it is the flusher that lets others come.
         if due != NEVER && self.axes.await_company && !self.axes.waiters_write() {

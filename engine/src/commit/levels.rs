@@ -29,10 +29,31 @@ pub(super) fn after(moment: Nanos, by: Duration) -> Nanos {
     Nanos(moment.0.saturating_add(by.as_nanos() as u64))
 }
 
-/// When a record that was ready at `ready` is due, in a log whose last write began at `last_write`.
-pub(super) fn due(level: Durability, ready: Nanos, last_write: Nanos, axes: &Axes) -> Nanos {
+/// No log is written more often than this because the device is fast: a write costs its thread two switches.
+const INTERVAL_MIN: Duration = Duration::from_micros(50);
+
+/// How often a log is written that nobody waits for, on a device whose writes take `mean_write` lately (zero: nobody knows).
+///
+/// Where it follows the device, a quarter more than a write takes, so that a commit waits about as long for its write as for the next one
+/// to begin, and some of the time is left to those who wait. Not more than the axes say: a slow device is busy all the time anyway, since a
+/// log has one write on its way, and what arrives meanwhile goes together.
+pub(super) fn interval(axes: &Axes, mean_write: Duration) -> Duration {
+    if !axes.interval_follows_device || mean_write.is_zero() {
+        return axes.flush_interval;
+    }
+    (mean_write + mean_write / 4).clamp(INTERVAL_MIN.min(axes.flush_interval), axes.flush_interval)
+}
+
+/// When a record that was ready at `ready` is due, in a log whose last write began at `last_write` and that is written every `interval`.
+pub(super) fn due(
+    level: Durability,
+    ready: Nanos,
+    last_write: Nanos,
+    interval: Duration,
+    axes: &Axes,
+) -> Nanos {
     match level {
-        Durability::Durable => ready.max(after(last_write, axes.flush_interval)),
+        Durability::Durable => ready.max(after(last_write, interval)),
         // The last quarter is for the write itself.
         Durability::BoundedLoss => after(ready, axes.loss_window - axes.loss_window / 4),
         Durability::Lazy => NEVER,
@@ -42,16 +63,30 @@ pub(super) fn due(level: Durability, ready: Nanos, last_write: Nanos, axes: &Axe
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
-    use crate::base::settings::Settings;
+    use crate::base::settings::{Preset, Settings};
 
     #[test]
     fn each_level_is_due_when_it_promises() {
-        let settings = Settings { loss_window: Duration::from_millis(8), ..Settings::default() };
-        let due = |level, ready, last_write| due(level, ready, last_write, &Axes::of(&settings));
+        let loss_window = Duration::from_millis(8);
+        let settings = Settings { preset: Preset::Group, loss_window, ..Settings::default() };
+        let axes = Axes::of(&settings);
+        let due = |level, ready, last_write| due(level, ready, last_write, interval(&axes, PACE / 8), &axes);
         let ready = Nanos(10_000_000);
         assert_eq!(due(Durability::Durable, ready, Nanos(0)), ready);
         assert_eq!(due(Durability::Durable, ready, ready), Nanos(10_200_000));
         assert_eq!(due(Durability::BoundedLoss, ready, ready), Nanos(16_000_000));
         assert_eq!(due(Durability::Lazy, ready, ready), NEVER);
+    }
+
+    #[test]
+    fn the_interval_follows_a_fast_device_and_is_bounded() {
+        let auto = Settings { preset: Preset::Auto, ..Settings::default() };
+        let of =
+            |settings: &Settings, us| interval(&Axes::of(settings), Duration::from_micros(us)).as_micros();
+        let followed = [0, 1, 64, 120, 160, 10_000].map(|us| of(&auto, us));
+        assert_eq!(followed, [200, 50, 80, 150, 200, 200]);
+        let said = Settings { flush_interval: Some(Duration::from_micros(300)), ..auto };
+        assert_eq!(of(&said, 64), 300);
+        assert_eq!(of(&Settings { preset: Preset::Group, ..Settings::default() }, 64), 200);
     }
 }

@@ -471,6 +471,13 @@ impl Commit {
         self.core.neighbours.group()
     }
 
+    /// How often a log is written that nobody waits for, at the moment, and what a write takes lately: of the log that is written least often.
+    #[must_use]
+    pub fn rhythm(&self) -> (Duration, Duration) {
+        let of = |writer: &LogWriter| (self.core.interval(writer), writer.company.mean_write());
+        self.core.writers.iter().map(of).max().unwrap_or_default()
+    }
+
     /// What commits cost.
     #[must_use]
     pub fn metrics(&self) -> &Arc<CommitMetrics> {
@@ -519,7 +526,7 @@ impl Core {
         let affordable = (settings.memory_bytes / QUEUE_PART / queue::ENTRY_BYTES) as usize;
         let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
         let entries = (most / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
-        let axes = Axes::of(settings);
+        let axes = Axes::of(&Settings { logs, ..settings.clone() });
         let writer = |log| LogWriter::new(log, &axes, entries);
         Core {
             epoch: start.epoch,
@@ -546,6 +553,11 @@ impl Core {
             metrics: Arc::new(CommitMetrics::default()),
             axes,
         }
+    }
+
+    /// How often `writer`'s log is written at the moment if nobody waits.
+    fn interval(&self, writer: &LogWriter) -> Duration {
+        levels::interval(&self.axes, writer.company.mean_write())
     }
 
     fn writer(&self, log: LogId) -> &LogWriter {

@@ -272,7 +272,7 @@ impl Core {
         if unit_reached || unsealed >= self.axes.full_bytes {
             return ready;
         }
-        levels::due(durability, ready, writer.last_write().0, &self.axes)
+        levels::due(durability, ready, writer.last_write().0, self.interval(writer), &self.axes)
     }
 
     /// Wakes the flusher if it would sleep past `due`. Where workers write, it gives them time to do it.

@@ -1,12 +1,12 @@
 //! Which protocol runs? The one `match` from a preset to the axes that the rest of this room reads, and what contradicts itself.
 //!
-//! | axis | `per-transaction` | `group` | `queued` | `pipelined` | `autonomous` | `restricted` |
-//! |---|---|---|---|---|---|---|
-//! | log layout | one | one | one | one | per thread | threads per log |
-//! | a block holds | one transaction | who arrived, or `gather_max` | who arrived | who arrived | who arrived | who arrived |
-//! | writer | committer | leader | background | background | leader, or worker as the probe says | flusher per log |
-//! | acknowledger | leader | leader | background | background | leader | leader |
-//! | dependency rule | log order | log order | log order | log order | DSN | DSN |
+//! | axis | `per-transaction` | `group` | `queued` | `pipelined` | `autonomous` | `restricted` | `auto` |
+//! |---|---|---|---|---|---|---| --- |
+//! | log layout | one | one | one | one | per thread | threads per log | threads per log |
+//! | a block holds | one transaction | who arrived, or `gather_max` | who arrived | who arrived | who arrived | who arrived | who arrived |
+//! | writer | committer | leader | background | background | leader, or worker as the probe says | flusher per log | leader |
+//! | acknowledger | leader | leader | background | background | leader | leader | leader |
+//! | dependency rule | log order | log order | log order | log order | DSN | DSN | as the number of logs says |
 //!
 //! A setting makes one choice differently. Where it leaves one log the rule is log order, and where it leaves several, DSN. Choices that
 //! contradict each other, and numbers for choices that were not made, are refused with the reason: a setting that is silently without
@@ -52,6 +52,8 @@ pub struct Axes {
     pub queue: Queue,
     /// A log that nobody waits for is written about so often.
     pub flush_interval: Duration,
+    /// That often at least: more often where the device is faster. See `levels`.
+    pub interval_follows_device: bool,
     /// It holds for those that somebody waits for, too.
     pub(super) waiters_keep_interval: bool,
     /// Seal a block after so many records; none: when somebody writes it.
@@ -85,6 +87,7 @@ impl Axes {
                 Chosen(Layout::PerThread, writer_of(settings.durability_method), Acknowledger::Leader)
             }
             Preset::Restricted => Chosen(Layout::ThreadsPerLog, Writer::FlusherPerLog, Acknowledger::Leader),
+            Preset::Auto => Chosen(Layout::ThreadsPerLog, Writer::Leader, Acknowledger::Leader),
         };
         let layout = settings.layout.unwrap_or(layout);
         let writer = settings.writer.unwrap_or(writer);
@@ -103,6 +106,7 @@ impl Axes {
             dependency: settings.dependency.unwrap_or(rule),
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
+            interval_follows_device: settings.preset == Preset::Auto && settings.flush_interval.is_none(),
             waiters_keep_interval: settings.preset == Preset::Queued,
             records_per_block: if writer == Writer::Committer { Some(1) } else { most },
             gather: (!settings.gather_window.is_zero())
