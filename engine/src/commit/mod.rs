@@ -233,19 +233,7 @@ impl Commit {
             drop(writer.log.lock());
         }
         let flushed = self.core.flush_all();
-        self.core.flushers.iter().for_each(Flusher::stop);
-        self.core.deadline.stop();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        if self.core.deadline.is_missed() {
-            // One of them may be inside the write that hangs, and a queue that is dropped waits for its writes.
-            std::mem::forget(self.core.clone());
-            self.core.segments.abandon();
-        } else {
-            for thread in threads {
-                let _ = thread.join();
-            }
-            self.core.segments.close();
-        }
+        self.end_threads();
         self.core.acknowledge_all(true);
         self.core.wake_everybody();
         flushed
