@@ -24,8 +24,8 @@ pub mod tree;
 
 pub use api::*;
 pub use base::settings::{
-    Acknowledger, Compression, Dependency, DeviceTrust, Durability, Layout, MethodSetting, Preset, Queue,
-    Settings, Writer,
+    Acknowledger, Compression, Dependency, DeviceTrust, Durability, Layout, MemoryCache, MemoryStore,
+    MethodSetting, Preset, Queue, Settings, Writer,
 };
 pub use base::{Csn, Error, ErrorKind, Location, Result};
 

@@ -73,6 +73,7 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
         dependency: other.dependency,
         queue: other.queue,
         flush_interval: other.flush_interval,
+        log_memory: other.log_memory,
         ..settings.clone()
     }
 }

@@ -440,7 +440,8 @@ fn opening_on_a_full_disk_loses_nothing() {
 /// Waiters in other threads learn of the failure, all of them.
 #[test]
 fn every_waiter_learns_of_a_failed_write() {
-    for preset in Preset::ALL {
+    // With `passive` nobody waits for a write.
+    for preset in Preset::ALL.into_iter().filter(|preset| *preset != Preset::Passive) {
         for after in 0..6 {
             let context = format!("{preset:?}, after {after}");
             in_time(&context.clone(), move || {

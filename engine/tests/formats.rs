@@ -132,6 +132,8 @@ impl Sample {
 
 /// Version of a log block with what came last.
 const NEWEST_LOG: u16 = 3;
+/// Of a manifest: that of a database whose log is in mapped memory.
+const NEWEST_MANIFEST: u32 = 4;
 
 /// The version that the present build writes, of samples.
 const NEWEST: u32 = 4;
@@ -366,7 +368,12 @@ fn changed(disk: &SimulatedStorage, path: &str, change: impl FnOnce(&mut Vec<u8>
 
 /// Raises the version in 16 bytes that mean the same in every version: magic, version, checksum.
 fn raise_prefix(bytes: &mut [u8]) -> u32 {
-    let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")) + 1;
+    raise_prefix_from(u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")), bytes)
+}
+
+/// The same above `newest`.
+fn raise_prefix_from(newest: u32, bytes: &mut [u8]) -> u32 {
+    let version = newest + 1;
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
     let check = crc(&bytes[..12]);
     bytes[12..16].copy_from_slice(&check.to_le_bytes());
@@ -378,7 +385,9 @@ fn a_newer_manifest_is_refused() {
     let (disk, _) = make(true, NEWEST);
     for slot in [0, 1 << 20] {
         let mut found = 0;
-        let newer = changed(&disk, "MANIFEST", |bytes| found = raise_prefix(&mut bytes[slot..]));
+        let newer = changed(&disk, "MANIFEST", |bytes| {
+            found = raise_prefix_from(NEWEST_MANIFEST, &mut bytes[slot..]);
+        });
         expect_newer(&open(&newer).expect_err("newer"), "MANIFEST", found, "opened");
         let builder = || Database::builder().settings(settings()).storage(Arc::new(newer.clone()));
         let error = builder().read_only(true).open("sample").expect_err("newer");

@@ -11,9 +11,11 @@ use super::wait::wait_until;
 use quenchdb::DeviceTrust;
 use quenchdb::base::clock::{Clock, Nanos};
 use quenchdb::base::{Location, Result};
+use quenchdb::device::mapped::{MapOptions, MappedMemory};
 use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, ReadRequest, Storage, WriteQueue};
 use std::collections::HashMap;
 use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Zeros are written so many at a time.
@@ -150,6 +152,14 @@ impl Storage for ModelledStorage {
     fn set_durability(&self, method: DurabilityMethod) {
         *locked(&self.shared.method) = method;
         self.inner.set_durability(method);
+    }
+
+    fn own_memory(&self) -> Option<PathBuf> {
+        self.inner.own_memory()
+    }
+
+    fn map_memory(&self, path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory>> {
+        self.inner.map_memory(path, options)
     }
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {

@@ -95,7 +95,7 @@ fn child_works(args: &BenchArgs, directory: &Path) -> Result<()> {
     let memory = MemoryWatch::start()?;
     let place = args.place(Some(directory))?;
     let watched = watch(args)?;
-    let (database, bar) = (place.open(args.builder())?, Progress::watched(watched.as_ref()));
+    let (database, bar) = (place.open(args.builder(&place))?, Progress::watched(watched.as_ref()));
     let tell = |finished: &Finished| -> Result<()> {
         bar.finish();
         if let Some(live) = &watched {

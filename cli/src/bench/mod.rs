@@ -44,7 +44,7 @@ use quenchdb::{Database, DeviceTrust};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use workloads::{Chosen, Setting};
 
@@ -60,6 +60,16 @@ fn require_empty(directory: &Path) -> Result<()> {
         bail!("{} is not empty; give a new directory", directory.display());
     }
     Ok(())
+}
+
+/// A file that this run makes and nobody needs afterwards.
+struct RemovedAtEnd(PathBuf);
+
+impl Drop for RemovedAtEnd {
+    fn drop(&mut self) {
+        // What is left is found by the next run, and refused by name.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Runs it.
@@ -90,6 +100,7 @@ fn run_one(args: &BenchArgs, json: bool) -> Result<Outcome> {
     if args.workload == Workload::Device {
         return run_device(args, json);
     }
+    let _memory = args.protocol.new_memory().map(|path| RemovedAtEnd(path.to_path_buf()));
     let scratch = if args.needs_scratch() { Some(Scratch::new("bench")?) } else { None };
     let directory = args.path.as_deref().or(scratch.as_ref().map(Scratch::path));
     if let Some(directory) = directory
@@ -325,7 +336,7 @@ impl Bench<'_> {
 
     fn work_and_close(&self) -> Result<Left> {
         let watch = MemoryWatch::start()?;
-        let database = self.place.open(self.args.builder())?;
+        let database = self.place.open(self.args.builder(self.place))?;
         let mut finished = work(&self.setting(&database), self.chosen, None)?;
         finished.report.rss_bytes_max = watch.bytes_max();
         if self.args.reopen.is_none() {
@@ -345,7 +356,8 @@ impl Bench<'_> {
 
     fn scan(&self, json: bool) -> Result<Outcome> {
         let floor = || self.read_floor(Pattern::Sequential, SEQUENTIAL_BYTES);
-        let report = scan::run(self.args.builder(), self.place, &self.plan, floor, &self.progress())?;
+        let report =
+            scan::run(self.args.builder(self.place), self.place, &self.plan, floor, &self.progress())?;
         self.bar.finish();
         print(&report, json)?;
         Ok(outcome(report.is_sound()))
@@ -354,7 +366,7 @@ impl Bench<'_> {
     fn load(&self, floor_us: Floor, json: bool) -> Result<Outcome> {
         let (args, plan) = (self.args, &self.plan);
         let (watch, bulk) = (MemoryWatch::start()?, args.load.bulk());
-        let database = self.place.open(args.builder())?;
+        let database = self.place.open(args.builder(self.place))?;
         let mut report = bulk::run(&database, plan, bulk, &self.progress())?;
         (report.floor_us, report.device) = (floor_us, self.place.device_name()?);
         report.rss_bytes_max = watch.bytes_max();
@@ -382,8 +394,14 @@ impl Bench<'_> {
             Workload::Ycsb | Workload::Scan | Workload::Soak => Expected::Loaded,
             _ => Expected::Unknown,
         };
-        let (database, mut reopened) =
-            reopen::reopen(self.args.builder(), self.place, plan, left.ending, expected, &self.progress())?;
+        let (database, mut reopened) = reopen::reopen(
+            self.args.builder(self.place),
+            self.place,
+            plan,
+            left.ending,
+            expected,
+            &self.progress(),
+        )?;
         reopened.close_seconds = left.close_seconds;
         let mut report = left.finished.report;
         report.add_reopened(reopened);

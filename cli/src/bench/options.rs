@@ -483,7 +483,7 @@ impl BenchArgs {
         }
     }
 
-    pub fn builder(&self) -> Builder {
+    pub fn builder(&self, place: &Place) -> Builder {
         let builder = Database::builder()
             .preset(self.preset)
             .compression(self.compression)
@@ -496,6 +496,10 @@ impl BenchArgs {
         };
         let builder = match self.flush_unit {
             Some(bytes) => builder.flush_unit_bytes(bytes),
+            None => builder,
+        };
+        let builder = match self.protocol.memory_of(self.preset, place.path()) {
+            Some(path) => builder.log_memory(path),
             None => builder,
         };
         self.protocol.apply(builder)

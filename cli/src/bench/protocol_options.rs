@@ -1,7 +1,10 @@
 //! The flags of `quench bench` that choose the commit protocol, or single axes of it.
 
 use clap::ValueEnum;
-use quenchdb::{Acknowledger, Builder, Dependency, Error, Layout, Preset, Queue, Writer};
+use quenchdb::{
+    Acknowledger, Builder, Dependency, Error, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer,
+};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What an ablation may be of.
@@ -68,6 +71,22 @@ pub struct ProtocolArgs {
     /// Whether committers let those join their write that the last one released; default true
     #[arg(long, value_name = "BOOL")]
     company: Option<bool>,
+    /// The file of the memory-mapped log, with --preset passive; default: `log-memory` in the database's directory. Made if it is
+    /// missing, and then removed at the end
+    #[arg(long, value_name = "FILE")]
+    log_memory: Option<PathBuf>,
+    /// Its length
+    #[arg(long, value_name = "BYTES")]
+    log_memory_bytes: Option<u64>,
+    /// What a power cut leaves of the processor's caches: volatile (nothing), durable (eADR)
+    #[arg(long, value_parser = |name: &str| MemoryCache::from_name(name).map_err(said))]
+    memory_cache: Option<MemoryCache>,
+    /// How cache lines reach mapped memory: clwb, clflushopt, clflush, non-temporal; default: as the processor does it best
+    #[arg(long, value_parser = |name: &str| MemoryStore::from_name(name).map_err(said))]
+    memory_store: Option<MemoryStore>,
+    /// Each insertion into mapped memory takes at least so long
+    #[arg(long, value_name = "NS")]
+    insertion_ns: Option<u64>,
     /// How long a leader gathers followers
     #[arg(long, value_name = "US")]
     window_us: Option<u64>,
@@ -77,6 +96,18 @@ pub struct ProtocolArgs {
 }
 
 impl ProtocolArgs {
+    /// The file of the memory-mapped log of a database in `directory`, if it has one.
+    pub fn memory_of(&self, preset: Preset, directory: Option<&Path>) -> Option<PathBuf> {
+        let uses = self.writer.map_or(preset == Preset::Passive, |writer| writer == Writer::Memory);
+        let beside = || directory.map(|directory| directory.join("log-memory"));
+        if uses { self.log_memory.clone().or_else(beside) } else { self.log_memory.clone() }
+    }
+
+    /// The file that was given, if it is not there yet.
+    pub fn new_memory(&self) -> Option<&Path> {
+        self.log_memory.as_deref().filter(|path| !path.exists())
+    }
+
     /// The builder with what was given.
     pub fn apply(&self, builder: Builder) -> Builder {
         fn with<T: Copy>(builder: Builder, given: Option<T>, set: impl Fn(Builder, T) -> Builder) -> Builder {
@@ -100,6 +131,11 @@ impl ProtocolArgs {
         let builder = with(builder, self.queue, Builder::queue);
         let builder = with(builder, self.queue_entries, Builder::queue_entries);
         let builder = with(builder, self.company, Builder::await_company);
+        let builder = with(builder, self.log_memory_bytes, Builder::log_memory_bytes);
+        let builder = with(builder, self.memory_cache, Builder::memory_cache);
+        let builder = with(builder, self.memory_store, Builder::memory_store);
+        let latency = self.insertion_ns.map(Duration::from_nanos);
+        let builder = with(builder, latency, Builder::insertion_latency);
         let builder = with(builder, self.window_us.map(Duration::from_micros), Builder::gather_window);
         with(builder, self.siblings, Builder::gather_siblings)
     }

@@ -85,6 +85,7 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
         ("direct_io", json!(s.device.direct_io.is_ok())),
         ("io_uring", json!(s.device.io_uring.is_ok())),
         ("durability", json!(s.durability_method)),
+        ("log_memory", json!(s.log_memory.as_ref().map(ToString::to_string))),
         ("preset", json!(s.preset.name())),
         ("logs", json!(s.logs)),
         ("layout", json!(s.layout.name())),

@@ -12,7 +12,7 @@ use quenchdb::base::random::Random;
 use quenchdb::{CommitHandle, Database, Durability, Isolation, Preset, Table, Transaction};
 use std::collections::VecDeque;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Threads of one child are numbered from `round` times this.
@@ -30,12 +30,18 @@ pub struct ChildArgs {
     seed: u64,
     #[arg(long)]
     round: u32,
+    #[arg(long)]
+    log_memory: Option<PathBuf>,
 }
 
 /// Opens with small bounds, so that checkpoints and segment changes happen within a second.
-pub fn open(directory: &std::path::Path, preset: Preset) -> quenchdb::Result<Database> {
+pub fn open(directory: &Path, preset: Preset, log_memory: Option<&Path>) -> quenchdb::Result<Database> {
+    let log_memory = log_memory.map(Path::to_path_buf);
     let settings = quenchdb::Settings {
         preset,
+        // Full every few milliseconds.
+        log_buffer_bytes: if log_memory.is_some() { 64 << 10 } else { 0 },
+        log_memory,
         segment_bytes: 1 << 20,
         checkpoint_log_bytes: 8 << 20,
         log_bytes_max: 256 << 20,
@@ -194,7 +200,7 @@ fn checkpoints(database: &Database, mut random: Random) -> Result<()> {
 
 /// Works until it is killed; returns only if something failed.
 pub fn run(args: &ChildArgs) -> Result<Outcome> {
-    let database = open(&args.directory, args.preset)?;
+    let database = open(&args.directory, args.preset, args.log_memory.as_deref())?;
     let bank = Bank::open(&database)?;
     say("S\n")?;
     let rows = Rows::open(&database)?;

@@ -10,6 +10,7 @@ use check::{Acknowledged, Findings};
 use quenchdb::Preset;
 use quenchdb::base::random::Random;
 use serde_json::json;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,9 +29,12 @@ pub struct TortureArgs {
     /// Threads of the child
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// Commit protocol: per-transaction, group, autonomous
+    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive, auto
     #[arg(long, default_value = "auto", value_parser = parse_preset)]
     preset: Preset,
+    /// With --preset passive: the file of the memory-mapped log, removed at the start; default: DIR/torture-log-memory
+    #[arg(long, value_name = "FILE")]
+    log_memory: Option<PathBuf>,
     /// Seed of the random choices (the moments of the kills still depend on the machine)
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -44,6 +48,7 @@ const SHOWN_MAX: usize = 20;
 struct Torture<'a> {
     args: &'a TortureArgs,
     database: PathBuf,
+    memory: Option<PathBuf>,
     random: Random,
     acknowledged: Acknowledged,
     round: u32,
@@ -69,6 +74,7 @@ impl Torture<'_> {
             .arg("torture-child")
             .arg(&self.database)
             .args(["--threads", &self.args.threads.to_string(), "--preset", self.args.preset.name()])
+            .args(self.memory.iter().flat_map(|path| [OsStr::new("--log-memory"), path.as_os_str()]))
             .args(["--seed", &self.args.seed.to_string(), "--round", &self.round.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -113,16 +119,26 @@ impl Torture<'_> {
 
     /// Recovers, checks, and recovers again.
     fn check(&self) -> Result<Findings> {
-        let database =
-            child::open(&self.database, self.args.preset).context("the first open after the kill")?;
+        let open = || child::open(&self.database, self.args.preset, self.memory.as_deref());
+        let database = open().context("the first open after the kill")?;
         let mut findings = check::check(&database, &self.acknowledged)?;
         let first = check::content_hash(&database)?;
         drop(database);
-        let database = child::open(&self.database, self.args.preset).context("the second open")?;
+        let database = open().context("the second open")?;
         if check::content_hash(&database)? != first {
             findings.violations.push("opening twice gave different contents".into());
         }
         Ok(findings)
+    }
+
+    fn begin_anew(&self) -> Result<()> {
+        remove(&self.database)?;
+        match self.memory.as_ref().map(std::fs::remove_file) {
+            Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).context("cannot remove the memory-mapped log")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn round(&mut self) -> Result<()> {
@@ -136,7 +152,7 @@ impl Torture<'_> {
                 self.violations.extend(findings.violations);
                 if findings.rows > ROWS_MAX && self.violations.is_empty() {
                     self.acknowledged_before += std::mem::take(&mut self.acknowledged).len();
-                    remove(&self.database)?;
+                    self.begin_anew()?;
                 }
             }
             Err(error) => self.violations.push(one_line(&error)),
@@ -151,10 +167,12 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     std::fs::create_dir_all(&args.directory)
         .with_context(|| format!("cannot create {}", args.directory.display()))?;
     let database = args.directory.join("torture-db");
-    remove(&database)?;
+    let memory = || args.log_memory.clone().unwrap_or(args.directory.join("torture-log-memory"));
+    let memory = (args.preset == Preset::Passive).then(memory);
     let mut torture = Torture {
         args,
         database,
+        memory,
         random: Random::from_seed(args.seed),
         acknowledged: Acknowledged::default(),
         round: 0,
@@ -163,6 +181,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         lost: 0,
         violations: Vec::new(),
     };
+    torture.begin_anew()?;
     let progress = Progress::new();
     let began = Instant::now();
     while began.elapsed().as_secs_f64() < args.seconds && torture.violations.is_empty() {

@@ -4,15 +4,15 @@ use super::database::Database;
 use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
 use crate::base::settings::{
-    Acknowledger, Compression, Dependency, DeviceTrust, Layout, MethodSetting, Preset, Queue, Settings,
-    Writer,
+    Acknowledger, Compression, Dependency, DeviceTrust, Layout, MemoryCache, MemoryStore, MethodSetting,
+    Preset, Queue, Settings, Writer,
 };
 use crate::base::{ErrorKind, Result};
 use crate::device::Storage;
 use crate::device::file::FileStorage;
 use crate::device::memory::MemoryStorage;
 use crate::recovery::CopiedLog;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,6 +121,12 @@ impl Builder {
         device_trust: DeviceTrust,
         /// Use io_uring where the kernel has it. Default true.
         io_uring: bool,
+        /// Length of the memory-mapped log in bytes; 0 chooses: as long as it is, and a new one 16 MiB. Default 0.
+        log_memory_bytes: u64,
+        /// What a power cut leaves of the processor's caches. Default `volatile`.
+        memory_cache: MemoryCache,
+        /// Each insertion into mapped memory takes at least so long. Default zero.
+        insertion_latency: Duration,
     }
 
     /// How page images that are not expected to change soon are compressed. Default `lz4`.
@@ -184,6 +190,21 @@ impl Builder {
     #[must_use]
     pub fn durability_method(mut self, method: MethodSetting) -> Builder {
         self.settings.durability_method = Some(method);
+        self
+    }
+
+    /// The file of the memory-mapped log: with the preset `passive` the one to use, otherwise where the one is that the database needs. On
+    /// a DAX file system commits survive a power cut there, in any other file a crash of the process only.
+    #[must_use]
+    pub fn log_memory(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.settings.log_memory = Some(path.into());
+        self
+    }
+
+    /// How cache lines reach mapped memory, instead of what the processor does best.
+    #[must_use]
+    pub fn memory_store(mut self, store: MemoryStore) -> Builder {
+        self.settings.memory_store = Some(store);
         self
     }
 

@@ -1,6 +1,7 @@
 //! A database: opening, tables, transactions, upkeep, closing.
 
 use super::builder::{Builder, Progress};
+use super::log_memory;
 use super::open::{no_database, upkeep};
 use super::statistics::{LatencySummary, Statistics};
 use super::table::Table;
@@ -13,7 +14,8 @@ use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
 use crate::buffer::{Pool, ReadAhead};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor, ReplayModel};
 use crate::device::Storage;
-use crate::log::{DumpedRecord, SegmentPool};
+use crate::device::mapped::MemoryFacts;
+use crate::log::{DumpedRecord, Segment, SegmentPool};
 use crate::recovery::RecoveryReport;
 use crate::store::{CheckpointReader, Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +51,10 @@ pub(super) struct Inner {
     pub(super) pool: Arc<Pool>,
     pub(super) store: Arc<PageStore>,
     pub(super) storage: Arc<dyn Storage>,
+    /// What mapped memory held that the database needed; of use while it is open read-only.
+    pub(super) memory_found: Option<Segment>,
+    /// What is known of that memory.
+    pub(super) memory_facts: Option<MemoryFacts>,
     /// None if the database is open read-only.
     pub(super) checkpointer: Option<Checkpointer>,
     /// Set if a checkpoint is open, beside whoever writes.
@@ -266,6 +272,7 @@ impl Database {
             dependency: axes.dependency,
             queue: axes.queue,
             device: inner.storage.facts(),
+            log_memory: self.log_memory(),
             durability_method: self.durability_method(),
             newest_csn: commit.newest_drawn(),
             watermark: commit.watermark(),
@@ -311,6 +318,8 @@ impl Database {
             flusher_wakeups: metrics.flusher_wake_ups.get(),
             rule_waits: metrics.rule_waits.get(),
             false_waits: metrics.false_waits.get(),
+            fences: metrics.fences.get(),
+            stragglers_drained: metrics.drained.get(),
             group_size_mean: metrics.group_size(),
             execute: LatencySummary::of(&metrics.execute),
             commit: LatencySummary::of(&metrics.commit_latency),
@@ -371,6 +380,9 @@ impl Database {
             inner.logs,
             if inner.logs == 1 { "" } else { "s" },
         );
+        if let Some(memory) = self.log_memory() {
+            line.push_str(&format!(", log in mapped memory {memory}"));
+        }
         for (what, state) in [("direct I/O", &facts.direct_io), ("io_uring", &facts.io_uring)] {
             if let Err(reason) = state {
                 line.push_str(&format!(", no {what} ({reason})"));
@@ -379,8 +391,19 @@ impl Database {
         line
     }
 
+    /// The mapped memory that is used, or, open for reading, needed.
+    fn log_memory(&self) -> Option<MemoryFacts> {
+        self.inner.system.commit().memory_facts().or_else(|| self.inner.memory_facts.clone())
+    }
+
     fn durability_method(&self) -> String {
         let method = self.inner.storage.durability().name();
+        if let Some(memory) = self.inner.system.commit().memory_facts() {
+            return format!(
+                "{} in mapped memory ({}), survives {}",
+                memory.primitive, memory.reason, memory.survives
+            );
+        }
         match self.inner.system.commit().axes().writer {
             Writer::Worker => format!("{method} by the worker"),
             _ => method.to_string(),
@@ -422,8 +445,10 @@ impl Database {
         // Before the lock, so that nothing is put into a directory that is no database; and once more under it.
         open()?;
         let _lock = storage.lock(false)?;
-        let (_, manifest) = open()?;
-        crate::log::dump(&storage, manifest.database, manifest.covered)
+        let (_, mut manifest) = open()?;
+        let mut settings = Settings { read_only: true, ..settings };
+        let memories = log_memory::open(&*storage, &mut settings, &mut manifest, 1, 0)?;
+        crate::log::dump(&storage, memories.found.as_ref(), manifest.database, manifest.covered)
     }
 
     pub(super) fn checkpointer(&self) -> Result<&Checkpointer> {

@@ -6,6 +6,7 @@ mod backup;
 mod builder;
 mod database;
 mod handle;
+mod log_memory;
 mod open;
 mod salvage;
 mod statistics;
@@ -26,6 +27,7 @@ pub use verify::VerifyReport;
 
 pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, SalvagedTable};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
+pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
 pub use crate::recovery::RecoveryReport;
 pub use crate::store::CheckpointReader;
 pub use crate::transaction::{Isolation, Savepoint};

@@ -2,10 +2,11 @@
 
 use super::builder::{Builder, Progress};
 use super::database::{Database, Inner, Owner};
+use super::log_memory::{self, Memories};
 use crate::backup::{BACKUP_PATH, RESTORING_PATH};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
-use crate::base::settings::{MethodSetting, Preset, Settings};
+use crate::base::settings::{MethodSetting, Preset, Settings, Writer};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::buffer::{PageSource, Pool, ReadAhead};
 use crate::checkpoint::pace::{Meter, Pacer};
@@ -92,7 +93,11 @@ impl StoredPages {
 /// Opens, recovers, and starts upkeep.
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder) -> Result<Database> {
     let mut settings = std::mem::take(&mut builder.settings);
+    if settings.log_memory.is_none() && presets::Axes::of(&settings).writer == Writer::Memory {
+        settings.log_memory = storage.own_memory();
+    }
     presets::check(&settings, presets::log_count(&settings, cores()))?;
+    let said_buffer_bytes = settings.log_buffer_bytes as u64;
     settings.log_buffer_bytes = log_buffer_bytes(&settings);
     if builder.copied.is_none() {
         refuse_early(&*storage, &settings)?;
@@ -101,7 +106,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
         true => open_checkpoint(&storage, &mut settings)?,
         false => open_newest(&storage, &mut settings)?,
     };
-    let Opened { lock, file, manifest, store } = opened;
+    let Opened { lock, file, mut manifest, store } = opened;
+    let logs = presets::log_count(&settings, cores());
+    let memories = match &file {
+        None => Memories::default(),
+        Some(_) => log_memory::open(&*storage, &mut settings, &mut manifest, logs, said_buffer_bytes)?,
+    };
     let page_bytes = manifest.page_bytes as usize;
     store.compress(settings.compression);
     let clock = builder.clock.clone();
@@ -109,7 +119,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let stored = StoredPages { store: store.clone(), clock: clock.clone(), cost: read_cost.clone() };
     stored.sample_cost();
     let pool = Pool::new(page_bytes, settings.memory_bytes, Arc::new(stored))?;
-    let transaction_bytes = settings.transaction_bytes(presets::log_count(&settings, cores()));
+    let transaction_bytes = settings.transaction_bytes(logs);
     let limits = Limits {
         chunk_bytes: settings.chunk_bytes().min(transaction_bytes),
         ..Limits::for_page(page_bytes, transaction_bytes, settings.lock_wait)
@@ -134,6 +144,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
         read_ahead,
         always,
         recovery,
+        memories,
         read_cost,
         copied,
         settings,
@@ -196,6 +207,7 @@ struct Parts {
     evictor: Evictor,
     always: Charge,
     recovery: Charge,
+    memories: Memories,
     read_cost: Arc<ReadCost>,
     copied: Option<CopiedLog>,
     settings: Settings,
@@ -215,6 +227,7 @@ impl Parts {
             logs,
             reserved: &self.recovery,
             copied: self.copied.as_ref(),
+            memory: self.memories.found.as_ref(),
         }
     }
 
@@ -236,6 +249,7 @@ impl Parts {
             Start {
                 storage: self.storage.clone(),
                 logs: recovered.logs,
+                memory: self.memories.begin_use()?,
                 segments: recovered.segments.clone(),
                 first_csn: recovered.first_csn,
                 epoch: recovered.manifest.epoch,
@@ -289,6 +303,7 @@ impl Parts {
         let start = Start {
             storage: memory,
             logs: vec![Arc::new(log)],
+            memory: None,
             segments: segments.clone(),
             first_csn,
             epoch: manifest.epoch,
@@ -320,6 +335,8 @@ impl Parts {
             pool: self.pool,
             store: self.store,
             storage: self.storage,
+            memory_found: self.memories.found,
+            memory_facts: self.memories.facts,
             checkpointer,
             at_checkpoint: None,
             replay,
@@ -456,7 +473,7 @@ fn refuse_copies(names: &[String], read_only: bool) -> Result<()> {
 }
 
 /// What an interrupted creation leaves, and what `mkfs` does.
-const NOT_FOREIGN: [&str; 6] = ["LOCK", "MANIFEST", "log", "pages", READERS_PATH, "lost+found"];
+const NOT_FOREIGN: [&str; 7] = ["LOCK", "MANIFEST", "log", "log-memory", "pages", READERS_PATH, "lost+found"];
 
 /// A new database is not put among files of something else.
 fn refuse_foreign_files(names: &[String]) -> Result<()> {

@@ -5,6 +5,7 @@ use crate::base::metrics::LatencyHistogram;
 use crate::base::settings::{Acknowledger, Dependency, Layout, Preset, Queue, Writer};
 use crate::checkpoint::ReplayEstimate;
 use crate::device::DeviceFacts;
+use crate::device::mapped::MemoryFacts;
 use crate::store::PackUsage;
 
 /// A latency distribution in microseconds.
@@ -79,6 +80,8 @@ pub struct Statistics {
     pub queue: Queue,
     /// The device.
     pub device: DeviceFacts,
+    /// The mapped memory in which commits become durable, and what they survive there; `None` if they do so on the device.
+    pub log_memory: Option<MemoryFacts>,
     /// How writes are made durable, and why so.
     pub durability_method: String,
     /// Newest commit sequence number drawn.
@@ -177,6 +180,10 @@ pub struct Statistics {
     pub rule_waits: u64,
     /// Of these, those that exact dependencies would have let go; at least so many.
     pub false_waits: u64,
+    /// Commits that became durable by a fence in mapped memory.
+    pub fences: u64,
+    /// Times logs in mapped memory that stayed dirty were drained by a barrier in all threads.
+    pub stragglers_drained: u64,
     /// Transactions per device write.
     pub group_size_mean: f64,
     /// From begin to ready.

@@ -9,6 +9,7 @@ use crate::base::{Csn, PageId, Result};
 use crate::buffer::HIDDEN_ROUND;
 use crate::checkpoint::Checkpointer;
 use crate::device::{AlignedBuffer, Storage};
+use crate::log::Segment;
 use crate::recovery::{Running, check_log};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
@@ -259,36 +260,39 @@ fn log(inner: &Inner, report: &mut VerifyReport, progress: &mut Progress) -> Res
             return Ok(());
         }
         let (_, manifest) = ManifestFile::open(&*inner.storage, true)?;
-        return log_at_rest(&*inner.storage, &manifest, report, progress);
+        return log_at_rest((&*inner.storage, inner.memory_found.as_ref()), &manifest, report, progress);
     };
     let manifest = checkpointer.manifest();
     let commit = inner.system.commit();
     // The watermark first: whatever it covers is then below the ends.
-    let watermark = commit.watermark();
+    let watermark = commit.watermark_in_segments();
     let running = Running { watermark, ends: commit.durable_ends() };
     let covered = || Checkpointer::covered(checkpointer);
-    add_log(&*inner.storage, &manifest, Some(&running), &covered, report, progress)
+    add_log((&*inner.storage, None), &manifest, Some(&running), &covered, report, progress)
 }
+
+/// Where segments are, and what mapped memory holds besides.
+type LogAndMemory<'a> = (&'a dyn Storage, Option<&'a Segment>);
 
 /// The log of a database that nobody writes.
 fn log_at_rest(
-    storage: &dyn Storage,
+    log: LogAndMemory<'_>,
     manifest: &Manifest,
     report: &mut VerifyReport,
     progress: &mut Progress,
 ) -> Result<()> {
-    add_log(storage, manifest, None, &|| manifest.covered, report, progress)
+    add_log(log, manifest, None, &|| manifest.covered, report, progress)
 }
 
 fn add_log(
-    storage: &dyn Storage,
+    (storage, memory): LogAndMemory<'_>,
     manifest: &Manifest,
     running: Option<&Running>,
     covered: &dyn Fn() -> Csn,
     report: &mut VerifyReport,
     progress: &mut Progress,
 ) -> Result<()> {
-    let found = check_log(storage, manifest, running, covered, &mut **progress)?;
+    let found = check_log(storage, memory, manifest, running, covered, &mut **progress)?;
     report.log_blocks = found.blocks;
     report.log_records = found.records;
     report.problems.extend(found.problems);
@@ -303,7 +307,7 @@ pub(super) fn run_refused(storage: &dyn Storage, progress: &mut Progress) -> Res
     let _lock = storage.lock(false)?;
     let (_, manifest) = ManifestFile::open(storage, true)?;
     let mut report = VerifyReport::default();
-    log_at_rest(storage, &manifest, &mut report, progress)?;
+    log_at_rest((storage, None), &manifest, &mut report, progress)?;
     let page_bytes = manifest.page_bytes as usize;
     match PageStore::open_read_only(storage, manifest.database, page_bytes, &manifest.store) {
         Ok(store) => {

@@ -132,6 +132,7 @@ fn at_rest(manifest: &Manifest) -> Manifest {
         first_csn: manifest.checkpoint.next(),
         next_csn: manifest.checkpoint.next(),
         probe: Vec::new(),
+        log_memory: None,
         epochs: Vec::new(),
         ..manifest.clone()
     }

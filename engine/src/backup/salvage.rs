@@ -388,6 +388,10 @@ fn apply_log(
     if manifest.clean {
         return Ok(());
     }
+    if let Some(memory) = &manifest.log_memory {
+        let what = format!("what is only in the memory-mapped log {} is left out", memory.path);
+        report.remarks.push(what);
+    }
     let options = ScanOptions {
         database: manifest.database,
         covered: manifest.covered,
@@ -396,7 +400,7 @@ fn apply_log(
         piece_bytes: 1 << 20,
         keep_bytes: LOG_KEEP_BYTES,
     };
-    let found = match scan(storage, options, &|_, _| ()) {
+    let found = match scan(storage, options, None, &|_, _| ()) {
         Ok(found) => found,
         Err(error) => {
             report.remarks.push(format!("the log is left out: {}", error.message()));

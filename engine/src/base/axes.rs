@@ -63,6 +63,8 @@ choices! {
         Autonomous = "autonomous",
         /// A few threads share a log with a large buffer, and each log has a flusher.
         Restricted = "restricted",
+        /// Log buffers in memory that keeps what is in it: a commit is durable after a fence.
+        Passive = "passive",
         /// What did best, kept right for the device by what its writes take: a log for a few threads; who waits leads, with company; the
         /// flusher writes the rest as often as the device is fast.
         #[default]
@@ -95,6 +97,8 @@ choices! {
         Background = "background",
         /// Each worker through a queue of its log's own, between two transactions; the one that leads where somebody waits.
         Worker = "worker",
+        /// Each committer stores its record in mapped memory and fences it; the background thread moves full buffers to segments.
+        Memory = "memory",
     }
 }
 
@@ -134,6 +138,32 @@ choices! {
     }
 }
 
+choices! {
+    /// What a power cut leaves of the processor's caches, for a log in mapped memory.
+    #[derive(Default)]
+    MemoryCache, "memory_cache", {
+        /// Nothing: a store is durable when its cache line has been written back.
+        #[default]
+        Volatile = "volatile",
+        /// Everything (eADR): a store is durable when others see it.
+        Durable = "durable",
+    }
+}
+
+choices! {
+    /// How cache lines reach mapped memory.
+    MemoryStore, "memory_store", {
+        /// Stores, then CLWB: the line stays in the cache.
+        Clwb = "clwb",
+        /// Stores, then CLFLUSHOPT: the line leaves the cache.
+        ClflushOpt = "clflushopt",
+        /// Stores, then CLFLUSH: one line after the other.
+        Clflush = "clflush",
+        /// Stores that go past the cache.
+        NonTemporal = "non-temporal",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +179,6 @@ mod tests {
                 assert!($type::ALL.iter().all(|choice| error.contains(choice.name())), "{error}");
             )* };
         }
-        read_back!(Preset, Layout, Writer, Acknowledger, Dependency, Queue);
+        read_back!(Preset, Layout, Writer, Acknowledger, Dependency, Queue, MemoryCache, MemoryStore);
     }
 }

@@ -1,7 +1,8 @@
 //! Every setting, declared once: name, unit, default, range, effect. Validated together at open.
 
-pub use super::axes::{Acknowledger, Dependency, Layout, Preset, Queue, Writer};
+pub use super::axes::{Acknowledger, Dependency, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer};
 use super::error::{Error, ErrorKind, Location, Result};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How page images that are not expected to change soon are compressed. What is stored says for itself how it was.
@@ -167,6 +168,17 @@ pub struct Settings {
     pub durability_method: Option<MethodSetting>,
     /// Use io_uring where the kernel has it. Default true.
     pub io_uring: bool,
+    /// The file of the memory-mapped log, with `passive`; otherwise where the one is that the database needs. Default none: as the
+    /// database says, if it needs one.
+    pub log_memory: Option<PathBuf>,
+    /// Its length in bytes, 1 MiB to 64 GiB, a multiple of 4096; 0 chooses: as long as it is, and a new one 16 MiB. Default 0.
+    pub log_memory_bytes: u64,
+    /// What a power cut leaves of the processor's caches. Default `volatile`.
+    pub memory_cache: MemoryCache,
+    /// How cache lines reach the memory; none: as the processor does it best. Default none.
+    pub memory_store: Option<MemoryStore>,
+    /// Each insertion into mapped memory takes at least so long, to emulate slower media, up to 1 ms. Default zero.
+    pub insertion_latency: Duration,
 }
 
 /// Most bytes of a log buffer.
@@ -234,6 +246,11 @@ impl Default for Settings {
             device_trust: DeviceTrust::Auto,
             durability_method: None,
             io_uring: true,
+            log_memory: None,
+            log_memory_bytes: 0,
+            memory_cache: MemoryCache::default(),
+            memory_store: None,
+            insertion_latency: Duration::ZERO,
         }
     }
 }
@@ -352,10 +369,17 @@ impl Settings {
         }
         within("gather_window", self.gather_window.as_millis() as u64, 0, 1_000)?;
         within("flush_interval", self.flush_interval().as_millis() as u64, 0, 1_000)?;
+        if self.log_memory_bytes != 0 {
+            within("log_memory_bytes", self.log_memory_bytes, 1 << 20, 64 << 30)?;
+        }
+        within("insertion_latency", self.insertion_latency.as_micros() as u64, 0, 1_000)?;
         within("lock_wait", self.lock_wait.as_millis() as u64, 0, 3_600_000)?;
         let contradiction = |name, what: &str| Err(Error::invalid(what).at(Location::Setting(name)));
         if !self.segment_bytes.is_multiple_of(4096) {
             return contradiction("segment_bytes", "not a multiple of 4096");
+        }
+        if !self.log_memory_bytes.is_multiple_of(4096) {
+            return contradiction("log_memory_bytes", "not a multiple of 4096");
         }
         if self.log_bytes_max < 4 * self.segment_bytes {
             return contradiction("log_bytes_max", "less than four times segment_bytes");

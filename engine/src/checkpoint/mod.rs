@@ -275,6 +275,9 @@ impl Checkpointer {
         manifest.next_table = next_table;
         manifest.store = finished.root().clone();
         manifest.clean = close;
+        if close {
+            manifest.log_memory = None;
+        }
         manifest.forget_covered();
         if let Err(error) = manifest.encode() {
             // Nothing was written, so nothing is in doubt.

@@ -98,7 +98,7 @@ impl Core {
     }
 
     /// Has the first flusher acknowledge at `due` what is left by then.
-    fn leave_acknowledging(&self, due: Nanos) {
+    pub(super) fn leave_acknowledging(&self, due: Nanos) {
         if self.writers.iter().any(LogWriter::has_pending) {
             self.acknowledge_due.fetch_min(due.0, Ordering::SeqCst);
             self.flushers[0].wake_for(due);

@@ -124,11 +124,18 @@ impl Core {
             DependencyRule::Dsn
         };
         let header = self.append_record(writer, &mut latch, record, rule, |_| previous);
-        writer.duty.lower_due(levels::NOW);
+        // In mapped memory that is all.
+        self.fence(writer, &mut latch);
+        let is_durable = self.is_passive() && latch.first_volatile_csn().is_none();
+        if !is_durable {
+            writer.duty.lower_due(levels::NOW);
+        }
         self.seal_if_full(writer, &mut latch);
         drop(latch);
         self.count_record(record);
-        self.flusher_of(writer).wake_for(levels::NOW);
+        if !is_durable {
+            self.flusher_of(writer).wake_for(levels::NOW);
+        }
         Ok(header.csn)
     }
 }

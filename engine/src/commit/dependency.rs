@@ -128,6 +128,9 @@ impl Core {
 
     /// Has others write, now, what the transaction of `ticket` needs besides its own record.
     pub(super) fn demand_others(&self, ticket: Ticket) {
+        if self.drain_for(ticket) {
+            return;
+        }
         if !self.is_judged_exactly(ticket) {
             let needed = needed(self.axes.dependency, ticket.csn, ticket.dsn);
             if needed >= self.watermark.get() {
@@ -150,6 +153,9 @@ impl Core {
 
     /// Does something to get `csn` committed, by the rule in force. False if others are at it.
     pub(super) fn advance_commit(&self, csn: Csn) -> bool {
+        if self.is_passive() && self.drain_behind(csn) {
+            return true;
+        }
         if self.axes.dependency != Dependency::Exact {
             return self.advance_logs(csn);
         }

@@ -121,7 +121,7 @@ impl Core {
     }
 
     /// The logs that flusher `number` writes.
-    fn served_by(&self, number: usize) -> impl Iterator<Item = &LogWriter> {
+    pub(super) fn served_by(&self, number: usize) -> impl Iterator<Item = &LogWriter> {
         self.writers.iter().skip(number).step_by(self.flushers.len())
     }
 
@@ -166,6 +166,9 @@ impl Core {
     fn write_round(&self, number: usize, queue: &mut Option<Box<dyn WriteQueue>>, now: Nanos) {
         let horizon = levels::after(now, PACE);
         let (mut blocks, needed) = (Vec::new(), self.needed());
+        if self.is_passive() {
+            self.drain_due(number, horizon, needed);
+        }
         for writer in self.served_by(number).filter(|w| self.effective_due(w, needed) <= horizon) {
             let Some(lead) = writer.try_lead(self) else { continue };
             match writer.take_block() {

@@ -183,6 +183,12 @@ impl Core {
 
     /// Does something to make `csn` of `writer` durable; has it done at `by` where others write. False if others are at it.
     pub(super) fn advance(&self, writer: &LogWriter, csn: Csn, by: Nanos) -> bool {
+        if self.is_passive() && csn > writer.log.durable_csn() {
+            self.drain(std::iter::once(writer));
+            if csn <= writer.log.durable_csn() {
+                return true;
+            }
+        }
         if !self.axes.waiters_write() && self.flushers_run() {
             writer.duty.lower_due(by);
             self.flusher_of(writer).wake_for(by);
@@ -208,6 +214,9 @@ impl Core {
 
     /// Does something to get W past `csn`. False if others are at it.
     pub(super) fn advance_logs(&self, csn: Csn) -> bool {
+        if self.is_passive() && self.drain_behind(csn) {
+            return true;
+        }
         let is_behind = |w: &&LogWriter| self.watermark.holds_back(w.id, csn) && !w.is_only_carried();
         let mut behind = self.writers.iter().filter(is_behind);
         let Some(first) = behind.next() else { return self.land_below(csn) };

@@ -29,6 +29,7 @@
 //! | `flusher` | who writes when nobody waits, or where committers only sleep? |
 //! | `worker` | what does a worker do between transactions? |
 //! | `stealing` | how does one write take the bytes of several logs? |
+//! | `passive` | what if a record is durable in memory? |
 //! | `acknowledge` | what happens when a write has completed, and who tells? |
 //! | `deadline` | what if a write never completes? |
 //! | `waiters` | how do futures learn of it? |
@@ -55,6 +56,7 @@ mod layout;
 mod leader;
 mod levels;
 pub mod metrics;
+mod passive;
 mod poison;
 mod precommit;
 pub mod presets;
@@ -77,6 +79,8 @@ use crate::base::clock::{Clock, Nanos};
 use crate::base::settings::{Dependency, Settings};
 use crate::base::{Csn, Epoch, Error, ErrorKind, LogId, Result};
 use crate::device::Storage;
+use crate::device::mapped::MemoryFacts;
+use crate::log::memory::LogMemory;
 use crate::log::{ChainEnd, Log, SegmentPool};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Event, Mutex, thread};
@@ -141,6 +145,8 @@ pub struct Start {
     pub storage: Arc<dyn Storage>,
     /// The logs, in the order of their ids, which are 0, 1, 2...
     pub logs: Vec<Arc<Log>>,
+    /// Mapped memory for their buffers, if they have it.
+    pub memory: Option<Arc<LogMemory>>,
     /// Their segments.
     pub segments: Arc<SegmentPool>,
     /// The next CSN to be drawn; everything below is durable.
@@ -167,6 +173,7 @@ struct Core {
     hooks: Hooks,
     storage: Arc<dyn Storage>,
     segments: Arc<SegmentPool>,
+    memory: Option<Arc<LogMemory>>,
     watermark: Watermark,
     undecided: Undecided,
     /// Blocks that became durable.
@@ -403,7 +410,19 @@ impl Commit {
         self.core.watermark.get()
     }
 
-    /// How far each log is durable: for whoever checks what it holds.
+    /// Every CSN strictly below is durable in a segment: W, unless log buffers are in mapped memory.
+    #[must_use]
+    pub fn watermark_in_segments(&self) -> Csn {
+        self.core.watermark_in_segments()
+    }
+
+    /// What is known of the mapped memory that log buffers are in, if they are.
+    #[must_use]
+    pub fn memory_facts(&self) -> Option<MemoryFacts> {
+        self.core.memory.as_ref().map(|memory| memory.mapped().facts())
+    }
+
+    /// How far each log is durable in segments: for whoever checks what they hold.
     #[must_use]
     pub fn durable_ends(&self) -> Vec<ChainEnd> {
         let ends = self.core.writers.iter().map(|writer| {
@@ -515,6 +534,9 @@ impl Core {
         let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
         let entries = (most / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
         let axes = Axes::of(&Settings { logs, ..settings.clone() });
+        if let Some(memory) = &start.memory {
+            start.logs.iter().for_each(|log| log.attach(memory.buffers_of(log.id(), logs, start.epoch)));
+        }
         let writer = |log| LogWriter::new(log, &axes, entries);
         Core {
             epoch: start.epoch,
@@ -522,6 +544,7 @@ impl Core {
             hooks: start.hooks,
             storage: start.storage,
             segments: start.segments,
+            memory: start.memory,
             watermark: Watermark::new(logs, start.first_csn),
             undecided: Undecided::new(if axes.dependency == Dependency::LogOrder { 0 } else { logs }),
             writers: start.logs.into_iter().map(writer).collect(),

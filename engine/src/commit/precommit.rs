@@ -171,7 +171,11 @@ impl Core {
         if let Some(due) = due {
             self.wake_flusher_for(writer, due, pending.ready);
         }
-        Ticket { log: writer.id, csn, dsn: pending.dsn_of(csn), is_exact: false }
+        let ticket = Ticket { log: writer.id, csn, dsn: pending.dsn_of(csn), is_exact: false };
+        if self.is_passive() {
+            self.scan_for(ticket);
+        }
+        ticket
     }
 
     pub(super) fn count_record(&self, record: Record<'_>) {
@@ -196,8 +200,13 @@ impl Core {
         self.undecided.publish(csn, writer.id, on, latch);
         let needed = self.needed_by(csn, dsn, &on);
         let pending = Pending { dsn, ..pending };
+        if self.hardens_at_once(&pending) {
+            self.fence(writer, latch);
+        }
         let due = if pending.waits {
-            writer.company.joined(csn, latch);
+            if !self.is_passive() {
+                writer.company.joined(csn, latch);
+            }
             NEVER
         } else {
             self.hand_over(writer, latch, (csn, needed), watermark, pending)
@@ -266,6 +275,9 @@ impl Core {
             if !self.told_any.load(Ordering::Relaxed) {
                 self.told_any.store(true, Ordering::SeqCst);
             }
+        }
+        if self.is_passive() {
+            return self.passive_due(latch, durability, ready);
         }
         let unsealed = writer.log.unsealed_bytes();
         let unit_reached = durability != Durability::Lazy && unsealed >= self.axes.flush_unit_bytes;
@@ -401,7 +413,11 @@ impl Core {
             return Some(Obstacle::Undecided);
         }
         let (bytes, large) = record.as_mut()?;
-        match latch.reserve(*bytes, large) {
+        let mut reserved = latch.reserve(*bytes, large);
+        if reserved == Reserve::BuffersFull && self.seal_for_flusher(writer, latch) {
+            reserved = latch.reserve(*bytes, large);
+        }
+        match reserved {
             Reserve::Ready => None,
             Reserve::BuffersFull => Some(Obstacle::Buffers),
             Reserve::NeedsLargeBuffer => Some(Obstacle::LargeBuffer),

@@ -1,12 +1,12 @@
 //! Which protocol runs? The one `match` from a preset to the axes that the rest of this room reads, and what contradicts itself.
 //!
-//! | axis | `per-transaction` | `group` | `queued` | `pipelined` | `autonomous` | `restricted` | `auto` |
-//! |---|---|---|---|---|---|---| --- |
-//! | log layout | one | one | one | one | per thread | threads per log | threads per log |
-//! | a block holds | one transaction | who arrived, or `gather_max` | who arrived | who arrived | who arrived | who arrived | who arrived |
-//! | writer | committer | leader | background | background | leader, or worker as the probe says | flusher per log | leader |
-//! | acknowledger | leader | leader | background | background | leader | leader | leader |
-//! | dependency rule | log order | log order | log order | log order | DSN | DSN | as the number of logs says |
+//! | axis | `per-transaction` | `group` | `queued` | `pipelined` | `autonomous` | `restricted` | `auto` | `passive` |
+//! |---|---|---|---|---|---|---|---|---|
+//! | log layout | one | one | one | one | per thread | threads per log | threads per log | per thread |
+//! | a block holds | one transaction | who arrived, or `gather_max` | who arrived | who arrived | who arrived | who arrived | who arrived | a buffer |
+//! | writer | committer | leader | background | background | leader, or worker as the probe says | flusher per log | leader | memory |
+//! | acknowledger | leader | leader | background | background | leader | leader | leader | workers |
+//! | dependency rule | log order | log order | log order | log order | DSN | DSN | as the number of logs says | DSN |
 //!
 //! A setting makes one choice differently. Where it leaves one log the rule is log order, and where it leaves several, DSN. Choices that
 //! contradict each other, and numbers for choices that were not made, are refused with the reason: a setting that is silently without
@@ -86,6 +86,7 @@ impl Axes {
             Preset::Autonomous => {
                 Chosen(Layout::PerThread, writer_of(settings.durability_method), Acknowledger::Leader)
             }
+            Preset::Passive => Chosen(Layout::PerThread, Writer::Memory, Acknowledger::Workers),
             Preset::Restricted => Chosen(Layout::ThreadsPerLog, Writer::FlusherPerLog, Acknowledger::Leader),
             Preset::Auto => Chosen(Layout::ThreadsPerLog, Writer::Leader, Acknowledger::Leader),
         };
@@ -113,7 +114,7 @@ impl Axes {
                 .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
             await_company: settings.await_company
                 && settings.gather_window.is_zero()
-                && writer != Writer::Committer
+                && !matches!(writer, Writer::Committer | Writer::Memory)
                 && settings.preset != Preset::Queued,
             flush_unit_bytes,
             full_bytes: flush_unit_bytes.max(settings.log_buffer_bytes() / 2),
@@ -124,7 +125,7 @@ impl Axes {
 
     /// Whether a thread that waits writes.
     pub(super) fn waiters_write(&self) -> bool {
-        matches!(self.writer, Writer::Committer | Writer::Leader | Writer::Worker)
+        matches!(self.writer, Writer::Committer | Writer::Leader | Writer::Worker | Writer::Memory)
     }
 
     /// Whether workers write their neighbours' bytes.
@@ -208,7 +209,43 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
         let method = names.map_or("", |(_, name)| name);
         return refuse("durability_method", format!("{method} contradicts writer = {writer}"));
     }
+    check_memory(settings, writer)?;
     layout::check_room(settings, logs)
+}
+
+/// What goes with a log in mapped memory, and what only with that.
+fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
+    let default = Settings::default();
+    let refuse = |name, what: String| Err(Error::invalid(what).at(Location::Setting(name)));
+    let preset = settings.preset;
+    if writer == Writer::Memory {
+        if settings.log_memory.is_none() && !settings.read_only {
+            let what = format!(
+                "preset {preset}, writer = memory: log buffers are in mapped memory, and this says in which file: \
+                 on a DAX file system, or for example in /dev/shm where commits survive the process only"
+            );
+            return refuse("log_memory", what);
+        }
+        let without_effect =
+            [("gather_max", settings.gather_max > 0), ("flush_interval", settings.flush_interval.is_some())];
+        if let Some((name, _)) = without_effect.into_iter().find(|(_, said)| *said) {
+            let what = format!("writer = memory: a record is durable by itself, {name} would have no effect");
+            return refuse(name, what);
+        }
+        return Ok(());
+    }
+    let only_there = [
+        ("log_memory_bytes", settings.log_memory_bytes > 0),
+        ("memory_cache", settings.memory_cache != default.memory_cache),
+        ("memory_store", settings.memory_store.is_some()),
+        ("insertion_latency", !settings.insertion_latency.is_zero()),
+    ];
+    match only_there.into_iter().find(|(_, said)| *said) {
+        Some((name, _)) if settings.log_memory.is_none() => {
+            refuse(name, format!("preset {preset}, writer = {writer} has no log in mapped memory"))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
@@ -216,7 +253,8 @@ mod tests {
     use super::*;
 
     fn settings(preset: Preset) -> Settings {
-        Settings { preset, ..Settings::default() }
+        let log_memory = (preset == Preset::Passive).then(|| "/memory".into());
+        Settings { preset, log_memory, ..Settings::default() }
     }
 
     #[test]
@@ -257,11 +295,18 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused_with_the_reason() {
-        use Preset::{Autonomous, Group, PerTransaction, Pipelined, Restricted};
+        use Preset::{Autonomous, Group, Passive, PerTransaction, Pipelined, Restricted};
         let window = Duration::from_millis(1);
         let flusher = Some(MethodSetting::Flusher);
         let worker = Some(Writer::Worker);
-        let cases: [(Settings, &[&str]); 11] = [
+        let no_file = Settings { log_memory: None, ..settings(Passive) };
+        let cases: [(Settings, &[&str]); 14] = [
+            (no_file, &["`log_memory`", "preset passive", "/dev/shm"]),
+            (Settings { gather_max: 3, ..settings(Passive) }, &["`gather_max`", "writer = memory"]),
+            (
+                Settings { log_memory_bytes: 1 << 20, ..settings(Group) },
+                &["`log_memory_bytes`", "preset group"],
+            ),
             (Settings { layout: Some(Layout::One), logs: 3, ..settings(Group) }, &["`logs`", "layout = one"]),
             (Settings { threads_per_log: 3, ..settings(Group) }, &["`threads_per_log`", "layout = one"]),
             (

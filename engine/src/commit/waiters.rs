@@ -58,6 +58,9 @@ impl Core {
         if let Some(outcome) = self.outcome(ticket) {
             return Some(outcome);
         }
+        if self.is_passive() {
+            self.drain_behind(ticket.csn);
+        }
         self.wakers.add(ticket, waker);
         let writer = self.writer(ticket.log);
         if writer.log.durable_csn() < ticket.csn {

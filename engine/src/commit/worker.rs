@@ -79,7 +79,9 @@ impl Core {
             self.work(self.writer(log), now);
             self.leave_if_idle(self.writer(log), begun, now);
         }
-        if self.axes.acknowledger == Acknowledger::Workers && self.is_to_acknowledge() {
+        if self.is_passive() {
+            self.acknowledge_passively(log);
+        } else if self.axes.acknowledger == Acknowledger::Workers && self.is_to_acknowledge() {
             self.acknowledge_group(log);
         }
     }

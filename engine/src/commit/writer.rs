@@ -165,9 +165,12 @@ impl LogWriter {
                 self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
                 Some(block)
             }
+            // What is in mapped memory is sealed when its buffer is full.
+            None if latch.is_in_memory() => None,
             None => self.seal(&mut latch),
         };
-        if sealed.is_empty() && self.log.unsealed_bytes() == 0 {
+        let left = self.log.unsealed_bytes() > 0;
+        if sealed.is_empty() && (!left || latch.is_in_memory() && latch.first_volatile_csn().is_none()) {
             self.duty.due.store(NEVER.0, Ordering::SeqCst);
         }
         drop(sealed);
@@ -250,6 +253,15 @@ impl LogWriter {
         }
         let mut sealed = self.sealed.lock();
         sealed.extend(self.seal(latch));
+        self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
+        true
+    }
+
+    /// Seals what was appended, because nothing more fits; false if there is nothing.
+    pub(super) fn seal_full(&self, latch: &mut LogGuard<'_>) -> bool {
+        let Some(block) = self.seal(latch) else { return false };
+        let mut sealed = self.sealed.lock();
+        sealed.push_back(block);
         self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
         true
     }

@@ -5,13 +5,16 @@
 
 use super::facts::{DeviceFacts, DurabilityMethod};
 use super::locks::{FileLocks, LockHandle};
+use super::mapped::{MapOptions, MappedMemory, MemoryFacts, Primitive, Survives, map_file};
 use super::queue::BlockingQueue;
 use super::{File, OpenMode, Storage, WriteQueue};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// See the module's text. Cloning shares the files.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +22,7 @@ pub struct MemoryStorage {
     files: Arc<Mutex<BTreeMap<String, Bytes>>>,
     locks: Arc<FileLocks>,
     locked: Arc<AtomicBool>,
+    own_memory: Bytes,
 }
 
 impl MemoryStorage {
@@ -122,6 +126,67 @@ impl Storage for MemoryStorage {
     fn write_queue(&self, _depth: usize) -> Result<Box<dyn WriteQueue>> {
         Ok(Box::new(BlockingQueue::new()))
     }
+
+    fn own_memory(&self) -> Option<PathBuf> {
+        Some(OWN_MEMORY.into())
+    }
+
+    fn map_memory(&self, path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory>> {
+        if path != Path::new(OWN_MEMORY) {
+            return map_file(path, options);
+        }
+        let bytes = self.own_memory.clone();
+        if bytes.lock().is_empty() {
+            if !options.create {
+                return Err(missing(OWN_MEMORY));
+            }
+            let len = if options.bytes == 0 { options.new_bytes } else { options.bytes };
+            bytes.lock().resize(len as usize, 0);
+        }
+        Ok(Arc::new(OwnMemory { bytes }))
+    }
+}
+
+/// The name of the mapped memory that a storage without a directory has.
+pub(super) const OWN_MEMORY: &str = "mapped-memory";
+
+/// Mapped memory that is gone like the rest.
+#[derive(Debug)]
+struct OwnMemory {
+    bytes: Bytes,
+}
+
+impl MappedMemory for OwnMemory {
+    fn facts(&self) -> MemoryFacts {
+        MemoryFacts {
+            path: OWN_MEMORY.into(),
+            bytes: self.bytes(),
+            survives: Survives::ProcessCrash,
+            reason: "memory of the process: gone with it".into(),
+            primitive: Primitive::Unknown,
+            latency: Duration::ZERO,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.lock().len() as u64
+    }
+
+    fn load(&self, offset: u64, into: &mut [u8]) {
+        let start = offset as usize;
+        into.copy_from_slice(&self.bytes.lock()[start..start + into.len()]);
+    }
+
+    fn store(&self, offset: u64, bytes: &[u8]) {
+        let start = offset as usize;
+        self.bytes.lock()[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn fence(&self) {}
+
+    fn barrier(&self) {}
+
+    fn flush(&self) {}
 }
 
 /// Content of a file, shared by its handles.

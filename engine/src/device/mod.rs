@@ -18,6 +18,7 @@ pub mod counted;
 pub mod facts;
 pub mod file;
 mod locks;
+pub mod mapped;
 pub mod memory;
 pub mod probe;
 mod queue;
@@ -31,6 +32,8 @@ pub use buffer::AlignedBuffer;
 pub use facts::{DeviceFacts, DurabilityMethod};
 
 use crate::base::{Location, Result};
+use mapped::{MapOptions, MappedMemory};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +106,19 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// I/O, when the kernel refuses what it granted at open.
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>>;
+
+    /// The path of mapped memory that a storage without a directory brings with it.
+    fn own_memory(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Maps memory that keeps what is in it. It lies beside the database, at a path of the machine's.
+    ///
+    /// # Errors
+    /// As [`mapped::map_file`].
+    fn map_memory(&self, path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory>> {
+        mapped::map_file(path, options)
+    }
 }
 
 /// One file. All methods may be called from many threads.

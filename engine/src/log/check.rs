@@ -148,18 +148,19 @@ pub struct Wanted<'a> {
     pub last_sequence: &'a dyn Fn(LogId, Epoch) -> u64,
 }
 
-/// Reads all segments. `seen` is told the header of each record that counts, and the epoch of its block.
+/// Reads all segments, and `memory`, which is what mapped memory holds. `seen` is told the header of each record that counts, and the epoch of its block.
 ///
 /// # Errors
 /// The directory cannot be listed. Segments that cannot be read are among the damages.
 pub fn read_contents(
     storage: &dyn Storage,
+    memory: Option<&Segment>,
     wanted: &Wanted<'_>,
     seen: &mut dyn FnMut(Epoch, &RecordHeader),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<LogContents> {
     let mut contents = LogContents::default();
-    let mut segments = Vec::new();
+    let mut segments = Vec::from_iter(memory.cloned());
     for id in storage.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)) {
         let mode = OpenMode { create: false, read_only: true, direct: true };
         match storage.open(&path_of(id), mode).and_then(|file| Ok((file.len()?, file))) {

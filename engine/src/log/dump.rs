@@ -3,6 +3,7 @@
 use super::part::{Part, RecordKind};
 use super::reader::{LoadedBlock, ScanOptions, load_all, scan};
 use super::record::{DependencyRule, Operation, RecordHeader};
+use super::segment::Segment;
 use crate::base::{Csn, DatabaseId, Location, LogId, Result};
 use crate::device::Storage;
 use std::fmt::Write as _;
@@ -37,14 +38,19 @@ pub struct DumpedRecord {
     pub operations: Vec<String>,
 }
 
-/// All records above `covered`, in CSN order.
+/// All records above `covered` in segments and in what mapped memory holds, in CSN order.
 ///
 /// # Errors
 /// Those of reading the log.
-pub fn dump(storage: &Arc<dyn Storage>, database: DatabaseId, covered: Csn) -> Result<Vec<DumpedRecord>> {
+pub fn dump(
+    storage: &Arc<dyn Storage>,
+    memory: Option<&Segment>,
+    database: DatabaseId,
+    covered: Csn,
+) -> Result<Vec<DumpedRecord>> {
     let (threads, read_only, piece_bytes, keep_bytes) = (1, true, 1 << 20, 0);
     let options = ScanOptions { database, covered, threads, read_only, piece_bytes, keep_bytes };
-    let scan = scan(storage, options, &|_, _| {})?;
+    let scan = scan(storage, options, memory, &|_, _| {})?;
     let mut out = Vec::new();
     for chain in &scan.chains {
         for block in load_all(chain.accepted()) {

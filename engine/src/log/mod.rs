@@ -17,12 +17,15 @@
 //!    A block counts for the log and sequence in its header, in whichever log's segment it lies: a peer may have carried it.
 //! 5. After `reserve` said yes, `append` cannot fail, allocates nothing and calls nothing.
 //!
+//! With log buffers in mapped memory ([`memory`]) a record is durable before its block is written.
+//!
 //! There is no segment header: the first block of a segment says what it holds, so that switching segments costs no
 //! write of its own.
 
 mod block;
 mod check;
 mod dump;
+pub mod memory;
 mod parking;
 mod part;
 mod reader;
@@ -43,7 +46,7 @@ pub use record::{
     begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use redo::{RedoBuffer, RedoMark};
-pub use segment::{Segment, SegmentPool, id_of as segment_id};
+pub use segment::{Segment, SegmentPool, id_of as segment_id, next_id};
 pub use stream::{Log, LogGuard, Reserve, SealedBlock};
 
 /// The directory of the segments.

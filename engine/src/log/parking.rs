@@ -25,6 +25,8 @@ struct Flight {
     first_csn: Csn,
     last_csn: Csn,
     landed: bool,
+    /// The mapped buffer that holds its records, fenced.
+    mapped: Option<u32>,
 }
 
 /// See the module's text.
@@ -39,11 +41,11 @@ impl ParkingLot {
     }
 
     /// A block was sealed. Sequences and CSNs rise from one to the next.
-    pub(super) fn depart(&mut self, sequence: u64, first_csn: Csn, last_csn: Csn) {
+    pub(super) fn depart(&mut self, sequence: u64, (first_csn, last_csn): (Csn, Csn), mapped: Option<u32>) {
         debug_assert!(
             self.flights.back().is_none_or(|last| last.sequence < sequence && last.last_csn < first_csn)
         );
-        self.flights.push_back(Flight { sequence, first_csn, last_csn, landed: false });
+        self.flights.push_back(Flight { sequence, first_csn, last_csn, landed: false, mapped });
     }
 
     /// The write of a block has completed. Returns the frontier if it moved.
@@ -56,6 +58,17 @@ impl ParkingLot {
             frontier = Some(flight.last_csn);
         }
         frontier
+    }
+
+    /// The mapped buffer of a block whose write has completed, to be used again.
+    pub(super) fn take_mapped(&mut self, sequence: u64) -> Option<u32> {
+        self.flights.iter_mut().find(|flight| flight.sequence == sequence)?.mapped.take()
+    }
+
+    /// The first CSN of a block that is flying and in no mapped buffer.
+    pub(super) fn first_unmapped_csn(&self) -> Option<Csn> {
+        let flight = self.flights.iter().find(|flight| !flight.landed && flight.mapped.is_none());
+        flight.map(|flight| flight.first_csn)
     }
 
     /// The first CSN that is flying, or parked behind one that is.
@@ -82,7 +95,7 @@ mod tests {
     #[test]
     fn what_lands_early_waits_for_what_was_before_it() {
         let mut lot = ParkingLot::new();
-        (1..=3).for_each(|n| lot.depart(n, Csn(10 * n), Csn(10 * n + 5)));
+        (1..=3).for_each(|n| lot.depart(n, (Csn(10 * n), Csn(10 * n + 5)), None));
         assert_eq!(lot.land(3), None);
         assert_eq!(lot.land(9), None, "never departed");
         assert_eq!(lot.land(2), None);
@@ -96,7 +109,7 @@ mod tests {
         #[test]
         fn the_frontier_is_the_gap_free_prefix(order in Just((1..=20u64).collect::<Vec<_>>()).prop_shuffle()) {
             let mut lot = ParkingLot::new();
-            (1..=20).for_each(|n| lot.depart(n, Csn(n), Csn(n)));
+            (1..=20).for_each(|n| lot.depart(n, (Csn(n), Csn(n)), None));
             let (mut landed, mut frontier) = (std::collections::BTreeSet::new(), 0);
             for sequence in order {
                 landed.insert(sequence);
@@ -155,7 +168,7 @@ mod loom_tests {
     fn flushes_of_owner_and_thieves_land_in_any_order() {
         loom::model(|| {
             let mut lot = ParkingLot::new();
-            (1..=3).for_each(|n| lot.depart(n, Csn(n), Csn(n)));
+            (1..=3).for_each(|n| lot.depart(n, (Csn(n), Csn(n)), None));
             let world = Arc::new(World {
                 lot: Mutex::new(lot),
                 durable: AtomicU64::new(0),

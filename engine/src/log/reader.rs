@@ -20,7 +20,7 @@ use super::DIRECTORY;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, VERSION};
 use super::record::{Record, RecordFacts};
 use super::segment::{Segment, id_of, path_of};
-use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
+use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result, SegmentId};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -131,6 +131,22 @@ impl ScannedBlock {
     pub fn forget_bytes(&self) -> ScannedBlock {
         let source = Arc::new(Source { segment: self.source.segment.clone(), kept: None });
         ScannedBlock { source: if self.is_kept() { source } else { self.source.clone() }, ..self.clone() }
+    }
+
+    /// The segment it is in.
+    #[must_use]
+    pub fn segment(&self) -> SegmentId {
+        self.source.segment.id
+    }
+
+    /// Its bytes, as they are in the segment.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn read(&self) -> Result<AlignedBuffer> {
+        let mut bytes = AlignedBuffer::zeroed(self.device_bytes());
+        self.source.segment.file.read_at(self.offset, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Whether it is the block at the same place.
@@ -303,16 +319,18 @@ pub struct Scan {
     pub bytes: u64,
 }
 
-/// Reads all segments. `progress` hears bytes done and bytes to read.
+/// Reads all segments, and `memory`, which is what mapped memory holds: a block that is in both counts as one of the segments.
+/// `progress` hears bytes done and bytes to read.
 ///
 /// # Errors
 /// `Unsupported` for blocks of a newer format; `Corruption` for whole blocks that contradict themselves or each other; I/O.
 pub fn scan(
     storage: &Arc<dyn Storage>,
     options: ScanOptions,
+    memory: Option<&Segment>,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Scan> {
-    let mut segments = Vec::new();
+    let mut segments = Vec::from_iter(memory.cloned());
     for name in storage.list(DIRECTORY)? {
         let Some(id) = id_of(&name) else { continue };
         let mode = OpenMode { create: false, read_only: options.read_only, direct: true };
@@ -345,8 +363,10 @@ pub fn scan(
         first
     })?;
     let (mut scanned, blocks) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let memory = memory.map(|segment| segment.id);
+    scanned.retain(|found| Some(found.segment.id) != memory);
     scanned.sort_by_key(|found| found.segment.id);
-    Ok(Scan { segments: scanned, chains: chains(blocks, options.covered)?, bytes: total })
+    Ok(Scan { segments: scanned, chains: chains(blocks, options.covered, memory)?, bytes: total })
 }
 
 /// A stretch of a segment in memory.
@@ -503,9 +523,11 @@ fn watermark_of(header: &BlockHeader, payload: &[u8]) -> std::result::Result<Csn
     Ok(highest)
 }
 
-/// Sorts blocks into chains (rules 2 and 3).
-fn chains(mut blocks: Vec<ScannedBlock>, covered: Csn) -> Result<Vec<Chain>> {
-    blocks.sort_unstable_by_key(|block| (block.epoch(), block.log(), block.sequence()));
+/// Sorts blocks into chains (rules 2 and 3). Of equal ones those of the segment `last` are left out.
+fn chains(mut blocks: Vec<ScannedBlock>, covered: Csn, last: Option<SegmentId>) -> Result<Vec<Chain>> {
+    blocks.sort_unstable_by_key(|block| {
+        (block.epoch(), block.log(), block.sequence(), Some(block.segment()) == last)
+    });
     for pair in blocks.windows(2) {
         let [a, b] = pair else { continue };
         if (a.epoch(), a.log()) != (b.epoch(), b.log()) || a.header == b.header {

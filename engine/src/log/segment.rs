@@ -41,6 +41,16 @@ pub fn id_of(name: &str) -> Option<SegmentId> {
     name.strip_suffix(".seg")?.parse().ok().map(SegmentId)
 }
 
+/// A number that no segment has.
+///
+/// # Errors
+/// I/O.
+pub fn next_id(storage: &dyn Storage) -> Result<SegmentId> {
+    let names = storage.list(DIRECTORY)?;
+    let most = names.iter().filter_map(|name| id_of(name)).max();
+    Ok(SegmentId(most.map_or(1, |most| most.0 + 1)))
+}
+
 #[derive(Debug, Default)]
 struct State {
     ready: Vec<Segment>,

@@ -17,8 +17,13 @@
 //! 3. Records appended while blocks are in flight go to another buffer: nothing that was handed out is read again.
 //! 4. What is in flight is counted by sequences, never by comparing positions: full and empty cannot look alike.
 //! 5. A segment is retired with the highest CSN of any block in it, carried ones included: no checkpoint below frees it.
+//!
+//! With buffers in mapped memory ([`super::memory`]) a record is durable when it is fenced there, or when its block is completed, whichever
+//! comes first; the frontier then passes records, not blocks. A record that brought its own buffer is not in mapped memory: only its block
+//! makes it durable, and nothing behind it in the log is durable before it.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
+use super::memory::{Fenced, MemoryBuffers};
 use super::parking::{PLACES, ParkingLot};
 use super::record::{DependencyRule, RecordHeader, record_bytes};
 use super::segment::{Segment, SegmentPool};
@@ -55,10 +60,12 @@ struct Filling {
     last_csn: Csn,
     /// A record is judged by exact dependencies.
     exact: bool,
+    /// The mapped buffer that holds the same records.
+    mapped: Option<u32>,
 }
 
 impl Filling {
-    fn new(buffer: AlignedBuffer) -> Filling {
+    fn new(buffer: AlignedBuffer, mapped: Option<u32>) -> Filling {
         Filling {
             buffer,
             used: BLOCK_HEADER_BYTES,
@@ -66,6 +73,7 @@ impl Filling {
             first_csn: Csn::ZERO,
             last_csn: Csn::ZERO,
             exact: false,
+            mapped,
         }
     }
 }
@@ -109,6 +117,9 @@ struct State {
     next_sequence: u64,
     last_sealed_csn: Csn,
     in_flight: ParkingLot,
+    /// The last CSN in the gap-free prefix of completed blocks.
+    completed_csn: Csn,
+    memory: Option<MemoryBuffers>,
 }
 
 /// One log. Many threads may append; who writes is the commit room's business.
@@ -123,7 +134,7 @@ pub struct Log {
     memory: Arc<Account>,
     /// Bytes appended and not sealed. Written under the latch.
     unsealed: AtomicUsize,
-    /// End of the gap-free prefix of completed blocks. Written under the latch, read by acknowledgers.
+    /// Every record up to it is durable. Written under the latch, read by acknowledgers.
     durable: AtomicU64,
     state: Mutex<State>,
 }
@@ -157,8 +168,23 @@ impl Log {
                 next_sequence: 1,
                 last_sealed_csn: Csn::ZERO,
                 in_flight: ParkingLot::new(),
+                completed_csn: Csn::ZERO,
+                memory: None,
             }),
         }
+    }
+
+    /// From now on records go to mapped memory too. To be called before anything is shared, and after what recovery appends again.
+    pub fn attach(&self, memory: MemoryBuffers) {
+        let mut state = self.state.lock();
+        debug_assert!(
+            state.filling.as_ref().is_none_or(|filling| filling.records == 0),
+            "nothing is half filled"
+        );
+        if let Some(empty) = state.filling.take() {
+            state.free.push(empty.buffer);
+        }
+        state.memory = Some(memory);
     }
 
     /// Its number.
@@ -240,15 +266,22 @@ impl LogGuard<'_> {
     fn reserve_buffer(&mut self, record_len: usize) -> Reserve {
         let state = &mut *self.state;
         if state.filling.is_none() {
-            let buffer = match state.free.pop() {
-                Some(buffer) => buffer,
-                None if state.buffers < BUFFERS => {
-                    state.buffers += 1;
-                    AlignedBuffer::charged(self.log.buffer_bytes, &self.log.memory)
-                }
-                None => return Reserve::BuffersFull,
+            let most = state.memory.as_ref().map_or(BUFFERS, MemoryBuffers::count);
+            if state.free.is_empty() && state.buffers == most {
+                return Reserve::BuffersFull;
+            }
+            let mapped = match &mut state.memory {
+                None => None,
+                Some(memory) => match memory.take(state.next_sequence, state.last_sealed_csn) {
+                    None => return Reserve::BuffersFull,
+                    taken => taken,
+                },
             };
-            state.filling = Some(Filling::new(buffer));
+            let buffer = state.free.pop().unwrap_or_else(|| {
+                state.buffers += 1;
+                AlignedBuffer::charged(self.log.buffer_bytes, &self.log.memory)
+            });
+            state.filling = Some(Filling::new(buffer, mapped));
         }
         match &state.filling {
             Some(filling) if filling.used + record_len <= filling.buffer.len() => Reserve::Ready,
@@ -268,8 +301,8 @@ impl LogGuard<'_> {
         }
         match large.take() {
             Some(buffer) if BLOCK_HEADER_BYTES + record_len <= buffer.len() => {
-                if let Some(empty) = state.filling.replace(Filling::new(buffer)) {
-                    self.give_back(empty.buffer);
+                if let Some(empty) = state.filling.replace(Filling::new(buffer, None)) {
+                    self.put_back(empty.buffer, empty.mapped);
                 }
                 Reserve::Ready
             }
@@ -290,6 +323,13 @@ impl LogGuard<'_> {
             }
         }
         Reserve::Ready
+    }
+
+    fn put_back(&mut self, buffer: AlignedBuffer, mapped: Option<u32>) {
+        self.give_back(buffer);
+        if let (Some(memory), Some(mapped)) = (&mut self.state.memory, mapped) {
+            memory.give_back(mapped);
+        }
     }
 
     /// Takes back the buffer of a block that is written, or carried by a peer.
@@ -324,21 +364,71 @@ impl LogGuard<'_> {
     }
 
     fn appended(&mut self, csn: Csn, end: usize) {
-        let filling = self.state.filling.as_mut().expect("reserve() said Ready");
-        filling.used = end;
+        let state = &mut *self.state;
+        let filling = state.filling.as_mut().expect("reserve() said Ready");
         if filling.records == 0 {
             filling.first_csn = csn;
         }
         filling.records += 1;
         filling.last_csn = csn;
+        let start = std::mem::replace(&mut filling.used, end);
+        if let (Some(memory), Some(mapped)) = (&mut state.memory, filling.mapped) {
+            memory.insert(mapped, start, &filling.buffer[start..end], csn);
+        }
         self.log.unsealed.store(end - BLOCK_HEADER_BYTES, Ordering::SeqCst);
     }
 
-    /// The smallest CSN appended and not yet durable.
+    /// At or below the smallest CSN appended and not yet durable, and above everything durable.
     #[must_use]
     pub fn first_volatile_csn(&self) -> Option<Csn> {
+        let Some(memory) = &self.state.memory else { return self.first_unwritten_csn() };
+        let in_flight = self.state.in_flight.first_unmapped_csn();
+        let filling = self.filled().filter(|filling| filling.mapped.is_none());
+        let unmapped = in_flight.or(filling.map(|filling| filling.first_csn));
+        [memory.first_unfenced(), unmapped].into_iter().flatten().min()
+    }
+
+    /// The smallest CSN that is not in the gap-free prefix of completed blocks.
+    #[must_use]
+    pub fn first_unwritten_csn(&self) -> Option<Csn> {
         let in_flight = self.state.in_flight.first_csn();
         in_flight.or_else(|| self.filled().map(|filling| filling.first_csn))
+    }
+
+    /// Makes everything inserted into mapped memory durable.
+    pub fn fence(&mut self) -> Fenced {
+        let Some(memory) = &mut self.state.memory else { return Fenced::Nothing };
+        let fenced = memory.fence();
+        if fenced != Fenced::Nothing {
+            self.publish_durable();
+        }
+        fenced
+    }
+
+    /// The last record in mapped memory that is not fenced, if there is one.
+    #[must_use]
+    pub fn last_unfenced_csn(&self) -> Option<Csn> {
+        self.state.memory.as_ref().and_then(MemoryBuffers::last_unfenced)
+    }
+
+    /// A barrier in all threads, begun after `csn` was inserted, has ended.
+    pub fn fenced_up_to(&mut self, csn: Csn) {
+        if let Some(memory) = &mut self.state.memory {
+            memory.fenced_up_to(csn);
+            self.publish_durable();
+        }
+    }
+
+    /// True if what is appended now is durable without being written to a segment.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.state.filling.as_ref().is_some_and(|filling| filling.mapped.is_some())
+    }
+
+    fn publish_durable(&self) {
+        let last = self.filled().map_or(self.state.last_sealed_csn, |filling| filling.last_csn);
+        let durable = self.first_volatile_csn().map_or(last, |first| Csn(first.0 - 1));
+        self.log.durable.fetch_max(durable.0, Ordering::SeqCst);
     }
 
     fn filled(&self) -> Option<&Filling> {
@@ -348,6 +438,8 @@ impl LogGuard<'_> {
     /// Turns everything appended into one block with a sequence and a place. `None` if there is nothing.
     pub fn seal(&mut self) -> Option<SealedBlock> {
         let (len, last_csn) = self.next_block()?;
+        // Before it can be written: see rule 3 of the mapped buffers.
+        self.fence();
         let state = &mut *self.state;
         if !state.active.as_ref().is_some_and(|active| active.has_room(len)) {
             let segment = state.next_segment.take().expect("reserve() held a segment for this block");
@@ -364,7 +456,9 @@ impl LogGuard<'_> {
     /// log's newest block, to be written with that. `None` if there is nothing, or no room, or a block of this log is promised that place.
     pub fn carry(&mut self, victim: &mut LogGuard<'_>, room: usize) -> Option<SealedBlock> {
         let (len, last_csn) = victim.next_block()?;
-        if self.filled().is_some() || len > room || victim.state.in_flight.len() >= PLACES {
+        // A record in mapped memory is durable without a write.
+        let in_memory = self.state.memory.is_some() || victim.state.memory.is_some();
+        if in_memory || self.filled().is_some() || len > room || victim.state.in_flight.len() >= PLACES {
             return None;
         }
         let active = self.state.active.as_mut().filter(|active| active.has_room(len))?;
@@ -399,7 +493,7 @@ impl LogGuard<'_> {
         };
         state.last_sealed_csn = filling.last_csn;
         state.next_sequence += 1;
-        state.in_flight.depart(header.sequence, header.first_csn, header.last_csn);
+        state.in_flight.depart(header.sequence, (header.first_csn, header.last_csn), filling.mapped);
         log.unsealed.store(0, Ordering::SeqCst);
         SealedBlock {
             file: place.file,
@@ -418,17 +512,26 @@ impl LogGuard<'_> {
     ///
     /// A sequence that is not in flight is ignored: it cannot move the frontier.
     pub fn complete(&mut self, sequence: u64) -> Csn {
-        if let Some(frontier) = self.state.in_flight.land(sequence) {
-            self.log.durable.store(frontier.0, Ordering::SeqCst);
+        let mapped = self.state.in_flight.take_mapped(sequence);
+        let state = &mut *self.state;
+        if let (Some(memory), Some(mapped)) = (&mut state.memory, mapped) {
+            memory.give_back(mapped);
+        }
+        if let Some(frontier) = state.in_flight.land(sequence) {
+            state.completed_csn = frontier;
+        }
+        match &state.memory {
+            None => self.log.durable.store(state.completed_csn.0, Ordering::SeqCst),
+            Some(_) => self.publish_durable(),
         }
         self.log.durable_csn()
     }
 
-    /// Sequence and last CSN of the block up to which all are durable; zeros if none is.
+    /// Sequence and last CSN of the block up to which all are durable in segments; zeros if none is.
     #[must_use]
     pub fn durable_end(&self) -> (u64, Csn) {
         let first_open = self.state.in_flight.first_sequence().unwrap_or(self.state.next_sequence);
-        (first_open - 1, self.log.durable_csn())
+        (first_open - 1, self.state.completed_csn)
     }
 
     /// Blocks sealed and not completed.

@@ -112,7 +112,7 @@ impl World {
             piece_bytes: 4096,
             keep_bytes: 0,
         };
-        scan(&self.storage, options, &|_, _| ()).expect("readable")
+        scan(&self.storage, options, None, &|_, _| ()).expect("readable")
     }
 
     /// CSNs of the accepted blocks of a log, and how many blocks are beyond a hole.

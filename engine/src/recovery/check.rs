@@ -11,16 +11,16 @@
 use super::ProgressFn;
 use crate::base::{Csn, Epoch, LogId, Result};
 use crate::device::Storage;
-use crate::log::{ChainEnd, LogContents, Wanted, read_contents};
+use crate::log::{ChainEnd, LogContents, Segment, Wanted, read_contents};
 use crate::store::{CsnSet, Manifest};
 use std::collections::BTreeMap;
 
 /// What a running database knows of its log. Taken before the log is read, the watermark first.
 #[derive(Clone, Debug)]
 pub struct Running {
-    /// Every CSN below is durable.
+    /// Every CSN below is durable in a segment.
     pub watermark: Csn,
-    /// How far each log is durable.
+    /// How far each log is durable in segments.
     pub ends: Vec<ChainEnd>,
 }
 
@@ -35,13 +35,14 @@ pub struct LogReport {
     pub problems: Vec<String>,
 }
 
-/// Reads the whole log. `running` is `None` if nobody has the database open for writing; `covered` gives up to where the newest
+/// Reads the whole log, and `memory`, which is what mapped memory holds and segments may lack. `running` is `None` if nobody has the database open for writing; `covered` gives up to where the newest
 /// durable checkpoint covers the log at the moment.
 ///
 /// # Errors
 /// The log's directory cannot be listed.
 pub fn check_log(
     storage: &dyn Storage,
+    memory: Option<&Segment>,
     manifest: &Manifest,
     running: Option<&Running>,
     covered: &dyn Fn() -> Csn,
@@ -59,6 +60,7 @@ pub fn check_log(
     };
     let contents = read_contents(
         storage,
+        memory,
         &wanted,
         &mut |epoch, record| {
             present.insert(record.csn);

@@ -116,7 +116,8 @@ fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let checkpoint = backup.checkpoint;
     // What the source has let go of since, its log has no more.
     let covered = backup.covered.max(newer.covered.min(checkpoint));
-    Ok(Manifest { checkpoint, covered, store: backup.store.clone(), epochs, ..newer })
+    // What was only in mapped memory was not copied: how far the log reaches is found out from the rest.
+    Ok(Manifest { checkpoint, covered, store: backup.store.clone(), epochs, log_memory: None, ..newer })
 }
 
 impl Recovery<'_> {
@@ -147,7 +148,7 @@ impl Recovery<'_> {
     }
 
     fn scan_copied(&self, copied: &CopiedLog, progress: ProgressFn<'_>) -> Result<Scan> {
-        let memory = self.memory();
+        let memory = self.recovery_memory();
         self.reserve(memory.keep_bytes);
         let options = ScanOptions {
             database: copied.source.database,
@@ -158,7 +159,7 @@ impl Recovery<'_> {
             keep_bytes: memory.keep_bytes,
         };
         let progress = Mutex::new(progress);
-        crate::log::scan(&copied.storage, options, &|done, total| {
+        crate::log::scan(&copied.storage, options, None, &|done, total| {
             (progress.lock())("log bytes scanned", done, total);
         })
     }

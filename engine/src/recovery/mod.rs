@@ -12,11 +12,14 @@
 //! 4. The log is read twice: the scan learns what is there, then its records come in CSN order, a window at a time. What fits
 //!    in memory is kept between the two.
 //! 5. A database that was closed needs none of this: its checkpoint is everything.
+//! 6. Blocks that only mapped memory holds are written to a segment, durably, before anything is decided. So from there on
+//!    the memory is not needed, and may be used again.
 
 mod check;
 mod chunks;
 mod copied;
 mod memory;
+mod memory_blocks;
 mod redo;
 pub mod select;
 mod threads;
@@ -112,6 +115,8 @@ pub struct Recovery<'a> {
     pub reserved: &'a Charge,
     /// What to replay over the pages of a database that has just been restored.
     pub copied: Option<&'a CopiedLog>,
+    /// What mapped memory holds, as a segment that no file has.
+    pub memory: Option<&'a Segment>,
 }
 
 /// A database that may be served.
@@ -238,6 +243,7 @@ impl Recovery<'_> {
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
         let scan = self.scan(&manifest, false, report, progress)?;
+        let moved = self.move_to_segment(&scan)?;
         let segments = self.segment_pool()?;
         for found in &scan.segments {
             // None is written to before the next checkpoint, not even one that looks empty: a write of the killed process
@@ -246,6 +252,9 @@ impl Recovery<'_> {
                 Csn::ZERO => segments.adopt_empty(&found.segment),
                 max_csn => segments.adopt(found.segment.clone(), max_csn),
             }
+        }
+        if let Some((segment, max_csn)) = moved {
+            segments.adopt(segment, max_csn);
         }
         // The new epoch's first segments are prepared while the old one is replayed.
         segments.start()?;
@@ -307,7 +316,7 @@ impl Recovery<'_> {
             segment.file.flush()?;
         }
         let progress = Mutex::new(progress);
-        let memory = self.memory();
+        let memory = self.recovery_memory();
         self.reserve(memory.keep_bytes);
         let options = ScanOptions {
             database: manifest.database,
@@ -317,7 +326,7 @@ impl Recovery<'_> {
             piece_bytes: memory.piece_bytes,
             keep_bytes: memory.keep_bytes,
         };
-        let scan = crate::log::scan(self.storage, options, &|done, total| {
+        let scan = crate::log::scan(self.storage, options, self.memory, &|done, total| {
             (progress.lock())("log bytes scanned", done, total);
         })?;
         report.log_file_bytes = scan.bytes;
@@ -326,10 +335,10 @@ impl Recovery<'_> {
     }
 
     fn reserve(&self, kept_bytes: u64) {
-        self.reserved.set(self.memory().bytes(kept_bytes));
+        self.reserved.set(self.recovery_memory().bytes(kept_bytes));
     }
 
-    fn memory(&self) -> RecoveryMemory {
+    fn recovery_memory(&self) -> RecoveryMemory {
         RecoveryMemory::of(self.settings, threads::count())
     }
 
@@ -342,7 +351,7 @@ impl Recovery<'_> {
         progress: ProgressFn<'_>,
     ) -> Result<(Selection, Vec<Copy>)> {
         let (start, reads) = (self.clock.now(), self.store.traffic().reads.get());
-        let memory = self.memory();
+        let memory = self.recovery_memory();
         let mut bounds = Bounds::new(Decided::of(manifest), scan.chains.iter().map(found).collect());
         if let Some(to) = self.copied.and_then(CopiedLog::to) {
             bounds.end_at(to);

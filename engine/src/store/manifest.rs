@@ -9,7 +9,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `QUENCHDB` |
-//! | 8 | 4 | format version: 3 if there are packs or have been, otherwise 2; 1 is read as well |
+//! | 8 | 4 | format version: 4 while the log is in mapped memory; 3 if there are packs or have been; otherwise 2; 1 is read as well |
 //! | 12 | 4 | CRC-32C of bytes 0 to 11; these 16 bytes mean the same in every version |
 //! | 16 | 8 | generation |
 //! | 24 | 4 | length of the body |
@@ -18,7 +18,8 @@
 //!
 //! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte, checkpoint csn v, covered csn v (not in
 //! version 1: the checkpoint's), first csn v, next csn v, next table v; directory: count v, 8 bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length
-//! v, crc 4 bytes; codecs of page images, a bit each, v (from version 3: before there were no packs); probe: length v and bytes; epochs: count v, each: epoch v,
+//! v, crc 4 bytes; codecs of page images, a bit each, v (from version 3: before there were no packs); probe: length v and bytes; memory-mapped log (from
+//! version 4): 0, or 1 with id 8 bytes, path: length v and bytes; epochs: count v, each: epoch v,
 //! first csn v, frontier v, last csn v, accepted:
 //! count v, each: log v, sequence v; voids: count v, each: gap to the previous range v, length - 1 v.
 
@@ -37,11 +38,13 @@ pub const SLOT_BYTES: usize = 1 << 20;
 pub const PROBE_BYTES_MAX: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"QUENCHDB";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// In which the checkpoint covered all of the log up to it.
 const VERSION_WITHOUT_COVERED: u32 = 1;
 /// Without codecs. What has no packs is written like this, so that builds that do not know them can read it.
 const VERSION_WITHOUT_PACKS: u32 = 2;
+/// Without mapped memory. What needs none is written like this, or like the one before.
+const VERSION_WITHOUT_LOG_MEMORY: u32 = 3;
 const PREFIX_BYTES: usize = 16;
 const HEADER_BYTES: usize = 32;
 
@@ -69,6 +72,15 @@ pub struct EpochEntry {
     pub accepted: Vec<AcceptedEnd>,
     /// CSNs that this and earlier recoveries discarded. Those at or below a checkpoint may be missing here.
     pub voids: CsnSet,
+}
+
+/// The mapped memory without which the newest commits are missing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NeededMemory {
+    /// Which.
+    pub id: u64,
+    /// Where it was: an absolute path.
+    pub path: String,
 }
 
 /// The manifest.
@@ -102,6 +114,8 @@ pub struct Manifest {
     pub store: StoreRoot,
     /// The device's probe result, in its own format; empty if there is none.
     pub probe: Vec<u8>,
+    /// Where records of `epoch` may be that are in no segment. `None` if the database was closed.
+    pub log_memory: Option<NeededMemory>,
     /// Earlier epochs, ascending.
     pub epochs: Vec<EpochEntry>,
 }
@@ -124,6 +138,7 @@ impl Manifest {
             next_table: TableId(1),
             store: StoreRoot::default(),
             probe: Vec::new(),
+            log_memory: None,
             epochs: Vec::new(),
         }
     }
@@ -139,7 +154,11 @@ impl Manifest {
 
     /// The oldest version that can say all this.
     fn version(&self) -> u32 {
-        if self.store.codecs == Codecs::default() { VERSION_WITHOUT_PACKS } else { VERSION }
+        match (&self.log_memory, self.store.codecs == Codecs::default()) {
+            (Some(_), _) => VERSION,
+            (None, false) => VERSION_WITHOUT_LOG_MEMORY,
+            (None, true) => VERSION_WITHOUT_PACKS,
+        }
     }
 
     /// The bytes of a slot, unpadded.
@@ -194,6 +213,11 @@ impl Manifest {
             put_varint(out, self.store.codecs.0);
         }
         put_bytes(out, &self.probe);
+        if let Some(memory) = &self.log_memory {
+            out.push(1);
+            out.extend_from_slice(&memory.id.to_le_bytes());
+            put_bytes(out, memory.path.as_bytes());
+        }
         put_varint(out, self.epochs.len() as u64);
         self.epochs.iter().for_each(|entry| encode_epoch(entry, out));
     }
@@ -250,6 +274,7 @@ impl Manifest {
             (self.checkpoint < self.next_csn, "the next CSN is in the checkpoint already"),
             (self.covered <= self.checkpoint, "more of the log is covered than is in the checkpoint"),
             (self.probe.len() <= PROBE_BYTES_MAX, "the probe result is too long"),
+            (!(self.clean && self.log_memory.is_some()), "it was closed, and needs mapped memory"),
             (self.store.directory.len() <= super::mapping::DIRECTORY_BLOCKS_MAX, "the directory is too long"),
             (self.store.catalog.is_none_or(|blob| blob.len <= BLOB_BYTES_MAX), "the catalog is too long"),
             (self.epochs.is_sorted_by(|a, b| a.epoch < b.epoch), "epochs are out of order"),
@@ -315,6 +340,10 @@ fn decode_body(body: &[u8], version: u32) -> Option<Manifest> {
         manifest.store.codecs = Codecs(r.varint()?);
     }
     manifest.probe = r.bytes()?.to_vec();
+    if version > VERSION_WITHOUT_LOG_MEMORY && flag(r)? {
+        let (id, path) = (r.u64()?, String::from_utf8(r.bytes()?.to_vec()).ok()?);
+        manifest.log_memory = Some(NeededMemory { id, path });
+    }
     manifest.epochs = list(r, decode_epoch)?;
     reader.is_empty().then_some(manifest)
 }

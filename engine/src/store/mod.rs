@@ -61,7 +61,7 @@ pub use blob::BlobRef;
 pub use blocks::{BLOCK_HEADER_BYTES, BlockRef, ImageKind};
 pub use copy::{StoreCopy, StoredImage};
 pub use csn_set::CsnSet;
-pub use manifest::{AcceptedEnd, EpochEntry, Manifest};
+pub use manifest::{AcceptedEnd, EpochEntry, Manifest, NeededMemory};
 pub use manifest_file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
 pub use packing::PackUsage;
 pub use read::VisitImage;

@@ -37,8 +37,16 @@ fn system() -> (Arc<TransactionSystem>, Arc<TableState>) {
     segments.await_ready(2).expect("memory");
     let log = Log::new(LogId(0), DatabaseId(1), Epoch(1), 64 << 10, segments.clone(), Arc::default());
     let (first_csn, hooks) = (Csn(1), Hooks::default());
-    let start =
-        Start { storage, logs: vec![Arc::new(log)], segments, first_csn, epoch: Epoch(1), clock, hooks };
+    let start = Start {
+        storage,
+        logs: vec![Arc::new(log)],
+        memory: None,
+        segments,
+        first_csn,
+        epoch: Epoch(1),
+        clock,
+        hooks,
+    };
     system.connect(Commit::start(&Settings::default(), start).expect("a thread"), 1);
     let table = system.create_table("t").expect("new");
     (system, table)

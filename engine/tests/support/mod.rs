@@ -43,7 +43,7 @@ pub fn any_protocol(random: &mut Random) -> Settings {
         let preset = one_of(random, &Preset::ALL);
         // Most often workers that steal.
         let steals = preset == Preset::Autonomous && random.chance(3, 4);
-        let settings = Settings {
+        let mut settings = Settings {
             preset,
             logs: if steals { 2 } else { 1 } + random.below(3) as usize,
             writer: if steals { Some(Writer::Worker) } else { sometimes(random, &Writer::ALL) },
@@ -56,6 +56,11 @@ pub fn any_protocol(random: &mut Random) -> Settings {
             log_bytes_max: 1 << 30,
             ..Settings::default()
         };
+        if presets::Axes::of(&settings).writer == Writer::Memory {
+            // The simulated disk's own. There no record waits for anything.
+            settings.log_memory = Some("mapped-memory".into());
+            settings.flush_interval = None;
+        }
         if presets::check(&settings, settings.logs).is_ok() {
             return settings;
         }

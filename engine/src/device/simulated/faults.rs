@@ -15,6 +15,8 @@ pub enum OperationKind {
     Flush,
     /// Extending a file with zeros.
     ZeroExtend,
+    /// Mapped memory. It has no errors to tell of: a store or fence that a fault strikes does nothing.
+    Memory,
 }
 
 /// How often a fault strikes.

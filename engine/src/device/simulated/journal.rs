@@ -1,5 +1,6 @@
 //! The disk: what is visible, what is pending, what is durable; and what a crash makes of it.
 
+use super::memory::MemoryImage;
 use crate::base::random::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,6 +59,20 @@ pub(super) enum Change {
     FailedFlush {
         path: Arc<str>,
     },
+    /// The mapped memory is made so long.
+    MapMemory {
+        len: u64,
+    },
+    Store {
+        thread: u64,
+        offset: u64,
+        bytes: Arc<[u8]>,
+    },
+    /// Of a thread, or of all.
+    Fence {
+        thread: Option<u64>,
+    },
+    FlushMemory,
 }
 
 #[derive(Clone, Debug)]
@@ -88,11 +103,16 @@ struct FileImage {
 pub(super) struct Disk {
     files: BTreeMap<String, FileImage>,
     late: Vec<Change>,
+    memory: MemoryImage,
 }
 
 impl Disk {
     pub(super) fn paths(&self) -> Vec<String> {
         self.files.iter().filter(|(_, file)| !file.removed).map(|(path, _)| path.clone()).collect()
+    }
+
+    pub(super) fn memory(&self) -> &MemoryImage {
+        &self.memory
     }
 
     pub(super) fn visible(&self, path: &str) -> Option<&[u8]> {
@@ -116,6 +136,7 @@ impl Disk {
     /// Everything visible becomes durable.
     pub(super) fn settle(&mut self) {
         self.late.clear();
+        self.memory.settle();
         self.files.retain(|_, file| !file.removed);
         for file in self.files.values_mut() {
             file.durable.clone_from(&file.visible);
@@ -195,6 +216,10 @@ impl Disk {
                     file.make_durable();
                 }
             }
+            Change::MapMemory { len } => self.memory.resize(*len),
+            Change::Store { thread, offset, bytes } => self.memory.store(*thread, *offset, bytes),
+            Change::Fence { thread } => self.memory.fence(*thread),
+            Change::FlushMemory => self.memory.settle(),
             Change::FailedFlush { path } => {
                 if let Some(file) = self.files.get_mut(&**path) {
                     let pending = std::mem::take(&mut file.pending);
@@ -236,6 +261,7 @@ impl Disk {
         self.late.clear();
         // Sometimes nothing, sometimes nearly everything of the cache survives.
         let survives = [0, 4, 8, 12, 15, 16][random.below(6) as usize];
+        self.memory.power_cut(survives, random);
         let mut lost = Vec::new();
         for (path, file) in &mut self.files {
             let name_survives = file.name_durable || random.chance(survives, 16);
@@ -254,6 +280,7 @@ impl Disk {
     }
 
     fn kill(&mut self, random: &mut Random) {
+        self.memory.kill();
         for (path, file) in &mut self.files {
             for (offset, bytes) in std::mem::take(&mut file.in_flight) {
                 let write = |bytes: Arc<[u8]>| Change::Write {

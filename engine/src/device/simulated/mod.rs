@@ -19,6 +19,7 @@
 
 mod faults;
 mod journal;
+mod memory;
 mod queue;
 
 pub use faults::{Fault, FaultKind, OperationKind};
@@ -26,7 +27,8 @@ pub use journal::CrashKind;
 
 use super::facts::{DeviceFacts, DurabilityMethod};
 use super::locks::{FileLocks, LockHandle};
-use super::memory::{lock_in_process, missing, names_in, read_from};
+use super::mapped::{MapOptions, MappedMemory, map_file};
+use super::memory::{OWN_MEMORY, lock_in_process, missing, names_in, read_from};
 use super::{File, OpenMode, Storage, WriteQueue};
 use crate::base::random::Random;
 use crate::base::{Error, Location, Result};
@@ -34,6 +36,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
 use faults::Faults;
 use journal::{Change, Disk};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +68,7 @@ struct World {
     capacity: Option<u64>,
     stopped: bool,
     flushes: u64,
+    ignore_fences: bool,
 }
 
 impl SimulatedStorage {
@@ -86,6 +90,7 @@ impl SimulatedStorage {
             capacity: None,
             stopped: false,
             flushes: 0,
+            ignore_fences: false,
         };
         let locked = Arc::new(AtomicBool::new(false));
         let file_locks = Arc::default();
@@ -136,6 +141,17 @@ impl SimulatedStorage {
     /// Makes each durable write and flush take this long in real time.
     pub fn set_delay(&self, delay: Duration) {
         self.shared.world.lock().delay = delay;
+    }
+
+    /// Makes fences and barriers of the mapped memory do nothing: to see that a test would find out.
+    pub fn ignore_fences(&self) {
+        self.shared.world.lock().ignore_fences = true;
+    }
+
+    /// Bytes of the mapped memory, as they are visible.
+    #[must_use]
+    pub fn read_memory(&self) -> Vec<u8> {
+        self.shared.world.lock().disk.memory().visible().to_vec()
     }
 
     /// Lets files take at most `bytes` together; `None` for no limit. Files that take more already do not grow.
@@ -320,6 +336,25 @@ impl Storage for SimulatedStorage {
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
         Ok(Box::new(queue::SimulatedQueue::new(self.clone(), depth)))
+    }
+
+    fn own_memory(&self) -> Option<PathBuf> {
+        Some(OWN_MEMORY.into())
+    }
+
+    fn map_memory(&self, path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory>> {
+        if path != Path::new(OWN_MEMORY) {
+            return map_file(path, options);
+        }
+        let there = self.shared.world.lock().disk.memory().len();
+        if there == 0 && !options.create {
+            return Err(missing(OWN_MEMORY));
+        }
+        if there == 0 {
+            let len = if options.bytes == 0 { options.new_bytes } else { options.bytes };
+            self.change(OperationKind::Memory, OWN_MEMORY, 0, Change::MapMemory { len })?;
+        }
+        Ok(Arc::new(memory::SimulatedMemory { storage: self.clone(), latency: options.latency }))
     }
 }
 

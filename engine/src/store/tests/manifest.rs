@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::random::Random;
 use crate::base::{Epoch, LogId, TableId, checksum};
-use crate::store::manifest::SLOT_BYTES;
+use crate::store::manifest::{NeededMemory, SLOT_BYTES};
 use crate::store::manifest_file::MANIFEST_PATH;
 
 fn full() -> Manifest {
@@ -120,13 +120,13 @@ fn a_newer_version_in_either_slot_is_unsupported_and_names_both_versions() {
         let (disk, _file) = created();
         edit(&disk, MANIFEST_PATH, |bytes| {
             let prefix = &mut bytes[slot * SLOT_BYTES..][..16];
-            prefix[8] = 4;
+            prefix[8] = 5;
             let crc = checksum::crc(&prefix[..12]);
             prefix[12..].copy_from_slice(&crc.to_le_bytes());
         });
         let error = ManifestFile::open(&disk, false).expect_err("newer");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("version 4") && error.to_string().contains("up to 3"), "{error}");
+        assert!(error.to_string().contains("version 5") && error.to_string().contains("up to 4"), "{error}");
     }
 }
 
@@ -139,6 +139,20 @@ fn in_a_manifest_of_version_1_the_checkpoint_covers_the_log() {
     old.remove(covered);
     seal(&mut old, 1);
     assert_eq!(Manifest::decode(&old).expect("read"), Manifest { covered: Csn(100), ..without_packs() });
+}
+
+#[test]
+fn a_manifest_is_of_version_4_only_while_the_log_is_in_mapped_memory() {
+    let memory = Some(NeededMemory { id: 7, path: "/mem/log".into() });
+    for base in [full(), without_packs()] {
+        let with = Manifest { log_memory: memory.clone(), ..base.clone() };
+        let bytes = with.encode().expect("fits");
+        assert_eq!((bytes[8], Manifest::decode(&bytes).expect("reads")), (4, with.clone()));
+        let closed = Manifest { clean: true, ..with };
+        assert_eq!(closed.encode().expect_err("needs none").kind(), ErrorKind::InvalidArgument);
+        let without = Manifest { log_memory: None, ..base };
+        assert!(without.encode().expect("fits")[8] < 4);
+    }
 }
 
 #[test]

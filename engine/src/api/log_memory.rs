@@ -1,0 +1,231 @@
+//! Opening the memory-mapped log: the one that the database needs, and the one that it is going to use.
+//!
+//! ```text
+//!   1  the manifest names a memory? ── find it, by id; make it durable; take its blocks        refused if it is not there
+//!   2  this run uses one?           ── map it; a new one is divided now, and named in the manifest that recovery publishes
+//!   3  recovery: blocks that only the memory has go to a segment; the manifest is published
+//!   4  a memory that was there is divided anew, if it has to be; then commits begin to use it
+//! ```
+//!
+//! The memory of step 1 and that of step 2 are usually one. Its old content is not needed any more when step 4 begins, and it keeps its id. So
+//! wherever this is cut short the manifest names a memory that has what is needed.
+
+use crate::base::random::Random;
+use crate::base::settings::{Settings, Writer};
+use crate::base::{DatabaseId, Error, ErrorKind, Location, Result};
+use crate::commit::presets::Axes;
+use crate::device::Storage;
+use crate::device::mapped::{MapOptions, MappedMemory, MemoryFacts, absolute};
+use crate::log::memory::{
+    BUFFERS_EACH, LogMemory, MemoryId, MemoryState, buffer_bytes_that_fit, find, needed_bytes,
+};
+use crate::log::{Segment, next_id};
+use crate::store::{Manifest, NeededMemory};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Length of a new memory, if that is enough.
+const NEW_BYTES: u64 = 16 << 20;
+/// Log buffers never take more than this part of all memory.
+const LOG_MEMORY_PART: u64 = 8;
+
+/// What opening has found and prepared.
+#[derive(Default)]
+pub(super) struct Memories {
+    /// Blocks of the memory that the database needs, as a segment that no file has.
+    pub(super) found: Option<Segment>,
+    /// What is known of that memory, if the database is opened for reading.
+    pub(super) facts: Option<MemoryFacts>,
+    /// The memory that it is going to use.
+    used: Option<Used>,
+}
+
+struct Used {
+    mapped: Arc<dyn MappedMemory>,
+    database: DatabaseId,
+    id: MemoryId,
+    logs: usize,
+    buffer_bytes: u64,
+    budget: u64,
+}
+
+fn setting(what: impl Into<String>) -> Error {
+    Error::invalid(what.into()).at(Location::Setting("log_memory"))
+}
+
+fn options(settings: &Settings, create: bool) -> MapOptions {
+    MapOptions {
+        create,
+        read_only: settings.read_only,
+        bytes: 0,
+        new_bytes: NEW_BYTES,
+        cache: settings.memory_cache,
+        store: settings.memory_store,
+        latency: settings.insertion_latency,
+    }
+}
+
+/// Steps 1 and 2. `buffer_bytes` is the length of a log buffer that was asked for, 0 for none; the one that is chosen is put into `settings`.
+///
+/// # Errors
+/// `NotFound` if the memory that the database needs is not there; `InvalidArgument` for settings that contradict each other or what is
+/// there; those of mapping.
+pub(super) fn open(
+    storage: &dyn Storage,
+    settings: &mut Settings,
+    manifest: &mut Manifest,
+    logs: usize,
+    buffer_bytes: u64,
+) -> Result<Memories> {
+    let uses = Axes::of(settings).writer == Writer::Memory && !settings.read_only;
+    let needed = manifest.log_memory.take();
+    if needed.is_none() && !uses && settings.log_memory.is_some() {
+        let preset = settings.preset;
+        return Err(setting(format!(
+            "preset {preset} has no log in mapped memory, and the database needs none"
+        )));
+    }
+    let mut memories = Memories::default();
+    let mut old = None;
+    if let Some(needed) = needed {
+        let found = find_needed(storage, settings, manifest.database, &needed)?;
+        memories.found = find(&found, manifest.covered, next_id(storage)?, settings.read_only)?;
+        if settings.read_only {
+            manifest.log_memory = Some(needed);
+            memories.facts = Some(found.mapped().facts());
+        }
+        old = Some(found);
+    }
+    if let Some(path) = settings.log_memory.clone().filter(|_| uses) {
+        let old = old.filter(|old| old.mapped().facts().path == placed(storage, &path));
+        let used = prepare(storage, settings, manifest.database, &path, old, (logs, buffer_bytes))?;
+        settings.log_buffer_bytes = used.buffer_bytes as usize;
+        let path = placed(storage, &path).into_os_string().into_string();
+        let path =
+            path.map_err(|_| setting("the path is not UTF-8, and could not be kept in the manifest"))?;
+        manifest.log_memory = Some(NeededMemory { id: used.id.0, path });
+        memories.used = Some(used);
+    }
+    Ok(memories)
+}
+
+/// As mapping names it.
+fn placed(storage: &dyn Storage, path: &Path) -> PathBuf {
+    match storage.own_memory() {
+        Some(own) if own == path => own,
+        _ => absolute(path),
+    }
+}
+
+/// The memory that the manifest names, where the setting or the manifest says it is.
+fn find_needed(
+    storage: &dyn Storage,
+    settings: &Settings,
+    database: DatabaseId,
+    needed: &NeededMemory,
+) -> Result<LogMemory> {
+    let mut places: Vec<PathBuf> = settings.log_memory.iter().map(|path| placed(storage, path)).collect();
+    let before = PathBuf::from(&needed.path);
+    if !places.contains(&before) {
+        places.push(before);
+    }
+    for place in &places {
+        let mapped = match storage.map_memory(place, options(settings, false)) {
+            Ok(mapped) => mapped,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        match LogMemory::look(mapped) {
+            Ok(MemoryState::Formatted(of, memory)) if of == database && memory.id().0 == needed.id => {
+                return Ok(memory);
+            }
+            Err(error) if places.len() == 1 => return Err(error),
+            _ => {}
+        }
+    }
+    let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    let what = format!(
+        "the database was not closed, and its newest commits are in a memory-mapped log that is not at {}: \
+         say where it is with log_memory; if it is gone, salvage the database",
+        looked.join(" or ")
+    );
+    Err(Error::new(ErrorKind::NotFound, what).at(Location::File { path: needed.path.clone(), offset: 0 }))
+}
+
+/// Step 2.
+fn prepare(
+    storage: &dyn Storage,
+    settings: &Settings,
+    database: DatabaseId,
+    path: &Path,
+    old: Option<LogMemory>,
+    (logs, said): (usize, u64),
+) -> Result<Used> {
+    let wanted = settings.log_buffer_bytes() as u64;
+    let budget = settings.memory_bytes / LOG_MEMORY_PART;
+    let is_new = old.is_none();
+    let (mapped, id) = match old {
+        Some(old) => (old.mapped().clone(), old.id()),
+        None => {
+            let new_bytes = NEW_BYTES.max(needed_bytes(logs, wanted).next_multiple_of(1 << 20));
+            let options =
+                MapOptions { bytes: settings.log_memory_bytes, new_bytes, ..options(settings, true) };
+            let mapped = storage.map_memory(path, options)?;
+            let id = match LogMemory::look(mapped.clone())? {
+                MemoryState::Formatted(of, _) if of != database => {
+                    let what = format!(
+                        "the memory-mapped log belongs to database {of}, this is {database}: choose another, or remove it if \
+                         that database was closed"
+                    );
+                    let path = path.display().to_string();
+                    return Err(Error::invalid(what).at(Location::File { path, offset: 0 }));
+                }
+                MemoryState::Formatted(_, memory) => memory.id(),
+                MemoryState::Blank => MemoryId(Random::from_entropy().next_u64()),
+            };
+            (mapped, id)
+        }
+    };
+    let bytes = mapped.bytes();
+    if settings.log_memory_bytes != 0 && settings.log_memory_bytes != bytes {
+        let what = format!(
+            "the memory-mapped log has {bytes} bytes, not {}: say so, or close the database and remove it",
+            settings.log_memory_bytes
+        );
+        return Err(Error::invalid(what).at(Location::Setting("log_memory_bytes")));
+    }
+    let fits = if said == 0 { buffer_bytes_that_fit(bytes, logs, wanted) } else { Some(said / 4096 * 4096) };
+    let least = if said == 0 { 64 << 10 } else { said };
+    let buffer_bytes = fits.filter(|fits| needed_bytes(logs, *fits) <= bytes).ok_or_else(|| {
+        let needed = needed_bytes(logs, least);
+        let what = format!(
+            "the memory-mapped log has {bytes} bytes, too little for {logs} logs with {} buffers of {least} bytes each: \
+             {needed} are needed",
+            BUFFERS_EACH.0
+        );
+        Error::invalid(what).at(Location::Setting("log_memory_bytes"))
+    })?;
+    let used = Used { mapped, database, id, logs, buffer_bytes, budget };
+    if is_new {
+        // Nothing that is needed is in it.
+        used.divide()?;
+    }
+    Ok(used)
+}
+
+impl Used {
+    fn divide(&self) -> Result<LogMemory> {
+        let Used { mapped, database, id, logs, buffer_bytes, budget } = self;
+        LogMemory::prepare(mapped.clone(), *database, *id, *logs, *buffer_bytes, *budget)
+    }
+}
+
+impl Memories {
+    /// Step 4: the memory that this run uses.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is too small.
+    pub(super) fn begin_use(&self) -> Result<Option<Arc<LogMemory>>> {
+        self.used.as_ref().map(|used| used.divide().map(Arc::new)).transpose()
+    }
+}

@@ -1,0 +1,304 @@
+//! A mapped file: on a DAX file system it is the memory itself; on tmpfs, or in the page cache, it stands for it.
+//!
+//! | the file is on | mapped with | fenced stores survive |
+//! |---|---|---|
+//! | a file system on non-volatile memory, mounted with DAX | MAP_SYNC: the kernel refuses it elsewhere | a power cut |
+//! | tmpfs | | a crash of the process |
+//! | any other file system: the page cache | | a crash of the process |
+//!
+//! MAP_SYNC also means that a store which the processor accepted needs no `fsync` for the file's own metadata. A processor whose
+//! write-back this build does not know gives a crash of the process only, wherever the file is.
+//!
+//! All blocks of the file are allocated before it is mapped: a store to a hole of a full file system would kill the process.
+
+use super::{MapOptions, MappedMemory, MemoryFacts, Primitive, Survives, WORD_BYTES, absolute};
+use crate::base::{Error, ErrorKind, Location, Result};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::thread::MembarrierCommand;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+
+#[derive(Debug)]
+struct MappedFile {
+    start: NonNull<u8>,
+    len: usize,
+    primitive: Primitive,
+    latency: Duration,
+    read_only: bool,
+    facts: MemoryFacts,
+    /// Keeps the lock.
+    _fd: OwnedFd,
+}
+
+// SAFETY: the mapping belongs to this value alone and lives as long as it; what threads may do with its bytes is said at the trait.
+unsafe impl Send for MappedFile {}
+// SAFETY: as above.
+unsafe impl Sync for MappedFile {}
+
+fn place(path: &Path) -> Location {
+    Location::File { path: path.display().to_string(), offset: 0 }
+}
+
+fn failed(what: &str, path: &Path, error: rustix::io::Errno) -> Error {
+    Error::io(format!("cannot {what} the memory-mapped log"), error.into()).at(place(path))
+}
+
+/// Maps the file at `path`.
+///
+/// # Errors
+/// `NotFound` without `create`; `Busy` while another has it; `InvalidArgument` if it is no ordinary file or has another length than was
+/// said; `OutOfSpace`; `Unsupported` where the kernel or the processor lacks what is needed; I/O.
+pub fn map_file(path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory>> {
+    let path = absolute(path);
+    let primitive = Primitive::choose(options.cache, options.store)?;
+    if !options.read_only {
+        register_barrier()?;
+    }
+    let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    let create = if options.create { OFlags::CREATE } else { OFlags::empty() };
+    let flags = access | create | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fd =
+        rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).map_err(|e| failed("open", &path, e))?;
+    let lock = if options.read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    rustix::fs::flock(&fd, lock).map_err(|error| match error {
+        rustix::io::Errno::WOULDBLOCK => {
+            let what = "another database, or another process, has the memory-mapped log open";
+            Error::new(ErrorKind::Busy, what).at(place(&path))
+        }
+        error => failed("lock", &path, error),
+    })?;
+    let len = settle_length(&fd, &path, options)?;
+    let (start, dax) = map(&fd, len, options.read_only).map_err(|error| failed("map", &path, error))?;
+    let (survives, reason) = what_it_survives(&fd, dax, primitive);
+    let facts =
+        MemoryFacts { path, bytes: len as u64, survives, reason, primitive, latency: options.latency };
+    Ok(Arc::new(MappedFile {
+        start,
+        len,
+        primitive,
+        latency: options.latency,
+        read_only: options.read_only,
+        facts,
+        _fd: fd,
+    }))
+}
+
+/// The kernel has to know beforehand who is going to ask for barriers.
+fn register_barrier() -> Result<()> {
+    rustix::thread::membarrier(MembarrierCommand::RegisterPrivateExpedited).map_err(|error| {
+        let what = format!("the kernel refuses membarrier(2), which draining stragglers needs: {error}");
+        Error::new(ErrorKind::Unsupported, what).at(Location::Setting("log_memory"))
+    })
+}
+
+/// Makes a new file long enough, with all its blocks, and durable; refuses one of another length.
+fn settle_length(fd: &OwnedFd, path: &Path, options: MapOptions) -> Result<usize> {
+    let stat = rustix::fs::fstat(fd).map_err(|e| failed("look at", path, e))?;
+    if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+        let what =
+            "the memory-mapped log has to be an ordinary file; on a DAX file system it is the memory itself";
+        return Err(Error::invalid(what).at(place(path)));
+    }
+    let there = stat.st_size.cast_unsigned();
+    let wanted = match (there, options.bytes) {
+        (0, 0) => options.new_bytes,
+        (0, said) => said,
+        (there, _) => there,
+    };
+    if there != 0 && options.bytes != 0 && there != options.bytes {
+        let what = format!(
+            "log_memory_bytes = {} but the file has {there} bytes: say so, or close the database and remove the file",
+            options.bytes
+        );
+        return Err(Error::invalid(what).at(place(path)));
+    }
+    if there == 0 && options.read_only || !wanted.is_multiple_of(4096) {
+        let what = format!("the memory-mapped log has {there} bytes, which is no multiple of 4096 above 0");
+        return Err(Error::corruption(what).at(place(path)));
+    }
+    if !options.read_only {
+        rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, wanted)
+            .map_err(|e| failed("allocate", path, e))?;
+        rustix::fs::fsync(fd).map_err(|e| failed("flush", path, e))?;
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let flushed = std::fs::File::open(parent).and_then(|directory| directory.sync_all());
+        flushed.map_err(|e| {
+            Error::io("cannot flush the directory of the memory-mapped log", e).at(place(path))
+        })?;
+    }
+    usize::try_from(wanted).map_err(|_| Error::invalid("more bytes than addresses").at(place(path)))
+}
+
+/// The address, and whether the mapping is synchronous.
+fn map(fd: &OwnedFd, len: usize, read_only: bool) -> rustix::io::Result<(NonNull<u8>, bool)> {
+    let access = if read_only { ProtFlags::READ } else { ProtFlags::READ | ProtFlags::WRITE };
+    let map = |flags| {
+        // SAFETY: a new mapping at an address of the system's choice overlaps nothing. That other processes do not change the file
+        // is not relied on: its bytes are only copied, never borrowed.
+        unsafe { mmap(std::ptr::null_mut(), len, access, flags | MapFlags::POPULATE, fd, 0) }
+    };
+    let (start, dax) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
+        Ok(start) => (start, true),
+        Err(_) => (map(MapFlags::SHARED)?, false),
+    };
+    NonNull::new(start.cast()).map(|start| (start, dax)).ok_or(rustix::io::Errno::NOMEM)
+}
+
+fn what_it_survives(fd: &OwnedFd, dax: bool, primitive: Primitive) -> (Survives, String) {
+    let reason = match rustix::fs::fstatfs(fd).map(|found| found.f_type as u64) {
+        _ if dax && primitive == Primitive::Unknown => {
+            "DAX, but this processor cannot write its cache back as far as this build knows"
+        }
+        _ if dax => return (Survives::PowerCut, "DAX, mapped with MAP_SYNC".into()),
+        Ok(TMPFS) => "tmpfs: gone with the machine",
+        Ok(RAMFS) => "ramfs: gone with the machine",
+        _ => "page cache of a file system without DAX",
+    };
+    (Survives::ProcessCrash, reason.into())
+}
+
+impl MappedFile {
+    fn range(&self, offset: u64, len: usize) -> *mut u8 {
+        let inside =
+            usize::try_from(offset).ok().filter(|at| at.checked_add(len).is_some_and(|e| e <= self.len));
+        let offset = inside.expect("inside the mapping");
+        // SAFETY: inside the mapping, as was just checked.
+        unsafe { self.start.as_ptr().add(offset) }
+    }
+}
+
+impl MappedMemory for MappedFile {
+    fn facts(&self) -> MemoryFacts {
+        self.facts.clone()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.len as u64
+    }
+
+    fn load(&self, offset: u64, into: &mut [u8]) {
+        let from = self.range(offset, into.len());
+        // SAFETY: `from` is valid for that many bytes, and `into` is memory of our own.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    }
+
+    fn store(&self, offset: u64, bytes: &[u8]) {
+        assert!(!self.read_only, "mapped for loads only");
+        assert!(
+            offset.is_multiple_of(WORD_BYTES as u64) && bytes.len().is_multiple_of(WORD_BYTES),
+            "whole words"
+        );
+        let begun = (!self.latency.is_zero()).then(Instant::now);
+        let to = self.range(offset, bytes.len());
+        // SAFETY: inside the mapping, which begins at a page, aligned, and no other thread stores there now (the trait).
+        unsafe { self.primitive.store(to, bytes) };
+        if let Some(begun) = begun {
+            while begun.elapsed() < self.latency {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn fence(&self) {
+        self.primitive.fence();
+    }
+
+    fn barrier(&self) {
+        self.primitive.fence();
+        // Interrupts every running thread of the process with a full barrier; one that is not running has passed one.
+        let done = rustix::thread::membarrier(MembarrierCommand::PrivateExpedited);
+        debug_assert!(done.is_ok(), "registered when the file was mapped");
+    }
+
+    fn flush(&self) {
+        // SAFETY: all of the mapping.
+        unsafe { self.primitive.write_back(self.start.as_ptr(), self.len) };
+        self.primitive.fence();
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped; no pointer into it outlives this value.
+        let done = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        debug_assert!(done.is_ok(), "the mapping is ours");
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::base::settings::MemoryCache;
+
+    fn options(bytes: u64) -> MapOptions {
+        MapOptions {
+            create: true,
+            read_only: false,
+            bytes,
+            new_bytes: 1 << 20,
+            cache: MemoryCache::Volatile,
+            store: None,
+            latency: Duration::ZERO,
+        }
+    }
+
+    fn directory() -> tempfile::TempDir {
+        let shm = Path::new("/dev/shm");
+        if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.expect("writable")
+    }
+
+    #[test]
+    fn what_was_stored_is_there_when_the_file_is_mapped_again() {
+        let directory = directory();
+        let path = directory.path().join("memory");
+        let memory = map_file(&path, options(1 << 20)).expect("mapped");
+        memory.store(4096, &[7; 64]);
+        memory.fence();
+        memory.barrier();
+        drop(memory);
+        let memory = map_file(&path, MapOptions { bytes: 0, create: false, ..options(0) }).expect("again");
+        let mut found = [0; 72];
+        memory.load(4096, &mut found);
+        assert_eq!((&found[..64], &found[64..]), (&[7; 64][..], &[0; 8][..]));
+        assert_eq!(memory.bytes(), 1 << 20);
+        let facts = memory.facts();
+        assert_eq!(facts.survives, Survives::ProcessCrash, "{facts}");
+        assert!(facts.to_string().contains("a crash of the process only"), "{facts}");
+    }
+
+    #[test]
+    fn a_second_owner_another_length_and_a_missing_or_strange_file_are_refused_with_the_reason() {
+        let directory = directory();
+        let path = directory.path().join("memory");
+        let missing = map_file(&path, MapOptions { create: false, ..options(0) }).expect_err("none there");
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        let memory = map_file(&path, options(1 << 20)).expect("mapped");
+        assert_eq!(map_file(&path, options(0)).expect_err("taken").kind(), ErrorKind::Busy);
+        drop(memory);
+        let error = map_file(&path, options(2 << 20)).expect_err("another length").to_string();
+        assert!(error.contains("log_memory_bytes = 2097152") && error.contains("1048576 bytes"), "{error}");
+        let error = map_file(directory.path(), MapOptions { create: false, read_only: true, ..options(0) });
+        assert_eq!(error.expect_err("a directory").kind(), ErrorKind::InvalidArgument);
+    }
+
+    #[test]
+    fn a_store_takes_as_long_as_was_said() {
+        let directory = directory();
+        let slow = MapOptions { latency: Duration::from_micros(200), ..options(1 << 20) };
+        let memory = map_file(&directory.path().join("memory"), slow).expect("mapped");
+        let begun = Instant::now();
+        (0..10).for_each(|i| memory.store(i * 8, &[1; 8]));
+        assert!(begun.elapsed() >= Duration::from_millis(2));
+    }
+}

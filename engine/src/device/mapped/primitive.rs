@@ -1,0 +1,281 @@
+//! How a cache line is written back: the processor's instructions, found at run time.
+//!
+//! | primitive | a store is | then |
+//! |---|---|---|
+//! | CLWB | a store and CLWB of its lines | SFENCE |
+//! | CLFLUSHOPT | a store and CLFLUSHOPT of its lines: they leave the cache, and the next store to the same line misses it | SFENCE |
+//! | non-temporal | MOVNTI, past the cache | SFENCE |
+//! | CLFLUSH | a store and CLFLUSH of its lines, each ordered after the one before | SFENCE |
+//! | none | a store | a fence; durable caches, or a processor without any of these |
+//!
+//! They are tried in this order, which is from fast to slow for small records: consecutive records share a line, which CLWB leaves in the
+//! cache, and which the others fetch again.
+
+use super::LINE_BYTES;
+use crate::base::settings::{MemoryCache, MemoryStore};
+use crate::base::{Error, ErrorKind, Location, Result};
+use std::fmt;
+
+/// See the module's text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Primitive {
+    /// Lines are written back, or passed by, in this way.
+    Store(MemoryStore),
+    /// Caches are durable: nothing is written back.
+    DurableCache,
+    /// This processor cannot write a line back, as far as this build knows.
+    Unknown,
+}
+
+impl fmt::Display for Primitive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Primitive::Store(store) => write!(f, "{store} and fence"),
+            Primitive::DurableCache => f.write_str("durable caches, fence only"),
+            Primitive::Unknown => f.write_str("no write-back on this processor, fence only"),
+        }
+    }
+}
+
+/// The order in which they are tried.
+const BEST_FIRST: [MemoryStore; 4] =
+    [MemoryStore::Clwb, MemoryStore::ClflushOpt, MemoryStore::NonTemporal, MemoryStore::Clflush];
+
+/// Those that this processor has, the best first.
+#[must_use]
+pub fn available() -> Vec<MemoryStore> {
+    BEST_FIRST.into_iter().filter(|store| imp::has(*store)).collect()
+}
+
+impl Primitive {
+    /// What to use.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if what is wanted is not there, or contradicts durable caches.
+    pub(super) fn choose(cache: MemoryCache, wanted: Option<MemoryStore>) -> Result<Primitive> {
+        let refuse = |kind, what: String| Err(Error::new(kind, what).at(Location::Setting("memory_store")));
+        let available = available();
+        match (cache, wanted) {
+            (MemoryCache::Durable, Some(wanted)) => refuse(
+                ErrorKind::InvalidArgument,
+                format!("memory_cache = durable writes nothing back, so {wanted} would have no effect"),
+            ),
+            (MemoryCache::Durable, None) => Ok(Primitive::DurableCache),
+            (MemoryCache::Volatile, Some(wanted)) if !available.contains(&wanted) => {
+                let names: Vec<_> = available.iter().map(|store| store.name()).collect();
+                let what =
+                    format!("this processor has no {wanted}; it has {}", one_or_none(&names.join(", ")));
+                refuse(ErrorKind::Unsupported, what)
+            }
+            (MemoryCache::Volatile, Some(wanted)) => Ok(Primitive::Store(wanted)),
+            (MemoryCache::Volatile, None) => {
+                Ok(available.first().map_or(Primitive::Unknown, |best| Primitive::Store(*best)))
+            }
+        }
+    }
+
+    /// Copies words to `to` and starts the write-back of their lines.
+    ///
+    /// # Safety
+    /// `to` is 8-aligned and valid for writes of `bytes.len()`, a multiple of 8, and nobody else writes there now.
+    #[inline]
+    pub(super) unsafe fn store(self, to: *mut u8, bytes: &[u8]) {
+        let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
+        if self == Primitive::Store(MemoryStore::NonTemporal) {
+            for (i, word) in words.enumerate() {
+                // SAFETY: inside what the caller vouches for, and aligned like it.
+                unsafe { imp::store_past_cache(to.cast::<u64>().add(i), word) };
+            }
+            return;
+        }
+        for (i, word) in words.enumerate() {
+            // SAFETY: as above. Volatile: one store for each word, neither split nor left out.
+            unsafe { to.cast::<u64>().add(i).write_volatile(word) };
+        }
+        // SAFETY: as above.
+        unsafe { self.write_back(to, bytes.len()) };
+    }
+
+    /// Starts the write-back of the lines of a range, whoever stored to them.
+    ///
+    /// # Safety
+    /// The range is mapped.
+    #[inline]
+    pub(super) unsafe fn write_back(self, start: *const u8, len: usize) {
+        let Primitive::Store(how) = self else { return };
+        let first = start as usize & !(LINE_BYTES - 1);
+        for line in (first..start as usize + len).step_by(LINE_BYTES) {
+            // SAFETY: the line holds a byte of the range, so it is mapped. Writing a line back changes no bytes.
+            unsafe { imp::write_back_line(how, line as *const u8) };
+        }
+    }
+
+    /// Whatever this thread started before is done when this returns.
+    #[inline]
+    pub(super) fn fence(self) {
+        imp::fence();
+    }
+}
+
+fn one_or_none(names: &str) -> &str {
+    if names.is_empty() { "none that this build knows" } else { names }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod imp {
+    //! x86-64. The fence orders stores as any other fence does, and waits for write-backs.
+    use crate::base::settings::MemoryStore;
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid_count, __get_cpuid_max, _mm_sfence, _mm_stream_si64};
+    use std::sync::OnceLock;
+
+    const LEAF_FEATURES: u32 = 1;
+    const LEAF_EXTENDED_FEATURES: u32 = 7;
+    /// Of leaf 1, EDX.
+    const CLFLUSH: u32 = 1 << 19;
+    /// Of leaf 7, EBX.
+    const CLFLUSHOPT: u32 = 1 << 23;
+    const CLWB: u32 = 1 << 24;
+
+    /// EDX of leaf 1 and EBX of leaf 7. Asking takes long where a hypervisor answers.
+    fn features() -> (u32, u32) {
+        static FEATURES: OnceLock<(u32, u32)> = OnceLock::new();
+        *FEATURES.get_or_init(|| {
+            let most = __get_cpuid_max(0).0;
+            let ask = |leaf| (leaf <= most).then(|| __cpuid_count(leaf, 0));
+            (
+                ask(LEAF_FEATURES).map_or(0, |found| found.edx),
+                ask(LEAF_EXTENDED_FEATURES).map_or(0, |f| f.ebx),
+            )
+        })
+    }
+
+    pub(super) fn has(store: MemoryStore) -> bool {
+        let (basic, extended) = features();
+        match store {
+            MemoryStore::Clwb => extended & CLWB != 0,
+            MemoryStore::ClflushOpt => extended & CLFLUSHOPT != 0,
+            MemoryStore::Clflush => basic & CLFLUSH != 0,
+            // SSE2, which every x86-64 has.
+            MemoryStore::NonTemporal => true,
+        }
+    }
+
+    /// # Safety
+    /// `to` is aligned and valid for a write.
+    #[inline]
+    pub(super) unsafe fn store_past_cache(to: *mut u64, word: u64) {
+        // SAFETY: the caller's; SSE2 is always there.
+        unsafe { _mm_stream_si64(to.cast::<i64>(), word.cast_signed()) };
+    }
+
+    /// # Safety
+    /// The line is mapped; `how` is one that `has` found.
+    #[inline]
+    pub(super) unsafe fn write_back_line(how: MemoryStore, line: *const u8) {
+        // SAFETY: the caller's. Not marked as reading only: stores before it are not to be moved behind it.
+        unsafe {
+            match how {
+                MemoryStore::Clwb => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
+                MemoryStore::ClflushOpt => {
+                    asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
+                }
+                MemoryStore::Clflush => asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags)),
+                // A line that somebody has in the cache all the same, as after a kill.
+                MemoryStore::NonTemporal => {
+                    asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn fence() {
+        // SAFETY: always there.
+        unsafe { _mm_sfence() };
+        // For the compiler, and for loads.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[cfg(any(not(target_arch = "x86_64"), miri))]
+mod imp {
+    //! Processors whose write-back instructions this build does not know.
+    use crate::base::settings::MemoryStore;
+
+    pub(super) fn has(_store: MemoryStore) -> bool {
+        false
+    }
+
+    /// # Safety
+    /// `to` is aligned and valid for a write.
+    pub(super) unsafe fn store_past_cache(to: *mut u64, word: u64) {
+        // SAFETY: the caller's.
+        unsafe { to.write_volatile(word) };
+    }
+
+    /// # Safety
+    /// None: does nothing.
+    pub(super) unsafe fn write_back_line(_how: MemoryStore, _line: *const u8) {}
+
+    pub(super) fn fence() {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(64))]
+    struct Lines([u8; 8 * LINE_BYTES]);
+
+    #[test]
+    fn every_primitive_stores_what_it_was_given_and_nothing_else() {
+        let mut all: Vec<Primitive> = available().into_iter().map(Primitive::Store).collect();
+        all.extend([Primitive::DurableCache, Primitive::Unknown]);
+        for primitive in all {
+            for (offset, len) in [(0, 8), (8, 56), (56, 16), (64, 128), (40, 400)] {
+                let mut lines = Box::new(Lines([0xEE; 8 * LINE_BYTES]));
+                let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+                // SAFETY: inside `lines`, which is ours, and 8-aligned.
+                unsafe { primitive.store(lines.0.as_mut_ptr().add(offset), &bytes) };
+                primitive.fence();
+                assert_eq!(&lines.0[offset..offset + len], &bytes[..], "{primitive}");
+                let untouched = lines.0[..offset].iter().chain(&lines.0[offset + len..]);
+                assert!(untouched.copied().all(|byte| byte == 0xEE), "{primitive}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_processor_lacks_or_what_would_have_no_effect_is_refused() {
+        let chosen = Primitive::choose(MemoryCache::Volatile, None).expect("there is always a way");
+        assert_eq!(chosen, available().first().map_or(Primitive::Unknown, |best| Primitive::Store(*best)));
+        assert_eq!(Primitive::choose(MemoryCache::Durable, None).expect("fence"), Primitive::DurableCache);
+        let error = Primitive::choose(MemoryCache::Durable, Some(MemoryStore::Clwb)).expect_err("no effect");
+        assert!(error.to_string().contains("memory_cache = durable"), "{error}");
+        for store in MemoryStore::ALL {
+            let chosen = Primitive::choose(MemoryCache::Volatile, Some(store));
+            assert_eq!(chosen.is_ok(), available().contains(&store), "{store}");
+        }
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[test]
+    fn they_are_those_that_the_kernel_names() {
+        let Ok(text) = std::fs::read_to_string("/proc/cpuinfo") else { return };
+        let flags: Vec<&str> = text
+            .lines()
+            .find(|line| line.starts_with("flags"))
+            .map_or(Vec::new(), |line| line.split_whitespace().collect());
+        for (store, flag) in [
+            (MemoryStore::Clwb, "clwb"),
+            (MemoryStore::ClflushOpt, "clflushopt"),
+            (MemoryStore::Clflush, "clflush"),
+            (MemoryStore::NonTemporal, "sse2"),
+        ] {
+            assert_eq!(available().contains(&store), flags.contains(&flag), "{store}");
+        }
+    }
+}

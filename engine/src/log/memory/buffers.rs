@@ -1,0 +1,139 @@
+//! The mapped buffers of one log, while it is filled. Everything here happens under the log's latch.
+//!
+//! ```text
+//!   free ──take: entry stored, fenced──▶ filled ──sealed──▶ in flight ──block durable in its segment──▶ free
+//! ```
+//!
+//! **Dirty.** From an insertion to the next fence the log is *dirty*, and remembers its first record that is not fenced. A fence covers what
+//! its own thread has stored; where another thread left something unfenced a barrier covers all.
+
+use super::LogMemory;
+use super::layout::Entry;
+use crate::base::{Csn, Epoch, LogId};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Mapped buffers of one log.
+#[derive(Debug)]
+pub struct MemoryBuffers {
+    shared: Arc<LogMemory>,
+    log: LogId,
+    epoch: Epoch,
+    count: usize,
+    free: Vec<u32>,
+    unfenced: Option<Unfenced>,
+}
+
+/// What was inserted and not fenced.
+#[derive(Clone, Copy, Debug)]
+struct Unfenced {
+    /// At or below the first of them, above everything fenced.
+    first: Csn,
+    last: Csn,
+    /// Who stored them; 0 for several threads.
+    by: u64,
+}
+
+/// A number of the calling thread, from 1.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+    if NUMBER.get() == 0 {
+        NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    NUMBER.get()
+}
+
+/// How a log was made clean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fenced {
+    /// It was clean.
+    Nothing,
+    /// By a fence of the thread that had stored.
+    ByFence,
+    /// By a barrier in all threads.
+    ByBarrier,
+}
+
+impl LogMemory {
+    /// The share of `log`, one of `logs`.
+    #[must_use]
+    pub fn buffers_of(self: &Arc<Self>, log: LogId, logs: usize, epoch: Epoch) -> MemoryBuffers {
+        let each = self.layout.buffers / logs as u32;
+        let first = log.0 * each;
+        let free: Vec<u32> = (first..first + each).rev().collect();
+        MemoryBuffers { shared: self.clone(), log, epoch, count: free.len(), free, unfenced: None }
+    }
+
+    /// Bytes of a buffer.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.layout.buffer_bytes as usize
+    }
+}
+
+impl MemoryBuffers {
+    /// How many there are.
+    pub(in crate::log) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A free buffer for block `sequence`, if there is one. Nothing of the block it held before is believed any more.
+    pub(in crate::log) fn take(&mut self, sequence: u64, previous_csn: Csn) -> Option<u32> {
+        let buffer = self.free.pop()?;
+        let entry = Entry { log: self.log, epoch: self.epoch, sequence, previous_csn };
+        let memory = &self.shared;
+        memory.memory.store(memory.layout.entry_offset(buffer), &memory.encode_entry(&entry));
+        // Before the first record: a crash that keeps some of the new records must not find the old entry.
+        memory.memory.fence();
+        Some(buffer)
+    }
+
+    /// The block of `buffer` is durable in a segment, or there is none.
+    pub(in crate::log) fn give_back(&mut self, buffer: u32) {
+        self.free.push(buffer);
+    }
+
+    /// Copies the record `csn`, whole words, to byte `at` of `buffer`.
+    pub(in crate::log) fn insert(&mut self, buffer: u32, at: usize, record: &[u8], csn: Csn) {
+        let memory = &self.shared;
+        memory.memory.store(memory.layout.buffer_offset(buffer) + at as u64, record);
+        let by = this_thread();
+        self.unfenced = Some(match self.unfenced {
+            None => Unfenced { first: csn, last: csn, by },
+            Some(before) => Unfenced { last: csn, by: if before.by == by { by } else { 0 }, ..before },
+        });
+    }
+
+    /// At or below the first record that is not fenced.
+    pub(in crate::log) fn first_unfenced(&self) -> Option<Csn> {
+        self.unfenced.map(|unfenced| unfenced.first)
+    }
+
+    /// The last record that is not fenced.
+    pub(in crate::log) fn last_unfenced(&self) -> Option<Csn> {
+        self.unfenced.map(|unfenced| unfenced.last)
+    }
+
+    /// Everything inserted is durable.
+    pub(in crate::log) fn fence(&mut self) -> Fenced {
+        let Some(unfenced) = self.unfenced.take() else { return Fenced::Nothing };
+        if unfenced.by == this_thread() {
+            self.shared.memory.fence();
+            return Fenced::ByFence;
+        }
+        self.shared.memory.barrier();
+        Fenced::ByBarrier
+    }
+
+    /// Every record up to `csn` is durable: by a barrier that began after it was inserted, or in a segment.
+    pub(in crate::log) fn fenced_up_to(&mut self, csn: Csn) {
+        self.unfenced = match self.unfenced {
+            Some(left) if left.last > csn => Some(Unfenced { first: left.first.max(csn.next()), ..left }),
+            _ => None,
+        };
+    }
+}

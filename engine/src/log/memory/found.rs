@@ -1,0 +1,79 @@
+//! What a recovery finds in the memory: blocks, as if they had been written.
+
+use super::LogMemory;
+use crate::base::checksum::crc;
+use crate::base::{Csn, ErrorKind, Result, SegmentId};
+use crate::device::memory::MemoryStorage;
+use crate::device::{AlignedBuffer, OpenMode, Storage};
+use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
+use crate::log::record::{DependencyRule, Record};
+use crate::log::segment::{Segment, path_of};
+
+/// Makes durable what the memory holds, and gives it as a segment that is only in memory, with the blocks that have a record above
+/// `covered`. `None` if there are none. Its number is `id`.
+///
+/// # Errors
+/// `Unsupported` for records that this build does not know.
+pub fn find(memory: &LogMemory, covered: Csn, id: SegmentId, read_only: bool) -> Result<Option<Segment>> {
+    if !read_only {
+        // What a killed process left in a cache could vanish after it was served.
+        memory.memory.flush();
+    }
+    let storage = MemoryStorage::new();
+    let file = storage.open(&path_of(id), OpenMode { create: true, read_only: false, direct: false })?;
+    let mut len = 0;
+    for buffer in 0..memory.layout.buffers {
+        if let Some((header, block)) = block_in(memory, buffer)?
+            && header.last_csn > covered
+        {
+            file.write_at(len, &block[..header.device_bytes()])?;
+            len += header.device_bytes() as u64;
+        }
+    }
+    Ok((len > 0).then_some(Segment { id, file, len }))
+}
+
+/// The block of which `buffer` holds the records, as far as they are whole.
+fn block_in(memory: &LogMemory, buffer: u32) -> Result<Option<(BlockHeader, AlignedBuffer)>> {
+    let Some(entry) = memory.entry(buffer) else { return Ok(None) };
+    let mut bytes = AlignedBuffer::zeroed(memory.buffer_bytes());
+    memory.memory.load(memory.layout.buffer_offset(buffer), &mut bytes);
+    let mut header = BlockHeader {
+        database: memory.database,
+        log: entry.log,
+        epoch: entry.epoch,
+        sequence: entry.sequence,
+        previous_csn: entry.previous_csn,
+        ..BlockHeader::default()
+    };
+    let mut end = BLOCK_HEADER_BYTES;
+    loop {
+        let record = match Record::decode(&bytes[end..]) {
+            Ok(record) => record,
+            Err(error) if error.kind() == ErrorKind::Unsupported => return Err(error),
+            Err(_) => break,
+        };
+        let csn = record.header.csn;
+        let last = if header.record_count == 0 { entry.previous_csn } else { header.last_csn };
+        if record.header.epoch != entry.epoch || csn <= last || csn >= Csn::LIMIT {
+            // What an earlier block left here.
+            break;
+        }
+        if header.record_count == 0 {
+            header.first_csn = csn;
+        }
+        header.last_csn = csn;
+        header.exact |= record.header.rule != DependencyRule::Dsn;
+        header.record_count += 1;
+        end += record.bytes.len();
+    }
+    if header.record_count == 0 {
+        return Ok(None);
+    }
+    header.payload_len = (end - BLOCK_HEADER_BYTES) as u32;
+    header.payload_crc = crc(&bytes[BLOCK_HEADER_BYTES..end]);
+    let whole = block_bytes(end - BLOCK_HEADER_BYTES);
+    bytes[end..whole].fill(0);
+    header.encode(&mut bytes);
+    Ok(Some((header, bytes)))
+}

@@ -1,0 +1,451 @@
+//! Log buffers in mapped memory: nothing that was fenced is lost, whatever becomes of the memory, the segments, and who opens next.
+
+mod support;
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::{
+    Acknowledger, Builder, Database, Durability, ErrorKind, Isolation, MemoryCache, Preset, Result, Settings,
+    Survives,
+};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use support::content;
+
+const OWN: &str = "mapped-memory";
+
+/// Buffers that are full every few transactions, and so de-staged all the time.
+fn settings(logs: usize) -> Settings {
+    Settings {
+        preset: Preset::Passive,
+        logs,
+        memory_bytes: 4 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 8 << 20,
+        checkpoint_log_bytes: 0,
+        log_memory: Some(OWN.into()),
+        log_memory_bytes: 1 << 20,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
+    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+/// With no memory of its own.
+fn plain() -> Settings {
+    Settings { preset: Preset::Group, log_memory: None, log_memory_bytes: 0, logs: 0, ..settings(1) }
+}
+
+fn key(thread: u64, n: u64) -> [u8; 16] {
+    ((u128::from(thread) << 64) | u128::from(n)).to_be_bytes()
+}
+
+/// Threads put rows of about `bytes` bytes and read one another's; acknowledged ones with the number of operations at that time.
+fn work(
+    db: &Database,
+    disk: &SimulatedStorage,
+    threads: u64,
+    each: u64,
+    bytes: u64,
+) -> Vec<(usize, [u8; 16])> {
+    let table = db.table_or_create("t").expect("made");
+    let acknowledged = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (acknowledged, table) = (&acknowledged, &table);
+            scope.spawn(move || {
+                let mut random = Random::from_seed(thread);
+                for n in 0..each {
+                    let kind = random.below(4);
+                    let level = if kind == 0 { Durability::BoundedLoss } else { Durability::Durable };
+                    let mut tx = db.begin_with(Isolation::Snapshot, level).expect("free");
+                    // Of another thread's newest: a dependency across logs.
+                    let other = random.below(threads);
+                    let seen = tx.get(table, key(other, n.saturating_sub(1))).expect("readable");
+                    let mut row = vec![u8::from(seen.is_some())];
+                    row.extend_from_slice(&key(other, n.saturating_sub(1)));
+                    row.resize(20 + random.below(bytes) as usize, n as u8);
+                    tx.insert(table, key(thread, n), row).expect("fits");
+                    let told = match kind {
+                        0 => tx.commit().map(|_| false),
+                        1 => tx.commit_async().and_then(|handle| handle.wait()).map(|()| true),
+                        _ => tx.commit().map(|_| true),
+                    };
+                    if told.expect("the disk is whole") {
+                        acknowledged.lock().expect("no panic").push((disk.operations(), key(thread, n)));
+                    }
+                }
+            });
+        }
+    });
+    acknowledged.into_inner().expect("no panic")
+}
+
+/// Whether all of `must` is there, and with every row the one that it saw.
+fn is_whole(db: &Database, must: &BTreeSet<[u8; 16]>) -> std::result::Result<(), String> {
+    let rows = content(db);
+    let has = |key: &[u8]| rows.contains_key(&("t".to_string(), key.to_vec()));
+    if let Some(lost) = must.iter().find(|key| !has(&key[..])) {
+        return Err(format!("acknowledged {lost:?} is lost"));
+    }
+    for ((_, key), row) in &rows {
+        if row[0] == 1 && !has(&row[1..17]) {
+            return Err(format!("{key:?} saw {:?}, which is lost", &row[1..17]));
+        }
+    }
+    let report = db.verify(None).expect("runs");
+    if report.problems.is_empty() { Ok(()) } else { Err(format!("{:?}", report.problems)) }
+}
+
+fn must_at(acknowledged: &[(usize, [u8; 16])], at: usize) -> BTreeSet<[u8; 16]> {
+    acknowledged.iter().filter(|(then, _)| *then <= at).map(|(_, key)| *key).collect()
+}
+
+fn crashes_wanted() -> u64 {
+    let wanted = std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(6_000);
+    wanted.min(20_000)
+}
+
+/// How often a crash lost something, and how often there was one.
+fn crash(seed: u64, ignore_fences: bool) -> (u64, u64) {
+    let mut random = Random::from_seed(seed);
+    let disk = SimulatedStorage::new(seed);
+    let settings = settings(1 + random.below(3) as usize);
+    let db = open(&disk, settings.clone()).expect("a whole disk");
+    if ignore_fences {
+        disk.ignore_fences();
+    }
+    let acknowledged = work(&db, &disk, 2, 60, 6_000);
+    if !ignore_fences {
+        assert!(db.statistics().fences > 50, "{:?}", db.statistics().fences);
+        assert!(db.statistics().device_writes > 0, "buffers were de-staged");
+        let report = db.verify(None).expect("runs");
+        assert!(report.problems.is_empty(), "while it runs: {:?}", report.problems);
+    }
+    let end = disk.operations();
+    let (mut lost, mut crashes) = (0, 0);
+    for _ in 0..20 {
+        let at = random.below(end as u64 + 1) as usize;
+        let kind = if random.chance(2, 3) { CrashKind::PowerCut } else { CrashKind::Kill };
+        let must = must_at(&acknowledged, at);
+        let left = disk.crash(kind, at, random.next_u64());
+        // Another number of logs divides the memory anew; another preset empties it.
+        let next = if random.chance(1, 3) { plain() } else { self::settings(1 + random.below(3) as usize) };
+        let context = format!("seed {seed}, {kind:?} after {at} of {end}, then {}", next.preset);
+        crashes += 1;
+        let again = match open(&left, next.clone()) {
+            Ok(db) => db,
+            Err(_) if ignore_fences => {
+                lost += 1;
+                continue;
+            }
+            Err(error) => panic!("{context}: {error}"),
+        };
+        match is_whole(&again, &must) {
+            Ok(()) => {}
+            Err(_) if ignore_fences => lost += 1,
+            Err(what) => panic!("{context}: {what}"),
+        }
+        if ignore_fences {
+            left.stop();
+            continue;
+        }
+        // A second crash, anywhere from the beginning of that recovery on.
+        let served = left.operations();
+        let more = work_again(&again, &left);
+        left.stop();
+        drop(again);
+        let at = random.below(left.operations() as u64 + 1) as usize;
+        let mut must = must;
+        if at >= served {
+            must.extend(must_at(&more, at));
+        }
+        let kind = if random.chance(2, 3) { CrashKind::PowerCut } else { CrashKind::Kill };
+        let context = format!("{context}; {kind:?} after {at}, served from {served} on");
+        let last = left.crash(kind, at, random.next_u64());
+        let next = if random.chance(1, 2) { next } else { self::settings(2) };
+        let db = open(&last, next).unwrap_or_else(|error| panic!("{context}: {error}"));
+        is_whole(&db, &must).unwrap_or_else(|what| panic!("{context}: {what}"));
+        crashes += 1;
+        last.stop();
+    }
+    disk.stop();
+    (lost, crashes)
+}
+
+/// A few more rows.
+fn work_again(db: &Database, disk: &SimulatedStorage) -> Vec<(usize, [u8; 16])> {
+    let table = db.table_or_create("t").expect("made");
+    let rows = (0..6).map(|n| {
+        let mut tx = db.begin().expect("free");
+        let mut row = vec![0];
+        row.resize(3_000, 7);
+        tx.insert(&table, key(77, n), row).expect("fits");
+        tx.commit().expect("the disk is whole");
+        (disk.operations(), key(77, n))
+    });
+    rows.collect()
+}
+
+#[test]
+fn no_power_cut_and_no_kill_loses_what_was_fenced() {
+    let (wanted, next) = (crashes_wanted(), AtomicU64::new(1));
+    let done: u64 = std::thread::scope(|scope| {
+        let worker = || {
+            let mut done = 0;
+            while done * 2 < wanted {
+                done += crash(next.fetch_add(1, Ordering::Relaxed), false).1;
+            }
+            done
+        };
+        let workers = [scope.spawn(worker), scope.spawn(worker)];
+        workers.into_iter().map(|worker| worker.join().expect("no violation")).sum()
+    });
+    println!("{done} crashes");
+    assert!(done >= wanted);
+}
+
+#[test]
+fn without_fences_the_same_crashes_lose_something() {
+    let (lost, crashes) = (1..12).map(|seed| crash(seed, true)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    assert!(lost > crashes / 20, "{lost} of {crashes}: the test above would not find out");
+}
+
+#[test]
+fn a_commit_writes_nothing_to_the_device() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, settings(1)).expect("a whole disk");
+    let table = db.create_table("t").expect("new");
+    let (writes, flushes) = (db.statistics().device_writes, disk.flushes());
+    for n in 0..20u8 {
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, [n], [n; 100]).expect("fits");
+        if n % 2 == 0 { tx.commit().map(drop) } else { tx.commit_async().and_then(|handle| handle.wait()) }
+            .expect("fenced");
+    }
+    let statistics = db.statistics();
+    assert_eq!((statistics.device_writes, disk.flushes()), (writes, flushes));
+    assert_eq!((statistics.fences, statistics.commit_sleeps), (21, 0));
+    let memory = statistics.log_memory.expect("in mapped memory");
+    assert_eq!((memory.survives, memory.bytes), (Survives::PowerCut, 1 << 20));
+    assert!(db.open_line().contains("commits survive a power cut"), "{}", db.open_line());
+}
+
+#[test]
+fn whoever_acknowledges_everybody_is_told() {
+    for acknowledger in Acknowledger::ALL {
+        let disk = SimulatedStorage::new(1);
+        let settings = Settings { acknowledger: Some(acknowledger), ..settings(2) };
+        let db = open(&disk, settings).expect("a whole disk");
+        let table = db.create_table("t").expect("new");
+        let before = db.statistics().committed;
+        std::thread::scope(|scope| {
+            for thread in 0..3u8 {
+                let (db, table) = (&db, &table);
+                scope.spawn(move || {
+                    for n in 0..200u8 {
+                        let mut tx = db.begin().expect("free");
+                        tx.insert(table, [thread, n], [n; 30]).expect("fits");
+                        drop(tx.commit_async().expect("room"));
+                    }
+                });
+            }
+        });
+        let begun = std::time::Instant::now();
+        while db.statistics().committed < before + 600 {
+            assert!(begun.elapsed().as_secs() < 5, "{acknowledger}: {}", db.statistics().committed - before);
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_straggler_is_drained_by_whoever_depends_on_it() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, settings(2)).expect("a whole disk");
+    let table = db.create_table("t").expect("new");
+    for n in 0..20u8 {
+        std::thread::scope(|scope| {
+            let lazy = scope.spawn(|| {
+                let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("free");
+                tx.insert(&table, [n], [1]).expect("fits");
+                tx.commit().map(drop)
+            });
+            lazy.join().expect("no panic").expect("told before it is durable");
+        });
+        // On the log of this thread: what it read is in another one, not fenced, and its thread is gone.
+        let mut tx = db.begin().expect("free");
+        assert_eq!(tx.get(&table, [n]).expect("readable"), Some(vec![1]));
+        tx.insert(&table, [n, 1], [2]).expect("fits");
+        tx.commit().expect("durable");
+        let left = disk.crash(CrashKind::PowerCut, disk.operations(), n.into());
+        let again = open(&left, settings(2)).expect("recovers");
+        let rows = content(&again);
+        let has = |key: &[u8]| rows.contains_key(&("t".to_string(), key.to_vec()));
+        assert!(has(&[n]) && has(&[n, 1]), "{n}");
+        left.stop();
+    }
+    assert!(db.statistics().stragglers_drained > 0);
+}
+
+#[test]
+fn when_all_buffers_are_full_commits_wait_and_write_one_themselves() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Settings { log_memory_bytes: 1 << 20, ..settings(3) }).expect("a whole disk");
+    // Writing a buffer takes far longer than filling it.
+    disk.set_delay(std::time::Duration::from_millis(5));
+    let acknowledged = work(&db, &disk, 3, 120, 12_000);
+    disk.set_delay(std::time::Duration::ZERO);
+    assert!(db.statistics().device_writes > 20, "{}", db.statistics().device_writes);
+    let left = disk.crash(CrashKind::PowerCut, disk.operations(), 5);
+    let again = open(&left, plain()).expect("recovers");
+    is_whole(&again, &must_at(&acknowledged, usize::MAX)).expect("whole");
+}
+
+#[test]
+fn after_a_failed_write_of_a_full_buffer_nothing_acknowledged_is_lost() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, settings(1)).expect("a whole disk");
+    let table = db.create_table("t").expect("new");
+    disk.inject(Fault {
+        operation: OperationKind::DurableWrite,
+        after: 1,
+        kind: FaultKind::ForEver,
+        error: 5,
+    });
+    let mut told = 0u64;
+    let error = loop {
+        let done = db.begin().and_then(|mut tx| {
+            tx.insert(&table, key(0, told), [3; 3000])?;
+            tx.commit()
+        });
+        match done {
+            Ok(_) => told += 1,
+            Err(error) => break error,
+        }
+        assert!(told < 10_000, "the buffers are full long before");
+    };
+    assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+    assert!(told > 20, "{told}");
+    let left = disk.crash(CrashKind::Kill, disk.operations(), 5);
+    let again = open(&left, plain()).expect("recovers");
+    let rows = content(&again);
+    assert!((0..told).all(|n| rows.contains_key(&("t".to_string(), key(0, n).to_vec()))), "{told}");
+}
+
+/// A database of `rows` rows whose process was killed.
+fn killed(directory: &Path, memory: &Path, rows: u64) -> PathBuf {
+    let database = directory.join("db");
+    let at_work = directory.join("at-work");
+    let db = on_files(memory).open(&at_work).expect("opens");
+    let table = db.create_table("t").expect("new");
+    for n in 0..rows {
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, key(0, n), [5; 100]).expect("fits");
+        tx.commit().expect("fenced");
+    }
+    // What a kill leaves: all files as they are. The memory is copied, too, and put back after the close.
+    copy(&at_work, &database);
+    let bytes = std::fs::read(memory).expect("there");
+    db.close().expect("closes");
+    std::fs::write(memory, bytes).expect("put back");
+    database
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("made");
+    for entry in std::fs::read_dir(from).expect("there").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}
+
+fn on_files(memory: &Path) -> Builder {
+    Database::builder().preset(Preset::Passive).logs(2).memory_bytes(16 << 20).log_memory(memory)
+}
+
+fn small() -> Builder {
+    Database::builder().memory_bytes(16 << 20)
+}
+
+fn row_count(db: &Database) -> usize {
+    content(db).len()
+}
+
+#[test]
+fn any_preset_finds_the_memory_that_the_database_needs_or_is_refused() {
+    let directory = tempfile::tempdir().expect("space");
+    let memory = directory.path().join("memory");
+    let database = killed(directory.path(), &memory, 300);
+    // Reading: nothing is changed, so it can be done again.
+    for _ in 0..2 {
+        let db = small().read_only(true).open(&database).expect("found by itself");
+        assert_eq!(row_count(&db), 300);
+        assert!(db.verify(None).expect("runs").problems.is_empty());
+        assert_eq!(db.statistics().log_memory.expect("needed").survives, Survives::ProcessCrash);
+    }
+    assert!(Database::dump_log(&database).expect("readable").len() >= 300);
+    // It is not where it was.
+    let moved = directory.path().join("moved");
+    std::fs::rename(&memory, &moved).expect("renamed");
+    for builder in [small(), small().read_only(true), on_files(&memory)] {
+        let error = builder.open(&database).expect_err("its newest commits are not there");
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("newest commits") && text.contains("log_memory") && text.contains("memory"),
+            "{text}"
+        );
+    }
+    // Another memory is not taken for it.
+    let other = directory.path().join("other");
+    on_files(&other).open(directory.path().join("db2")).expect("opens").close().expect("closes");
+    let error = small().log_memory(&other).open(&database).expect_err("another database's");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    // Said where it is, it is emptied into the log, and not needed any more.
+    let db = small().log_memory(&moved).open(&database).expect("recovers");
+    assert_eq!((row_count(&db), db.statistics().log_memory.is_none()), (300, true));
+    drop(db);
+    std::fs::remove_file(&moved).expect("removed");
+    assert_eq!(row_count(&small().open(&database).expect("needs none")), 300);
+}
+
+#[test]
+fn what_contradicts_what_is_there_is_refused_with_the_reason() {
+    let directory = tempfile::tempdir().expect("space");
+    let memory = directory.path().join("memory");
+    let database = directory.path().join("db");
+    let refused = |builder: Builder, kind: ErrorKind, words: &[&str]| {
+        let error = builder.open(&database).expect_err("refused");
+        assert_eq!(error.kind(), kind, "{error}");
+        let text = error.to_string();
+        assert!(words.iter().all(|word| text.contains(word)), "{words:?}: {text}");
+    };
+    let invalid = ErrorKind::InvalidArgument;
+    refused(Database::builder().preset(Preset::Passive), invalid, &["`log_memory`", "passive", "/dev/shm"]);
+    refused(small().log_memory(&memory), invalid, &["`log_memory`", "preset auto"]);
+    refused(small().memory_cache(MemoryCache::Durable), invalid, &["`memory_cache`", "preset auto"]);
+    let tiny = on_files(&memory).logs(16).log_memory_bytes(1 << 20);
+    refused(tiny, invalid, &["1048576", "16 logs", "are needed"]);
+    std::fs::remove_file(&memory).expect("was made");
+    let db = on_files(&memory).open(&database).expect("opens");
+    db.close().expect("closes");
+    refused(on_files(&memory).log_memory_bytes(1 << 20), invalid, &["log_memory_bytes", "16777216"]);
+    let other = on_files(&memory).open(directory.path().join("db2")).expect_err("another database's");
+    assert!(other.kind() == invalid && other.to_string().contains("belongs to database"), "{other}");
+    let db = on_files(&memory).open(&database).expect("its own");
+    let busy = on_files(&memory).open(directory.path().join("db3")).expect_err("in use");
+    assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    drop(db);
+    std::fs::write(&memory, vec![b'x'; 1 << 20]).expect("written");
+    refused(on_files(&memory), invalid, &["no memory-mapped log of QuenchDB"]);
+}
