@@ -20,8 +20,7 @@
 //!
 //! Left out: reads, and writes of pages. A checkpoint that hangs stops no commit before the log is full.
 
-use super::flusher::Flusher;
-use super::{Commit, Core};
+use super::Core;
 use crate::base::{Error, ErrorKind};
 use crate::sync::Event;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -77,25 +76,6 @@ impl Deadline {
     /// True if a write has hung.
     pub(super) fn is_missed(&self) -> bool {
         self.missed.load(Ordering::SeqCst)
-    }
-}
-
-impl Commit {
-    /// Ends all threads, but for what a hanging write holds.
-    pub(super) fn end_threads(&self) {
-        self.core.flushers.iter().for_each(Flusher::stop);
-        self.core.deadline.stop();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        if self.core.deadline.is_missed() {
-            // One of them may be inside that write, and a queue that is dropped waits for its writes.
-            std::mem::forget(self.core.clone());
-            self.core.segments.abandon();
-        } else {
-            for thread in threads {
-                let _ = thread.join();
-            }
-            self.core.segments.close();
-        }
     }
 }
 

@@ -31,6 +31,7 @@
 //! | `stealing` | how does one write take the bytes of several logs? |
 //! | `passive` | what if a record is durable in memory? |
 //! | `acknowledge` | what happens when a write has completed, and who tells? |
+//! | `threads` | which threads has it of its own? |
 //! | `deadline` | what if a write never completes? |
 //! | `waiters` | how do futures learn of it? |
 //! | `levels`, `poison`, `metrics` | due times; failure; cost |
@@ -62,6 +63,7 @@ mod precommit;
 pub mod presets;
 mod queue;
 mod stealing;
+mod threads;
 mod waiters;
 mod watermark;
 mod worker;
@@ -213,18 +215,7 @@ impl Commit {
         let core = Arc::new(Core::new(settings, start));
         // If a later one cannot be started, the earlier ones are ended.
         let commit = Arc::new(Commit { core, threads: Mutex::new(Vec::new()) });
-        for number in 0..commit.core.flushers.len() {
-            let core = commit.core.clone();
-            let thread = thread::spawn("quench-flusher", move || core.run_flusher(number))
-                .map_err(|error| Error::io("cannot start a flusher thread", error))?;
-            commit.threads.lock().push(thread);
-        }
-        if commit.core.deadline.is_set() {
-            let core = commit.core.clone();
-            let thread = thread::spawn("quench-deadline", move || core.watch_writes())
-                .map_err(|error| Error::io("cannot start the thread that looks at writes", error))?;
-            commit.threads.lock().push(thread);
-        }
+        commit.start_threads()?;
         Ok(commit)
     }
 
@@ -511,19 +502,6 @@ impl Commit {
         let recycled = self.core.segments.recycle(covered, checkpoint);
         self.core.space.notify_all();
         recycled
-    }
-}
-
-impl Drop for Commit {
-    fn drop(&mut self) {
-        // A caller who wants to know called `close`; what failed is in every waiter's hands already.
-        let _ = self.close();
-    }
-}
-
-impl std::fmt::Debug for Commit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Commit").field("axes", &self.core.axes).field("w", &self.watermark()).finish()
     }
 }
 
