@@ -32,12 +32,12 @@ impl Commit {
         if self.core.deadline.is_missed() {
             // One of them may be inside that write, and a queue that is dropped waits for its writes.
             std::mem::forget(self.core.clone());
-            self.core.segments.abandon();
+            self.core.segments.close(false);
         } else {
             for thread in threads {
                 let _ = thread.join();
             }
-            self.core.segments.close();
+            self.core.segments.close(true);
         }
     }
 }

@@ -212,17 +212,12 @@ impl SegmentPool {
         }
     }
 
-    /// Stops the preparer, without waiting for it: it may be inside a call that does not come back.
-    pub fn abandon(&self) {
+    /// Stops the preparer; with `wait` returns when it has ended.
+    pub fn close(&self, wait: bool) {
         self.state.lock().closed = true;
         self.work.notify_all();
         self.prepared.notify_all();
-    }
-
-    /// Stops the preparer.
-    pub fn close(&self) {
-        self.abandon();
-        if let Some(handle) = self.preparer.lock().take() {
+        if wait && let Some(handle) = self.preparer.lock().take() {
             let _ = handle.join();
         }
     }

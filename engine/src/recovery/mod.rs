@@ -259,7 +259,7 @@ impl Recovery<'_> {
         // The new epoch's first segments are prepared while the old one is replayed.
         segments.start()?;
         let begun = self.replay_and_begin(file, manifest, scan, &segments, report, progress);
-        begun.inspect_err(|_| segments.close())
+        begun.inspect_err(|_| segments.close(true))
     }
 
     fn replay_and_begin(
