@@ -209,3 +209,40 @@ fn a_large_file_that_is_mostly_free_shrinks_by_itself() {
     assert_eq!(content(&db), expected);
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
 }
+
+/// Changes so many rows, one after the other, all over the table.
+fn change_all_over(db: &Database, table: &Table, rows: u32, changes: u32) {
+    let mut random = Random::from_seed(5);
+    for n in 0..changes / 8 {
+        let change = |tx: &mut quenchdb::Transaction| {
+            (0..8).try_for_each(|_| {
+                let (key, mut value) = row(random.below(rows.into()) as u32);
+                value[0] = n as u8;
+                tx.insert(table, key, value)
+            })
+        };
+        db.transact(change).expect("commits");
+    }
+}
+
+#[test]
+fn the_file_stays_short_by_itself_while_rows_change_all_over_it() {
+    const ROWS: u32 = 40_000;
+    let disk = SimulatedStorage::new(1);
+    let by_itself = Settings { checkpoint_log_bytes: 1 << 30, log_bytes_max: 1 << 31, ..settings(6 << 20) };
+    let by_itself = Settings { compression: Compression::None, recovery_seconds: 3600, ..by_itself };
+    let db = Database::builder().settings(by_itself).storage(Arc::new(disk.clone())).open("simulated");
+    let db = db.expect("an empty disk");
+    let table = db.create_table("rows").expect("new");
+    fill(&db, &table, 0..ROWS);
+    let live = db.checkpoint().expect("a whole disk");
+    assert!(live.pages_written > 0);
+    let (used, before) = (db.compact(None).expect("sound").bytes_used, db.statistics());
+    change_all_over(&db, &table, ROWS, 80_000);
+    let after = db.statistics();
+    let made = after.checkpoints - before.checkpoints;
+    assert!(made >= 3, "{made} checkpoints that only the space asked for");
+    // Without them nearly every page would be there twice.
+    assert!(after.store_bytes < used * 17 / 10, "{} bytes for {used}", after.store_bytes);
+    assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
+}

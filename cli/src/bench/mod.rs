@@ -40,7 +40,7 @@ use quench_bench::traffic::BlockDevice;
 use quench_bench::workload::{Acknowledged, Checked};
 use quench_bench::ycsb::{self, Ycsb};
 use quench_bench::{bulk, device, ledger, plot, put, scan};
-use quenchdb::{Database, DeviceTrust};
+use quenchdb::{Database, DeviceTrust, Survives};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -281,7 +281,9 @@ impl Bench<'_> {
         let amplification = written.amplification(logical).filter(|_| told);
         let report = &mut left.finished.report;
         (report.floor_us, report.device) = (floor, self.place.device_name()?);
-        (report.engine, report.tier) = (Engine::QuenchDb.name().into(), self.tier()?.name().into());
+        let mapped = report.durability.contains(&Survives::ProcessCrash.to_string());
+        let tier = if mapped { self.tier()?.max(Tier::Process) } else { self.tier()? };
+        (report.engine, report.tier) = (Engine::QuenchDb.name().into(), tier.name().into());
         if report.device_reads > 0 {
             report.read_floor = Some(self.read_floor(Pattern::Random, FAULT_BYTES)?.reads_per_second);
         }

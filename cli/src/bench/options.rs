@@ -174,7 +174,7 @@ pub struct BenchArgs {
     /// Durability level of each transaction
     #[arg(long, value_enum, default_value = "durable")]
     level: Level,
-    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, auto
+    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive, auto
     #[arg(long, default_value = "auto", value_parser = parse_preset)]
     preset: Preset,
     /// Compression of pages that are not expected to change soon: none, lz4, zstd (if it is built in)

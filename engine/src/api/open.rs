@@ -4,7 +4,7 @@ use super::builder::{Builder, Progress};
 use super::database::{Database, Inner, Owner};
 use super::log_memory::{self, Memories};
 use crate::backup::{BACKUP_PATH, RESTORING_PATH};
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings, Writer};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
@@ -78,14 +78,13 @@ impl PageSource for StoredPages {
 }
 
 /// Pages read at open to learn what reading costs.
-const SAMPLED_PAGES: u64 = 64;
+const SAMPLED_PAGES: usize = 64;
 
 impl StoredPages {
     /// Reads some pages from all over the store. What cannot be read is found out by whoever needs it.
     fn sample_cost(&self) {
-        let step = (self.store.usage().pages / SAMPLED_PAGES).max(1);
-        let pages = self.store.page_ids().step_by(step as usize).take(SAMPLED_PAGES as usize);
-        let sample: Vec<(PageId, bool)> = pages.map(|page| (page, false)).collect();
+        let pages = self.store.sample_pages(SAMPLED_PAGES);
+        let sample: Vec<(PageId, bool)> = pages.into_iter().map(|page| (page, false)).collect();
         self.read_pages(&sample, &mut |_, _| ());
     }
 }
@@ -243,6 +242,10 @@ impl Parts {
         let in_progress = self.system.in_progress();
         let pressed = recovered.segments.clone();
         self.store.keep_reserve(self.pool.demand(), self.clock.clone());
+        let replaced = recovered.segments.clone();
+        self.store.on_replaced(Box::new(move || {
+            replaced.filled().notify_all();
+        }));
         let store = self.store.clone();
         let commit = Commit::start(
             &self.settings,
@@ -501,9 +504,10 @@ fn ask_again(store: &PageStore, segments: &SegmentPool) -> Option<Duration> {
     (store.is_disk_full() || segments.is_disk_full()).then_some(ASK_EVERY)
 }
 
-/// Makes a checkpoint whenever the log has grown enough or somebody needs room, and asks a full disk for space as long as
-/// somebody is refused; asleep otherwise.
+/// Makes a checkpoint whenever the log has grown enough, somebody needs room, or too many images have been replaced, and asks a full disk for
+/// space as long as somebody is refused; asleep otherwise.
 pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
+    let mut shorten: Option<(Nanos, Duration)> = None;
     loop {
         let ticket = segments.filled().ticket();
         let again;
@@ -512,14 +516,20 @@ pub(super) fn upkeep(inner: &Weak<Inner>, segments: &SegmentPool) {
             if inner.closed.load(Ordering::SeqCst) {
                 return;
             }
-            if inner.is_checkpoint_due()
-                && let Some(checkpointer) = &inner.checkpointer
-                && let Err(error) = checkpointer.checkpoint_paced(&inner.pacer())
-            {
-                tracing::warn!(%error, "an automatic checkpoint failed; the log is kept");
-                segments.checkpoint_failed(&error);
+            let Some(checkpointer) = &inner.checkpointer else { return };
+            let left =
+                |(since, after): (Nanos, Duration)| after.saturating_sub(inner.clock.now().since(since));
+            let shortens = shorten.is_some_and(|shorten| left(shorten).is_zero());
+            if shortens || inner.is_checkpoint_due(checkpointer) {
+                if let Err(error) = checkpointer.checkpoint_paced(&inner.pacer()) {
+                    tracing::warn!(%error, "an automatic checkpoint failed; the log is kept");
+                    segments.checkpoint_failed(&error);
+                    shorten = None;
+                } else {
+                    shorten = checkpointer.shortens_in().map(|after| (inner.clock.now(), after));
+                }
             }
-            again = ask_again(&inner.store, segments);
+            again = ask_again(&inner.store, segments).or(shorten.map(left));
         }
         segments.filled().wait(ticket, again);
     }
@@ -541,9 +551,12 @@ impl Inner {
 
     /// At three quarters there is time left to make it without haste. Earlier would be no use where most of the work is to read
     /// pages that change all the time: the next checkpoint would be due as soon as this one ends.
-    fn is_checkpoint_due(&self) -> bool {
+    fn is_checkpoint_due(&self, checkpointer: &Checkpointer) -> bool {
         let wanted = self.settings.checkpoint_log_bytes;
         if self.segments.is_pressed() || wanted > 0 && self.segments.bytes_to_free() >= wanted {
+            return true;
+        }
+        if wanted > 0 && checkpointer.is_due_for_space() {
             return true;
         }
         let (replay, allowed) = self.replay_us();
@@ -562,7 +575,9 @@ impl Inner {
             let (bytes, most) = self.system.versions().bytes();
             (bytes, most / 2)
         });
+        let space_most = checkpoint::space::most_twice(self.store.space());
+        let space: Meter<'_> = Box::new(move || (self.store.space().twice(), space_most));
         let hurry = || self.closed.load(Ordering::SeqCst) || self.segments.is_pressed();
-        Pacer::new(self.clock.clone(), self.pool.page_count(), vec![replay, log, versions], hurry)
+        Pacer::new(self.clock.clone(), self.pool.page_count(), vec![replay, log, versions, space], hurry)
     }
 }

@@ -125,6 +125,10 @@ choices! {
         Dsn = "dsn",
         /// What it read or overwrote is committed, and what that depends on.
         Exact = "exact",
+        /// Page level: all logs are durable up to its clock, which is above that of every page that it met.
+        Gsn = "gsn",
+        /// The same, but whoever met only what was changed through his own log waits for those before him in that log.
+        GsnRfa = "gsn-rfa",
     }
 }
 

@@ -28,6 +28,7 @@ mod evict;
 mod image;
 pub mod pace;
 mod replay_model;
+pub mod space;
 
 pub use catalog_blob::{TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
 pub use evict::{Evictor, buffer_bytes};
@@ -49,6 +50,7 @@ use crate::transaction::{CheckpointView, DroppedTable, RetiredHeld, TransactionS
 use image::{HandedOver, Imaged};
 use pace::Pacer;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Images made between two looks at completed writes.
 const BATCH: u64 = 64;
@@ -58,12 +60,6 @@ pub(crate) fn writer_bytes(memory_bytes: u64) -> u64 {
     (memory_bytes / 64).clamp(WRITER_BYTES_MIN, WRITER_BYTES_MAX)
 }
 
-/// A shorter file of pages is not compacted by itself.
-const COMPACT_FROM_BYTES: u64 = 64 << 20;
-/// Fewer packs that are half empty are let be.
-const REPACK_FROM: u64 = 16;
-/// Bytes of images that move after one checkpoint.
-const COMPACT_STEP_BYTES: usize = 8 << 20;
 const WRITER_BYTES_MIN: u64 = 128 << 10;
 const WRITER_BYTES_MAX: u64 = 2 << 20;
 
@@ -74,6 +70,8 @@ pub struct CheckpointReport {
     pub csn: Csn,
     /// Pages imaged.
     pub pages_written: u64,
+    /// Of these, pages that the checkpoint before had imaged, too.
+    pub pages_rewritten: u64,
     /// Bytes of images.
     pub bytes_written: u64,
     /// Time from beginning to the published manifest.
@@ -132,6 +130,10 @@ pub struct Checkpointer {
     covered: AtomicU64,
     /// How many wait for a checkpoint to end, or may come to.
     impatient: AtomicUsize,
+    /// Pages that had left memory when the last checkpoint began.
+    evicted_before: AtomicU64,
+    /// See [`Checkpointer::shortens_in`].
+    shortens_in: Mutex<Option<Duration>>,
     /// Written now and then while a checkpoint is made; never held for longer than that.
     totals: Mutex<CheckpointTotals>,
 }
@@ -174,6 +176,8 @@ impl Checkpointer {
             csn,
             covered,
             impatient: AtomicUsize::new(0),
+            evicted_before: AtomicU64::new(0),
+            shortens_in: Mutex::new(None),
             totals: Mutex::new(CheckpointTotals::default()),
         }
     }
@@ -252,6 +256,7 @@ impl Checkpointer {
         let held = self.system.hold_retired();
         let committed = self.replay.committed();
         let begun = self.begin(close)?;
+        self.evicted_before.store(self.pool.pages_evicted(), Ordering::Relaxed);
         let csn = begun.view.csn();
         let pages = self.write_round(&begun, &held, pacer);
         drop(held);
@@ -262,7 +267,7 @@ impl Checkpointer {
             begun.round.close();
             self.imager.end();
         }
-        let pages_written = pages?;
+        let Counts { written: pages_written, rewritten: pages_rewritten } = pages?;
         // Rule 3: nothing up to C may be lost once the log before C is gone.
         self.system.commit().wait_watermark(csn)?;
         let Begun { view, round, next_table, .. } = begun;
@@ -287,6 +292,9 @@ impl Checkpointer {
         // If publishing fails nobody knows which manifest counts: `finished` is dropped undecided, and no block is reused.
         let generation = published.file.publish(&manifest)?;
         published.manifest = Manifest { generation, ..manifest };
+        if close {
+            self.store.forget_need();
+        }
         self.store.round_committed(finished.published_as(generation));
         self.csn.store(csn.0, Ordering::Release);
         self.covered.store(covered.0, Ordering::Release);
@@ -296,11 +304,13 @@ impl Checkpointer {
         self.system.collect_all();
         if !close {
             self.repack_a_little(pacer);
-            self.compact_a_little(pacer);
+            let shortens_in = self.compact_a_little(pacer);
+            *self.shortens_in.lock() = shortens_in;
         }
         let report = CheckpointReport {
             csn,
             pages_written,
+            pages_rewritten,
             bytes_written: pages_written * self.pool.page_bytes() as u64,
             seconds: self.clock.now().since(start).as_secs_f64(),
         };
@@ -359,10 +369,16 @@ impl Checkpointer {
     }
 
     /// Images every page that needs it, the catalog, and what is retired.
-    fn write_round(&self, begun: &Begun, held: &RetiredHeld<'_>, pacer: Option<&Pacer<'_>>) -> Result<u64> {
+    fn write_round(
+        &self,
+        begun: &Begun,
+        held: &RetiredHeld<'_>,
+        pacer: Option<&Pacer<'_>>,
+    ) -> Result<Counts> {
         let csn = begun.view.csn();
         let bytes = writer_bytes(self.pool.memory_bytes());
-        let mut work = ImageWork { checkpointer: self, begun, csn, written: Vec::new(), count: 0 };
+        let mut work =
+            ImageWork { checkpointer: self, begun, csn, written: Vec::new(), counts: Counts::default() };
         let mut writer = self.store.writer(&*self.storage, bytes)?;
         let mut next = 1;
         // Looked at again at the end: a structure change that was under way when the round began may make pages; it has ended
@@ -384,7 +400,7 @@ impl Checkpointer {
         work.complete(&mut writer, true)?;
         let retired = self.system.retired_as_of(csn, held);
         begun.round.write_blob(&encode_catalog(&begun.tables, &retired))?;
-        Ok(work.count)
+        Ok(work.counts)
     }
 
     /// Runs `f` while no checkpoint is made: none frees pages, writes images, or publishes. Waits for one that runs.
@@ -410,41 +426,6 @@ impl Checkpointer {
     pub fn repack(&self, most: usize) -> Result<u64> {
         let _published = self.published();
         self.store.repack(&*self.storage, most, &|| ())
-    }
-
-    /// After a checkpoint that nobody waited for whoever moves images rests now and then.
-    fn rest(&self, pacer: Option<&Pacer<'_>>) {
-        if let Some(pacer) = pacer {
-            pacer.rest(|| self.impatient.load(Ordering::Relaxed) > 0);
-        }
-    }
-
-    /// After a checkpoint: if many packs are half empty, some of their images move together, so that the next checkpoint frees them.
-    fn repack_a_little(&self, pacer: Option<&Pacer<'_>>) {
-        let (sparse, usage) = (self.store.packs().sparse_packs, self.store.usage());
-        if sparse < REPACK_FROM || sparse <= (usage.blocks - usage.free_blocks) / 8 {
-            return;
-        }
-        let most = COMPACT_STEP_BYTES / usage.block_bytes;
-        match self.store.repack(&*self.storage, most, &|| self.rest(pacer)) {
-            Ok(moved) => tracing::debug!(moved, "images moved out of packs that are half empty"),
-            Err(error) => tracing::warn!(%error, "packs stay half empty"),
-        }
-    }
-
-    /// After a checkpoint: if most of a large file is free, some images move, so that the next checkpoint can cut it. After one
-    /// that nobody waited for this takes its time, too.
-    fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) {
-        let usage = self.store.usage();
-        let bytes = |blocks: u64| blocks * usage.block_bytes as u64;
-        if bytes(usage.blocks) <= COMPACT_FROM_BYTES || usage.free_blocks <= usage.blocks / 2 {
-            return;
-        }
-        let most = COMPACT_STEP_BYTES / usage.block_bytes;
-        match self.store.move_tail(&*self.storage, self.store.compact_blocks(), most, &|| self.rest(pacer)) {
-            Ok(moved) => tracing::debug!(moved, "images moved to the front of the file of pages"),
-            Err(error) => tracing::warn!(%error, "the file of pages stays as long as it is"),
-        }
     }
 
     /// The newest checkpoint, made now if `fresh`, with its blocks kept until the second value is dropped. No checkpoint comes
@@ -493,7 +474,14 @@ struct ImageWork<'a> {
     begun: &'a Begun,
     csn: Csn,
     written: Vec<Written>,
-    count: u64,
+    counts: Counts,
+}
+
+/// Pages that were imaged, and how many of them are [`Heat::Hot`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    written: u64,
+    rewritten: u64,
 }
 
 /// A token says of which version an image is, and whether nothing in the page is newer.
@@ -521,7 +509,8 @@ impl ImageWork<'_> {
             let Imaged { version, newest } = imaged.as_ref().ok()?.as_ref()?;
             Some((ImageKind::Settled, version.to_bits() | if *newest { TOKEN_NEWEST } else { 0 }))
         })?;
-        self.count += u64::from(pushed);
+        self.counts.written += u64::from(pushed);
+        self.counts.rewritten += u64::from(pushed && heat == Heat::Hot);
         imaged.map(drop)
     }
 
@@ -531,7 +520,7 @@ impl ImageWork<'_> {
                 out.copy_from_slice(&image[..out.len()]);
                 Some((ImageKind::Settled, 0))
             })?;
-            self.count += 1;
+            self.counts.written += 1;
         }
         Ok(())
     }

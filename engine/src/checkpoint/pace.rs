@@ -1,15 +1,16 @@
 //! Pacing: how fast a checkpoint writes.
 //!
 //! A checkpoint that nobody waits for should not be noticed. It has a budget: it must be over before the log takes longer to
-//! replay than `recovery_seconds` allows, before the older versions that it still needs fill the memory for versions, and
-//! in any case after a while. The pacer compares how much of the work is done with how much of the budget is used, and lets
+//! replay than `recovery_seconds` allows, before the older versions that it still needs fill the memory for versions, before too many blocks
+//! are in use twice (see `space`), and in any case after a while. The pacer compares how much of the work is done with how much of the budget is used, and lets
 //! the checkpoint sleep while it is ahead:
 //!
 //! ```text
 //!   done  1 ┤                    ╱ work            used = the largest of
 //!           │                 ╱╱╱                         log written since the beginning / what may be written
 //!           │    sleeps    ╱╱╱                            version memory taken since / what may be taken
-//!           │          ╱╱╱╱                               time since / SPREAD_MAX
+//!           │          ╱╱╱╱                               blocks replaced or changed since / what may be
+//!           │        ╱╱                                   time since / SPREAD_MAX
 //!         0 ┼──────────────────▶ used 1
 //! ```
 //!

@@ -66,7 +66,7 @@ impl Core {
         let mut latch = writer.log.lock();
         buffer.into_iter().for_each(|buffer| latch.give_back(buffer));
         latch.complete(sequence);
-        self.watermark.settle(writer.id, latch.first_volatile_csn(), &latch);
+        self.settle(writer, &latch);
         writer.company.released(begun, now, &latch);
         drop(latch);
         self.completions.fetch_add(1, Ordering::SeqCst);
@@ -85,7 +85,7 @@ impl Core {
         if self.poison.is_raised() {
             return;
         }
-        let w = self.watermark.rescan();
+        let w = self.rescan();
         self.acknowledged_up_to(Csn(w.0 - 1));
         match self.axes.acknowledger {
             Acknowledger::Leader => {
@@ -131,7 +131,9 @@ impl Core {
         let last = self.writers.len().min(first + group);
         // Whoever is committed now and was not the last time became so because one of the two has risen.
         let others = match self.axes.dependency {
-            Dependency::Exact => self.completions.load(Ordering::SeqCst),
+            Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa => {
+                self.completions.load(Ordering::SeqCst)
+            }
             _ => self.watermark.get().0,
         };
         let has_news = |writer: &LogWriter| writer.has_pending() && writer.is_news(others);
@@ -147,6 +149,10 @@ impl Core {
             let told = self.acknowledge(writer, w, wait);
             any |= told.any;
             blocked |= told.blocked;
+        }
+        if blocked && self.clocks.is_some() {
+            // A record with a higher CSN can have a lower GSN.
+            self.writers[0].duty.raise_needs(self.watermark.newest_drawn());
         }
         if blocked && let Some(needed) = self.needed() {
             // Somebody asynchronous waits for another log's CSN: the flushers know how to get it.
@@ -246,8 +252,8 @@ impl Core {
     /// Remembers that `csn` is committed by the rule in force, for those above W.
     pub(super) fn mark_committed(&self, csn: Csn) {
         match self.axes.dependency {
-            // Whoever asked has marked what there was to find out; a record alone says enough.
-            Dependency::Exact => {}
+            // Whoever asked has marked what there was to find out; what else is known says enough.
+            Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa => {}
             _ => self.watermark.mark_committed(csn),
         }
     }

@@ -123,7 +123,7 @@ impl Core {
         } else {
             DependencyRule::Dsn
         };
-        let header = self.append_record(writer, &mut latch, record, rule, |_| previous);
+        let header = self.append_record(writer, &mut latch, record, (rule, true), |_| previous);
         // In mapped memory that is all.
         self.fence(writer, &mut latch);
         let is_durable = self.is_passive() && latch.first_volatile_csn().is_none();

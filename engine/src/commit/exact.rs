@@ -78,7 +78,7 @@ pub(super) enum DependsOn {
 enum Said {
     /// Nothing.
     Nothing,
-    Committed,
+    Committed(LogId),
     Drawn(LogId, DependsOn),
 }
 
@@ -180,9 +180,18 @@ impl Undecided {
         let Some(place) = self.word_of(csn) else { return };
         let known = place.load(Ordering::Relaxed);
         if known != NO_WORD && known >> ROUND_SHIFT == csn.0 / RING_SIZE {
-            let committed = word(csn, LogId(0), COMMITTED);
+            let committed = known | COMMITTED << KIND_SHIFT;
             // If it was overwritten meanwhile W has passed it.
             let _ = place.compare_exchange(known, committed, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    /// The log of a transaction above W, and up to where W has to come for it if it cannot list what it depends on.
+    pub(super) fn drawn_in(&self, csn: Csn) -> Option<(LogId, Option<Csn>)> {
+        match self.said(csn) {
+            Said::Nothing => None,
+            Said::Committed(log) | Said::Drawn(log, DependsOn::Listed(_)) => Some((log, None)),
+            Said::Drawn(log, DependsOn::UpTo(dsn)) => Some((log, Some(dsn))),
         }
     }
 
@@ -196,7 +205,7 @@ impl Undecided {
         let log = LogId((known & 0xff) as u32);
         let kind = known >> KIND_SHIFT & 0xff;
         match kind {
-            COMMITTED => Said::Committed,
+            COMMITTED => Said::Committed(log),
             0 => Said::Drawn(log, DependsOn::Listed(Predecessors::default())),
             _ => self.read_line(csn, log, kind).map_or(Said::Nothing, |on| Said::Drawn(log, on)),
         }
@@ -226,7 +235,7 @@ impl Undecided {
             return true;
         }
         match self.said(csn) {
-            Said::Committed => true,
+            Said::Committed(_) => true,
             Said::Nothing => false,
             Said::Drawn(log, DependsOn::Listed(listed)) if listed.is_empty() => csn <= facts.durable(log),
             Said::Drawn(..) => self.resolve(csn, facts),
@@ -270,7 +279,7 @@ impl Undecided {
             return Open::None;
         }
         let (log, on) = match self.said(csn) {
-            Said::Committed => return Open::None,
+            Said::Committed(_) => return Open::None,
             Said::Nothing => return Open::Something,
             Said::Drawn(log, on) => (log, on),
         };
@@ -288,7 +297,7 @@ impl Undecided {
                 continue;
             }
             match self.said(*csn) {
-                Said::Committed => {}
+                Said::Committed(_) => {}
                 Said::Nothing => return Open::Something,
                 Said::Drawn(log, _) if *csn > facts.durable(log) => {
                     return Open::Something;
@@ -310,7 +319,7 @@ impl Undecided {
                 continue;
             }
             let (log, on) = match self.said(csn) {
-                Said::Committed => continue,
+                Said::Committed(_) => continue,
                 Said::Nothing => {
                     each(Obstacle::Watermark(csn));
                     continue;

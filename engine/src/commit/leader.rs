@@ -25,7 +25,7 @@ use super::writer::{Lead, LeadReleased, LogWriter};
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
-use crate::base::settings::{Dependency, Writer};
+use crate::base::settings::Writer;
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::log::SealedBlock;
 use crate::sync::Event;
@@ -42,7 +42,7 @@ impl Core {
 
     pub(super) fn finish_read_only(&self, pending: Pending) -> Result<()> {
         match pending.predecessors.all() {
-            Some(read) if self.axes.dependency == Dependency::Exact => {
+            Some(read) if self.axes.lists_predecessors() => {
                 read.iter().try_for_each(|csn| self.await_version(*csn))?;
             }
             _ => self.await_settled(pending.dsn, ErrorKind::Poisoned, None)?,
@@ -162,7 +162,7 @@ impl Core {
                 return Err(self.poison.error(kind));
             }
             // W may be out of date: it is computed once per write, by whoever wrote.
-            self.watermark.rescan();
+            self.rescan();
             if !done() && !advance() {
                 self.sleep(&self.progress, woken, deadline)?;
             }

@@ -19,6 +19,7 @@
 //! | `layout` | how many logs are there? |
 //! | `dependency` | what does a transaction wait for besides its own record? |
 //! | `exact` | which transactions above W are committed, by what they really depend on? |
+//! | `gsn` | how far are all logs durable, by their clocks? |
 //! | `watermark` | which CSNs are durable, everywhere? |
 //! | `queue` | which transactions wait without a thread? |
 //! | `writer` | what does one log owe the device, and who writes? |
@@ -53,6 +54,7 @@ mod deadline;
 mod dependency;
 mod exact;
 mod flusher;
+mod gsn;
 mod layout;
 mod leader;
 mod levels;
@@ -94,6 +96,7 @@ use chunks::Pins;
 use deadline::Deadline;
 use exact::Undecided;
 use flusher::Flusher;
+use gsn::Clocks;
 use poison::Poison;
 use presets::Axes;
 use stealing::Neighbours;
@@ -178,6 +181,8 @@ struct Core {
     memory: Option<Arc<LogMemory>>,
     watermark: Watermark,
     undecided: Undecided,
+    /// For the rules that go by them.
+    clocks: Option<Clocks>,
     /// Blocks that became durable.
     completions: AtomicU64,
     writers: Box<[LogWriter]>,
@@ -327,7 +332,7 @@ impl Commit {
     pub fn tickets_of_reader(&self, log: LogId, pending: &Pending) -> Vec<Ticket> {
         let ticket = |dsn, is_exact| Ticket { log, csn: Csn::ZERO, dsn, is_exact };
         match pending.predecessors.all() {
-            Some(read) if self.core.axes.dependency == Dependency::Exact => {
+            Some(read) if self.core.axes.lists_predecessors() => {
                 read.iter().map(|csn| ticket(*csn, true)).collect()
             }
             _ => vec![ticket(pending.dsn, false)],
@@ -373,14 +378,6 @@ impl Commit {
     #[must_use]
     pub fn may_be_waited_for(&self, csn: Csn) -> bool {
         self.core.axes.dependency != Dependency::LogOrder && !self.core.is_committed(csn)
-    }
-
-    /// The predecessors that the record of a transaction is to list at the end of its body, if there are any.
-    #[inline]
-    #[must_use]
-    pub fn to_list<'a>(&self, pending: &'a Pending) -> Option<&'a [Csn]> {
-        let lists = self.core.axes.lists_predecessors() && !pending.predecessors.is_empty();
-        if lists { pending.predecessors.all() } else { None }
     }
 
     /// The newest CSN that was drawn.
@@ -527,6 +524,7 @@ impl Core {
             undecided: Undecided::new(if axes.dependency == Dependency::LogOrder { 0 } else { logs }),
             writers: start.logs.into_iter().map(writer).collect(),
             neighbours: Neighbours::new(&axes, logs),
+            clocks: axes.goes_by_clocks().then(|| Clocks::new(logs)),
             completions: AtomicU64::new(0),
             poison: Poison::new(),
             flushers: (0..axes.flushers(logs)).map(|_| Flusher::new()).collect(),

@@ -53,7 +53,7 @@ impl Core {
             Fenced::ByFence => self.metrics.fences.add(1),
             Fenced::ByBarrier => self.metrics.drained.add(1),
         }
-        self.watermark.settle(writer.id, latch.first_volatile_csn(), latch);
+        self.settle(writer, latch);
     }
 
     /// Whether a transaction is to be hardened as soon as its record is stored.
@@ -75,7 +75,7 @@ impl Core {
     pub(super) fn scan_for(&self, ticket: Ticket) {
         let late = ticket.csn.0 >= self.watermark.get().0 + SCAN_AT_LEAST;
         if late || !self.is_content_with_ticket(ticket) {
-            self.watermark.rescan();
+            self.rescan();
         }
     }
 
@@ -102,7 +102,7 @@ impl Core {
     /// Fences every log that holds W back at or below `csn`, whoever stored there. False if there is nothing to be done in memory: what
     /// holds W back is a block that has to be written.
     pub(super) fn drain_behind(&self, csn: Csn) -> bool {
-        if csn < self.watermark.rescan() {
+        if csn < self.rescan() {
             return true;
         }
         let behind = self.writers.iter().filter(|writer| self.watermark.holds_back(writer.id, csn));
@@ -138,9 +138,9 @@ impl Core {
         for (writer, last) in dirty {
             let mut latch = writer.log.lock();
             latch.fenced_up_to(last);
-            self.watermark.settle(writer.id, latch.first_volatile_csn(), &latch);
+            self.settle(writer, &latch);
         }
-        self.watermark.rescan();
+        self.rescan();
         !(any && all_blocked)
     }
 
@@ -160,7 +160,7 @@ impl Core {
         if !self.is_passive() || !writer.seal_full(latch) {
             return false;
         }
-        self.watermark.settle(writer.id, latch.first_volatile_csn(), latch);
+        self.settle(writer, latch);
         writer.duty.lower_due(levels::NOW);
         self.flusher_of(writer).wake_for(levels::NOW);
         true
@@ -174,6 +174,6 @@ impl Core {
         // As for W: the counter first.
         let bound = self.watermark.newest_drawn().next();
         let first = self.writers.iter().filter_map(|writer| writer.log.lock().first_unwritten_csn()).min();
-        first.map_or(bound, |first| first.min(bound)).min(self.watermark.rescan())
+        first.map_or(bound, |first| first.min(bound)).min(self.rescan())
     }
 }

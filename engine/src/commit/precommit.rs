@@ -18,7 +18,7 @@ use super::queue::{Entry, Predecessors};
 use super::writer::LogWriter;
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
-use crate::base::settings::{Acknowledger, Durability, Writer};
+use crate::base::settings::{Acknowledger, Dependency, Durability, Writer};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
 use crate::device::AlignedBuffer;
 use crate::log::{DependencyRule, LogGuard, RecordHeader, RecordKind, Reserve, record_bytes};
@@ -41,7 +41,7 @@ pub struct Record<'a> {
     pub body_crc: u32,
     /// Number of operations.
     pub operations: u32,
-    /// Lamport clock of the transaction; 0 until a rule needs it.
+    /// Lamport clock of the transaction; 0 if the rule goes by none.
     pub gsn: Gsn,
     /// What it is of its transaction.
     pub kind: RecordKind,
@@ -54,6 +54,8 @@ pub struct Pending {
     pub dsn: Csn,
     /// Of what it depends on, that which may not be committed.
     pub predecessors: Predecessors,
+    /// All that may not be committed of it, and what its pages met, is in its own log. Only a rule that goes by clocks asks.
+    pub alone: bool,
     /// When its commit returns.
     pub durability: Durability,
     /// When it began.
@@ -89,6 +91,9 @@ impl Drop for PointOfNoReturn<'_> {
         self.0.fail(Error::new(ErrorKind::Poisoned, "a commit stopped between its number and its record"));
     }
 }
+
+/// The rule that a record names, and whether it waits for no other log.
+pub(super) type Terms = (DependencyRule, bool);
 
 /// Bytes of a record, and a buffer for it if no log buffer is large enough.
 type Room<'a> = (usize, &'a mut Option<AlignedBuffer>);
@@ -192,7 +197,7 @@ impl Core {
         pending: Pending,
     ) -> (Csn, Option<Nanos>) {
         let RecordHeader { csn, dsn, watermark, .. } =
-            self.append_record(writer, latch, record, self.axes.rule_of(&pending), |csn| pending.dsn_of(csn));
+            self.append_record(writer, latch, record, self.terms_of(&pending), |csn| pending.dsn_of(csn));
         let on = match pending.depends_on() {
             DependsOn::UpTo(_) => DependsOn::UpTo(dsn),
             listed => listed,
@@ -215,6 +220,12 @@ impl Core {
         (csn, writer.duty.lower_due(due).then_some(due))
     }
 
+    fn terms_of(&self, pending: &Pending) -> Terms {
+        let rule = self.axes.rule_of(pending);
+        let avoids = self.axes.dependency == Dependency::GsnRfa && rule != DependencyRule::Dsn;
+        (rule, avoids && pending.alone)
+    }
+
     /// Draws a CSN and copies the record. Returns its header.
     #[inline]
     pub(super) fn append_record(
@@ -222,17 +233,21 @@ impl Core {
         writer: &LogWriter,
         latch: &mut LogGuard<'_>,
         record: Record<'_>,
-        rule: DependencyRule,
+        (rule, alone): Terms,
         dsn_of: impl FnOnce(Csn) -> Csn,
     ) -> RecordHeader {
         // As of before the draw: a stored watermark must not cover the record that holds it (rule 15).
         let watermark = self.watermark.get();
         let unfinished = PointOfNoReturn(self);
         let csn = self.watermark.draw(writer.id, latch);
+        let gsn = match &self.clocks {
+            Some(clocks) => clocks.draw(writer.id, csn, record.gsn, alone, latch),
+            None => record.gsn,
+        };
         let header = RecordHeader {
             epoch: self.epoch,
             csn,
-            gsn: record.gsn,
+            gsn,
             dsn: dsn_of(csn),
             watermark,
             body_crc: record.body_crc,
@@ -308,7 +323,7 @@ impl Core {
         let needed = self.needed_by(Csn::ZERO, pending.dsn, &pending.depends_on());
         writer.duty.raise_needs(needed);
         drop(latch);
-        self.watermark.rescan();
+        self.rescan();
         if self.is_content_with_reader(&pending) {
             // It became so while it was queued, and whoever caused that may have found the queue empty.
             self.publish();

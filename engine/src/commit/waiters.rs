@@ -68,7 +68,7 @@ impl Core {
             self.hurry_carriers(ticket.csn);
             self.flusher_of(writer).wake_for(NOW);
         }
-        self.watermark.rescan();
+        self.rescan();
         self.demand_others(ticket);
         // Whoever acknowledged before the waker was there did not see it.
         self.outcome(ticket)

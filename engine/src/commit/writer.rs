@@ -378,10 +378,10 @@ impl Duty {
         due.0 < self.due.load(Ordering::Relaxed) && self.due.fetch_min(due.0, Ordering::SeqCst) > due.0
     }
 
-    /// A durable, asynchronous transaction waits for W to pass `dsn`. Under the latch.
+    /// A durable, asynchronous transaction waits for W to pass `dsn`.
     pub(super) fn raise_needs(&self, dsn: Csn) {
         if dsn.0 > self.needs.load(Ordering::Relaxed) {
-            self.needs.store(dsn.0, Ordering::SeqCst);
+            self.needs.fetch_max(dsn.0, Ordering::SeqCst);
         }
     }
 

@@ -96,6 +96,12 @@ impl ScannedBlock {
         self.header.first_csn
     }
 
+    /// CSN of the last record before it in its log and epoch, 0 if there was none.
+    #[must_use]
+    pub fn previous_csn(&self) -> Csn {
+        self.header.previous_csn
+    }
+
     /// CSN of its last record.
     #[must_use]
     pub fn last_csn(&self) -> Csn {

@@ -447,6 +447,7 @@ fn found(chain: &Chain) -> FoundLog {
         sequence: block.sequence(),
         first_csn: block.first_csn(),
         last_csn: block.last_csn(),
+        previous_csn: block.previous_csn(),
         watermark: block.watermark(),
     });
     FoundLog { log: chain.log, epoch: chain.epoch, blocks: blocks.collect() }

@@ -22,7 +22,7 @@
 //!    it.
 //! 2. **Of the running epoch the gap-free run.** Of each log the blocks count from the first one with a transaction above
 //!    the checkpoint up to the first hole. (Blocks before that may be gone: segments covered by the checkpoint are reused
-//!    in any order.) Blocks of a later epoch than the manifest's are what an interrupted recovery wrote: nothing of that
+//!    in any order; but if the one before it, whose last CSN it has, is above the checkpoint too, that is the hole.) Blocks of a later epoch than the manifest's are what an interrupted recovery wrote: nothing of that
 //!    epoch was served, they do not count. *Prevents:* believing a block that the commit protocol had not counted as
 //!    durable; a second attempt at recovery taking the first attempt's copies for its own.
 //! 3. **One (epoch, CSN), one content.** Re-appended copies are byte-identical to the originals; copies that differ, or
@@ -112,6 +112,8 @@ pub struct FoundBlock {
     pub first_csn: Csn,
     /// CSN of its last record.
     pub last_csn: Csn,
+    /// CSN of the last record of the block before it in its log and epoch, 0 if there was none.
+    pub previous_csn: Csn,
     /// The highest watermark in its records, those left out that store one above their own CSN.
     pub watermark: Csn,
 }
@@ -240,10 +242,13 @@ impl Divided {
 fn end_of_run(decided: &Decided<'_>, found: &FoundLog) -> Option<u64> {
     let Decided { checkpoint, covered, .. } = *decided;
     let mut needed = found.blocks.iter().filter(|block| block.last_csn > checkpoint);
-    let Some(first) = needed.next().map(|block| block.sequence) else {
-        let chunks = found.blocks.iter().filter(|block| block.last_csn > covered);
+    // One that is above the checkpoint was before it and is missing: none of these counts.
+    let Some(first) = needed.next().filter(|block| block.previous_csn <= checkpoint) else {
+        let chunks =
+            found.blocks.iter().filter(|block| block.last_csn > covered && block.last_csn <= checkpoint);
         return chunks.map(|block| block.sequence).next_back();
     };
+    let first = first.sequence;
     let run = needed.zip(first..).take_while(|(block, before)| block.sequence == before.saturating_add(1));
     Some(run.last().map_or(first, |(block, _)| block.sequence))
 }

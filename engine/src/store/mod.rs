@@ -53,6 +53,7 @@ mod readers;
 mod remains;
 mod reserve;
 mod round;
+mod space;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -69,6 +70,7 @@ pub use readers::{CheckpointReader, HeldBlocks, READERS_PATH, ReaderSlot, Reader
 pub use remains::Remains;
 pub use reserve::{Demand, ReservedFor};
 pub use round::{FinishedRound, Round};
+pub use space::Space;
 pub use writer::{Heat, ImageWriter, Written};
 
 use crate::base::clock::Nanos;
@@ -83,6 +85,7 @@ use mapping::{BlockSource, Mapping};
 use overlay::Overlay;
 use packing::Packing;
 use reserve::{Full, Watched};
+use space::{Need, OnReplaced, Replaced};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -118,6 +121,8 @@ pub struct StoreUsage {
     pub working: u64,
     /// Images of the checkpoint that is being made.
     pub in_round: u64,
+    /// Images of the last checkpoint whose pages have newer ones: the next gives their space back.
+    pub replaced: u64,
     /// Length of a block.
     pub block_bytes: usize,
 }
@@ -146,6 +151,8 @@ struct State {
     /// Number of the newest round; pages are imaged once per round.
     number: u32,
     free: FreeSpace,
+    replaced: Replaced,
+    need: Need,
     /// Parts of the mapping that the next round writes though nothing in them has changed.
     moving_parts: BTreeSet<usize>,
     /// Blocks that are with a writer, none of whose images has been recorded yet, nor all discarded.
@@ -168,6 +175,9 @@ impl State {
     /// Notes where the newest image of a page is, for the next round.
     fn set_working(&mut self, page: PageId, reference: BlockRef) {
         let replaced = self.working.set(page, reference);
+        if replaced.is_none() && !self.round.get(page).unwrap_or_else(|| self.mapping.get(page)).is_absent() {
+            self.replaced.working += 1;
+        }
         self.release_replaced(replaced);
         if reference.is_absent() && self.round.get(page).is_none() && self.mapping.get(page).is_absent() {
             // Never written, and now removed: nothing changed.
@@ -178,6 +188,9 @@ impl State {
     /// Notes where the image of a page for the round in progress is.
     fn set_round(&mut self, page: PageId, reference: BlockRef) {
         let replaced = self.round.set(page, reference);
+        if replaced.is_none() && !self.mapping.get(page).is_absent() {
+            self.replaced.round += 1;
+        }
         self.release_replaced(replaced);
         if reference.is_absent() && self.mapping.get(page).is_absent() {
             self.round.remove(page);
@@ -227,6 +240,8 @@ pub struct PageStore {
     watched: OnceLock<Watched>,
     /// Pays for buffers that are larger than a page.
     memory: OnceLock<Arc<Account>>,
+    /// Told now and then how much was replaced.
+    on_replaced: OnReplaced,
     /// For reading many pages; as many as there were ever such reads at once.
     buffers: Mutex<Vec<AlignedBuffer>>,
     /// Readers of checkpoints; none of a store that is open read-only while nobody writes.
@@ -331,6 +346,8 @@ impl PageStore {
             mapping,
             number: 0,
             free,
+            replaced: Replaced::default(),
+            need: Need::default(),
             moving_parts: BTreeSet::new(),
             unrecorded: HashSet::new(),
             full: None,
@@ -341,7 +358,19 @@ impl PageStore {
         };
         let (state, watched, memory) = (Mutex::new(state), OnceLock::new(), OnceLock::new());
         let buffers = Mutex::default();
-        PageStore { source, traffic, packing, state, watched, memory, buffers, readers: None, _slot: None }
+        let on_replaced = OnReplaced::default();
+        PageStore {
+            source,
+            traffic,
+            packing,
+            state,
+            watched,
+            memory,
+            on_replaced,
+            buffers,
+            readers: None,
+            _slot: None,
+        }
     }
 
     /// Nothing more will be written: another owner may have the file, though this one can still be read.
@@ -384,6 +413,7 @@ impl PageStore {
             held_blocks: state.free.held_blocks(),
             working: state.working.len(),
             in_round: state.round.len(),
+            replaced: state.replaced.working + state.replaced.round,
             block_bytes: self.source.page_bytes,
         }
     }
@@ -408,6 +438,20 @@ impl PageStore {
         (0..parts).flat_map(move |part| self.state.lock().mapping.page_ids(part))
     }
 
+    /// At most `most` pages of the last committed round from all over it. Looks at no more than `most` parts of the mapping, however many there are.
+    #[must_use]
+    pub fn sample_pages(&self, most: usize) -> Vec<PageId> {
+        let parts = self.state.lock().mapping.part_count();
+        let looked_at = parts.min(most);
+        let each = most.div_ceil(looked_at.max(1));
+        let sample = (0..looked_at).flat_map(|at| {
+            let pages = self.state.lock().mapping.page_ids(at * parts / looked_at);
+            let step = pages.len().div_ceil(each).max(1);
+            pages.into_iter().step_by(step)
+        });
+        sample.take(most).collect()
+    }
+
     /// Large buffers are charged to `memory` from now on. Once.
     pub fn charge_to(&self, memory: &Arc<Account>) {
         let _ = self.memory.set(memory.clone());
@@ -429,6 +473,11 @@ impl PageStore {
             state.set_round(page, reference);
         } else {
             state.set_working(page, reference);
+        }
+        let tell = state.is_replacing_told();
+        drop(state);
+        if tell {
+            self.on_replaced.tell();
         }
     }
 
@@ -461,6 +510,7 @@ impl PageStore {
                 let state = &mut *state;
                 std::mem::swap(&mut state.round, &mut state.working);
                 (state.phase, state.number) = (Phase::Writing, number);
+                state.replaced.begin_round();
                 state.free.rewind();
             }
             Phase::Writing | Phase::Finished => {

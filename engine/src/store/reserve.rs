@@ -44,8 +44,9 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The file grows by a sixteenth, within these bounds.
-const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
+/// The file grows by this part, within these bounds.
+const GROWTH_PART: u64 = 64;
+pub(super) const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
 /// Blocks for pages that a structure change or a rollback makes dirty without asking: a few for each thread in one.
 const UNASKED: u64 = 32;
 /// Blocks that a change of a page that is there may use and a new page may not: rows can still be deleted when none can be added.
@@ -76,8 +77,8 @@ pub struct Demand {
 /// Who needs space, and when that began to count.
 #[derive(Debug)]
 pub(super) struct Watched {
-    demand: Arc<Demand>,
-    clock: Clock,
+    pub(super) demand: Arc<Demand>,
+    pub(super) clock: Clock,
 }
 
 /// The last time that the file could not grow; forgotten when it can.
@@ -94,7 +95,7 @@ impl State {
     }
 
     /// Blocks that can be written: free, or with a writer that may give them back.
-    fn available(&self) -> u64 {
+    pub(super) fn available(&self) -> u64 {
         self.free.free_blocks() + self.unrecorded.len() as u64
     }
 
@@ -107,7 +108,7 @@ impl State {
     }
 
     /// The bound for what is dirty and one page more.
-    fn demanded(&self, demand: &Demand, page_bytes: usize, page: ReservedFor) -> u64 {
+    pub(super) fn demanded(&self, demand: &Demand, page_bytes: usize, page: ReservedFor) -> u64 {
         let dirty = demand.dirty.load(Ordering::Relaxed);
         let not_given_back = (dirty + 1).min(self.free.packs().beyond_first);
         let pages = dirty + demand.new.load(Ordering::Relaxed) + not_given_back;
@@ -135,7 +136,10 @@ impl PageStore {
         let Some(Watched { demand, clock }) = self.watched.get() else { return Ok(()) };
         let mut state = self.state.lock();
         let wanted = state.demanded(demand, self.page_bytes(), page);
-        let missing = wanted.saturating_sub(state.available());
+        let available = state.available();
+        let needed = state.free.blocks() - available + wanted;
+        state.need.note(needed);
+        let missing = wanted.saturating_sub(available);
         if missing == 0 {
             return Ok(());
         }
@@ -196,7 +200,7 @@ impl PageStore {
             return Err(Error::new(ErrorKind::OutOfSpace, "the page store is at its largest size"));
         }
         let mut step =
-            (old * block_bytes / 16).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end()) / block_bytes;
+            (old * block_bytes / GROWTH_PART).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end()) / block_bytes;
         if state.full.is_some() {
             step = least;
         }
@@ -231,27 +235,6 @@ impl PageStore {
             }
             reserved => reserved,
         }
-    }
-
-    /// Cuts off the free end of the file if it is large enough to matter and not in the reserve.
-    pub(super) fn shrink(&self) -> Result<()> {
-        let mut state = self.state.lock();
-        let (blocks, used) = (state.free.blocks(), state.free.used_end());
-        let inside = used - (blocks - state.free.free_blocks());
-        let reserve = match self.watched.get() {
-            Some(watched) => state.demanded(&watched.demand, self.page_bytes(), ReservedFor::NewPage),
-            None => 0,
-        };
-        let keep = used + (used / 16).max(reserve.saturating_sub(inside));
-        if blocks < keep
-            || blocks - keep < (blocks / 8).max(GROWTH_BYTES.start() / self.source.page_bytes as u64)
-        {
-            return Ok(());
-        }
-        self.source.file.set_len(keep * self.source.page_bytes as u64)?;
-        state.free.cut(keep);
-        state.full = None;
-        Ok(())
     }
 
     /// True if a page may be written that the round in progress, if there is one, does not need: enough is left for that.

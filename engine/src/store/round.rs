@@ -279,6 +279,7 @@ impl FinishedRound {
         for block in std::mem::take(&mut self.others.fresh) {
             state.free.note_birth(block);
         }
+        state.replaced.round = 0;
         state.phase = Phase::Idle;
     }
 
@@ -312,6 +313,7 @@ fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
             }
         }
     }
+    state.recount_replaced();
     fresh.iter().for_each(|block| state.free.release(*block));
     if state.phase != Phase::FlushFailed {
         state.phase = Phase::Idle;

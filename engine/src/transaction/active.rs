@@ -1,6 +1,7 @@
 //! An active transaction: begin, savepoints, commit, abort.
 
 use super::catalog::TableState;
+use super::clocks::TransactionClock;
 use super::counters::LOG_INSERTS_TIMED_ONE_IN;
 use super::descriptor::{DescriptorId, Descriptors, Stamp};
 use super::large::{OwnValue, Replaced};
@@ -12,7 +13,7 @@ use crate::base::clock::Nanos;
 use crate::base::settings::Durability;
 use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
 use crate::buffer::Overdraft;
-use crate::commit::{Chunks, Pending, Predecessors, Ticket};
+use crate::commit::{Chunks, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
@@ -145,6 +146,8 @@ pub struct ActiveTransaction {
     durability: Durability,
     /// What is in the log already of one whose redo is long.
     pub(super) chunks: Option<Box<Chunks>>,
+    /// Where the dependency rule goes by clocks.
+    pub(super) clock: Option<TransactionClock>,
     /// Why it cannot commit: a rollback to a savepoint failed half-way.
     pub(super) broken: Option<Error>,
     open: bool,
@@ -176,6 +179,7 @@ impl ActiveTransaction {
             begun: system.clock.now(),
             durability,
             chunks: None,
+            clock: system.commit().goes_by_clocks().then(|| TransactionClock::new(system.log_of_thread())),
             broken: None,
             open: true,
             system: system.clone(),
@@ -198,7 +202,11 @@ impl ActiveTransaction {
                 let commit = self.system.commit();
                 predecessors.retain(|csn| commit.may_be_waited_for(csn));
             }
-            predecessors.add(csn);
+            if self.met_version(csn) {
+                predecessors.add(csn);
+            } else {
+                predecessors.overflow();
+            }
             self.predecessors.set(predecessors);
         }
     }
@@ -222,7 +230,8 @@ impl ActiveTransaction {
     pub fn get(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.system.check_key(table, key)?;
         self.touch(table)?;
-        let (found, csn) = self.system.read(&table.tree, key, self.view(), value)?;
+        let (found, csn, leaf) = self.system.read(&table.tree, key, self.view(), value)?;
+        self.met_leaf(leaf);
         self.depend_on(csn);
         Ok(found)
     }
@@ -335,9 +344,11 @@ impl ActiveTransaction {
         if !predecessors.is_empty() {
             predecessors.retain(|csn| commit.may_be_waited_for(csn));
         }
+        let (gsn, alone) = self.clock_now();
         let pending = Pending {
             dsn: self.dsn.get(),
             predecessors,
+            alone,
             durability: self.durability,
             begun: self.begun,
             ready: system.clock.now(),
@@ -349,17 +360,18 @@ impl ActiveTransaction {
         let id = self.id;
         let ticket = match &self.chunks {
             None => {
-                let record = TransactionSystem::record_of(&self.scratch.redo);
+                let record = Record { gsn, ..TransactionSystem::record_of(&self.scratch.redo) };
                 let preparing = || system.descriptors.set_preparing(id);
                 commit.precommit(system.log_of_thread(), record, pending, preparing)?
             }
             Some(chunks) => {
                 self.scratch.redo.seal_part();
-                let record = TransactionSystem::record_of(&self.scratch.redo);
+                let record = Record { gsn, ..TransactionSystem::record_of(&self.scratch.redo) };
                 commit.precommit_last(chunks, record, pending, || system.descriptors.set_preparing(id))?
             }
         };
         // From here on nothing can fail (invariant I2).
+        self.raise_changed(ticket);
         system.descriptors.set_ready(id, ticket.csn);
         if ticket.csn.0.is_multiple_of(LOG_INSERTS_TIMED_ONE_IN) {
             let counters = system.counters();
@@ -410,6 +422,7 @@ impl ActiveTransaction {
         let pending = Pending {
             dsn: self.dsn.get(),
             predecessors: self.predecessors.get(),
+            alone: false,
             durability: self.durability,
             begun: self.begun,
             ready,

@@ -261,7 +261,7 @@ impl Drop for Pinned {
 impl TransactionSystem {
     fn open_value(&self, table: &TableState, key: &[u8], view: View) -> Result<(Option<OpenValue>, Csn)> {
         let mut value = Vec::new();
-        let (held, csn) = self.read_entry(&table.tree, key, view, &mut value)?;
+        let (held, csn, _) = self.read_entry(&table.tree, key, view, &mut value)?;
         let open = match held {
             Held::Nothing => None,
             Held::Value => Some(OpenValue::Whole(value)),

@@ -22,6 +22,7 @@
 mod active;
 pub mod catalog;
 mod chunks;
+mod clocks;
 mod counters;
 pub mod descriptor;
 mod garbage;

@@ -7,7 +7,7 @@
 use super::catalog::TableState;
 use super::system::TransactionSystem;
 use super::view::{Outcome, View};
-use crate::base::{Csn, Result};
+use crate::base::{Csn, PageId, Result};
 use crate::sync::epoch::pin;
 use crate::tree::{Held, LeafBatch, Tree};
 use std::cmp::Ordering;
@@ -76,6 +76,15 @@ pub struct RangeCursor {
     batch_len: usize,
     /// A value of the leaf, while its entry is resolved.
     scratch: Vec<u8>,
+}
+
+/// What a cursor came across.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Met {
+    /// A version, or a deletion, of this transaction; 0 for one that is settled.
+    Version(Csn),
+    /// A leaf.
+    Leaf(PageId),
 }
 
 /// One end of a cursor.
@@ -182,16 +191,16 @@ impl RangeCursor {
         }
     }
 
-    /// Goes to the next row from the lower end, or with `back` from the upper one; false if there is none. `seen` is told the CSN of
+    /// Goes to the next row from the lower end, or with `back` from the upper one; false if there is none. `seen` is told
     /// everything that was looked at, deletions included.
     ///
     /// # Errors
     /// I/O, `Corruption`.
-    pub fn step(
+    pub(super) fn step(
         &mut self,
         system: &TransactionSystem,
         view: View,
-        seen: &mut dyn FnMut(Csn) -> Result<()>,
+        seen: &mut dyn FnMut(Met) -> Result<()>,
         back: bool,
     ) -> Result<bool> {
         loop {
@@ -207,8 +216,8 @@ impl RangeCursor {
                 this.at += 1;
                 if matches!(row.value, Seen::Large) {
                     this.large.clear();
-                    let (found, csn) = system.read(&self.table.tree, key, view, &mut this.large)?;
-                    seen(csn)?;
+                    let (found, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
+                    seen(Met::Version(csn))?;
                     // A view that moves (read committed) may not see it any more: then the row is passed by.
                     if !found {
                         continue;
@@ -231,7 +240,7 @@ impl RangeCursor {
         &mut self,
         system: &TransactionSystem,
         view: View,
-        seen: &mut dyn FnMut(Csn) -> Result<()>,
+        seen: &mut dyn FnMut(Met) -> Result<()>,
         from: &Bound<Vec<u8>>,
         back: bool,
     ) -> Result<()> {
@@ -249,6 +258,7 @@ impl RangeCursor {
             } else {
                 tree.scan_forward(from, self.batch_len, &mut this.batch)?.map(Bound::Included)
             };
+            seen(Met::Leaf(this.batch.leaf()))?;
             for (index, entry) in this.batch.iter().enumerate() {
                 if !is_inside(entry.key, &other.bound, back) {
                     break;
@@ -261,16 +271,16 @@ impl RangeCursor {
                 self.scratch.extend_from_slice(entry.value);
                 match system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut self.scratch, &guard) {
                     Outcome::Value(csn) => {
-                        seen(csn)?;
+                        seen(Met::Version(csn))?;
                         let is_newest = entry.meta.held() == Held::Value && self.scratch == entry.value;
                         let value = if is_newest { Seen::Newest } else { Seen::Older(self.scratch.clone()) };
                         this.rows.push(Ahead { index, value });
                     }
                     Outcome::Reference(csn) => {
-                        seen(csn)?;
+                        seen(Met::Version(csn))?;
                         this.rows.push(Ahead { index, value: Seen::Large });
                     }
-                    Outcome::Absent(csn) => seen(csn)?,
+                    Outcome::Absent(csn) => seen(Met::Version(csn))?,
                     Outcome::Again => continue 'again,
                 }
             }
@@ -289,8 +299,11 @@ impl super::ActiveTransaction {
     pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
         self.touch(cursor.table())?;
         let view = self.view();
-        let mut seen = |csn| {
-            self.depend_on(csn);
+        let mut seen = |met| {
+            match met {
+                Met::Version(csn) => self.depend_on(csn),
+                Met::Leaf(page) => self.met_leaf(page),
+            }
             Ok(())
         };
         cursor.step(&self.system, view, &mut seen, back)

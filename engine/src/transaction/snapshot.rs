@@ -3,7 +3,7 @@
 
 use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Stamp};
-use super::range::RangeCursor;
+use super::range::{Met, RangeCursor};
 use super::system::TransactionSystem;
 use super::view::View;
 use crate::base::{Csn, Result};
@@ -85,7 +85,7 @@ impl ReadSnapshot {
     pub fn get(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.system.check_key(table, key)?;
         self.touch(table)?;
-        let (found, csn) = self.system.read(&table.tree, key, self.view(), value)?;
+        let (found, csn, _) = self.system.read(&table.tree, key, self.view(), value)?;
         self.wait_committed(csn)?;
         Ok(found)
     }
@@ -99,8 +99,10 @@ impl ReadSnapshot {
             self.touch(cursor.table())?;
         }
         let mut newest = Csn::ZERO;
-        let mut seen = |csn: Csn| {
-            newest = newest.max(csn);
+        let mut seen = |met| {
+            if let Met::Version(csn) = met {
+                newest = newest.max(csn);
+            }
             Ok(())
         };
         let row = cursor.step(&self.system, self.view(), &mut seen, back)?;

@@ -1,6 +1,7 @@
 //! The shared state of all transactions of a database, and the tree's way to ask about versions.
 
 use super::catalog::{Catalog, CatalogGuard, TableState};
+use super::clocks::PageClocks;
 use super::counters::TransactionCounters;
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
 use super::garbage::{Garbage, Horizon};
@@ -8,7 +9,7 @@ use super::retired::{Retired, RetiredHeld, RetiredValues};
 use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
-use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, Result};
+use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
@@ -111,6 +112,7 @@ pub struct TransactionSystem {
     pub(super) observer: Arc<Observer>,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
+    pub(super) page_clocks: PageClocks,
     commit: OnceLock<Arc<Commit>>,
     logs: AtomicUsize,
     /// Read-write transactions in progress, for the group's gather window.
@@ -146,6 +148,7 @@ impl TransactionSystem {
             write_sets: Arc::default(),
             limits,
             clock,
+            page_clocks: PageClocks::new(),
             commit: OnceLock::new(),
             logs: AtomicUsize::new(1),
             in_progress: Arc::default(),
@@ -316,6 +319,7 @@ impl TransactionSystem {
         let pending = Pending {
             dsn: Pending::EVERYTHING,
             predecessors: Predecessors::default(),
+            alone: false,
             durability: crate::base::settings::Durability::Durable,
             begun: now,
             ready: now,
@@ -397,14 +401,14 @@ impl TransactionSystem {
         key: &[u8],
         view: View,
         value: &mut Vec<u8>,
-    ) -> Result<(bool, Csn)> {
-        let (held, csn) = self.read_entry(tree, key, view, value)?;
+    ) -> Result<(bool, Csn, PageId)> {
+        let (held, csn, leaf) = self.read_entry(tree, key, view, value)?;
         if held == Held::Reference {
             let reference = LargeReference::decode(value)?;
             value.clear();
             LargeReader::new(self.pool.clone(), reference).read_all(value)?;
         }
-        Ok((held != Held::Nothing, csn))
+        Ok((held != Held::Nothing, csn, leaf))
     }
 
     /// The same without the bytes of a large value: `value` gets its reference.
@@ -414,22 +418,23 @@ impl TransactionSystem {
         key: &[u8],
         view: View,
         value: &mut Vec<u8>,
-    ) -> Result<(Held, Csn)> {
+    ) -> Result<(Held, Csn, PageId)> {
         loop {
             let guard = pin();
-            let Some(entry) = tree.lookup(key, value)? else {
+            let (leaf, entry) = tree.lookup_in_leaf(key, value)?;
+            let Some(entry) = entry else {
                 value.clear();
-                return Ok((Held::Nothing, Csn::ZERO));
+                return Ok((Held::Nothing, Csn::ZERO, leaf));
             };
             if entry.stamp == 0 {
-                return Ok((entry.held(), Csn::ZERO));
+                return Ok((entry.held(), Csn::ZERO, leaf));
             }
             match self.resolve(view, entry.stamp, entry.held(), value, &guard) {
-                Outcome::Value(csn) => return Ok((Held::Value, csn)),
-                Outcome::Reference(csn) => return Ok((Held::Reference, csn)),
+                Outcome::Value(csn) => return Ok((Held::Value, csn, leaf)),
+                Outcome::Reference(csn) => return Ok((Held::Reference, csn, leaf)),
                 Outcome::Absent(csn) => {
                     value.clear();
-                    return Ok((Held::Nothing, csn));
+                    return Ok((Held::Nothing, csn, leaf));
                 }
                 Outcome::Again => {}
             }

@@ -85,7 +85,8 @@ impl ActiveTransaction {
     ) -> Result<bool> {
         self.system.check_key(table, key)?;
         self.change(table, key, Intent::Lock)?;
-        let (found, csn) = self.system.read(&table.tree, key, self.view(), value)?;
+        let (found, csn, leaf) = self.system.read(&table.tree, key, self.view(), value)?;
+        self.met_leaf(leaf);
         self.depend_on(csn);
         Ok(found)
     }
@@ -177,6 +178,7 @@ impl ActiveTransaction {
         intent: Intent<'_>,
         guard: &Guard,
     ) -> Result<Attempt> {
+        self.met_leaf(leaf.page_id());
         let Some(entry) = leaf.entry() else {
             if !matches!(intent, Intent::Delete) {
                 self.apply(table, leaf, key, intent, Undo { prior: 0, before: Before::Absent }, guard)?;
@@ -247,6 +249,7 @@ impl ActiveTransaction {
         let absent = matches!(undo.before, Before::Absent);
         let shard = Descriptors::slot(self.id);
         let version = self.system.versions.create(shard, self.own, undo, guard)?;
+        self.changed_leaf(leaf.page_id());
         let word = version.word();
         let table_index = self.table_index(table);
         self.note_redo(table, key, intent, old_value.as_deref());

@@ -140,6 +140,15 @@ impl Tree {
     /// A page cannot be read.
     #[inline]
     pub fn lookup(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<EntryMeta>> {
+        self.lookup_in_leaf(key, value).map(|(_, found)| found)
+    }
+
+    /// As [`Tree::lookup`], and in which leaf the key is, or would be.
+    ///
+    /// # Errors
+    /// As [`Tree::lookup`].
+    #[inline]
+    pub fn lookup_in_leaf(&self, key: &[u8], value: &mut Vec<u8>) -> Result<(PageId, Option<EntryMeta>)> {
         match self.try_lookup(key, value) {
             Ok(found) => Ok(found),
             Err(interrupt) => self.retry_after(interrupt, || self.try_lookup(key, value)),
@@ -147,7 +156,7 @@ impl Tree {
     }
 
     #[inline]
-    fn try_lookup(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<EntryMeta>, Interrupt> {
+    fn try_lookup(&self, key: &[u8], value: &mut Vec<u8>) -> Result<(PageId, Option<EntryMeta>), Interrupt> {
         value.clear();
         let leaf = self.descend(Target::At(key), 0)?.guard;
         let node = Node::new(leaf.bytes());
@@ -158,7 +167,7 @@ impl Tree {
             entry.meta
         });
         leaf.validate()?;
-        Ok(meta)
+        Ok((leaf.page_id(), meta))
     }
 
     /// Frees all pages, those of large values too. Nobody else may be using the tree.

@@ -18,6 +18,7 @@ const OPTIMISTIC_ATTEMPTS: u32 = 8;
 pub struct LeafBatch {
     bytes: Vec<u8>,
     items: Vec<Item>,
+    leaf: PageId,
 }
 
 #[derive(Debug)]
@@ -42,6 +43,12 @@ impl LeafBatch {
     /// Forgets the entries and keeps the memory.
     pub fn clear(&mut self) {
         self.cut((0, 0));
+    }
+
+    /// The leaf they are of.
+    #[must_use]
+    pub fn leaf(&self) -> PageId {
+        self.leaf
     }
 
     /// How many entries there are.
@@ -219,6 +226,7 @@ impl Tree {
             Bound::Unbounded => (&[][..], false),
         };
         let leaf = self.descend(Target::At(key), 0)?.guard;
+        batch.leaf = leaf.page_id();
         let _latch = if latched { Some(leaf.upgrade_shared()?) } else { None };
         let node = Node::new(leaf.bytes());
         let (slot, found) = node.search(key);
@@ -263,6 +271,7 @@ impl Tree {
             Bound::Unbounded => Target::Last,
         };
         let leaf = self.descend(target, 0)?.guard;
+        batch.leaf = leaf.page_id();
         let _latch = if latched { Some(leaf.upgrade_shared()?) } else { None };
         let node = Node::new(leaf.bytes());
         let end = match target {

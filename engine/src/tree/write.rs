@@ -172,6 +172,13 @@ impl LeafWrite<'_> {
         self.guard.reserve()
     }
 
+    /// The leaf.
+    #[inline]
+    #[must_use]
+    pub fn page_id(&self) -> PageId {
+        self.guard.page_id()
+    }
+
     /// What is at the key.
     #[inline]
     #[must_use]

@@ -69,6 +69,11 @@ impl Predecessors {
         *self = kept;
     }
 
+    /// There are more than can be told apart.
+    pub fn overflow(&mut self) {
+        *self = Predecessors { count: PREDECESSORS as u8 + 1, ..Predecessors::default() };
+    }
+
     /// True if one more might be one too many.
     #[must_use]
     pub fn is_full(&self) -> bool {

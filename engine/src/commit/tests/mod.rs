@@ -71,6 +71,9 @@ pub fn all() -> Vec<Settings> {
         Settings { dependency: exact, stealing_group: Some(2), ..worker.clone() },
         Settings { dependency: exact, ..settings(Preset::Autonomous) },
         Settings { dependency: exact, ..settings(Preset::Pipelined) },
+        Settings { dependency: Some(Dependency::Gsn), ..settings(Preset::Autonomous) },
+        Settings { dependency: Some(Dependency::Gsn), ..settings(Preset::Restricted) },
+        Settings { dependency: Some(Dependency::GsnRfa), acknowledger: workers, ..worker.clone() },
         Settings { dependency: exact, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
         Settings { writer: Some(Writer::Background), acknowledger: workers, ..settings(Preset::Autonomous) },
     ]);
@@ -146,17 +149,38 @@ impl World {
         if dsn != Csn::ZERO && dsn != Pending::EVERYTHING {
             predecessors.add(dsn);
         }
-        Pending { dsn, predecessors, durability, begun: now, ready: now, waits }
+        Pending { dsn, predecessors, alone: false, durability, begun: now, ready: now, waits }
     }
 
-    pub fn precommit(&self, log: u32, pending: Pending) -> Result<Ticket> {
+    pub fn precommit(&self, log: u32, mut pending: Pending) -> Result<Ticket> {
+        let gsn = self.meet(LogId(log), &mut pending);
         let mut body = vec![log as u8; 40];
         for csn in self.commit.to_list(&pending).unwrap_or_default() {
             body.extend(csn.0.to_le_bytes());
         }
         let record =
-            Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(0), kind: RecordKind::Whole };
+            Record { body: &body, body_crc: crc(&body), operations: 1, gsn, kind: RecordKind::Whole };
         self.commit.precommit(LogId(log), record, pending, || ())
+    }
+
+    /// Where there are clocks: that of a transaction that met its predecessors.
+    fn meet(&self, log: LogId, pending: &mut Pending) -> Gsn {
+        let (mut gsn, read) = (Gsn(0), pending.predecessors);
+        if self.commit.goes_by_clocks() {
+            pending.alone = true;
+            for csn in
+                read.all().unwrap_or_default().iter().filter(|csn| self.commit.may_be_waited_for(**csn))
+            {
+                match self.commit.clock_of(*csn) {
+                    Some((of, other)) => {
+                        gsn = gsn.max(of);
+                        pending.alone &= other == log;
+                    }
+                    None => pending.predecessors.overflow(),
+                }
+            }
+        }
+        gsn
     }
 
     pub fn blocking(&self, log: u32, dsn: Csn) -> Result<Ticket> {

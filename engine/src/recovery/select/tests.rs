@@ -23,6 +23,7 @@ impl ScannedLog {
                 sequence: block[0].0,
                 first_csn: csns.clone().min().expect("not empty"),
                 last_csn: csns.max().expect("not empty"),
+                previous_csn: Csn::ZERO,
                 watermark: possible.map(|(_, record)| record.watermark).max().unwrap_or(Csn::ZERO),
             });
         }
@@ -413,4 +414,23 @@ fn a_record_that_lists_a_later_one_is_corrupt() {
     let found = log(0, 1, vec![record(1, 1, 0, 1), exact(3, 2, 1, 1)]);
     let error = select_listed(&first_run(0), &[found], &|_| Ok(vec![Csn(3)])).expect_err("itself");
     assert!(error.to_string().contains("lists itself"), "{error}");
+}
+
+/// The parts of a long transaction were written in any order, and only the last one arrived. It lists nothing, and its chunks are lost.
+#[test]
+fn a_log_that_lacks_its_first_block_above_the_checkpoint_has_none_that_counts() {
+    let block = |sequence, csn, previous| FoundBlock {
+        sequence,
+        first_csn: Csn(csn),
+        last_csn: Csn(csn),
+        previous_csn: Csn(previous),
+        watermark: Csn(1),
+    };
+    let found = |blocks| FoundLog { log: LogId(0), epoch: Epoch(1), blocks };
+    let counts = |blocks: Vec<FoundBlock>, sequence| {
+        Bounds::new(first_run(10), vec![found(blocks)]).counts(0, sequence)
+    };
+    assert!(counts(vec![block(3, 14, 9), block(4, 15, 14)], 4), "what was before is covered");
+    assert!(!counts(vec![block(3, 14, 13), block(4, 15, 14)], 3), "the block with 13 is missing");
+    assert!(!counts(vec![block(1, 9, 0), block(3, 14, 13)], 3), "however far it was before");
 }

@@ -7,9 +7,11 @@ mod pack_readers;
 mod packs;
 mod pages;
 mod readers;
+mod space;
 
 use super::*;
 use crate::base::Location;
+use crate::base::clock::Clock;
 use crate::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 
 const DATABASE: DatabaseId = DatabaseId(0xdb);

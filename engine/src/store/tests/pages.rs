@@ -349,3 +349,17 @@ fn a_large_mapping_is_loaded_by_several_threads() {
     assert_eq!(reopened.page_ids().count(), 600);
     assert_eq!(version_of(&reopened, 599 * 508 + 3).expect("reads"), 1);
 }
+
+#[test]
+fn a_sample_of_pages_is_from_all_over_the_store_and_bounded() {
+    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
+    assert_eq!(store.sample_pages(64), []);
+    commit(&store, [7], 1);
+    assert_eq!(store.sample_pages(64), [PageId(7)]);
+    commit(&store, 1..=5000, 2);
+    let sample = store.sample_pages(64);
+    assert!((32..=64).contains(&sample.len()), "{sample:?}");
+    assert!(sample.is_sorted() && sample.iter().all(|page| store.contains(*page)));
+    assert!(sample[0].0 < 200 && sample[sample.len() - 1].0 > 4000, "{sample:?}");
+    assert_eq!(store.sample_pages(3).len(), 3);
+}

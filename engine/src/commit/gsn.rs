@@ -1,0 +1,141 @@
+//! Lamport clocks: how far are all logs durable, by their clocks?
+//!
+//! A **GSN** is a Lamport clock. Each page, transaction and log has one (the pages' are in the room `transaction`, which sees pages):
+//!
+//! ```text
+//!   read a page     transaction := max(transaction, page)
+//!   write a page    both        := max(transaction, page) + 1
+//!   draw            record      := max(transaction, log) + 1;   log, transaction and the pages that it wrote get that
+//! ```
+//!
+//! So the record of whoever saw another's change has the higher GSN, in whichever log, and GSNs rise with position within a log. **Reach** is a GSN
+//! up to which everything is durable in every log. A transaction is committed when its own GSN is at or below it: then all it depends
+//! on is durable, and much that it does not depend on, for pages are shared by rows and clocks by transactions.
+//!
+//! **Remote flush avoidance** (RFA). A transaction that only met what was last changed through its own log, or is at or below the reach, need not
+//! wait for other logs. It is not alone with that, though: it waits for those before it in its own log that do have to wait, since it may have
+//! read from them. So a log keeps the GSN of its newest transaction that needs others; that is what each waits for, its own included.
+//!
+//! # The reach
+//!
+//! Each log has a **clock** and a **floor**: every record of the log that is not durable has a GSN above the floor; infinity when
+//! there is none.
+//!
+//! ```text
+//!   drawing, under the log's latch            scanning, any thread, no latch
+//!   1  if floor = infinity: floor := clock    a  B := the highest clock
+//!   2  clock := max(clock, gsn) + 1           b  every clock := max(clock, B)
+//!   completing, under the same latch          c  m := min over all floors
+//!   3  floor := first volatile GSN - 1,       d  reach := max(reach, min(B, m))
+//!      or infinity
+//! ```
+//!
+//! Why d never lets the reach pass the GSN of a record that is not durable: if step 2 comes after b it draws above B. If it comes before, so
+//! does step 1, and c sees a floor below the record's GSN until 3 raises it, when the record is durable. Step b is also what keeps logs from
+//! holding the reach back: one that is idle has no floor, and one whose clock is behind draws above B from now on. That is the barrier of
+//! the literature, without a transaction for it.
+//!
+//! Recovery knows nothing of clocks. Records list their predecessors as by the exact rule, whose recovered set contains all that this rule
+//! lets go: whatever a transaction depends on has a lower GSN. One that cannot list them needs W above its DSN, too, and so does whoever
+//! met it before it was committed.
+
+use super::watermark::{Latched, RING_SIZE};
+use crate::base::{Csn, Gsn, LogId};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crossbeam_utils::CachePadded;
+
+const INFINITY: u64 = u64::MAX;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Clocks {
+    logs: Box<[CachePadded<LogClock>]>,
+    /// Everything at or below is durable. Raised by every scanner.
+    reach: CachePadded<AtomicU64>,
+    /// By CSN, for those that W has not passed: the record's GSN, and what it waits for. Written under the latch.
+    drawn: Box<[[AtomicU64; 2]]>,
+}
+
+#[derive(Debug)]
+struct LogClock {
+    /// Raised under the latch and by scanners.
+    clock: AtomicU64,
+    /// Written under the latch, read by scanners.
+    floor: AtomicU64,
+    /// GSN of the newest transaction that waits for other logs. Read and written under the latch.
+    needs: AtomicU64,
+}
+
+impl Clocks {
+    pub(super) fn new(logs: usize) -> Clocks {
+        let log = || LogClock {
+            clock: AtomicU64::new(1),
+            floor: AtomicU64::new(INFINITY),
+            needs: AtomicU64::new(0),
+        };
+        Clocks {
+            logs: (0..logs).map(|_| CachePadded::new(log())).collect(),
+            reach: CachePadded::new(AtomicU64::new(1)),
+            drawn: (0..RING_SIZE).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect(),
+        }
+    }
+
+    fn drawn(&self, csn: Csn) -> &[AtomicU64; 2] {
+        &self.drawn[(csn.0 % RING_SIZE) as usize]
+    }
+
+    /// Draws a GSN above `gsn` for the record of `csn`, which was just drawn. `alone`: it does not wait for other logs.
+    pub(super) fn draw(&self, log: LogId, csn: Csn, gsn: Gsn, alone: bool, _latch: &impl Latched) -> Gsn {
+        let log = &self.logs[log.0 as usize];
+        if log.floor.load(Ordering::Relaxed) == INFINITY {
+            log.floor.store(log.clock.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+        let next = |clock: u64| clock.max(gsn.0) + 1;
+        let before = log.clock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |clock| Some(next(clock)));
+        let drawn = next(before.unwrap_or_else(|clock| clock));
+        if !alone {
+            log.needs.store(drawn, Ordering::Relaxed);
+        }
+        let [place, needs] = self.drawn(csn);
+        place.store(drawn, Ordering::Relaxed);
+        needs.store(log.needs.load(Ordering::Relaxed), Ordering::Release);
+        Gsn(drawn)
+    }
+
+    /// What `log` still has to make durable.
+    pub(super) fn settle(&self, log: LogId, first_volatile: Option<Csn>, _latch: &impl Latched) {
+        let floor = first_volatile.map_or(INFINITY, |csn| self.drawn(csn)[0].load(Ordering::Relaxed) - 1);
+        self.logs[log.0 as usize].floor.store(floor, Ordering::SeqCst);
+    }
+
+    /// Steps a to d.
+    pub(super) fn rescan(&self) {
+        let bound = self.logs.iter().map(|log| log.clock.load(Ordering::SeqCst)).max().unwrap_or(0);
+        for log in &self.logs {
+            log.clock.fetch_max(bound, Ordering::SeqCst);
+        }
+        let lowest = self.logs.iter().map(|log| log.floor.load(Ordering::SeqCst)).min().unwrap_or(INFINITY);
+        self.reach.fetch_max(bound.min(lowest), Ordering::SeqCst);
+    }
+
+    /// Everything at or below is durable.
+    pub(super) fn reach(&self) -> Gsn {
+        Gsn(self.reach.load(Ordering::Acquire))
+    }
+
+    /// The GSN of a record that W has not passed.
+    pub(super) fn of(&self, csn: Csn) -> Gsn {
+        Gsn(self.drawn(csn)[0].load(Ordering::Acquire))
+    }
+
+    /// The GSN that the reach has to come to for a transaction that W has not passed. A place that was used again says more than is
+    /// needed, and then W has passed it.
+    pub(super) fn needed_by(&self, csn: Csn) -> Gsn {
+        Gsn(self.drawn(csn)[1].load(Ordering::Acquire))
+    }
+
+    /// True if `log` has a volatile record at or below `gsn`.
+    pub(super) fn holds_back(&self, log: LogId, gsn: Gsn) -> bool {
+        self.logs[log.0 as usize].floor.load(Ordering::SeqCst) < gsn.0
+    }
+}

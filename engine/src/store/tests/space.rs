@@ -1,0 +1,122 @@
+//! How much was replaced, and how long the file is kept for what it needed.
+
+use super::*;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// A new image of a page, outside any round or while one runs.
+fn replace(store: &Arc<PageStore>, page: u64, version: u64, in_round: bool) {
+    let block = store.write_block(BlockKind::Page, page, &mut image(page, version), Csn(version));
+    store.record(PageId(page), block.expect("the disk works"), in_round);
+}
+
+fn replaced(store: &PageStore) -> (u64, u64) {
+    let space = store.space();
+    assert_eq!(store.usage().replaced, space.replaced + space.in_round);
+    (space.replaced, space.in_round)
+}
+
+#[test]
+fn what_the_next_checkpoint_gives_back_is_counted() {
+    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
+    commit(&store, 1..=100, 1);
+    let live = store.space().live;
+    assert_eq!(replaced(&store), (0, 0));
+    (1..=10).for_each(|page| replace(&store, page, 2, false));
+    replace(&store, 1, 3, false);
+    assert_eq!(replaced(&store), (10, 0), "an image that no checkpoint has is given back at once");
+    replace(&store, 200, 2, false);
+    assert_eq!(replaced(&store), (10, 0), "a new page replaces nothing");
+    assert_eq!(store.space().live, live + 1);
+    let round = begin(&store).expect("idle");
+    assert_eq!(replaced(&store), (0, 10));
+    replace(&store, 20, 4, true);
+    replace(&store, 1, 4, false);
+    replace(&store, 200, 4, false);
+    assert_eq!(replaced(&store), (2, 11), "what the round has is replaced for the next");
+    let free = store.usage().free_blocks;
+    let finished = round.finish().expect("the disk works");
+    let taken = free - store.usage().free_blocks;
+    store.round_committed(finished);
+    assert_eq!(replaced(&store), (2, 0));
+    // The old mapping block and the old directory block besides.
+    assert_eq!(store.usage().free_blocks, free - taken + 11 + 2);
+    assert_eq!(store.space().live, live + 1);
+}
+
+#[test]
+fn an_abandoned_round_counts_for_the_next() {
+    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
+    commit(&store, 1..=50, 1);
+    let round = begin(&store).expect("idle");
+    (1..=5).for_each(|page| replace(&store, page, 2, true));
+    replace(&store, 60, 2, true);
+    replace(&store, 5, 3, false);
+    replace(&store, 60, 3, false);
+    assert_eq!(replaced(&store), (2, 5));
+    drop(round);
+    assert_eq!(replaced(&store), (5, 0), "page 60 is in no checkpoint");
+    commit(&store, [], 0);
+    assert_eq!(replaced(&store), (0, 0));
+}
+
+#[test]
+fn whoever_makes_checkpoints_hears_of_replaced_images_now_and_then() {
+    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
+    commit(&store, 1..=1000, 1);
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = told.clone();
+    store.on_replaced(Box::new(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    }));
+    (1..=640).for_each(|page| replace(&store, page, 2, false));
+    assert!((19..=21).contains(&told.load(Ordering::Relaxed)), "{told:?}");
+    commit(&store, [], 0);
+    let before = told.load(Ordering::Relaxed);
+    replace(&store, 1, 3, false);
+    assert_eq!(told.load(Ordering::Relaxed), before + 1, "the first after a checkpoint");
+}
+
+/// A store of 4000 pages that had to have room for 1500 more.
+fn grown() -> (Arc<PageStore>, Clock) {
+    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
+    let (clock, demand) = (Clock::manual(), Arc::new(Demand::default()));
+    store.keep_reserve(demand.clone(), clock.clone());
+    commit(&store, 1..=4000, 1);
+    demand.dirty.store(1500, Ordering::Relaxed);
+    store.reserve(ReservedFor::Change).expect("a large disk");
+    demand.dirty.store(0, Ordering::Relaxed);
+    (store, clock)
+}
+
+#[test]
+fn the_file_is_as_long_as_it_had_to_be_lately_and_no_longer() {
+    let (store, clock) = grown();
+    let length_after = |seconds| {
+        clock.advance(std::time::Duration::from_secs(seconds));
+        commit(&store, [1], 2);
+        store.usage().blocks
+    };
+    let lengths = [0, 10, 10, 20, 40].map(length_after);
+    assert!(lengths[..3].iter().all(|blocks| *blocks > 5500), "{lengths:?}");
+    assert!(lengths[4] < 4500, "{lengths:?}");
+}
+
+#[test]
+fn a_file_of_which_most_is_free_is_cut_at_once() {
+    let (store, _clock) = grown();
+    let round = begin(&store).expect("idle");
+    (2..=4000).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
+    let finished = round.finish().expect("the disk works");
+    store.round_committed(finished);
+    commit(&store, [1], 2);
+    commit(&store, [1], 3);
+    assert!(store.usage().blocks < 500, "{:?}", store.usage());
+}
+
+#[test]
+fn a_closed_database_is_as_long_as_what_is_in_it() {
+    let (store, _clock) = grown();
+    store.forget_need();
+    commit(&store, [1], 2);
+    assert!(store.usage().blocks < 4500, "{:?}", store.usage());
+}
