@@ -218,8 +218,9 @@ impl Core {
         }
         self.undecided.obstacles(root, self, |obstacle| match obstacle {
             Obstacle::Volatile(log, _) if log == ticket.log && ticket.csn != Csn::ZERO => {}
-            Obstacle::Volatile(log, _) => {
+            Obstacle::Volatile(log, csn) => {
                 let writer = self.writer(log);
+                self.hurry_carriers(csn);
                 writer.duty.lower_due(levels::NOW);
                 self.flusher_of(writer).wake_for(levels::NOW);
             }
