@@ -81,5 +81,5 @@ fn the_ablation_has_a_report_for_each_row_and_refuses_what_it_varies() {
     let table = run_bench(&["ablation", "--of", "put", "--seconds", "0.2", "--memory-bytes", "256m"]);
     expect_code(&table, 0);
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
-    assert!(text.contains("+ record-level dependencies") && text.lines().count() == 8, "{text}");
+    assert!(text.contains("+ record-level dependencies") && text.lines().count() == 9, "{text}");
 }
