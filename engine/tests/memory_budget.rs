@@ -262,6 +262,9 @@ fn back_up_beside_updates(directory: &Path) {
     let table = db.table("t").expect("loaded");
     let done = AtomicBool::new(false);
     let full = directory.with_extension("full");
+    // A copy may be done before the updates have needed all of the memory.
+    let rows = db.begin_read().expect("begins").range::<&[u8]>(&table, ..).count();
+    assert_eq!(rows as u64, ROWS);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = Random::from_seed(7);
