@@ -218,9 +218,8 @@ impl Core {
         }
         self.undecided.obstacles(root, self, |obstacle| match obstacle {
             Obstacle::Volatile(log, _) if log == ticket.log && ticket.csn != Csn::ZERO => {}
-            Obstacle::Volatile(log, csn) => {
+            Obstacle::Volatile(log, _) => {
                 let writer = self.writer(log);
-                self.hurry_carriers(csn);
                 writer.duty.lower_due(levels::NOW);
                 self.flusher_of(writer).wake_for(levels::NOW);
             }

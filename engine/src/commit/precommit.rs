@@ -357,10 +357,7 @@ impl Core {
             self.metrics.backpressure_waits.add(1);
             match obstacle {
                 Obstacle::Buffers => {
-                    if !self.await_carrier(writer, Csn::MAX, None)?
-                        && !self.advance(writer, Csn::MAX, levels::NOW)
-                        && !writer.is_only_carried()
-                    {
+                    if !self.advance(writer, Csn::MAX, levels::NOW) {
                         writer.event.wait(tickets.0, None);
                     }
                 }
