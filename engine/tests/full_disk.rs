@@ -3,7 +3,7 @@
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
-use quenchdb::{Database, ErrorKind, Preset, Result, Settings, Table};
+use quenchdb::{Compression, Database, ErrorKind, Preset, Result, Settings, Table};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,8 +48,14 @@ fn size(disk: &SimulatedStorage) -> u64 {
     disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
 }
 
-/// Nothing that could be compressed, so that what is written takes the space that it seems to take.
+/// A value that compresses well, so that pages that are not expected to change share blocks, is asked for with this, or more.
+const COMPRESSIBLE: u8 = 200;
+
+/// Below [`COMPRESSIBLE`] nothing that could be compressed, so that what is written takes the space that it seems to take.
 fn value(row: u32, fill: u8) -> Vec<u8> {
+    if fill >= COMPRESSIBLE {
+        return format!("row {row} with {fill};").into_bytes().into_iter().cycle().take(500).collect();
+    }
     let mut random = Random::from_seed(u64::from(row) << 8 | u64::from(fill));
     (0..63).flat_map(|_| random.next_u64().to_le_bytes()).take(500).collect()
 }
@@ -59,9 +65,9 @@ fn put(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8) -> Re
 }
 
 /// Inserts rows although the disk was full a moment ago.
-fn put_soon(db: &Database, table: &Table, rows: std::ops::Range<u32>, context: &str) {
+fn put_soon(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8, context: &str) {
     let begun = Instant::now();
-    while let Err(error) = put(db, table, rows.clone(), 2) {
+    while let Err(error) = put(db, table, rows.clone(), fill) {
         assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
         assert!(begun.elapsed() < PROMPT, "{context}: there is space, but it does not go on: {error}");
         std::thread::sleep(Duration::from_millis(20));
@@ -69,12 +75,23 @@ fn put_soon(db: &Database, table: &Table, rows: std::ops::Range<u32>, context: &
 }
 
 /// Inserts rows, a few in each transaction, until one is refused; returns the number of the next row.
-fn fill_up(db: &Database, table: &Table, rows: &mut Rows, mut next: u32, context: &str) -> u32 {
+fn fill_up(db: &Database, table: &Table, rows: &mut Rows, next: u32, context: &str) -> u32 {
+    fill_up_with(db, table, rows, next, 1, context)
+}
+
+fn fill_up_with(
+    db: &Database,
+    table: &Table,
+    rows: &mut Rows,
+    mut next: u32,
+    fill: u8,
+    context: &str,
+) -> u32 {
     for _ in 0..100_000 {
         let few = next..next + 1 + next % 7;
         let begun = Instant::now();
-        match put(db, table, few.clone(), 1) {
-            Ok(()) => rows.extend(few.clone().map(|row| (row, 1))),
+        match put(db, table, few.clone(), fill) {
+            Ok(()) => rows.extend(few.clone().map(|row| (row, fill))),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
                 assert!(begun.elapsed() < PROMPT, "{context}: refused after {:?}", begun.elapsed());
@@ -84,6 +101,25 @@ fn fill_up(db: &Database, table: &Table, rows: &mut Rows, mut next: u32, context
         next = few.end;
     }
     panic!("{context}: the disk never was full");
+}
+
+/// [`fill_up_with`] until the disk is full and stays so. Between a refusal and a look at the statistics a checkpoint that was under
+/// way may have ended: what it needs no more is room for some rows, and the disk is not called full until somebody is refused again.
+fn fill_up_for_good(
+    db: &Database,
+    table: &Table,
+    rows: &mut Rows,
+    mut next: u32,
+    fill: u8,
+    context: &str,
+) -> u32 {
+    for _ in 0..50 {
+        next = fill_up_with(db, table, rows, next, fill, context);
+        if db.statistics().disk_full {
+            return next;
+        }
+    }
+    panic!("{context}: refused fifty times, and not once the disk was called full");
 }
 
 fn assert_rows(db: &Database, table: &Table, rows: &Rows, context: &str) {
@@ -119,21 +155,22 @@ fn assert_survives(disk: &SimulatedStorage, settings: &Settings, rows: &Rows, co
     }
 }
 
-fn refuses_keeps_and_resumes(preset: Preset, room: u64, memory_bytes: u64) {
-    let context = format!("{preset:?}, {room} bytes of room, {memory_bytes} of memory");
-    let settings = settings(preset, memory_bytes);
+/// Returns how many images were packed.
+fn refuses_keeps_and_resumes(settings: Settings, room: u64, fill: u8) -> u64 {
+    let context = format!("{:?}, {room} bytes of room, {} of memory", settings.preset, settings.memory_bytes);
+    let mut packed = 0;
     let (disk, db, table) = start(room, &settings);
     let mut rows = Rows::new();
     put(&db, &table, 0..10, 1).expect("a whole disk");
     rows.extend((0..10).map(|row| (row, 1)));
     disk.set_capacity(Some(size(&disk) + room));
-    let next = fill_up(&db, &table, &mut rows, 10, &context);
-    assert!(db.statistics().disk_full, "{context}");
+    let next = fill_up_for_good(&db, &table, &mut rows, 10, fill, &context);
     assert_rows(&db, &table, &rows, &context);
     assert_survives(&disk, &settings, &rows, &context);
     // What the reserve is for.
     for _ in 0..3 {
         db.checkpoint().unwrap_or_else(|error| panic!("{context}: no room was kept: {error}"));
+        packed = packed.max(db.statistics().packs.images_packed);
     }
     let removed: Vec<u32> = rows.keys().copied().filter(|row| row % 2 == 1).take(8).collect();
     let deleted =
@@ -142,12 +179,13 @@ fn refuses_keeps_and_resumes(preset: Preset, room: u64, memory_bytes: u64) {
     rows.retain(|row, _| !removed.contains(row));
     assert_sound(&db, &context);
     assert_survives(&disk, &settings, &rows, &format!("{context}, checkpointed"));
-    let next = fill_up(&db, &table, &mut rows, next, &context);
+    let next = fill_up_with(&db, &table, &mut rows, next, fill, &context);
     db.checkpoint().unwrap_or_else(|error| panic!("{context}: no room was kept the second time: {error}"));
+    packed = packed.max(db.statistics().packs.images_packed);
     assert_rows(&db, &table, &rows, &context);
     disk.set_capacity(None);
-    put_soon(&db, &table, next..next + 50, &context);
-    rows.extend((next..next + 50).map(|row| (row, 2)));
+    put_soon(&db, &table, next..next + 50, fill + 1, &context);
+    rows.extend((next..next + 50).map(|row| (row, fill + 1)));
     let begun = Instant::now();
     while db.statistics().disk_full {
         assert!(begun.elapsed() < Duration::from_secs(10), "{context}: nobody asks for space");
@@ -157,13 +195,14 @@ fn refuses_keeps_and_resumes(preset: Preset, room: u64, memory_bytes: u64) {
     drop(table);
     db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_survives(&disk, &settings, &rows, &format!("{context}, closed"));
+    packed
 }
 
 #[test]
 fn at_every_fill_level_work_is_refused_kept_and_resumed() {
     for step in 0..24u64 {
         let preset = Preset::ALL[step as usize % Preset::ALL.len()];
-        refuses_keeps_and_resumes(preset, 40_000 + step * 91_811, 8 << 20);
+        refuses_keeps_and_resumes(settings(preset, 8 << 20), 40_000 + step * 91_811, 1);
     }
 }
 
@@ -171,8 +210,27 @@ fn at_every_fill_level_work_is_refused_kept_and_resumed() {
 fn pages_leave_a_small_memory_on_a_full_disk() {
     for step in 0..6u64 {
         let preset = Preset::ALL[step as usize % Preset::ALL.len()];
-        refuses_keeps_and_resumes(preset, 3_000_000 + step * 511_811, 1 << 20);
+        refuses_keeps_and_resumes(settings(preset, 1 << 20), 3_000_000 + step * 511_811, 1);
     }
+}
+
+/// Pages that are not expected to change share blocks: a checkpoint that writes one of them cannot give its block back, and what leaves
+/// memory is written together.
+#[test]
+fn at_every_fill_level_packs_take_nothing_from_what_was_kept() {
+    let mut packed = Vec::new();
+    for step in 0..16u64 {
+        let preset = Preset::ALL[step as usize % Preset::ALL.len()];
+        let settings = Settings {
+            compression: if step % 5 == 4 { Compression::None } else { Compression::Lz4 },
+            ..settings(preset, if step % 2 == 0 { 1 << 20 } else { 8 << 20 })
+        };
+        let compresses = settings.compression != Compression::None;
+        let images = refuses_keeps_and_resumes(settings, 60_000 + step * step * 12_007, COMPRESSIBLE);
+        assert!(compresses || images == 0, "{images}");
+        packed.push(images);
+    }
+    assert!(packed.iter().filter(|images| **images > 20).count() >= 6, "images in packs: {packed:?}");
 }
 
 /// Rows that are there can be changed for ever: a checkpoint gives back the log and the blocks of the pages it replaces.
@@ -292,7 +350,7 @@ fn a_long_transaction_on_a_full_disk_stops_nobody_for_long() {
         }
         assert_rows(&db, &table, &rows, &context);
         tx.abort();
-        put_soon(&db, &table, next..next + 1, &context);
+        put_soon(&db, &table, next..next + 1, 2, &context);
         rows.insert(next, 2);
         assert_rows(&db, &table, &rows, &context);
         assert_sound(&db, &context);
@@ -342,18 +400,21 @@ fn many_threads_are_refused_together_and_go_on_together() {
 /// `ENOSPC` where the reserve does not help, because the file system broke its promise: at each write in turn.
 #[test]
 fn a_checkpoint_that_meets_a_full_disk_at_any_write_can_be_repeated() {
-    let mut struck_all = 0;
-    for operation in [OperationKind::Write, OperationKind::ZeroExtend] {
+    let (mut struck_all, mut packed) = (0, 0);
+    let whole = [(OperationKind::Write, 1), (OperationKind::ZeroExtend, 1)];
+    let in_packs = [(OperationKind::Write, COMPRESSIBLE), (OperationKind::ZeroExtend, COMPRESSIBLE)];
+    for (operation, fill) in whole.into_iter().chain(in_packs) {
         for after in 0.. {
-            let context = format!("{operation:?} {after}");
-            let settings = Settings { checkpoint_log_bytes: 0, ..settings(Preset::Group, 8 << 20) };
+            let context = format!("{operation:?} {after}, rows of {fill}");
+            let memory_bytes = if fill == COMPRESSIBLE { 1 << 20 } else { 8 << 20 };
+            let settings = Settings { checkpoint_log_bytes: 0, ..settings(Preset::Group, memory_bytes) };
             let (disk, db, table) = start(after, &settings);
             let mut rows = Rows::new();
             disk.inject(Fault { operation, after, kind: FaultKind::Once, error: 28 });
-            for batch in 0..8 {
+            for batch in 0..if fill == COMPRESSIBLE { 30 } else { 8 } {
                 let few = batch * 40..batch * 40 + 40;
-                match put(&db, &table, few.clone(), 1) {
-                    Ok(()) => rows.extend(few.map(|row| (row, 1))),
+                match put(&db, &table, few.clone(), fill) {
+                    Ok(()) => rows.extend(few.map(|row| (row, fill))),
                     Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}"),
                 }
             }
@@ -362,6 +423,7 @@ fn a_checkpoint_that_meets_a_full_disk_at_any_write_can_be_repeated() {
                     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
                 }
             }
+            packed += db.statistics().packs.images_packed;
             if disk.faults_struck() == 0 {
                 break;
             }
@@ -373,7 +435,7 @@ fn a_checkpoint_that_meets_a_full_disk_at_any_write_can_be_repeated() {
             assert!(after < 200, "{context}: the workload never ends");
         }
     }
-    assert!(struck_all > 5, "only {struck_all} writes were struck");
+    assert!(struck_all > 5 && packed > 100, "only {struck_all} writes were struck, {packed} images packed");
 }
 
 /// A file system of a fixed size, unmounted when it is dropped.
@@ -417,7 +479,7 @@ impl Drop for SmallDisk {
 
 fn open_small(path: &Path) -> Database {
     let settings = Settings {
-        memory_bytes: 32 << 20,
+        memory_bytes: 8 << 20,
         segment_bytes: 1 << 20,
         log_bytes_max: 8 << 20,
         checkpoint_log_bytes: 4 << 20,
@@ -428,26 +490,34 @@ fn open_small(path: &Path) -> Database {
 
 #[test]
 fn on_a_real_file_system_that_is_full_work_resumes_when_a_file_is_deleted() {
-    let Some(disk) = SmallDisk::mount(64 << 20) else { return };
+    a_real_file_system_fills_up(1, 64 << 20);
+    a_real_file_system_fills_up(COMPRESSIBLE, 40 << 20);
+}
+
+fn a_real_file_system_fills_up(fill: u8, bytes: u64) {
+    let Some(disk) = SmallDisk::mount(bytes) else { return };
     let ballast = disk.path.join("ballast");
     std::fs::write(&ballast, vec![1; 24 << 20]).expect("there is room");
     let directory = disk.path.join("database");
     let db = open_small(&directory);
     let table = db.create_table("t").expect("there is room");
     let mut rows = Rows::new();
-    let next = fill_up(&db, &table, &mut rows, 0, "tmpfs");
-    assert!(rows.len() > 1000 && db.statistics().disk_full, "{} rows", rows.len());
+    let next = fill_up_for_good(&db, &table, &mut rows, 0, fill, "tmpfs");
+    assert!(rows.len() > 1000, "{} rows", rows.len());
+    // Packs are what cold pages come to: those that leave memory.
+    let packed = db.statistics().packs.images_packed;
+    assert!(packed > 100 || fill < COMPRESSIBLE, "{packed} images packed of {} rows", rows.len());
     assert_rows(&db, &table, &rows, "tmpfs, full");
     let begun = Instant::now();
-    let refused = put(&db, &table, next..next + 500, 2).expect_err("it is full");
+    let refused = put(&db, &table, next..next + 500, fill + 1).expect_err("it is full");
     assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{refused}");
     assert!(refused.to_string().contains("the disk is full"), "{refused}");
     assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
     db.checkpoint().expect("room was kept");
     assert_rows(&db, &table, &rows, "tmpfs, checkpointed");
     std::fs::remove_file(&ballast).expect("it is there");
-    put_soon(&db, &table, next..next + 500, "tmpfs");
-    rows.extend((next..next + 500).map(|row| (row, 2)));
+    put_soon(&db, &table, next..next + 500, fill + 1, "tmpfs");
+    rows.extend((next..next + 500).map(|row| (row, fill + 1)));
     assert_sound(&db, "tmpfs");
     drop(table);
     db.close().expect("there is room");
