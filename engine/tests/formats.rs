@@ -132,8 +132,8 @@ impl Sample {
 
 /// Version of a log block with what came last.
 const NEWEST_LOG: u16 = 3;
-/// Of a manifest: that of a database whose log is in mapped memory.
-const NEWEST_MANIFEST: u32 = 4;
+/// Of a manifest: that of a checkpoint with pages of large values in progress.
+const NEWEST_MANIFEST: u32 = 5;
 
 /// The version that the present build writes, of samples.
 const NEWEST: u32 = 4;

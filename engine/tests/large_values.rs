@@ -296,9 +296,7 @@ fn limits_are_clear_errors() {
     let db = Database::builder().settings(small).storage(storage).open("memory").expect("opens");
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
-    let error = tx.insert(&table, KEY, vec![1; 16 << 20]).expect_err("no pages left");
-    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
-    assert!(error.to_string().contains("memory_bytes"), "{error}");
+    tx.insert(&table, KEY, vec![1; 16 << 20]).expect("its pages leave memory");
     tx.insert(&table, KEY, vec![1; 1 << 20]).expect("fits");
     tx.commit().expect("commits");
     for seed in 0..20 {

@@ -208,10 +208,16 @@ impl Check<'_> {
         }
     }
 
-    /// Those of `pages` that have an image and are not free: the image of a free page goes with the next checkpoint.
+    /// Those of `pages` that have an image, are not free (the image of a free page goes with the next checkpoint), and belong to no
+    /// large value in progress.
     fn without_owner(&self, pages: impl Iterator<Item = PageId>) -> BTreeSet<PageId> {
         let (store, pool) = (&self.inner.store, &self.inner.pool);
-        pages.filter(|page| pool.is_allocated(*page) && store.contains(*page)).collect()
+        let with_image = pages.filter(|page| pool.is_allocated(*page) && store.contains(*page));
+        let mut without_owner: BTreeSet<PageId> = with_image.collect();
+        // Noted before the image was recorded.
+        let unfinished = self.inner.system.unfinished_pages();
+        without_owner.retain(|page| !unfinished.contains(page));
+        without_owner
     }
 }
 

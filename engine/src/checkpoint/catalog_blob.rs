@@ -8,8 +8,10 @@
 //! | varint | root page |
 //! | varint | number of retired large values: in the images, but no entry refers to them |
 //! | per value: 24 bytes | its reference, as in an entry |
+//! | varint | number of pages of large values in progress: they have images, but are free |
+//! | per page: varint | its identifier less that of the one before; ascending |
 //!
-//! A catalog that ends behind the tables has no retired values.
+//! A catalog that ends behind the tables has no retired values, and one that ends behind these no such pages.
 
 use crate::base::encoding::{Reader, put_bytes, put_varint};
 use crate::base::{Error, PageId, Result, TableId};
@@ -26,9 +28,21 @@ pub struct TableRecord {
     pub root: PageId,
 }
 
-/// The stored form of the tables and of the retired values.
+/// What a checkpoint stores besides pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredCatalog {
+    /// All tables.
+    pub tables: Vec<TableRecord>,
+    /// Large values in the images to which no entry refers.
+    pub retired: Vec<LargeReference>,
+    /// Pages that have images, but are part of large values that were not committed: they are free. Ascending.
+    pub unfinished: Vec<PageId>,
+}
+
+/// The stored form.
 #[must_use]
-pub fn encode_catalog(tables: &[TableRecord], retired: &[LargeReference]) -> Vec<u8> {
+pub fn encode_catalog(catalog: &StoredCatalog) -> Vec<u8> {
+    let StoredCatalog { tables, retired, unfinished } = catalog;
     let mut out = Vec::new();
     put_varint(&mut out, tables.len() as u64);
     for table in tables {
@@ -36,18 +50,26 @@ pub fn encode_catalog(tables: &[TableRecord], retired: &[LargeReference]) -> Vec
         put_bytes(&mut out, table.name.as_bytes());
         put_varint(&mut out, table.root.0);
     }
-    if !retired.is_empty() {
+    if !retired.is_empty() || !unfinished.is_empty() {
         put_varint(&mut out, retired.len() as u64);
         retired.iter().for_each(|reference| out.extend_from_slice(&reference.encode()));
+    }
+    if !unfinished.is_empty() {
+        put_varint(&mut out, unfinished.len() as u64);
+        let mut before = 0;
+        for page in unfinished {
+            put_varint(&mut out, page.0 - before);
+            before = page.0;
+        }
     }
     out
 }
 
-/// The tables and the retired values in `bytes`.
+/// What is in `bytes`.
 ///
 /// # Errors
 /// `Corruption`.
-pub fn decode_catalog(bytes: &[u8]) -> Result<(Vec<TableRecord>, Vec<LargeReference>)> {
+pub fn decode_catalog(bytes: &[u8]) -> Result<StoredCatalog> {
     decode(bytes).ok_or_else(|| Error::corruption("the stored catalog is malformed"))
 }
 
@@ -68,7 +90,7 @@ fn decode_tables(reader: &mut Reader<'_>) -> Option<Vec<TableRecord>> {
     Some(tables)
 }
 
-fn decode(bytes: &[u8]) -> Option<(Vec<TableRecord>, Vec<LargeReference>)> {
+fn decode(bytes: &[u8]) -> Option<StoredCatalog> {
     let mut reader = Reader::new(bytes);
     let tables = decode_tables(&mut reader)?;
     let mut retired = Vec::new();
@@ -77,7 +99,14 @@ fn decode(bytes: &[u8]) -> Option<(Vec<TableRecord>, Vec<LargeReference>)> {
             retired.push(LargeReference::decode(reader.take(REFERENCE_BYTES)?).ok()?);
         }
     }
-    reader.is_empty().then_some((tables, retired))
+    let (mut unfinished, mut before) = (Vec::new(), 0u64);
+    if !reader.is_empty() {
+        for _ in 0..reader.varint()? {
+            before = before.checked_add(reader.varint()?)?;
+            unfinished.push(PageId(before));
+        }
+    }
+    reader.is_empty().then_some(StoredCatalog { tables, retired, unfinished })
 }
 
 #[cfg(test)]
@@ -91,11 +120,17 @@ mod tests {
             TableRecord { id: TableId(300), name: "é".into(), root: PageId(1 << 40) },
         ];
         let retired = vec![LargeReference { root: PageId(9), len: 5000, crc: 7 }];
-        let without = encode_catalog(&tables, &[]);
-        assert_eq!(decode_catalog(&without).expect("valid"), (tables.clone(), Vec::new()));
-        let bytes = encode_catalog(&tables, &retired);
-        assert_eq!(decode_catalog(&bytes).expect("valid"), (tables, retired));
-        for len in (0..bytes.len()).filter(|len| *len != without.len()) {
+        let unfinished = vec![PageId(3), PageId(4), PageId(1 << 30)];
+        let only_tables = StoredCatalog { tables, ..StoredCatalog::default() };
+        let with_retired = StoredCatalog { retired, ..only_tables.clone() };
+        let with_pages = StoredCatalog { unfinished: unfinished.clone(), ..only_tables.clone() };
+        let full = StoredCatalog { unfinished, ..with_retired.clone() };
+        for catalog in [&only_tables, &with_retired, &with_pages, &full] {
+            assert_eq!(decode_catalog(&encode_catalog(catalog)).expect("valid"), *catalog);
+        }
+        let whole = [encode_catalog(&only_tables).len(), encode_catalog(&with_retired).len()];
+        let bytes = encode_catalog(&full);
+        for len in (0..bytes.len()).filter(|len| !whole.contains(len)) {
             assert!(decode_catalog(&bytes[..len]).is_err());
         }
     }

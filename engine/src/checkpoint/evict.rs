@@ -9,8 +9,8 @@
 //! ```
 //!
 //! # Which images are written
-//! The image of a page that leaves memory holds committed content only (I7): a page with an entry that is in progress
-//! stays, and for one whose transaction is not durable yet the log is flushed first. Entries keep the stamps that an older
+//! The image of a page that leaves memory holds committed content only (I7), but for pages of large values in progress, which
+//! checkpoints list as free (`transaction::unfinished`): a page with an entry that is in progress stays, and for one whose transaction is not durable yet the log is flushed first. Entries keep the stamps that an older
 //! snapshot may ask for (a *stamped* image), so a long snapshot or a running checkpoint keeps no page in memory.
 //!
 //! # To which checkpoint an image belongs
@@ -18,7 +18,8 @@
 //!    that round chooses its CSN.
 //! 2. A round at C runs, and the page has no image in it:
 //!    a. nothing in it is newer than C: to the running round, which needs no other image of it then;
-//!    b. something is: first the image as of C is made for the round, and the page stays; later it is case 1.
+//!    b. something is: first the image as of C is made for the round, and the page stays; later it is case 1. A page of a large value
+//!       that was not there at C needs no image in the round.
 //!
 //! The decision and the recording are made with the page held exclusively and behind the imager's gate, so no round begins or
 //! ends in between.
@@ -38,7 +39,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::sync::{Mutex, thread};
 use crate::transaction::{CheckpointView, StampState, TransactionSystem};
-use crate::tree::image::{Shown, StampFate, stamped_image};
+use crate::tree::image::{Shown, StampFate, owner_of, stamped_image};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,6 +135,8 @@ struct Pending {
     page: PageId,
     version: Version,
     purpose: Purpose,
+    /// Owner of the large value that the page is part of, if that may be in progress.
+    unfinished: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -301,12 +304,12 @@ impl Work {
             self.hindrance = Some(Error::new(ErrorKind::OutOfSpace, what));
             return Ok(None);
         }
-        let mut settled = None;
+        let (mut settled, mut passed_by) = (None, None);
         let mut pending = None;
         let guard = pin();
         let pushed = writer.push(page, self.system.newest_drawn(), Heat::Cold, |out| {
             let state = self.pool.look_at_marked(page, |bytes| bytes.copy_to(0, out))?;
-            let Looked { stamped, newest, not_durable } = self.look(out, &guard)?;
+            let Looked { stamped, newest, not_durable, unfinished } = self.look(out, &guard)?;
             self.not_durable = self.not_durable.max(not_durable);
             if not_durable > Csn::ZERO {
                 return None;
@@ -317,16 +320,36 @@ impl Work {
             }
             let purpose = purpose_of(&state, newest, running.as_ref());
             let kind = match (purpose, &running) {
-                (Purpose::Round(_), Some((_, view))) => as_of(view, out)?,
+                (Purpose::Round(round), Some((_, view))) => match as_of(view, out)? {
+                    Shown::Nothing => {
+                        passed_by = Some((state.version, round));
+                        return None;
+                    }
+                    _ => ImageKind::Settled,
+                },
                 _ if stamped => ImageKind::Stamped,
                 _ => ImageKind::Settled,
             };
-            pending = Some(Pending { page, version: state.version, purpose });
+            pending = Some(Pending { page, version: state.version, purpose, unfinished });
             Some((kind, token as u64))
         })?;
         debug_assert_eq!(pushed, pending.is_some());
         self.pending[token] = pending;
+        if let Some((version, round)) = passed_by {
+            self.pass_by(page, version, round);
+        }
         Ok(settled)
+    }
+
+    /// Case 2b for a page that is not in the checkpoint: it may leave when the hand comes by again.
+    fn pass_by(&self, page: PageId, version: Version, round: u32) {
+        let _gate = self.imager.gate();
+        let runs = self.imager.running().is_some_and(|(running, _)| running == round);
+        if let Some(claimed) = self.pool.claim_unchanged(page, version).filter(|_| runs)
+            && claimed.round() < round
+        {
+            claimed.set_imaged(round);
+        }
     }
 
     fn finish_writes(&mut self) -> Result<u64> {
@@ -355,13 +378,15 @@ impl Work {
     fn complete<'p>(&'p self, written: &Written, pending: Option<Pending>, leaving: &mut Leaving<'p>) {
         let claimed = pending.and_then(|pending| {
             let claimed = self.pool.claim_unchanged(written.page, pending.version)?;
-            Some((claimed, pending.purpose))
+            Some((claimed, pending))
         });
         match claimed {
-            Some((claimed, Purpose::Leave(newest))) => {
-                self.complete_leaving(claimed, newest, written, leaving)
+            Some((claimed, Pending { purpose: Purpose::Leave(newest), unfinished, .. })) => {
+                self.complete_leaving(claimed, (newest, unfinished), written, leaving);
             }
-            Some((claimed, Purpose::Round(round))) => self.complete_round(&claimed, round, written),
+            Some((claimed, Pending { purpose: Purpose::Round(round), .. })) => {
+                self.complete_round(&claimed, round, written);
+            }
             None => self.store.discard(written.reference),
         }
     }
@@ -381,7 +406,7 @@ impl Work {
     fn complete_leaving<'p>(
         &self,
         claimed: Claimed<'p>,
-        newest: Csn,
+        (newest, unfinished): (Csn, Option<u64>),
         written: &Written,
         leaving: &mut Leaving<'p>,
     ) {
@@ -399,6 +424,9 @@ impl Work {
             }
             claimed.set_imaged(*round);
         }
+        if let Some(owner) = unfinished {
+            self.system.note_unfinished(owner, written.page);
+        }
         self.store.record(written.page, written.reference, needs.is_some());
         claimed.set_clean(written.kind == ImageKind::Stamped);
         Self::leave(claimed, leaving);
@@ -413,7 +441,8 @@ impl Work {
 
     /// Makes a stamped image of a copied page and says what is in it; `None` if it has to stay in memory.
     fn look(&self, out: &mut [u8], guard: &Guard) -> Option<Looked> {
-        let (mut newest, mut not_durable) = (Csn::ZERO, Csn::ZERO);
+        let (mut newest, mut not_durable, mut unfinished) = (Csn::ZERO, Csn::ZERO, None);
+        let owner = owner_of(out);
         let stamped = stamped_image(out, &mut |stamp| match self.system.stamp_state(stamp, guard) {
             StampState::Settled => StampFate::Settled,
             StampState::Committed(csn) => {
@@ -424,9 +453,14 @@ impl Work {
                 not_durable = not_durable.max(csn);
                 StampFate::Kept
             }
+            StampState::InProgress if owner == Some(stamp) => {
+                // No round that runs contains it.
+                (newest, unfinished) = (Csn::MAX, owner);
+                StampFate::Kept
+            }
             StampState::InProgress => StampFate::Refused,
         })?;
-        Some(Looked { stamped, newest, not_durable })
+        Some(Looked { stamped, newest, not_durable, unfinished })
     }
 }
 
@@ -438,6 +472,8 @@ struct Looked {
     newest: Csn,
     /// The newest that is not durable; 0 if all are.
     not_durable: Csn,
+    /// The owner of the large value in progress that the page is part of.
+    unfinished: Option<u64>,
 }
 
 /// What a page's image is for, now.
@@ -450,11 +486,9 @@ fn purpose_of(state: &PageState, newest: Csn, running: Option<&(u32, Arc<Checkpo
     }
 }
 
-/// Turns a copy of a page into its image as of the view's CSN. A page of a large value that was not there then has none: it
-/// stays until the checkpoint has passed it.
-fn as_of(view: &CheckpointView, out: &mut [u8]) -> Option<ImageKind> {
+/// Turns a copy of a page into its image as of the view's CSN. A page of a large value that was not there then has none.
+fn as_of(view: &CheckpointView, out: &mut [u8]) -> Option<Shown> {
     let copy = ScratchPage::from_image(out);
     let bytes: PageBytes<'_> = copy.bytes();
-    let shown = image_as_of(view, bytes, out, &mut || false)?;
-    (shown != Shown::Nothing).then_some(ImageKind::Settled)
+    image_as_of(view, bytes, out, &mut || false)
 }

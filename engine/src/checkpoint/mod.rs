@@ -30,7 +30,7 @@ pub mod pace;
 mod replay_model;
 pub mod space;
 
-pub use catalog_blob::{TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
+pub use catalog_blob::{StoredCatalog, TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
 pub use evict::{Evictor, buffer_bytes};
 pub use image::Imager;
 pub use replay_model::{
@@ -270,7 +270,7 @@ impl Checkpointer {
         let Counts { written: pages_written, rewritten: pages_rewritten } = pages?;
         // Rule 3: nothing up to C may be lost once the log before C is gone.
         self.system.commit().wait_watermark(csn)?;
-        let Begun { view, round, next_table, .. } = begun;
+        let Begun { view, round, next_table, unfinished, .. } = begun;
         let finished = round.finish()?;
         let mut manifest = published.manifest.clone();
         // A transaction that is still open is aborted by a close.
@@ -279,6 +279,7 @@ impl Checkpointer {
         manifest.next_csn = csn.next();
         manifest.next_table = next_table;
         manifest.store = finished.root().clone();
+        manifest.lists_pages = !unfinished.is_empty();
         manifest.clean = close;
         if close {
             manifest.log_memory = None;
@@ -352,7 +353,9 @@ impl Checkpointer {
             self.free_dropped(dropped)?;
         };
         let _gate = self.imager.gate();
+        let mut unfinished_held = self.system.hold_unfinished();
         let csn = view.choose();
+        let unfinished = view.list_unfinished(&mut unfinished_held);
         let tables = catalog
             .tables()
             .iter()
@@ -365,7 +368,7 @@ impl Checkpointer {
             self.imager.begin(number, view.clone());
             Ok(round)
         })?;
-        Ok(Begun { view, round, tables, next_table: catalog.next_id(), closing })
+        Ok(Begun { view, round, tables, unfinished, next_table: catalog.next_id(), closing })
     }
 
     /// Images every page that needs it, the catalog, and what is retired.
@@ -399,7 +402,8 @@ impl Checkpointer {
         work.write_handed_over(&mut writer)?;
         work.complete(&mut writer, true)?;
         let retired = self.system.retired_as_of(csn, held);
-        begun.round.write_blob(&encode_catalog(&begun.tables, &retired))?;
+        let (tables, unfinished) = (begun.tables.clone(), begun.unfinished.clone());
+        begun.round.write_blob(&encode_catalog(&StoredCatalog { tables, retired, unfinished }))?;
         Ok(work.counts)
     }
 
@@ -463,6 +467,8 @@ struct Begun {
     view: Arc<CheckpointView>,
     round: Round,
     tables: Vec<TableRecord>,
+    /// Pages with images that are part of large values not there at C.
+    unfinished: Vec<PageId>,
     next_table: TableId,
     /// The database is closed with it.
     closing: bool,

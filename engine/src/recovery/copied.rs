@@ -117,7 +117,8 @@ fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     // What the source has let go of since, its log has no more.
     let covered = backup.covered.max(newer.covered.min(checkpoint));
     // What was only in mapped memory was not copied: how far the log reaches is found out from the rest.
-    Ok(Manifest { checkpoint, covered, store: backup.store.clone(), epochs, log_memory: None, ..newer })
+    let (store, lists_pages) = (backup.store.clone(), backup.lists_pages);
+    Ok(Manifest { checkpoint, covered, store, lists_pages, epochs, log_memory: None, ..newer })
 }
 
 impl Recovery<'_> {

@@ -30,9 +30,9 @@ pub use copied::CopiedLog;
 
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Charge, Csn, Epoch, Error, Location, LogId, Result};
+use crate::base::{Charge, Csn, Epoch, Error, Location, LogId, PageId, Result};
 use crate::buffer::Pool;
-use crate::checkpoint::{MeasuredReplay, ReplayLimits, decode_catalog};
+use crate::checkpoint::{MeasuredReplay, ReplayLimits, StoredCatalog, decode_catalog};
 use crate::device::{OpenMode, Storage};
 use crate::log::{
     Chain, DIRECTORY, Log, RecordKind, Reserve, Scan, ScanOptions, Segment, SegmentPool, record_bytes,
@@ -44,6 +44,7 @@ use chunks::{ChunkIndex, Earlier};
 use memory::RecoveryMemory;
 use redo::Redo;
 use select::{Bounds, Decided, FoundBlock, FoundLog, FoundRecord, Selection, Selector};
+use std::collections::HashSet;
 use std::sync::Arc;
 use window::{Window, Windows};
 
@@ -203,16 +204,18 @@ impl Recovery<'_> {
 
     /// Tables and pages of the checkpoint. Pages are read when they are first used.
     fn load_checkpoint(&self, manifest: &Manifest) -> Result<()> {
-        self.pool.restore(self.store.page_ids())?;
+        let blob = manifest.store.catalog.as_ref().map(|blob| self.store.read_blob(blob)).transpose()?;
+        let stored = blob.map_or(Ok(StoredCatalog::default()), |bytes| decode_catalog(&bytes))?;
+        let unfinished: HashSet<PageId> = stored.unfinished.into_iter().collect();
+        self.pool.restore(self.store.page_ids().filter(|page| !unfinished.contains(page)))?;
+        // No page before the next checkpoint is born in an earlier round.
+        unfinished.into_iter().filter(|page| self.store.contains(*page)).for_each(|p| self.store.freed(p, 0));
         let mut catalog = self.system.catalog().lock();
-        if let Some(blob) = &manifest.store.catalog {
-            let (tables, retired) = decode_catalog(&self.store.read_blob(blob)?)?;
-            self.system.retire_again(retired);
-            for table in tables {
-                let tree = self.system.open_tree(table.root);
-                let state = TableState::new(table.id, table.name, tree, Csn::ZERO);
-                catalog.insert(Arc::new(state), Csn::ZERO);
-            }
+        self.system.retire_again(stored.retired);
+        for table in stored.tables {
+            let tree = self.system.open_tree(table.root);
+            let state = TableState::new(table.id, table.name, tree, Csn::ZERO);
+            catalog.insert(Arc::new(state), Csn::ZERO);
         }
         catalog.reserve_ids(manifest.next_table);
         Ok(())

@@ -9,7 +9,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `QUENCHDB` |
-//! | 8 | 4 | format version: 4 while the log is in mapped memory; 3 if there are packs or have been; otherwise 2; 1 is read as well |
+//! | 8 | 4 | format version: 5 if the catalog lists pages of large values in progress; 4 while the log is in mapped memory; 3 if there are packs or have been; otherwise 2; 1 is read as well |
 //! | 12 | 4 | CRC-32C of bytes 0 to 11; these 16 bytes mean the same in every version |
 //! | 16 | 8 | generation |
 //! | 24 | 4 | length of the body |
@@ -19,7 +19,7 @@
 //! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte, checkpoint csn v, covered csn v (not in
 //! version 1: the checkpoint's), first csn v, next csn v, next table v; directory: count v, 8 bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length
 //! v, crc 4 bytes; codecs of page images, a bit each, v (from version 3: before there were no packs); probe: length v and bytes; memory-mapped log (from
-//! version 4): 0, or 1 with id 8 bytes, path: length v and bytes; epochs: count v, each: epoch v,
+//! version 4): 0, or 1 with id 8 bytes, path: length v and bytes; the catalog lists pages that are free though they have images (from version 5) 1 byte; epochs: count v, each: epoch v,
 //! first csn v, frontier v, last csn v, accepted:
 //! count v, each: log v, sequence v; voids: count v, each: gap to the previous range v, length - 1 v.
 
@@ -38,13 +38,15 @@ pub const SLOT_BYTES: usize = 1 << 20;
 pub const PROBE_BYTES_MAX: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"QUENCHDB";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// In which the checkpoint covered all of the log up to it.
 const VERSION_WITHOUT_COVERED: u32 = 1;
 /// Without codecs. What has no packs is written like this, so that builds that do not know them can read it.
 const VERSION_WITHOUT_PACKS: u32 = 2;
 /// Without mapped memory. What needs none is written like this, or like the one before.
 const VERSION_WITHOUT_LOG_MEMORY: u32 = 3;
+/// Without pages that the catalog lists. What has none is written like this, or like the ones before.
+const VERSION_WITHOUT_LISTED_PAGES: u32 = 4;
 const PREFIX_BYTES: usize = 16;
 const HEADER_BYTES: usize = 32;
 
@@ -116,6 +118,8 @@ pub struct Manifest {
     pub probe: Vec<u8>,
     /// Where records of `epoch` may be that are in no segment. `None` if the database was closed.
     pub log_memory: Option<NeededMemory>,
+    /// The catalog lists pages that are free although they have images.
+    pub lists_pages: bool,
     /// Earlier epochs, ascending.
     pub epochs: Vec<EpochEntry>,
 }
@@ -139,6 +143,7 @@ impl Manifest {
             store: StoreRoot::default(),
             probe: Vec::new(),
             log_memory: None,
+            lists_pages: false,
             epochs: Vec::new(),
         }
     }
@@ -155,7 +160,8 @@ impl Manifest {
     /// The oldest version that can say all this.
     fn version(&self) -> u32 {
         match (&self.log_memory, self.store.codecs == Codecs::default()) {
-            (Some(_), _) => VERSION,
+            _ if self.lists_pages => VERSION,
+            (Some(_), _) => VERSION_WITHOUT_LISTED_PAGES,
             (None, false) => VERSION_WITHOUT_LOG_MEMORY,
             (None, true) => VERSION_WITHOUT_PACKS,
         }
@@ -213,10 +219,15 @@ impl Manifest {
             put_varint(out, self.store.codecs.0);
         }
         put_bytes(out, &self.probe);
+        if self.version() > VERSION_WITHOUT_LOG_MEMORY {
+            out.push(self.log_memory.is_some().into());
+        }
         if let Some(memory) = &self.log_memory {
-            out.push(1);
             out.extend_from_slice(&memory.id.to_le_bytes());
             put_bytes(out, memory.path.as_bytes());
+        }
+        if self.version() > VERSION_WITHOUT_LISTED_PAGES {
+            out.push(self.lists_pages.into());
         }
         put_varint(out, self.epochs.len() as u64);
         self.epochs.iter().for_each(|entry| encode_epoch(entry, out));
@@ -343,6 +354,9 @@ fn decode_body(body: &[u8], version: u32) -> Option<Manifest> {
     if version > VERSION_WITHOUT_LOG_MEMORY && flag(r)? {
         let (id, path) = (r.u64()?, String::from_utf8(r.bytes()?.to_vec()).ok()?);
         manifest.log_memory = Some(NeededMemory { id, path });
+    }
+    if version > VERSION_WITHOUT_LISTED_PAGES {
+        manifest.lists_pages = flag(r)?;
     }
     manifest.epochs = list(r, decode_epoch)?;
     reader.is_empty().then_some(manifest)

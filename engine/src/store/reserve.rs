@@ -51,6 +51,8 @@ pub(super) const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 <
 const UNASKED: u64 = 32;
 /// Blocks that a change of a page that is there may use and a new page may not: rows can still be deleted when none can be added.
 const FOR_CHANGES: u64 = 32;
+/// A page in the catalog's list takes at most so much: the distance to the one before.
+const LISTED_BYTES: u64 = 6;
 /// With fewer dirty pages a checkpoint makes no room worth waiting for.
 const WORTH_A_CHECKPOINT: u64 = 16;
 
@@ -72,6 +74,8 @@ pub struct Demand {
     pub new: AtomicU64,
     /// Every page id is below.
     pub page_ids: AtomicU64,
+    /// Pages that the next catalog may have to list because they are free although they have images.
+    pub listed: AtomicU64,
 }
 
 /// Who needs space, and when that began to count.
@@ -104,7 +108,8 @@ impl State {
         let per_block = references_per_block(page_bytes) as u64;
         let parts = (demand.page_ids.load(Ordering::Relaxed) + more).div_ceil(per_block);
         let new = demand.new.load(Ordering::Relaxed) + more;
-        parts + parts.div_ceil(per_block) + self.catalog_blocks.len() as u64 + 1 + new / 8
+        let listed = demand.listed.load(Ordering::Relaxed) * LISTED_BYTES / (page_bytes as u64 / 2);
+        parts + parts.div_ceil(per_block) + self.catalog_blocks.len() as u64 + 1 + new / 8 + listed
     }
 
     /// The bound for what is dirty and one page more.

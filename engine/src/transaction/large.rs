@@ -3,7 +3,7 @@
 //!
 //! The pages of a value carry the handle of its *owner*: a version of its own, without an entry, that the transaction stamps
 //! like its other versions. So a checkpoint knows of each page by itself whether the value was there at its CSN, and what
-//! has been written of a value that is not finished is never in an image.
+//! has been written of a value that is not finished is in no checkpoint. Its pages may leave memory all the same (`unfinished`).
 //!
 //! 1. Pages that go are freed first, and their owner is marked ABORTED second: a checkpoint that holds a page never waits
 //!    for a transaction that waits for the page.
@@ -17,9 +17,8 @@ use super::snapshot::ReadSnapshot;
 use super::system::TransactionSystem;
 use super::versions::{Before, Undo, VersionHandle};
 use super::view::View;
-use crate::base::{Csn, Error, ErrorKind, Location, Result};
-use crate::buffer::Pool;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::buffer::ExclusiveGuard;
 use crate::sync::epoch::pin;
 use crate::tree::{Held, LargeReader, LargeReference, LargeWriter, overflow};
 use std::io::Read;
@@ -30,43 +29,6 @@ use std::sync::Arc;
 pub(super) struct OwnValue {
     pub owner: VersionHandle,
     pub reference: LargeReference,
-    /// Its pages cannot leave memory before the transaction commits.
-    _held: HeldPages,
-}
-
-/// Pages of large values that are not committed, of one value and of all.
-#[derive(Debug)]
-pub(super) struct HeldPages {
-    all: Arc<AtomicU64>,
-    count: u64,
-}
-
-impl HeldPages {
-    fn new(all: Arc<AtomicU64>) -> HeldPages {
-        HeldPages { all, count: 0 }
-    }
-
-    /// The value has `count` pages now. Refused when there would be more than a half of what fits in memory: descents need
-    /// the rest, or pages would come and go for ever.
-    fn grow_to(&mut self, count: u64, pool: &Pool) -> Result<()> {
-        let more = count.saturating_sub(self.count);
-        let all = self.all.fetch_add(more, Ordering::Relaxed) + more;
-        self.count += more;
-        if all <= pool.resident_pages_max() / 2 {
-            return Ok(());
-        }
-        let what = format!(
-            "large values of transactions in progress would fill half of the memory for pages: `memory_bytes` is {}",
-            pool.memory_bytes()
-        );
-        Err(Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("memory_bytes")))
-    }
-}
-
-impl Drop for HeldPages {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.count, Ordering::Relaxed);
-    }
 }
 
 /// A large value that a change of this transaction took the entry's reference from.
@@ -133,14 +95,14 @@ impl ActiveTransaction {
         reader: &mut dyn Read,
     ) -> Result<OwnValue> {
         let owner = self.create_owner()?;
-        let system = self.system.clone();
-        let writer =
-            LargeWriter::new(table.tree.pool().clone(), owner.word()).relieved_by(Box::new(move || {
-                system.relieve();
-            }));
-        let mut held = HeldPages::new(self.system.held_pages.clone());
-        match self.write_pieces(table, key, reader, writer, &mut held) {
-            Ok(reference) => Ok(OwnValue { owner, reference, _held: held }),
+        let (system, relieved) = (self.system.clone(), self.system.clone());
+        let writer = LargeWriter::new(table.tree.pool().clone(), owner.word())
+            .relieved_by(Box::new(move || {
+                relieved.relieve();
+            }))
+            .released_by(Box::new(move |guard| system.free_unfinished(owner.word(), guard)));
+        match self.write_pieces(table, key, reader, writer) {
+            Ok(reference) => Ok(OwnValue { owner, reference }),
             Err(error) => {
                 self.end_owner(owner);
                 Err(error)
@@ -154,7 +116,6 @@ impl ActiveTransaction {
         key: &[u8],
         reader: &mut dyn Read,
         mut writer: LargeWriter,
-        held: &mut HeldPages,
     ) -> Result<LargeReference> {
         let mut operation = self.scratch.redo.begin_large(table.id, key);
         let mut piece = vec![0; PIECE_BYTES.min(self.system.limits.chunk_bytes / 2)];
@@ -170,7 +131,6 @@ impl ActiveTransaction {
                 self.make_room(count)?;
                 operation = self.scratch.redo.begin_large(table.id, key);
             }
-            held.grow_to(writer.pages_for(count), table.tree.pool())?;
             writer.write(&piece[..count])?;
             self.scratch.redo.large_piece(&piece[..count]);
         }
@@ -200,14 +160,21 @@ impl ActiveTransaction {
     /// No page refers to the owner any more (rule 1).
     fn end_owner(&self, owner: VersionHandle) {
         let versions = &self.system.versions;
+        if self.system.is_unfinished(owner.word()) {
+            // Checkpoints have to go on listing pages that could not be had.
+            versions.set_stamp(owner, Stamp::LEFT_BEHIND);
+            return;
+        }
         versions.set_stamp(owner, Stamp::ABORTED);
         versions.give_back_later(Descriptors::slot(self.id), owner, &pin());
     }
 
     /// Frees a value of this transaction to which no entry refers.
     pub(super) fn give_up(&self, table: &TableState, value: OwnValue) {
-        if let Err(error) = overflow::free(table.tree.pool(), &value.reference) {
-            // The owner stays, so that pages that could not be had are in no image.
+        let owner = value.owner.word();
+        let mut release = |guard: ExclusiveGuard<'_>| self.system.free_unfinished(owner, guard);
+        if let Err(error) = overflow::free_by(table.tree.pool(), &value.reference, &mut release) {
+            // The owner stays, so that pages that could not be had are in no checkpoint.
             tracing::error!(%error, "pages of a large value that was taken back stay allocated");
             self.system.versions.set_stamp(value.owner, Stamp::LEFT_BEHIND);
             return;

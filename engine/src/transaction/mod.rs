@@ -35,6 +35,7 @@ mod snapshot;
 mod system;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 pub mod versions;
 mod view;
 mod write;
@@ -48,3 +49,4 @@ pub use replay::{Replay, ReplayedValue};
 pub use retired::RetiredHeld;
 pub use snapshot::ReadSnapshot;
 pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionSystem};
+pub use unfinished::UnfinishedHeld;

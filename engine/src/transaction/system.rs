@@ -6,6 +6,7 @@ use super::counters::TransactionCounters;
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
 use super::garbage::{Garbage, Horizon};
 use super::retired::{Retired, RetiredHeld, RetiredValues};
+use super::unfinished::UnfinishedPages;
 use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
@@ -105,8 +106,8 @@ pub struct TransactionSystem {
     pub(super) versions: Arc<Versions>,
     pub(super) garbage: Garbage,
     pub(super) retired: RetiredValues,
-    /// Pages of large values that are not committed.
-    pub(super) held_pages: Arc<AtomicU64>,
+    /// Pages of large values that left memory before their transactions committed.
+    pub(super) unfinished: UnfinishedPages,
     /// What large transactions in progress keep besides pages and versions; charged to the pool's account, too.
     pub(super) write_sets: Arc<Account>,
     pub(super) observer: Arc<Observer>,
@@ -122,7 +123,7 @@ pub struct TransactionSystem {
     pub(super) views_open: AtomicUsize,
     pub(super) views_ended: AtomicU64,
     pub(super) view_ended: Event,
-    pool: Arc<Pool>,
+    pub(super) pool: Arc<Pool>,
     catalog: Catalog,
     counters: TransactionCounters,
 }
@@ -144,7 +145,7 @@ impl TransactionSystem {
             versions,
             garbage: Garbage::default(),
             retired: RetiredValues::default(),
-            held_pages: Arc::default(),
+            unfinished: UnfinishedPages::new(pool.account().charge(0)),
             write_sets: Arc::default(),
             limits,
             clock,
@@ -526,6 +527,10 @@ impl CheckpointView {
         let commit = self.system.commit().clone();
         self.csn = self.system.descriptors.pin(self.id, || commit.newest_drawn());
         self.csn
+    }
+
+    pub(super) fn system(&self) -> &TransactionSystem {
+        &self.system
     }
 
     /// The chosen CSN.

@@ -151,6 +151,14 @@ fn clear_gap(node: Node<'_>, image: &mut [u8]) {
     }
 }
 
+/// The stamp of the owner of the large value that a page is part of, if it has one.
+#[must_use]
+pub fn owner_of(bytes: &[u8]) -> Option<u64> {
+    let page = ScratchPage::from_image(bytes);
+    let is_part = overflow::is_overflow(page.bytes());
+    is_part.then(|| overflow::stamp_of(page.bytes())).filter(|stamp| *stamp != 0)
+}
+
 /// Makes a settled image of a stamped one of a run that is over: what it holds is committed, and there are no older values.
 pub fn settle_image(bytes: &mut [u8]) {
     let page = ScratchPage::from_image(bytes);

@@ -34,6 +34,7 @@
 
 use super::descent::retry;
 use super::node::{HEADER_WORD, KIND_OVERFLOW, WORD};
+use crate::base::account::Charge;
 use crate::base::checksum::crc_append;
 use crate::base::encoding::Reader;
 use crate::base::{Error, ErrorKind, PageId, Result};
@@ -247,6 +248,9 @@ fn root_of(shape: Shape, reference: &LargeReference) -> Place {
 /// Called when there are no pages left, before the last attempt to get one.
 pub type Relief = Box<dyn Fn() + Send>;
 
+/// Frees a page.
+pub type Release = Box<dyn Fn(ExclusiveGuard<'_>) + Send>;
+
 /// Writes a large value piece by piece. Dropped before [`LargeWriter::finish`] it frees what it has written.
 pub struct LargeWriter {
     pool: Arc<Pool>,
@@ -260,6 +264,8 @@ pub struct LargeWriter {
     len: u64,
     crc: u32,
     relief: Option<Relief>,
+    release: Option<Release>,
+    charge: Charge,
 }
 
 impl std::fmt::Debug for LargeWriter {
@@ -273,6 +279,7 @@ impl LargeWriter {
     #[must_use]
     pub fn new(pool: Arc<Pool>, stamp: u64) -> LargeWriter {
         LargeWriter {
+            charge: pool.account().charge(0),
             pool,
             stamp,
             pages: Vec::new(),
@@ -281,6 +288,7 @@ impl LargeWriter {
             len: 0,
             crc: 0,
             relief: None,
+            release: None,
         }
     }
 
@@ -288,6 +296,13 @@ impl LargeWriter {
     #[must_use]
     pub fn relieved_by(mut self, relief: Relief) -> LargeWriter {
         self.relief = Some(relief);
+        self
+    }
+
+    /// Has `release` free the pages of a value that is given up.
+    #[must_use]
+    pub fn released_by(mut self, release: Release) -> LargeWriter {
+        self.release = Some(release);
         self
     }
 
@@ -301,13 +316,6 @@ impl LargeWriter {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    /// Pages that the value will have with `more` bytes, within a few.
-    #[must_use]
-    pub fn pages_for(&self, more: usize) -> u64 {
-        let content = Shape::new(&self.pool, self.len + more as u64).content_pages();
-        content + content / Shape::new(&self.pool, 1).fanout() + 1
     }
 
     /// Appends `bytes`.
@@ -389,6 +397,7 @@ impl LargeWriter {
         let id = guard.page_id();
         drop(guard);
         self.pages.push(id);
+        self.charge.set((self.pages.capacity() * size_of::<PageId>()) as u64);
         if self.open.len() == level {
             self.open.push(Vec::new());
         }
@@ -403,9 +412,12 @@ impl LargeWriter {
 impl Drop for LargeWriter {
     fn drop(&mut self) {
         for page in self.pages.drain(..) {
-            // Nobody knows of the page, so it is there and its latch is soon free: only a checkpoint looks at it.
+            // Nobody knows of the page, so its latch is soon free: only a checkpoint and who evicts look at it.
             match self.pool.exclusive(page) {
-                Ok(guard) => self.pool.free(guard),
+                Ok(guard) => match &self.release {
+                    Some(release) => release(guard),
+                    None => self.pool.free(guard),
+                },
                 Err(error) => {
                     tracing::error!(%error, "a page of a large value that was given up stays allocated")
                 }
@@ -517,6 +529,18 @@ impl LargeReader {
 /// # Errors
 /// A page is not what belongs there, or cannot be read: it and those below it stay allocated.
 pub fn free(pool: &Pool, reference: &LargeReference) -> Result<()> {
+    free_by(pool, reference, &mut |guard| pool.free(guard))
+}
+
+/// [`free`], with `release` freeing each page.
+///
+/// # Errors
+/// The same.
+pub fn free_by(
+    pool: &Pool,
+    reference: &LargeReference,
+    release: &mut dyn FnMut(ExclusiveGuard<'_>),
+) -> Result<()> {
     let shape = Shape::new(pool, reference.len);
     let mut failed = Ok(());
     // From the top: a damaged page that refers to itself, or up, meets a page that is not there.
@@ -524,7 +548,7 @@ pub fn free(pool: &Pool, reference: &LargeReference) -> Result<()> {
     while let Some(place) = rest.pop() {
         match take(pool, shape, place) {
             Ok((below, guard)) => {
-                pool.free(guard);
+                release(guard);
                 rest.extend(below);
             }
             Err(error) => failed = failed.and(Err(error)),

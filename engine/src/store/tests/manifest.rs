@@ -120,13 +120,13 @@ fn a_newer_version_in_either_slot_is_unsupported_and_names_both_versions() {
         let (disk, _file) = created();
         edit(&disk, MANIFEST_PATH, |bytes| {
             let prefix = &mut bytes[slot * SLOT_BYTES..][..16];
-            prefix[8] = 5;
+            prefix[8] = 6;
             let crc = checksum::crc(&prefix[..12]);
             prefix[12..].copy_from_slice(&crc.to_le_bytes());
         });
         let error = ManifestFile::open(&disk, false).expect_err("newer");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("version 5") && error.to_string().contains("up to 4"), "{error}");
+        assert!(error.to_string().contains("version 6") && error.to_string().contains("up to 5"), "{error}");
     }
 }
 
@@ -152,6 +152,23 @@ fn a_manifest_is_of_version_4_only_while_the_log_is_in_mapped_memory() {
         assert_eq!(closed.encode().expect_err("needs none").kind(), ErrorKind::InvalidArgument);
         let without = Manifest { log_memory: None, ..base };
         assert!(without.encode().expect("fits")[8] < 4);
+    }
+}
+
+#[test]
+fn a_manifest_is_of_version_5_only_if_the_catalog_lists_pages() {
+    let memory = Some(NeededMemory { id: 7, path: "/mem/log".into() });
+    for log_memory in [None, memory] {
+        for base in [full(), without_packs()] {
+            let without = Manifest { log_memory: log_memory.clone(), ..base };
+            assert!(without.encode().expect("fits")[8] < 5);
+            let with = Manifest { lists_pages: true, ..without };
+            let bytes = with.encode().expect("fits");
+            assert_eq!((bytes[8], Manifest::decode(&bytes).expect("reads")), (5, with.clone()));
+            let mut mistaken = bytes;
+            seal(&mut mistaken, 4);
+            assert_eq!(Manifest::decode(&mistaken).expect_err("too long").kind(), ErrorKind::Corruption);
+        }
     }
 }
 

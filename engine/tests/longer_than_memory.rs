@@ -1,0 +1,305 @@
+//! Large values of transactions in progress that are longer than memory: their pages leave it before the transaction commits. Whatever
+//! happens then, a checkpoint holds nothing of them that a reader could meet, and nothing of them is lost space.
+
+mod support;
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{
+    BackupOptions, Compression, Database, ErrorKind, Preset, RestoreOptions, Settings, Table, Transaction,
+};
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use support::place;
+
+const MEMORY_BYTES: u64 = 1 << 20;
+/// Of each value. All pages in memory hold less.
+const VALUE_BYTES: u64 = 640 << 10;
+/// Version of a manifest whose catalog lists pages.
+const LISTS_PAGES: u8 = 5;
+
+fn settings(compression: Compression) -> Settings {
+    Settings {
+        preset: Preset::Group,
+        logs: 1,
+        page_bytes: 4096,
+        memory_bytes: MEMORY_BYTES,
+        compression,
+        segment_bytes: 1 << 20,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 64 << 20,
+        checkpoint_log_bytes: 0,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, compression: Compression) -> Database {
+    let builder = Database::builder().settings(settings(compression)).storage(Arc::new(disk.clone()));
+    builder.open("simulated").expect("opens")
+}
+
+/// Bytes that follow from a seed, as many as are asked for.
+struct Pattern {
+    seed: u64,
+    at: u64,
+    len: u64,
+}
+
+impl Pattern {
+    fn new(seed: u64) -> Pattern {
+        Pattern { seed, at: 0, len: VALUE_BYTES }
+    }
+}
+
+impl Read for Pattern {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = into.len().min((self.len - self.at) as usize);
+        for byte in &mut into[..count] {
+            let word = (self.at / 8).wrapping_add(self.seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            *byte = word.to_le_bytes()[(self.at % 8) as usize];
+            self.at += 1;
+        }
+        Ok(count)
+    }
+}
+
+fn insert(tx: &mut Transaction, table: &Table, key: &str, seed: u64) {
+    let len = tx.insert_from(table, key, Pattern::new(seed)).expect("it needs no more memory than there is");
+    assert_eq!(len, VALUE_BYTES);
+}
+
+/// Whether `key` is there; if it is, it must be the value of `seed`.
+fn holds(db: &Database, table: &Table, key: &str, seed: u64) -> bool {
+    let snapshot = db.begin_read().expect("free");
+    let Some(mut value) = snapshot.read_value(table, key).expect("readable") else { return false };
+    let (mut expected, mut found) = (Pattern::new(seed), Vec::new());
+    value.read_to_end(&mut found).expect("readable, with a right checksum");
+    let mut wanted = Vec::new();
+    expected.read_to_end(&mut wanted).expect("a pattern");
+    assert!(found == wanted, "{key} is another value");
+    true
+}
+
+#[track_caller]
+fn assert_sound(db: &Database, context: &str) {
+    assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new(), "{context}");
+}
+
+fn manifest_versions(disk: &SimulatedStorage) -> [u8; 2] {
+    let manifest = disk.read_file("MANIFEST").expect("there");
+    [manifest[8], manifest[(1 << 20) + 8]]
+}
+
+/// A database in which one value is committed, and a transaction that has written another and is open.
+fn with_one_open(disk: &SimulatedStorage, compression: Compression) -> (Database, Table) {
+    let db = open(disk, compression);
+    let table = db.create_table("t").expect("new");
+    let mut tx = db.begin().expect("free");
+    insert(&mut tx, &table, "committed", 1);
+    tx.commit().expect("commits");
+    (db, table)
+}
+
+#[test]
+fn a_value_longer_than_memory_is_written_committed_and_read() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let disk = SimulatedStorage::new(1);
+        let (db, table) = with_one_open(&disk, compression);
+        let evicted = db.statistics().store_writes;
+        assert!(holds(&db, &table, "committed", 1));
+        let mut tx = db.begin().expect("free");
+        insert(&mut tx, &table, "second", 2);
+        assert!(db.statistics().store_writes > evicted + 4, "its pages left memory");
+        // Read by its own transaction, from pages that come back.
+        let mut own = Vec::new();
+        tx.read_value(&table, "second").expect("own").expect("there").read_to_end(&mut own).expect("own");
+        assert_eq!(own.len() as u64, VALUE_BYTES);
+        assert_sound(&db, "beside a value in progress");
+        db.checkpoint().expect("a whole disk");
+        assert_eq!(manifest_versions(&disk), [LISTS_PAGES; 2]);
+        assert_sound(&db, "behind a checkpoint of a value in progress");
+        tx.commit().expect("commits");
+        assert!(holds(&db, &table, "second", 2));
+        db.checkpoint().expect("a whole disk");
+        assert!(manifest_versions(&disk)[0] < LISTS_PAGES, "nothing is in progress");
+        assert_sound(&db, "committed");
+        drop(table);
+        db.close().expect("closes");
+        let db = open(&disk, compression);
+        let table = db.table("t").expect("created");
+        assert!(holds(&db, &table, "committed", 1) && holds(&db, &table, "second", 2));
+        assert_sound(&db, "reopened");
+    }
+}
+
+fn in_use(db: &Database) -> u64 {
+    db.checkpoint().expect("a whole disk");
+    let statistics = db.statistics();
+    statistics.store_bytes - statistics.store_free_bytes
+}
+
+/// Images of pages that were freed meanwhile may still be on their way to the disk: then it takes a moment.
+fn assert_comes_back_to(before: u64, db: &Database, context: &str) {
+    let mut after = in_use(db);
+    for _ in 0..200 {
+        if after <= before + (64 << 10) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        after = in_use(db);
+    }
+    panic!("{context}: {before} bytes were in use, {after} are");
+}
+
+#[test]
+fn what_is_taken_back_gives_its_blocks_back() {
+    let disk = SimulatedStorage::new(2);
+    let (db, table) = with_one_open(&disk, Compression::None);
+    db.checkpoint().expect("a whole disk");
+    let before = in_use(&db);
+    for round in 0..3 {
+        let mut tx = db.begin().expect("free");
+        insert(&mut tx, &table, "taken back", 10 + round);
+        let savepoint = tx.savepoint();
+        insert(&mut tx, &table, "taken back too", 20 + round);
+        db.checkpoint().expect("a whole disk");
+        tx.rollback_to(savepoint).expect("its own");
+        db.checkpoint().expect("a whole disk");
+        assert_sound(&db, "rolled back");
+        tx.abort();
+        assert_sound(&db, "aborted");
+        assert_comes_back_to(before, &db, "aborted");
+    }
+    // A reader that fails in the middle of it.
+    let mut tx = db.begin().expect("free");
+    let mut fails = Pattern::new(3).chain(FailsAtOnce);
+    let error = tx.insert_from(&table, "cut", &mut fails).expect_err("cut");
+    assert!(error.to_string().contains("the line is cut"), "{error}");
+    tx.commit().expect("nothing to commit");
+    assert_sound(&db, "cut");
+    assert_comes_back_to(before, &db, "cut");
+    assert!(holds(&db, &table, "committed", 1));
+}
+
+struct FailsAtOnce;
+
+impl Read for FailsAtOnce {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::other("the line is cut"))
+    }
+}
+
+#[test]
+fn copies_of_a_checkpoint_have_nothing_of_a_value_in_progress() {
+    let disk = SimulatedStorage::new(3);
+    let (db, table) = with_one_open(&disk, Compression::Lz4);
+    let mut tx = db.begin().expect("free");
+    insert(&mut tx, &table, "open", 2);
+    db.checkpoint().expect("a whole disk");
+    let builder = Database::builder().settings(settings(Compression::Lz4)).storage(Arc::new(disk.clone()));
+    let reader = builder.open_checkpoint("simulated").expect("opens");
+    assert_sound(&reader, "a reader of the checkpoint");
+    let seen = reader.table("t").expect("created");
+    assert!(holds(&reader, &seen, "committed", 1) && !holds(&reader, &seen, "open", 2));
+    drop((seen, reader));
+    let (full, increment) = (SimulatedStorage::new(4), SimulatedStorage::new(5));
+    db.backup(place(&full), BackupOptions::default()).expect("sound");
+    // More of it than the full backup knows.
+    insert(&mut tx, &table, "open too", 3);
+    let base = Some(place(&full));
+    db.backup(place(&increment), BackupOptions { base, ..BackupOptions::default() }).expect("sound");
+    tx.commit().expect("commits");
+    for chain in [vec![place(&full)], vec![place(&full), place(&increment)]] {
+        let restored = SimulatedStorage::new(6);
+        Database::restore(chain, place(&restored), RestoreOptions::default()).expect("sound");
+        let db = open(&restored, Compression::Lz4);
+        assert_sound(&db, "restored");
+        let table = db.table("t").expect("created");
+        assert!(holds(&db, &table, "committed", 1) && !holds(&db, &table, "open", 2));
+        // The pages that were listed are used again.
+        db.transact(|tx| (0..200u32).try_for_each(|n| tx.insert(&table, n.to_be_bytes(), [7; 500])))
+            .expect("commits");
+        db.checkpoint().expect("a whole disk");
+        assert_sound(&db, "restored and used");
+    }
+}
+
+/// Values are written, committed and given up while checkpoints run; then the power fails, anywhere.
+#[test]
+fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
+    for seed in 0..6u64 {
+        let disk = SimulatedStorage::new(seed);
+        let compression = if seed % 2 == 0 { Compression::Lz4 } else { Compression::None };
+        let (db, table) = with_one_open(&disk, compression);
+        let begun = disk.operations();
+        let mut committed: Vec<(usize, String, u64)> = Vec::new();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    db.checkpoint().expect("a whole disk");
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+            });
+            let mut random = Random::from_seed(seed);
+            for n in 0..5u64 {
+                let mut tx = db.begin().expect("free");
+                let key = format!("row {}", n % 3);
+                insert(&mut tx, &table, &key, 100 + n);
+                tx.insert(&table, "small", n.to_le_bytes()).expect("fits");
+                if random.chance(1, 3) {
+                    tx.abort();
+                } else {
+                    tx.commit().expect("commits");
+                    committed.push((disk.operations(), key, 100 + n));
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        let end = disk.operations();
+        disk.stop();
+        drop((table, db));
+        let mut random = Random::from_seed(seed);
+        for kind in [CrashKind::PowerCut, CrashKind::Kill, CrashKind::PowerCut] {
+            let at = begun + random.below((end - begun) as u64 + 1) as usize;
+            let context = format!("seed {seed}, {kind:?} after operation {at} of {end}");
+            let crashed = disk.crash(kind, at, seed);
+            let db = open(&crashed, compression);
+            assert_sound(&db, &context);
+            let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
+            assert!(holds(&db, &table, "committed", 1), "{context}");
+            for (_, key, seed) in committed.iter().filter(|(acknowledged, ..)| *acknowledged <= at) {
+                let newer = committed.iter().any(|(_, other, later)| other == key && later > seed);
+                assert!(newer || holds(&db, &table, key, *seed), "{context}: {key} is missing");
+            }
+            let mut tx = db.begin().expect("free");
+            insert(&mut tx, &table, "after", 7);
+            tx.commit().expect("commits");
+            db.checkpoint().expect("a whole disk");
+            assert_sound(&db, &context);
+        }
+    }
+}
+
+/// Rows that are not committed stay in memory: a transaction with more of them than fit is refused, and is told what to do.
+#[test]
+fn a_transaction_with_more_changed_rows_than_fit_is_told_what_to_do() {
+    let disk = SimulatedStorage::new(7);
+    let (db, table) = with_one_open(&disk, Compression::Lz4);
+    let mut tx = db.begin().expect("free");
+    let refused = (0..1_000_000u32).find_map(|n| tx.insert(&table, n.to_be_bytes(), [3; 40]).err());
+    let error = refused.expect("it does not fit in 1 MiB");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    let message = error.to_string();
+    assert!(message.contains("memory_bytes") || message.contains("version_bytes"), "{message}");
+    // What it has changed so far is whole: it can be committed, or taken back.
+    tx.abort();
+    assert_sound(&db, "aborted");
+    assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 1);
+    insert(&mut db.begin().expect("free"), &table, "goes on", 9);
+}
