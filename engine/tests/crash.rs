@@ -17,8 +17,8 @@ mod support;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    Compression, Csn, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result, Settings,
-    Table, Transaction,
+    CommitHandle, Compression, Csn, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result,
+    Settings, Table, Transaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,6 +68,8 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
         logs: other.logs,
         writer: other.writer,
         acknowledger: other.acknowledger,
+        acknowledgment_odds: other.acknowledgment_odds,
+        stealing_group: other.stealing_group,
         dependency: other.dependency,
         queue: other.queue,
         flush_interval: other.flush_interval,
@@ -202,13 +204,18 @@ fn work(
             let (acknowledged, tables) = (&acknowledged, &tables);
             scope.spawn(move || {
                 let mut random = Random::from_seed(seed ^ u64::from(thread) << 32);
+                let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
+                let note = |id| acknowledged.lock().expect("no panic").push((storage.operations(), id));
                 for n in 0..each {
                     let id = [run, thread, n, 0];
-                    let told = one(db, tables, id, &mut random);
-                    match told {
-                        Ok(true) => acknowledged.lock().expect("no panic").push((storage.operations(), id)),
-                        Ok(false) => {}
+                    match one(db, tables, id, &mut random) {
+                        Ok(Told::Durable) => note(id),
+                        Ok(Told::Later(handle)) => handles.push((id, handle)),
+                        Ok(Told::Nothing) => {}
                         Err(_) => return,
+                    }
+                    for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
+                        note(id);
                     }
                     if random.chance(1, 20) {
                         let _ = db.checkpoint();
@@ -220,10 +227,17 @@ fn work(
     acknowledged.into_inner().expect("no panic")
 }
 
-/// True if it was acknowledged as durable.
-fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bool> {
+/// What is known of a commit when its call returns.
+enum Told {
+    Durable,
+    /// It may be asked.
+    Later(CommitHandle),
+    Nothing,
+}
+
+fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<Told> {
     loop {
-        let kind = random.below(4);
+        let kind = random.below(6);
         let durability = if kind == 0 { Durability::BoundedLoss } else { Durability::Durable };
         let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
         match step(&mut tx, tables, id, random) {
@@ -232,12 +246,13 @@ fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bo
         }
         if random.chance(1, 10) {
             tx.abort();
-            return Ok(false);
+            return Ok(Told::Nothing);
         }
         return match kind {
-            0 => tx.commit().map(|_| false),
-            1 => tx.commit_async()?.wait().map(|()| true),
-            _ => tx.commit().map(|_| true),
+            0 => tx.commit().map(|_| Told::Nothing),
+            1 => tx.commit_async()?.wait().map(|()| Told::Durable),
+            2 | 3 => tx.commit_async().map(Told::Later),
+            _ => tx.commit().map(|_| Told::Durable),
         };
     }
 }
@@ -246,6 +261,9 @@ fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bo
 static EVICTED: AtomicU64 = AtomicU64::new(0);
 /// Page images that shared a block with others, likewise.
 static PACKED: AtomicU64 = AtomicU64::new(0);
+
+/// Blocks that workers wrote for other logs, likewise.
+static STOLEN: AtomicU64 = AtomicU64::new(0);
 
 /// Workloads by preset and dependency rule.
 static PROTOCOLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
@@ -329,6 +347,7 @@ fn run(seed: u64, points: u64) -> u64 {
         let db = open(&storage, &settings).expect("a whole disk");
         let told = work(&db, &storage, 0, is_tight(seed), 2, 20, seed);
         EVICTED.fetch_add(db.statistics().pages_evicted, Ordering::Relaxed);
+        STOLEN.fetch_add(db.statistics().stolen_blocks, Ordering::Relaxed);
         PACKED.fetch_add(db.statistics().packs.images_packed, Ordering::Relaxed);
         if random.chance(1, 4) {
             db.close().expect("a whole disk");
@@ -428,11 +447,16 @@ fn no_crash_loses_what_was_acknowledged() {
     });
     let evicted = EVICTED.load(Ordering::Relaxed);
     let packed = PACKED.load(Ordering::Relaxed);
-    println!("{done} crashes, {evicted} pages left memory, {packed} images were packed");
+    let stolen = STOLEN.load(Ordering::Relaxed);
+    println!(
+        "{done} crashes, {evicted} pages left memory, {packed} images were packed, {stolen} blocks stolen"
+    );
     let protocols = PROTOCOLS.lock().expect("no panic");
     println!("{protocols:?}");
     // Few workloads are short of memory.
-    assert!(done >= wanted && packed > 0 && (evicted > 0 || wanted < 5_000));
+    assert!(
+        done >= wanted && packed > 0 && (evicted > 0 || wanted < 5_000) && (stolen > 0 || wanted < 20_000)
+    );
     let all = Preset::ALL.len() * Dependency::ALL.len();
     assert!(wanted < 20_000 || protocols.len() == all, "presets meet rules: {protocols:?}");
 }

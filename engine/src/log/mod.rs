@@ -14,6 +14,7 @@
 //! 3. A block is believed only as a whole: its header is checksummed and checksums the payload, and names database, log,
 //!    epoch and sequence. A torn, misdirected or stale block is recognised, whatever was in the segment before.
 //! 4. The durable frontier is the end of the gap-free prefix of completed block sequences, whatever completes first.
+//!    A block counts for the log and sequence in its header, in whichever log's segment it lies: a peer may have carried it.
 //! 5. After `reserve` said yes, `append` cannot fail, allocates nothing and calls nothing.
 //!
 //! With log buffers in mapped memory ([`memory`]) a record is durable before its block is written.
@@ -25,6 +26,7 @@ mod block;
 mod check;
 mod dump;
 pub mod memory;
+mod parking;
 mod part;
 mod reader;
 mod record;

@@ -72,6 +72,12 @@ impl ScannedBlock {
         self.header.log
     }
 
+    /// The log in whose segment it lies, if that is another.
+    #[must_use]
+    pub fn carrier(&self) -> Option<LogId> {
+        self.header.carrier
+    }
+
     /// The epoch in which it was written.
     #[must_use]
     pub fn epoch(&self) -> Epoch {

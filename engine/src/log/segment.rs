@@ -212,12 +212,12 @@ impl SegmentPool {
         }
     }
 
-    /// Stops the preparer.
-    pub fn close(&self) {
+    /// Stops the preparer; with `wait` returns when it has ended.
+    pub fn close(&self, wait: bool) {
         self.state.lock().closed = true;
         self.work.notify_all();
         self.prepared.notify_all();
-        if let Some(handle) = self.preparer.lock().take() {
+        if wait && let Some(handle) = self.preparer.lock().take() {
             let _ = handle.join();
         }
     }

@@ -259,7 +259,7 @@ impl Recovery<'_> {
         // The new epoch's first segments are prepared while the old one is replayed.
         segments.start()?;
         let begun = self.replay_and_begin(file, manifest, scan, &segments, report, progress);
-        begun.inspect_err(|_| segments.close())
+        begun.inspect_err(|_| segments.close(true))
     }
 
     fn replay_and_begin(
@@ -481,7 +481,8 @@ fn write_sealed(guard: &mut crate::log::LogGuard<'_>) -> Result<()> {
     if let Some(block) = guard.seal() {
         let block = block.finish();
         block.file.write_durable_at(block.offset, &block.buffer[..block.len])?;
-        guard.complete(block.sequence, block.buffer);
+        guard.complete(block.sequence);
+        guard.give_back(block.buffer);
     }
     Ok(())
 }
