@@ -334,6 +334,17 @@ fn acknowledged_by(acknowledged: &Acknowledged, operations: usize) -> BTreeSet<I
     acknowledged.iter().filter(|(at, _)| *at <= operations).map(|(_, id)| *id).collect()
 }
 
+/// Writes the files of a disk into a directory of their own, for `quench` to look at. Returns its path.
+fn keep(disk: &SimulatedStorage, name: &str) -> String {
+    let directory = std::env::temp_dir().join(format!("quench-crash-{}-{name}", std::process::id()));
+    for path in disk.files() {
+        let file = directory.join(&path);
+        std::fs::create_dir_all(file.parent().expect("in the directory")).expect("writable");
+        std::fs::write(file, disk.read_file(&path).expect("listed")).expect("writable");
+    }
+    directory.display().to_string()
+}
+
 fn kind(random: &mut Random) -> CrashKind {
     if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill }
 }
@@ -372,11 +383,15 @@ fn run(seed: u64, points: u64) -> u64 {
             first_settings.preset
         );
         let must = acknowledged_by(&acknowledged, at);
-        let disk = storage.crash(first, at, random.next_u64());
+        let first_fate = random.next_u64();
+        let (first_at, disk) = (at, storage.crash(first, at, first_fate));
         let reader = if point % 3 == 0 { open_checkpoint(&disk, &settings, &context) } else { None };
         let read =
             reader.as_ref().map(|reader| judge(reader, &BTreeSet::new(), &format!("{context}, checkpoint")));
-        let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db = open(&disk, &settings).unwrap_or_else(|error| {
+            let kept = keep(&storage.crash(first, at, first_fate), &format!("{seed}-{point}-first"));
+            panic!("{context}: {error}; see {kept}")
+        });
         crashes += 1;
         let before = judge(&db, &must, &context);
         let recovered_at = disk.operations();
@@ -402,8 +417,17 @@ fn run(seed: u64, points: u64) -> u64 {
                     .map(|(_, k)| <Id>::try_from(&k[..]).expect("an id")),
             );
         }
-        let disk = disk.crash(second, at, random.next_u64());
-        let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let (fate, disk_before) = (random.next_u64(), disk);
+        let disk = disk_before.crash(second, at, fate);
+        let db = open(&disk, &settings).unwrap_or_else(|error| {
+            let kept = [
+                keep(&storage, &format!("{seed}-{point}-run")),
+                keep(&storage.crash(first, first_at, first_fate), &format!("{seed}-{point}-first")),
+                keep(&disk_before, &format!("{seed}-{point}-more")),
+                keep(&disk_before.crash(second, at, fate), &format!("{seed}-{point}-second")),
+            ];
+            panic!("{context}: {error}; see {kept:?}")
+        });
         crashes += 1;
         let once = judge(&db, &must_now, &context);
         let (watermark, csn) = (db.statistics().watermark, db.statistics().newest_csn);
@@ -430,13 +454,14 @@ fn crashes_wanted() -> u64 {
 fn no_crash_loses_what_was_acknowledged() {
     let (wanted, next) = (crashes_wanted(), AtomicU64::new(0));
     let first_seed: u64 = std::env::var("QUENCH_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let step: u64 = std::env::var("QUENCH_SEED_STEP").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let done: u64 = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
                     let mut done = 0;
                     while done * 2 < wanted {
-                        let seed = first_seed + next.fetch_add(1, Ordering::Relaxed);
+                        let seed = first_seed + step * next.fetch_add(1, Ordering::Relaxed);
                         done += run(seed, 40);
                     }
                     done

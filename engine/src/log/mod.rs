@@ -26,6 +26,7 @@ mod block;
 mod check;
 mod dump;
 pub mod memory;
+mod names;
 mod parking;
 mod part;
 mod reader;
@@ -39,6 +40,7 @@ mod tests;
 pub use block::BLOCK_HEADER_BYTES;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
+pub use names::{id_of as segment_id, next_id};
 pub use part::{Part, RecordKind, counting_bytes};
 pub use reader::{Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan};
 pub use record::{
@@ -46,7 +48,7 @@ pub use record::{
     begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use redo::{RedoBuffer, RedoMark};
-pub use segment::{Segment, SegmentPool, id_of as segment_id, next_id};
+pub use segment::{Segment, SegmentPool};
 pub use stream::{Log, LogGuard, Reserve, SealedBlock};
 
 /// The directory of the segments.

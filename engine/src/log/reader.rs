@@ -18,8 +18,9 @@
 
 use super::DIRECTORY;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, VERSION};
+use super::names::{id_of, path_of};
 use super::record::{Record, RecordFacts};
-use super::segment::{Segment, id_of, path_of};
+use super::segment::Segment;
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result, SegmentId};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
 use std::sync::Arc;

@@ -78,7 +78,7 @@ impl World {
         let block = block.finish();
         block.file.write_at(block.offset, &block.buffer[..block.len]).expect("memory");
         let sealed = Sealed {
-            path: segment::path_of(block.segment),
+            path: names::path_of(block.segment),
             offset: block.offset,
             len: block.len,
             log: block.log(),
