@@ -52,7 +52,7 @@ fn settings(seed: u64) -> Settings {
         flush_unit_bytes: 4096,
         // Most transactions are written in chunks, or only those with long documents.
         chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
-        ..support::any_protocol(&mut random)
+        ..support::any_protocol(seed, &mut random)
     }
 }
 
@@ -62,7 +62,7 @@ fn open(storage: &SimulatedStorage, settings: &Settings) -> Result<Database> {
 
 /// The same sizes with another protocol: a database may be opened with any.
 fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
-    let other = support::any_protocol(random);
+    let other = support::any_protocol(random.next_u64(), random);
     Settings {
         preset: other.preset,
         logs: other.logs,
@@ -434,6 +434,5 @@ fn no_crash_loses_what_was_acknowledged() {
     // Few workloads are short of memory.
     assert!(done >= wanted && packed > 0 && (evicted > 0 || wanted < 5_000));
     let all = Preset::ALL.len() * Dependency::ALL.len();
-    // The rarest pairs are met once in a hundred workloads.
-    assert!(wanted < 20_000 || protocols.len() * 10 >= all * 9, "presets meet rules: {protocols:?}");
+    assert!(wanted < 20_000 || protocols.len() == all, "presets meet rules: {protocols:?}");
 }

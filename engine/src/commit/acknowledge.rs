@@ -117,11 +117,10 @@ impl Core {
         let first = log.0 as usize / group * group;
         let last = self.writers.len().min(first + group);
         // Whoever is committed now and was not the last time became so because one of the two has risen.
-        let others = match self.axes.dependency {
-            Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa => {
-                self.completions.load(Ordering::SeqCst)
-            }
-            _ => self.watermark.get().0,
+        let others = if self.axes.lists_predecessors() {
+            self.completions.load(Ordering::SeqCst)
+        } else {
+            self.watermark.get().0
         };
         let has_news = |writer: &LogWriter| writer.has_pending() && writer.is_news(others);
         if self.writers[first..last].iter().any(has_news) {
@@ -238,10 +237,9 @@ impl Core {
 
     /// Remembers that `csn` is committed by the rule in force, for those above W.
     pub(super) fn mark_committed(&self, csn: Csn) {
-        match self.axes.dependency {
-            // Whoever asked has marked what there was to find out; what else is known says enough.
-            Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa => {}
-            _ => self.watermark.mark_committed(csn),
+        // By the other rules whoever asked has marked what there was to find out; what else is known says enough.
+        if !self.axes.lists_predecessors() {
+            self.watermark.mark_committed(csn);
         }
     }
 

@@ -187,8 +187,7 @@ impl Core {
             }
         }
         if !self.axes.waiters_write() && self.flushers_run() {
-            writer.duty.lower_due(by);
-            self.flusher_of(writer).wake_for(by);
+            self.have_written(writer, by);
             return false;
         }
         if self.axes.writer == Writer::Committer {
@@ -204,6 +203,12 @@ impl Core {
         }
         self.gather(writer);
         self.lead_write(&lead, &self.metrics.leader_flushes)
+    }
+
+    /// Has `writer`'s flusher write it at `by`, unless it does so earlier.
+    pub(super) fn have_written(&self, writer: &LogWriter, by: Nanos) {
+        writer.duty.lower_due(by);
+        self.flusher_of(writer).wake_for(by);
     }
 
     /// Does something to get W past `csn`. False if others are at it.

@@ -88,6 +88,7 @@ impl Axes {
         let writer = settings.writer.unwrap_or(writer);
         let one_log = settings.logs == 1 || settings.logs == 0 && layout == Layout::One;
         let rule = if one_log { Dependency::LogOrder } else { Dependency::Dsn };
+        let waiters_keep_interval = settings.preset == Preset::Queued;
         let most = u32::try_from(settings.gather_max).ok().filter(|most| *most > 0);
         let flush_unit_bytes = settings.flush_unit_bytes();
         Axes {
@@ -99,14 +100,14 @@ impl Axes {
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
             interval_follows_device: settings.preset == Preset::Auto && settings.flush_interval.is_none(),
-            waiters_keep_interval: settings.preset == Preset::Queued,
+            waiters_keep_interval,
             records_per_block: if writer == Writer::Committer { Some(1) } else { most },
             gather: (!settings.gather_window.is_zero())
                 .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
             await_company: settings.await_company
                 && settings.gather_window.is_zero()
                 && !matches!(writer, Writer::Committer | Writer::Memory)
-                && settings.preset != Preset::Queued,
+                && !waiters_keep_interval,
             flush_unit_bytes,
             full_bytes: flush_unit_bytes.max(settings.log_buffer_bytes() / 2),
             writes_in_flight: settings.writes_in_flight,
