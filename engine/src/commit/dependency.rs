@@ -103,6 +103,13 @@ impl Commit {
     }
 }
 
+impl Ticket {
+    /// What has to be committed: the transaction itself or, if it has no record, what it read.
+    fn root(self) -> Csn {
+        if self.csn == Csn::ZERO { self.dsn } else { self.csn }
+    }
+}
+
 impl Core {
     /// W, and how far the clocks reach, as of now. Returns W.
     pub(super) fn rescan(&self) -> Csn {

@@ -115,13 +115,6 @@ pub struct Ticket {
     pub is_exact: bool,
 }
 
-impl Ticket {
-    /// What has to be committed: the transaction itself or, if it has no record, what it read.
-    fn root(self) -> Csn {
-        if self.csn == Csn::ZERO { self.dsn } else { self.csn }
-    }
-}
-
 /// What the room asks of those above it.
 pub struct Hooks {
     /// Log space runs short: start a checkpoint or so. Called by committers that wait; must not block.
