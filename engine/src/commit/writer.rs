@@ -230,11 +230,16 @@ impl LogWriter {
     /// The sealed block that ends with `csn`, if nobody writes it yet; otherwise the oldest one below, because `csn` is
     /// durable only when that is.
     pub(super) fn take_block_for(&self, csn: Csn) -> Option<SealedBlock> {
+        let _latch = self.log.lock();
         let mut sealed = self.sealed.lock();
         let own = sealed.iter().position(|block| block.last_csn == csn);
         let at = own.or_else(|| sealed.iter().position(|block| block.last_csn < csn))?;
         let block = sealed.remove(at);
         self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
+        if sealed.is_empty() && self.log.unsealed_bytes() == 0 {
+            // Otherwise the next one would be due later than this, and nobody would be woken for it.
+            self.duty.due.store(NEVER.0, Ordering::SeqCst);
+        }
         block
     }
 
