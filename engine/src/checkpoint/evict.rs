@@ -19,7 +19,7 @@
 //! 2. A round at C runs, and the page has no image in it:
 //!    a. nothing in it is newer than C: to the running round, which needs no other image of it then;
 //!    b. something is: first the image as of C is made for the round, and the page stays; later it is case 1. A page of a large value
-//!       that was not there at C needs no image in the round.
+//!    that was not there at C needs no image in the round.
 //!
 //! The decision and the recording are made with the page held exclusively and behind the imager's gate, so no round begins or
 //! ends in between.

@@ -19,6 +19,7 @@ use std::collections::HashMap;
 /// A chunk that was found.
 #[derive(Debug)]
 struct Chunk {
+    csn: Csn,
     part: Part,
     /// Bytes of operations.
     bytes: usize,
@@ -45,7 +46,7 @@ impl ChunkIndex {
             let (part, bytes, block, at) = window.part(record)?;
             let first = part.first_of(record.csn);
             if record.kind == RecordKind::Chunk {
-                let chunk = Chunk { part, bytes, block: block.forget_bytes(), at };
+                let chunk = Chunk { csn: record.csn, part, bytes, block: block.forget_bytes(), at };
                 self.transactions.entry(first).or_default().push(chunk);
                 continue;
             }
@@ -79,6 +80,11 @@ pub struct Earlier {
 }
 
 impl Earlier {
+    /// How many of the chunks have a CSN up to this one.
+    pub fn up_to(&self, csn: Csn) -> u64 {
+        self.slices.iter().filter(|(chunk, _)| chunk.csn <= csn).count() as u64
+    }
+
     /// Reads the chunks one by one and tells `each` the operations in it.
     ///
     /// # Errors

@@ -59,6 +59,8 @@ pub struct RecoveryReport {
     pub discarded: u64,
     /// Row operations in them.
     pub operations: u64,
+    /// Chunks of them that are older than the checkpoint: the log was kept for a transaction that was in progress then.
+    pub chunks_before_checkpoint: u64,
     /// Bytes of their records.
     pub record_bytes: u64,
     /// Log bytes read, those that were read twice counted twice.
@@ -376,6 +378,8 @@ impl Recovery<'_> {
             let again = records.partition_point(|record| !bounds.is_to_append_again(record.csn));
             copies.extend(records[again..].iter().map(|r| (r.csn, window.bytes(r).to_vec())));
             let earlier = chunks.note(&window, &records)?;
+            let old = earlier.iter().map(|earlier| earlier.up_to(manifest.checkpoint));
+            report.chunks_before_checkpoint += old.sum::<u64>();
             let redo = redo_of(&window, &records, &earlier);
             drop(records);
             let before = done - redo.len() as u64;
