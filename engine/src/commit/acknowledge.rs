@@ -48,20 +48,33 @@ impl Core {
         if self.poison.is_raised() {
             return;
         }
-        {
-            let mut latch = writer.log.lock();
-            latch.complete(sequence, buffer);
-            self.settle(writer, &latch);
-            writer.company.released(begun, now, &latch);
-        }
-        self.completions.fetch_add(1, Ordering::SeqCst);
+        self.land_block(writer, sequence, Some(buffer), begun, now);
         writer.write_ended(now);
         self.metrics.flushes.add(1);
         self.metrics.flush.record_ns(now.0.saturating_sub(begun.0));
     }
 
+    /// The log's durable CSN and its slot follow.
+    pub(super) fn land_block(
+        &self,
+        writer: &LogWriter,
+        sequence: u64,
+        buffer: Option<AlignedBuffer>,
+        begun: Nanos,
+        now: Nanos,
+    ) {
+        let mut latch = writer.log.lock();
+        buffer.into_iter().for_each(|buffer| latch.give_back(buffer));
+        latch.complete(sequence);
+        self.settle(writer, &latch);
+        writer.company.released(begun, now, &latch);
+        drop(latch);
+        self.completions.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// A write is on its way to the device.
     pub(super) fn count_submitted(&self, bytes: usize, counter: &Counter) {
+        self.deadline.write_begins();
         counter.add(1);
         self.metrics.device_writes.add(1);
         self.metrics.device_bytes.add(bytes as u64);
@@ -117,11 +130,10 @@ impl Core {
         let first = log.0 as usize / group * group;
         let last = self.writers.len().min(first + group);
         // Whoever is committed now and was not the last time became so because one of the two has risen.
-        let others = match self.axes.dependency {
-            Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa => {
-                self.completions.load(Ordering::SeqCst)
-            }
-            _ => self.watermark.get().0,
+        let others = if self.axes.lists_predecessors() {
+            self.completions.load(Ordering::SeqCst)
+        } else {
+            self.watermark.get().0
         };
         let has_news = |writer: &LogWriter| writer.has_pending() && writer.is_news(others);
         if self.writers[first..last].iter().any(has_news) {
@@ -238,10 +250,9 @@ impl Core {
 
     /// Remembers that `csn` is committed by the rule in force, for those above W.
     pub(super) fn mark_committed(&self, csn: Csn) {
-        match self.axes.dependency {
-            // Whoever asked has marked what there was to find out; what else is known says enough.
-            Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa => {}
-            _ => self.watermark.mark_committed(csn),
+        // By the other rules whoever asked has marked what there was to find out; what else is known says enough.
+        if !self.axes.lists_predecessors() {
+            self.watermark.mark_committed(csn);
         }
     }
 

@@ -103,6 +103,13 @@ impl Commit {
     }
 }
 
+impl Ticket {
+    /// What has to be committed: the transaction itself or, if it has no record, what it read.
+    fn root(self) -> Csn {
+        if self.csn == Csn::ZERO { self.dsn } else { self.csn }
+    }
+}
+
 impl Core {
     /// W, and how far the clocks reach, as of now. Returns W.
     pub(super) fn rescan(&self) -> Csn {
@@ -161,7 +168,7 @@ impl Core {
             return needed(self.axes.dependency, ticket.csn, ticket.dsn) < self.watermark.get();
         }
         // Without a record it stands for one version that was read.
-        self.is_committed(if ticket.csn == Csn::ZERO { ticket.dsn } else { ticket.csn })
+        self.is_committed(ticket.root())
     }
 
     /// The same for one that waits in a queue.
@@ -195,7 +202,7 @@ impl Core {
     /// Does something for the transaction of `ticket`, whose record is durable. False if others are at it.
     pub(super) fn advance_others(&self, ticket: Ticket) -> bool {
         if self.is_judged_exactly(ticket) {
-            return self.advance_commit(if ticket.csn == Csn::ZERO { ticket.dsn } else { ticket.csn });
+            return self.advance_commit(ticket.root());
         }
         self.advance_logs(needed(self.axes.dependency, ticket.csn, ticket.dsn))
     }
@@ -212,16 +219,15 @@ impl Core {
             }
             return;
         }
-        let root = if ticket.csn == Csn::ZERO { ticket.dsn } else { ticket.csn };
+        let root = ticket.root();
         if let Some(clocks) = &self.clocks {
             return self.demand_by_clocks(clocks, root, ticket);
         }
         self.undecided.obstacles(root, self, |obstacle| match obstacle {
             Obstacle::Volatile(log, _) if log == ticket.log && ticket.csn != Csn::ZERO => {}
-            Obstacle::Volatile(log, _) => {
-                let writer = self.writer(log);
-                writer.duty.lower_due(levels::NOW);
-                self.flusher_of(writer).wake_for(levels::NOW);
+            Obstacle::Volatile(log, csn) => {
+                self.hurry_carriers(csn);
+                self.have_written(self.writer(log), levels::NOW);
             }
             Obstacle::Watermark(csn) => self.demand(csn, Some(ticket)),
         });
@@ -237,8 +243,7 @@ impl Core {
         for writer in self.writers.iter().filter(|writer| writer.id != ticket.log || ticket.csn == Csn::ZERO)
         {
             if clocks.holds_back(writer.id, needed) {
-                writer.duty.lower_due(levels::NOW);
-                self.flusher_of(writer).wake_for(levels::NOW);
+                self.have_written(writer, levels::NOW);
             }
         }
         if let Some((_, Some(dsn))) = self.undecided.drawn_in(csn) {

@@ -161,8 +161,7 @@ impl Core {
             return false;
         }
         self.settle(writer, latch);
-        writer.duty.lower_due(levels::NOW);
-        self.flusher_of(writer).wake_for(levels::NOW);
+        self.have_written(writer, levels::NOW);
         true
     }
 

@@ -126,8 +126,7 @@ impl State {
         if self.replaced.working < self.replaced.tell_at {
             return false;
         }
-        let used = self.free.blocks() - self.free.free_blocks();
-        self.replaced.tell_at = self.replaced.working + (used / TELL_PART).max(TELL_BLOCKS);
+        self.replaced.tell_at = self.replaced.working + (self.used() / TELL_PART).max(TELL_BLOCKS);
         true
     }
 

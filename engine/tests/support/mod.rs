@@ -31,7 +31,9 @@ pub fn place(disk: &SimulatedStorage) -> Place {
 }
 
 /// A preset, sometimes with other choices than its own: every choice that goes with another comes up.
-pub fn any_protocol(random: &mut Random) -> Settings {
+///
+/// `pair` names preset and rule: as many in a row as there are pairs are all of them.
+pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
     fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
         all[random.below(all.len() as u64) as usize]
     }
@@ -39,15 +41,22 @@ pub fn any_protocol(random: &mut Random) -> Settings {
         let one = one_of(random, all);
         random.chance(1, 4).then_some(one)
     }
+    let (presets, rules) = (Preset::ALL.len(), Dependency::ALL.len());
+    let pair = (pair % (presets * rules) as u64) as usize;
     loop {
+        let preset = Preset::ALL[pair % presets];
+        // Most often workers that steal.
+        let steals = preset == Preset::Autonomous && random.chance(3, 4);
         let mut settings = Settings {
-            preset: one_of(random, &Preset::ALL),
-            logs: 1 + random.below(3) as usize,
-            writer: sometimes(random, &Writer::ALL),
+            preset,
+            logs: if steals { 2 } else { 1 } + random.below(3) as usize,
+            writer: if steals { Some(Writer::Worker) } else { sometimes(random, &Writer::ALL) },
             acknowledger: sometimes(random, &Acknowledger::ALL),
-            dependency: Some(one_of(random, &Dependency::ALL)),
+            stealing_group: if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) },
+            acknowledgment_odds: if random.chance(1, 8) { 3 } else { 1 },
+            dependency: Some(Dependency::ALL[pair / presets]),
             queue: sometimes(random, &Queue::ALL),
-            flush_interval: random.chance(3, 4).then_some(Duration::ZERO),
+            flush_interval: (!steals && random.chance(3, 4)).then_some(Duration::ZERO),
             log_bytes_max: 1 << 30,
             ..Settings::default()
         };

@@ -202,6 +202,8 @@ impl LogMemory {
         let (generation, id) = match &found {
             Some((generation, found)) if found.database == database => {
                 if found.layout == layout {
+                    // A killed process may have stored it and not come to its fence.
+                    found.memory.flush();
                     return Ok(found.clone());
                 }
                 (generation + 1, found.id)

@@ -1,0 +1,129 @@
+//! A new thread for each transaction, very many of them: nothing of a thread stays when it has ended.
+//!
+//! Alone in its file, since the memory of the whole process is measured. `QUENCH_THREADS` says how many threads for each protocol and kind
+//! of commit; without it there are 7,200, more than 100,000 in all.
+
+use quenchdb::{Database, Dependency, Layout, Preset, Settings, Writer};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Threads that leave what stays of them anyway: pages, caches of the allocator, rings that are touched for the first time.
+const FIRST: u64 = 1000;
+/// What the process may grow by while all the others come and go, however many they are.
+const SLACK_BYTES: u64 = 4 << 20;
+const ROWS: u64 = 64;
+
+fn threads_wanted() -> u64 {
+    std::env::var("QUENCH_THREADS").ok().and_then(|n| n.parse().ok()).unwrap_or(7200)
+}
+
+/// Every layout that spreads threads over logs, with who else keeps something for a thread.
+fn protocols() -> Vec<(&'static str, Settings)> {
+    let of = |preset, logs| Settings {
+        preset,
+        logs,
+        memory_bytes: 8 << 20,
+        segment_bytes: 256 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 8 << 20,
+        checkpoint_log_bytes: 1 << 20,
+        ..Settings::default()
+    };
+    let passive = of(Preset::Passive, 3);
+    let workers = Settings { writer: Some(Writer::Worker), ..of(Preset::Autonomous, 3) };
+    vec![
+        ("autonomous", of(Preset::Autonomous, 3)),
+        ("autonomous, workers write", workers),
+        ("restricted", of(Preset::Restricted, 2)),
+        ("passive", Settings { log_memory: Some("mapped-memory".into()), ..passive }),
+        ("exact", Settings { dependency: Some(Dependency::Exact), ..of(Preset::Autonomous, 3) }),
+        ("gsn-rfa", Settings { dependency: Some(Dependency::GsnRfa), ..of(Preset::Autonomous, 3) }),
+        ("per thread, auto", Settings { layout: Some(Layout::PerThread), ..of(Preset::Auto, 3) }),
+    ]
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+fn threads_alive() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+/// One transaction in a thread of its own that ends with it. Those that do not wait are waited for by nobody but the last.
+fn churn(db: &Database, from: u64, count: u64, blocking: bool) {
+    let table = db.table("t").expect("made");
+    for n in from..from + count {
+        // Two at a time, so that a thread is not always the only one and in the same log.
+        let last = n + 1 == from + count;
+        std::thread::scope(|scope| {
+            for side in 0..2u64 {
+                let table = &table;
+                scope.spawn(move || {
+                    let row = (n % ROWS) * 2 + side;
+                    let mut tx = db.begin().expect("a thread that ended holds no transaction");
+                    let old = tx.get(table, row.to_be_bytes()).expect("readable");
+                    let old = old.map_or(0, |old| u64::from_be_bytes(old[..].try_into().expect("eight")));
+                    tx.insert(table, row.to_be_bytes(), (old + 1).to_be_bytes()).expect("fits");
+                    if blocking {
+                        tx.commit().map(drop).expect("commits");
+                    } else {
+                        let handle = tx.commit_async().expect("commits");
+                        if last {
+                            handle.wait().expect("becomes durable");
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Ends the test if a protocol hangs.
+fn in_time(name: &str, seconds: u64, run: impl FnOnce() + Send + 'static) {
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        run();
+        let _ = send.send(());
+    });
+    match receive.recv_timeout(Duration::from_secs(seconds)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{name}: hangs"),
+        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+    }
+}
+
+#[test]
+fn a_thread_that_ended_leaves_nothing_behind() {
+    let wanted = threads_wanted();
+    for (name, settings) in protocols() {
+        for blocking in [true, false] {
+            let settings = settings.clone();
+            in_time(name, 60 + wanted / 500, move || {
+                let db = Database::builder().settings(settings).open_in_memory().expect("opens");
+                db.create_table("t").expect("new");
+                churn(&db, 0, FIRST / 2, blocking);
+                let (memory, alive) = (resident_bytes(), threads_alive());
+                churn(&db, FIRST / 2, wanted / 2, blocking);
+                let (after, alive_after) = (resident_bytes(), threads_alive());
+                let grown = after.saturating_sub(memory);
+                println!("{name}, blocking {blocking}: {wanted} threads, {memory} bytes, grown by {grown}");
+                assert!(memory > 0 && grown <= SLACK_BYTES, "{name}: {wanted} threads left {grown} bytes");
+                assert!(alive_after <= alive + 2, "{name}: {alive} threads, then {alive_after}");
+                db.flush().expect("everything becomes durable");
+                let statistics = db.statistics();
+                assert!(statistics.watermark > statistics.newest_csn, "{name}: {statistics:?}");
+                let table = db.table("t").expect("made");
+                let snapshot = db.begin_read().expect("free");
+                let rows = snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable").1);
+                let sum: u64 =
+                    rows.map(|row| u64::from_be_bytes(row[..].try_into().expect("eight bytes"))).sum();
+                assert_eq!(sum, FIRST / 2 * 2 + wanted / 2 * 2, "{name}: each thread counted once");
+                drop(snapshot);
+                db.close().expect("nothing of a thread is in the way");
+            });
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Threads that end, panic or are too many, and a database that is closed under them: nothing acknowledged is lost, nobody hangs, and what
+//! they leave in a log's buffer becomes durable without them.
+
+mod support;
+
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{
+    Acknowledger, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Settings, Table, Writer,
+};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::time::{Duration, Instant};
+use support::content;
+
+fn settings(preset: Preset, logs: usize) -> Settings {
+    let several = !matches!(preset, Preset::PerTransaction);
+    Settings {
+        preset,
+        logs: if several { logs } else { 1 },
+        memory_bytes: 8 << 20,
+        segment_bytes: 256 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
+        ..Settings::default()
+    }
+}
+
+/// Every preset, with two logs where it can have them, and the writers and acknowledgers that live in the workers' threads.
+fn protocols(logs: usize) -> Vec<Settings> {
+    let mut all: Vec<Settings> = Preset::ALL.into_iter().map(|preset| settings(preset, logs)).collect();
+    let autonomous = || settings(Preset::Autonomous, logs);
+    all.push(Settings { writer: Some(Writer::Worker), ..autonomous() });
+    all.push(Settings {
+        writer: Some(Writer::Worker),
+        acknowledger: Some(Acknowledger::Workers),
+        dependency: Some(Dependency::Exact),
+        ..autonomous()
+    });
+    all.push(Settings { dependency: Some(Dependency::GsnRfa), ..autonomous() });
+    all
+}
+
+fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
+    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
+}
+
+/// Ends the test if `run` does not come back.
+fn in_time(run: impl FnOnce() + Send + 'static) {
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        run();
+        let _ = send.send(());
+    });
+    match receive.recv_timeout(Duration::from_secs(60)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
+        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+    }
+}
+
+/// Waits until `count` transactions were acknowledged by whoever does that, without asking for it.
+fn await_acknowledged(db: &Database, count: u64, what: &str) {
+    let begun = Instant::now();
+    while db.statistics().committed < count {
+        let statistics = db.statistics();
+        let late = begun.elapsed() >= Duration::from_secs(10);
+        assert!(!late, "{what}: nobody sees to what a thread left, {count} wanted: {statistics:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn put(db: &Database, table: &Table, level: Durability, key: &[u8]) -> quenchdb::CommitHandle {
+    let mut tx = db.begin_with(Isolation::Snapshot, level).expect("free");
+    tx.insert(table, key, key).expect("fits");
+    tx.commit_async().expect("commits")
+}
+
+#[test]
+fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
+    in_time(|| {
+        for settings in protocols(2) {
+            for (level, panics) in [
+                (Durability::Durable, false),
+                (Durability::Durable, true),
+                (Durability::BoundedLoss, false),
+                (Durability::BoundedLoss, true),
+            ] {
+                let what = format!("{} {:?} {level:?} panics {panics}", settings.preset, settings.writer);
+                let disk = SimulatedStorage::new(1);
+                let db = open(&disk, &settings);
+                let table = db.create_table("t").expect("new");
+                let left = Arc::new(Mutex::new(Vec::new()));
+                let thread = {
+                    let (db, table, left) = (db.clone(), table.clone(), left.clone());
+                    std::thread::spawn(move || {
+                        for n in 0..20u8 {
+                            left.lock().expect("no panic").push(put(&db, &table, level, &[n]));
+                        }
+                        if panics {
+                            // With a transaction open, whose rows nobody may be kept from.
+                            let mut tx = db.begin().expect("free");
+                            tx.insert(&table, "open", "never committed").expect("fits");
+                            std::panic::resume_unwind(Box::new("as a worker does that has a bug"));
+                        }
+                    })
+                };
+                assert_eq!(thread.join().is_err(), panics, "{what}");
+                // Creating the table, and twenty.
+                await_acknowledged(&db, 21, &what);
+                let left = std::mem::take(&mut *left.lock().expect("no panic"));
+                assert!(left.iter().all(|handle| handle.is_committed()), "{what}");
+                let mut tx = db.begin().expect("free");
+                assert!(tx.get(&table, "open").expect("readable").is_none(), "{what}");
+                tx.insert(&table, "open", "now it is").expect("the row is free");
+                tx.commit().expect("commits");
+                let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 7);
+                let found = content(&open(&disk, &settings));
+                assert_eq!(found.len(), 21, "{what}");
+                disk.stop();
+                drop(table);
+                db.close().expect("a thread that is gone is in nobody's way");
+            }
+        }
+    });
+}
+
+/// Rows that were acknowledged, each with the number of operations of the disk by then.
+type Acknowledged = Mutex<Vec<(usize, [u8; 2])>>;
+
+/// A workload of one thread: commits of all kinds. What is told is noted before the next begins.
+fn work(db: &Database, disk: &SimulatedStorage, table: &Table, told: &Acknowledged, thread: u8, each: u8) {
+    for n in 0..each {
+        let key = [thread, n];
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Durable).expect("free");
+        // What another thread put: a dependency, mostly across logs.
+        let other = [thread.wrapping_mul(7).wrapping_add(n) % 24, n.saturating_sub(1)];
+        tx.get(table, other).expect("readable");
+        tx.insert(table, key, key).expect("fits");
+        match n % 3 {
+            0 => tx.commit().map(drop).expect("a whole disk"),
+            1 => tx.commit_async().expect("commits").wait().expect("a whole disk"),
+            _ => {
+                tx.commit_async().expect("commits");
+                continue;
+            }
+        }
+        told.lock().expect("no panic").push((disk.operations(), key));
+    }
+}
+
+/// Whatever was acknowledged by some operation is there after a power cut at that operation or later.
+fn judge_crashes(disk: &SimulatedStorage, settings: &Settings, told: &[(usize, [u8; 2])], crashes: usize) {
+    let end = disk.operations();
+    for crash in 1..=crashes {
+        let at = end * crash / crashes;
+        let after = disk.crash(CrashKind::PowerCut, at, crash as u64);
+        let db = open(&after, settings);
+        let found = content(&db);
+        for (_, key) in told.iter().filter(|(by, _)| *by <= at) {
+            let there = found.contains_key(&("t".to_string(), key.to_vec()));
+            assert!(there, "{}: {key:?} is lost in a crash after {at} of {end}", settings.preset);
+        }
+        after.stop();
+    }
+}
+
+#[test]
+fn many_more_threads_than_logs_lose_nothing() {
+    in_time(|| {
+        for settings in protocols(2) {
+            let disk = SimulatedStorage::new(2);
+            let db = open(&disk, &settings);
+            let (table, told) = (db.create_table("t").expect("new"), Acknowledged::default());
+            std::thread::scope(|scope| {
+                for thread in 0..24 {
+                    let (db, disk, table, told) = (&db, &disk, &table, &told);
+                    scope.spawn(move || work(db, disk, table, told, thread, 15));
+                }
+            });
+            db.flush().expect("a whole disk");
+            assert_eq!(content(&db).len(), 24 * 15, "{}", settings.preset);
+            let told = told.into_inner().expect("no panic");
+            assert_eq!(told.len(), 24 * 10);
+            judge_crashes(&disk, &settings, &told, 6);
+        }
+    });
+}
+
+/// Half of the threads panic in the middle of their work; the others, and those who follow in the same logs, go on.
+#[test]
+fn threads_that_panic_hold_up_nobody() {
+    in_time(|| {
+        for settings in protocols(2) {
+            let disk = SimulatedStorage::new(3);
+            let db = open(&disk, &settings);
+            let (table, told) = (db.create_table("t").expect("new"), Acknowledged::default());
+            for round in 0..3u8 {
+                let panicked = std::thread::scope(|scope| {
+                    let threads: Vec<_> = (0..8u8)
+                        .map(|thread| {
+                            let (db, disk, table, told) = (&db, &disk, &table, &told);
+                            scope.spawn(move || {
+                                work(db, disk, table, told, round * 8 + thread, 12);
+                                if thread % 2 == 0 {
+                                    put(db, table, Durability::Durable, &[round * 8 + thread, 99]);
+                                    let mut tx = db.begin().expect("free");
+                                    tx.insert(table, [round * 8 + thread, 100], "open").expect("fits");
+                                    std::panic::resume_unwind(Box::new("as a worker does that has a bug"));
+                                }
+                            })
+                        })
+                        .collect();
+                    threads.into_iter().map(|thread| u32::from(thread.join().is_err())).sum::<u32>()
+                });
+                assert_eq!(panicked, 4);
+            }
+            await_acknowledged(&db, 1 + 24 * 12 + 12, settings.preset.name());
+            assert_eq!(content(&db).len(), 24 * 12 + 12, "{}", settings.preset);
+            judge_crashes(&disk, &settings, &told.into_inner().expect("no panic"), 4);
+        }
+    });
+}
+
+/// Somebody closes the database while others commit, with handles that nobody has waited for.
+#[test]
+fn closing_with_commits_in_flight_keeps_what_they_were_told() {
+    in_time(|| {
+        for (round, settings) in protocols(2).into_iter().enumerate() {
+            let what = format!("{} {:?}", settings.preset, settings.writer);
+            let disk = SimulatedStorage::new(4);
+            let db = open(&disk, &settings);
+            let table = db.create_table("t").expect("new");
+            let (started, closed) = (Barrier::new(7), AtomicBool::new(false));
+            let (accepted, refused) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+            std::thread::scope(|scope| {
+                for thread in 0..6u8 {
+                    let (table, started, closed) = (&table, &started, &closed);
+                    let (accepted, refused, db) = (&accepted, &refused, db.clone());
+                    scope.spawn(move || {
+                        started.wait();
+                        let mut handles = Vec::new();
+                        for n in 0u32.. {
+                            let mut key = vec![thread];
+                            key.extend(n.to_be_bytes());
+                            let told = db.begin().and_then(|mut tx| {
+                                tx.insert(table, &key, b"v")?;
+                                if thread % 2 == 0 {
+                                    tx.commit().map(|_| None)
+                                } else {
+                                    tx.commit_async().map(Some)
+                                }
+                            });
+                            match told {
+                                Ok(handle) => {
+                                    handles.extend(handle);
+                                    accepted.lock().expect("no panic").push(key);
+                                }
+                                Err(error) => {
+                                    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+                                    refused.fetch_add(1, Ordering::SeqCst);
+                                    break;
+                                }
+                            }
+                        }
+                        // Closing has made them durable; whether they are waited for before or after it.
+                        if thread % 4 == 1 {
+                            while !closed.load(Ordering::SeqCst) {
+                                std::thread::yield_now();
+                            }
+                        }
+                        for handle in handles {
+                            handle.wait().expect("what was pre-committed is made durable");
+                            assert!(handle.is_committed());
+                        }
+                    });
+                }
+                started.wait();
+                std::thread::sleep(Duration::from_millis(3 + round as u64 % 3));
+                db.clone().close().expect("a whole disk");
+                closed.store(true, Ordering::SeqCst);
+            });
+            assert_eq!(refused.load(Ordering::SeqCst), 6, "{what}: everybody was refused in the end");
+            drop((db, table));
+            // A closed database needs no log: a power cut takes nothing.
+            let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 9);
+            let db = open(&disk, &settings);
+            assert!(db.recovery().clean, "{what}");
+            let accepted = accepted.into_inner().expect("no panic");
+            let found = content(&db);
+            assert!(accepted.iter().all(|key| found.contains_key(&("t".to_string(), key.clone()))), "{what}");
+            assert_eq!(found.len(), accepted.len(), "{what}: nothing that was refused is there");
+        }
+    });
+}
