@@ -32,6 +32,10 @@
 //!    be checked to be the one that belongs there, and a damaged one leads nowhere else.
 //! 3. A value's pages belong to one entry or one before-image. Whoever takes the last reference away frees them.
 
+mod check;
+
+pub use check::{check, visit_pages};
+
 use super::descent::retry;
 use super::node::{HEADER_WORD, KIND_OVERFLOW, WORD};
 use crate::base::account::Charge;
@@ -39,7 +43,6 @@ use crate::base::checksum::crc_append;
 use crate::base::encoding::Reader;
 use crate::base::{Error, ErrorKind, PageId, Result};
 use crate::buffer::{ExclusiveGuard, PAGE_HEADER_BYTES, PageBytes, Pool};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Longest value: 1 GiB less 64 KiB.
@@ -564,51 +567,4 @@ fn take(pool: &Pool, shape: Shape, place: Place) -> Result<(Vec<Place>, Exclusiv
     }
     let below = if place.level > 0 { children(guard.bytes(), shape, place) } else { Vec::new() };
     Ok((below, guard))
-}
-
-/// Tells `visit` of every page of a value, which must not be freed meanwhile; content pages are not read.
-///
-/// # Errors
-/// `Corruption` for an index page that is not what belongs there; I/O.
-pub fn visit_pages(pool: &Pool, reference: &LargeReference, visit: &mut dyn FnMut(PageId)) -> Result<()> {
-    let shape = Shape::new(pool, reference.len);
-    let mut rest = vec![root_of(shape, reference)];
-    while let Some(place) = rest.pop() {
-        visit(place.page);
-        if place.level > 0 {
-            rest.extend(look(pool, shape, place, |page| children(page, shape, place))?);
-        }
-    }
-    Ok(())
-}
-
-/// Checks every page of a value and its checksum, and adds its pages to `pages`. The value must not be freed meanwhile.
-///
-/// # Errors
-/// `Corruption`: a page is not what belongs there, or belongs to something else as well; I/O.
-pub fn check(pool: &Pool, reference: &LargeReference, pages: &mut HashSet<PageId>) -> Result<()> {
-    let shape = Shape::new(pool, reference.len);
-    let mut crc = 0;
-    let mut rest = vec![root_of(shape, reference)];
-    while let Some(place) = rest.pop() {
-        if !pages.insert(place.page) {
-            return Err(Error::corruption(format!("{} is in use twice", place.page)));
-        }
-        let guard = pool.shared(place.page)?;
-        check_page(guard.bytes()).map_err(|what| Error::corruption(format!("{}: {what}", place.page)))?;
-        if !is_at(guard.bytes(), shape, place) {
-            return Err(misplaced(place.page));
-        }
-        if place.level > 0 {
-            rest.extend(children(guard.bytes(), shape, place).into_iter().rev());
-        } else {
-            let mut content = Vec::new();
-            guard.bytes().append_to(CONTENT_OFFSET, shape.used(0, place.first) as usize, &mut content);
-            crc = crc_append(crc, &content);
-        }
-    }
-    if crc != reference.crc {
-        return Err(Error::corruption(format!("the large value at {} has a wrong checksum", reference.root)));
-    }
-    Ok(())
 }
