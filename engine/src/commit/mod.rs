@@ -25,6 +25,7 @@
 //! | `writer` | what does one log owe the device, and who writes? |
 //! | `precommit` | how does a record get its CSN and its place? |
 //! | `chunks` | how does redo get into the log before its transaction asks to commit? |
+//! | `fragments` | how does a transaction get a record into several logs? |
 //! | `leader` | how does a waiter cause the writes it needs? |
 //! | `company` | is it worth waiting for those who come back? |
 //! | `flusher` | who writes when nobody waits, or where committers only sleep? |
@@ -49,6 +50,7 @@ mod company;
 mod dependency;
 mod exact;
 mod flusher;
+mod fragments;
 mod gsn;
 mod layout;
 mod leader;

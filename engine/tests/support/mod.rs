@@ -4,7 +4,7 @@
 use quenchdb::base::random::Random;
 use quenchdb::commit::presets;
 use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::{Acknowledger, Database, Dependency, Place, Preset, Queue, Settings, Writer};
+use quenchdb::{Acknowledger, Database, Dependency, Layout, Place, Preset, Queue, Settings, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
         let mut settings = Settings {
             preset: Preset::ALL[pair % presets],
             logs: 1 + random.below(3) as usize,
+            // The number of logs says the rest; what is divided by page goes through code of its own.
+            layout: random.chance(1, 3).then_some(Layout::ByPage),
             writer: sometimes(random, &Writer::ALL),
             acknowledger: sometimes(random, &Acknowledger::ALL),
             dependency: Some(Dependency::ALL[pair / presets]),
