@@ -17,8 +17,8 @@ mod support;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    Compression, Csn, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result, Settings,
-    Table, Transaction,
+    CommitHandle, Compression, Csn, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result,
+    Settings, Table, Transaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +69,8 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
         layout: other.layout,
         writer: other.writer,
         acknowledger: other.acknowledger,
+        acknowledgment_odds: other.acknowledgment_odds,
+        stealing_group: other.stealing_group,
         dependency: other.dependency,
         queue: other.queue,
         flush_interval: other.flush_interval,
@@ -203,13 +205,18 @@ fn work(
             let (acknowledged, tables) = (&acknowledged, &tables);
             scope.spawn(move || {
                 let mut random = Random::from_seed(seed ^ u64::from(thread) << 32);
+                let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
+                let note = |id| acknowledged.lock().expect("no panic").push((storage.operations(), id));
                 for n in 0..each {
                     let id = [run, thread, n, 0];
-                    let told = one(db, tables, id, &mut random);
-                    match told {
-                        Ok(true) => acknowledged.lock().expect("no panic").push((storage.operations(), id)),
-                        Ok(false) => {}
+                    match one(db, tables, id, &mut random) {
+                        Ok(Told::Durable) => note(id),
+                        Ok(Told::Later(handle)) => handles.push((id, handle)),
+                        Ok(Told::Nothing) => {}
                         Err(_) => return,
+                    }
+                    for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
+                        note(id);
                     }
                     if random.chance(1, 20) {
                         let _ = db.checkpoint();
@@ -221,10 +228,17 @@ fn work(
     acknowledged.into_inner().expect("no panic")
 }
 
-/// True if it was acknowledged as durable.
-fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bool> {
+/// What is known of a commit when its call returns.
+enum Told {
+    Durable,
+    /// It may be asked.
+    Later(CommitHandle),
+    Nothing,
+}
+
+fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<Told> {
     loop {
-        let kind = random.below(4);
+        let kind = random.below(6);
         let durability = if kind == 0 { Durability::BoundedLoss } else { Durability::Durable };
         let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
         match step(&mut tx, tables, id, random) {
@@ -233,12 +247,13 @@ fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bo
         }
         if random.chance(1, 10) {
             tx.abort();
-            return Ok(false);
+            return Ok(Told::Nothing);
         }
         return match kind {
-            0 => tx.commit().map(|_| false),
-            1 => tx.commit_async()?.wait().map(|()| true),
-            _ => tx.commit().map(|_| true),
+            0 => tx.commit().map(|_| Told::Nothing),
+            1 => tx.commit_async()?.wait().map(|()| Told::Durable),
+            2 | 3 => tx.commit_async().map(Told::Later),
+            _ => tx.commit().map(|_| Told::Durable),
         };
     }
 }
@@ -247,6 +262,9 @@ fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<bo
 static EVICTED: AtomicU64 = AtomicU64::new(0);
 /// Page images that shared a block with others, likewise.
 static PACKED: AtomicU64 = AtomicU64::new(0);
+
+/// Blocks that workers wrote for other logs, likewise.
+static STOLEN: AtomicU64 = AtomicU64::new(0);
 
 /// Workloads by preset and dependency rule.
 static PROTOCOLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
@@ -317,6 +335,17 @@ fn acknowledged_by(acknowledged: &Acknowledged, operations: usize) -> BTreeSet<I
     acknowledged.iter().filter(|(at, _)| *at <= operations).map(|(_, id)| *id).collect()
 }
 
+/// Writes the files of a disk into a directory of their own, for `quench` to look at. Returns its path.
+fn keep(disk: &SimulatedStorage, name: &str) -> String {
+    let directory = std::env::temp_dir().join(format!("quench-crash-{}-{name}", std::process::id()));
+    for path in disk.files() {
+        let file = directory.join(&path);
+        std::fs::create_dir_all(file.parent().expect("in the directory")).expect("writable");
+        std::fs::write(file, disk.read_file(&path).expect("listed")).expect("writable");
+    }
+    directory.display().to_string()
+}
+
 fn kind(random: &mut Random) -> CrashKind {
     if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill }
 }
@@ -330,6 +359,7 @@ fn run(seed: u64, points: u64) -> u64 {
         let db = open(&storage, &settings).expect("a whole disk");
         let told = work(&db, &storage, 0, is_tight(seed), 2, 20, seed);
         EVICTED.fetch_add(db.statistics().pages_evicted, Ordering::Relaxed);
+        STOLEN.fetch_add(db.statistics().stolen_blocks, Ordering::Relaxed);
         PACKED.fetch_add(db.statistics().packs.images_packed, Ordering::Relaxed);
         if random.chance(1, 4) {
             db.close().expect("a whole disk");
@@ -354,11 +384,15 @@ fn run(seed: u64, points: u64) -> u64 {
             first_settings.preset
         );
         let must = acknowledged_by(&acknowledged, at);
-        let disk = storage.crash(first, at, random.next_u64());
+        let first_fate = random.next_u64();
+        let (first_at, disk) = (at, storage.crash(first, at, first_fate));
         let reader = if point % 3 == 0 { open_checkpoint(&disk, &settings, &context) } else { None };
         let read =
             reader.as_ref().map(|reader| judge(reader, &BTreeSet::new(), &format!("{context}, checkpoint")));
-        let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db = open(&disk, &settings).unwrap_or_else(|error| {
+            let kept = keep(&storage.crash(first, at, first_fate), &format!("{seed}-{point}-first"));
+            panic!("{context}: {error}; see {kept}")
+        });
         crashes += 1;
         let before = judge(&db, &must, &context);
         let recovered_at = disk.operations();
@@ -384,8 +418,17 @@ fn run(seed: u64, points: u64) -> u64 {
                     .map(|(_, k)| <Id>::try_from(&k[..]).expect("an id")),
             );
         }
-        let disk = disk.crash(second, at, random.next_u64());
-        let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let (fate, disk_before) = (random.next_u64(), disk);
+        let disk = disk_before.crash(second, at, fate);
+        let db = open(&disk, &settings).unwrap_or_else(|error| {
+            let kept = [
+                keep(&storage, &format!("{seed}-{point}-run")),
+                keep(&storage.crash(first, first_at, first_fate), &format!("{seed}-{point}-first")),
+                keep(&disk_before, &format!("{seed}-{point}-more")),
+                keep(&disk_before.crash(second, at, fate), &format!("{seed}-{point}-second")),
+            ];
+            panic!("{context}: {error}; see {kept:?}")
+        });
         crashes += 1;
         let once = judge(&db, &must_now, &context);
         let (watermark, csn) = (db.statistics().watermark, db.statistics().newest_csn);
@@ -412,13 +455,14 @@ fn crashes_wanted() -> u64 {
 fn no_crash_loses_what_was_acknowledged() {
     let (wanted, next) = (crashes_wanted(), AtomicU64::new(0));
     let first_seed: u64 = std::env::var("QUENCH_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let step: u64 = std::env::var("QUENCH_SEED_STEP").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let done: u64 = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
                     let mut done = 0;
                     while done * 2 < wanted {
-                        let seed = first_seed + next.fetch_add(1, Ordering::Relaxed);
+                        let seed = first_seed + step * next.fetch_add(1, Ordering::Relaxed);
                         done += run(seed, 40);
                     }
                     done
@@ -429,11 +473,16 @@ fn no_crash_loses_what_was_acknowledged() {
     });
     let evicted = EVICTED.load(Ordering::Relaxed);
     let packed = PACKED.load(Ordering::Relaxed);
-    println!("{done} crashes, {evicted} pages left memory, {packed} images were packed");
+    let stolen = STOLEN.load(Ordering::Relaxed);
+    println!(
+        "{done} crashes, {evicted} pages left memory, {packed} images were packed, {stolen} blocks stolen"
+    );
     let protocols = PROTOCOLS.lock().expect("no panic");
     println!("{protocols:?}");
     // Few workloads are short of memory.
-    assert!(done >= wanted && packed > 0 && (evicted > 0 || wanted < 5_000));
+    assert!(
+        done >= wanted && packed > 0 && (evicted > 0 || wanted < 5_000) && (stolen > 0 || wanted < 20_000)
+    );
     let all = Preset::ALL.len() * Dependency::ALL.len();
     assert!(wanted < 20_000 || protocols.len() == all, "presets meet rules: {protocols:?}");
 }

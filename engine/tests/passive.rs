@@ -449,3 +449,30 @@ fn what_contradicts_what_is_there_is_refused_with_the_reason() {
     std::fs::write(&memory, vec![b'x'; 1 << 20]).expect("written");
     refused(on_files(&memory), invalid, &["no memory-mapped log of QuenchDB"]);
 }
+
+#[test]
+fn an_open_that_was_killed_leaves_nothing_half_durable_to_the_next() {
+    let first = SimulatedStorage::new(1);
+    drop(open(&first, settings(2)).expect("a whole disk"));
+    let mut random = Random::from_seed(2);
+    for at in 0..=first.operations() {
+        let disk = first.crash(CrashKind::Kill, at, random.next_u64());
+        let db = open(&disk, settings(2)).unwrap_or_else(|error| panic!("killed after {at}: {error}"));
+        work(&db, &disk, 1, 2, 20);
+        let there = content(&db);
+        disk.stop();
+        drop(db);
+        for _ in 0..20 {
+            let cut = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
+            let db =
+                open(&cut, settings(2)).unwrap_or_else(|error| panic!("killed after {at}, cut: {error}"));
+            assert_eq!(content(&db).len(), there.len(), "killed after {at}");
+        }
+        // Before anything was served, too.
+        for cut_at in 0..disk.operations() {
+            let cut = disk.crash(CrashKind::PowerCut, cut_at, random.next_u64());
+            open(&cut, settings(2))
+                .unwrap_or_else(|error| panic!("killed after {at}, cut after {cut_at}: {error}"));
+        }
+    }
+}

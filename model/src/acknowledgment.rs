@@ -1,6 +1,8 @@
 //! What is durable, how far is the watermark, who may be told?
 
-use crate::scenario::{Dependencies, Durable, Kind, Listed, LogId, Scenario, TransactionId, WatermarkScan};
+use crate::scenario::{
+    Dependencies, Durable, Kind, Listed, LogId, Scenario, Stealing, TransactionId, WatermarkScan,
+};
 use crate::state::{Block, BlockState, Csn, Phase, Scan, Set, State};
 
 /// The slot of a log that has nothing volatile.
@@ -13,12 +15,17 @@ impl Scenario {
         if state.recovered.contains(id) {
             return true;
         }
-        let blocks = &state.disk[usize::from(self.transaction(id).log)];
         let current = |block: &&Block| block.epoch == state.manifest.epoch;
-        let Some(at) = blocks.iter().position(|b| current(&b) && b.records.contains(&id)) else {
+        let position = |blocks: &[Block]| blocks.iter().position(|b| current(&b) && b.records.contains(&id));
+        // In its own log, or in that of the thief.
+        let Some((blocks, at)) = state.disk.iter().find_map(|blocks| Some((blocks, position(blocks)?)))
+        else {
             return false;
         };
         let durable = |block: &Block| block.state == BlockState::Durable;
+        if self.rules.stealing == Stealing::ThiefsBlockAlone && state.stolen.contains(id) {
+            return durable(&blocks[at]);
+        }
         match self.rules.durable {
             Durable::GapFreePrefix => blocks[..=at].iter().filter(current).all(durable),
             Durable::HighestCompletion => blocks[at..].iter().any(durable),
@@ -33,6 +40,8 @@ impl Scenario {
             has_record && state.is_current(*id) && self.transaction(*id).log == log
         };
         let volatile = self.ids().filter(volatile).filter(|id| !self.is_durable(state, *id));
+        let forgets = self.rules.stealing == Stealing::Forgotten;
+        let volatile = volatile.filter(|id| !(forgets && state.stolen.contains(*id)));
         let lowest = volatile.map(|id| state.progress(id).csn).min().unwrap_or(IDLE);
         lowest.min(state.announced[usize::from(log)].unwrap_or(IDLE))
     }

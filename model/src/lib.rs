@@ -17,8 +17,7 @@
 //! | [`machine`] | what can happen next, and what must never happen? |
 //! | [`snapshot`] | a second, smaller model: what does a reader see of a commit in progress? |
 //!
-//! Left out on purpose: checkpoints and segment reuse (random histories in the engine's `recovery/select` have them), log
-//! stealing, large and page-partitioned transactions, the catalog, records of both rules side by side (in those histories, too), several
+//! Left out on purpose: checkpoints and segment reuse (random histories in the engine's `recovery/select` have them), large and page-partitioned transactions, the catalog, records of both rules side by side (in those histories, too), several
 //! concurrent watermark scans, failing devices, and liveness: the model shows that nothing wrong happens, not that
 //! something happens.
 
@@ -30,6 +29,6 @@ pub mod snapshot;
 pub mod state;
 
 pub use scenario::{
-    Dependencies, Durable, Judged, Kind, Listed, RecoveryDurability, Rules, Scenario, StoredWatermark,
-    Tombstones, Transaction, Voids, WatermarkScan,
+    Dependencies, Durable, Judged, Kind, Listed, RecoveryDurability, Rules, Scenario, Stealing,
+    StoredWatermark, Tombstones, Transaction, Voids, WatermarkScan,
 };

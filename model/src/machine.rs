@@ -1,6 +1,8 @@
 //! What can happen next, and what must never happen.
 
-use crate::scenario::{Dependencies, Kind, LogId, Scenario, Tombstones, TransactionId, WatermarkScan};
+use crate::scenario::{
+    Dependencies, Kind, LogId, Scenario, Stealing, Tombstones, TransactionId, WatermarkScan,
+};
 use crate::state::{Block, BlockState, Csn, Phase, Set, State, Violation};
 use stateright::{Model, Property};
 
@@ -17,6 +19,8 @@ pub enum Action {
     Append(TransactionId),
     /// Starts writing a log's buffer.
     Write(LogId),
+    /// Starts a write with the buffers of two logs, the thief's and the victim's.
+    Steal(LogId, LogId),
     /// The write of a block completes.
     Complete(LogId, usize),
     /// One load of a watermark scan.
@@ -46,6 +50,7 @@ impl Model for Scenario {
                 && blocks.iter().filter(in_flight).count() < self.in_flight_max
             {
                 actions.push(Action::Write(log));
+                actions.extend(self.victims(state, log).map(|victim| Action::Steal(log, victim)));
             }
             let completing = blocks.iter().enumerate().filter(|(_, block)| in_flight(block));
             actions.extend(completing.map(|(at, _)| Action::Complete(log, at)));
@@ -78,9 +83,15 @@ impl Model for Scenario {
             Action::Write(log) => {
                 let records = std::mem::take(&mut next.buffers[usize::from(log)]);
                 let epoch = state.manifest.epoch;
-                next.disk[usize::from(log)].push(Block { epoch, records, state: BlockState::InFlight });
+                next.disk[usize::from(log)].push(Block {
+                    epoch,
+                    records,
+                    state: BlockState::InFlight,
+                    with: None,
+                });
             }
-            Action::Complete(log, at) => next.disk[usize::from(log)][at].state = BlockState::Durable,
+            Action::Steal(thief, victim) => self.steal(&mut next, thief, victim),
+            Action::Complete(log, at) => Self::complete(&mut next, log, at),
             Action::ScanStep => self.scan_step(&mut next),
             Action::Acknowledge(id) => self.acknowledge(&mut next, id),
             Action::Crash(outcome) => {
@@ -111,6 +122,7 @@ impl Model for Scenario {
             Property::sometimes(REACHED_DISCARD, discarded_a_whole_record),
             Property::sometimes(REACHED_SECOND_EPOCH, Scenario::acknowledged_in_the_second_epoch),
             Property::sometimes(REACHED_READ_ONLY, Scenario::acknowledged_read_only),
+            Property::sometimes(REACHED_STOLEN, Scenario::acknowledged_stolen),
         ]
     }
 }
@@ -137,6 +149,8 @@ pub const REACHED_VOID: &str = "reached: recovered above a void CSN";
 pub const REACHED_DISCARD: &str = "reached: discarded a whole record";
 /// Reached: a commit is acknowledged after a recovery, and a second crash follows.
 pub const REACHED_SECOND_EPOCH: &str = "reached: acknowledged in the second epoch, then crashed";
+/// Reached: a stolen record is acknowledged while a write of the thief is in flight.
+pub const REACHED_STOLEN: &str = "reached: acknowledged a stolen record beside a write in flight";
 /// Reached: a read-only transaction is acknowledged.
 pub const REACHED_READ_ONLY: &str = "reached: acknowledged a read-only transaction";
 
@@ -177,6 +191,41 @@ impl Scenario {
             let holds = matches!(state.progress(id).phase, Phase::Announced | Phase::Drawn);
             holds && state.is_current(id) && self.transaction(id).log == log
         })
+    }
+
+    /// Logs from which the worker of `thief` may take.
+    fn victims(&self, state: &State, thief: LogId) -> impl Iterator<Item = LogId> {
+        let steals = self.rules.stealing != Stealing::Off;
+        let has_records = |log: &LogId| !state.buffers[usize::from(*log)].is_empty();
+        let victims = (0..self.logs).filter(move |log| steals && *log != thief);
+        victims.filter(has_records).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Starts one write of two buffers. It completes as a whole; what a crash leaves of it is decided block by block.
+    fn steal(&self, state: &mut State, thief: LogId, victim: LogId) {
+        let [mut own, stolen] =
+            [thief, victim].map(|log| std::mem::take(&mut state.buffers[usize::from(log)]));
+        state.stolen = stolen.iter().copied().collect::<Set>().union(state.stolen);
+        let epoch = state.manifest.epoch;
+        let block = |records, with| Block { epoch, records, state: BlockState::InFlight, with };
+        let place = |state: &State, log: LogId| (log, state.disk[usize::from(log)].len());
+        let mut with = None;
+        if matches!(self.rules.stealing, Stealing::OwnersBlock | Stealing::Forgotten) {
+            with = Some(place(state, victim));
+            let thiefs = Some(place(state, thief));
+            state.disk[usize::from(victim)].push(block(stolen, thiefs));
+        } else {
+            own.extend(stolen);
+        }
+        state.disk[usize::from(thief)].push(block(own, with));
+    }
+
+    fn complete(state: &mut State, log: LogId, at: usize) {
+        let block = &mut state.disk[usize::from(log)][at];
+        block.state = BlockState::Durable;
+        if let Some((log, at)) = block.with {
+            state.disk[usize::from(log)][at].state = BlockState::Durable;
+        }
     }
 
     fn execute(&self, state: &mut State, id: TransactionId) {
@@ -253,6 +302,11 @@ impl Scenario {
 
     fn acknowledged_in_the_second_epoch(&self, state: &State) -> bool {
         state.crashes == 2 && state.acknowledged.iter().any(|id| self.transaction(id).epoch == 2)
+    }
+
+    fn acknowledged_stolen(&self, state: &State) -> bool {
+        let in_flight = state.disk.iter().flatten().any(|block| block.state == BlockState::InFlight);
+        in_flight && !state.acknowledged.intersection(state.stolen).is_empty()
     }
 
     fn acknowledged_read_only(&self, state: &State) -> bool {

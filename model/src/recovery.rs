@@ -120,7 +120,7 @@ impl Scenario {
             let records: Vec<TransactionId> = conclusion.replayed.iter().filter(doubtful).collect();
             if !records.is_empty() {
                 let epoch = state.manifest.epoch + 1;
-                state.disk[0].push(Block { epoch, records, state: BlockState::Durable });
+                state.disk[0].push(Block { epoch, records, state: BlockState::Durable, with: None });
             }
         }
     }
@@ -138,6 +138,7 @@ impl Scenario {
         state.watermark = state.next_csn;
         state.newest_reported = conclusion.last_csn;
         state.scan = None;
+        state.stolen = Set::default();
         state.buffers.iter_mut().for_each(Vec::clear);
         state.announced.fill(None);
         state.locks.fill(None);

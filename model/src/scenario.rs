@@ -106,6 +106,22 @@ pub enum Durable {
     HighestCompletion,
 }
 
+/// What becomes of records that another log's worker writes with its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stealing {
+    /// Nobody steals: for scenarios about something else.
+    Off,
+    /// The engine's rule: they become the next block of their own log, in the same write, and stay in its slot until it is durable.
+    OwnersBlock,
+    /// Wrong: the log they were taken from has forgotten them, so its slot does not wait for them.
+    Forgotten,
+    /// Wrong: they are in the thief's block, count when its write completes, whatever precedes it in the thief's log, and recovery reads the
+    /// thief's log up to its first hole.
+    ThiefsBlockAlone,
+    /// The same, but they count when all before is durable in the thief's log: right, too.
+    ThiefsBlockInOrder,
+}
+
 /// How the watermark is computed and what it relies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WatermarkScan {
@@ -171,6 +187,8 @@ pub struct Rules {
     pub judged: Judged,
     /// What "durable" means.
     pub durable: Durable,
+    /// What becomes of stolen records.
+    pub stealing: Stealing,
     /// How the watermark is computed.
     pub watermark: WatermarkScan,
     /// What is remembered of discarded transactions.
@@ -192,6 +210,7 @@ impl Rules {
         listed: Listed::NotCommitted,
         judged: Judged::ByDsn,
         durable: Durable::GapFreePrefix,
+        stealing: Stealing::Off,
         watermark: WatermarkScan::Atomic,
         voids: Voids::Remembered,
         recovery: RecoveryDurability::FlushAndReappend,

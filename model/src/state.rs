@@ -127,6 +127,8 @@ pub struct Block {
     pub records: Vec<TransactionId>,
     /// What is left of it.
     pub state: BlockState,
+    /// The block of another log that is in the same write.
+    pub with: Option<(LogId, usize)>,
 }
 
 impl Block {
@@ -197,6 +199,8 @@ pub struct State {
     pub buffers: Vec<Vec<TransactionId>>,
     /// Per log: its blocks.
     pub disk: Vec<Vec<Block>>,
+    /// Records of this epoch that another log's worker wrote.
+    pub stolen: Set,
     /// The manifest.
     pub manifest: Manifest,
     /// The scan in progress.
@@ -242,6 +246,7 @@ impl State {
             announced: vec![None; logs],
             buffers: vec![Vec::new(); logs],
             disk: vec![Vec::new(); logs],
+            stolen: Set::default(),
             manifest: Manifest { epoch: 1, first_csn: 1, accepted: Vec::new(), voids: Set::default() },
             scan: None,
             watermark: 1,

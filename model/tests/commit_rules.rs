@@ -2,12 +2,13 @@
 //! counterexample.
 
 use quench_model::machine::{
-    REACHED_DISCARD, REACHED_OUT_OF_ORDER, REACHED_READ_ONLY, REACHED_SECOND_EPOCH, REACHED_VOID, name,
+    REACHED_DISCARD, REACHED_OUT_OF_ORDER, REACHED_READ_ONLY, REACHED_SECOND_EPOCH, REACHED_STOLEN,
+    REACHED_VOID, name,
 };
 use quench_model::state::Violation;
 use quench_model::{
-    Dependencies, Durable, Judged, Listed, RecoveryDurability, Scenario, StoredWatermark, Tombstones,
-    Transaction, Voids, WatermarkScan,
+    Dependencies, Durable, Judged, Listed, RecoveryDurability, Scenario, Stealing, StoredWatermark,
+    Tombstones, Transaction, Voids, WatermarkScan,
 };
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -186,6 +187,53 @@ fn taking_a_record_because_what_it_lists_is_there_leaves_a_gap() {
 fn two_writes_in_flight_per_log_hold() {
     holds(chain(), &[REACHED_VOID, REACHED_DISCARD, REACHED_SECOND_EPOCH, REACHED_READ_ONLY]);
     holds(two_writes_in_flight(), &[REACHED_OUT_OF_ORDER, REACHED_VOID, REACHED_DISCARD]);
+}
+
+/// Three logs whose workers write each other's records: one that two others read, one that depends on nothing, a reader in another log, and a
+/// second epoch.
+fn stolen(stealing: Stealing) -> Scenario {
+    let scenario = Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 1, &[], &[Y]),
+        Transaction::durable(1, 2, &[X], &[Z]),
+        Transaction::durable(2, 1, &[X, Z], &[Y]),
+    ]);
+    scenario.with(|rules| rules.stealing = stealing)
+}
+
+/// The same with two transactions of the thief's log, of one run.
+fn stolen_twice(stealing: Stealing) -> Scenario {
+    let mut scenario = Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 0, &[], &[Y]),
+        Transaction::durable(1, 1, &[], &[Z]),
+        Transaction::durable(1, 1, &[X], &[X]),
+    ]);
+    scenario.crashes = 1;
+    scenario.with(|rules| rules.stealing = stealing)
+}
+
+#[test]
+fn stolen_records_in_blocks_of_their_owner_hold_by_every_rule() {
+    let reached = [REACHED_STOLEN, REACHED_VOID, REACHED_DISCARD, REACHED_SECOND_EPOCH];
+    holds(stolen(Stealing::OwnersBlock), &reached);
+    holds(stolen(Stealing::OwnersBlock).with(|rules| rules.dependencies = Dependencies::Csn), &reached);
+    let exact = stolen(Stealing::OwnersBlock).with(|rules| {
+        (rules.dependencies, rules.judged) = (Dependencies::Exact, Judged::ByList);
+    });
+    holds(exact, &reached);
+    holds(stolen_twice(Stealing::OwnersBlock), &[REACHED_STOLEN, REACHED_OUT_OF_ORDER]);
+}
+
+#[test]
+fn a_victim_that_forgets_what_was_stolen_loses_acknowledged_commits() {
+    breaks(stolen(Stealing::Forgotten), Violation::AcknowledgedLost);
+}
+
+#[test]
+fn stolen_records_in_the_thiefs_block_need_all_that_precedes_it() {
+    breaks(stolen_twice(Stealing::ThiefsBlockAlone), Violation::AcknowledgedLost);
+    holds(stolen_twice(Stealing::ThiefsBlockInOrder), &[REACHED_STOLEN]);
 }
 
 #[test]

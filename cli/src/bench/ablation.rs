@@ -21,32 +21,40 @@ struct Row {
 /// Most logs of a row with a log for each thread: as many as the default log has segments for.
 const LOGS_MOST: u64 = 32;
 
+/// Logs whose workers steal from each other, as in the paper.
+const STEALING_GROUP: u64 = 8;
+
 fn rows(threads: u64) -> Vec<Row> {
     let logs = threads.min(LOGS_MOST).to_string();
+    // One log has nobody to steal from.
+    let group = threads.min(STEALING_GROUP).to_string();
     let own_logs = ["--preset", "pipelined", "--layout", "per-thread", "--logs", &logs, "--writer", "worker"];
     let workers = ["--acknowledger", "workers"];
     let row =
         |name, flags: &[&[&str]]| Row { name, flags: flags.concat().into_iter().map(String::from).collect() };
     let (one, two) = (["--in-flight", "1"], ["--in-flight", "2"]);
+    let (off, on) = (["--steal-group", "1"], ["--steal-group", &group]);
     let (csn, dsn) = (["--dependency", "csn"], ["--dependency", "dsn"]);
     vec![
         row("pipelined, latched queue", &[&["--preset", "pipelined", "--queue", "latched"]]),
         row("+ lock-free queue", &[&["--preset", "pipelined", "--queue", "lock-free"]]),
-        row("+ autonomous flush", &[&own_logs, &one, &csn]),
-        row("+ autonomous acknowledgment", &[&own_logs, &one, &csn, &workers]),
-        row("+ two writes in flight", &[&own_logs, &two, &csn, &workers]),
-        row("+ record-level dependencies", &[&own_logs, &two, &dsn, &workers]),
+        row("+ autonomous flush", &[&own_logs, &one, &off, &csn]),
+        row("+ autonomous acknowledgment", &[&own_logs, &one, &off, &csn, &workers]),
+        row("+ stealing", &[&own_logs, &one, &on, &csn, &workers]),
+        row("+ two writes in flight", &[&own_logs, &two, &on, &csn, &workers]),
+        row("+ record-level dependencies", &[&own_logs, &two, &on, &dsn, &workers]),
     ]
 }
 
 /// Flags that the rows decide.
-const VARIED: [&str; 9] = [
+const VARIED: [&str; 10] = [
     "--preset",
     "--logs",
     "--layout",
     "--threads-per-log",
     "--writer",
     "--in-flight",
+    "--steal-group",
     "--acknowledger",
     "--dependency",
     "--queue",

@@ -50,6 +50,15 @@ pub struct ProtocolArgs {
     /// Logs that workers acknowledge for each other
     #[arg(long, value_name = "LOGS")]
     ack_group: Option<usize>,
+    /// Workers acknowledge after one transaction in so many, at random; 0: log2 of the logs
+    #[arg(long, value_name = "TRANSACTIONS")]
+    ack_odds: Option<u32>,
+    /// Logs whose waiting bytes a worker writes with its own; 1: only its own
+    #[arg(long, value_name = "LOGS")]
+    steal_group: Option<usize>,
+    /// A worker idle for so long between its transactions has each written at once; 0: never
+    #[arg(long, value_name = "US")]
+    idle_us: Option<u64>,
     /// What a durable transaction still waits for: log-order, csn, dsn
     #[arg(long, value_parser = |name: &str| Dependency::from_name(name).map_err(said))]
     dependency: Option<Dependency>,
@@ -115,6 +124,9 @@ impl ProtocolArgs {
         let builder = with(builder, self.in_flight, Builder::writes_in_flight);
         let builder = with(builder, self.acknowledger, Builder::acknowledger);
         let builder = with(builder, self.ack_group, Builder::acknowledgment_group);
+        let builder = with(builder, self.ack_odds, Builder::acknowledgment_odds);
+        let builder = with(builder, self.steal_group, Builder::stealing_group);
+        let builder = with(builder, self.idle_us.map(Duration::from_micros), Builder::idle_most);
         let builder = with(builder, self.dependency, Builder::dependency);
         let builder = with(builder, self.queue, Builder::queue);
         let builder = with(builder, self.queue_entries, Builder::queue_entries);

@@ -94,6 +94,7 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
         ("mean_write_us", json!(s.mean_write_us)),
         ("acknowledger", json!(s.acknowledger.name())),
         ("acknowledgment_group", json!(s.acknowledgment_group)),
+        ("stealing_group", json!(s.stealing_group)),
         ("dependency", json!(s.dependency.name())),
         ("queue", json!(s.queue.name())),
         ("tables", json!(s.tables)),
@@ -246,6 +247,7 @@ pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
                 "watermark": r.watermark.0,
                 "bytes": r.bytes,
                 "beyond_hole": r.beyond_hole,
+                "carrier": r.carrier.map(|log| log.0),
                 "part": r.part,
                 "operations": r.operations,
             });

@@ -80,6 +80,10 @@ impl Builder {
         writes_in_flight: usize,
         /// Logs that workers acknowledge for each other, where workers acknowledge. Default 2.
         acknowledgment_group: usize,
+        /// Workers acknowledge after one transaction in so many, at random, where workers acknowledge; 0 chooses. Default 1.
+        acknowledgment_odds: u32,
+        /// A worker that is idle for so long between its transactions has each written at once, where workers write. Default 50 us.
+        idle_most: Duration,
         /// Most transactions that nobody waits with and that are not acknowledged. Default 32,768.
         queue_entries: usize,
         /// Bytes waiting in a log at which they are flushed although nobody waits; 0 chooses: 16 KiB, and for `restricted` three
@@ -109,6 +113,8 @@ impl Builder {
         gather_max: usize,
         /// How much a crash may lose of bounded-loss commits. Default 10 ms.
         loss_window: Duration,
+        /// How long a write of the log may take before the database is given up as after a failed write; 0: for ever. Default 60 s.
+        write_deadline: Duration,
         /// How long a writer waits for another transaction's row. Default 1 s.
         lock_wait: Duration,
         /// What a device flush is believed to do. Default `Auto`.
@@ -155,6 +161,14 @@ impl Builder {
     #[must_use]
     pub fn acknowledger(mut self, acknowledger: Acknowledger) -> Builder {
         self.settings.acknowledger = Some(acknowledger);
+        self
+    }
+
+    /// Logs whose waiting bytes a worker writes with its own, itself included, where workers write; 1: only its own. Instead of as many
+    /// as CPUs share a cache.
+    #[must_use]
+    pub fn stealing_group(mut self, logs: usize) -> Builder {
+        self.settings.stealing_group = Some(logs);
         self
     }
 

@@ -72,6 +72,8 @@ pub struct Statistics {
     pub acknowledger: Acknowledger,
     /// Logs that workers acknowledge for each other, where they do.
     pub acknowledgment_group: usize,
+    /// Logs that workers write for each other, where they write; 1 if they do not.
+    pub stealing_group: usize,
     /// What a transaction whose record is durable still waits for.
     pub dependency: Dependency,
     /// Where transactions wait that nobody waits with.
@@ -168,6 +170,12 @@ pub struct Statistics {
     pub commit_sleeps: u64,
     /// Times a flusher thread woke.
     pub flusher_wakeups: u64,
+    /// Blocks of other logs that workers wrote with their own.
+    pub stolen_blocks: u64,
+    /// Bytes of these, padding included.
+    pub stolen_bytes: u64,
+    /// Times a worker that is idle between its transactions left its log to the flusher.
+    pub idle_flushes: u64,
     /// Transactions that the dependency rule held up when their record was durable.
     pub rule_waits: u64,
     /// Of these, those that exact dependencies would have let go; at least so many.

@@ -136,7 +136,7 @@ impl Transaction {
                 if pending.waits {
                     commit.finish(ticket, pending)?;
                 }
-                commit.end_of_transaction(ticket.log, pending.ready, pending.waits);
+                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, pending.waits);
                 Ok(ticket.csn)
             }
             Ended::ReadOnly(pending) => {
@@ -157,7 +157,7 @@ impl Transaction {
         let commit = system.commit();
         Ok(match self.active.commit(false)? {
             Ended::Written(ticket, pending) => {
-                commit.end_of_transaction(ticket.log, pending.ready, false);
+                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
                 CommitHandle::new(commit.clone(), ticket)
             }
             Ended::ReadOnly(pending) => {

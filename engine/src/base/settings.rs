@@ -110,6 +110,15 @@ pub struct Settings {
     pub acknowledger: Option<Acknowledger>,
     /// Logs that workers acknowledge for each other, 1 to 64, where workers acknowledge. Default 2.
     pub acknowledgment_group: usize,
+    /// Workers acknowledge after one transaction in so many, at random, where workers acknowledge, 1 to 64; 0 chooses: log2 of the
+    /// number of logs, at least 1. Default 1.
+    pub acknowledgment_odds: u32,
+    /// Logs whose waiting bytes a worker writes with its own, itself included, 0 to 64, where workers write; 0 and 1: only its own. None chooses: as
+    /// many as CPUs share a cache, at most 8. Default none.
+    pub stealing_group: Option<usize>,
+    /// A worker that is idle between its transactions for this long, on average, has each written at once; for less, with that
+    /// probability. Where workers write; up to 10 ms, 0 is off. Default 50 us.
+    pub idle_most: Duration,
     /// What a durable transaction still waits for; none: as the preset says. Default none.
     pub dependency: Option<Dependency>,
     /// Where transactions wait that nobody waits with; none: `lock-free`. Default none.
@@ -148,6 +157,9 @@ pub struct Settings {
     pub gather_max: usize,
     /// Bounded loss: how much a crash may lose at most, 1 ms to 60 s. Default 10 ms.
     pub loss_window: Duration,
+    /// How long a write of the log may take before the database is given up as after a failed write, 100 ms to 1 h; 0: for ever. Default
+    /// 60 s.
+    pub write_deadline: Duration,
     /// How long a writer waits for another transaction's row before it fails with a conflict. Default 1 s.
     pub lock_wait: Duration,
     /// What a device flush is believed to do. Default `Auto`.
@@ -210,6 +222,9 @@ impl Default for Settings {
             writes_in_flight: 2,
             acknowledger: None,
             acknowledgment_group: 2,
+            acknowledgment_odds: 1,
+            stealing_group: None,
+            idle_most: Duration::from_micros(50),
             dependency: None,
             queue: None,
             queue_entries: 32_768,
@@ -226,6 +241,7 @@ impl Default for Settings {
             gather_siblings: 5,
             gather_max: 0,
             loss_window: Duration::from_millis(10),
+            write_deadline: Duration::from_secs(60),
             lock_wait: Duration::from_secs(1),
             device_trust: DeviceTrust::Auto,
             durability_method: None,
@@ -330,6 +346,9 @@ impl Settings {
         within("threads_per_log", self.threads_per_log as u64, 1, 64)?;
         within("writes_in_flight", self.writes_in_flight as u64, 1, 3)?;
         within("acknowledgment_group", self.acknowledgment_group as u64, 1, 64)?;
+        within("acknowledgment_odds", self.acknowledgment_odds.into(), 0, 64)?;
+        within("stealing_group", self.stealing_group.unwrap_or(1) as u64, 0, 64)?;
+        within("idle_most", self.idle_most.as_micros() as u64, 0, 10_000)?;
         within("queue_entries", self.queue_entries as u64, 1024, 32_768)?;
         if self.flush_unit_bytes != 0 {
             within("flush_unit_bytes", self.flush_unit_bytes as u64, 4096, 1 << 20)?;
@@ -345,6 +364,9 @@ impl Settings {
             within("chunk_bytes", self.chunk_bytes as u64, 512, buffer as u64 / 2)?;
         }
         within("loss_window", self.loss_window.as_millis() as u64, 1, 60_000)?;
+        if !self.write_deadline.is_zero() {
+            within("write_deadline", self.write_deadline.as_millis() as u64, 100, 3_600_000)?;
+        }
         within("gather_window", self.gather_window.as_millis() as u64, 0, 1_000)?;
         within("flush_interval", self.flush_interval().as_millis() as u64, 0, 1_000)?;
         if self.log_memory_bytes != 0 {

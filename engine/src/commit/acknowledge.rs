@@ -48,20 +48,33 @@ impl Core {
         if self.poison.is_raised() {
             return;
         }
-        {
-            let mut latch = writer.log.lock();
-            latch.complete(sequence, buffer);
-            self.settle(writer, &latch);
-            writer.company.released(begun, now, &latch);
-        }
-        self.completions.fetch_add(1, Ordering::SeqCst);
+        self.land_block(writer, sequence, Some(buffer), begun, now);
         writer.write_ended(now);
         self.metrics.flushes.add(1);
         self.metrics.flush.record_ns(now.0.saturating_sub(begun.0));
     }
 
+    /// The log's durable CSN and its slot follow.
+    pub(super) fn land_block(
+        &self,
+        writer: &LogWriter,
+        sequence: u64,
+        buffer: Option<AlignedBuffer>,
+        begun: Nanos,
+        now: Nanos,
+    ) {
+        let mut latch = writer.log.lock();
+        buffer.into_iter().for_each(|buffer| latch.give_back(buffer));
+        latch.complete(sequence);
+        self.settle(writer, &latch);
+        writer.company.released(begun, now, &latch);
+        drop(latch);
+        self.completions.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// A write is on its way to the device.
     pub(super) fn count_submitted(&self, bytes: usize, counter: &Counter) {
+        self.deadline.write_begins();
         counter.add(1);
         self.metrics.device_writes.add(1);
         self.metrics.device_bytes.add(bytes as u64);

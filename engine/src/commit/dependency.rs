@@ -230,7 +230,10 @@ impl Core {
         }
         self.undecided.obstacles(root, self, |obstacle| match obstacle {
             Obstacle::Volatile(log, _) if log == ticket.log && ticket.csn != Csn::ZERO => {}
-            Obstacle::Volatile(log, _) => self.have_written(self.writer(log), levels::NOW),
+            Obstacle::Volatile(log, csn) => {
+                self.hurry_carriers(csn);
+                self.have_written(self.writer(log), levels::NOW);
+            }
             Obstacle::Watermark(csn) => self.demand(csn, Some(ticket)),
         });
     }

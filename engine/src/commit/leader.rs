@@ -95,6 +95,9 @@ impl Core {
             if self.poison.is_raised() {
                 return Err(self.poison.error(ErrorKind::OutcomeUnknown));
             }
+            if self.await_carrier(writer, ticket.csn, deadline)? {
+                continue;
+            }
             if company
                 && self.axes.waiters_write()
                 && writer.company.is_open(ticket.csn)
@@ -111,7 +114,8 @@ impl Core {
             } else {
                 NOW
             };
-            if !self.advance(writer, ticket.csn, by) {
+            // A log that others carry has no lead to wait for: look who has.
+            if !self.advance(writer, ticket.csn, by) && !writer.is_only_carried() {
                 self.sleep(&writer.event, woken, deadline)?;
             }
         }
@@ -166,7 +170,7 @@ impl Core {
         }
     }
 
-    fn sleep(&self, event: &Event, woken: event::Ticket, deadline: Option<Nanos>) -> Result<()> {
+    pub(super) fn sleep(&self, event: &Event, woken: event::Ticket, deadline: Option<Nanos>) -> Result<()> {
         let timeout = match deadline.map(|d| d.since(self.clock.now())) {
             Some(left) if left.is_zero() => {
                 return Err(Error::new(ErrorKind::Timeout, "the commit is not durable yet"));
@@ -197,6 +201,9 @@ impl Core {
             self.wake_waiters(writer);
             return true;
         }
+        if writer.is_only_carried() {
+            return self.land_carrier_of(writer);
+        }
         let Some(lead) = writer.try_lead(self) else { return false };
         if csn <= writer.log.durable_csn() {
             return true;
@@ -216,8 +223,9 @@ impl Core {
         if self.is_passive() && self.drain_behind(csn) {
             return true;
         }
-        let mut behind = self.writers.iter().filter(|w| self.watermark.holds_back(w.id, csn));
-        let Some(first) = behind.next() else { return false };
+        let is_behind = |w: &&LogWriter| self.watermark.holds_back(w.id, csn) && !w.is_only_carried();
+        let mut behind = self.writers.iter().filter(is_behind);
+        let Some(first) = behind.next() else { return self.land_below(csn) };
         if self.flushers_run() && behind.next().is_some() {
             // Side by side instead of one after the other.
             self.demand(csn, None);
@@ -229,7 +237,7 @@ impl Core {
     /// Has the flusher write, now, every log that holds W back at or below `csn`, except the one of `own`, whose
     /// committer sees to it.
     pub(super) fn demand(&self, csn: Csn, own: Option<Ticket>) {
-        let mut demanded = false;
+        let mut demanded = self.hurry_carriers(csn);
         for writer in self.writers.iter().filter(|w| own.is_none_or(|own| own.log != w.id)) {
             if self.watermark.holds_back(writer.id, csn) {
                 writer.duty.lower_due(NOW);

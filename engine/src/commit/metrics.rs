@@ -37,6 +37,12 @@ pub struct CommitMetrics {
     pub flusher_flushes: Counter,
     /// Flushes that a worker submitted at the end of a transaction.
     pub worker_flushes: Counter,
+    /// Blocks of other logs that workers wrote with their own.
+    pub stolen_blocks: Counter,
+    /// Bytes of these, padding included.
+    pub stolen_bytes: Counter,
+    /// Times a worker that is idle between its transactions left its log to the flusher.
+    pub idle_flushes: Counter,
     /// System calls that woke sleeping waiters (one wakes all of them).
     pub wake_ups: Counter,
     /// Times a waiter slept. More than one per waiter means that it was woken too early and looked again.

@@ -30,8 +30,11 @@
 //! | `company` | is it worth waiting for those who come back? |
 //! | `flusher` | who writes when nobody waits, or where committers only sleep? |
 //! | `worker` | what does a worker do between transactions? |
+//! | `stealing` | how does one write take the bytes of several logs? |
 //! | `passive` | what if a record is durable in memory? |
 //! | `acknowledge` | what happens when a write has completed, and who tells? |
+//! | `threads` | which threads has it of its own? |
+//! | `deadline` | what if a write never completes? |
 //! | `waiters` | how do futures learn of it? |
 //! | `levels`, `poison`, `metrics` | due times; failure; cost |
 //!
@@ -42,11 +45,13 @@
 //! 3. After a failed write nothing is acknowledged: waiters get `OutcomeUnknown`, new commits `Poisoned` (I11).
 //! 4. After the CSN is drawn nothing can fail: whatever may be refused is refused before (I2, rule 2).
 //!
-//! Left out on purpose: stealing; idle logs are looked after by the flusher.
+//! Left out on purpose: barriers for idle logs. A log that has nothing volatile does not hold W back (see `watermark`); what idle workers left
+//! is written by the flusher, or by a neighbour.
 
 mod acknowledge;
 mod chunks;
 mod company;
+mod deadline;
 mod dependency;
 mod exact;
 mod flusher;
@@ -61,6 +66,8 @@ mod poison;
 mod precommit;
 pub mod presets;
 mod queue;
+mod stealing;
+mod threads;
 mod waiters;
 mod watermark;
 mod worker;
@@ -88,11 +95,13 @@ use std::task::Waker;
 use std::time::Duration;
 
 use chunks::Pins;
+use deadline::Deadline;
 use exact::Undecided;
 use flusher::Flusher;
 use gsn::Clocks;
 use poison::Poison;
 use presets::Axes;
+use stealing::Neighbours;
 use waiters::Wakers;
 use watermark::Watermark;
 use writer::LogWriter;
@@ -179,11 +188,13 @@ struct Core {
     /// Blocks that became durable.
     completions: AtomicU64,
     writers: Box<[LogWriter]>,
+    neighbours: Neighbours,
     poison: Poison,
     /// One, or one for each log.
     flushers: Box<[Flusher]>,
     /// When the first flusher has to acknowledge what others left. Lowered by whoever completes, raised by the flusher.
     acknowledge_due: AtomicU64,
+    deadline: Deadline,
     wakers: Wakers,
     pins: Pins,
     /// Happens when any log's lead is free, hence after W may have risen.
@@ -211,16 +222,11 @@ impl Commit {
         let core = Arc::new(Core::new(settings, start));
         // If a later one cannot be started, the earlier ones are ended.
         let commit = Arc::new(Commit { core, threads: Mutex::new(Vec::new()) });
-        for number in 0..commit.core.flushers.len() {
-            let core = commit.core.clone();
-            let thread = thread::spawn("quench-flusher", move || core.run_flusher(number))
-                .map_err(|error| Error::io("cannot start a flusher thread", error))?;
-            commit.threads.lock().push(thread);
-        }
+        commit.start_threads()?;
         Ok(commit)
     }
 
-    /// Flushes everything, commits in flight included, refuses new ones, and ends the threads. Handles can be waited for
+    /// Flushes everything, commits in flight included, refuses new ones, and ends the threads, but for what a hanging write holds. Handles can be waited for
     /// afterwards.
     ///
     /// # Errors
@@ -232,12 +238,8 @@ impl Commit {
             drop(writer.log.lock());
         }
         let flushed = self.core.flush_all();
-        self.core.flushers.iter().for_each(Flusher::stop);
-        for thread in self.threads.lock().drain(..) {
-            let _ = thread.join();
-        }
+        self.end_threads();
         self.core.acknowledge_all(true);
-        self.core.segments.close();
         self.core.wake_everybody();
         flushed
     }
@@ -426,14 +428,14 @@ impl Commit {
         self.core.epoch
     }
 
-    /// To be called by a thread that uses `log` when it has ended a transaction: reaps and submits writes where workers do
-    /// that, and gives up the CPU now and then, unless it `waited` for the commit.
-    pub fn end_of_transaction(&self, log: LogId, now: Nanos, waited: bool) {
-        self.core.end_of_transaction(log, now);
+    /// To be called by a thread that uses `log` when it has ended a transaction that began at `begun`: reaps and submits writes where
+    /// workers do that, and gives up the CPU now and then, unless it `waited` for the commit.
+    pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos, waited: bool) {
+        self.core.end_of_transaction(log, begun, now);
         // A wait that short was none: the device answered at once.
         let slept = waited && self.core.clock.now().since(now) >= worker::SLEPT;
         if !slept {
-            self.core.yield_now_and_then(now);
+            self.core.yield_now_and_then(log, now);
         }
     }
 
@@ -460,6 +462,12 @@ impl Commit {
     #[must_use]
     pub fn axes(&self) -> &Axes {
         &self.core.axes
+    }
+
+    /// Logs that workers write for each other; 1 if they do not.
+    #[must_use]
+    pub fn stealing_group(&self) -> usize {
+        self.core.neighbours.group()
     }
 
     /// How often a log is written that nobody waits for, at the moment, and what a write takes lately: of the log that is written least often.
@@ -498,19 +506,6 @@ impl Commit {
     }
 }
 
-impl Drop for Commit {
-    fn drop(&mut self) {
-        // A caller who wants to know called `close`; what failed is in every waiter's hands already.
-        let _ = self.close();
-    }
-}
-
-impl std::fmt::Debug for Commit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Commit").field("axes", &self.core.axes).field("w", &self.watermark()).finish()
-    }
-}
-
 impl Core {
     fn new(settings: &Settings, start: Start) -> Core {
         let logs = start.logs.len();
@@ -532,11 +527,13 @@ impl Core {
             watermark: Watermark::new(logs, start.first_csn),
             undecided: Undecided::new(if axes.dependency == Dependency::LogOrder { 0 } else { logs }),
             writers: start.logs.into_iter().map(writer).collect(),
+            neighbours: Neighbours::new(&axes, logs),
             clocks: axes.goes_by_clocks().then(|| Clocks::new(logs)),
             completions: AtomicU64::new(0),
             poison: Poison::new(),
             flushers: (0..axes.flushers(logs)).map(|_| Flusher::new()).collect(),
             acknowledge_due: AtomicU64::new(levels::NEVER.0),
+            deadline: Deadline::new(settings.write_deadline),
             wakers: Wakers::default(),
             pins: Pins::new(settings.chunked_log_bytes(logs)),
             progress: Event::new(),

@@ -368,7 +368,10 @@ impl Core {
             self.metrics.backpressure_waits.add(1);
             match obstacle {
                 Obstacle::Buffers => {
-                    if !self.advance(writer, Csn::MAX, levels::NOW) {
+                    if !self.await_carrier(writer, Csn::MAX, None)?
+                        && !self.advance(writer, Csn::MAX, levels::NOW)
+                        && !writer.is_only_carried()
+                    {
                         writer.event.wait(tickets.0, None);
                     }
                 }

@@ -40,6 +40,12 @@ pub struct Axes {
     pub acknowledger: Acknowledger,
     /// Logs that workers acknowledge for each other.
     pub acknowledgment_group: usize,
+    /// Workers acknowledge after one transaction in so many; 0: as many as log2 of the logs.
+    pub(super) acknowledgment_odds: u32,
+    /// Logs that workers write for each other; none: as the machine's caches say.
+    pub(super) stealing_group: Option<usize>,
+    /// Idle for so long a worker has each transaction written at once.
+    pub(super) idle_most: Duration,
     /// What a durable transaction waits for.
     pub dependency: Dependency,
     /// Where transactions wait that nobody waits with.
@@ -85,6 +91,9 @@ impl Axes {
             Preset::Auto => Chosen(Layout::ThreadsPerLog, Writer::Leader, Acknowledger::Leader),
         };
         let layout = settings.layout.unwrap_or(layout);
+        // A device that does better with workers' writes does not make logs that belong to pages theirs.
+        let writer =
+            if layout == Layout::ByPage && writer == Writer::Worker { Writer::Leader } else { writer };
         let writer = settings.writer.unwrap_or(writer);
         let one_log = settings.logs == 1 || settings.logs == 0 && layout == Layout::One;
         let rule = if one_log { Dependency::LogOrder } else { Dependency::Dsn };
@@ -96,6 +105,9 @@ impl Axes {
             writer,
             acknowledger: settings.acknowledger.unwrap_or(acknowledger),
             acknowledgment_group: settings.acknowledgment_group,
+            acknowledgment_odds: settings.acknowledgment_odds,
+            stealing_group: settings.stealing_group,
+            idle_most: settings.idle_most,
             dependency: settings.dependency.unwrap_or(rule),
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
@@ -118,6 +130,11 @@ impl Axes {
     /// Whether a thread that waits writes.
     pub(super) fn waiters_write(&self) -> bool {
         matches!(self.writer, Writer::Committer | Writer::Leader | Writer::Worker | Writer::Memory)
+    }
+
+    /// Whether workers write their neighbours' bytes.
+    pub(super) fn steals(&self) -> bool {
+        self.writer == Writer::Worker
     }
 
     /// Threads that write for `logs` logs, besides those that commit.
@@ -170,6 +187,18 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     if settings.acknowledgment_group != default.acknowledgment_group && acknowledger != Acknowledger::Workers
     {
         return refuse("acknowledgment_group", format!("acknowledger = {acknowledger} has no groups"));
+    }
+    if settings.acknowledgment_odds != default.acknowledgment_odds && acknowledger != Acknowledger::Workers {
+        return refuse("acknowledgment_odds", format!("acknowledger = {acknowledger} acknowledges always"));
+    }
+    if settings.stealing_group.is_some_and(|group| group > 1) && writer != Writer::Worker {
+        return refuse("stealing_group", format!("writer = {writer} steals nothing; writer = worker does"));
+    }
+    if settings.stealing_group.is_some_and(|group| group > 1) && logs == 1 {
+        return refuse("stealing_group", "there is one log: nobody to steal from".to_string());
+    }
+    if settings.idle_most != default.idle_most && writer != Writer::Worker {
+        return refuse("idle_most", format!("writer = {writer} does not look how idle workers are"));
     }
     if writer == Writer::Committer && logs > 1 && settings.writer.is_some() {
         return refuse("writer", format!("committer is for one log, there are {logs}"));

@@ -65,6 +65,7 @@ impl Core {
         let writer = self.writer(ticket.log);
         if writer.log.durable_csn() < ticket.csn {
             writer.duty.lower_due(NOW);
+            self.hurry_carriers(ticket.csn);
             self.flusher_of(writer).wake_for(NOW);
         }
         self.rescan();

@@ -4,7 +4,13 @@
 //! one is due; it never blocks on either. If the worker goes idle, the flusher thread finds the log overdue, or with writes in
 //! flight, and takes over; a waiter does the same at once.
 //!
-//! Where workers acknowledge it does that for the logs of its group.
+//! It takes what its neighbours have waiting along (see `stealing`).
+//!
+//! Where workers acknowledge it does that for the logs of its group, after each transaction or at random after one in so many.
+//!
+//! A worker that is idle between its transactions cannot reap what it submits, and its next transaction comes too late to share a write. So with
+//! probability (idle time, on average) / `idle_most` it does not wait for the interval or the unit: it leaves its log to the flusher, at
+//! once, which sleeps until the write is durable and acknowledges. With a fixed bound instead, a worker just below it would starve.
 //!
 //! And it gives up the CPU now and then. With more threads than cores a thread that is preempted while it holds the
 //! latch of a shared log stalls everybody for a scheduler's tick or more; one that has just yielded at a transaction's
@@ -12,14 +18,16 @@
 //! commits sleeps often enough; to yield as well would only let other processes keep it waiting.
 
 use super::Core;
+use super::levels::{NEVER, NOW};
 use super::writer::LogWriter;
 use crate::base::clock::Nanos;
+use crate::base::random::Random;
 use crate::base::settings::{Acknowledger, Writer};
 use crate::base::{LogId, Result};
 use crate::device::{Completion, WriteRequest};
 use crate::log::SealedBlock;
 use crate::sync::thread;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 /// How often a worker looks for completions while it has nothing to submit.
@@ -29,27 +37,63 @@ pub(super) const SLEPT: Duration = Duration::from_micros(20);
 /// How often a thread offers its CPU to others.
 const YIELD_EVERY_NS: u64 = 200_000;
 
+/// Of what a thread sees of its idle times, the newest counts for so much.
+const IDLE_WEIGHT: u64 = 8;
+
 thread_local! {
     static YIELDED_AT: Cell<u64> = const { Cell::new(0) };
+    static IDLE: Cell<Idle> = const { Cell::new(Idle { ended: 0, average: 0 }) };
+    static DICE: RefCell<Random> = RefCell::new(Random::from_seed(0x5eed));
+}
+
+/// How long a thread is idle between its transactions, ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Idle {
+    /// When its last transaction asked to commit; 0 before the first.
+    ended: u64,
+    average: u64,
+}
+
+impl Idle {
+    /// A transaction that began at `begun` asked to commit at `ended`. What is longer than twice `most` counts as that, and what is a small
+    /// part of it as nothing: that much passes between two transactions of a thread that does nothing else.
+    fn note(&mut self, begun: Nanos, ended: Nanos, most: u64) {
+        if self.ended != 0 {
+            let idle = begun.0.saturating_sub(self.ended);
+            let idle = if idle < most / 8 { 0 } else { idle.min(2 * most) };
+            self.average = (self.average * (IDLE_WEIGHT - 1) + idle) / IDLE_WEIGHT;
+        }
+        self.ended = ended.0.max(1);
+    }
+
+    fn forces(self, most: u64, dice: u64) -> bool {
+        self.average > 0 && self.average >= dice % most
+    }
+}
+
+fn dice() -> u64 {
+    DICE.with_borrow_mut(Random::next_u64)
 }
 
 impl Core {
-    pub(super) fn end_of_transaction(&self, log: LogId, now: Nanos) {
+    pub(super) fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos) {
         if self.axes.writer == Writer::Worker {
             self.work(self.writer(log), now);
+            self.leave_if_idle(self.writer(log), begun, now);
         }
         if self.is_passive() {
             self.acknowledge_passively(log);
-        } else if self.axes.acknowledger == Acknowledger::Workers {
+        } else if self.axes.acknowledger == Acknowledger::Workers && self.is_to_acknowledge() {
             self.acknowledge_group(log);
         }
     }
 
     /// The thread has not slept for its commit: it offers its CPU to others now and then.
-    pub(super) fn yield_now_and_then(&self, now: Nanos) {
+    pub(super) fn yield_now_and_then(&self, log: LogId, now: Nanos) {
         let yielded_at = YIELDED_AT.get();
         if now.0.wrapping_sub(yielded_at) >= YIELD_EVERY_NS {
             YIELDED_AT.set(now.0);
+            self.neighbours.seen(log);
             // The first call of a thread only starts its clock.
             if yielded_at != 0 {
                 thread::yield_now();
@@ -57,8 +101,17 @@ impl Core {
         }
     }
 
+    /// Whether the dice say that it is this transaction after which its worker acknowledges.
+    fn is_to_acknowledge(&self) -> bool {
+        let odds = match self.axes.acknowledgment_odds {
+            0 => self.writers.len().ilog2().max(1),
+            said => said,
+        };
+        odds == 1 || dice().is_multiple_of(odds.into())
+    }
+
     fn work(&self, writer: &LogWriter, now: Nanos) {
-        let due = writer.duty.due() <= now;
+        let due = writer.duty.due() <= now || self.reach_unit_together(writer);
         if (!due && writer.in_flight() == 0) || self.poison.is_raised() {
             return;
         }
@@ -72,17 +125,46 @@ impl Core {
         }
         if due
             && writer.worker_may_submit()
-            && let Some(block) = writer.take_block()
-            && let Err(error) = self.submit(writer, block, now)
+            && let Some((block, stolen)) =
+                writer.take_block_and(|latch, block| self.steal(writer, latch, block))
+            && let Err(error) = self.submit(writer, block, stolen, now)
         {
             self.fail(error);
         }
     }
 
-    pub(super) fn submit(&self, writer: &LogWriter, block: SealedBlock, now: Nanos) -> Result<()> {
+    /// Leaves what waits in the log to the flusher if this worker is idle between its transactions.
+    fn leave_if_idle(&self, writer: &LogWriter, begun: Nanos, now: Nanos) {
+        let most = self.axes.idle_most.as_nanos() as u64;
+        if most == 0 {
+            return;
+        }
+        let mut idle = IDLE.get();
+        idle.note(begun, now, most);
+        IDLE.set(idle);
+        let is_wanted = writer.duty.due() != NEVER || writer.in_flight() > 0;
+        if is_wanted && !writer.is_led() && idle.forces(most, dice()) && !self.poison.is_raised() {
+            writer.duty.lower_due(NOW);
+            self.metrics.idle_flushes.add(1);
+            self.flusher_of(writer).wake_for(NOW);
+        }
+    }
+
+    pub(super) fn submit(
+        &self,
+        writer: &LogWriter,
+        block: SealedBlock,
+        stolen: Vec<SealedBlock>,
+        now: Nanos,
+    ) -> Result<()> {
         writer.write_begins(now);
+        let mut block = block.finish();
+        let carried = self.load_up(&mut block, stolen, now);
         self.count_submitted(block.len, &self.metrics.worker_flushes);
-        let SealedBlock { file, offset, buffer, len, sequence, .. } = block.finish();
+        let SealedBlock { file, offset, buffer, len, sequence, .. } = block;
+        if !carried.is_empty() {
+            writer.load(sequence, carried);
+        }
         let request = WriteRequest { file, offset, buffer, len, durable: true, token: sequence };
         writer.with_worker_queue(|depth| self.storage.write_queue(depth), |queue| queue.submit(request))
     }
@@ -100,10 +182,49 @@ impl Core {
         let begun = writer.last_write().0;
         for Completion { token, buffer, result } in done {
             match result {
-                Ok(()) => self.complete(writer, token, buffer, begun),
+                Ok(()) => {
+                    self.complete(writer, token, buffer, begun);
+                    self.complete_carried(writer, token);
+                }
                 Err(error) => self.fail(error),
             }
         }
         any
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_worker_never_forces_an_idle_one_always_and_in_between_it_is_a_matter_of_odds() {
+        let most = 50_000;
+        let forced = |pause: u64| {
+            let (mut idle, mut now, mut random, mut forced) = (Idle::default(), 1, Random::from_seed(1), 0);
+            for _ in 0..1000 {
+                idle.note(Nanos(now + pause), Nanos(now + pause + 2_000), most);
+                now += pause + 2_000;
+                forced += u32::from(idle.forces(most, random.next_u64()));
+            }
+            forced
+        };
+        assert_eq!(forced(0), 0);
+        assert_eq!(forced(1_000), 0, "the time between two transactions of a loop");
+        assert!((350..650).contains(&forced(25_000)), "{}", forced(25_000));
+        assert!(forced(100_000) > 950);
+        assert!(forced(60_000_000) > 950);
+    }
+
+    #[test]
+    fn a_pause_is_forgotten() {
+        let (mut idle, most) = (Idle::default(), 50_000);
+        idle.note(Nanos(1), Nanos(2), most);
+        idle.note(Nanos(10_000_000_000), Nanos(10_000_001_000), most);
+        assert!(idle.average > 0);
+        for i in 1..200 {
+            idle.note(Nanos(10_000_001_000 + 2_000 * i), Nanos(10_000_002_000 + 2_000 * i), most);
+        }
+        assert_eq!(idle.average, 0);
     }
 }

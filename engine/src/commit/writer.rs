@@ -21,6 +21,7 @@ use super::company::Company;
 use super::levels::NEVER;
 use super::presets::Axes;
 use super::queue::{Aside, PendingQueue};
+use super::stealing::Carried;
 use crate::base::clock::Nanos;
 use crate::base::{Csn, LogId, Result};
 use crate::device::WriteQueue;
@@ -65,6 +66,14 @@ pub(super) struct LogWriter {
     polled: AtomicU64,
     /// How far this log was durable, and W, when a worker last looked whom to acknowledge.
     looked: [AtomicU64; 2],
+    /// Blocks of this log in writes of others. Raised under the latch, lowered when such a write has completed.
+    stolen: AtomicU32,
+    /// What the writes in `worker` carry besides their own block, by token. Under the lead.
+    carried: Mutex<Vec<(u64, Vec<Carried>)>>,
+    /// Writes of this log's queue and threads that have begun, and of these, those that have ended. Not those of others that carry its blocks.
+    writes: [AtomicU64; 2],
+    /// The lowest CSN in `carried` or about to be: lowered before the victim's latch is let go, raised when it has landed.
+    carries_from: AtomicU64,
 }
 
 /// What appends leave for those who write.
@@ -117,6 +126,10 @@ impl LogWriter {
             in_flight: AtomicU32::new(0),
             polled: AtomicU64::new(0),
             looked: [AtomicU64::new(0), AtomicU64::new(0)],
+            stolen: AtomicU32::new(0),
+            carried: Mutex::new(Vec::new()),
+            writes: [AtomicU64::new(0), AtomicU64::new(0)],
+            carries_from: AtomicU64::new(Csn::MAX.0),
         }
     }
 
@@ -136,6 +149,14 @@ impl LogWriter {
 
     /// The oldest block that nobody writes yet; everything unsealed becomes one if there is none.
     pub(super) fn take_block(&self) -> Option<SealedBlock> {
+        self.take_block_and(|_, _| ()).map(|(block, ())| block)
+    }
+
+    /// The same; `then` sees the block before the latch is let go.
+    pub(super) fn take_block_and<R>(
+        &self,
+        then: impl FnOnce(&mut LogGuard<'_>, &SealedBlock) -> R,
+    ) -> Option<(SealedBlock, R)> {
         let mut latch = self.log.lock();
         let mut sealed = self.sealed.lock();
         let block = sealed.pop_front();
@@ -152,7 +173,58 @@ impl LogWriter {
         if sealed.is_empty() && (!left || latch.is_in_memory() && latch.first_volatile_csn().is_none()) {
             self.duty.due.store(NEVER.0, Ordering::SeqCst);
         }
-        block
+        drop(sealed);
+        block.map(|block| {
+            let result = then(&mut latch, &block);
+            (block, result)
+        })
+    }
+
+    /// All that was appended is in a block that another log carries.
+    pub(super) fn stolen_from(&self, latch: &LogGuard<'_>) {
+        self.company.leaves(latch);
+        self.duty.unsealed_records.store(0, Ordering::Relaxed);
+        self.duty.due.store(NEVER.0, Ordering::SeqCst);
+        self.stolen.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The write of a block of this log that another carries has ended.
+    pub(super) fn stolen_ended(&self) {
+        self.stolen.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// True if all that is under way of this log is in writes of others, as far as one can see without the latch.
+    pub(super) fn is_only_carried(&self) -> bool {
+        self.stolen.load(Ordering::SeqCst) > 0 && !self.has_unwritten() && self.in_flight() == 0
+    }
+
+    /// A block with this CSN is going to be carried. Before the latch of its log is let go.
+    pub(super) fn will_carry(&self, first_csn: Csn) {
+        self.carries_from.fetch_min(first_csn.0, Ordering::SeqCst);
+    }
+
+    /// The lowest CSN of other logs that this one's writes carry; the highest there is if they carry nothing.
+    pub(super) fn carries_from(&self) -> Csn {
+        Csn(self.carries_from.load(Ordering::SeqCst))
+    }
+
+    /// The write called `token` carries these. The caller leads.
+    pub(super) fn load(&self, token: u64, carried: Vec<Carried>) {
+        self.carried.lock().push((token, carried));
+    }
+
+    /// What the write called `token` carries.
+    pub(super) fn unload(&self, token: u64) -> Vec<Carried> {
+        let mut all = self.carried.lock();
+        let at = all.iter().position(|(of, _)| *of == token);
+        at.map(|at| all.swap_remove(at).1).unwrap_or_default()
+    }
+
+    /// What was unloaded has landed. The caller leads.
+    pub(super) fn landed(&self) {
+        let all = self.carried.lock();
+        let left = all.iter().flat_map(|(_, carried)| carried).map(Carried::first_csn).min();
+        self.carries_from.store(left.unwrap_or(Csn::MAX).0, Ordering::SeqCst);
     }
 
     /// The sealed block that ends with `csn`, if nobody writes it yet; otherwise the oldest one below, because `csn` is
@@ -214,14 +286,33 @@ impl LogWriter {
         !self.queue.is_empty() || !self.aside.is_empty()
     }
 
-    /// Remembers when the last write began.
+    /// A write of this log begins.
     pub(super) fn write_begins(&self, now: Nanos) {
+        self.writes[0].fetch_add(1, Ordering::SeqCst);
+        self.carrying_begins(now);
+    }
+
+    /// A write of this log has ended.
+    pub(super) fn write_ended(&self, now: Nanos) {
+        self.writes[1].fetch_add(1, Ordering::SeqCst);
+        self.carrying_ended(now);
+    }
+
+    /// A write of another log begins that carries a block of this one.
+    pub(super) fn carrying_begins(&self, now: Nanos) {
         self.last_write[0].store(now.0, Ordering::Relaxed);
     }
 
-    /// Remembers when the last write ended.
-    pub(super) fn write_ended(&self, now: Nanos) {
+    /// Such a write has ended.
+    pub(super) fn carrying_ended(&self, now: Nanos) {
         self.last_write[1].store(now.0, Ordering::Relaxed);
+    }
+
+    /// Writes that have begun, and those of them that have ended.
+    pub(super) fn writes(&self) -> (u64, u64) {
+        // In this order: what has ended is not taken for under way.
+        let ended = self.writes[1].load(Ordering::SeqCst);
+        (self.writes[0].load(Ordering::SeqCst), ended)
     }
 
     /// When the last write began and when one last ended.

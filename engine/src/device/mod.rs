@@ -23,6 +23,7 @@ pub mod memory;
 pub mod probe;
 mod queue;
 pub mod simulated;
+pub mod topology;
 mod uring;
 mod uring_read;
 

@@ -17,7 +17,8 @@
 //! | 48 | 8 | CSN of the first record |
 //! | 56 | 8 | CSN of the last record |
 //! | 64 | 8 | CSN of the last record before this block in its log and epoch, 0 if there is none |
-//! | 72 | 8 | 0 |
+//! | 72 | 4 | 0: the log wrote it itself; else 1 + the log that carried it, in whose segment it lies |
+//! | 76 | 4 | 0 |
 //! | 80 | | payload: records; then zeros up to a whole sector |
 
 use super::part::RecordKind;
@@ -54,6 +55,8 @@ pub struct BlockHeader {
     pub(super) first_csn: Csn,
     pub(super) last_csn: Csn,
     pub(super) previous_csn: Csn,
+    /// The log that wrote it with a block of its own, if not this one.
+    pub(super) carrier: Option<LogId>,
     /// The lowest version that has all its records; 0 for one that has no particular ones.
     pub(super) version: u16,
 }
@@ -92,6 +95,8 @@ impl BlockHeader {
         out[48..56].copy_from_slice(&self.first_csn.0.to_le_bytes());
         out[56..64].copy_from_slice(&self.last_csn.0.to_le_bytes());
         out[64..72].copy_from_slice(&self.previous_csn.0.to_le_bytes());
+        let carrier = self.carrier.map_or(0, |log| log.0 + 1);
+        out[72..76].copy_from_slice(&carrier.to_le_bytes());
         let check = crc(&out[4..]);
         out[0..4].copy_from_slice(&check.to_le_bytes());
     }
@@ -137,6 +142,7 @@ impl BlockHeader {
         let record_count = reader.u32()?;
         let (first_csn, last_csn) = (Csn(reader.u64()?), Csn(reader.u64()?));
         let previous_csn = Csn(reader.u64()?);
+        let carrier = reader.u32()?.checked_sub(1).map(LogId);
         let header = BlockHeader {
             database,
             log,
@@ -148,6 +154,7 @@ impl BlockHeader {
             first_csn,
             last_csn,
             previous_csn,
+            carrier,
             version,
         };
         Some((header, version))

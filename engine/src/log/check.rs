@@ -17,8 +17,9 @@
 //! segment lie side by side, all of one log.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use super::names::{id_of, path_of};
 use super::record::{Record, RecordHeader};
-use super::segment::{Segment, id_of, path_of};
+use super::segment::Segment;
 use super::{DIRECTORY, block};
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};

@@ -5,7 +5,7 @@ use super::part::{Part, RecordKind};
 use super::reader::{LoadedBlock, ScanOptions, load_all, scan};
 use super::record::{DependencyRule, Operation, RecordHeader};
 use super::segment::Segment;
-use crate::base::{Csn, DatabaseId, Location, Result};
+use crate::base::{Csn, DatabaseId, Location, LogId, Result};
 use crate::device::Storage;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct DumpedRecord {
     pub epoch: u32,
     /// Sequence of its block.
     pub block: u64,
+    /// The log in whose segment the block lies, if not its own: that one carried it.
+    pub carrier: Option<LogId>,
     /// Its commit sequence number.
     pub csn: Csn,
     /// The highest CSN among its direct predecessors.
@@ -76,6 +78,7 @@ fn dump_block(loaded: &LoadedBlock, beyond_hole: bool, out: &mut Vec<DumpedRecor
             location: block.location(at),
             epoch: record.header.epoch.0,
             block: block.sequence(),
+            carrier: block.carrier(),
             csn: record.header.csn,
             dsn: record.header.dsn,
             predecessors: (record.header.rule != DependencyRule::Dsn)

@@ -15,6 +15,7 @@
 //! 3. A block is believed only as a whole: its header is checksummed and checksums the payload, and names database, log,
 //!    epoch and sequence. A torn, misdirected or stale block is recognised, whatever was in the segment before.
 //! 4. The durable frontier is the end of the gap-free prefix of completed block sequences, whatever completes first.
+//!    A block counts for the log and sequence in its header, in whichever log's segment it lies: a peer may have carried it.
 //! 5. After `reserve` said yes, `append` cannot fail, allocates nothing and calls nothing.
 //!
 //! With log buffers in mapped memory ([`memory`]) a record is durable before its block is written.
@@ -27,6 +28,8 @@ mod check;
 mod dump;
 mod fragment;
 pub mod memory;
+mod names;
+mod parking;
 mod part;
 mod reader;
 mod record;
@@ -40,6 +43,7 @@ pub use block::BLOCK_HEADER_BYTES;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
 pub use fragment::{FRAGMENTS_MAX, Fragment, Fragments};
+pub use names::{id_of as segment_id, next_id};
 pub use part::{Part, RecordKind, counting_bytes};
 pub use reader::{Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan};
 pub use record::{
@@ -47,7 +51,7 @@ pub use record::{
     begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use redo::{RedoBuffer, RedoMark};
-pub use segment::{Segment, SegmentPool, id_of as segment_id, next_id};
+pub use segment::{Segment, SegmentPool};
 pub use stream::{Log, LogGuard, Reserve, SealedBlock};
 
 /// The directory of the segments.

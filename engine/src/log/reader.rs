@@ -18,8 +18,9 @@
 
 use super::DIRECTORY;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, VERSION};
+use super::names::{id_of, path_of};
 use super::record::{Record, RecordFacts};
-use super::segment::{Segment, id_of, path_of};
+use super::segment::Segment;
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result, SegmentId};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
 use std::sync::Arc;
@@ -70,6 +71,12 @@ impl ScannedBlock {
     #[must_use]
     pub fn log(&self) -> LogId {
         self.header.log
+    }
+
+    /// The log in whose segment it lies, if that is another.
+    #[must_use]
+    pub fn carrier(&self) -> Option<LogId> {
+        self.header.carrier
     }
 
     /// The epoch in which it was written.

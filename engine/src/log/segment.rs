@@ -9,9 +9,11 @@
 //!    checkpoint.
 //! 2. A recycled segment is not written to become READY: its old blocks are recognised as stale by their epoch, sequence
 //!    and CSNs.
-//! 3. The number in a file's name is a slot, it says nothing about order.
+//! 3. What a killed process left is removed, not recycled: a write of its may still be on its way, and would land on another block.
+//! 4. The number in a file's name is a slot, it says nothing about order.
 
 use super::DIRECTORY;
+use super::names::path_of;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 use crate::device::{AskedInVain, File, OpenMode, SECTOR_BYTES, Storage};
@@ -30,33 +32,14 @@ pub struct Segment {
     pub len: u64,
 }
 
-/// The path of a segment.
-pub(super) fn path_of(id: SegmentId) -> String {
-    format!("{DIRECTORY}/{:08}.seg", id.0)
-}
-
-/// The segment number in a file name, if it is one.
-#[must_use]
-pub fn id_of(name: &str) -> Option<SegmentId> {
-    name.strip_suffix(".seg")?.parse().ok().map(SegmentId)
-}
-
-/// A number that no segment has.
-///
-/// # Errors
-/// I/O.
-pub fn next_id(storage: &dyn Storage) -> Result<SegmentId> {
-    let names = storage.list(DIRECTORY)?;
-    let most = names.iter().filter_map(|name| id_of(name)).max();
-    Ok(SegmentId(most.map_or(1, |most| most.0 + 1)))
-}
-
 #[derive(Debug, Default)]
 struct State {
     ready: Vec<Segment>,
     retired: Vec<(Segment, Csn)>,
     bytes_active: u64,
     next_id: u64,
+    /// Segments with lower numbers may be those of a killed process.
+    own_ids: u64,
     /// Lengths asked for and not there.
     wanted: Vec<u64>,
     /// Why the last preparation failed. Stands until one succeeds; whoever asks for a segment has it tried again.
@@ -146,12 +129,16 @@ impl SegmentPool {
         }))
     }
 
-    /// Takes over a segment found by recovery; it is recycled once a checkpoint covers `max_csn`.
-    pub fn adopt(&self, segment: Segment, max_csn: Csn) {
+    /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`. `None`: the database was closed, and
+    /// nobody writes to it. It is recycled.
+    pub fn adopt(&self, segment: Segment, max_csn: Option<Csn>) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
+        if max_csn.is_some() {
+            state.own_ids = state.next_id;
+        }
         state.adopted_bytes += segment.len;
-        state.retired.push((segment, max_csn));
+        state.retired.push((segment, max_csn.unwrap_or(Csn::ZERO)));
     }
 
     /// Takes over a segment in which recovery found no block at all: a crash between its making and its first use. It is not
@@ -212,12 +199,12 @@ impl SegmentPool {
         }
     }
 
-    /// Stops the preparer.
-    pub fn close(&self) {
+    /// Stops the preparer; with `wait` returns when it has ended.
+    pub fn close(&self, wait: bool) {
         self.state.lock().closed = true;
         self.work.notify_all();
         self.prepared.notify_all();
-        if let Some(handle) = self.preparer.lock().take() {
+        if wait && let Some(handle) = self.preparer.lock().take() {
             let _ = handle.join();
         }
     }
@@ -470,7 +457,7 @@ impl SegmentPool {
     }
 
     /// Makes segments READY again that a durable checkpoint covers: with nothing above `covered`, which is at or below its CSN
-    /// `checkpoint`. Removes those that are too many or too large; before [`SegmentPool::await_ready`] that waits until there are others.
+    /// `checkpoint`. Removes those that are too many, too large or not ours; before [`SegmentPool::await_ready`] that waits until there are others.
     ///
     /// # Errors
     /// I/O while removing.
@@ -480,9 +467,10 @@ impl SegmentPool {
             let mut state = self.state.lock();
             let retired = std::mem::take(&mut state.retired);
             for (segment, max_csn) in retired {
+                let fits = segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX;
                 if max_csn > covered {
                     state.retired.push((segment, max_csn));
-                } else if segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX {
+                } else if fits && segment.id.0 >= state.own_ids {
                     state.ready.push(segment);
                 } else {
                     state.surplus.push(segment.id);

@@ -7,11 +7,16 @@
 //!                                     └──────── durable frontier: end of the gap-free prefix of COMPLETED
 //! ```
 //!
+//! A peer may *carry* what a log holds: it becomes a block of its owner, with the owner's next sequence, and its place is in the peer's
+//! segment, behind the peer's own block, so that one write takes both.
+
+//!
 //! 1. `reserve` guarantees the room for a record in the filling buffer *and* the place on the device for the block that
 //!    will hold it, so that neither `append` nor `seal` can fail.
 //! 2. A block gets its sequence and place when it is sealed, under the latch: sequence order is position order.
 //! 3. Records appended while blocks are in flight go to another buffer: nothing that was handed out is read again.
 //! 4. What is in flight is counted by sequences, never by comparing positions: full and empty cannot look alike.
+//! 5. A segment is retired with the highest CSN of any block in it, carried ones included: no checkpoint below frees it.
 //!
 //! With buffers in mapped memory ([`super::memory`]) a record is durable when it is fenced there, or when its block is completed, whichever
 //! comes first; the frontier then passes records, not blocks. A record that brought its own buffer is not in mapped memory: only its block
@@ -19,6 +24,7 @@
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, VERSION, block_bytes, version_of};
 use super::memory::{Fenced, MemoryBuffers};
+use super::parking::{PLACES, ParkingLot};
 use super::record::{RecordHeader, record_bytes, rule_and_kind};
 use super::segment::{Segment, SegmentPool};
 use crate::base::checksum::crc;
@@ -26,7 +32,6 @@ use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
 use crate::device::{AlignedBuffer, File};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Buffers of one log: one is filled while the others are in flight.
@@ -80,14 +85,25 @@ struct Active {
     max_csn: Csn,
 }
 
-#[derive(Debug)]
-struct InFlight {
-    sequence: u64,
-    first_csn: Csn,
-    last_csn: Csn,
-    completed: bool,
-    /// The mapped buffer that holds its records, fenced.
-    mapped: Option<u32>,
+impl Active {
+    fn has_room(&self, len: usize) -> bool {
+        self.offset + len as u64 <= self.segment.len
+    }
+
+    /// Gives the next `len` bytes to a block that ends with `last_csn`.
+    fn place(&mut self, len: usize, last_csn: Csn) -> Place {
+        let place = Place { file: self.segment.file.clone(), segment: self.segment.id, offset: self.offset };
+        self.offset += len as u64;
+        self.max_csn = self.max_csn.max(last_csn);
+        place
+    }
+}
+
+/// Where a block goes.
+struct Place {
+    file: Arc<dyn File>,
+    segment: SegmentId,
+    offset: u64,
 }
 
 #[derive(Debug)]
@@ -100,7 +116,7 @@ struct State {
     next_segment: Option<Segment>,
     next_sequence: u64,
     last_sealed_csn: Csn,
-    in_flight: VecDeque<InFlight>,
+    in_flight: ParkingLot,
     /// The last CSN in the gap-free prefix of completed blocks.
     completed_csn: Csn,
     memory: Option<MemoryBuffers>,
@@ -151,7 +167,7 @@ impl Log {
                 next_segment: None,
                 next_sequence: 1,
                 last_sealed_csn: Csn::ZERO,
-                in_flight: VecDeque::new(),
+                in_flight: ParkingLot::new(),
                 completed_csn: Csn::ZERO,
                 memory: None,
             }),
@@ -310,11 +326,16 @@ impl LogGuard<'_> {
     }
 
     fn put_back(&mut self, buffer: AlignedBuffer, mapped: Option<u32>) {
-        if buffer.len() == self.log.buffer_bytes {
-            self.state.free.push(buffer);
-        }
+        self.give_back(buffer);
         if let (Some(memory), Some(mapped)) = (&mut self.state.memory, mapped) {
             memory.give_back(mapped);
+        }
+    }
+
+    /// Takes back the buffer of a block that is written, or carried by a peer.
+    pub fn give_back(&mut self, buffer: AlignedBuffer) {
+        if buffer.len() == self.log.buffer_bytes {
+            self.state.free.push(buffer);
         }
     }
 
@@ -362,16 +383,16 @@ impl LogGuard<'_> {
     #[must_use]
     pub fn first_volatile_csn(&self) -> Option<Csn> {
         let Some(memory) = &self.state.memory else { return self.first_unwritten_csn() };
-        let in_flight = self.state.in_flight.iter().find(|block| !block.completed && block.mapped.is_none());
+        let in_flight = self.state.in_flight.first_unmapped_csn();
         let filling = self.filled().filter(|filling| filling.mapped.is_none());
-        let unmapped = in_flight.map(|b| b.first_csn).or(filling.map(|filling| filling.first_csn));
+        let unmapped = in_flight.or(filling.map(|filling| filling.first_csn));
         [memory.first_unfenced(), unmapped].into_iter().flatten().min()
     }
 
     /// The smallest CSN that is not in the gap-free prefix of completed blocks.
     #[must_use]
     pub fn first_unwritten_csn(&self) -> Option<Csn> {
-        let in_flight = self.state.in_flight.front().map(|block| block.first_csn);
+        let in_flight = self.state.in_flight.first_csn();
         in_flight.or_else(|| self.filled().map(|filling| filling.first_csn))
     }
 
@@ -417,23 +438,46 @@ impl LogGuard<'_> {
 
     /// Turns everything appended into one block with a sequence and a place. `None` if there is nothing.
     pub fn seal(&mut self) -> Option<SealedBlock> {
-        self.filled()?;
+        let (len, last_csn) = self.next_block()?;
         // Before it can be written: see rule 3 of the mapped buffers.
         self.fence();
-        let log = self.log;
         let state = &mut *self.state;
-        let filling = state.filling.take().expect("just seen");
-        let payload_len = filling.used - BLOCK_HEADER_BYTES;
-        let len = block_bytes(payload_len);
-        let fits = state.active.as_ref().is_some_and(|a| a.offset + len as u64 <= a.segment.len);
-        if !fits {
+        if !state.active.as_ref().is_some_and(|active| active.has_room(len)) {
             let segment = state.next_segment.take().expect("reserve() held a segment for this block");
             let next = Active { segment, offset: 0, max_csn: Csn::ZERO };
             if let Some(full) = state.active.replace(next) {
-                log.segments.retire(full.segment, full.max_csn);
+                self.log.segments.retire(full.segment, full.max_csn);
             }
         }
-        let active = state.active.as_mut().expect("set above");
+        let place = state.active.as_mut().expect("set above").place(len, last_csn);
+        Some(self.seal_at(place, None))
+    }
+
+    /// Steals what `victim` has appended: it becomes a block of the victim's, at most `room` bytes long, with its place behind this
+    /// log's newest block, to be written with that. `None` if there is nothing, or no room, or a block of this log is promised that place.
+    pub fn carry(&mut self, victim: &mut LogGuard<'_>, room: usize) -> Option<SealedBlock> {
+        let (len, last_csn) = victim.next_block()?;
+        // A record in mapped memory is durable without a write.
+        let in_memory = self.state.memory.is_some() || victim.state.memory.is_some();
+        if in_memory || self.filled().is_some() || len > room || victim.state.in_flight.len() >= PLACES {
+            return None;
+        }
+        let active = self.state.active.as_mut().filter(|active| active.has_room(len))?;
+        // From here on nothing can fail.
+        let place = active.place(len, last_csn);
+        Some(victim.seal_at(place, Some(self.log.id)))
+    }
+
+    /// Length and last CSN of the block that what was appended would become.
+    fn next_block(&self) -> Option<(usize, Csn)> {
+        self.filled().map(|filling| (block_bytes(filling.used - BLOCK_HEADER_BYTES), filling.last_csn))
+    }
+
+    fn seal_at(&mut self, place: Place, carrier: Option<LogId>) -> SealedBlock {
+        let log = self.log;
+        let state = &mut *self.state;
+        let filling = state.filling.take().expect("there is a next block");
+        let payload_len = filling.used - BLOCK_HEADER_BYTES;
         let header = BlockHeader {
             database: log.database,
             log: log.id,
@@ -445,47 +489,37 @@ impl LogGuard<'_> {
             first_csn: filling.first_csn,
             last_csn: filling.last_csn,
             previous_csn: state.last_sealed_csn,
+            carrier,
             version: filling.version,
         };
-        let block = SealedBlock {
-            file: active.segment.file.clone(),
-            segment: active.segment.id,
-            offset: active.offset,
+        state.last_sealed_csn = filling.last_csn;
+        state.next_sequence += 1;
+        state.in_flight.depart(header.sequence, (header.first_csn, header.last_csn), filling.mapped);
+        log.unsealed.store(0, Ordering::SeqCst);
+        SealedBlock {
+            file: place.file,
+            segment: place.segment,
+            offset: place.offset,
             buffer: filling.buffer,
-            len,
+            len: block_bytes(payload_len),
             sequence: header.sequence,
             first_csn: header.first_csn,
             last_csn: header.last_csn,
             header,
-        };
-        active.offset += len as u64;
-        active.max_csn = active.max_csn.max(filling.last_csn);
-        state.last_sealed_csn = filling.last_csn;
-        state.next_sequence += 1;
-        state.in_flight.push_back(InFlight {
-            sequence: block.sequence,
-            first_csn: block.first_csn,
-            last_csn: block.last_csn,
-            completed: false,
-            mapped: filling.mapped,
-        });
-        log.unsealed.store(0, Ordering::SeqCst);
-        Some(block)
+        }
     }
 
     /// A block is durable. Moves the frontier over the gap-free prefix and returns it.
     ///
     /// A sequence that is not in flight is ignored: it cannot move the frontier.
-    pub fn complete(&mut self, sequence: u64, buffer: AlignedBuffer) -> Csn {
-        let block = self.state.in_flight.iter_mut().find(|block| block.sequence == sequence);
-        let mapped = block.and_then(|block| {
-            block.completed = true;
-            block.mapped.take()
-        });
-        self.put_back(buffer, mapped);
+    pub fn complete(&mut self, sequence: u64) -> Csn {
+        let mapped = self.state.in_flight.take_mapped(sequence);
         let state = &mut *self.state;
-        while let Some(block) = state.in_flight.pop_front_if(|block| block.completed) {
-            state.completed_csn = block.last_csn;
+        if let (Some(memory), Some(mapped)) = (&mut state.memory, mapped) {
+            memory.give_back(mapped);
+        }
+        if let Some(frontier) = state.in_flight.land(sequence) {
+            state.completed_csn = frontier;
         }
         match &state.memory {
             None => self.log.durable.store(state.completed_csn.0, Ordering::SeqCst),
@@ -497,8 +531,7 @@ impl LogGuard<'_> {
     /// Sequence and last CSN of the block up to which all are durable in segments; zeros if none is.
     #[must_use]
     pub fn durable_end(&self) -> (u64, Csn) {
-        let first_open =
-            self.state.in_flight.front().map_or(self.state.next_sequence, |block| block.sequence);
+        let first_open = self.state.in_flight.first_sequence().unwrap_or(self.state.next_sequence);
         (first_open - 1, self.state.completed_csn)
     }
 
@@ -541,6 +574,12 @@ impl SealedBlock {
         let header = self.header;
         header.encode(&mut self.buffer);
         self
+    }
+
+    /// Whose records it holds, wherever it lies.
+    #[must_use]
+    pub fn log(&self) -> LogId {
+        self.header.log
     }
 
     /// Bytes of records in it.

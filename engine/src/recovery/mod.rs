@@ -8,7 +8,7 @@
 //!    and recovers again.
 //! 2. What a recovery discards is named in the manifest (void CSNs, accepted ends), so it stays discarded although the log
 //!    still holds it.
-//! 3. No epoch writes into a segment of an earlier one before a checkpoint covers it.
+//! 3. No epoch writes into a segment that a killed process left: when a checkpoint covers it, it is removed.
 //! 4. The log is read twice: the scan learns what is there, then its records come in CSN order, a window at a time. What fits
 //!    in memory is kept between the two.
 //! 5. A database that was closed needs none of this: its checkpoint is everything.
@@ -222,7 +222,7 @@ impl Recovery<'_> {
         let segments = self.segment_pool()?;
         for segment in self.segment_files()? {
             // Everything in it is in the checkpoint.
-            segments.adopt(segment, Csn::ZERO);
+            segments.adopt(segment, None);
         }
         segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
@@ -250,16 +250,16 @@ impl Recovery<'_> {
             // may still be on its way to it.
             match found.max_csn {
                 Csn::ZERO => segments.adopt_empty(&found.segment),
-                max_csn => segments.adopt(found.segment.clone(), max_csn),
+                max_csn => segments.adopt(found.segment.clone(), Some(max_csn)),
             }
         }
         if let Some((segment, max_csn)) = moved {
-            segments.adopt(segment, max_csn);
+            segments.adopt(segment, Some(max_csn));
         }
         // The new epoch's first segments are prepared while the old one is replayed.
         segments.start()?;
         let begun = self.replay_and_begin(file, manifest, scan, &segments, report, progress);
-        begun.inspect_err(|_| segments.close())
+        begun.inspect_err(|_| segments.close(true))
     }
 
     fn replay_and_begin(
@@ -481,7 +481,8 @@ fn write_sealed(guard: &mut crate::log::LogGuard<'_>) -> Result<()> {
     if let Some(block) = guard.seal() {
         let block = block.finish();
         block.file.write_durable_at(block.offset, &block.buffer[..block.len])?;
-        guard.complete(block.sequence, block.buffer);
+        guard.complete(block.sequence);
+        guard.give_back(block.buffer);
     }
     Ok(())
 }

@@ -44,6 +44,12 @@ pub mod thread {
         }
     }
 
+    /// The CPU that the calling thread runs on, or ran on a moment ago.
+    #[must_use]
+    pub fn current_cpu() -> usize {
+        rustix::thread::sched_getcpu()
+    }
+
     /// Starts a thread called `name`.
     ///
     /// # Errors

@@ -44,16 +44,21 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
     let (presets, rules) = (Preset::ALL.len(), Dependency::ALL.len());
     let pair = (pair % (presets * rules) as u64) as usize;
     loop {
+        let preset = Preset::ALL[pair % presets];
+        // Most often workers that steal.
+        let steals = preset == Preset::Autonomous && random.chance(3, 4);
         let mut settings = Settings {
-            preset: Preset::ALL[pair % presets],
-            logs: 1 + random.below(3) as usize,
+            preset,
+            logs: if steals { 2 } else { 1 } + random.below(3) as usize,
+            writer: if steals { Some(Writer::Worker) } else { sometimes(random, &Writer::ALL) },
             // The number of logs says the rest; what is divided by page goes through code of its own.
-            layout: random.chance(1, 3).then_some(Layout::ByPage),
-            writer: sometimes(random, &Writer::ALL),
+            layout: (!steals && random.chance(1, 3)).then_some(Layout::ByPage),
             acknowledger: sometimes(random, &Acknowledger::ALL),
+            stealing_group: if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) },
+            acknowledgment_odds: if random.chance(1, 8) { 3 } else { 1 },
             dependency: Some(Dependency::ALL[pair / presets]),
             queue: sometimes(random, &Queue::ALL),
-            flush_interval: random.chance(3, 4).then_some(Duration::ZERO),
+            flush_interval: (!steals && random.chance(3, 4)).then_some(Duration::ZERO),
             log_bytes_max: 1 << 30,
             ..Settings::default()
         };

@@ -431,7 +431,7 @@ fn a_later_block_that_completes_first_acknowledges_nothing() {
         .map(|_| {
             let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
             let block = writer.take_block().expect("just appended");
-            core.submit(writer, block, world.clock.now()).expect("the disk is whole");
+            core.submit(writer, block, Vec::new(), world.clock.now()).expect("the disk is whole");
             ticket
         })
         .collect();
@@ -507,7 +507,7 @@ fn cost_of_an_asynchronous_commit() {
             for _ in 0..count {
                 let pending = world.pending(Csn::ZERO, level, false);
                 world.commit.precommit(LogId(0), record, pending, || ()).expect("pre-commits");
-                world.commit.end_of_transaction(LogId(0), pending.ready, false);
+                world.commit.end_of_transaction(LogId(0), pending.begun, pending.ready, false);
             }
             let each = start.elapsed().as_nanos() / count;
             let metrics = world.commit.metrics();

@@ -136,7 +136,7 @@ fn run(rule: Dependency, threads: u32, commits: u64) -> World {
                             check(world, &lists.lock(), ticket.csn);
                         }
                     }
-                    world.commit.end_of_transaction(ticket.log, world.clock.now(), waits);
+                    world.commit.end_of_transaction(ticket.log, world.clock.now(), world.clock.now(), waits);
                 }
             });
         }

@@ -6,8 +6,12 @@ mod behaviour;
 mod disk;
 #[cfg(not(feature = "shuttle"))]
 mod exact;
+#[cfg(not(feature = "shuttle"))]
+mod failure;
 #[cfg(feature = "shuttle")]
 mod schedules;
+#[cfg(not(feature = "shuttle"))]
+mod stealing;
 #[cfg(not(feature = "shuttle"))]
 mod stress;
 
@@ -55,7 +59,16 @@ pub fn all() -> Vec<Settings> {
             writes_in_flight: 3,
             ..worker.clone()
         },
+        Settings {
+            acknowledger: workers,
+            acknowledgment_odds: 3,
+            stealing_group: Some(2),
+            idle_most: Duration::ZERO,
+            ..worker.clone()
+        },
         Settings { dependency: csn, ..settings(Preset::Restricted) },
+        Settings { stealing_group: Some(2), flush_unit_bytes: 4096, ..worker.clone() },
+        Settings { dependency: exact, stealing_group: Some(2), ..worker.clone() },
         Settings { dependency: exact, ..settings(Preset::Autonomous) },
         Settings { dependency: exact, ..settings(Preset::Pipelined) },
         Settings { dependency: Some(Dependency::Gsn), ..settings(Preset::Autonomous) },

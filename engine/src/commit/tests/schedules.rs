@@ -62,7 +62,7 @@ fn waiters_for_records_that_nobody_flushes_are_never_stranded() {
             let log = thread % world.commit.core.writers.len() as u32;
             let lazy = world.asynchronous(log, world.commit.newest_drawn(), Durability::Lazy).expect("lazy");
             let handle = world.asynchronous(log, lazy.csn, Durability::Durable).expect("asynchronous");
-            world.commit.end_of_transaction(LogId(log), world.clock.now(), false);
+            world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), false);
             if thread == 0 {
                 world.commit.wait_committed(handle.csn).expect("commits");
             }

@@ -75,6 +75,12 @@ pub(super) enum Change {
     FlushMemory,
 }
 
+impl Change {
+    fn is_write(&self, path: &str, offset: u64, bytes: &[u8]) -> bool {
+        matches!(self, Change::Write { path: p, offset: o, bytes: b, .. } if &**p == path && *o == offset && &**b == bytes)
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Pending {
     Write { offset: u64, bytes: Arc<[u8]> },
@@ -165,6 +171,15 @@ impl Disk {
         }
     }
 
+    pub(super) fn late_writes(&self) -> usize {
+        self.late.len()
+    }
+
+    /// The next write left behind by a killed process.
+    pub(super) fn next_late_write(&mut self) -> Option<Change> {
+        self.late.pop()
+    }
+
     /// A write left behind by a killed process that lands now.
     pub(super) fn take_late_write(&mut self, random: &mut Random) -> Option<Change> {
         if self.late.is_empty() || !random.chance(1, 8) {
@@ -183,6 +198,8 @@ impl Disk {
                 }
             }
             Change::Remove { path } => {
+                // Another file of that name is another file.
+                self.late.retain(|late| !matches!(late, Change::Write { path: of, .. } if of == path));
                 if let Some(file) = self.files.get_mut(&**path) {
                     file.removed = true;
                 }
@@ -230,6 +247,8 @@ impl Disk {
     }
 
     fn write(&mut self, path: &str, offset: u64, bytes: &Arc<[u8]>, durable: bool) {
+        // When a journal is replayed: it has landed.
+        self.late.retain(|late| !late.is_write(path, offset, bytes));
         let Some(file) = self.files.get_mut(path) else { return };
         file.in_flight.retain(|(at, other)| *at != offset || !Arc::ptr_eq(other, bytes) && other != bytes);
         crate::device::memory::write_to(&mut file.visible, offset, bytes);

@@ -69,6 +69,7 @@ struct World {
     stopped: bool,
     flushes: u64,
     ignore_fences: bool,
+    holds_late_writes: bool,
 }
 
 impl SimulatedStorage {
@@ -91,6 +92,7 @@ impl SimulatedStorage {
             stopped: false,
             flushes: 0,
             ignore_fences: false,
+            holds_late_writes: false,
         };
         let locked = Arc::new(AtomicBool::new(false));
         let file_locks = Arc::default();
@@ -146,6 +148,21 @@ impl SimulatedStorage {
     /// Makes fences and barriers of the mapped memory do nothing: to see that a test would find out.
     pub fn ignore_fences(&self) {
         self.shared.world.lock().ignore_fences = true;
+    }
+
+    /// Keeps writes that a killed process left behind from landing, or has them all land now. Otherwise they land at random.
+    pub fn hold_late_writes(&self, hold: bool) {
+        let mut world = self.shared.world.lock();
+        world.holds_late_writes = hold;
+        while !hold && let Some(change) = world.disk.next_late_write() {
+            world.land(change);
+        }
+    }
+
+    /// Writes that a killed process left behind and that have not landed.
+    #[must_use]
+    pub fn late_writes(&self) -> usize {
+        self.shared.world.lock().disk.late_writes()
     }
 
     /// Bytes of the mapped memory, as they are visible.
@@ -269,10 +286,16 @@ impl World {
     }
 
     fn land_late_writes(&mut self) {
-        if let Some(change) = self.disk.take_late_write(&mut self.random) {
-            self.disk.apply(&change, &mut self.random);
-            self.journal.push(change);
+        if !self.holds_late_writes
+            && let Some(change) = self.disk.take_late_write(&mut self.random)
+        {
+            self.land(change);
         }
+    }
+
+    fn land(&mut self, change: Change) {
+        self.disk.apply(&change, &mut self.random);
+        self.journal.push(change);
     }
 }
 

@@ -6,8 +6,9 @@ use crate::base::{Csn, ErrorKind, Result, SegmentId};
 use crate::device::memory::MemoryStorage;
 use crate::device::{AlignedBuffer, OpenMode, Storage};
 use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes, version_of};
+use crate::log::names::path_of;
 use crate::log::record::Record;
-use crate::log::segment::{Segment, path_of};
+use crate::log::segment::Segment;
 
 /// Makes durable what the memory holds, and gives it as a segment that is only in memory, with the blocks that have a record above
 /// `covered`. `None` if there are none. Its number is `id`.

@@ -200,11 +200,14 @@ impl LogMemory {
             Error::invalid(what).at(Location::Setting("log_memory_bytes"))
         })?;
         let (generation, id) = match &found {
-            // As it is, but durable: a process that was killed may have stored it and not fenced it.
-            Some((generation, found)) if found.database == database && found.layout == layout => {
-                (*generation, found.id)
+            Some((generation, found)) if found.database == database => {
+                if found.layout == layout {
+                    // A killed process may have stored it and not come to its fence.
+                    found.memory.flush();
+                    return Ok(found.clone());
+                }
+                (generation + 1, found.id)
             }
-            Some((generation, found)) if found.database == database => (generation + 1, found.id),
             _ => (1, new_id),
         };
         let made = LogMemory { memory, database, id, layout };

@@ -1,0 +1,106 @@
+//! Writes that never complete, threads that end or panic with bytes in their log.
+
+use super::*;
+use std::time::Instant;
+
+/// What a test thread says within ten seconds.
+fn in_time<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || drop(send.send(run())));
+    receive.recv_timeout(Duration::from_secs(10)).unwrap_or_else(|_| panic!("{what}: hangs"))
+}
+
+#[test]
+fn a_write_that_never_completes_is_given_up() {
+    for settings in all() {
+        let what = format!("{settings:?}");
+        let settings = Settings { write_deadline: Duration::from_millis(200), ..settings };
+        let world = World::with(settings, Hooks::default());
+        let before = world.blocking(0, Csn::ZERO).expect("commits");
+        let disk = world.disk.clone();
+        disk.hold();
+        let world = Arc::new(world);
+        let begun = Instant::now();
+        let waiters: Vec<_> = (0..2)
+            .map(|_| {
+                let (world, log) = (world.clone(), world.commit.core.writers.len() as u32 - 1);
+                // One of them may be inside the write: it comes back when the device does.
+                std::thread::spawn(move || world.blocking(log, Csn::ZERO))
+            })
+            .collect();
+        let theirs = world.clone();
+        let told = in_time(&what, move || {
+            let ticket = theirs.asynchronous(0, Csn::ZERO, Durability::Durable).expect("not poisoned yet");
+            eventually("poisoned", || theirs.commit.poisoned().is_some());
+            (ticket, theirs.commit.wait([ticket], None))
+        });
+        assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
+        assert_eq!(told.1.expect_err("unknown").kind(), ErrorKind::OutcomeUnknown, "{what}");
+        let cause = world.commit.poisoned().expect("poisoned").to_string();
+        assert!(cause.contains("write_deadline"), "{cause}");
+        let theirs = world.clone();
+        let closed = in_time(&what, move || theirs.commit.close());
+        assert_eq!(closed.expect_err("poisoned").kind(), ErrorKind::Poisoned, "{what}");
+        // The device answers after all: nothing is believed.
+        disk.release();
+        for waiter in waiters {
+            let kind = waiter.join().expect("no panic").expect_err("nothing is told").kind();
+            assert!(matches!(kind, ErrorKind::OutcomeUnknown | ErrorKind::Poisoned), "{what}: {kind:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(!world.commit.is_committed_ticket(told.0) && world.commit.is_committed(before.csn), "{what}");
+    }
+}
+
+#[test]
+fn a_slow_device_is_not_given_up() {
+    let settings = Settings { write_deadline: Duration::from_millis(400), ..settings(Preset::Group) };
+    let world = World::with(settings, Hooks::default());
+    world.disk.set_delay(Duration::from_millis(90));
+    for _ in 0..12 {
+        world.blocking(0, Csn::ZERO).expect("each in time, all together longer");
+    }
+    world.disk.set_delay(Duration::ZERO);
+    // The thread that looks sleeps by now, and is woken by the next write.
+    std::thread::sleep(Duration::from_millis(300));
+    world.disk.hold();
+    let theirs = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+    eventually("given up", || world.commit.poisoned().is_some());
+    world.disk.release();
+    assert_eq!(world.commit.wait([theirs], None).expect_err("unknown").kind(), ErrorKind::OutcomeUnknown);
+}
+
+#[test]
+fn what_a_thread_leaves_is_written_whether_it_ended_or_panicked() {
+    for settings in all() {
+        let what = format!("{settings:?}");
+        let world = Arc::new(World::with(settings, Hooks::default()));
+        let logs = world.commit.core.writers.len() as u32;
+        let mut tickets = Vec::new();
+        for panics in [false, true] {
+            let theirs = world.clone();
+            let (send, receive) = std::sync::mpsc::channel();
+            let thread = std::thread::spawn(move || {
+                for log in 0..logs {
+                    let level = if log == 0 { Durability::Durable } else { Durability::BoundedLoss };
+                    send.send(theirs.asynchronous(log, Csn::ZERO, level).expect("pre-commits"))
+                        .expect("heard");
+                    theirs.commit.end_of_transaction(
+                        LogId(log),
+                        theirs.clock.now(),
+                        theirs.clock.now(),
+                        false,
+                    );
+                }
+                assert!(!panics, "a transaction panics with bytes in the buffer");
+            });
+            assert_eq!(thread.join().is_err(), panics);
+            tickets.extend(receive);
+        }
+        eventually(&what, || tickets.iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
+        eventually(&what, || world.commit.metrics().committed.get() == tickets.len() as u64);
+        assert!(world.commit.poisoned().is_none());
+        let durable = world.durable_csns();
+        assert!(tickets.iter().all(|ticket| durable.contains(&ticket.csn)), "{what}");
+    }
+}

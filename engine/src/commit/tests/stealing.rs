@@ -1,0 +1,252 @@
+//! Workers that write each other's bytes.
+
+use super::*;
+
+/// Two or more logs, workers that write and steal, and a clock that stands still: nothing is due by time.
+fn settings(logs: usize) -> Settings {
+    Settings {
+        logs,
+        durability_method: Some(MethodSetting::WorkerDsync),
+        stealing_group: Some(logs),
+        flush_unit_bytes: 4096,
+        flush_interval: Some(Duration::from_secs(1)),
+        idle_most: Duration::ZERO,
+        ..super::settings(Preset::Autonomous)
+    }
+}
+
+fn world(settings: Settings) -> World {
+    let clock = Clock::manual();
+    clock.advance(Duration::from_millis(1));
+    World::with_clock(settings, Hooks::default(), clock)
+}
+
+impl World {
+    /// The log's first write has been: from now on the interval is to be waited for. Returns CSNs written.
+    fn warm(&self, logs: u32) {
+        for log in 0..logs {
+            self.blocking(log, Csn::ZERO).expect("commits");
+        }
+    }
+
+    /// Appends `bytes` or a little more to a log, as a transaction that nobody waits with.
+    fn fill(&self, log: u32, bytes: usize) -> Ticket {
+        let writer = &self.commit.core.writers[log as usize];
+        loop {
+            let ticket = self.asynchronous(log, Csn::ZERO, Durability::Durable).expect("pre-commits");
+            if writer.log.unsealed_bytes() >= bytes {
+                return ticket;
+            }
+        }
+    }
+
+    fn end(&self, log: u32) {
+        self.commit.end_of_transaction(LogId(log), self.clock.now(), self.clock.now(), false);
+    }
+
+    fn unsealed(&self, log: u32) -> usize {
+        self.commit.core.writers[log as usize].log.unsealed_bytes()
+    }
+}
+
+#[test]
+fn a_worker_writes_its_neighbours_bytes_with_its_own_in_one_write() {
+    let world = world(settings(3));
+    world.warm(3);
+    let (own, first, second) = (world.fill(0, 2100), world.fill(1, 1200), world.fill(2, 1200));
+    let before = world.commit.metrics().device_writes.get();
+    world.end(0);
+    assert_eq!((0..3).map(|log| world.unsealed(log)).collect::<Vec<_>>(), [0, 0, 0]);
+    assert_eq!(world.commit.metrics().device_writes.get(), before + 1, "one write for three logs");
+    assert_eq!(world.commit.metrics().stolen_blocks.get(), 2);
+    assert!(!world.commit.is_committed(own.csn) && !world.commit.is_committed(first.csn));
+    // Whoever waits for the victim's finds the thief's write.
+    world.commit.wait([first], None).expect("commits");
+    assert!([own, first, second].iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
+    assert!(world.durable_csns().is_superset(&[own.csn, first.csn, second.csn].into()));
+    assert!(world.commit.watermark() > second.csn);
+    assert_eq!(world.commit.metrics().committed.get(), world.commit.newest_drawn().0);
+}
+
+#[test]
+fn a_worker_steals_between_a_part_of_the_unit_and_the_unit() {
+    // Bits of a group of two: 2. So a thief needs half a unit, and both together a whole one.
+    for (own, theirs, steals) in
+        [(1000, 3500, false), (2100, 1000, false), (2100, 2500, true), (3000, 1500, true)]
+    {
+        let world = world(settings(2));
+        world.warm(2);
+        world.fill(0, own);
+        world.fill(1, theirs);
+        world.end(0);
+        assert_eq!(world.unsealed(1) == 0, steals, "{own} and {theirs}");
+        assert_eq!(world.unsealed(0) == 0, steals, "{own} and {theirs}");
+    }
+    // A unit is written alone.
+    let world = world(settings(2));
+    world.warm(2);
+    world.fill(0, 4096);
+    world.fill(1, 2100);
+    world.end(0);
+    assert!(world.unsealed(0) == 0 && world.unsealed(1) > 0);
+}
+
+#[test]
+fn what_is_written_because_it_is_due_takes_neighbours_along() {
+    let world = world(settings(2));
+    world.warm(2);
+    world.fill(1, 100);
+    let own = world.fill(0, 100);
+    world.clock.advance(Duration::from_secs(2));
+    world.end(0);
+    assert_eq!((world.unsealed(0), world.unsealed(1)), (0, 0));
+    world.commit.wait([own], None).expect("commits");
+    assert!(world.commit.watermark() > own.csn);
+}
+
+#[test]
+fn nobody_steals_what_nobody_wants_or_outside_its_group_or_with_a_group_of_one() {
+    let lazy = world(settings(2));
+    lazy.warm(2);
+    lazy.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    lazy.fill(0, 3900);
+    lazy.clock.advance(Duration::from_secs(2));
+    lazy.end(0);
+    assert!(lazy.unsealed(0) == 0 && lazy.unsealed(1) > 0, "a lazy record causes no write, and joins none");
+    let groups = world(Settings { stealing_group: Some(2), ..settings(4) });
+    groups.warm(4);
+    for log in [0, 1, 2, 3] {
+        groups.fill(log, 3000);
+    }
+    groups.end(1);
+    let left: Vec<bool> = (0..4).map(|log| groups.unsealed(log) > 0).collect();
+    assert_eq!(left, [false, false, true, true]);
+    for off in [0, 1] {
+        let alone = world(Settings { stealing_group: Some(off), ..settings(2) });
+        alone.warm(2);
+        for log in 0..2 {
+            alone.fill(log, 3000);
+        }
+        alone.end(0);
+        assert!(alone.unsealed(0) > 0 && alone.unsealed(1) > 0);
+    }
+}
+
+#[test]
+fn a_stolen_block_that_completes_before_an_earlier_one_is_parked() {
+    let world = world(settings(2));
+    world.warm(2);
+    let first = world.fill(1, 4096);
+    // The victim's own write is submitted and does not complete until somebody waits for it.
+    world.end(1);
+    let (own, stolen) = (world.fill(0, 2100), world.fill(1, 2100));
+    world.end(0);
+    assert_eq!(world.commit.metrics().stolen_blocks.get(), 1);
+    let core = &world.commit.core;
+    let lead = core.writers[0].try_lead(&*world.commit.core).expect("free");
+    assert!(core.reap(&core.writers[0], true));
+    core.publish();
+    drop(lead);
+    assert!(world.commit.is_committed(own.csn), "the thief's own record");
+    assert!(core.writers[1].log.durable_csn() < first.csn, "parked behind the victim's own block");
+    assert!(!world.commit.is_committed(stolen.csn) && !world.durable_csns().contains(&stolen.csn));
+    world.commit.wait([first], None).expect("commits");
+    assert!(world.commit.is_committed_ticket(stolen), "whoever completed the earlier one told of both");
+}
+
+#[test]
+fn a_failure_of_the_thief_or_the_victim_is_told_to_both_and_nothing_is_acknowledged_after_it() {
+    for victim_fails in [false, true] {
+        let world = world(settings(2));
+        world.warm(2);
+        let before = world.commit.metrics().committed.get();
+        let mut tickets = Vec::new();
+        if victim_fails {
+            tickets.push(world.fill(1, 4096));
+            world.end(1);
+        }
+        tickets.extend([world.fill(0, 2100), world.fill(1, 2100)]);
+        world.end(0);
+        assert_eq!(world.commit.metrics().stolen_blocks.get(), 1);
+        world.disk.fail_from_write(1);
+        let error = world.commit.wait([tickets[0]], None).expect_err("its write fails");
+        assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
+        // The other write would succeed now: it is not believed.
+        world.disk.fail_from_write(0);
+        for writer in &world.commit.core.writers {
+            let lead = writer.try_lead(&*world.commit.core).expect("free");
+            world.commit.core.reap(writer, true);
+            world.commit.core.publish();
+            drop(lead);
+        }
+        for ticket in tickets {
+            let error = world.commit.wait([ticket], None).expect_err("nothing is told");
+            assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
+            assert!(!world.commit.is_committed(ticket.csn));
+        }
+        assert_eq!(world.commit.metrics().committed.get(), before);
+        assert_eq!(world.blocking(0, Csn::ZERO).expect_err("poisoned").kind(), ErrorKind::Poisoned);
+    }
+}
+
+#[test]
+fn close_and_readers_land_what_is_carried() {
+    let world = world(settings(3));
+    world.warm(3);
+    let (own, theirs) = (world.fill(0, 2100), world.fill(2, 2500));
+    world.end(0);
+    world.commit.wait_committed(theirs.csn).expect("a reader finds the thief");
+    let (later, stolen) = (world.fill(1, 2100), world.fill(2, 2500));
+    world.end(1);
+    world.commit.close().expect("closes");
+    assert!(world.durable_csns().is_superset(&[own.csn, theirs.csn, later.csn, stolen.csn].into()));
+}
+
+#[test]
+fn an_idle_log_holds_nothing_back_so_no_barrier_is_needed() {
+    // Log 1 commits once and never again; log 2 never. W passes everything that log 0 draws.
+    let world = World::new(Preset::Autonomous, 3);
+    world.blocking(1, Csn::ZERO).expect("commits");
+    for _ in 0..50 {
+        let ticket = world.blocking(0, world.commit.newest_drawn()).expect("commits");
+        assert!(world.commit.watermark() > ticket.csn);
+    }
+    assert_eq!(world.commit.metrics().device_writes.get(), 51, "and no log is written for it");
+}
+
+#[test]
+fn a_worker_acknowledges_with_a_probability() {
+    let rounds = |odds| {
+        let settings = Settings {
+            acknowledger: Some(Acknowledger::Workers),
+            acknowledgment_odds: odds,
+            acknowledgment_group: 8,
+            logs: 8,
+            stealing_group: None,
+            ..settings(8)
+        };
+        presets::check(&settings, 8).expect("a point on the axes");
+        let world = world(settings);
+        let (told, rounds) = (world.commit.metrics().committed.get(), 3000);
+        let mut at_once = 0;
+        for _ in 0..rounds {
+            let pending = world.pending(Csn::ZERO, Durability::Durable, false);
+            let ticket = world.precommit(0, pending).expect("pre-commits");
+            let core = &world.commit.core;
+            let lead = core.writers[0].try_lead(&**core);
+            let block = core.writers[0].take_block().expect("just appended");
+            core.write_inline(&core.writers[0], block, &core.metrics.leader_flushes);
+            core.watermark.rescan();
+            drop(lead);
+            let before = core.metrics.committed.get();
+            world.end(0);
+            at_once += u64::from(core.metrics.committed.get() > before);
+            assert!(world.commit.is_committed_ticket(ticket));
+        }
+        assert!(world.commit.metrics().committed.get() > told);
+        at_once * 100 / rounds
+    };
+    assert_eq!(rounds(1), 100);
+    assert!((25..42).contains(&rounds(0)), "log2 of 8 logs: one in three");
+    assert!((5..16).contains(&rounds(10)));
+}

@@ -1,0 +1,252 @@
+//! Two workers that write each other's records: what a crash, a lost block and a flipped bit do to them.
+
+use quenchdb::base::random::Random;
+use quenchdb::commit::presets;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{
+    Acknowledger, CommitHandle, Database, Dependency, ErrorKind, Preset, Result, Settings, Table, Writer,
+};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+const SECTOR: usize = 4096;
+const ROUNDS: u32 = 120;
+
+fn settings(dependency: Dependency) -> Settings {
+    Settings {
+        preset: Preset::Autonomous,
+        writer: Some(Writer::Worker),
+        acknowledger: Some(Acknowledger::Workers),
+        dependency: Some(dependency),
+        logs: 2,
+        stealing_group: Some(2),
+        flush_unit_bytes: 4096,
+        // So that only bytes make a worker write, and it needs its neighbour's.
+        flush_interval: Some(Duration::from_millis(500)),
+        idle_most: Duration::ZERO,
+        memory_bytes: 4 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 8 << 20,
+        checkpoint_log_bytes: 0,
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
+    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+/// Row `n` of a thread: written after the newest row of the other thread was read, whose number is in it.
+fn key(thread: u8, n: u32) -> Vec<u8> {
+    [&[thread][..], &n.to_be_bytes()].concat()
+}
+
+fn one(db: &Database, table: &Table, thread: u8, n: u32) -> Result<CommitHandle> {
+    let mut tx = db.begin()?;
+    let seen =
+        tx.get(table, [1 - thread])?.map_or(0, |v| u32::from_le_bytes(v.try_into().expect("four bytes")));
+    let mut row = seen.to_le_bytes().to_vec();
+    row.resize(600 + (n as usize * 37) % 700, thread);
+    tx.insert(table, key(thread, n), row)?;
+    tx.insert(table, [thread], n.to_le_bytes())?;
+    tx.commit_async()
+}
+
+/// What was acknowledged: thread, row, and operations of the disk by then.
+type Told = Vec<(u8, u32, usize)>;
+
+/// Two threads take turns, so that each always has something waiting when the other's transaction ends.
+fn work(db: &Database, disk: &SimulatedStorage, checkpoint_at: Option<u32>) -> Told {
+    let table = db.create_table("rows").expect("new");
+    let (told, handles) = (Mutex::new(Told::new()), Mutex::new(Vec::<(u8, u32, CommitHandle)>::new()));
+    let note = || {
+        let mut told = told.lock().expect("no panic");
+        handles.lock().expect("no panic").retain(|(thread, n, handle)| {
+            let open = !handle.is_committed();
+            if !open {
+                told.push((*thread, *n, disk.operations()));
+            }
+            open
+        });
+    };
+    let (ping, pong) = (mpsc::sync_channel::<()>(0), mpsc::sync_channel::<()>(0));
+    std::thread::scope(|scope| {
+        let turns = [(ping.1, pong.0.clone()), (pong.1, ping.0.clone())];
+        for (thread, (mine, theirs)) in (0..2).zip(turns) {
+            let (table, handles, note) = (&table, &handles, &note);
+            scope.spawn(move || {
+                for n in 1..=ROUNDS {
+                    if mine.recv().is_err() {
+                        return;
+                    }
+                    let handle = one(db, table, thread, n).expect("a whole disk");
+                    handles.lock().expect("no panic").push((thread, n, handle));
+                    note();
+                    if thread == 0 && checkpoint_at == Some(n) {
+                        db.checkpoint().expect("a whole disk");
+                    }
+                    if theirs.send(()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        ping.0.send(()).expect("a thread waits");
+        drop((ping.0, pong.0));
+    });
+    note();
+    told.into_inner().expect("no panic")
+}
+
+/// Acknowledged rows are there, and every row's predecessor is.
+fn judge(db: &Database, must: impl Iterator<Item = (u8, u32)>, context: &str) {
+    let Ok(table) = db.table("rows") else {
+        assert_eq!(must.count(), 0, "{context}: the table is lost");
+        return;
+    };
+    let snapshot = db.begin_read().expect("free");
+    let get = |key: &[u8]| snapshot.get(&table, key).expect("readable");
+    for (thread, n) in must {
+        assert!(get(&key(thread, n)).is_some(), "{context}: row {n} of {thread} was acknowledged");
+    }
+    for thread in 0..2u8 {
+        let newest = get(&[thread]).map_or(0, |v| u32::from_le_bytes(v.try_into().expect("four bytes")));
+        for n in 1..=newest {
+            let row =
+                get(&key(thread, n)).unwrap_or_else(|| panic!("{context}: row {n} of {thread}, of {newest}"));
+            let seen = u32::from_le_bytes(row[..4].try_into().expect("four bytes"));
+            assert!(
+                seen == 0 || get(&key(1 - thread, seen)).is_some(),
+                "{context}: {thread} {n} read {seen}"
+            );
+        }
+        assert!(get(&key(thread, newest + 1)).is_none(), "{context}: {thread} after {newest}");
+    }
+    let report = db.verify(None).expect("runs");
+    assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
+}
+
+/// Blocks in a segment: offset, owner, and whether another log carried it.
+fn blocks(segment: &[u8]) -> Vec<(usize, u32, bool)> {
+    let word = |at: usize| u32::from_le_bytes(segment[at..at + 4].try_into().expect("four bytes"));
+    let is_block = |at: &usize| &segment[at + 4..at + 8] == b"QLOG";
+    (0..segment.len())
+        .step_by(SECTOR)
+        .filter(is_block)
+        .map(|at| (at, word(at + 12), word(at + 72) != 0))
+        .collect()
+}
+
+fn segments(disk: &SimulatedStorage) -> Vec<(String, Vec<u8>)> {
+    let files = disk.files().into_iter().filter(|path| path.starts_with("log/"));
+    files.map(|path| (path.clone(), disk.read_file(&path).expect("listed"))).collect()
+}
+
+/// A disk on which much was stolen, stopped.
+fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (SimulatedStorage, Told) {
+    for _ in 0..10 {
+        let disk = SimulatedStorage::new(seed);
+        let db = open(&disk, settings).expect("a whole disk");
+        let told = work(&db, &disk, checkpoint_at);
+        let stolen = db.statistics().stolen_blocks;
+        disk.stop();
+        drop(db);
+        // The first use of a database by another thread may have come between, so that both had the same log.
+        if stolen > 0 {
+            assert!(stolen > 20 && told.len() > 100, "{stolen} blocks stolen, {} acknowledged", told.len());
+            return (disk, told);
+        }
+    }
+    panic!("nothing is ever stolen");
+}
+
+/// For each dependency rule; more with `QUENCH_CRASHES`.
+fn crashes_wanted() -> u64 {
+    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
+}
+
+/// One test: threads get their logs in turn, and beside another test's the two of a sample might have the same.
+#[test]
+fn stolen_records_survive_as_their_owners_and_rot_in_them_is_found() {
+    stolen_records_survive();
+    rot_is_found();
+}
+
+fn stolen_records_survive() {
+    for dependency in Dependency::ALL {
+        let settings = settings(dependency);
+        if presets::check(&settings, 2).is_err() {
+            assert_eq!(dependency, Dependency::LogOrder);
+            continue;
+        }
+        let (mut random, mut crashes, mut carried) = (Random::from_seed(dependency as u64), 0, 0);
+        while crashes < crashes_wanted() {
+            let (disk, told) =
+                sample(&settings, random.next_u64(), Some(1 + random.below(ROUNDS.into()) as u32));
+            let end = disk.operations();
+            for _ in 0..200 {
+                let at = random.below(end as u64 + 1) as usize;
+                let kind = if random.chance(3, 4) { CrashKind::PowerCut } else { CrashKind::Kill };
+                let context = format!("{dependency}, {kind:?} after {at} of {end}");
+                let crashed = disk.crash(kind, at, random.next_u64());
+                let blocks = segments(&crashed).iter().flat_map(|(_, s)| blocks(s)).filter(|b| b.2).count();
+                carried = carried.max(blocks);
+                let db = open(&crashed, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+                let must = told.iter().filter(|told| told.2 <= at).map(|(thread, n, _)| (*thread, *n));
+                judge(&db, must, &context);
+                crashed.stop();
+                drop(db);
+                crashes += 1;
+            }
+        }
+        println!("{dependency}: {crashes} crashes, up to {carried} carried blocks found");
+        assert!(carried > 20, "{carried}");
+    }
+}
+
+/// A bit in a carried block, or in the thief's block before it: what is lost is refused, with the segment it was in and, if the header can
+/// still be read, the log whose it was. The newest blocks are a torn tail.
+fn rot_is_found() {
+    let settings = settings(Dependency::Dsn);
+    let (disk, told) = sample(&settings, 4, None);
+    let whole = disk.crash(CrashKind::Kill, disk.operations(), 1);
+    let (mut refused, mut harmless) = (0, 0);
+    for (path, bytes) in segments(&whole) {
+        let blocks = blocks(&bytes);
+        for pair in blocks.windows(2).filter(|pair| pair[1].2) {
+            for (at, log, carried) in pair {
+                // In the payload, and in the header.
+                for offset in [at + 200, at + 33] {
+                    let damaged = whole.duplicate();
+                    let mut rotten = bytes.clone();
+                    rotten[offset] ^= 4;
+                    damaged.write_file(&path, &rotten);
+                    let context = format!("{path}, byte {offset}, block of log {log}, carried: {carried}");
+                    match open(&damaged, &settings) {
+                        Err(error) => {
+                            refused += 1;
+                            assert_eq!(error.kind(), ErrorKind::Corruption, "{context}: {error}");
+                            let report = Database::builder()
+                                .settings(settings.clone())
+                                .storage(Arc::new(damaged.clone()));
+                            let problems =
+                                report.verify("simulated", None).expect("runs").problems.join("\n");
+                            assert!(problems.contains(&format!("log {log}, epoch")), "{context}: {problems}");
+                            if offset == at + 200 {
+                                let place = format!("{path} at byte {at}");
+                                let short = path.trim_start_matches("log/");
+                                assert!(problems.contains(short), "{context}: {place}: {problems}");
+                            }
+                        }
+                        Ok(db) => {
+                            harmless += 1;
+                            judge(&db, std::iter::empty(), &context);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > 50 && harmless < 20, "{refused} refused, {harmless} not, {} told", told.len());
+}
