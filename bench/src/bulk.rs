@@ -137,6 +137,10 @@ fn load_batch<S: Session>(
     value: &mut [u8],
 ) -> crate::store::Result<()> {
     let mut transaction = session.begin()?;
+    if order == Order::Random {
+        let keys: Vec<_> = rows.clone().map(|row| order.key(row).to_be_bytes()).collect();
+        transaction.prefetch(table, &keys)?;
+    }
     for row in rows {
         let key = order.key(row);
         shape.fill(random, key, value);

@@ -68,7 +68,7 @@ fn contradictions_are_refused_with_the_reason() {
 fn the_ablation_has_a_report_for_each_row_and_refuses_what_it_varies() {
     let report = bench(&["ablation", "--of", "put", "--seconds", "0.3"]);
     let rows = report["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 7);
+    assert_eq!(rows.len(), 9);
     for row in rows {
         assert!(number(&row["report"], "committed") > 0.0, "{row}");
         assert_eq!(row["report"]["commit"], "async");
@@ -81,5 +81,5 @@ fn the_ablation_has_a_report_for_each_row_and_refuses_what_it_varies() {
     let table = run_bench(&["ablation", "--of", "put", "--seconds", "0.2", "--memory-bytes", "256m"]);
     expect_code(&table, 0);
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
-    assert!(text.contains("+ record-level dependencies") && text.lines().count() == 9, "{text}");
+    assert!(text.contains("+ exact dependencies") && text.lines().count() == 11, "{text}");
 }

@@ -73,6 +73,7 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
         stealing_group: other.stealing_group,
         dependency: other.dependency,
         queue: other.queue,
+        shared_flush: other.shared_flush,
         flush_interval: other.flush_interval,
         log_memory: other.log_memory,
         ..settings.clone()

@@ -259,6 +259,91 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
     }
 }
 
+#[test]
+fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
+    let disk = SimulatedStorage::new(7);
+    let settings = Settings { memory_bytes: 8 << 20, ..settings(Preset::Group) };
+    let builder = || Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+    {
+        let db = builder().open("x").expect("opens");
+        let table = db.create_table("t").expect("new");
+        for first in (0..40_000).step_by(100) {
+            let rows = first..first + 100;
+            db.transact(|tx| rows.clone().try_for_each(|n| tx.insert(&table, key(n), [n as u8; 400])))
+                .expect("room");
+        }
+        db.close().expect("closes");
+    }
+    let db = builder().open("x").expect("opens");
+    let table = db.table("t").expect("there");
+    let mut random = Random::from_seed(7);
+    for round in 0..20 {
+        // Some are not there; so many that all their pages fit.
+        let wanted: Vec<u64> = (0..60).map(|_| random.below(44_000)).collect();
+        let keys: Vec<_> = wanted.iter().map(|n| key(*n)).collect();
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        let snapshot = db.begin_read().expect("free");
+        if round % 2 == 0 { tx.prefetch(&table, &keys) } else { snapshot.prefetch(&table, &keys) }
+            .expect("readable");
+        let before = db.statistics().store_reads;
+        for n in &wanted {
+            let found = tx.get(&table, key(*n)).expect("readable");
+            assert_eq!(found.map(|value| value[0]), (*n < 40_000).then_some(*n as u8));
+        }
+        assert_eq!(db.statistics().store_reads, before, "round {round}");
+        if round % 3 == 0 {
+            wanted.iter().for_each(|n| tx.insert(&table, key(*n), [*n as u8; 400]).expect("room"));
+            wanted.iter().filter(|n| **n >= 40_000).for_each(|n| {
+                tx.remove(&table, key(*n)).expect("room");
+            });
+            tx.commit().expect("commits");
+        }
+    }
+    let snapshot = db.begin_read().expect("free");
+    snapshot.prefetch(&table, std::iter::empty::<&[u8]>()).expect("nothing to do");
+    // More than the memory: what does not fit is read later.
+    snapshot.prefetch(&table, (0..40_000).step_by(8).map(key)).expect("readable");
+    let statistics = db.statistics();
+    assert!(statistics.pages <= statistics.pages_max, "{statistics:?}");
+    assert_eq!(snapshot.range::<&[u8]>(&table, ..).count(), 40_000);
+}
+
+/// Threads that announce and change rows all over, while there is no memory for all that they announce at once.
+#[test]
+fn announcing_rows_in_a_tiny_memory_neither_hangs_nor_changes_anything() {
+    let disk = SimulatedStorage::new(8);
+    let db = open(&disk, Preset::Group);
+    let table = db.create_table("t").expect("new");
+    for first in (0..12_000).step_by(50) {
+        let rows = first..first + 50;
+        db.transact(|tx| rows.clone().try_for_each(|n| tx.insert(&table, key(n), [1; 200]))).expect("room");
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (db, table) = (&db, &table);
+            scope.spawn(move || {
+                let mut random = Random::from_seed(thread);
+                for _ in 0..60 {
+                    // Rows of its own, so that there is no conflict.
+                    let keys: Vec<_> = (0..40).map(|_| key(random.below(3000) * 4 + thread)).collect();
+                    let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+                    tx.prefetch(table, &keys).expect("readable");
+                    for (n, key) in keys.iter().enumerate() {
+                        assert!(tx.get(table, key).expect("readable").is_some());
+                        // What is not committed has to stay in memory.
+                        if n < 8 {
+                            tx.insert(table, key, [2; 200]).expect("room");
+                        }
+                    }
+                    tx.commit().expect("commits");
+                }
+            });
+        }
+    });
+    assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 12_000);
+    assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
+}
+
 /// Story: the changes of one transaction left so little memory that each page of a descent pushed out the one before it. It
 /// never arrived, and since pages did come and go nobody who waited for memory gave up either.
 #[test]

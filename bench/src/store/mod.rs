@@ -68,6 +68,15 @@ pub trait Reader {
     /// Those of the engine.
     fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
+    /// Tells that these rows are about to be read or written. A store that cannot use that does nothing.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn prefetch(&mut self, table: &Self::Table, keys: &[[u8; 8]]) -> Result<()> {
+        let _ = (table, keys);
+        Ok(())
+    }
+
     /// Shows the rows from `from` on and before `to` to `each`, ascending, until it breaks off.
     ///
     /// # Errors

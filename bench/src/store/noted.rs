@@ -34,6 +34,10 @@ impl<X: Reader> Reader for Noted<'_, X> {
         self.inner.get(table, key, value)
     }
 
+    fn prefetch(&mut self, table: &X::Table, keys: &[[u8; 8]]) -> Result<()> {
+        self.inner.prefetch(table, keys)
+    }
+
     fn scan(
         &mut self,
         table: &X::Table,

@@ -49,6 +49,10 @@ macro_rules! reads {
                 Ok(self.get_into(table, key, value)?)
             }
 
+            fn prefetch(&mut self, table: &Table, keys: &[[u8; 8]]) -> Result<()> {
+                Ok(<$type>::prefetch(self, table, keys)?)
+            }
+
             fn scan(
                 &mut self,
                 table: &Table,

@@ -66,6 +66,8 @@ pub struct Ycsb {
     choice: Choice,
     /// For the report.
     mix_name: String,
+    /// Transactions of a worker whose keys it tells the store at once; 0: none.
+    ahead: usize,
     inserted: Arc<Inserted>,
 }
 
@@ -76,7 +78,14 @@ impl Ycsb {
         let choice = Choice::new(plan.rows, if access == Access::Uniform { 0.0 } else { plan.zipf });
         let by_worker = (0..plan.threads).map(|_| AtomicU64::new(0)).collect();
         let inserted = Arc::new(Inserted { run: AtomicU64::new(0), by_worker });
-        Ycsb { plan: plan.clone(), mix, access, choice, mix_name: mix_name.into(), inserted }
+        Ycsb { plan: plan.clone(), mix, access, choice, mix_name: mix_name.into(), ahead: 0, inserted }
+    }
+
+    /// Workers choose the rows of so many transactions before the first of them, and tell the store. Not where rows are inserted.
+    #[must_use]
+    pub fn with_ahead(mut self, transactions: usize) -> Ycsb {
+        self.ahead = if self.mix.insert == 0 { transactions } else { 0 };
+        self
     }
 
     /// Reads and updates as the plan says.
@@ -144,6 +153,9 @@ impl Workload for Ycsb {
         }
         if let Some(bytes) = self.plan.field_bytes {
             parameters.insert("field_bytes".into(), bytes.to_string());
+        }
+        if self.ahead > 0 {
+            parameters.insert("ahead".into(), self.ahead.to_string());
         }
         parameters
     }

@@ -168,3 +168,23 @@ fn every_inserted_row_has_a_key_of_its_own() {
         }
     }
 }
+
+#[test]
+fn workers_that_look_ahead_choose_the_rows_of_many_transactions_at_once() {
+    let plan = Plan { operations: 3, ..plan(1000, 1) };
+    let database = filled(&named(&plan, "a"));
+    let seat = Seat { run: 0, index: 0 };
+    let mut ahead = named(&plan, "a").with_ahead(5).worker(&database, seat).expect("a worker");
+    let mut chosen = Vec::new();
+    let before = database.statistics().log_bytes;
+    for _ in 0..10 {
+        one(&database, &mut ahead);
+        chosen.push(ahead.planned().to_vec());
+    }
+    assert!(chosen.iter().all(|planned| planned.len() == 15));
+    assert!(chosen[..5].iter().all(|planned| planned == &chosen[0]));
+    assert!(chosen[5..].iter().all(|planned| planned == &chosen[5] && planned != &chosen[0]));
+    assert!(database.statistics().log_bytes > before, "half of the operations update");
+    let inserts = named(&plan, "d").with_ahead(5).worker(&database, seat).expect("a worker");
+    assert_eq!(inserts.planned().len(), 3, "rows that are inserted are chosen by each transaction");
+}

@@ -29,8 +29,15 @@ pub struct YcsbWorker<T> {
     inserted: Arc<Inserted>,
     /// Rows inserted by the transactions before the one in progress: a retry inserts the same keys.
     next: u64,
-    /// The operations of the transaction in progress.
+    /// The operations of the transaction in progress, and of those ahead.
     planned: Vec<Planned>,
+    /// Operations of a transaction.
+    operations: usize,
+    /// Where those of the transaction in progress are.
+    at: usize,
+    /// The store is told of the rows of all that are planned.
+    tells: bool,
+    keys: Vec<[u8; KEY_BYTES]>,
     kind_is_operation: bool,
     value: Vec<u8>,
 }
@@ -50,7 +57,11 @@ impl<T> YcsbWorker<T> {
             shape: ycsb.shape(),
             inserted: ycsb.inserted.clone(),
             next: ycsb.inserted.by_worker[index].load(Ordering::Relaxed),
-            planned: vec![(Operation::Read, 0, 0); plan.operations],
+            planned: vec![(Operation::Read, 0, 0); plan.operations * ycsb.ahead.max(1)],
+            operations: plan.operations,
+            at: usize::MAX,
+            tells: ycsb.ahead > 0,
+            keys: Vec::new(),
             kind_is_operation: plan.operations == 1,
             value: vec![0; plan.value_bytes],
         }
@@ -103,6 +114,16 @@ impl<T> YcsbWorker<T> {
         transaction.insert(&self.table, &key.to_be_bytes(), &self.value)
     }
 
+    /// Before the first of the transactions that are planned.
+    fn tell<R: Reader<Table = T>>(&mut self, reader: &mut R) -> Result<()> {
+        if !self.tells || self.at > 0 {
+            return Ok(());
+        }
+        self.keys.clear();
+        self.keys.extend(self.planned.iter().map(|(_, key, _)| key.to_be_bytes()));
+        reader.prefetch(&self.table, &self.keys)
+    }
+
     fn new_rows(&self) -> u64 {
         self.planned.iter().filter(|planned| planned.0 == Operation::Insert).count() as u64
     }
@@ -131,19 +152,24 @@ fn scan<R: Reader>(reader: &mut R, table: &R::Table, from: u64, length: u64) -> 
 
 impl<T: Clone + Send + Sync> Worker<T> for YcsbWorker<T> {
     fn prepare(&mut self) -> Intent {
-        let (mut new_rows, mut reads_only) = (0, true);
-        for place in 0..self.planned.len() {
-            let planned = self.plan_one(&mut new_rows);
-            reads_only &= matches!(planned.0, Operation::Read | Operation::Scan);
-            self.planned[place] = planned;
+        self.at = self.at.saturating_add(self.operations);
+        if self.at >= self.planned.len() {
+            self.at = 0;
+            let mut new_rows = 0;
+            for place in 0..self.planned.len() {
+                self.planned[place] = self.plan_one(&mut new_rows);
+            }
         }
-        let kind = if self.kind_is_operation { self.planned[0].0 as usize } else { 0 };
+        let planned = &self.planned[self.at..self.at + self.operations];
+        let reads_only = planned.iter().all(|planned| matches!(planned.0, Operation::Read | Operation::Scan));
+        let kind = if self.kind_is_operation { planned[0].0 as usize } else { 0 };
         Intent { kind, reads_only }
     }
 
     fn run<X: Transaction<Table = T>>(&mut self, transaction: &mut X) -> Result<Ending> {
         let mut written_bytes = 0;
-        for place in 0..self.planned.len() {
+        self.tell(transaction)?;
+        for place in self.at..self.at + self.operations {
             let (operation, key, length) = self.planned[place];
             match operation {
                 Operation::Scan => scan(transaction, &self.table, key, length)?,
@@ -159,7 +185,8 @@ impl<T: Clone + Send + Sync> Worker<T> for YcsbWorker<T> {
     }
 
     fn read<R: Reader<Table = T>>(&mut self, snapshot: &mut R) -> Result<()> {
-        for place in 0..self.planned.len() {
+        self.tell(snapshot)?;
+        for place in self.at..self.at + self.operations {
             let (operation, key, length) = self.planned[place];
             if operation == Operation::Scan {
                 scan(snapshot, &self.table, key, length)?;

@@ -28,13 +28,16 @@ fn rows(threads: u64) -> Vec<Row> {
     let logs = threads.min(LOGS_MOST).to_string();
     // One log has nobody to steal from.
     let group = threads.min(STEALING_GROUP).to_string();
-    let own_logs = ["--preset", "pipelined", "--layout", "per-thread", "--logs", &logs, "--writer", "worker"];
+    let logs = ["--preset", "pipelined", "--layout", "per-thread", "--logs", &logs];
+    let own_logs = [&logs[..], &["--writer", "worker"]].concat();
     let workers = ["--acknowledger", "workers"];
+    let one_flush: &[&str] = if threads > 1 { &["--shared-flush", "true"] } else { &[] };
+    let shared = [&logs[..], &["--writer", "background"], one_flush, &workers].concat();
     let row =
         |name, flags: &[&[&str]]| Row { name, flags: flags.concat().into_iter().map(String::from).collect() };
     let (one, two) = (["--in-flight", "1"], ["--in-flight", "2"]);
     let (off, on) = (["--steal-group", "1"], ["--steal-group", &group]);
-    let (csn, dsn) = (["--dependency", "csn"], ["--dependency", "dsn"]);
+    let [csn, dsn, exact] = ["csn", "dsn", "exact"].map(|rule| ["--dependency", rule]);
     vec![
         row("pipelined, latched queue", &[&["--preset", "pipelined", "--queue", "latched"]]),
         row("+ lock-free queue", &[&["--preset", "pipelined", "--queue", "lock-free"]]),
@@ -42,18 +45,22 @@ fn rows(threads: u64) -> Vec<Row> {
         row("+ autonomous acknowledgment", &[&own_logs, &one, &off, &csn, &workers]),
         row("+ stealing", &[&own_logs, &one, &on, &csn, &workers]),
         row("+ two writes in flight", &[&own_logs, &two, &on, &csn, &workers]),
-        row("+ record-level dependencies", &[&own_logs, &two, &on, &dsn, &workers]),
+        // The thread that writes for all takes what waits in all logs: there is nothing left to steal.
+        row("+ shared flush, one flusher", &[&shared, &csn]),
+        row("+ record-level dependencies", &[&shared, &dsn]),
+        row("+ exact dependencies", &[&shared, &exact]),
     ]
 }
 
 /// Flags that the rows decide.
-const VARIED: [&str; 10] = [
+const VARIED: [&str; 11] = [
     "--preset",
     "--logs",
     "--layout",
     "--threads-per-log",
     "--writer",
     "--in-flight",
+    "--shared-flush",
     "--steal-group",
     "--acknowledger",
     "--dependency",

@@ -44,6 +44,9 @@ pub struct ProtocolArgs {
     /// Writes of one log that a worker may have in flight
     #[arg(long, value_name = "WRITES")]
     in_flight: Option<usize>,
+    /// Whether a thread that writes several logs at once has them flushed together; default: as it measures
+    #[arg(long, value_name = "BOOL")]
+    shared_flush: Option<bool>,
     /// Who acknowledges what nobody waits with: leader, background, workers
     #[arg(long, value_parser = |name: &str| Acknowledger::from_name(name).map_err(said))]
     acknowledger: Option<Acknowledger>,
@@ -122,6 +125,7 @@ impl ProtocolArgs {
         let interval = self.flush_interval_us.map(Duration::from_micros);
         let builder = with(builder, interval, Builder::flush_interval);
         let builder = with(builder, self.in_flight, Builder::writes_in_flight);
+        let builder = with(builder, self.shared_flush, Builder::shared_flush);
         let builder = with(builder, self.acknowledger, Builder::acknowledger);
         let builder = with(builder, self.ack_group, Builder::acknowledgment_group);
         let builder = with(builder, self.ack_odds, Builder::acknowledgment_odds);

@@ -34,6 +34,10 @@ pub struct YcsbArgs {
     /// Updates read the row and change one field of so many bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(8..=1 << 20))]
     pub field_bytes: Option<u64>,
+    /// Each worker chooses the rows of so many transactions at once and tells the engine, which reads what is not in memory with many
+    /// reads at a time; not with inserts, and only for quenchdb
+    #[arg(long, value_name = "TRANSACTIONS", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub ahead: Option<u16>,
 }
 
 /// The first of some flags that was given.
@@ -44,7 +48,11 @@ fn first_given<const N: usize>(flags: [(&'static str, bool); N]) -> Option<&'sta
 impl YcsbArgs {
     /// One of these flags, if any was given.
     pub fn given(&self) -> Option<&'static str> {
-        first_given([("--mix", self.mix.is_some()), ("--distribution", self.distribution.is_some())])
+        first_given([
+            ("--mix", self.mix.is_some()),
+            ("--distribution", self.distribution.is_some()),
+            ("--ahead", self.ahead.is_some()),
+        ])
     }
 
     fn named(&self) -> Option<(Mix, Access)> {
@@ -81,7 +89,8 @@ impl YcsbArgs {
             (Some(name), Some((mix, _))) => (name.as_str(), mix),
             _ => ("", Mix::reads_and_updates(plan.read_percent)),
         };
-        Ok(Ycsb::new(plan, name, mix, self.access(zipf)))
+        let ahead = usize::from(self.ahead.unwrap_or(0));
+        Ok(Ycsb::new(plan, name, mix, self.access(zipf)).with_ahead(ahead))
     }
 }
 

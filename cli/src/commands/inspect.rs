@@ -94,6 +94,8 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
         ("mean_write_us", json!(s.mean_write_us)),
         ("acknowledger", json!(s.acknowledger.name())),
         ("acknowledgment_group", json!(s.acknowledgment_group)),
+        ("shares_flush", json!(s.shares_flush)),
+        ("shared_flushes", json!(s.shared_flushes)),
         ("stealing_group", json!(s.stealing_group)),
         ("dependency", json!(s.dependency.name())),
         ("queue", json!(s.queue.name())),

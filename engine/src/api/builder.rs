@@ -172,6 +172,13 @@ impl Builder {
         self
     }
 
+    /// Whether a thread that writes several logs at once has them flushed together, instead of as it measures.
+    #[must_use]
+    pub fn shared_flush(mut self, shared: bool) -> Builder {
+        self.settings.shared_flush = Some(shared);
+        self
+    }
+
     /// What a durable transaction still waits for, instead of what the preset says.
     #[must_use]
     pub fn dependency(mut self, dependency: Dependency) -> Builder {

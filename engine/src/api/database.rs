@@ -263,6 +263,8 @@ impl Database {
             writer: axes.writer,
             flush_interval_us: interval.as_micros() as u64,
             mean_write_us: mean_write.as_nanos() as f64 / 1000.0,
+            shares_flush: commit.shares_flush(),
+            shared_flushes: metrics.shared_flushes.get(),
             acknowledger: axes.acknowledger,
             acknowledgment_group: axes.acknowledgment_group,
             stealing_group: commit.stealing_group(),

@@ -68,6 +68,10 @@ pub struct Statistics {
     /// What a durable write of the log takes lately, in microseconds; 0 before the first. With several logs, of the one that is written
     /// least often.
     pub mean_write_us: f64,
+    /// Whether a thread that writes several logs at once has them flushed together, as it is set or was measured; none before it has.
+    pub shares_flush: Option<bool>,
+    /// Flushes that made blocks of several logs durable.
+    pub shared_flushes: u64,
     /// Who acknowledges transactions that nobody waits with.
     pub acknowledger: Acknowledger,
     /// Logs that workers acknowledge for each other, where they do.

@@ -86,6 +86,17 @@ impl Transaction {
         self.active.remove(&table.state, key.as_ref())
     }
 
+    /// Tells that these rows, which may be there or not, are about to be read or written, in whatever order: pages that are not in memory
+    /// are read before this returns, many at once instead of one after the other. That is worth it with data larger than memory; it changes
+    /// nothing else, and nothing depends on it.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn prefetch<K: AsRef<[u8]>>(&self, table: &Table, keys: impl IntoIterator<Item = K>) -> Result<()> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        self.active.prefetch(&table.state, keys.iter().map(AsRef::as_ref))
+    }
+
     /// The rows of a range of keys in order; from both ends. An empty or inverted range has none.
     pub fn range<K: AsRef<[u8]>>(&self, table: &Table, range: impl RangeBounds<K>) -> Range<'_> {
         Range::new(Source::Transaction(&self.active), table, &range)
@@ -212,6 +223,17 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn read_value(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<ValueReader<'_>>> {
         Ok(self.snapshot.open_value(&table.state, key.as_ref())?.map(ValueReader::new))
+    }
+
+    /// Tells that these rows, which may be there or not, are about to be read or written, in whatever order: pages that are not in memory
+    /// are read before this returns, many at once instead of one after the other. That is worth it with data larger than memory; it changes
+    /// nothing else, and nothing depends on it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn prefetch<K: AsRef<[u8]>>(&self, table: &Table, keys: impl IntoIterator<Item = K>) -> Result<()> {
+        let keys: Vec<K> = keys.into_iter().collect();
+        self.snapshot.prefetch(&table.state, keys.iter().map(AsRef::as_ref))
     }
 
     /// The rows of a range of keys in order; from both ends.

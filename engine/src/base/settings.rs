@@ -106,6 +106,9 @@ pub struct Settings {
     pub flush_interval: Option<Duration>,
     /// Writes of one log that a worker may have in flight, 1 to 3, where workers write. Default 2.
     pub writes_in_flight: usize,
+    /// Whether a thread that writes several logs at once has them flushed together, where the file system lets one flush serve several files; none:
+    /// as it measures. Default none.
+    pub shared_flush: Option<bool>,
     /// Who acknowledges transactions that nobody waits with; none: as the preset says. Default none.
     pub acknowledger: Option<Acknowledger>,
     /// Logs that workers acknowledge for each other, 1 to 64, where workers acknowledge. Default 2.
@@ -220,6 +223,7 @@ impl Default for Settings {
             writer: None,
             flush_interval: None,
             writes_in_flight: 2,
+            shared_flush: None,
             acknowledger: None,
             acknowledgment_group: 2,
             acknowledgment_odds: 1,

@@ -5,6 +5,9 @@
 //! brings them in itself, as many at once. It is only a help: what is not there when it is needed, the scan
 //! reads alone, and waits for pages that are being brought in.
 //!
+//! Who knows which rows it needs next has the pages of all of them brought in before it goes on ([`Pool::prefetch`]): the device answers
+//! many reads at a time in little more time than one.
+//!
 //! Bounds: pages of one request are at most [`PAGES_MAX`], and an eighth of the memory; one request waits for the thread.
 
 use super::PageBytesMut;
@@ -17,6 +20,9 @@ use std::sync::Arc;
 
 /// Pages of a request, at most.
 pub const PAGES_MAX: usize = 256;
+
+/// Of the memory, what one prefetch claims at once: less than eviction keeps free.
+const PREFETCHED_PART: usize = 64;
 
 /// What the thread is doing.
 #[derive(Default)]
@@ -31,7 +37,10 @@ enum Thread {
 /// Whether to wait for memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtLimit {
+    /// Only one thread does that, which claims no more than an eighth of the memory.
     Wait,
+    /// While no page is claimed.
+    WaitForFirst,
     GiveUp,
 }
 
@@ -108,6 +117,24 @@ impl Pool {
         }
     }
 
+    /// Brings in those of `pages` that are not in memory, many at once, before this returns. The caller holds no latch.
+    pub fn prefetch(&self, mut pages: Vec<PageId>) {
+        pages.retain(|page| self.is_evicted(*page));
+        pages.sort_unstable();
+        pages.dedup();
+        if pages.len() < 2 {
+            return;
+        }
+        let most = PAGES_MAX.min(self.resident_pages_max() as usize / PREFETCHED_PART).max(1);
+        let mut left = &pages[..];
+        while !left.is_empty() {
+            match self.bring_in(&left[..left.len().min(most)], AtLimit::WaitForFirst) {
+                0 => return,
+                done => left = &left[done..],
+            }
+        }
+    }
+
     fn serve_read_ahead(&self) {
         while self.ahead.attached.load(Ordering::SeqCst) {
             let ticket = self.ahead.asked.ticket();
@@ -117,26 +144,35 @@ impl Pool {
                 std::mem::replace(thread, if is_asked { Thread::Busy } else { Thread::Idle })
             };
             match asked {
-                Thread::Asked(pages) => self.bring_in(&pages, AtLimit::Wait),
+                Thread::Asked(pages) => {
+                    self.bring_in(&pages, AtLimit::Wait);
+                }
                 _ if self.ahead.attached.load(Ordering::SeqCst) => self.ahead.asked.wait(ticket, None),
                 _ => return,
             }
         }
     }
 
-    /// Brings in those of `pages` that nobody else is bringing in. Who needs one that cannot be read finds out for itself.
-    fn bring_in(&self, pages: &[PageId], at_limit: AtLimit) {
+    /// Brings in those of `pages` that nobody else is bringing in; returns how many it came to before memory was used up, 0 if there is none. Who needs one that
+    /// cannot be read finds out for itself.
+    fn bring_in(&self, pages: &[PageId], at_limit: AtLimit) -> usize {
         let mut claims = Vec::with_capacity(pages.len());
-        for page in pages {
+        let mut done = pages.len();
+        for (index, page) in pages.iter().enumerate() {
             let Some(entry) = self.entry_of(*page) else { continue };
             if entry.latch.state() != State::Evicted {
                 continue;
             }
-            // Only one waits, who has claimed no more than an eighth of the memory.
-            match at_limit {
-                AtLimit::Wait if self.take_memory().is_err() => continue,
-                AtLimit::GiveUp if !self.take_memory_now() => break,
-                _ => {}
+            let may_wait =
+                at_limit == AtLimit::Wait || at_limit == AtLimit::WaitForFirst && claims.is_empty();
+            let has_memory = if may_wait { self.take_memory().is_ok() } else { self.take_memory_now() };
+            if !has_memory && at_limit == AtLimit::Wait {
+                continue;
+            }
+            if !has_memory {
+                // Who has waited for the first in vain gives up.
+                done = if may_wait { 0 } else { index };
+                break;
             }
             if entry.latch.claim_evicted() {
                 claims.push((*page, FaultClaim::new(self, entry)));
@@ -158,5 +194,6 @@ impl Pool {
                 Err(error) => tracing::debug!(%error, %page, "not read ahead"),
             }
         });
+        done
     }
 }

@@ -24,10 +24,11 @@ use super::{Core, Csn};
 use crate::base::clock::Nanos;
 use crate::base::settings::Writer;
 use crate::base::{Error, ErrorKind, Result};
-use crate::device::{Completion, WriteQueue, WriteRequest};
+use crate::device::{Completion, File, WriteQueue, WriteRequest};
 use crate::log::SealedBlock;
 use crate::sync::Event;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where workers write for themselves: how long after its due time a log counts as left by its worker.
@@ -86,6 +87,7 @@ impl Drop for Alive<'_> {
 struct Flight<'a> {
     lead: Lead<'a>,
     sequence: u64,
+    file: Arc<dyn File>,
 }
 
 impl Core {
@@ -199,21 +201,42 @@ impl Core {
             Some(queue) => queue,
             None => queue.insert(self.storage.write_queue(WRITES)?),
         };
-        let begun = self.clock.now();
-        let mut flights = Vec::with_capacity(blocks.len());
+        let (begun, count) = (self.clock.now(), blocks.len());
+        let shared = self.sharing.decide(count);
+        let mut flights = Vec::with_capacity(count);
         for (lead, block) in blocks {
             lead.writer().write_begins(begun);
             self.count_submitted(block.len, &self.metrics.flusher_flushes);
             let SealedBlock { file, offset, buffer, len, sequence, .. } = block.finish();
             let token = flights.len() as u64;
-            flights.push(Some(Flight { lead, sequence }));
-            queue.submit(WriteRequest { file, offset, buffer, len, durable: true, token })?;
+            flights.push(Some(Flight { lead, sequence, file: file.clone() }));
+            queue.submit(WriteRequest { file, offset, buffer, len, durable: !shared, token })?;
         }
-        let mut done = Vec::with_capacity(flights.len());
+        let (mut done, mut took) = (Vec::with_capacity(count), Duration::ZERO);
         while queue.in_flight() > 0 {
             queue.reap(true, &mut done)?;
+            if !shared {
+                took += self.clock.now().since(begun) * done.len() as u32;
+                self.land(&mut flights, &mut done, begun);
+            }
+        }
+        if shared {
+            self.flush_together(&flights, &done)?;
+            took = self.clock.now().since(begun) * count as u32;
             self.land(&mut flights, &mut done, begun);
         }
+        self.sharing.note(count, shared, took / count as u32);
+        Ok(())
+    }
+
+    /// Makes what has completed durable with one flush. After an error nothing of it may be believed.
+    fn flush_together(&self, flights: &[Option<Flight<'_>>], done: &[Completion]) -> Result<()> {
+        if let Some(error) = done.iter().find_map(|completion| completion.result.as_ref().err()) {
+            return Err(error.duplicate());
+        }
+        let files: Vec<_> = flights.iter().flatten().map(|flight| flight.file.clone()).collect();
+        self.storage.flush_together(&files)?;
+        self.metrics.shared_flushes.add(1);
         Ok(())
     }
 

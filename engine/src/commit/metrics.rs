@@ -43,6 +43,8 @@ pub struct CommitMetrics {
     pub stolen_bytes: Counter,
     /// Times a worker that is idle between its transactions left its log to the flusher.
     pub idle_flushes: Counter,
+    /// Flushes that made blocks of several logs durable.
+    pub shared_flushes: Counter,
     /// System calls that woke sleeping waiters (one wakes all of them).
     pub wake_ups: Counter,
     /// Times a waiter slept. More than one per waiter means that it was woken too early and looked again.

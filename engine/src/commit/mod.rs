@@ -33,6 +33,7 @@
 //! | `stealing` | how does one write take the bytes of several logs? |
 //! | `passive` | what if a record is durable in memory? |
 //! | `acknowledge` | what happens when a write has completed, and who tells? |
+//! | `sharing` | does one flush serve the writes of several logs? |
 //! | `threads` | which threads has it of its own? |
 //! | `deadline` | what if a write never completes? |
 //! | `waiters` | how do futures learn of it? |
@@ -66,6 +67,7 @@ mod poison;
 mod precommit;
 pub mod presets;
 mod queue;
+mod sharing;
 mod stealing;
 mod threads;
 mod waiters;
@@ -101,6 +103,7 @@ use flusher::Flusher;
 use gsn::Clocks;
 use poison::Poison;
 use presets::Axes;
+use sharing::Sharing;
 use stealing::Neighbours;
 use waiters::Wakers;
 use watermark::Watermark;
@@ -189,6 +192,7 @@ struct Core {
     completions: AtomicU64,
     writers: Box<[LogWriter]>,
     neighbours: Neighbours,
+    sharing: Sharing,
     poison: Poison,
     /// One, or one for each log.
     flushers: Box<[Flusher]>,
@@ -518,6 +522,7 @@ impl Core {
         }
         let writer = |log| LogWriter::new(log, &axes, entries);
         Core {
+            sharing: Sharing::new(axes.shared_flush, start.storage.shares_flush(crate::log::DIRECTORY)),
             epoch: start.epoch,
             clock: start.clock,
             hooks: start.hooks,

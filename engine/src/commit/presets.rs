@@ -66,6 +66,8 @@ pub struct Axes {
     /// Bytes in a log at which it is written although only lazy records are in it: half a buffer, but not less than the unit.
     pub(super) full_bytes: usize,
     pub(super) writes_in_flight: usize,
+    /// A round that writes several logs flushes once; none: as it is measured.
+    pub(super) shared_flush: Option<bool>,
     pub(super) loss_window: Duration,
 }
 
@@ -123,6 +125,7 @@ impl Axes {
             flush_unit_bytes,
             full_bytes: flush_unit_bytes.max(settings.log_buffer_bytes() / 2),
             writes_in_flight: settings.writes_in_flight,
+            shared_flush: settings.shared_flush,
             loss_window: settings.loss_window,
         }
     }
@@ -199,6 +202,13 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     }
     if settings.idle_most != default.idle_most && writer != Writer::Worker {
         return refuse("idle_most", format!("writer = {writer} does not look how idle workers are"));
+    }
+    if settings.shared_flush.is_some() && (logs == 1 || writer == Writer::FlusherPerLog) {
+        let what = match logs {
+            1 => "there is one log".to_string(),
+            _ => format!("with writer = {writer} no thread writes several logs"),
+        };
+        return refuse("shared_flush", format!("{what}: there is no flush to share"));
     }
     if writer == Writer::Committer && logs > 1 && settings.writer.is_some() {
         return refuse("writer", format!("committer is for one log, there are {logs}"));

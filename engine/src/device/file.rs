@@ -225,6 +225,19 @@ impl Storage for FileStorage {
         self.method.store(method as u8, Ordering::Relaxed);
     }
 
+    /// On ext4 and XFS a flush of any file empties the cache of the device.
+    fn shares_flush(&self, directory: &str) -> bool {
+        let about = rustix::fs::statfs(self.path(directory));
+        let known = about.is_ok_and(|about| matches!(about.f_type as u64, EXT4_MAGIC | XFS_MAGIC));
+        known && self.direct_io().is_ok() && self.durability() != DurabilityMethod::Plain
+    }
+
+    fn flush_together(&self, files: &[Arc<dyn File>]) -> Result<()> {
+        // What one of them has in the page cache no flush of another brings to the device.
+        let (direct, others): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.is_direct());
+        others.into_iter().chain(direct.into_iter().take(1)).try_for_each(|file| file.flush())
+    }
+
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
         if self.facts.io_uring.is_ok() && !self.dsync_refused.load(Ordering::Relaxed) {
             let method = match self.durability() {
@@ -405,6 +418,9 @@ impl RealFile {
     }
 }
 
+/// ext2 and ext3, which the same driver serves, have it too.
+const EXT4_MAGIC: u64 = 0xef53;
+const XFS_MAGIC: u64 = 0x5846_5342;
 /// How long the writes of a killed owner may take to end.
 const CLAIM_WAIT: Duration = Duration::from_secs(5);
 const CLAIM_STEP: Duration = Duration::from_millis(1);
@@ -449,6 +465,10 @@ impl File for RealFile {
 
     fn location(&self, offset: u64) -> Location {
         Location::File { path: self.path.clone(), offset }
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct
     }
 
     fn len(&self) -> Result<u64> {

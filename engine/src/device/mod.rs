@@ -107,6 +107,19 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// I/O, when the kernel refuses what it granted at open.
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>>;
 
+    /// Whether [`Storage::flush_together`] is one flush, however many files of `directory` there are.
+    fn shares_flush(&self, _directory: &str) -> bool {
+        false
+    }
+
+    /// Makes durable what had been written to `files`, all of one directory, before the call began.
+    ///
+    /// # Errors
+    /// I/O; then none of these writes may be believed.
+    fn flush_together(&self, files: &[Arc<dyn File>]) -> Result<()> {
+        files.iter().try_for_each(|file| file.flush())
+    }
+
     /// The path of mapped memory that a storage without a directory brings with it.
     fn own_memory(&self) -> Option<PathBuf> {
         None
@@ -227,6 +240,11 @@ pub trait File: Send + Sync + std::fmt::Debug {
 
     /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight, and will write no more.
     fn unclaim(&self) {}
+
+    /// Writes go past the page cache.
+    fn is_direct(&self) -> bool {
+        false
+    }
 
     /// The descriptor, for the queue of the same storage. Not to be used above this module.
     #[doc(hidden)]

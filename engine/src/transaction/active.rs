@@ -236,6 +236,15 @@ impl ActiveTransaction {
         Ok(found)
     }
 
+    /// Has the leaves of `keys` brought into memory.
+    ///
+    /// # Errors
+    /// `NotFound` (dropped table), I/O, `Corruption`.
+    pub fn prefetch<'k>(&self, table: &Arc<TableState>, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        self.touch(table)?;
+        table.tree.prefetch(keys)
+    }
+
     /// A point to roll back to.
     pub fn savepoint(&mut self) -> Savepoint {
         self.savepoint_changes = self.scratch.changes.len();

@@ -90,6 +90,15 @@ impl ReadSnapshot {
         Ok(found)
     }
 
+    /// Has the leaves of `keys` brought into memory.
+    ///
+    /// # Errors
+    /// As [`ReadSnapshot::get`].
+    pub fn prefetch<'k>(&self, table: &Arc<TableState>, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        self.touch(table)?;
+        table.tree.prefetch(keys)
+    }
+
     /// A step of a cursor: `back` from the upper end.
     ///
     /// # Errors

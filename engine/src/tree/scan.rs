@@ -139,6 +139,30 @@ impl Tree {
         Ok(pages.len())
     }
 
+    /// Has the leaves of `keys`, in any order, brought into memory, many with one read, before this returns. Leaves that other changes
+    /// push out again at once, or that find no memory, are read when they are needed.
+    ///
+    /// # Errors
+    /// An inner page cannot be read.
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        let mut pages = Vec::with_capacity(keys.size_hint().0);
+        for key in keys {
+            pages.extend(self.retry(|| {
+                if self.is_one_leaf()? {
+                    return Ok(None);
+                }
+                let parent = self.descend(Target::At(key), 1)?.guard;
+                let node = Node::new(parent.bytes());
+                let at = super::descent::child_at(node, Target::At(key)).0.min(node.count());
+                let leaf = node.child(at);
+                parent.validate()?;
+                Ok(Some(leaf))
+            })?);
+        }
+        self.pool.prefetch(pages);
+        Ok(())
+    }
+
     fn is_one_leaf(&self) -> Result<bool, Interrupt> {
         let root = self.pool.optimistic(self.root)?;
         let is_leaf = Node::new(root.bytes()).is_leaf();

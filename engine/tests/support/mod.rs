@@ -58,6 +58,7 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
             acknowledgment_odds: if random.chance(1, 8) { 3 } else { 1 },
             dependency: Some(Dependency::ALL[pair / presets]),
             queue: sometimes(random, &Queue::ALL),
+            shared_flush: sometimes(random, &[true, false]),
             flush_interval: (!steals && random.chance(3, 4)).then_some(Duration::ZERO),
             log_bytes_max: 1 << 30,
             ..Settings::default()

@@ -519,3 +519,48 @@ fn cost_of_an_asynchronous_commit() {
         }
     }
 }
+
+#[test]
+fn one_flush_serves_all_logs_that_are_written_together_and_its_failure_is_everybodys() {
+    let settings = Settings {
+        preset: Preset::Autonomous,
+        logs: 4,
+        writer: Some(Writer::Background),
+        shared_flush: Some(true),
+        flush_interval: Some(Duration::ZERO),
+        ..Settings::default()
+    };
+    let world = World::with(settings.clone(), Hooks::default());
+    let in_each = |world: &World| {
+        (0..4)
+            .map(|log| world.asynchronous(log, Csn::ZERO, Durability::Durable).expect("room"))
+            .collect::<Vec<_>>()
+    };
+    // While the first is being written the others come together.
+    let begun = |world: &World| {
+        world.disk.hold();
+        let first = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
+        eventually("being written", || world.disk.writes() == 1);
+        let tickets = in_each(world);
+        world.disk.release();
+        (first, tickets)
+    };
+    let (first, tickets) = begun(&world);
+    world.commit.wait(tickets.into_iter().chain([first]), None).expect("the disk is whole");
+    assert!(world.commit.metrics().shared_flushes.get() >= 1);
+    assert!(world.disk.writes() < 5, "{} flushes for five blocks", world.disk.writes());
+    assert_eq!(world.durable_csns().len(), 5);
+    assert_eq!(world.commit.shares_flush(), Some(true));
+
+    let world = World::with(settings, Hooks::default());
+    world.disk.fail_from_write(2);
+    let (first, tickets) = begun(&world);
+    for ticket in tickets {
+        let error = world.commit.wait([ticket], None).expect_err("the flush fails");
+        assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
+        assert!(!world.commit.is_committed_ticket(ticket));
+    }
+    assert!(world.commit.is_committed_ticket(first));
+    assert_eq!(world.commit.watermark(), Csn(2));
+    assert_eq!(world.durable_csns().len(), 1);
+}

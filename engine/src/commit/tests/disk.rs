@@ -199,6 +199,13 @@ impl Storage for Disk {
         DurabilityMethod::Dsync
     }
     fn set_durability(&self, _method: DurabilityMethod) {}
+    fn shares_flush(&self, _directory: &str) -> bool {
+        true
+    }
+    fn flush_together(&self, files: &[Arc<dyn File>]) -> Result<()> {
+        self.shared.durable_write()?;
+        files.iter().try_for_each(|file| file.flush())
+    }
     fn write_queue(&self, _depth: usize) -> Result<Box<dyn WriteQueue>> {
         Ok(Box::new(DiskQueue { disk: self.clone(), flying: Vec::new(), since: Instant::now() }))
     }
@@ -236,8 +243,10 @@ impl WriteQueue for DiskQueue {
         // The newest alone, or all.
         let newest = self.disk.shared.reverse.load(Ordering::SeqCst);
         let from = if newest { self.flying.len().saturating_sub(1) } else { 0 };
-        for WriteRequest { file, offset, buffer, len, token, .. } in self.flying.drain(from..) {
-            let result = file.write_durable_at(offset, &buffer[..len]);
+        for WriteRequest { file, offset, buffer, len, durable, token } in self.flying.drain(from..) {
+            let bytes = &buffer[..len];
+            let result =
+                if durable { file.write_durable_at(offset, bytes) } else { file.write_at(offset, bytes) };
             done.push(Completion { token, buffer, result });
         }
         Ok(())

@@ -76,6 +76,11 @@ pub fn all() -> Vec<Settings> {
         Settings { dependency: Some(Dependency::GsnRfa), acknowledger: workers, ..worker.clone() },
         Settings { dependency: exact, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
         Settings { writer: Some(Writer::Background), acknowledger: workers, ..settings(Preset::Autonomous) },
+        Settings {
+            writer: Some(Writer::Background),
+            shared_flush: Some(true),
+            ..settings(Preset::Autonomous)
+        },
     ]);
     for settings in &all {
         settings.validate().expect("a point on the axes");

@@ -56,8 +56,12 @@ pub(super) enum Change {
     Flush {
         path: Arc<str>,
     },
+    /// One flush for several files.
+    FlushTogether {
+        paths: Arc<[Arc<str>]>,
+    },
     FailedFlush {
-        path: Arc<str>,
+        paths: Arc<[Arc<str>]>,
     },
     /// The mapped memory is made so long.
     MapMemory {
@@ -237,10 +241,19 @@ impl Disk {
             Change::Store { thread, offset, bytes } => self.memory.store(*thread, *offset, bytes),
             Change::Fence { thread } => self.memory.fence(*thread),
             Change::FlushMemory => self.memory.settle(),
-            Change::FailedFlush { path } => {
-                if let Some(file) = self.files.get_mut(&**path) {
-                    let pending = std::mem::take(&mut file.pending);
-                    file.doomed.extend(pending);
+            Change::FlushTogether { paths } => {
+                for path in &**paths {
+                    if let Some(file) = self.files.get_mut(&**path) {
+                        file.make_durable();
+                    }
+                }
+            }
+            Change::FailedFlush { paths } => {
+                for path in &**paths {
+                    if let Some(file) = self.files.get_mut(&**path) {
+                        let pending = std::mem::take(&mut file.pending);
+                        file.doomed.extend(pending);
+                    }
                 }
             }
         }

@@ -278,7 +278,8 @@ impl World {
                     durable: false,
                 }
             }
-            Change::Flush { path } => Change::FailedFlush { path: path.clone() },
+            Change::Flush { path } => Change::FailedFlush { paths: [path.clone()].into() },
+            Change::FlushTogether { paths } => Change::FailedFlush { paths: paths.clone() },
             _ => return,
         };
         self.disk.apply(&partial, &mut self.random);
@@ -355,6 +356,20 @@ impl Storage for SimulatedStorage {
 
     fn set_durability(&self, method: DurabilityMethod) {
         self.shared.world.lock().method = method;
+    }
+
+    fn shares_flush(&self, _directory: &str) -> bool {
+        true
+    }
+
+    fn flush_together(&self, files: &[Arc<dyn File>]) -> Result<()> {
+        let path = |file: &Arc<dyn File>| match file.location(0) {
+            Location::File { path, .. } => Ok(path.into()),
+            _ => Err(Error::invalid("this disk flushes only its own files")),
+        };
+        let paths: Vec<Arc<str>> = files.iter().map(path).collect::<Result<_>>()?;
+        let Some(first) = paths.first().cloned() else { return Ok(()) };
+        self.change(OperationKind::Flush, &first, 0, Change::FlushTogether { paths: paths.into() })
     }
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {

@@ -1,0 +1,152 @@
+//! Does one flush serve the writes of several logs?
+//!
+//! A thread that writes several logs in one round can make each write durable by itself, side by side; or write them all, wait until all have
+//! completed, and flush the device once. On a disk with a volatile cache and no FUA the first is a flush for each block.
+//!
+//! ```text
+//!   each for itself   write 0 ──▶ flush          shared   write 0 ──▶┐
+//!                     write 1 ──▶ flush                   write 1 ──▶├──▶ one flush ──▶ all are durable
+//!                     write 2 ──▶ flush                   write 2 ──▶┘
+//! ```
+//!
+//! Which is shorter is the device's business, and depends on how many there are: so it is measured, for each class of counts by itself. The running
+//! average of how long a block's round takes is kept for both; the one in use is given up for the other only if that is *clearly* shorter,
+//! and the other is tried again once in [`TRY_EVERY`] rounds, or nobody would find out that the device has changed.
+//!
+//! # Why it is sound
+//! 1. A flush covers only writes that had completed when it was issued: all of the round are reaped before.
+//! 2. It covers another file only on the same device, past the page cache, and where the file system is known to pass a flush on:
+//!    [`Storage::shares_flush`](crate::device::Storage::shares_flush).
+//! 3. If the flush fails, or one of the writes, nothing of the round is believed: the room is poisoned.
+
+use super::Commit;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Classes of counts: 2, 3 to 4, 5 to 8, more.
+const CLASSES: usize = 4;
+/// Rounds at the beginning in which both ways take turns.
+const FIRST: u64 = 16;
+/// Later the other way is tried once in so many rounds.
+const TRY_EVERY: u64 = 64;
+/// Of a running average, the newest value counts for so much.
+const WEIGHT: u64 = 8;
+/// The other way is taken up if it takes less than this part of the time, in percent.
+const CLEARLY: u64 = 85;
+
+/// See the module's text. Written by the threads that write several logs, read by anybody.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    /// The storage can, and nobody has forbidden it.
+    possible: bool,
+    /// Somebody wants it always.
+    always: bool,
+    classes: [Class; CLASSES],
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    rounds: AtomicU64,
+    shares: AtomicBool,
+    /// How long a block takes until it is durable, ns: each for itself, shared. 0: never tried.
+    average: [AtomicU64; 2],
+}
+
+impl Sharing {
+    /// `wanted`: always, never, or as it is measured.
+    pub(super) fn new(wanted: Option<bool>, can: bool) -> Sharing {
+        let always = wanted == Some(true);
+        Sharing { possible: can && wanted != Some(false), always, ..Sharing::default() }
+    }
+
+    fn class(&self, blocks: usize) -> &Class {
+        let class = blocks.next_power_of_two().ilog2() as usize;
+        &self.classes[class.clamp(1, CLASSES) - 1]
+    }
+
+    /// Whether the next round, of `blocks` blocks, shares its flush.
+    pub(super) fn decide(&self, blocks: usize) -> bool {
+        if !self.possible || blocks < 2 {
+            return false;
+        }
+        let class = self.class(blocks);
+        let round = class.rounds.fetch_add(1, Ordering::Relaxed);
+        let usual = class.shares.load(Ordering::Relaxed);
+        let tries_other =
+            if round < FIRST { !round.is_multiple_of(2) } else { round.is_multiple_of(TRY_EVERY) };
+        self.always || usual != tries_other
+    }
+
+    /// In a round of `blocks` blocks, which `shared` their flush or not, a block took `took` on average.
+    pub(super) fn note(&self, blocks: usize, shared: bool, took: Duration) {
+        let class = self.class(blocks);
+        let average = &class.average[usize::from(shared)];
+        let (old, new) = (average.load(Ordering::Relaxed), (took.as_nanos() as u64).max(1));
+        average.store(if old == 0 { new } else { (old * (WEIGHT - 1) + new) / WEIGHT }, Ordering::Relaxed);
+        let usual = class.shares.load(Ordering::Relaxed);
+        let [this, other] =
+            [usual, !usual].map(|way| class.average[usize::from(way)].load(Ordering::Relaxed));
+        if class.rounds.load(Ordering::Relaxed) >= FIRST && other != 0 && other * 100 < this * CLEARLY {
+            class.shares.store(!usual, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether rounds share their flush at the moment, those of the class that there were most of; none if there was none.
+    pub(super) fn usual(&self) -> Option<bool> {
+        let rounds = |class: &&Class| class.rounds.load(Ordering::Relaxed);
+        let most = self.classes.iter().filter(|class| rounds(class) > 0).max_by_key(rounds)?;
+        Some(self.always || most.shares.load(Ordering::Relaxed))
+    }
+}
+
+impl Commit {
+    /// Whether a thread that writes several logs has one flush for them at the moment; none if it has not written several yet.
+    #[must_use]
+    pub fn shares_flush(&self) -> Option<bool> {
+        self.core.sharing.usual()
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+
+    /// Rounds of `blocks` on a device where a block takes so long; returns how many were shared.
+    fn run(sharing: &Sharing, blocks: usize, rounds: u32, [each, shared]: [u64; 2]) -> u32 {
+        (0..rounds).fold(0, |count, _| {
+            let shares = sharing.decide(blocks);
+            sharing.note(blocks, shares, Duration::from_micros(if shares { shared } else { each }));
+            count + u32::from(shares)
+        })
+    }
+
+    #[test]
+    fn the_shorter_way_is_found_kept_and_given_up_when_the_device_changes() {
+        let sharing = Sharing::new(None, true);
+        assert!(run(&sharing, 4, 1000, [300, 150]) > 950);
+        assert_eq!(sharing.usual(), Some(true));
+        // As good as the same: stays.
+        assert!(run(&sharing, 4, 1000, [140, 150]) > 950);
+        let rounds = run(&sharing, 4, 1000, [100, 400]);
+        assert!((1..200).contains(&rounds), "{rounds}");
+        assert_eq!(sharing.usual(), Some(false));
+    }
+
+    #[test]
+    fn each_class_of_counts_decides_for_itself() {
+        let sharing = Sharing::new(None, true);
+        run(&sharing, 2, 500, [100, 150]);
+        run(&sharing, 8, 500, [400, 150]);
+        assert!(run(&sharing, 2, 64, [100, 150]) <= 1 && run(&sharing, 7, 64, [400, 150]) >= 63);
+        assert!(run(&sharing, 1000, 64, [400, 150]) > 0, "the last class has no end");
+    }
+
+    #[test]
+    fn what_was_said_holds_and_what_cannot_be_is_not() {
+        assert_eq!(run(&Sharing::new(Some(false), true), 4, 100, [400, 150]), 0);
+        assert_eq!(run(&Sharing::new(Some(true), true), 4, 100, [100, 500]), 100);
+        assert_eq!(run(&Sharing::new(None, false), 4, 100, [400, 150]), 0);
+        let one = Sharing::new(Some(true), true);
+        assert!(!one.decide(1) && one.usual().is_none());
+    }
+}
