@@ -117,6 +117,8 @@ impl ActiveTransaction {
         reader: &mut dyn Read,
         mut writer: LargeWriter,
     ) -> Result<LargeReference> {
+        // The leaf is not known yet; any log will do for a row.
+        self.redo_of_leaf(table.tree.root());
         let mut operation = self.scratch.redo.begin_large(table.id, key);
         let mut piece = vec![0; PIECE_BYTES.min(self.system.limits.chunk_bytes / 2)];
         loop {
