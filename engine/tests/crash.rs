@@ -66,6 +66,7 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
     Settings {
         preset: other.preset,
         logs: other.logs,
+        layout: other.layout,
         writer: other.writer,
         acknowledger: other.acknowledger,
         acknowledgment_odds: other.acknowledgment_odds,

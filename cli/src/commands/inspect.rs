@@ -241,6 +241,7 @@ pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
             let record = json!({
                 "location": r.location.to_string(),
                 "epoch": r.epoch,
+                "log": r.log,
                 "block": r.block,
                 "csn": r.csn.0,
                 "dsn": r.dsn.0,
@@ -258,8 +259,8 @@ pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
         let hole = if r.beyond_hole { "  (beyond a hole: not used)" } else { "" };
         writeln!(
             out,
-            "csn {} epoch {}  depends on {}  watermark {}  {} bytes at {}, block {}{hole}",
-            r.csn, r.epoch, r.dsn, r.watermark, r.bytes, r.location, r.block
+            "csn {} epoch {}  depends on {}  watermark {}  {} bytes at {}, log {}, block {}{hole}",
+            r.csn, r.epoch, r.dsn, r.watermark, r.bytes, r.location, r.log, r.block
         )?;
         if let Some(predecessors) = &r.predecessors {
             let all: Vec<String> = predecessors.iter().map(ToString::to_string).collect();

@@ -81,6 +81,8 @@ choices! {
         PerThread = "per-thread",
         /// One log for every `threads_per_log` cores.
         ThreadsPerLog = "threads-per-log",
+        /// Several logs, and each change goes to the log of its page: a transaction may have a record in each.
+        ByPage = "by-page",
     }
 }
 

@@ -41,7 +41,6 @@ enum AtLimit {
     Wait,
     /// While no page is claimed.
     WaitForFirst,
-    GiveUp,
 }
 
 /// What scans ask for.
@@ -113,7 +112,7 @@ impl Pool {
             self.ahead.asked.notify_all();
         } else {
             drop(thread);
-            self.bring_in(&wanted, AtLimit::GiveUp);
+            self.bring_in_parts(&wanted);
         }
     }
 
@@ -125,8 +124,14 @@ impl Pool {
         if pages.len() < 2 {
             return;
         }
+        self.bring_in_parts(&pages);
+    }
+
+    /// Brings in `pages`, so many at once as find memory. Waits for memory before each part: who needs the pages would wait for it
+    /// otherwise, and then read one alone.
+    fn bring_in_parts(&self, pages: &[PageId]) {
         let most = PAGES_MAX.min(self.resident_pages_max() as usize / PREFETCHED_PART).max(1);
-        let mut left = &pages[..];
+        let mut left = pages;
         while !left.is_empty() {
             match self.bring_in(&left[..left.len().min(most)], AtLimit::WaitForFirst) {
                 0 => return,

@@ -130,10 +130,12 @@ impl Core {
         let first = log.0 as usize / group * group;
         let last = self.writers.len().min(first + group);
         // Whoever is committed now and was not the last time became so because one of the two has risen.
-        let others = if self.axes.lists_predecessors() {
-            self.completions.load(Ordering::SeqCst)
-        } else {
-            self.watermark.get().0
+        let (completions, w) = (self.completions.load(Ordering::SeqCst), self.watermark.get().0);
+        let others = match self.axes.lists_predecessors() {
+            true => completions,
+            // A fragment in another log.
+            false if self.is_by_page() => w.wrapping_add(completions),
+            false => w,
         };
         let has_news = |writer: &LogWriter| writer.has_pending() && writer.is_news(others);
         if self.writers[first..last].iter().any(has_news) {
@@ -235,6 +237,9 @@ impl Core {
     /// The record of a transaction is durable, and the dependency rule holds it up: counts that, and whether it need not have been. It
     /// is counted once.
     fn count_held_up(&self, csn: Csn, predecessors: &Predecessors) {
+        if !self.has_durable_fragments(csn) {
+            return;
+        }
         self.metrics.rule_waits.add(1);
         if self.is_exactly_committed(csn, predecessors) {
             self.metrics.false_waits.add(1);

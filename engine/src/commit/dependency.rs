@@ -165,7 +165,8 @@ impl Core {
     #[inline]
     pub(super) fn is_content_with_ticket(&self, ticket: Ticket) -> bool {
         if !self.is_judged_exactly(ticket) {
-            return needed(self.axes.dependency, ticket.csn, ticket.dsn) < self.watermark.get();
+            return needed(self.axes.dependency, ticket.csn, ticket.dsn) < self.watermark.get()
+                && self.has_durable_fragments(ticket.csn);
         }
         // Without a record it stands for one version that was read.
         self.is_committed(ticket.root())
@@ -181,7 +182,7 @@ impl Core {
                 None => entry.dsn < w,
             };
         }
-        needed(self.axes.dependency, entry.csn, entry.dsn) < w
+        needed(self.axes.dependency, entry.csn, entry.dsn) < w && self.has_durable_fragments(entry.csn)
     }
 
     /// Up to where W would have to come for a transaction that nobody waits with.
@@ -204,6 +205,9 @@ impl Core {
         if self.is_judged_exactly(ticket) {
             return self.advance_commit(ticket.root());
         }
+        if let Some(advanced) = self.advance_fragments(ticket) {
+            return advanced;
+        }
         self.advance_logs(needed(self.axes.dependency, ticket.csn, ticket.dsn))
     }
 
@@ -213,6 +217,7 @@ impl Core {
             return;
         }
         if !self.is_judged_exactly(ticket) {
+            self.demand_fragments(ticket);
             let needed = needed(self.axes.dependency, ticket.csn, ticket.dsn);
             if needed >= self.watermark.get() {
                 self.demand(needed, Some(ticket));

@@ -42,6 +42,8 @@ const SEARCHED: usize = 64;
 /// What a word says in its lower bits besides the log: listed predecessors, or one of these.
 const COMMITTED: u64 = 0xff;
 const NEEDS_WATERMARK: u64 = 0xfe;
+/// A fragment that is not the first: what it depends on is the fragment before it, with the CSN below its own.
+const FOLLOWS: u64 = 0xfd;
 const NO_WORD: u64 = u64::MAX;
 const KIND_SHIFT: u32 = 8;
 const ROUND_SHIFT: u32 = 16;
@@ -71,6 +73,15 @@ pub(super) enum DependsOn {
     Listed(Predecessors),
     /// Perhaps on everything up to here.
     UpTo(Csn),
+}
+
+impl DependsOn {
+    /// Of this one.
+    pub(super) fn after(csn: Csn) -> DependsOn {
+        let mut listed = Predecessors::default();
+        listed.add(csn);
+        DependsOn::Listed(listed)
+    }
 }
 
 /// What the ring says of a CSN.
@@ -162,6 +173,31 @@ impl Undecided {
         place.store(word(csn, log, kind), Ordering::Release);
     }
 
+    /// `csn` was just drawn for a record of `log`, together with the one below it, of whose transaction it is another fragment.
+    pub(super) fn publish_follower(&self, csn: Csn, log: LogId, _latch: &impl Latched) {
+        if let Some(place) = self.word_of(csn) {
+            place.store(word(csn, log, FOLLOWS), Ordering::Release);
+        }
+    }
+
+    /// What the ring has of `csn`: its log, and what else its word says.
+    fn known(&self, csn: Csn) -> Option<(LogId, u64)> {
+        let known = self.word_of(csn)?.load(Ordering::Acquire);
+        let own = known != NO_WORD && known >> ROUND_SHIFT == csn.0 / RING_SIZE;
+        own.then_some((LogId((known & 0xff) as u32), known >> KIND_SHIFT & 0xff))
+    }
+
+    /// The log of the record of `csn`; none if the ring has forgotten it.
+    pub(super) fn log_of(&self, csn: Csn) -> Option<LogId> {
+        Some(self.known(csn)?.0)
+    }
+
+    /// True if `csn` is a fragment that is not the first of its transaction, and not known to be committed.
+    #[inline]
+    pub(super) fn follows(&self, csn: Csn) -> bool {
+        self.known(csn).is_some_and(|(_, kind)| kind == FOLLOWS)
+    }
+
     fn write_line(&self, csn: Csn, log: LogId, csns: &[Csn]) -> u64 {
         if let Some(line) = self.line_of(log, csn) {
             line.owner.store(NOBODY, Ordering::Relaxed);
@@ -190,6 +226,15 @@ impl Undecided {
     pub(super) fn drawn_in(&self, csn: Csn) -> Option<(LogId, Option<Csn>)> {
         match self.said(csn) {
             Said::Nothing => None,
+            Said::Drawn(log, DependsOn::Listed(_)) if self.follows(csn) => {
+                // What a transaction depends on is said of its first fragment.
+                let mut first = csn;
+                while self.follows(first) {
+                    first = Csn(first.0 - 1);
+                }
+                let (_, up_to) = self.drawn_in(first)?;
+                Some((log, up_to))
+            }
             Said::Committed(log) | Said::Drawn(log, DependsOn::Listed(_)) => Some((log, None)),
             Said::Drawn(log, DependsOn::UpTo(dsn)) => Some((log, Some(dsn))),
         }
@@ -197,14 +242,9 @@ impl Undecided {
 
     #[inline]
     fn said(&self, csn: Csn) -> Said {
-        let Some(place) = self.word_of(csn) else { return Said::Nothing };
-        let known = place.load(Ordering::Acquire);
-        if known == NO_WORD || known >> ROUND_SHIFT != csn.0 / RING_SIZE {
-            return Said::Nothing;
-        }
-        let log = LogId((known & 0xff) as u32);
-        let kind = known >> KIND_SHIFT & 0xff;
+        let Some((log, kind)) = self.known(csn) else { return Said::Nothing };
         match kind {
+            FOLLOWS => Said::Drawn(log, DependsOn::after(Csn(csn.0 - 1))),
             COMMITTED => Said::Committed(log),
             0 => Said::Drawn(log, DependsOn::Listed(Predecessors::default())),
             _ => self.read_line(csn, log, kind).map_or(Said::Nothing, |on| Said::Drawn(log, on)),

@@ -5,10 +5,12 @@
 //! | one | 1 |
 //! | per thread | as many as cores |
 //! | threads per log | cores / `threads_per_log`, rounded up |
+//! | by page | as many as cores, at least two |
 //!
 //! `logs` overrides the number. Threads are spread over the logs in the order of their first use, so with as many threads as cores each
 //! log has as many as the layout says, and with *n* times as many *n* times as many. A transaction has all its records in its thread's
-//! log. A log takes its first segment and buffer when it is first used.
+//! log, but by page: then each of its changes is in the log of the page that it changed ([`super::fragments`]). A log takes its first segment and
+//! buffer when it is first used.
 
 use super::presets::Axes;
 use crate::base::settings::{Layout, Settings};
@@ -25,6 +27,7 @@ pub fn log_count(settings: &Settings, cores: usize) -> usize {
     let wanted = match Axes::of(settings).layout {
         Layout::One => return 1,
         Layout::PerThread => cores,
+        Layout::ByPage => cores.max(2),
         Layout::ThreadsPerLog => cores.div_ceil(settings.threads_per_log.max(1)),
     };
     wanted.clamp(1, LOGS_MOST).min(logs_with_room(settings))
@@ -63,6 +66,8 @@ mod tests {
         assert_eq!(count(Preset::Autonomous, 3), 3);
         assert_eq!(count(Preset::Group, 0), 1);
         assert_eq!(count(Preset::Restricted, 0), 3);
+        let by_page = Settings { layout: Some(Layout::ByPage), ..base(Preset::Auto, 0) };
+        assert_eq!((log_count(&by_page, 6), log_count(&by_page, 1)), (6, 2));
         assert_eq!(log_count(&Settings { threads_per_log: 4, ..base(Preset::Restricted, 0) }, 6), 2);
         assert_eq!(log_count(&Settings { layout: Some(Layout::PerThread), ..base(Preset::Group, 0) }, 6), 6);
         let many = Settings { preset: Preset::Autonomous, ..Settings::default() };

@@ -16,7 +16,7 @@
 //! | file | question |
 //! |---|---|
 //! | `presets` | which protocol runs, and what contradicts itself? |
-//! | `layout` | how many logs are there? |
+//! | `layout`, `fragments` | how many logs are there, and how does a transaction get a record into several? |
 //! | `dependency` | what does a transaction wait for besides its own record? |
 //! | `exact` | which transactions above W are committed, by what they really depend on? |
 //! | `gsn` | how far are all logs durable, by their clocks? |
@@ -35,8 +35,7 @@
 //! | `sharing` | does one flush serve the writes of several logs? |
 //! | `threads` | which threads has it of its own? |
 //! | `deadline` | what if a write never completes? |
-//! | `waiters` | how do futures learn of it? |
-//! | `levels`, `poison`, `metrics` | due times; failure; cost |
+//! | `waiters`, `levels`, `poison`, `metrics` | how futures learn of it; due times; failure; cost |
 //!
 //! # Guarantees
 //! 1. A call says "committed" only if the record and everything below the DSN is durable as the device promises (I1, I5).
@@ -55,6 +54,7 @@ mod deadline;
 mod dependency;
 mod exact;
 mod flusher;
+mod fragments;
 mod gsn;
 mod layout;
 mod leader;

@@ -84,7 +84,7 @@ impl Pending {
 }
 
 /// Poisons the room if it is dropped on the way from the draw to the append.
-struct PointOfNoReturn<'a>(&'a Core);
+pub(super) struct PointOfNoReturn<'a>(pub(super) &'a Core);
 
 impl Drop for PointOfNoReturn<'_> {
     fn drop(&mut self) {
@@ -96,10 +96,10 @@ impl Drop for PointOfNoReturn<'_> {
 pub(super) type Terms = (DependencyRule, bool);
 
 /// Bytes of a record, and a buffer for it if no log buffer is large enough.
-type Room<'a> = (usize, &'a mut Option<AlignedBuffer>);
+pub(super) type Room<'a> = (usize, &'a mut Option<AlignedBuffer>);
 
 /// What keeps a record from being appended.
-enum Obstacle {
+pub(super) enum Obstacle {
     /// Every log buffer is full or in flight.
     Buffers,
     /// The record needs a buffer of its own, and the one that was brought has been used by others while there was no space.
@@ -111,7 +111,7 @@ enum Obstacle {
 }
 
 /// A buffer for a record that no log buffer holds.
-fn large_buffer(writer: &LogWriter, bytes: usize) -> Option<AlignedBuffer> {
+pub(super) fn large_buffer(writer: &LogWriter, bytes: usize) -> Option<AlignedBuffer> {
     (bytes > writer.log.block_payload_bytes()).then(|| writer.log.large_buffer(bytes))
 }
 
@@ -271,7 +271,7 @@ impl Core {
     }
 
     /// Leaves a transaction that nobody waits with to those who write and acknowledge. Returns when it is due.
-    fn hand_over(
+    pub(super) fn hand_over(
         &self,
         writer: &LogWriter,
         latch: &LogGuard<'_>,
@@ -291,6 +291,17 @@ impl Core {
                 self.told_any.store(true, Ordering::SeqCst);
             }
         }
+        self.due_if_left(writer, latch, durability, ready)
+    }
+
+    /// When a log is due because of a record that nobody waits for.
+    pub(super) fn due_if_left(
+        &self,
+        writer: &LogWriter,
+        latch: &LogGuard<'_>,
+        durability: Durability,
+        ready: Nanos,
+    ) -> Nanos {
         if self.is_passive() {
             return self.passive_due(latch, durability, ready);
         }
@@ -303,7 +314,7 @@ impl Core {
     }
 
     /// Wakes the flusher if it would sleep past `due`. Where workers write, it gives them time to do it.
-    fn wake_flusher_for(&self, writer: &LogWriter, due: Nanos, ready: Nanos) {
+    pub(super) fn wake_flusher_for(&self, writer: &LogWriter, due: Nanos, ready: Nanos) {
         let at = match self.axes.writer {
             Writer::Worker => levels::after(due.max(ready), super::flusher::GRACE),
             _ => due,
@@ -340,7 +351,7 @@ impl Core {
     }
 
     /// Steps 1 and 2: the latch of a log that has room for a record of `bytes` and a queue entry.
-    fn reserve<'a>(
+    pub(super) fn reserve<'a>(
         &self,
         writer: &'a LogWriter,
         mut record: Option<Room<'_>>,
@@ -400,7 +411,7 @@ impl Core {
     }
 
     /// The same without waiting.
-    fn try_reserve<'a>(
+    pub(super) fn try_reserve<'a>(
         &self,
         writer: &'a LogWriter,
         record: &mut Option<Room<'_>>,

@@ -93,6 +93,9 @@ impl Axes {
             Preset::Auto => Chosen(Layout::ThreadsPerLog, Writer::Leader, Acknowledger::Leader),
         };
         let layout = settings.layout.unwrap_or(layout);
+        // A device that does better with workers' writes does not make logs that belong to pages theirs.
+        let writer =
+            if layout == Layout::ByPage && writer == Writer::Worker { Writer::Leader } else { writer };
         let writer = settings.writer.unwrap_or(writer);
         let one_log = settings.logs == 1 || settings.logs == 0 && layout == Layout::One;
         let rule = if one_log { Dependency::LogOrder } else { Dependency::Dsn };
@@ -166,6 +169,7 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     if settings.layout == Some(Layout::One) && settings.logs > 1 {
         return refuse("logs", format!("layout = one has one log, not {}", settings.logs));
     }
+    check_by_page(&axes, logs)?;
     if settings.threads_per_log != default.threads_per_log && layout != Layout::ThreadsPerLog {
         return refuse("threads_per_log", format!("layout = {layout} shares no log between so many threads"));
     }
@@ -222,6 +226,25 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     }
     check_memory(settings, writer)?;
     layout::check_room(settings, logs)
+}
+
+/// What does not go with logs that belong to pages.
+fn check_by_page(axes: &Axes, logs: usize) -> Result<()> {
+    let refuse = |name, what: &str| Err(Error::invalid(what).at(Location::Setting(name)));
+    match axes.writer {
+        _ if axes.layout != Layout::ByPage => Ok(()),
+        _ if logs < 2 => {
+            refuse("logs", "layout = by-page divides transactions between logs, and there is one")
+        }
+        Writer::Committer => {
+            refuse("layout", "by-page: a commit may have a record in each log, writer = committer writes one")
+        }
+        Writer::Worker => refuse(
+            "layout",
+            "by-page: a log belongs to pages, writer = worker has each thread write a log of its own",
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// What goes with a log in mapped memory, and what only with that.
@@ -311,7 +334,12 @@ mod tests {
         let flusher = Some(MethodSetting::Flusher);
         let worker = Some(Writer::Worker);
         let no_file = Settings { log_memory: None, ..settings(Passive) };
-        let cases: [(Settings, &[&str]); 14] = [
+        let by_page = |preset| Settings { layout: Some(Layout::ByPage), ..settings(preset) };
+        let cases: [(Settings, &[&str]); 18] = [
+            (Settings { logs: 1, ..by_page(Group) }, &["`logs`", "layout = by-page"]),
+            (Settings { logs: 2, ..by_page(PerTransaction) }, &["`layout`", "writer = committer"]),
+            (Settings { writer: worker, ..by_page(Autonomous) }, &["`layout`", "writer = worker"]),
+            (Settings { threads_per_log: 3, ..by_page(Group) }, &["`threads_per_log`", "layout = by-page"]),
             (no_file, &["`log_memory`", "preset passive", "/dev/shm"]),
             (Settings { gather_max: 3, ..settings(Passive) }, &["`gather_max`", "writer = memory"]),
             (

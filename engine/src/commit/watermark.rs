@@ -41,6 +41,8 @@ use crossbeam_utils::CachePadded;
 pub(super) const RING_SIZE: u64 = if cfg!(any(loom, miri, feature = "shuttle")) { 64 } else { 65_536 };
 /// Draws that may be between the look at [`Watermark::has_room`] and the draw: at most one per log.
 const DRAWS_IN_PROGRESS: u64 = if cfg!(any(loom, miri, feature = "shuttle")) { 32 } else { 256 };
+/// CSNs that are drawn at once, at most.
+pub(super) const DRAWN_AT_ONCE_MAX: usize = 256;
 const INFINITY: u64 = u64::MAX;
 
 const _: () = assert!(RING_SIZE.is_power_of_two() && RING_SIZE > DRAWS_IN_PROGRESS);
@@ -91,6 +93,32 @@ impl Watermark {
             slot.store(csn, Ordering::SeqCst);
         }
         Csn(csn)
+    }
+
+    /// Draws a CSN for a record in each of `logs`, none between them; returns the first. Steps 1 to 3, each for all logs, under all their
+    /// latches. The argument above holds for each log: its slot is at or below its CSN before that is drawn.
+    pub(super) fn draw_all(
+        &self,
+        logs: impl Iterator<Item = LogId> + Clone,
+        _latches: &[impl Latched],
+    ) -> Csn {
+        let mut idle = [0_u64; DRAWN_AT_ONCE_MAX / 64];
+        let mut count = 0;
+        for log in logs.clone() {
+            let slot = self.slot(log);
+            if slot.load(Ordering::Relaxed) == INFINITY {
+                idle[count / 64] |= 1 << (count % 64);
+                slot.store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
+            }
+            count += 1;
+        }
+        let first = self.next.fetch_add(count as u64, Ordering::SeqCst);
+        for (at, log) in logs.enumerate() {
+            if idle[at / 64] >> (at % 64) & 1 == 1 {
+                self.slot(log).store(first + at as u64, Ordering::SeqCst);
+            }
+        }
+        Csn(first)
     }
 
     /// Step 4: what `log` still has to make durable.
@@ -257,6 +285,50 @@ mod loom_tests {
             }
             world.check();
             assert_eq!(world.watermark.get(), Csn(3));
+        });
+    }
+
+    /// A transaction with a record in each of both logs, and one in the second.
+    #[test]
+    fn w_never_passes_a_volatile_fragment() {
+        loom::model(|| {
+            let world = world();
+            let other = world.clone();
+            let divided = loom::thread::spawn(move || {
+                let first = {
+                    let _latches = other.latches.each_ref().map(|latch| latch.lock().expect("no panic"));
+                    other.watermark.draw_all([LogId(0), LogId(1)].into_iter(), &[Held, Held])
+                };
+                for log in [1, 0] {
+                    let _latch = other.latches[log].lock().expect("no panic");
+                    other.durable[first.0 as usize + log].store(true, Ordering::SeqCst);
+                    // What the other thread has drawn in this log meanwhile is its own to settle.
+                    let volatile = (first.0..4).map(Csn).find(|csn| {
+                        log == 1
+                            && *csn > first.next()
+                            && *csn <= other.watermark.newest_drawn()
+                            && !other.durable[csn.0 as usize].load(Ordering::SeqCst)
+                    });
+                    other.watermark.settle(LogId(log as u32), volatile, &Held);
+                }
+            });
+            let csn = {
+                let _latch = world.latches[1].lock().expect("no panic");
+                world.watermark.draw(LogId(1), &Held)
+            };
+            world.check();
+            {
+                let _latch = world.latches[1].lock().expect("no panic");
+                world.durable[csn.0 as usize].store(true, Ordering::SeqCst);
+                // As above: what is left of the log is the fragment, if that came first and is not durable.
+                let fragment = Csn(if csn == Csn(1) { 3 } else { 2 });
+                let drawn = world.watermark.newest_drawn() >= fragment && csn != fragment;
+                let left = drawn && !world.durable[fragment.0 as usize].load(Ordering::SeqCst);
+                world.watermark.settle(LogId(1), left.then_some(fragment), &Held);
+            }
+            divided.join().expect("no panic");
+            world.check();
+            assert_eq!(world.watermark.get(), Csn(4));
         });
     }
 

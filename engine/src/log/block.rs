@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | 0 | 4 | CRC-32C of bytes 4 to 80 |
 //! | 4 | 4 | magic `QLOG` |
-//! | 8 | 2 | format version: 3 if a record is judged by exact dependencies, otherwise 2; 1 is the same without parts of transactions |
+//! | 8 | 2 | format version: 4 if a record is a fragment, 3 if one is judged by exact dependencies, otherwise 2; 1 is the same without parts of
+//! transactions |
 //! | 10 | 2 | 0 |
 //! | 12 | 4 | log |
 //! | 16 | 8 | database |
@@ -20,6 +21,8 @@
 //! | 76 | 4 | 0 |
 //! | 80 | | payload: records; then zeros up to a whole sector |
 
+use super::part::RecordKind;
+use super::record::DependencyRule;
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::{Csn, DatabaseId, Epoch, LogId};
@@ -29,8 +32,10 @@ use crate::device::SECTOR_BYTES;
 pub const BLOCK_HEADER_BYTES: usize = 80;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"QLOG");
-pub(super) const VERSION: u16 = 3;
-/// Of a block with no record that only the newest version has.
+pub(super) const VERSION: u16 = 4;
+/// Of a block with no fragment.
+const VERSION_WITHOUT_FRAGMENTS: u16 = 3;
+/// Of a block with no record that only later versions have.
 const VERSION_WITHOUT_EXACT: u16 = 2;
 /// The oldest that is read: its records are all whole transactions, otherwise it is the same.
 pub(super) const OLDEST_VERSION: u16 = 1;
@@ -52,8 +57,17 @@ pub struct BlockHeader {
     pub(super) previous_csn: Csn,
     /// The log that wrote it with a block of its own, if not this one.
     pub(super) carrier: Option<LogId>,
-    /// A record in it is judged by exact dependencies.
-    pub(super) exact: bool,
+    /// The lowest version that has all its records; 0 for one that has no particular ones.
+    pub(super) version: u16,
+}
+
+/// The lowest version of a block with a record that names this rule and is of this kind.
+pub(super) fn version_of(rule: DependencyRule, kind: RecordKind) -> u16 {
+    match (rule, kind) {
+        (_, RecordKind::Fragment) => VERSION,
+        (DependencyRule::Exact { .. }, _) => VERSION_WITHOUT_FRAGMENTS,
+        (DependencyRule::Dsn, _) => VERSION_WITHOUT_EXACT,
+    }
 }
 
 /// Why bytes are not a block of this database.
@@ -70,8 +84,7 @@ impl BlockHeader {
         let out = &mut out[..BLOCK_HEADER_BYTES];
         out.fill(0);
         out[4..8].copy_from_slice(&MAGIC.to_le_bytes());
-        let version = if self.exact { VERSION } else { VERSION_WITHOUT_EXACT };
-        out[8..10].copy_from_slice(&version.to_le_bytes());
+        out[8..10].copy_from_slice(&self.version.max(VERSION_WITHOUT_EXACT).to_le_bytes());
         out[12..16].copy_from_slice(&self.log.0.to_le_bytes());
         out[16..24].copy_from_slice(&self.database.0.to_le_bytes());
         out[24..28].copy_from_slice(&self.epoch.0.to_le_bytes());
@@ -142,7 +155,7 @@ impl BlockHeader {
             last_csn,
             previous_csn,
             carrier,
-            exact: version > VERSION_WITHOUT_EXACT,
+            version,
         };
         Some((header, version))
     }

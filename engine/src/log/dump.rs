@@ -1,5 +1,6 @@
 //! The log in words, for people.
 
+use super::fragment::Fragment;
 use super::part::{Part, RecordKind};
 use super::reader::{LoadedBlock, ScanOptions, load_all, scan};
 use super::record::{DependencyRule, Operation, RecordHeader};
@@ -32,6 +33,8 @@ pub struct DumpedRecord {
     pub bytes: usize,
     /// Which part of a transaction it is, if not all of it.
     pub part: Option<String>,
+    /// The log that it is in.
+    pub log: u32,
     /// It stands behind a hole: recovery would not use it.
     pub beyond_hole: bool,
     /// One line an operation.
@@ -82,7 +85,11 @@ fn dump_block(loaded: &LoadedBlock, beyond_hole: bool, out: &mut Vec<DumpedRecor
                 .then(|| record.predecessors().collect()),
             watermark: record.header.watermark,
             bytes: record.bytes.len(),
-            part: record.part.map(|part| describe_part(&record.header, part)),
+            part: record
+                .part
+                .map(|part| describe_part(&record.header, part))
+                .or_else(|| record.fragment.map(|fragment| describe_fragment(record.header.csn, fragment))),
+            log: block.log().0,
             beyond_hole,
             operations: operations.map_err(|error| error.at(block.location(at)))?,
         });
@@ -99,6 +106,11 @@ fn describe_part(header: &RecordHeader, part: Part) -> String {
         );
     }
     format!("chunk {number}, from byte {start}, of the transaction with chunks from csn {first} on")
+}
+
+fn describe_fragment(csn: Csn, fragment: Fragment) -> String {
+    let Fragment { number, count } = fragment;
+    format!("fragment {} of {count} of the transaction with csn {}", number + 1, fragment.last_of(csn))
 }
 
 fn describe(operation: &Operation<'_>) -> String {

@@ -1,6 +1,7 @@
 //! Rank 3: what changed, in what order?
 //!
-//! A database has n logs. A transaction is one contiguous redo **record** in one of them, a long one several (see `part`); a flush writes one
+//! A database has n logs. A transaction is one contiguous redo **record** in one of them, a long one several (see `part`), or, where changes
+//! are divided by page, one in each of several logs (see `fragment`); a flush writes one
 //! **block** of records; blocks fill preallocated **segments** that are recycled after a checkpoint.
 //!
 //! ```text
@@ -25,6 +26,7 @@
 mod block;
 mod check;
 mod dump;
+mod fragment;
 pub mod memory;
 mod names;
 mod parking;
@@ -40,6 +42,7 @@ mod tests;
 pub use block::BLOCK_HEADER_BYTES;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
+pub use fragment::{FRAGMENTS_MAX, Fragment, Fragments};
 pub use names::{id_of as segment_id, next_id};
 pub use part::{Part, RecordKind, counting_bytes};
 pub use reader::{Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan};

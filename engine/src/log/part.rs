@@ -26,6 +26,7 @@
 //! | 20 | 4 | 0 |
 //! | 24 | | operations |
 
+use super::fragment::FRAGMENT_BYTES;
 use crate::base::Csn;
 use crate::base::encoding::Reader;
 
@@ -43,17 +44,30 @@ pub enum RecordKind {
     Chunk = 1,
     /// The part that commits it.
     Last = 2,
+    /// What it has in one of several logs; see `fragment`.
+    Fragment = 3,
 }
 
 impl RecordKind {
     pub(super) fn from_byte(byte: u8) -> Option<RecordKind> {
-        [RecordKind::Whole, RecordKind::Chunk, RecordKind::Last].into_iter().find(|kind| *kind as u8 == byte)
+        let all = [RecordKind::Whole, RecordKind::Chunk, RecordKind::Last, RecordKind::Fragment];
+        all.into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// True for what a long transaction is written in.
+    #[must_use]
+    pub fn is_part(self) -> bool {
+        matches!(self, RecordKind::Chunk | RecordKind::Last)
     }
 
     /// Bytes of the body before the operations.
     #[must_use]
     pub fn prefix_bytes(self) -> usize {
-        if self == RecordKind::Whole { 0 } else { PART_BYTES }
+        match self {
+            RecordKind::Whole => 0,
+            RecordKind::Chunk | RecordKind::Last => PART_BYTES,
+            RecordKind::Fragment => FRAGMENT_BYTES,
+        }
     }
 }
 

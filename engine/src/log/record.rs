@@ -8,19 +8,19 @@
 //! | 12 | 4 | length of the body |
 //! | 16 | 4 | epoch in which the CSN was drawn |
 //! | 20 | 1 | dependency rule: 1 DSN, 2 exact; under exact 16 times the number of predecessors is added |
-//! | 21 | 1 | kind: 0 a whole transaction, 1 chunk, 2 last part; see `part` |
+//! | 21 | 1 | kind: 0 a whole transaction, 1 chunk, 2 last part, see `part`; 3 fragment, see `fragment` |
 //! | 22 | 2 | number of operations, 65,535 for more |
 //! | 24 | 8 | CSN |
 //! | 32 | 8 | GSN, 0 under rules that need none |
 //! | 40 | 8 | DSN: the highest CSN among the direct predecessors |
 //! | 48 | 8 | watermark when the CSN was drawn: every CSN below it was durable |
-//! | 56 | | body: of a part 24 bytes that say which; operations; the predecessors, 8 bytes each; then zeros up to the length |
+//! | 56 | | body: of a part 24 bytes that say which, of a fragment 8; operations; the predecessors, 8 bytes each; then zeros up to the length |
 //!
 //! The body's checksum is computed before the log's latch is taken, the header's under it. A record is identified by
 //! (epoch, CSN), so it may be copied to another place of the log unchanged.
 //!
 //! The predecessors are the CSNs of those direct predecessors that were not committed when the transaction asked to commit, all below its
-//! own. Only blocks of version 3 have records with them.
+//! own. Only blocks of version 3 and later have records with them, only of version 4 fragments.
 //!
 //! | operation | bytes |
 //! |---|---|
@@ -34,6 +34,7 @@
 //!
 //! Numbers are varints; keys, values and names are a varint length and bytes.
 
+use super::fragment::Fragment;
 use super::part::{PART_BYTES, Part, RecordKind};
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
@@ -76,11 +77,6 @@ impl DependencyRule {
         }
     }
 
-    /// The rule of the encoded `record`.
-    pub(super) fn of(record: &[u8]) -> Option<DependencyRule> {
-        DependencyRule::from_byte(*record.get(RULE_AT)?)
-    }
-
     /// Bytes at the end of the body that list predecessors.
     fn listed_bytes(self) -> usize {
         match self {
@@ -92,6 +88,13 @@ impl DependencyRule {
 
 /// Where in a record its rule is.
 const RULE_AT: usize = 20;
+/// Where its kind is.
+const KIND_AT: usize = 21;
+
+/// The rule and the kind of the encoded `record`.
+pub(super) fn rule_and_kind(record: &[u8]) -> Option<(DependencyRule, RecordKind)> {
+    Some((DependencyRule::from_byte(*record.get(RULE_AT)?)?, RecordKind::from_byte(*record.get(KIND_AT)?)?))
+}
 
 /// A record's header, less lengths and checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -132,7 +135,7 @@ impl RecordHeader {
         out[12..16].copy_from_slice(&(body_len as u32).to_le_bytes());
         out[16..20].copy_from_slice(&self.epoch.0.to_le_bytes());
         out[RULE_AT] = self.rule.to_byte();
-        out[21] = self.kind as u8;
+        out[KIND_AT] = self.kind as u8;
         out[22..24].copy_from_slice(&(self.op_count.min(0xffff) as u16).to_le_bytes());
         out[24..32].copy_from_slice(&self.csn.0.to_le_bytes());
         out[32..40].copy_from_slice(&self.gsn.0.to_le_bytes());
@@ -151,6 +154,8 @@ pub struct Record<'a> {
     pub header: RecordHeader,
     /// Which part of its transaction it is; none for a whole one.
     pub part: Option<Part>,
+    /// Which fragment of its transaction it is; none if that is in one log.
+    pub fragment: Option<Fragment>,
     /// Its operations, encoded.
     pub body: &'a [u8],
     /// The predecessors that it lists, encoded.
@@ -177,6 +182,7 @@ impl<'a> Record<'a> {
         let record = record.with_rule(rule).ok_or_else(malformed)?;
         match RecordKind::from_byte(kind) {
             Some(RecordKind::Whole) => Ok(record),
+            Some(RecordKind::Fragment) => record.as_fragment().ok_or_else(malformed),
             Some(kind) => record.as_part(kind).ok_or_else(malformed),
             None => unknown(format!("a log record is of kind {kind}")),
         }
@@ -203,6 +209,14 @@ impl<'a> Record<'a> {
         self.header.kind = kind;
         self.part = Some(Part::decode(self.body, kind, self.header.csn)?);
         self.body = self.body.get(kind.prefix_bytes()..)?;
+        Some(self)
+    }
+
+    #[cold]
+    fn as_fragment(mut self) -> Option<Record<'a>> {
+        self.header.kind = RecordKind::Fragment;
+        self.fragment = Some(Fragment::decode(self.body, self.header.csn)?);
+        self.body = self.body.get(RecordKind::Fragment.prefix_bytes()..)?;
         Some(self)
     }
 
@@ -233,7 +247,7 @@ impl<'a> Record<'a> {
         }
         let body = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + body_len)?;
         let bytes = bytes.get(..len)?;
-        let record = Record { header, part: None, body, listed: &[], bytes };
+        let record = Record { header, part: None, fragment: None, body, listed: &[], bytes };
         (crc(body) == body_crc).then_some((record, rule, kind))
     }
 
@@ -265,7 +279,7 @@ impl RecordFacts {
         let u32_at = |at: usize| head[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b)) as usize;
         let csn_at = |at: usize| Csn(head[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b)));
         let (len, body_len) = (u32_at(8), u32_at(12));
-        let prefix = if head[21] == RecordKind::Whole as u8 { 0 } else { PART_BYTES };
+        let prefix = RecordKind::from_byte(head[KIND_AT]).map_or(PART_BYTES, RecordKind::prefix_bytes);
         let suffix = usize::from(head[RULE_AT] >> 4) * LISTED_BYTES;
         let possible = len == record_bytes(body_len) && len <= bytes.len() && prefix + suffix <= body_len;
         possible.then(|| RecordFacts {

@@ -8,11 +8,12 @@
 //!
 //! Rolling back to an offset below `base` lowers it: the next part then begins there, and makes void what chunks have from there on.
 
+use super::fragment::{Fragments, Run};
 use super::part::{PART_BYTES, Part, RecordKind};
 use super::record::{CREATE_TABLE, DELETE, DROP_TABLE, LARGE_PART, PATCH, PUT, PUT_LARGE};
 use crate::base::checksum::crc;
 use crate::base::encoding::{put_bytes, put_varint};
-use crate::base::{Csn, Result, TableId};
+use crate::base::{Csn, LogId, Result, TableId};
 
 /// A transaction's operations, encoded as it makes them.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,10 @@ pub struct RedoBuffer {
     chunks: Option<(Csn, u32)>,
     /// Predecessors listed behind the operations: nothing may be added any more.
     listed: u8,
+    /// Which operations of the body belong to which log, where that is by page.
+    runs: Vec<Run>,
+    /// A row may have several operations.
+    rows_again: bool,
 }
 
 /// A position in a [`RedoBuffer`].
@@ -105,6 +110,41 @@ impl RedoBuffer {
         self.begin(DROP_TABLE, table);
     }
 
+    /// The operations from here on belong to `log`, where changes are divided by page.
+    #[inline]
+    pub fn in_log(&mut self, log: LogId) {
+        let at = self.unwritten_len();
+        match self.runs.last_mut() {
+            Some(run) if run.log == log => {}
+            // No operation came of it.
+            Some(run) if run.at == at => run.log = log,
+            _ => self.runs.push(Run { at, operations: self.op_count, log }),
+        }
+    }
+
+    /// A row that was changed is changed again.
+    pub fn changes_again(&mut self) {
+        self.rows_again = true;
+    }
+
+    /// The log of all there is, if it is one; the first one if there are several.
+    #[must_use]
+    pub fn first_log(&self) -> Option<LogId> {
+        self.runs.first().map(|run| run.log)
+    }
+
+    /// What there is by log, if it belongs to several.
+    ///
+    /// # Errors
+    /// `Corruption` if the buffer is malformed.
+    pub fn divide(&self) -> Result<Option<Fragments>> {
+        if self.chunks.is_some() || self.runs.len() < 2 {
+            return Ok(None);
+        }
+        let fragments = Fragments::divide(&self.body, self.op_count, &self.runs, self.rows_again)?;
+        Ok(Some(fragments).filter(|fragments| fragments.len() > 1))
+    }
+
     /// What the body begins with, if there are chunks: to be called before it is committed.
     pub fn seal_part(&mut self) {
         if let Some((first, number)) = self.chunks {
@@ -128,6 +168,7 @@ impl RedoBuffer {
             Ok(csn) => {
                 self.base += self.unwritten_len() as u64;
                 self.body.truncate(PART_BYTES);
+                self.runs.clear();
                 self.op_count = 0;
                 let (first, number) = self.chunks.unwrap_or((*csn, 0));
                 self.chunks = Some((first, number + 1));
@@ -217,11 +258,15 @@ impl RedoBuffer {
         // A mark from before the last chunk counted operations that are in chunks.
         let written = self.chunks.map_or(0, |(_, number)| number);
         self.op_count = if mark.chunks == written { mark.op_count } else { 0 };
+        let len = self.unwritten_len();
+        self.runs.retain(|run| run.at < len);
     }
 
     /// Forgets everything, chunks too.
     pub fn clear(&mut self) {
         self.body.clear();
+        self.runs.clear();
+        self.rows_again = false;
         (self.prefix, self.base, self.op_count, self.chunks, self.listed) = (0, 0, 0, None, 0);
     }
 }

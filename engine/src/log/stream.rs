@@ -22,10 +22,10 @@
 //! comes first; the frontier then passes records, not blocks. A record that brought its own buffer is not in mapped memory: only its block
 //! makes it durable, and nothing behind it in the log is durable before it.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, VERSION, block_bytes, version_of};
 use super::memory::{Fenced, MemoryBuffers};
 use super::parking::{PLACES, ParkingLot};
-use super::record::{DependencyRule, RecordHeader, record_bytes};
+use super::record::{RecordHeader, record_bytes, rule_and_kind};
 use super::segment::{Segment, SegmentPool};
 use crate::base::checksum::crc;
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
@@ -58,8 +58,8 @@ struct Filling {
     records: u32,
     first_csn: Csn,
     last_csn: Csn,
-    /// A record is judged by exact dependencies.
-    exact: bool,
+    /// The lowest version of a block that has all records.
+    version: u16,
     /// The mapped buffer that holds the same records.
     mapped: Option<u32>,
 }
@@ -72,7 +72,7 @@ impl Filling {
             records: 0,
             first_csn: Csn::ZERO,
             last_csn: Csn::ZERO,
-            exact: false,
+            version: 0,
             mapped,
         }
     }
@@ -350,7 +350,7 @@ impl LogGuard<'_> {
         filling.buffer[start..body_start].copy_from_slice(&header.encode(body.len()));
         filling.buffer[body_start..body_end].copy_from_slice(body);
         filling.buffer[body_end..end].fill(0);
-        filling.exact |= header.rule != DependencyRule::Dsn;
+        filling.version = filling.version.max(version_of(header.rule, header.kind));
         self.appended(header.csn, end);
     }
 
@@ -359,7 +359,8 @@ impl LogGuard<'_> {
         let filling = self.state.filling.as_mut().expect("reserve() said Ready");
         let end = filling.used + record.len();
         filling.buffer[filling.used..end].copy_from_slice(record);
-        filling.exact |= DependencyRule::of(record) != Some(DependencyRule::Dsn);
+        let version = rule_and_kind(record).map_or(VERSION, |(rule, kind)| version_of(rule, kind));
+        filling.version = filling.version.max(version);
         self.appended(csn, end);
     }
 
@@ -489,7 +490,7 @@ impl LogGuard<'_> {
             last_csn: filling.last_csn,
             previous_csn: state.last_sealed_csn,
             carrier,
-            exact: filling.exact,
+            version: filling.version,
         };
         state.last_sealed_csn = filling.last_csn;
         state.next_sequence += 1;

@@ -41,7 +41,7 @@ impl ChunkIndex {
     /// `Corruption` if a transaction that committed lacks a chunk.
     pub fn note(&mut self, window: &Window, records: &[FoundRecord]) -> Result<Vec<Earlier>> {
         let mut earlier = Vec::new();
-        for record in records.iter().filter(|record| record.kind != RecordKind::Whole) {
+        for record in records.iter().filter(|record| record.kind.is_part()) {
             let (part, bytes, block, at) = window.part(record)?;
             let first = part.first_of(record.csn);
             if record.kind == RecordKind::Chunk {

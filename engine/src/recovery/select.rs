@@ -58,9 +58,11 @@
 //!     rule acknowledges above W, past a CSN that is lost. It keeps the set closed: by induction over CSNs, a predecessor that is
 //!     not listed was committed, so durable with all it depends on, and is replayed. A chunk by that rule lists nothing: the one before
 //!     it lies before it in the same log.
+//! 13. **All fragments or none.** A transaction with fragments in several logs is replayed if and only if all are found, and the first one passes
+//!     rules 6 and 12. The others are void with it. *Prevents:* replaying what one log had durable of a transaction, and replaying it later.
 
 use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
-use crate::log::{DependencyRule, RecordKind};
+use crate::log::{DependencyRule, Fragment, RecordKind};
 use crate::store::{AcceptedEnd, CsnSet, EpochEntry, Manifest};
 
 #[cfg(test)]
@@ -81,6 +83,8 @@ pub struct FoundRecord {
     pub operations: u16,
     /// What it is of its transaction.
     pub kind: RecordKind,
+    /// Which fragment of its transaction, if that has several.
+    pub fragment: Option<Fragment>,
     /// What it is judged by.
     pub rule: DependencyRule,
     /// The transaction.
@@ -365,7 +369,7 @@ impl<'b> Selector<'b> {
     }
 
     /// `records` are all that count between two CSNs, above those of the call before, in any order: leaves those that are
-    /// to be replayed, and chunks that may belong to them (rule 11), one for each CSN, ascending. `listed` tells the predecessors that
+    /// to be replayed, and chunks that may belong to them (rule 11), one for each CSN, ascending. All fragments of a transaction are in one call. `listed` tells the predecessors that
     /// one of them lists.
     ///
     /// # Errors
@@ -397,11 +401,20 @@ impl<'b> Selector<'b> {
         }
         // Rule 5.
         records.retain(|record| !bounds.voids.contains(record.csn));
-        let transactions = |records: &[FoundRecord]| records.iter().filter(|r| !is_chunk(r)).count() as u64;
+        let is_first = |record: &FoundRecord| record.fragment.is_none_or(|fragment| fragment.number == 0);
+        let transactions = |records: &[FoundRecord]| {
+            records.iter().filter(|record| !is_chunk(record) && is_first(record)).count() as u64
+        };
+        let torn = torn_fragments(records);
         let whole = transactions(records);
         let mut failed = Ok(());
         records.retain(|record| {
-            let replayed = self.is_to_replay(record, listed).unwrap_or_else(|error| {
+            let replayed = match record.fragment {
+                Some(_) if torn.binary_search(&record.csn).is_ok() => Ok(false),
+                Some(fragment) if fragment.number > 0 => Ok(self.last_replayed == Csn(record.csn.0 - 1)),
+                _ => self.is_to_replay(record, listed),
+            };
+            let replayed = replayed.unwrap_or_else(|error| {
                 failed = Err(error);
                 false
             });
@@ -496,6 +509,25 @@ pub fn is_closed(checkpoint: Csn, voids: &CsnSet, set: &[(Csn, Csn)]) -> bool {
     let there = members.union(voids).union(&CsnSet::from_ranges([(Csn::ZERO, checkpoint)]));
     let first_absent = there.first_absent(Csn::ZERO);
     set.iter().all(|(_, dsn)| *dsn < first_absent)
+}
+
+/// Rule 13: the CSNs of fragments of which others are missing; `records` are sorted.
+fn torn_fragments(records: &[FoundRecord]) -> Vec<Csn> {
+    let (mut torn, mut whole_up_to) = (Vec::new(), Csn::ZERO);
+    for (at, record) in records.iter().enumerate() {
+        let Some(fragment) = record.fragment.filter(|_| record.csn > whole_up_to) else { continue };
+        let belongs = |(number, other): (u32, &FoundRecord)| {
+            other.csn.0 == record.csn.0 + u64::from(number)
+                && other.fragment == Some(Fragment { number, count: fragment.count })
+        };
+        let found = (0..fragment.count).zip(&records[at..]).filter(|found| belongs(*found)).count();
+        if found == fragment.count as usize {
+            whole_up_to = fragment.last_of(record.csn);
+        } else {
+            torn.push(record.csn);
+        }
+    }
+    torn
 }
 
 /// Rule 3; `records` are sorted.

@@ -8,6 +8,8 @@
 //!                                                  at or above that is for the next window
 //! ```
 //!
+//! A window ends before a transaction that has fragments on both sides of where it would end, so each window has all or none of them.
+//!
 //! **Memory.** A window takes blocks until it has [`WindowLimits::records`] records, or [`WindowLimits::bytes`] bytes that
 //! the scan had not kept, but at least one block; as many bytes may have been read ahead. Blocks that were taken once are
 //! forgotten, and with its last block a segment that the scan had kept.
@@ -172,11 +174,13 @@ impl Windows {
         let found = threads::each(blocks.chunks(size).enumerate(), |(part, chunk)| {
             find_records(chunk, part * size, &within)
         })?;
-        if let Some(end) = end {
+        let mut records: Vec<FoundRecord> =
+            if found.len() == 1 { found.into_iter().flatten().collect() } else { found.concat() };
+        if let Some(end) = end.map(|end| before_fragments(&records, end)) {
+            records.retain(|record| record.csn < end);
             self.carried = blocks.iter().filter(|block| block.block.last_csn() >= end).cloned().collect();
             self.from = end;
         }
-        let records = if found.len() == 1 { found.into_iter().flatten().collect() } else { found.concat() };
         Ok(Some(Window { blocks, records }))
     }
 
@@ -204,6 +208,15 @@ impl Windows {
     }
 }
 
+/// Where a window ends that would end at `end`: before a transaction of which that would leave out fragments.
+fn before_fragments(records: &[FoundRecord], end: Csn) -> Csn {
+    let first = |record: &FoundRecord| {
+        let fragment = record.fragment.filter(|fragment| fragment.last_of(record.csn) >= end)?;
+        Some(fragment.first_of(record.csn))
+    };
+    records.iter().filter_map(first).fold(end, Csn::min)
+}
+
 /// The records of some blocks of a window, the first of which is its `first`th.
 fn find_records(
     blocks: &[LoadedBlock],
@@ -224,6 +237,7 @@ fn find_records(
                 block_epoch: loaded.block.epoch(),
                 operations: header.op_count.min(0xffff) as u16,
                 kind: header.kind,
+                fragment: record.fragment,
                 rule: header.rule,
                 csn: header.csn,
                 dsn: header.dsn,

@@ -353,7 +353,9 @@ impl ActiveTransaction {
         if !predecessors.is_empty() {
             predecessors.retain(|csn| commit.may_be_waited_for(csn));
         }
-        let (gsn, alone) = self.clock_now();
+        let mut divided = self.scratch.redo.divide()?;
+        let log = self.log_if_whole();
+        let (gsn, alone) = self.clock_now(divided.is_none().then_some(log));
         let pending = Pending {
             dsn: self.dsn.get(),
             predecessors,
@@ -364,16 +366,20 @@ impl ActiveTransaction {
             waits,
         };
         if let Some(predecessors) = commit.to_list(&pending) {
-            self.scratch.redo.list_predecessors(predecessors);
+            match &mut divided {
+                None => self.scratch.redo.list_predecessors(predecessors),
+                Some(fragments) => fragments.list_predecessors(predecessors),
+            }
         }
         let id = self.id;
-        let ticket = match &self.chunks {
-            None => {
+        let ticket = match (&self.chunks, &divided) {
+            (_, Some(fragments)) => self.precommit_fragments(fragments, gsn, pending)?,
+            (None, None) => {
                 let record = Record { gsn, ..TransactionSystem::record_of(&self.scratch.redo) };
                 let preparing = || system.descriptors.set_preparing(id);
-                commit.precommit(system.log_of_thread(), record, pending, preparing)?
+                commit.precommit(log, record, pending, preparing)?
             }
-            Some(chunks) => {
+            (Some(chunks), None) => {
                 self.scratch.redo.seal_part();
                 let record = Record { gsn, ..TransactionSystem::record_of(&self.scratch.redo) };
                 commit.precommit_last(chunks, record, pending, || system.descriptors.set_preparing(id))?

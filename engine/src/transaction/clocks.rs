@@ -59,24 +59,40 @@ impl PageClocks {
 #[derive(Debug)]
 pub(super) struct TransactionClock {
     gsn: Cell<Gsn>,
-    /// It met something that may not be durable everywhere and was last changed through another log.
-    remote: Cell<bool>,
+    /// The log of what it met that may not be durable everywhere.
+    met: Cell<Met>,
     /// The log of the thread that began it.
     home: LogId,
     /// Leaves that it changed.
     changed: RefCell<Vec<PageId>>,
 }
 
+/// Through which logs something was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Met {
+    Nothing,
+    One(LogId),
+    Several,
+}
+
 impl TransactionClock {
     pub(super) fn new(home: LogId) -> TransactionClock {
-        let (gsn, remote) = (Cell::new(Gsn(0)), Cell::new(false));
-        TransactionClock { gsn, remote, home, changed: RefCell::default() }
+        let (gsn, met) = (Cell::new(Gsn(0)), Cell::new(Met::Nothing));
+        TransactionClock { gsn, met, home, changed: RefCell::default() }
+    }
+
+    fn meet(&self, log: LogId) {
+        self.met.set(match self.met.get() {
+            Met::Nothing => Met::One(log),
+            Met::One(one) if one == log => Met::One(one),
+            Met::One(_) | Met::Several => Met::Several,
+        });
     }
 
     fn raise(&self, gsn: Gsn, log: LogId, commit: &Commit) {
         self.gsn.set(self.gsn.get().max(gsn));
-        if log != self.home && gsn > commit.reach() {
-            self.remote.set(true);
+        if gsn > commit.reach() {
+            self.meet(log);
         }
     }
 }
@@ -103,7 +119,8 @@ impl ActiveTransaction {
             self.met_page_clock(clock, page);
             let gsn = Gsn(clock.gsn.get().0 + 1);
             clock.gsn.set(gsn);
-            self.system.page_clocks.raise(page, gsn, clock.home);
+            let log = self.system.commit().log_of_page(page).unwrap_or(clock.home);
+            self.system.page_clocks.raise(page, gsn, log);
             let mut changed = clock.changed.borrow_mut();
             if !changed.contains(&page) {
                 changed.push(page);
@@ -117,16 +134,19 @@ impl ActiveTransaction {
         let Some(clock) = &self.clock else { return true };
         let Some((gsn, log)) = self.system.commit().clock_of(csn) else { return false };
         clock.raise(gsn, log, self.system.commit());
-        if log != clock.home {
-            clock.remote.set(true);
-        }
+        clock.meet(log);
         true
     }
 
-    /// Its clock, and whether all it met is in the log it commits to, as far as it may not be durable.
-    pub(super) fn clock_now(&self) -> (Gsn, bool) {
+    /// Its clock, and whether all it met is in `log`, which it commits to if that is one, as far as it may not be durable.
+    pub(super) fn clock_now(&self, log: Option<LogId>) -> (Gsn, bool) {
         let Some(clock) = &self.clock else { return (Gsn(0), false) };
-        let alone = !clock.remote.get() && self.chunks.is_none() && self.system.log_of_thread() == clock.home;
+        let alone = self.chunks.is_none()
+            && match clock.met.get() {
+                Met::Nothing => log.is_some(),
+                Met::One(met) => log == Some(met),
+                Met::Several => false,
+            };
         (clock.gsn.get(), alone)
     }
 

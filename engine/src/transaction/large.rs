@@ -156,6 +156,8 @@ impl ActiveTransaction {
         mut writer: LargeWriter,
         held: &mut HeldPages,
     ) -> Result<LargeReference> {
+        // The leaf is not known yet; any log will do for a row.
+        self.redo_of_leaf(table.tree.root());
         let mut operation = self.scratch.redo.begin_large(table.id, key);
         let mut piece = vec![0; PIECE_BYTES.min(self.system.limits.chunk_bytes / 2)];
         loop {

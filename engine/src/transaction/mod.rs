@@ -25,6 +25,7 @@ mod chunks;
 mod clocks;
 mod counters;
 pub mod descriptor;
+mod fragments;
 mod garbage;
 mod large;
 mod range;

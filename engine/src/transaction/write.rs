@@ -206,6 +206,9 @@ impl ActiveTransaction {
         self.depend_on(birth);
         let existed = !entry.tombstone;
         let own = version.filter(|version| version.stamp == self.own);
+        if own.is_some() {
+            self.scratch.redo.changes_again();
+        }
         if matches!(intent, Intent::Delete) && !existed || matches!(intent, Intent::Lock) && own.is_some() {
             return Ok(Attempt::Done(existed));
         }
@@ -252,6 +255,7 @@ impl ActiveTransaction {
         self.changed_leaf(leaf.page_id());
         let word = version.word();
         let table_index = self.table_index(table);
+        self.redo_of_leaf(leaf.page_id());
         self.note_redo(table, key, intent, old_value.as_deref());
         match intent {
             Intent::Put(value) => leaf.put(word, false, value),
@@ -295,11 +299,13 @@ impl ActiveTransaction {
         let Some(change) = found else { return Ok(false) };
         change.deleted = matches!(intent, Intent::Delete);
         let table = self.scratch.tables[change.table as usize].clone();
+        let page = leaf.page_id();
         let mut old_value = std::mem::take(&mut self.scratch.value);
         let old = leaf.entry().is_some_and(|entry| entry.held() == Held::Value).then(|| {
             leaf.copy_value(&mut old_value);
             old_value.as_slice()
         });
+        self.redo_of_leaf(page);
         self.note_redo(&table, key, intent, old);
         self.scratch.value = old_value;
         match intent {

@@ -4,7 +4,7 @@
 use quenchdb::base::random::Random;
 use quenchdb::commit::presets;
 use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::{Acknowledger, Database, Dependency, Place, Preset, Queue, Settings, Writer};
+use quenchdb::{Acknowledger, Database, Dependency, Layout, Place, Preset, Queue, Settings, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +51,8 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
             preset,
             logs: if steals { 2 } else { 1 } + random.below(3) as usize,
             writer: if steals { Some(Writer::Worker) } else { sometimes(random, &Writer::ALL) },
+            // The number of logs says the rest; what is divided by page goes through code of its own.
+            layout: (!steals && random.chance(1, 3)).then_some(Layout::ByPage),
             acknowledger: sometimes(random, &Acknowledger::ALL),
             stealing_group: if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) },
             acknowledgment_odds: if random.chance(1, 8) { 3 } else { 1 },

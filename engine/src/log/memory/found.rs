@@ -5,9 +5,9 @@ use crate::base::checksum::crc;
 use crate::base::{Csn, ErrorKind, Result, SegmentId};
 use crate::device::memory::MemoryStorage;
 use crate::device::{AlignedBuffer, OpenMode, Storage};
-use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
+use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes, version_of};
 use crate::log::names::path_of;
-use crate::log::record::{DependencyRule, Record};
+use crate::log::record::Record;
 use crate::log::segment::Segment;
 
 /// Makes durable what the memory holds, and gives it as a segment that is only in memory, with the blocks that have a record above
@@ -64,7 +64,7 @@ fn block_in(memory: &LogMemory, buffer: u32) -> Result<Option<(BlockHeader, Alig
             header.first_csn = csn;
         }
         header.last_csn = csn;
-        header.exact |= record.header.rule != DependencyRule::Dsn;
+        header.version = header.version.max(version_of(record.header.rule, record.header.kind));
         header.record_count += 1;
         end += record.bytes.len();
     }

@@ -95,6 +95,21 @@ fn fill(disk: &SimulatedStorage, count: u64, fenced: u64) -> MemoryBuffers {
     buffers
 }
 
+/// The crash test found a database whose memory was gone after a power cut: it had found it prepared by a process that was killed before its fence.
+#[test]
+fn a_memory_that_a_killed_process_prepared_is_there_after_a_power_cut_once_another_has_prepared_it_again() {
+    for seed in 0..20 {
+        let disk = SimulatedStorage::new(seed);
+        disk.ignore_fences();
+        prepare(&disk, 1);
+        let killed = disk.crash(CrashKind::Kill, disk.operations(), seed);
+        assert_eq!(look(&killed).id(), MemoryId(5), "what was stored can be seen");
+        prepare(&killed, 1);
+        let cut = killed.crash(CrashKind::PowerCut, killed.operations(), seed);
+        assert_eq!(look(&cut).id(), MemoryId(5));
+    }
+}
+
 #[test]
 fn what_was_fenced_is_found_and_a_lost_word_of_the_rest_ends_it() {
     let (count, fenced) = (12, 7);

@@ -189,6 +189,7 @@ impl History {
             log: LogId(log as u32),
             block_epoch: self.manifest.epoch,
             operations: 1,
+            fragment: None,
             kind: RecordKind::Whole,
             rule,
             fingerprint: at as u64,

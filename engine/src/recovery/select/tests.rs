@@ -95,14 +95,25 @@ fn select_by(
     let mut selector = Selector::new(&bounds);
     let mut replay = Vec::new();
     let of_one_csn: Vec<&[FoundRecord]> = records.chunk_by(|a, b| a.csn == b.csn).collect();
-    for window in of_one_csn.chunks(size) {
+    let mut rest = &of_one_csn[..];
+    while !rest.is_empty() {
+        let mut count = size.min(rest.len());
+        // As `Windows` do: all fragments of a transaction are in one.
+        while let Some(next) = rest.get(count)
+            && next[0].fragment.is_some_and(|fragment| fragment.first_of(next[0].csn) < next[0].csn)
+        {
+            count += 1;
+        }
+        let (window, after) = rest.split_at(count);
+        rest = after;
         let mut window = window.concat();
         window.reverse();
         selector.select(&mut window, listed)?;
         replay.extend(window);
     }
     let selection = selector.finish()?;
-    assert_eq!(selection.replayed, replay.len() as u64);
+    let is_first = |record: &&FoundRecord| record.fragment.is_none_or(|fragment| fragment.number == 0);
+    assert_eq!(selection.replayed, replay.iter().filter(is_first).count() as u64);
     let reappend_from = replay.partition_point(|record| !bounds.is_to_append_again(record.csn));
     Ok(Decision { selection, replay, reappend_from })
 }
@@ -113,6 +124,7 @@ fn record(epoch: u32, csn: u64, dsn: u64, watermark: u64) -> FoundRecord {
         log: LogId(0),
         block_epoch: Epoch(0),
         operations: 1,
+        fragment: None,
         kind: RecordKind::Whole,
         rule: DependencyRule::Dsn,
         csn: Csn(csn),
@@ -407,6 +419,69 @@ fn an_exact_record_is_judged_by_what_it_lists() {
     let decision = select_listed(&first_run(0), &[first, second], &lists).expect("nothing is lost");
     let replayed: Vec<u64> = decision.replay.iter().map(|record| record.csn.0).collect();
     assert_eq!(replayed, [1, 3], "4 is discarded, and whoever builds on it");
+}
+
+/// Fragment `number` of `count`.
+fn fragment(record: FoundRecord, number: u32, count: u32) -> FoundRecord {
+    FoundRecord { kind: RecordKind::Fragment, fragment: Some(Fragment { number, count }), ..record }
+}
+
+fn csns(decision: &Decision) -> Vec<u64> {
+    decision.replay.iter().map(|record| record.csn.0).collect()
+}
+
+#[test]
+fn a_transaction_of_which_a_fragment_is_missing_is_discarded_with_all_that_read_it() {
+    let of = |csn, dsn, number, count| fragment(record(1, csn, dsn, 1), number, count);
+    // 1 to 3 are whole; of 4 to 6 the middle one is lost; 7 and 8 read nothing, 9 read 6.
+    let first = log(0, 1, vec![of(1, 0, 0, 3), of(4, 3, 0, 3), of(7, 0, 0, 2)]);
+    let second = log(1, 1, vec![of(2, 0, 1, 3), of(8, 0, 1, 2)]);
+    let third = log(2, 1, vec![of(3, 0, 2, 3), of(6, 3, 2, 3), record(1, 9, 6, 1)]);
+    let logs = [first, second, third];
+    let decision = select(&first_run(0), &logs).expect("nothing is lost");
+    assert_eq!(csns(&decision), [1, 2, 3, 7, 8]);
+    assert_eq!((decision.frontier, decision.replayed, decision.discarded), (Csn(5), 2, 2));
+    assert_eq!(decision.voids.ranges(), [(Csn(4), Csn(6)), (Csn(9), Csn(9))]);
+}
+
+#[test]
+fn of_a_discarded_transaction_no_fragment_comes_back() {
+    let of = |csn, number| fragment(record(1, csn, 0, 1), number, 2);
+    let first = log(0, 1, vec![of(1, 0)]);
+    let once = select(&first_run(0), std::slice::from_ref(&first)).expect("nothing is lost");
+    assert_eq!((csns(&once), once.voids.ranges()), (vec![], &[(Csn(1), Csn(1))][..]));
+    // The other fragment was on its way when the process was killed, and landed after the scan.
+    let entries = [once.entry(&first_run(0))];
+    let decided =
+        Decided { epoch: Epoch(2), first_csn: Csn(2), next_csn: Csn(2), epochs: &entries, ..first_run(0) };
+    let late = select(&decided, &[first, log(1, 1, vec![of(2, 1)])]).expect("nothing is lost");
+    assert_eq!(csns(&late), Vec::<u64>::new());
+}
+
+#[test]
+fn fragments_are_judged_by_what_the_first_one_lists() {
+    let lists = |record: &FoundRecord| Ok(if record.csn == Csn(3) { vec![Csn(2)] } else { Vec::new() });
+    let first = |lost: bool| {
+        let mut records = vec![fragment(exact(3, 2, 1, 1), 0, 2)];
+        if !lost {
+            records.insert(0, record(1, 2, 1, 1));
+        }
+        log(0, 1, records)
+    };
+    let second = log(1, 1, vec![record(1, 1, 0, 1), fragment(exact(4, 2, 1, 0), 1, 2), exact(5, 0, 1, 0)]);
+    let all = select_listed(&first_run(0), &[first(false), second.clone()], &lists).expect("whole");
+    assert_eq!(csns(&all), [1, 2, 3, 4, 5]);
+    let without = select_listed(&first_run(0), &[first(true), second], &lists).expect("nothing is lost");
+    assert_eq!(csns(&without), [1, 5], "the second fragment lists nothing, and goes with the first");
+}
+
+#[test]
+fn fragments_that_do_not_fit_together_are_none() {
+    let of = |csn, number, count| fragment(record(1, csn, 0, 1), number, count);
+    let first = log(0, 1, vec![of(1, 0, 2), of(3, 0, 3), of(6, 1, 2)]);
+    let second = log(1, 1, vec![of(2, 1, 3), of(4, 1, 3), of(5, 0, 2)]);
+    let decision = select(&first_run(0), &[first, second]).expect("nothing is lost");
+    assert_eq!(csns(&decision), [5, 6]);
 }
 
 #[test]

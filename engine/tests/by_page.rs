@@ -1,0 +1,268 @@
+//! Changes divided between logs by page: a transaction is there with all its fragments or not at all, whatever the disk had of them.
+
+mod support;
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{
+    Acknowledger, Database, Dependency, Durability, ErrorKind, Isolation, Layout, Preset, Settings, Writer,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use support::content;
+
+const LOGS: usize = 3;
+const ROWS: u64 = 400;
+/// Rows that a transaction writes, all over the table.
+const EACH: u64 = 5;
+
+fn settings(preset: Preset) -> Settings {
+    Settings {
+        preset,
+        layout: Some(Layout::ByPage),
+        logs: LOGS,
+        memory_bytes: 8 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
+        ..Settings::default()
+    }
+}
+
+/// Every preset that can be, with every rule, and who else may write or tell.
+fn protocols() -> Vec<Settings> {
+    let presets = [
+        Preset::Group,
+        Preset::Pipelined,
+        Preset::Autonomous,
+        Preset::Restricted,
+        Preset::Auto,
+        Preset::Passive,
+    ];
+    let mut all = Vec::new();
+    for preset in presets {
+        for rule in Dependency::ALL.into_iter().filter(|rule| *rule != Dependency::LogOrder) {
+            all.push(Settings { dependency: Some(rule), ..settings(preset) });
+        }
+    }
+    all.push(Settings { acknowledger: Some(Acknowledger::Workers), ..settings(Preset::Auto) });
+    all.push(Settings { acknowledger: Some(Acknowledger::Background), ..settings(Preset::Autonomous) });
+    all
+}
+
+fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
+    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
+}
+
+fn name(settings: &Settings) -> String {
+    format!("{} {:?} {:?}", settings.preset, settings.dependency, settings.acknowledger)
+}
+
+fn row(transaction: u64, n: u64) -> [u8; 8] {
+    ((transaction * 37 + n * 83) % ROWS).to_be_bytes()
+}
+
+/// A value as long as an eighth of a page, so that a few rows make a page and splits move them to pages of other logs.
+fn value(transaction: u64) -> Vec<u8> {
+    let mut value = transaction.to_be_bytes().to_vec();
+    value.resize(500 + transaction as usize % 90, transaction as u8);
+    value
+}
+
+/// Transactions one after the other, each with a row of its own that says it was there. Those acknowledged, with the disk's operations by then.
+fn work(db: &Database, disk: &SimulatedStorage, from: u64, count: u64) -> Vec<(usize, u64)> {
+    let table = db.table_or_create("t").expect("made");
+    let told = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (table, told) = (&table, &told);
+            scope.spawn(move || {
+                for transaction in (from..from + count).filter(|t| t % 2 == thread) {
+                    loop {
+                        let mut tx =
+                            db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+                        let mut rows: Vec<_> = (0..EACH).map(|n| row(transaction, n)).collect();
+                        // In one order, or threads wait for each other.
+                        rows.sort_unstable();
+                        let put = rows.iter().try_for_each(|row| tx.insert(table, row, value(transaction)));
+                        // Again, after splits that the first ones may have caused.
+                        let put = put.and_then(|()| tx.insert(table, rows[0], value(transaction)));
+                        let put = put.and_then(|()| {
+                            tx.insert(table, [b"done", &transaction.to_be_bytes()[..]].concat(), "x")
+                        });
+                        match put {
+                            Ok(()) => {}
+                            Err(error) if error.is_retryable() => continue,
+                            Err(error) => panic!("{error}"),
+                        }
+                        if transaction % 3 == 0 {
+                            tx.commit().expect("a whole disk");
+                        } else {
+                            let handle = tx.commit_async().expect("commits");
+                            if transaction % 3 == 1 {
+                                break;
+                            }
+                            handle.wait().expect("a whole disk");
+                        }
+                        told.lock().expect("no panic").push((disk.operations(), transaction));
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    told.into_inner().expect("no panic")
+}
+
+/// The transactions that are there; each row is of one of them, and of the newest that wrote it if the two threads did not meet in it.
+fn judge(db: &Database, told: &[(usize, u64)], by: usize, what: &str) -> Vec<u64> {
+    let all = content(db);
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"));
+    let there: Vec<u64> =
+        all.keys().filter_map(|(_, key)| Some(number(key.strip_prefix(b"done")?))).collect();
+    for (_, transaction) in told.iter().filter(|(at, _)| *at <= by) {
+        assert!(there.contains(transaction), "{what}: {transaction} was acknowledged and is lost");
+    }
+    let rows: BTreeMap<u64, u64> = all
+        .iter()
+        .filter(|((_, key), _)| key.len() == 8)
+        .map(|((_, key), value)| (number(key), number(value)))
+        .collect();
+    for (row, writer) in &rows {
+        assert!(there.contains(writer), "{what}: row {row} is of {writer}, of which a part is lost");
+    }
+    for transaction in &there {
+        for n in 0..EACH {
+            let row = number(&row(*transaction, n));
+            assert!(rows.contains_key(&row), "{what}: row {row} of {transaction} is lost");
+        }
+    }
+    let report = db.verify(None).expect("runs");
+    assert!(report.problems.is_empty(), "{what}: {:?}", report.problems);
+    there
+}
+
+#[test]
+fn a_transaction_has_a_record_in_each_log_of_its_pages() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let (path, copy) = (directory.path().join("db"), directory.path().join("copy"));
+    let db = Database::builder().settings(settings(Preset::Auto)).open(&path).expect("opens");
+    work(&db, &SimulatedStorage::new(1), 0, 120);
+    db.flush().expect("a whole disk");
+    for part in ["", "log", "pages"] {
+        std::fs::create_dir(copy.join(part)).expect("a directory");
+        for entry in std::fs::read_dir(path.join(part)).expect("there").map(|entry| entry.expect("readable"))
+        {
+            if entry.file_type().expect("known").is_file() {
+                std::fs::copy(entry.path(), copy.join(part).join(entry.file_name())).expect("copied");
+            }
+        }
+    }
+    let records = Database::dump_log(&copy).expect("readable");
+    let fragments: Vec<_> =
+        records.iter().filter(|r| r.part.as_deref().is_some_and(|p| p.starts_with("fragment"))).collect();
+    assert!(fragments.len() > 120, "most transactions are in several logs: {}", fragments.len());
+    for log in 0..LOGS as u32 {
+        let there = fragments.iter().filter(|record| record.log == log).count();
+        assert!(there > fragments.len() / 10, "log {log} has {there} of {}", fragments.len());
+    }
+    let three =
+        fragments.iter().find(|r| r.part.as_deref().is_some_and(|p| p.starts_with("fragment 1 of 3")));
+    let first = three.expect("one with a fragment in each log");
+    for (number, csn) in (1..=3).zip(first.csn.0..) {
+        let record =
+            fragments.iter().find(|record| record.csn.0 == csn).expect("the CSNs follow one another");
+        let part = format!("fragment {number} of 3 of the transaction with csn {}", first.csn.0 + 2);
+        assert_eq!((record.part.as_deref(), record.dsn), (Some(&part[..]), first.dsn));
+        assert!(!record.operations.is_empty());
+    }
+}
+
+#[test]
+fn a_transaction_is_whole_or_not_there_after_any_crash_and_the_one_after_it() {
+    let (mut lost, mut random) = (0, Random::from_seed(5));
+    for settings in protocols() {
+        let disk = SimulatedStorage::new(2);
+        let db = open(&disk, &settings);
+        let told = work(&db, &disk, 0, 60);
+        disk.stop();
+        drop(db);
+        let end = disk.operations();
+        for crash in 0..10 {
+            let at = random.below(end as u64 + 1) as usize;
+            let kind = if crash % 3 == 0 { CrashKind::Kill } else { CrashKind::PowerCut };
+            let what = format!("{}: {kind:?} after {at} of {end}", name(&settings));
+            let once = disk.crash(kind, at, random.next_u64());
+            let db = open(&once, &settings);
+            let there = judge(&db, &told, at, &what);
+            lost += db.recovery().discarded;
+            // What was discarded stays discarded, and what was recovered stays, when others have come and the next crash.
+            let more = work(&db, &once, 1000, 10);
+            once.stop();
+            drop(db);
+            let later = once.operations();
+            let twice = once.crash(CrashKind::PowerCut, later, random.next_u64());
+            let db = open(&twice, &settings);
+            let mut still = judge(&db, &more, later, &format!("{what}, and again"));
+            still.retain(|transaction| *transaction < 1000);
+            assert_eq!(still, there, "{what}: another set after the next crash");
+            twice.stop();
+        }
+    }
+    assert!(lost > 20, "too few crashes tore transactions to say anything: {lost}");
+}
+
+#[test]
+fn what_does_not_go_with_pages_is_refused_with_the_reason() {
+    let refused = |settings: Settings| {
+        let error = Database::builder().settings(settings).open_in_memory().expect_err("contradicts itself");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        error.to_string()
+    };
+    let one = refused(Settings { logs: 1, ..settings(Preset::Auto) });
+    assert!(one.contains("by-page divides transactions between logs, and there is one"), "{one}");
+    let worker = refused(Settings { writer: Some(Writer::Worker), ..settings(Preset::Auto) });
+    assert!(worker.contains("a log belongs to pages"), "{worker}");
+    let committer = refused(settings(Preset::PerTransaction));
+    assert!(committer.contains("writer = committer writes one"), "{committer}");
+    let order = refused(Settings { dependency: Some(Dependency::LogOrder), ..settings(Preset::Auto) });
+    assert!(order.contains("log-order"), "{order}");
+}
+
+/// A transaction that is long goes to one log in chunks; large values and rows that are taken back are divided like others.
+#[test]
+fn long_transactions_large_values_and_savepoints_are_recovered() {
+    let settings = Settings { chunk_bytes: 4096, ..settings(Preset::Autonomous) };
+    let disk = SimulatedStorage::new(3);
+    let db = open(&disk, &settings);
+    let table = db.create_table("t").expect("new");
+    let mut expected = BTreeMap::new();
+    for round in 0..30u8 {
+        let mut tx = db.begin().expect("free");
+        let count = if round % 5 == 0 { 60 } else { 4 };
+        for n in 0..count {
+            let key = vec![n, round % 7];
+            tx.insert(&table, &key, vec![round; 120]).expect("fits");
+            expected.insert(key, vec![round; 120]);
+        }
+        let savepoint = tx.savepoint();
+        for n in 0..3u8 {
+            tx.insert(&table, [n * 80, 200], "taken back").expect("fits");
+            tx.remove(&table, [n, round % 7]).expect("there");
+        }
+        tx.rollback_to(savepoint).expect("goes back");
+        let large = vec![round; 3000 + usize::from(round) * 400];
+        tx.insert(&table, [round % 4, 250], &large).expect("fits");
+        expected.insert(vec![round % 4, 250], large);
+        tx.insert(&table, [round % 4, 251], "small").expect("fits");
+        tx.remove(&table, [round % 4, 251]).expect("there");
+        tx.commit().expect("a whole disk");
+    }
+    disk.stop();
+    let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
+    let found = content(&open(&disk, &settings));
+    let found: BTreeMap<_, _> = found.into_iter().map(|((_, key), value)| (key, value)).collect();
+    assert!(found == expected, "{} rows of {}", found.len(), expected.len());
+}
