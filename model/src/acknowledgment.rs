@@ -91,6 +91,7 @@ impl Scenario {
     #[must_use]
     pub fn to_list(&self, state: &State, predecessors: Set) -> Set {
         let open = |id: &TransactionId| match self.rules.listed {
+            Listed::NotCommitted if self.rules.goes_by_clocks() => !self.is_committed_by_clock(state, *id),
             Listed::NotCommitted => !self.is_exactly_committed(state, *id),
             Listed::Volatile => !self.is_durable(state, *id),
         };
@@ -117,6 +118,15 @@ impl Scenario {
             // A transaction without a record has no CSN of its own.
             Dependencies::Csn => progress.csn.max(progress.dsn) < self.known_watermark(state),
             Dependencies::Exact => self.are_exactly_committed(state, progress.listed),
+            Dependencies::Gsn | Dependencies::GsnRfa | Dependencies::GsnRfaTransitive => {
+                // A transaction without a record has no clock of its own: it waits for what it read.
+                match self.transaction(id).kind {
+                    Kind::ReadOnly => {
+                        progress.listed.iter().all(|other| self.is_committed_by_clock(state, other))
+                    }
+                    _ => self.is_committed_by_clock(state, id),
+                }
+            }
             Dependencies::DirectOnly => {
                 progress.known_predecessors.iter().all(|other| self.is_durable(state, other))
             }

@@ -13,6 +13,7 @@
 //! | [`scenario`] | which transactions run, and by which rules? |
 //! | [`state`] | what is in memory, and what on the disk? |
 //! | [`acknowledgment`] | what is durable, how far is the watermark, who may be told? |
+//! | [`clocks`] | what do the rules wait for that go by Lamport clocks? |
 //! | [`recovery`] | what is true after a crash? |
 //! | [`machine`] | what can happen next, and what must never happen? |
 //! | [`snapshot`] | a second, smaller model: what does a reader see of a commit in progress? |
@@ -22,6 +23,7 @@
 //! something happens.
 
 pub mod acknowledgment;
+pub mod clocks;
 pub mod machine;
 pub mod recovery;
 pub mod scenario;
@@ -29,6 +31,6 @@ pub mod snapshot;
 pub mod state;
 
 pub use scenario::{
-    Dependencies, Durable, Judged, Kind, Listed, RecoveryDurability, Rules, Scenario, Stealing,
-    StoredWatermark, Tombstones, Transaction, Voids, WatermarkScan,
+    ClockScan, Dependencies, Durable, Judged, Kind, Listed, ReadersClock, RecoveryDurability, Rules,
+    Scenario, Stealing, StoredWatermark, Tombstones, Transaction, Voids, WatermarkScan,
 };

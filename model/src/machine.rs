@@ -25,6 +25,8 @@ pub enum Action {
     Complete(LogId, usize),
     /// One load of a watermark scan.
     ScanStep,
+    /// Raises the clocks and finds how far all logs are durable.
+    ScanClocks,
     /// Tells the caller.
     Acknowledge(TransactionId),
     /// A crash, and recovery. Bit i says what becomes of the i-th block that is not certain.
@@ -58,6 +60,13 @@ impl Model for Scenario {
         if self.rules.watermark != WatermarkScan::Atomic {
             actions.push(Action::ScanStep);
         }
+        if self.rules.goes_by_clocks() {
+            let mut scanned = state.clone();
+            self.scan_clocks(&mut scanned);
+            if scanned.clocks != state.clocks {
+                actions.push(Action::ScanClocks);
+            }
+        }
         let uncertain = state.disk.iter().flatten().filter(|block| is_uncertain(block)).count();
         actions.extend((0..1 << uncertain).map(Action::Crash));
     }
@@ -75,6 +84,7 @@ impl Model for Scenario {
                 next.progress_mut(id).csn = state.next_csn;
                 next.progress_mut(id).phase = Phase::Drawn;
                 next.next_csn += 1;
+                self.draw_gsn(&mut next, id);
                 if self.rules.watermark == WatermarkScan::Atomic {
                     self.append(&mut next, id);
                 }
@@ -93,6 +103,7 @@ impl Model for Scenario {
             Action::Steal(thief, victim) => self.steal(&mut next, thief, victim),
             Action::Complete(log, at) => Self::complete(&mut next, log, at),
             Action::ScanStep => self.scan_step(&mut next),
+            Action::ScanClocks => self.scan_clocks(&mut next),
             Action::Acknowledge(id) => self.acknowledge(&mut next, id),
             Action::Crash(outcome) => {
                 self.crash(&mut next, outcome);
@@ -244,11 +255,12 @@ impl Scenario {
         let dsn = known.iter().map(|writer| state.progress(writer).csn).max().unwrap_or(0);
         let epoch = state.manifest.epoch;
         let listed = match self.rules.dependencies {
-            Dependencies::Exact | Dependencies::DirectOnly => self.to_list(state, known),
             Dependencies::Dsn | Dependencies::Csn => Set::default(),
+            _ => self.to_list(state, known),
         };
+        let clock = self.clock_after_reading(state, id);
         let progress = state.progress_mut(id);
-        progress.listed = listed;
+        (progress.listed, progress.clock) = (listed, clock);
         (progress.phase, progress.epoch, progress.dsn) = (Phase::Active, epoch, dsn);
         (progress.known_predecessors, progress.predecessors) = (known, predecessors);
         for key in transaction.writes {

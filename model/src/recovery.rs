@@ -1,5 +1,6 @@
 //! What is true after a crash? A pure function of what can be read.
 
+use crate::clocks::Clocks;
 use crate::scenario::{Judged, RecoveryDurability, Scenario, StoredWatermark, TransactionId, Voids};
 use crate::state::{Block, BlockState, Csn, Set, State, Violation};
 
@@ -138,6 +139,7 @@ impl Scenario {
         state.watermark = state.next_csn;
         state.newest_reported = conclusion.last_csn;
         state.scan = None;
+        state.clocks = Clocks::new(usize::from(self.logs), usize::from(self.keys));
         state.stolen = Set::default();
         state.buffers.iter_mut().for_each(Vec::clear);
         state.announced.fill(None);

@@ -73,8 +73,32 @@ pub enum Dependencies {
     /// The engine's exact rule: the predecessors that its record lists are committed, whatever else is volatile. For recovery that judges
     /// by lists, too.
     Exact,
+    /// The engine's rule GSN: all logs are durable up to its clock. For recovery that judges by lists.
+    Gsn,
+    /// The engine's rule GSN with RFA: the same, but one that met only what was changed through its own log waits for those before it in that log.
+    GsnRfa,
+    /// Wrong: as above, but such a one waits for nothing, as if what it read could be told because it is durable.
+    GsnRfaTransitive,
     /// Wrong: only the direct predecessors' own records are durable.
     DirectOnly,
+}
+
+/// Whether reading a page raises the transaction's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadersClock {
+    /// The engine's rule: to the page's.
+    Raised,
+    /// Wrong: only writing does.
+    Unchanged,
+}
+
+/// What a scan of the clocks does besides looking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClockScan {
+    /// The engine's rule: it raises all logs' clocks to the highest first.
+    RaisesClocks,
+    /// Wrong: nothing, so a log that was idle draws below what was found durable.
+    OnlyLooks,
 }
 
 /// Which predecessors a record lists.
@@ -181,6 +205,10 @@ pub enum StoredWatermark {
 pub struct Rules {
     /// What must be committed before a commit is.
     pub dependencies: Dependencies,
+    /// Whether reading raises the clock.
+    pub readers_clock: ReadersClock,
+    /// What a scan of the clocks does.
+    pub clock_scan: ClockScan,
     /// What a record lists.
     pub listed: Listed,
     /// What recovery takes.
@@ -207,6 +235,8 @@ impl Rules {
     /// The engine's rules, with an atomic watermark.
     pub const ENGINE: Rules = Rules {
         dependencies: Dependencies::Dsn,
+        readers_clock: ReadersClock::Raised,
+        clock_scan: ClockScan::RaisesClocks,
         listed: Listed::NotCommitted,
         judged: Judged::ByDsn,
         durable: Durable::GapFreePrefix,

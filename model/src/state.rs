@@ -1,5 +1,6 @@
 //! What is in memory, and what on the disk.
 
+use crate::clocks::{Clocks, TransactionClock};
 use crate::scenario::{Epoch, LogId, Scenario, TransactionId};
 
 /// A commit sequence number; 0 = before everything.
@@ -99,6 +100,8 @@ pub struct Progress {
     pub known_predecessors: Set,
     /// Of them, those that its record lists.
     pub listed: Set,
+    /// Its clock.
+    pub clock: TransactionClock,
     /// All transactions whose effect it saw: also a delete of which it found no trace.
     pub predecessors: Set,
 }
@@ -207,6 +210,8 @@ pub struct State {
     pub scan: Option<Scan>,
     /// The result of the last scan.
     pub watermark: Csn,
+    /// Of pages and logs.
+    pub clocks: Clocks,
     /// Newest CSN of which a caller knows; read-only transactions start there.
     pub newest_reported: Csn,
     /// Durable commits that were reported.
@@ -236,6 +241,7 @@ impl State {
             stored_watermark: 0,
             known_predecessors: Set::default(),
             listed: Set::default(),
+            clock: TransactionClock::default(),
             predecessors: Set::default(),
         };
         State {
@@ -250,6 +256,7 @@ impl State {
             manifest: Manifest { epoch: 1, first_csn: 1, accepted: Vec::new(), voids: Set::default() },
             scan: None,
             watermark: 1,
+            clocks: Clocks::new(logs, usize::from(scenario.keys)),
             newest_reported: 0,
             acknowledged: Set::default(),
             observed: Set::default(),

@@ -7,8 +7,8 @@ use quench_model::machine::{
 };
 use quench_model::state::Violation;
 use quench_model::{
-    Dependencies, Durable, Judged, Listed, RecoveryDurability, Scenario, Stealing, StoredWatermark,
-    Tombstones, Transaction, Voids, WatermarkScan,
+    ClockScan, Dependencies, Durable, Judged, Listed, ReadersClock, RecoveryDurability, Scenario, Stealing,
+    StoredWatermark, Tombstones, Transaction, Voids, WatermarkScan,
 };
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -164,6 +164,100 @@ fn exact_acknowledgment_holds_with_deletes_and_after_a_kill() {
     holds(exact(deleted(Tombstones::Stamped)), &[REACHED_READ_ONLY, REACHED_SECOND_EPOCH]);
     holds(exact(killed(RecoveryDurability::FlushAndReappend)), &[REACHED_SECOND_EPOCH]);
     breaks(exact(deleted(Tombstones::Purged)), Violation::NotClosed);
+}
+
+/// Acknowledgment by clocks, and recovery by lists.
+fn by_clocks(dependencies: Dependencies, scenario: Scenario) -> Scenario {
+    scenario.with(|rules| (rules.dependencies, rules.judged) = (dependencies, Judged::ByList))
+}
+
+/// Log 0 is slow. In log 1 one transaction reads what is in log 0, and one reads only what that wrote; log 2 has nothing to do with them.
+fn alone_behind_one_that_waits() -> Scenario {
+    let mut scenario = Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 1, &[X], &[Y]),
+        Transaction::durable(1, 1, &[Y], &[Y]),
+        Transaction::durable(1, 2, &[], &[Z]),
+    ]);
+    (scenario.in_flight_max, scenario.crashes) = (1, 1);
+    scenario
+}
+
+/// A log that is far ahead, whose last record is lost, and two transactions in other logs, the second of which read the first.
+fn behind_one_that_is_ahead() -> Scenario {
+    let mut scenario = Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 1, &[], &[Y]),
+        Transaction::durable(1, 2, &[Y], &[Z]),
+    ]);
+    (scenario.in_flight_max, scenario.crashes) = (1, 1);
+    scenario
+}
+
+/// One that reads what a log that is ahead has last written.
+fn reads_from_one_that_is_ahead() -> Scenario {
+    let mut scenario = Scenario::new(vec![
+        Transaction::durable(1, 0, &[], &[Z]),
+        Transaction::durable(1, 0, &[], &[X]),
+        Transaction::durable(1, 1, &[X], &[Y]),
+        Transaction::durable(1, 2, &[Y], &[Z]),
+    ]);
+    (scenario.in_flight_max, scenario.crashes) = (1, 1);
+    scenario
+}
+
+#[test]
+fn acknowledgment_by_clocks_and_recovery_by_lists_hold() {
+    holds(by_clocks(Dependencies::Gsn, reads_from_one_that_is_ahead()), &[REACHED_DISCARD]);
+    let alone = by_clocks(Dependencies::GsnRfa, alone_behind_one_that_waits());
+    holds(alone, &[REACHED_VOID, REACHED_DISCARD]);
+}
+
+#[test]
+fn acknowledgment_by_clocks_holds_with_deletes_and_after_a_kill() {
+    holds(
+        by_clocks(Dependencies::GsnRfa, deleted(Tombstones::Stamped)),
+        &[REACHED_READ_ONLY, REACHED_SECOND_EPOCH],
+    );
+    holds(
+        by_clocks(Dependencies::GsnRfa, killed(RecoveryDurability::FlushAndReappend)),
+        &[REACHED_SECOND_EPOCH],
+    );
+}
+
+#[test]
+fn taking_remote_flush_avoidance_as_transitive_loses_acknowledged_commits() {
+    let scenario = by_clocks(Dependencies::GsnRfaTransitive, alone_behind_one_that_waits());
+    breaks(scenario, Violation::AcknowledgedLost);
+}
+
+#[test]
+fn a_clock_that_reading_does_not_raise_loses_acknowledged_commits() {
+    for rule in [Dependencies::Gsn, Dependencies::GsnRfa] {
+        let scenario = by_clocks(rule, reads_from_one_that_is_ahead());
+        breaks(
+            scenario.with(|rules| rules.readers_clock = ReadersClock::Unchanged),
+            Violation::AcknowledgedLost,
+        );
+    }
+}
+
+#[test]
+fn a_scan_that_does_not_raise_the_clocks_of_idle_logs_loses_acknowledged_commits() {
+    // Log 0 has come far; then log 1 begins, and log 2 reads from it.
+    let mut scenario = reads_from_one_that_is_ahead();
+    scenario.transactions[2] = Transaction::durable(1, 1, &[], &[Y]);
+    let scenario = by_clocks(Dependencies::Gsn, scenario);
+    holds(scenario.clone(), &[REACHED_VOID]);
+    breaks(scenario.with(|rules| rules.clock_scan = ClockScan::OnlyLooks), Violation::AcknowledgedLost);
+}
+
+#[test]
+fn acknowledgment_by_clocks_and_dsn_recovery_lose_acknowledged_commits() {
+    let scenario = by_clocks(Dependencies::GsnRfa, behind_one_that_is_ahead());
+    breaks(scenario.with(|rules| rules.judged = Judged::ByDsn), Violation::AcknowledgedLost);
 }
 
 #[test]
