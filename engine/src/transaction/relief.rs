@@ -12,7 +12,7 @@ const RELIEF_ROUNDS: usize = 16;
 const RELIEF_WAITS: usize = 1000;
 const RELIEF_WAIT: Duration = Duration::from_millis(1);
 /// How long a writer waits for what a checkpoint holds.
-const CHECKPOINT_WAIT: Duration = Duration::from_secs(5);
+const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
 
 impl TransactionSystem {
     /// Gives back at once what would be given back soon: a memory bound was met. Returns how many checkpoints had ended before, for
