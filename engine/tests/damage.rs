@@ -16,7 +16,7 @@ const SECTOR: usize = 4096;
 const SLOT: usize = 1 << 20;
 /// Of the formats that this build writes.
 const MANIFEST_VERSION: u32 = 5;
-const LOG_VERSION: u16 = 3;
+const LOG_VERSION: u16 = 4;
 const TABLES: [&str; 2] = ["a", "b"];
 
 type Content = BTreeMap<(usize, Vec<u8>), Vec<u8>>;

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use support::content;
 
 const OWN: &str = "mapped-memory";
@@ -221,6 +222,13 @@ fn a_commit_writes_nothing_to_the_device() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, settings(1)).expect("a whole disk");
     let table = db.create_table("t").expect("new");
+    // Spare segments are prepared beside commits, and flushed.
+    let segments = || disk.files().iter().filter(|path| path.ends_with(".seg")).count();
+    let mut before = (0, 0);
+    while before != (segments(), disk.flushes()) {
+        before = (segments(), disk.flushes());
+        std::thread::sleep(Duration::from_millis(200));
+    }
     let (writes, flushes) = (db.statistics().device_writes, disk.flushes());
     for n in 0..20u8 {
         let mut tx = db.begin().expect("free");
