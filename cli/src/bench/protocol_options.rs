@@ -29,13 +29,13 @@ fn said(error: Error) -> String {
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Commit protocol, where it is not to be as the preset says")]
 pub struct ProtocolArgs {
-    /// How many logs: one, per-thread, threads-per-log
+    /// How many logs, and what goes where: one, per-thread, threads-per-log, by-page
     #[arg(long, value_parser = |name: &str| Layout::from_name(name).map_err(said))]
     layout: Option<Layout>,
     /// Threads that share a log, with --layout threads-per-log
     #[arg(long, value_name = "THREADS")]
     threads_per_log: Option<usize>,
-    /// Who writes a log: committer, leader, flusher-per-log, background, worker
+    /// Who writes a log: committer, leader, flusher-per-log, background, worker, memory
     #[arg(long, value_parser = |name: &str| Writer::from_name(name).map_err(said))]
     writer: Option<Writer>,
     /// A log that nobody waits for is written about so often; with --preset queued any
@@ -62,7 +62,7 @@ pub struct ProtocolArgs {
     /// A worker idle for so long between its transactions has each written at once; 0: never
     #[arg(long, value_name = "US")]
     idle_us: Option<u64>,
-    /// What a durable transaction still waits for: log-order, csn, dsn
+    /// What a durable transaction still waits for: log-order, csn, dsn, exact, gsn, gsn-rfa
     #[arg(long, value_parser = |name: &str| Dependency::from_name(name).map_err(said))]
     dependency: Option<Dependency>,
     /// Where transactions wait that nobody waits with: latched, lock-free

@@ -70,7 +70,7 @@ impl Builder {
         memory_bytes: u64,
         /// Memory for old versions in bytes. Default 256 MiB.
         version_bytes: u64,
-        /// Commit protocol. Default `group`.
+        /// Commit protocol. Default `auto`.
         preset: Preset,
         /// Number of logs; 0 chooses as the layout says.
         logs: usize,

@@ -91,7 +91,7 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Memory for old versions in bytes, at least 64 KiB. Default 256 MiB.
     pub version_bytes: u64,
-    /// Commit protocol. Default `group`.
+    /// Commit protocol. Default `auto`.
     pub preset: Preset,
     /// Number of logs, 1 to 256; 0 chooses as `layout` says. Default 0.
     pub logs: usize,
@@ -102,7 +102,7 @@ pub struct Settings {
     /// Who writes a log; none: as the preset says. Default none.
     pub writer: Option<Writer>,
     /// A log that nobody waits for is written about so often, and by `queued` also if somebody waits; up to 1 s. None chooses: 1 ms for
-    /// `queued` and `restricted`, 200 us otherwise. Default none.
+    /// `queued` and `restricted`, 50 to 200 us for `auto`, as the device is fast, 200 us otherwise. Default none.
     pub flush_interval: Option<Duration>,
     /// Writes of one log that a worker may have in flight, 1 to 3, where workers write. Default 2.
     pub writes_in_flight: usize,

@@ -144,9 +144,8 @@ impl Core {
         IDLE.set(idle);
         let is_wanted = writer.duty.due() != NEVER || writer.in_flight() > 0;
         if is_wanted && !writer.is_led() && idle.forces(most, dice()) && !self.poison.is_raised() {
-            writer.duty.lower_due(NOW);
             self.metrics.idle_flushes.add(1);
-            self.flusher_of(writer).wake_for(NOW);
+            self.have_written(writer, NOW);
         }
     }
 

@@ -22,7 +22,7 @@
 //! | 4 | 4 | how many there are, 2 to [`FRAGMENTS_MAX`] |
 //! | 8 | | operations; in the first one the predecessors |
 
-use super::record::{Operation, first_operation};
+use super::record::first_operation;
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::{Csn, LogId, Result, TableId};
@@ -113,7 +113,7 @@ impl Fragments {
                 continue;
             }
             while let Some((operation, after)) = first_operation(rest)? {
-                let log = match row_of(&operation) {
+                let log = match operation.row() {
                     Some(row) => *first_log.entry(row).or_insert(run.log),
                     None => run.log,
                 };
@@ -166,17 +166,6 @@ impl Fragments {
     }
 }
 
-fn row_of<'a>(operation: &Operation<'a>) -> Option<(TableId, &'a [u8])> {
-    match *operation {
-        Operation::Put { table, key, .. }
-        | Operation::PutLarge { table, key, .. }
-        | Operation::LargePart { table, key, .. }
-        | Operation::Patch { table, key, .. }
-        | Operation::Delete { table, key } => Some((table, key)),
-        Operation::CreateTable { .. } | Operation::DropTable { .. } => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,7 +178,7 @@ mod tests {
         let mut keys = Vec::new();
         while let Some((operation, after)) = first_operation(rest).expect("well formed") {
             let kind = rest[0];
-            keys.push((kind, row_of(&operation).expect("a row").1.to_vec()));
+            keys.push((kind, operation.row().expect("a row").1.to_vec()));
             rest = after;
         }
         keys

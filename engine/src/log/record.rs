@@ -360,6 +360,21 @@ pub enum Operation<'a> {
     },
 }
 
+impl<'a> Operation<'a> {
+    /// The row that it is of; none for a change of the catalog.
+    #[must_use]
+    pub fn row(&self) -> Option<(TableId, &'a [u8])> {
+        match *self {
+            Operation::Put { table, key, .. }
+            | Operation::PutLarge { table, key, .. }
+            | Operation::LargePart { table, key, .. }
+            | Operation::Patch { table, key, .. }
+            | Operation::Delete { table, key } => Some((table, key)),
+            Operation::CreateTable { .. } | Operation::DropTable { .. } => None,
+        }
+    }
+}
+
 /// The bytes of a large value, in the pieces in which they were logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pieces<'a> {

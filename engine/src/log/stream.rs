@@ -9,7 +9,6 @@
 //!
 //! A peer may *carry* what a log holds: it becomes a block of its owner, with the owner's next sequence, and its place is in the peer's
 //! segment, behind the peer's own block, so that one write takes both.
-
 //!
 //! 1. `reserve` guarantees the room for a record in the filling buffer *and* the place on the device for the block that
 //!    will hold it, so that neither `append` nor `seal` can fail.

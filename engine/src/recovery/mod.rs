@@ -251,8 +251,7 @@ impl Recovery<'_> {
         let moved = self.move_to_segment(&scan)?;
         let segments = self.segment_pool()?;
         for found in &scan.segments {
-            // None is written to before the next checkpoint, not even one that looks empty: a write of the killed process
-            // may still be on its way to it.
+            // None is ever written to, not even one that looks empty: a write of the killed process may still be on its way to it.
             match found.max_csn {
                 Csn::ZERO => segments.adopt_empty(&found.segment),
                 max_csn => segments.adopt(found.segment.clone(), Some(max_csn)),

@@ -18,7 +18,7 @@
 
 use super::chunks::Earlier;
 use super::threads;
-use crate::base::{Csn, Error, Location, Result, TableId};
+use crate::base::{Csn, Error, Location, Result};
 use crate::buffer::prefetch;
 use crate::log::{Operation, begins_with_catalog_change, first_operation};
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -83,7 +83,7 @@ struct Step<'a> {
 impl<'a> Step<'a> {
     /// `bytes` begin with the encoded `operation`, which is the record's. `None` for a change of the catalog.
     fn new(record: usize, operation: &Operation<'a>, bytes: &'a [u8]) -> Option<Step<'a>> {
-        let (table, key) = row_of(operation)?;
+        let (table, key) = operation.row()?;
         let key_at = key.as_ptr().addr() - bytes.as_ptr().addr();
         let prefix = match key.first_chunk::<8>() {
             Some(first) => u64::from_be_bytes(*first),
@@ -118,17 +118,6 @@ impl<'a> Step<'a> {
 
     fn is_same_row(&self, other: &Step<'_>) -> bool {
         self.table == other.table && self.prefix == other.prefix && self.key() == other.key()
-    }
-}
-
-fn row_of<'a>(operation: &Operation<'a>) -> Option<(TableId, &'a [u8])> {
-    match *operation {
-        Operation::Put { table, key, .. }
-        | Operation::PutLarge { table, key, .. }
-        | Operation::LargePart { table, key, .. }
-        | Operation::Patch { table, key, .. }
-        | Operation::Delete { table, key } => Some((table, key)),
-        Operation::CreateTable { .. } | Operation::DropTable { .. } => None,
     }
 }
 

@@ -53,11 +53,8 @@ pub(super) enum Change {
         path: Arc<str>,
         len: u64,
     },
+    /// One flush, for one file or several.
     Flush {
-        path: Arc<str>,
-    },
-    /// One flush for several files.
-    FlushTogether {
         paths: Arc<[Arc<str>]>,
     },
     FailedFlush {
@@ -232,16 +229,11 @@ impl Disk {
                     file.pending.push(Pending::SetLen(*len));
                 }
             }
-            Change::Flush { path } => {
-                if let Some(file) = self.files.get_mut(&**path) {
-                    file.make_durable();
-                }
-            }
             Change::MapMemory { len } => self.memory.resize(*len),
             Change::Store { thread, offset, bytes } => self.memory.store(*thread, *offset, bytes),
             Change::Fence { thread } => self.memory.fence(*thread),
             Change::FlushMemory => self.memory.settle(),
-            Change::FlushTogether { paths } => {
+            Change::Flush { paths } => {
                 for path in &**paths {
                     if let Some(file) = self.files.get_mut(&**path) {
                         file.make_durable();

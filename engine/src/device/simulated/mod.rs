@@ -278,8 +278,7 @@ impl World {
                     durable: false,
                 }
             }
-            Change::Flush { path } => Change::FailedFlush { paths: [path.clone()].into() },
-            Change::FlushTogether { paths } => Change::FailedFlush { paths: paths.clone() },
+            Change::Flush { paths } => Change::FailedFlush { paths: paths.clone() },
             _ => return,
         };
         self.disk.apply(&partial, &mut self.random);
@@ -369,7 +368,7 @@ impl Storage for SimulatedStorage {
         };
         let paths: Vec<Arc<str>> = files.iter().map(path).collect::<Result<_>>()?;
         let Some(first) = paths.first().cloned() else { return Ok(()) };
-        self.change(OperationKind::Flush, &first, 0, Change::FlushTogether { paths: paths.into() })
+        self.change(OperationKind::Flush, &first, 0, Change::Flush { paths: paths.into() })
     }
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
@@ -441,7 +440,12 @@ impl File for SimulatedFile {
     }
 
     fn flush(&self) -> Result<()> {
-        self.storage.change(OperationKind::Flush, &self.path, 0, Change::Flush { path: self.path.clone() })
+        self.storage.change(
+            OperationKind::Flush,
+            &self.path,
+            0,
+            Change::Flush { paths: [self.path.clone()].into() },
+        )
     }
 
     fn zero_extend(&self, len: u64) -> Result<()> {

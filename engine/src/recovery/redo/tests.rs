@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::clock::Clock;
 use crate::base::random::Random;
-use crate::base::{ErrorKind, PageId};
+use crate::base::{ErrorKind, PageId, TableId};
 use crate::buffer::{PageSource, Pool};
 use crate::log::RedoBuffer;
 use crate::transaction::Limits;
