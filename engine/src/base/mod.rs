@@ -13,6 +13,8 @@ pub mod ids;
 pub mod metrics;
 pub mod random;
 pub mod settings;
+#[cfg(feature = "simulation")]
+pub mod surroundings;
 
 pub use account::{Account, Charge};
 pub use error::{Error, ErrorKind, Location, Result};

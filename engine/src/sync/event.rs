@@ -78,6 +78,10 @@ impl Event {
     #[cfg(not(any(loom, feature = "shuttle")))]
     fn wake(&self) {
         use rustix::thread::futex;
+        #[cfg(feature = "simulation")]
+        if super::simulation::is_simulated() {
+            return super::simulation::wake_all(&self.generation);
+        }
         // The only error is a bad address, and this one is ours.
         let _ = futex::wake(&self.generation, futex::Flags::PRIVATE, i32::MAX as u32);
     }
@@ -85,6 +89,10 @@ impl Event {
     #[cfg(not(any(loom, feature = "shuttle")))]
     fn sleep(&self, ticket: Ticket, timeout: Option<Duration>) {
         use rustix::thread::futex;
+        #[cfg(feature = "simulation")]
+        if super::simulation::is_simulated() {
+            return super::simulation::wait_while(&self.generation, ticket.0, timeout);
+        }
         let timeout = timeout.map(|t| futex::Timespec {
             tv_sec: t.as_secs().min(i64::MAX as u64) as i64,
             tv_nsec: t.subsec_nanos().into(),

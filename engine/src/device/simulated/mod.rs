@@ -223,7 +223,7 @@ impl SimulatedStorage {
             }
         };
         if !delay.is_zero() {
-            std::thread::sleep(delay);
+            crate::sync::thread::sleep(delay);
         }
         Ok(())
     }
