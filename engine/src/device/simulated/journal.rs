@@ -95,6 +95,35 @@ pub(super) enum Change {
     FlushMemory,
 }
 
+/// One line, with a checksum in the place of bytes.
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let crc = crate::base::checksum::crc;
+        match self {
+            Change::Create { path } => write!(f, "create {path}"),
+            Change::Remove { path } => write!(f, "remove {path}"),
+            Change::FlushDirectory { directory } => write!(f, "flush directory {directory:?}"),
+            Change::Write { path, offset, bytes, durable } => {
+                let how = if *durable { "durable write" } else { "write" };
+                write!(f, "{how} {path} at {offset}, {} bytes, crc {:08x}", bytes.len(), crc(bytes))
+            }
+            Change::InFlight { path, offset, bytes } => {
+                write!(f, "submitted {path} at {offset}, {} bytes, crc {:08x}", bytes.len(), crc(bytes))
+            }
+            Change::Store { thread, offset, bytes } => {
+                write!(f, "store by thread {thread} at {offset}, {} bytes, crc {:08x}", bytes.len(), crc(bytes))
+            }
+            Change::Again { path, offset, bytes } => {
+                write!(f, "will be written again: {path} at {offset}, {} bytes", bytes.len())
+            }
+            Change::Gone { path, offset, bytes } => {
+                write!(f, "will never be written: {path} at {offset}, {} bytes", bytes.len())
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
 impl Change {
     /// Bytes that it moves.
     pub(super) fn bytes(&self) -> usize {

@@ -217,6 +217,28 @@ impl SimulatedStorage {
         self.shared.world.lock().disk.visible(path).map(<[u8]>::to_vec)
     }
 
+    /// The journal from operation number `from` on, a line for each, for people to read.
+    #[must_use]
+    pub fn describe(&self, from: usize) -> Vec<String> {
+        self.shared.world.lock().journal.iter().skip(from).map(ToString::to_string).collect()
+    }
+
+    /// A number that follows from every operation so far and from all that is on the disk.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let world = self.shared.world.lock();
+        let mut all = Vec::new();
+        for change in &world.journal {
+            all.extend_from_slice(change.to_string().as_bytes());
+        }
+        for path in world.disk.paths() {
+            all.extend_from_slice(path.as_bytes());
+            all.extend_from_slice(world.disk.visible(&path).unwrap_or_default());
+        }
+        all.extend_from_slice(world.disk.memory().visible());
+        u64::from(crate::base::checksum::crc(&all)) << 32 | world.journal.len() as u64
+    }
+
     /// Replaces a file, durably, outside the journal.
     pub fn write_file(&self, path: &str, bytes: &[u8]) {
         let mut world = self.shared.world.lock();

@@ -233,6 +233,13 @@ fn wake(address: usize) {
     }
 }
 
+/// Lets time jump, for all threads of the simulation.
+pub fn jump(time: Duration) {
+    if let Some((simulation, _)) = me() {
+        simulation.surroundings.pass(time.as_nanos() as u64);
+    }
+}
+
 /// The number of the calling thread in its simulation, 0 for who called [`run`].
 #[must_use]
 pub fn task() -> Option<usize> {
