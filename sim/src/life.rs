@@ -6,6 +6,7 @@ use crate::support::Content;
 use crate::support::bank::{Id, Tables, Told, judge, one};
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::sync::atomic::{AtomicBool, Ordering};
 use quenchdb::sync::simulation::{self, Plan};
 use quenchdb::sync::{Mutex, thread};
 use quenchdb::{CommitHandle, Database, Durability, ErrorKind, Result, Settings, Snapshot};
@@ -94,7 +95,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         Ok(db) => db,
         Err(error) => {
             lived.refused = Some(error);
-            wait_for(healer);
+            healer.end();
             return lived;
         }
     };
@@ -117,7 +118,6 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         figures.happened("memory refused", told.refused_memory);
         figures.passed("space refused", told.refused_space);
     }
-    wait_for(healer);
     look_back(&db, figures);
     if script.close {
         let closed = db.close();
@@ -128,33 +128,43 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         disk.stop();
         drop(db);
     }
+    healer.end();
     lived
 }
 
-type Handle = Option<thread::JoinHandle<()>>;
-
-fn wait_for(thread: impl Into<Handle>) {
-    if let Some(thread) = thread.into()
-        && let Err(panic) = thread.join()
-    {
+/// Waits for a thread; its panic is the caller's.
+fn wait_for(thread: thread::JoinHandle<()>) {
+    if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
 }
 
-/// Where the device recovers: what is stuck goes on, a full disk has space again.
-fn heal_later(disk: &SimulatedStorage, script: &Script) -> Handle {
+/// Where the device recovers: what is stuck goes on, a full disk has space again. Until the life is over.
+fn heal_later(disk: &SimulatedStorage, script: &Script) -> Healer {
+    let over = Arc::new(AtomicBool::new(false));
     let heals = matches!(script.trouble, Trouble::Mishap(_) | Trouble::Full(_));
-    let (disk, mut random) = (disk.clone(), Random::from_seed(script.seed ^ 0x4ea1));
+    let (disk, mut random, seen) = (disk.clone(), Random::from_seed(script.seed ^ 0x4ea1), over.clone());
     let heal = move || {
         thread::sleep(Duration::from_micros(random.below(100_000)));
         disk.set_capacity(None);
-        // What is stuck later than that goes on, too.
-        for _ in 0..20 {
+        while !seen.load(Ordering::SeqCst) {
             disk.release_stuck();
-            thread::sleep(Duration::from_millis(200));
+            thread::sleep(Duration::from_millis(20));
         }
     };
-    heals.then(|| thread::spawn("healer", heal).ok()).flatten()
+    Healer { over, thread: heals.then(|| thread::spawn("healer", heal).ok()).flatten() }
+}
+
+struct Healer {
+    over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Healer {
+    fn end(self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.thread.into_iter().for_each(wait_for);
+    }
 }
 
 fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle<()>> {
@@ -175,7 +185,7 @@ fn work(shared: &Shared, number: u8) {
             if random.chance(1, 2) {
                 return;
             }
-            end_by_panic(shared, id, &mut random);
+            end_by_panic(shared, [id[0], id[1], id[2], 1], &mut random);
         }
         match one(&shared.db, &shared.tables, id, &mut random) {
             Ok(Told::Durable) => note(id),
@@ -222,7 +232,7 @@ fn end_by_panic(shared: &Shared, id: Id, random: &mut Random) {
         if random.chance(1, 2) {
             tx.commit()?;
             tx = shared.db.begin()?;
-            crate::support::bank::step(&mut tx, &shared.tables, [id[0], id[1], id[2], 1], random)?;
+            crate::support::bank::step(&mut tx, &shared.tables, [id[0], id[1], id[2], 2], random)?;
         }
         std::panic::resume_unwind(Box::new("as planned"))
     });

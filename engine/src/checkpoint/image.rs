@@ -81,9 +81,13 @@ impl Imager {
     /// A structure change is about to happen to `participants`, all latched: those without an image in this round get
     /// theirs now.
     pub(super) fn hand_over(&self, participants: &[&ExclusiveGuard<'_>]) {
+        let differs: Vec<bool> = participants.iter().map(|guard| guard.is_dirty()).collect();
+        // Before it looks at which round is running: one that begins after that, and passes over what is clean without waiting
+        // for the latch, must not take one participant as it was and image another as it will be.
+        participants.iter().for_each(|guard| guard.mark_dirty());
         let Some((round, view)) = self.running() else { return };
-        for guard in participants.iter().filter(|guard| guard.round() < round) {
-            if guard.is_dirty() {
+        for (guard, differs) in participants.iter().zip(differs).filter(|(guard, _)| guard.round() < round) {
+            if differs {
                 let mut image = AlignedBuffer::charged(self.pool.page_bytes(), self.pool.account());
                 image_latched(&view, guard.bytes(), &mut image);
                 self.handed_over.lock().push(HandedOver { round, page: guard.page_id(), image });
