@@ -236,7 +236,8 @@ impl Manifest {
     /// How much of a slot [`Manifest::decode`] needs, by its first bytes. At most [`SLOT_BYTES`].
     #[must_use]
     pub fn slot_bytes(start: &[u8]) -> usize {
-        let length = start.get(24..28).map_or(0, |bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        let length =
+            start.get(24..28).map_or(0, |bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
         HEADER_BYTES.saturating_add(length as usize).min(SLOT_BYTES)
     }
 

@@ -129,12 +129,8 @@ impl Disk {
 
     pub(super) fn put_file(&mut self, path: &str, bytes: &[u8]) {
         let bytes = Image::from_bytes(bytes);
-        let image = FileImage {
-            visible: bytes.clone(),
-            durable: bytes,
-            name_durable: true,
-            ..FileImage::default()
-        };
+        let image =
+            FileImage { visible: bytes.clone(), durable: bytes, name_durable: true, ..FileImage::default() };
         self.files.insert(path.to_string(), image);
     }
 

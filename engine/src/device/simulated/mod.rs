@@ -248,7 +248,8 @@ impl World {
     fn after(&mut self, operations: usize) -> Disk {
         let end = operations.min(self.journal.len());
         let kept = self.past.range(..=end).next_back();
-        let (mut at, mut disk) = kept.map_or_else(|| (0, self.base.clone()), |(at, disk)| (*at, disk.clone()));
+        let (mut at, mut disk) =
+            kept.map_or_else(|| (0, self.base.clone()), |(at, disk)| (*at, disk.clone()));
         for change in &self.journal[at..end] {
             disk.apply(change);
             at += 1;
