@@ -102,11 +102,12 @@ impl MemoryImage {
         self.under_way.clear();
     }
 
-    /// Keeps about `survives` in 16 of what was not durable: of single words, or of whole cache lines.
-    pub(super) fn power_cut(&mut self, survives: u64, random: &mut Random) {
+    /// Keeps about `survives` in 16 of what was not durable: of single words, or of whole cache lines. True if it lost some.
+    pub(super) fn power_cut(&mut self, survives: u64, random: &mut Random) -> bool {
         const LINE_WORDS: usize = 8;
         let by_line = random.chance(1, 2);
         let mut line = (usize::MAX, false);
+        let mut lost = false;
         for (at, stored) in std::mem::take(&mut self.pending) {
             if line.0 != at / LINE_WORDS || !by_line {
                 line = (at / LINE_WORDS, random.chance(survives, 16));
@@ -115,10 +116,13 @@ impl MemoryImage {
                 let newest = stored.len() - 1;
                 let which = if by_line { newest } else { random.below(stored.len() as u64) as usize };
                 self.durable.write((at * WORD_BYTES) as u64, &stored[which]);
+            } else {
+                lost = true;
             }
         }
         self.under_way.clear();
         self.visible.clone_from(&self.durable);
+        lost
     }
 }
 
