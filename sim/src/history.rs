@@ -4,9 +4,9 @@ use crate::config::{Config, Trouble};
 use crate::figures::Figures;
 use crate::life::{Lived, Script, live};
 use crate::support::bank::Id;
+use quenchdb::Dependency;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::Dependency;
 use std::collections::BTreeSet;
 
 /// Lines about a run, for people.
@@ -68,12 +68,16 @@ impl History<'_> {
         };
         let lived = self.live(&disk, script);
         for point in 0..self.config.points {
-            let crashed = self.crash(&disk, &lived, &Crashed {
-                disk: disk.clone(),
-                must: BTreeSet::new(),
-                depth: 0,
-                context: format!("seed {}, point {point}", self.config.seed),
-            });
+            let crashed = self.crash(
+                &disk,
+                &lived,
+                &Crashed {
+                    disk: disk.clone(),
+                    must: BTreeSet::new(),
+                    depth: 0,
+                    context: format!("seed {}, point {point}", self.config.seed),
+                },
+            );
             self.go_on(crashed);
         }
     }
@@ -116,7 +120,13 @@ impl History<'_> {
         figures.crashes_in_recovery += u64::from(in_recovery);
         figures.crashes_in_checkpoint += u64::from(in_checkpoint);
         *figures.crashes_by_depth.entry(before.depth + 1).or_default() += 1;
-        let place = if in_recovery { " in recovery" } else if in_checkpoint { " in a checkpoint" } else { "" };
+        let place = if in_recovery {
+            " in recovery"
+        } else if in_checkpoint {
+            " in a checkpoint"
+        } else {
+            ""
+        };
         let context = format!("{}; {kind:?} after {at} of {end}{place}", before.context);
         (self.trace)(context.clone());
         let mut must = before.must.clone();
@@ -138,8 +148,11 @@ impl History<'_> {
         let same = self.random.chance(1, 4);
         let settings =
             if same { self.config.settings.clone() } else { self.config.other_protocol(&mut self.random) };
-        let trouble =
-            if last || self.random.chance(7, 8) { Trouble::None } else { Trouble::any_bearable(&mut self.random) };
+        let trouble = if last || self.random.chance(7, 8) {
+            Trouble::None
+        } else {
+            Trouble::any_bearable(&mut self.random)
+        };
         let script = Script {
             seed: self.random.next_u64(),
             settings,

@@ -81,7 +81,8 @@ pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> L
     figures.mix(disk.fingerprint());
     for (what, times) in disk.fault_counts().iter() {
         // What its own crash brought is counted with it.
-        figures.happened(what, times - if lived.opened_at.is_some() { 0 } else { before.of(what).min(times) });
+        figures
+            .happened(what, times - if lived.opened_at.is_some() { 0 } else { before.of(what).min(times) });
     }
     lived
 }
@@ -106,7 +107,8 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     }
     if let Ok(tables) = Tables::of(&db, script.tight) {
         let told = Mutex::default();
-        let shared = Arc::new(Shared { script: script.clone(), disk: disk.clone(), db: db.clone(), tables, told });
+        let shared =
+            Arc::new(Shared { script: script.clone(), disk: disk.clone(), db: db.clone(), tables, told });
         let threads: Vec<_> = (0..script.threads).filter_map(|number| start(&shared, number).ok()).collect();
         threads.into_iter().for_each(wait_for);
         let mut told = shared.told.lock();

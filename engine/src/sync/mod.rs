@@ -56,6 +56,10 @@ pub mod thread {
     /// Processors that this process may use, at least 1. Asked once: the system reads several files for the answer.
     #[must_use]
     pub fn processors() -> usize {
+        #[cfg(feature = "simulation")]
+        if super::simulation::is_simulated() {
+            return 2;
+        }
         static COUNT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
         *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
     }

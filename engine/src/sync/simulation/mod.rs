@@ -29,6 +29,7 @@ pub mod primitives;
 use self::primitives::AtomicU32;
 use crate::base::random::Random;
 use crate::base::surroundings::Surroundings;
+use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,8 +77,10 @@ pub struct Summary {
 
 /// An operation takes this long.
 const OPERATION_NS: u64 = 10;
-/// One decision in so many lets time pass to the next moment somebody sleeps until.
-const OFF_CPU: u64 = 256;
+/// After one operation in so many time passes to the next moment somebody sleeps until.
+const OFF_CPU: u64 = 200_000;
+/// In the last so many decisions before a run is given up it is written down where threads are.
+const LAST_DECISIONS: u64 = 3000;
 /// One decision in so many changes a priority.
 const PRIORITY_CHANGE: u64 = 64;
 
@@ -112,6 +115,8 @@ struct Task {
     priority: u64,
     gate: Arc<Gate>,
     handle: Option<std::thread::JoinHandle<()>>,
+    /// Where it was when it gave up the baton, shortly before a run is given up.
+    place: Option<Backtrace>,
 }
 
 impl Task {
@@ -125,7 +130,10 @@ impl Task {
 enum Condition {
     Ready,
     /// Until somebody wakes the address, or until a time, whatever is first.
-    Waits { address: Option<usize>, until: Option<u64> },
+    Waits {
+        address: Option<usize>,
+        until: Option<u64>,
+    },
     Ended,
 }
 
@@ -348,7 +356,14 @@ impl Simulation {
         let mut state = self.lock();
         let priority = state.random.next_u64();
         let gate = gate.unwrap_or_default();
-        let task = Task { name: name.into(), condition: Condition::Ready, priority, gate, handle: None };
+        let task = Task {
+            name: name.into(),
+            condition: Condition::Ready,
+            priority,
+            gate,
+            handle: None,
+            place: None,
+        };
         state.tasks.push(task);
         state.summary.threads += 1;
         state.tasks.len() - 1
@@ -376,6 +391,9 @@ impl Simulation {
     fn decide(&self, me: usize, condition: Condition, yields: bool) {
         let gate = {
             let mut state = self.lock();
+            if state.summary.decisions + LAST_DECISIONS > state.plan.decisions_max {
+                state.tasks[me].place = Some(Backtrace::force_capture());
+            }
             state.tasks[me].condition = condition;
             let next = self.choose(&mut state, Some(me), yields);
             if next != me {
@@ -434,7 +452,7 @@ impl Simulation {
         if state.summary.decisions > state.plan.decisions_max {
             self.give_up(state, "the run does not end");
         }
-        if state.random.chance(1, OFF_CPU) {
+        if state.random.chance(u64::from(state.given), OFF_CPU) {
             self.pass_to_next_time(state);
         }
         state.wake_sleepers(self.surroundings.now());
@@ -469,9 +487,15 @@ impl Simulation {
     fn give_up(&self, state: &State, why: &str) -> ! {
         eprintln!("simulation of seed {}: {why} ({:?})", state.plan.seed, state.summary);
         for (number, task) in state.tasks.iter().enumerate() {
-            eprintln!("  thread {number} {}: {:?}", task.name, task.condition);
+            eprintln!("thread {number} {}: {:?}", task.name, task.condition);
+            if let Some(place) = task.place.as_ref().filter(|_| task.condition != Condition::Ended) {
+                // Only what is ours and above the scheduler.
+                let text = place.to_string();
+                let ours = text.lines().filter(|line| line.contains("src/") && !line.contains("/rustc/"));
+                ours.filter(|line| !line.contains("sync/simulation"))
+                    .for_each(|line| eprintln!("  {}", line.trim()));
+            }
         }
-        eprintln!("{}", std::backtrace::Backtrace::capture());
         std::process::exit(STUCK)
     }
 }

@@ -120,7 +120,9 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         if !is_simulated() {
             let locked = self.inner.lock();
-            return locked.map(|inner| self.guard(inner)).map_err(|poisoned| PoisonError::new(self.guard(poisoned.into_inner())));
+            return locked
+                .map(|inner| self.guard(inner))
+                .map_err(|poisoned| PoisonError::new(self.guard(poisoned.into_inner())));
         }
         point();
         loop {
