@@ -173,3 +173,33 @@ pub(super) fn image_as_of(
     });
     (!gave_up).then_some(shown)
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+    use crate::buffer::PageSource;
+
+    #[derive(Debug)]
+    struct Zeros;
+
+    impl PageSource for Zeros {
+        fn read_page(&self, _: PageId, _: bool, into: &mut [u8]) -> Result<()> {
+            into.fill(0);
+            Ok(())
+        }
+    }
+
+    /// A split was about to change its parent, which was clean, when a round began: the round passed over the parent without
+    /// waiting for it, and imaged the child as it was after the split.
+    #[test]
+    fn a_round_that_begins_during_a_structure_change_waits_for_all_its_pages() {
+        let pool = Pool::new(4096, 1 << 20, Arc::new(Zeros)).expect("small");
+        pool.restore([PageId(1)].into_iter()).expect("one page");
+        let imager = Imager::new(pool.clone());
+        let guard = pool.exclusive(PageId(1)).expect("readable");
+        assert!(!guard.is_dirty());
+        imager.hand_over(&[&guard]);
+        pool.begin_round(Ok).expect("begins");
+        assert!(imager.seems_needed(PageId(1)), "the latch is not looked at before");
+    }
+}

@@ -235,7 +235,7 @@ fn wait(address: usize, timeout: Option<Duration>) {
 /// Sleeps while `word` is `expected`, until somebody calls [`wake_all`] with it, or for `timeout`: a futex.
 pub fn wait_while(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     point();
-    if word.peek() == expected {
+    if word.real().load(Ordering::SeqCst) == expected {
         wait(std::ptr::from_ref(word) as usize, timeout);
     }
 }

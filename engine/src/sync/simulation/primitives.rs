@@ -3,6 +3,7 @@
 //! A thread that takes part in no simulation finds the standard library's behaviour.
 
 use super::{is_simulated, point, wait, wake};
+use std::sync::atomic::Ordering;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
 /// As `std::sync`.
@@ -47,10 +48,10 @@ macro_rules! atomic {
                 $name(std::sync::atomic::$name::new(value))
             }
 
-            /// The value, without a place to let others run.
+            /// The standard library's, without a place to let others run.
             #[must_use]
-            pub fn peek(&self) -> $of {
-                self.0.load(std::sync::atomic::Ordering::SeqCst)
+            pub fn real(&self) -> &std::sync::atomic::$name {
+                &self.0
             }
 
             /// What it held.
@@ -58,25 +59,74 @@ macro_rules! atomic {
             pub fn into_inner(self) -> $of {
                 self.0.into_inner()
             }
-        }
 
-        /// Whatever is done with it is done after a place where another thread may run.
-        impl std::ops::Deref for $name {
-            type Target = std::sync::atomic::$name;
-
-            #[inline]
-            fn deref(&self) -> &Self::Target {
-                point();
-                &self.0
-            }
-        }
-
-        impl std::ops::DerefMut for $name {
-            fn deref_mut(&mut self) -> &mut Self::Target {
-                &mut self.0
+            /// The value, of which there is no other user.
+            pub fn get_mut(&mut self) -> &mut $of {
+                self.0.get_mut()
             }
         }
     };
+}
+
+/// Methods of an atomic that are those of the standard library's, after a place where another thread may run.
+macro_rules! operations {
+    ($name:ident, $of:ty: $($method:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        impl $name {$(
+            #[doc = concat!("As `std::sync::atomic::", stringify!($name), "::", stringify!($method), "`.")]
+            #[inline]
+            #[allow(clippy::missing_errors_doc, reason = "said there")]
+            pub fn $method(&self, $($argument: $type),*) -> $result {
+                point();
+                self.0.$method($($argument),*)
+            }
+        )*}
+    };
+}
+
+macro_rules! operations_of_all {
+    ($($name:ident, $of:ty;)*) => {$(
+        operations! { $name, $of:
+            load(order: Ordering) -> $of;
+            store(value: $of, order: Ordering) -> ();
+            swap(value: $of, order: Ordering) -> $of;
+            compare_exchange(old: $of, new: $of, success: Ordering, failure: Ordering) -> Result<$of, $of>;
+            compare_exchange_weak(old: $of, new: $of, success: Ordering, failure: Ordering) -> Result<$of, $of>;
+            fetch_or(value: $of, order: Ordering) -> $of;
+            fetch_and(value: $of, order: Ordering) -> $of;
+        }
+    )*};
+}
+
+macro_rules! operations_of_numbers {
+    ($($name:ident, $of:ty;)*) => {$(
+        operations_of_all! { $name, $of; }
+        operations! { $name, $of:
+            fetch_add(value: $of, order: Ordering) -> $of;
+            fetch_sub(value: $of, order: Ordering) -> $of;
+            fetch_max(value: $of, order: Ordering) -> $of;
+            fetch_min(value: $of, order: Ordering) -> $of;
+        }
+
+        impl $name {
+            /// As that of the standard library; each attempt is a place where another thread may run.
+            #[allow(clippy::missing_errors_doc, reason = "said there")]
+            pub fn fetch_update(
+                &self,
+                set: Ordering,
+                fetch: Ordering,
+                f: impl Fn($of) -> Option<$of>,
+            ) -> Result<$of, $of> {
+                let mut old = self.load(fetch);
+                while let Some(new) = f(old) {
+                    match self.compare_exchange(old, new, set, fetch) {
+                        Ok(_) => return Ok(old),
+                        Err(other) => old = other,
+                    }
+                }
+                Err(old)
+            }
+        }
+    )*};
 }
 
 atomic!(AtomicBool, bool, "As `std::sync::atomic::AtomicBool`.");
@@ -84,6 +134,9 @@ atomic!(AtomicU8, u8, "As `std::sync::atomic::AtomicU8`.");
 atomic!(AtomicU32, u32, "As `std::sync::atomic::AtomicU32`.");
 atomic!(AtomicU64, u64, "As `std::sync::atomic::AtomicU64`.");
 atomic!(AtomicUsize, usize, "As `std::sync::atomic::AtomicUsize`.");
+
+operations_of_all! { AtomicBool, bool; }
+operations_of_numbers! { AtomicU8, u8; AtomicU32, u32; AtomicU64, u64; AtomicUsize, usize; }
 
 /// As `std::sync::Mutex`.
 #[derive(Debug, Default)]
