@@ -40,6 +40,7 @@
 //! met it before it was committed.
 
 use super::watermark::{Latched, RING_SIZE};
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Gsn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
@@ -90,7 +91,8 @@ impl Clocks {
         if log.floor.load(Ordering::Relaxed) == INFINITY {
             log.floor.store(log.clock.load(Ordering::SeqCst), Ordering::SeqCst);
         }
-        let next = |clock: u64| clock.max(gsn.0) + 1;
+        let after = if planted::is(Bug::GsnNotAbovePredecessors) { 0 } else { gsn.0 };
+        let next = |clock: u64| clock.max(after) + 1;
         let before = log.clock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |clock| Some(next(clock)));
         let drawn = next(before.unwrap_or_else(|clock| clock));
         if !alone {
@@ -98,7 +100,9 @@ impl Clocks {
         }
         let [place, needs] = self.drawn(csn);
         place.store(drawn, Ordering::Relaxed);
-        needs.store(log.needs.load(Ordering::Relaxed), Ordering::Release);
+        let others =
+            if alone && planted::is(Bug::OwnLogIsEnough) { 0 } else { log.needs.load(Ordering::Relaxed) };
+        needs.store(others, Ordering::Release);
         Gsn(drawn)
     }
 

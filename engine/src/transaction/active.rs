@@ -10,6 +10,7 @@ use super::system::TransactionSystem;
 use super::versions::{Before, Undo, VersionHandle};
 use super::view::View;
 use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
 use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
 use crate::buffer::Overdraft;
@@ -195,6 +196,9 @@ impl ActiveTransaction {
     }
 
     pub(super) fn depend_on(&self, csn: Csn) {
+        if planted::is(Bug::DependencySkipped) && csn.0.is_multiple_of(4) {
+            return;
+        }
         self.dsn.set(self.dsn.get().max(csn));
         if self.system.commit().may_be_waited_for(csn) {
             let mut predecessors = self.predecessors.get();
@@ -270,7 +274,9 @@ impl ActiveTransaction {
             self.broken = Some(error.duplicate());
             return Err(error);
         }
-        self.scratch.redo.truncate(savepoint.redo);
+        if !planted::is(Bug::RollbackKeepsRedo) {
+            self.scratch.redo.truncate(savepoint.redo);
+        }
         self.savepoint_changes = savepoint.changes;
         Ok(())
     }
@@ -284,7 +290,10 @@ impl ActiveTransaction {
         while self.scratch.changes.len() > first {
             let change = self.scratch.changes.last().expect("longer than `first`");
             let (handle, keys_len) = (change.version, change.key.0 as usize);
-            let restored = self.restore(change, &guard)?;
+            let is_first = self.scratch.changes.len() == first + 1;
+            let left = is_first
+                && planted::is(if first == 0 { Bug::AbortLeavesRow } else { Bug::RollbackLeavesRow });
+            let restored = left || self.restore(change, &guard)?;
             debug_assert!(restored, "nobody else changes an entry in progress");
             self.give_up_version(handle, &guard);
             self.scratch.changes.pop();
