@@ -1,11 +1,32 @@
-//! Faults that tests arm.
+//! Faults that tests arm, and a count of everything that went wrong.
+//!
+//! A [`Fault`] is an operation that fails and says so. A [`Mishap`] goes wrong without saying so, or takes its time:
+//!
+//! | mishap | what happens | what the engine owes |
+//! |---|---|---|
+//! | `Short` | a part of the write is there before the rest is | nothing is lost |
+//! | `Interrupted` | a part of it is done, then all of it again (what a driver does after EINTR, EAGAIN) | nothing is lost |
+//! | `Slow` | it takes so long | nothing is lost, others go on |
+//! | `Stuck` | it does not end until [`release_stuck`](super::SimulatedStorage::release_stuck) | deadlines of callers are kept, reads of what is in memory go on; nothing is lost |
+//! | `Duplicated` | a write is done once more at some later time, over whatever is there then | beyond promises: detected where it hits something, or harmless |
+//! | `Lost` | a write is reported as done and is not | the same |
+//! | `Torn` | the same, but the first sectors of 512 bytes are there | the same |
+//! | `Misdirected` | the same, and its bytes are at another place | the same |
+//! | `Rot` | a bit of what is read has flipped at rest | the same |
+//! | `LyingFlush` | a flush is reported as done; the next one that is honest does its work | after a power cut the same |
+//!
+//! "Beyond promises" is a disk that breaks what `docs/assumptions.md` believes of it: then no wrong bytes are served as right ones, where
+//! checksums, places and sequence numbers can tell.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// An operation that a fault can strike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationKind {
     /// Opening, creating or removing a file.
     Open,
-    /// Reading.
+    /// Reading, and asking for a length or for names.
     Read,
     /// A write that is not durable at once.
     Write,
@@ -17,6 +38,22 @@ pub enum OperationKind {
     ZeroExtend,
     /// Mapped memory. It has no errors to tell of: a store or fence that a fault strikes does nothing.
     Memory,
+    /// To arm a fault for any of them that has errors to tell of, so all but `Memory`.
+    Any,
+    /// To arm a fault for any of them that needs space: `Write`, `DurableWrite`, `ZeroExtend`, and `Open`.
+    AnyThatGrows,
+}
+
+impl OperationKind {
+    /// Whether a fault armed for `self` counts `other`.
+    fn covers(self, other: OperationKind) -> bool {
+        use OperationKind::{Any, AnyThatGrows, DurableWrite, Memory, Open, Write, ZeroExtend};
+        match self {
+            Any => other != Memory,
+            AnyThatGrows => matches!(other, Open | Write | DurableWrite | ZeroExtend),
+            one => one == other,
+        }
+    }
 }
 
 /// How often a fault strikes.
@@ -41,10 +78,163 @@ pub struct Fault {
     pub error: i32,
 }
 
+/// What goes wrong without an error. See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the table above")]
+pub enum MishapKind {
+    Short,
+    Interrupted,
+    Slow(Duration),
+    Stuck,
+    Duplicated,
+    Lost,
+    Torn,
+    Misdirected,
+    Rot,
+    LyingFlush,
+}
+
+/// Strikes the operation number `after` (from 0) of those that it can strike, once, counted from when it is armed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mishap {
+    /// Which operations are counted, of those that it can strike.
+    pub operation: OperationKind,
+    /// How many of them still go well.
+    pub after: u64,
+    /// What happens.
+    pub kind: MishapKind,
+}
+
+impl MishapKind {
+    /// All of them, with a millisecond for the slow one.
+    pub const ALL: [MishapKind; 10] = [
+        MishapKind::Short,
+        MishapKind::Interrupted,
+        MishapKind::Slow(Duration::from_millis(1)),
+        MishapKind::Stuck,
+        MishapKind::Duplicated,
+        MishapKind::Lost,
+        MishapKind::Torn,
+        MishapKind::Misdirected,
+        MishapKind::Rot,
+        MishapKind::LyingFlush,
+    ];
+
+    /// Its name among [`HAPPENINGS`].
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MishapKind::Short => "short write",
+            MishapKind::Interrupted => "interrupted",
+            MishapKind::Slow(_) => "slow",
+            MishapKind::Stuck => "stuck",
+            MishapKind::Duplicated => "duplicated write",
+            MishapKind::Lost => "lost write",
+            MishapKind::Torn => "torn write",
+            MishapKind::Misdirected => "misdirected write",
+            MishapKind::Rot => "bit rot",
+            MishapKind::LyingFlush => "lying flush",
+        }
+    }
+
+    /// Whether it keeps what a device promises: then the engine loses nothing.
+    #[must_use]
+    pub fn keeps_promises(self) -> bool {
+        use MishapKind::{Interrupted, Short, Slow, Stuck};
+        matches!(self, Short | Interrupted | Slow(_) | Stuck)
+    }
+
+    fn fits(self, operation: OperationKind, bytes: usize) -> bool {
+        use OperationKind::{DurableWrite, Flush, Memory, Read, Write};
+        let writes = matches!(operation, Write | DurableWrite) && bytes > 0;
+        match self {
+            MishapKind::Short | MishapKind::Torn => writes && bytes > super::journal::SECTOR,
+            MishapKind::Duplicated | MishapKind::Lost | MishapKind::Misdirected => writes,
+            MishapKind::Rot => operation == Read && bytes > 0,
+            MishapKind::LyingFlush => matches!(operation, Flush | DurableWrite),
+            MishapKind::Interrupted | MishapKind::Slow(_) | MishapKind::Stuck => operation != Memory,
+        }
+    }
+}
+
+/// Everything that is counted in [`FaultCounts`]: first what tests arm, then what crashes bring with them.
+pub const HAPPENINGS: [&str; 26] = [
+    "open error",
+    "read error",
+    "write error",
+    "flush error",
+    "error for ever",
+    "full disk",
+    "short write",
+    "interrupted",
+    "slow",
+    "stuck",
+    "duplicated write",
+    "lost write",
+    "torn write",
+    "misdirected write",
+    "bit rot",
+    "lying flush",
+    "out-of-order completion",
+    "power cut",
+    "kill",
+    "write lost by a power cut",
+    "write torn by a power cut",
+    "writes reordered by a power cut",
+    "name lost by a power cut",
+    "memory words lost by a power cut",
+    "write torn by a kill",
+    "late write",
+];
+
+/// How often each of the [`HAPPENINGS`] was, on one disk. Those of the crash that made the disk are counted on the new one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts(BTreeMap<&'static str, u64>);
+
+impl FaultCounts {
+    /// How often.
+    #[must_use]
+    pub fn of(&self, happening: &str) -> u64 {
+        self.0.get(happening).copied().unwrap_or(0)
+    }
+
+    /// Those that were, with how often.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().map(|(name, count)| (*name, *count))
+    }
+
+    /// Adds what happened elsewhere.
+    pub fn merge(&mut self, other: &FaultCounts) {
+        other.iter().for_each(|(name, count)| *self.0.entry(name).or_default() += count);
+    }
+
+    pub(super) fn count(&mut self, happening: &'static str) {
+        debug_assert!(HAPPENINGS.contains(&happening), "{happening} has no name");
+        *self.0.entry(happening).or_default() += 1;
+    }
+}
+
+/// What befalls an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    Well,
+    Error(i32),
+    Mishap(MishapKind),
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     armed: Vec<Fault>,
+    mishaps: Vec<Mishap>,
     struck: u64,
+    pub(super) counts: FaultCounts,
+}
+
+/// Counts down; true when it is there.
+fn is_due(after: &mut u64) -> bool {
+    let due = *after == 0;
+    *after = after.saturating_sub(1);
+    due
 }
 
 impl Faults {
@@ -52,25 +242,66 @@ impl Faults {
         self.armed.push(fault);
     }
 
+    pub(super) fn arm_mishap(&mut self, mishap: Mishap) {
+        self.mishaps.push(mishap);
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.armed.clear();
+        self.mishaps.clear();
+    }
+
     pub(super) fn struck(&self) -> u64 {
         self.struck
     }
 
-    /// Counts an operation; the error number if a fault strikes it.
-    pub(super) fn strikes(&mut self, kind: OperationKind) -> Option<i32> {
+    /// Counts an operation that moves `bytes`, and says what befalls it. An error goes before a mishap.
+    pub(super) fn strikes(&mut self, kind: OperationKind, bytes: usize) -> Fate {
         let mut error = None;
         self.armed.retain_mut(|fault| {
-            if fault.operation != kind {
+            if !fault.operation.covers(kind) {
                 return true;
             }
             if fault.after > 0 {
                 fault.after -= 1;
                 return true;
             }
-            error = Some(fault.error);
+            error = Some((fault.error, fault.kind));
             fault.kind == FaultKind::ForEver
         });
-        self.struck += u64::from(error.is_some());
-        error
+        let mut fate = Fate::Well;
+        self.mishaps.retain_mut(|mishap| {
+            let strikes = mishap.operation.covers(kind)
+                && mishap.kind.fits(kind, bytes)
+                && error.is_none()
+                && fate == Fate::Well
+                && is_due(&mut mishap.after);
+            if strikes {
+                fate = Fate::Mishap(mishap.kind);
+            }
+            !strikes
+        });
+        if let Some((error, how_often)) = error {
+            self.count_error(kind, error, how_often);
+            fate = Fate::Error(error);
+        }
+        if let Fate::Mishap(kind) = fate {
+            self.counts.count(kind.name());
+        }
+        self.struck += u64::from(fate != Fate::Well);
+        fate
+    }
+
+    fn count_error(&mut self, kind: OperationKind, error: i32, how_often: FaultKind) {
+        self.counts.count(match kind {
+            _ if error == super::ENOSPC => "full disk",
+            OperationKind::Open => "open error",
+            OperationKind::Read => "read error",
+            OperationKind::Flush => "flush error",
+            _ => "write error",
+        });
+        if how_often == FaultKind::ForEver {
+            self.counts.count("error for ever");
+        }
     }
 }

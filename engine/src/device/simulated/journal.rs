@@ -1,5 +1,7 @@
 //! The disk: what is visible, what is pending, what is durable; and what a crash makes of it.
 
+use super::faults::FaultCounts;
+use super::image::Image;
 use super::memory::MemoryImage;
 use crate::base::random::Random;
 use std::collections::BTreeMap;
@@ -60,6 +62,24 @@ pub(super) enum Change {
     FailedFlush {
         paths: Arc<[Arc<str>]>,
     },
+    /// A write will be done once more at some later time.
+    Again {
+        path: Arc<str>,
+        offset: u64,
+        bytes: Arc<[u8]>,
+    },
+    /// A write that was in flight was reported as done and never will be.
+    Gone {
+        path: Arc<str>,
+        offset: u64,
+        bytes: Arc<[u8]>,
+    },
+    /// A bit of a file flipped.
+    Rot {
+        path: Arc<str>,
+        byte: u64,
+        bit: u8,
+    },
     /// The mapped memory is made so long.
     MapMemory {
         len: u64,
@@ -77,6 +97,14 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// Bytes that it moves.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Change::Write { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+    }
+
     fn is_write(&self, path: &str, offset: u64, bytes: &[u8]) -> bool {
         matches!(self, Change::Write { path: p, offset: o, bytes: b, .. } if &**p == path && *o == offset && &**b == bytes)
     }
@@ -90,8 +118,8 @@ enum Pending {
 
 #[derive(Clone, Debug, Default)]
 struct FileImage {
-    visible: Vec<u8>,
-    durable: Vec<u8>,
+    visible: Image,
+    durable: Image,
     /// Visible and not durable, in order.
     pending: Vec<Pending>,
     /// Pending when a flush failed: no later flush helps them.
@@ -122,17 +150,14 @@ impl Disk {
         &self.memory
     }
 
-    pub(super) fn visible(&self, path: &str) -> Option<&[u8]> {
-        self.files.get(path).filter(|file| !file.removed).map(|file| file.visible.as_slice())
+    pub(super) fn visible(&self, path: &str) -> Option<&Image> {
+        self.files.get(path).filter(|file| !file.removed).map(|file| &file.visible)
     }
 
     pub(super) fn put_file(&mut self, path: &str, bytes: &[u8]) {
-        let image = FileImage {
-            visible: bytes.to_vec(),
-            durable: bytes.to_vec(),
-            name_durable: true,
-            ..FileImage::default()
-        };
+        let bytes = Image::from_bytes(bytes);
+        let image =
+            FileImage { visible: bytes.clone(), durable: bytes, name_durable: true, ..FileImage::default() };
         self.files.insert(path.to_string(), image);
     }
 
@@ -163,7 +188,7 @@ impl Disk {
     pub(super) fn size_after(&self, change: &Change) -> u64 {
         let size = self.size();
         let grown = |path: &str, end: u64| {
-            end.saturating_sub(self.visible(path).map_or(0, |bytes| bytes.len() as u64))
+            end.saturating_sub(self.visible(path).map_or(0, |image| image.len() as u64))
         };
         size + match change {
             Change::Write { path, offset, bytes, .. } => grown(path, offset + bytes.len() as u64),
@@ -190,7 +215,7 @@ impl Disk {
         Some(self.late.swap_remove(chosen))
     }
 
-    pub(super) fn apply(&mut self, change: &Change, _random: &mut Random) {
+    pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Create { path } => {
                 let file = self.files.entry(path.to_string()).or_default();
@@ -219,14 +244,30 @@ impl Disk {
             }
             Change::Extend { path, len } => {
                 if let Some(file) = self.files.get_mut(&**path) {
-                    file.visible.resize(*len as usize, 0);
+                    file.visible.resize(*len as usize);
                     file.make_durable();
                 }
             }
             Change::SetLen { path, len } => {
                 if let Some(file) = self.files.get_mut(&**path) {
-                    file.visible.resize(*len as usize, 0);
+                    file.visible.resize(*len as usize);
                     file.pending.push(Pending::SetLen(*len));
+                }
+            }
+            Change::Again { path, offset, bytes } => self.late.push(Change::Write {
+                path: path.clone(),
+                offset: *offset,
+                bytes: bytes.clone(),
+                durable: false,
+            }),
+            Change::Gone { path, offset, bytes } => {
+                if let Some(file) = self.files.get_mut(&**path) {
+                    file.landed(*offset, bytes);
+                }
+            }
+            Change::Rot { path, byte, bit } => {
+                if let Some(file) = self.files.get_mut(&**path) {
+                    file.flip(*byte as usize, *bit);
                 }
             }
             Change::MapMemory { len } => self.memory.resize(*len),
@@ -255,8 +296,8 @@ impl Disk {
         // When a journal is replayed: it has landed.
         self.late.retain(|late| !late.is_write(path, offset, bytes));
         let Some(file) = self.files.get_mut(path) else { return };
-        file.in_flight.retain(|(at, other)| *at != offset || !Arc::ptr_eq(other, bytes) && other != bytes);
-        crate::device::memory::write_to(&mut file.visible, offset, bytes);
+        file.landed(offset, bytes);
+        file.visible.write(offset, bytes);
         file.pending.push(Pending::Write { offset, bytes: bytes.clone() });
         if durable {
             file.make_durable();
@@ -274,27 +315,31 @@ impl Disk {
         });
     }
 
-    pub(super) fn crash(&mut self, kind: CrashKind, random: &mut Random) {
+    pub(super) fn crash(&mut self, kind: CrashKind, random: &mut Random, counts: &mut FaultCounts) {
         match kind {
-            CrashKind::PowerCut => self.power_cut(random),
-            CrashKind::Kill => self.kill(random),
+            CrashKind::PowerCut => self.power_cut(random, counts),
+            CrashKind::Kill => self.kill(random, counts),
         }
     }
 
-    fn power_cut(&mut self, random: &mut Random) {
+    fn power_cut(&mut self, random: &mut Random, counts: &mut FaultCounts) {
+        counts.count("power cut");
         self.late.clear();
         // Sometimes nothing, sometimes nearly everything of the cache survives.
         let survives = [0, 4, 8, 12, 15, 16][random.below(6) as usize];
-        self.memory.power_cut(survives, random);
+        if self.memory.power_cut(survives, random) {
+            counts.count("memory words lost by a power cut");
+        }
         let mut lost = Vec::new();
         for (path, file) in &mut self.files {
             let name_survives = file.name_durable || random.chance(survives, 16);
             let removal_survives = file.removed && random.chance(survives, 16);
             if !name_survives || removal_survives {
+                counts.count("name lost by a power cut");
                 lost.push(path.clone());
                 continue;
             }
-            file.cut(survives, random);
+            file.cut(survives, random, counts);
             // What is on the disk after a power cut is durable, its name too.
             file.name_durable = true;
         }
@@ -303,7 +348,8 @@ impl Disk {
         }
     }
 
-    fn kill(&mut self, random: &mut Random) {
+    fn kill(&mut self, random: &mut Random, counts: &mut FaultCounts) {
+        counts.count("kill");
         self.memory.kill();
         for (path, file) in &mut self.files {
             for (offset, bytes) in std::mem::take(&mut file.in_flight) {
@@ -315,7 +361,10 @@ impl Disk {
                 };
                 let keep = match random.below(4) {
                     0 => continue,
-                    1 => random.below((bytes.len() / SECTOR) as u64 + 1) as usize * SECTOR,
+                    1 => {
+                        counts.count("write torn by a kill");
+                        random.below((bytes.len() / SECTOR) as u64 + 1) as usize * SECTOR
+                    }
                     2 if !file.claimed => {
                         self.late.push(write(bytes));
                         continue;
@@ -323,7 +372,7 @@ impl Disk {
                     _ => bytes.len(),
                 };
                 let bytes: Arc<[u8]> = bytes[..keep].into();
-                crate::device::memory::write_to(&mut file.visible, offset, &bytes);
+                file.visible.write(offset, &bytes);
                 file.pending.push(Pending::Write { offset, bytes });
             }
         }
@@ -332,43 +381,70 @@ impl Disk {
 }
 
 impl FileImage {
-    /// A flush: everything pending is durable; what was doomed stays doomed.
-    fn make_durable(&mut self) {
-        for pending in std::mem::take(&mut self.pending) {
-            match pending {
-                Pending::Write { offset, bytes } => {
-                    crate::device::memory::write_to(&mut self.durable, offset, &bytes);
-                }
-                Pending::SetLen(len) => self.durable.resize(len as usize, 0),
+    /// A write is no longer in flight.
+    fn landed(&mut self, offset: u64, bytes: &Arc<[u8]>) {
+        self.in_flight.retain(|(at, other)| *at != offset || !Arc::ptr_eq(other, bytes) && other != bytes);
+    }
+
+    fn flip(&mut self, byte: usize, bit: u8) {
+        for image in [&mut self.visible, &mut self.durable] {
+            let mut old = [0];
+            if image.read(byte as u64, &mut old).is_ok() {
+                image.write(byte as u64, &[old[0] ^ 1 << (bit % 8)]);
             }
         }
-        if self.durable.len() < self.visible.len() && self.doomed.is_empty() {
-            self.durable.resize(self.visible.len(), 0);
+    }
+
+    /// A flush: everything pending is durable; what was doomed stays doomed.
+    fn make_durable(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        if self.doomed.is_empty() {
+            // What is visible is what was durable and then became pending, in order.
+            self.durable.clone_from(&self.visible);
+            return;
+        }
+        for pending in pending {
+            match pending {
+                Pending::Write { offset, bytes } => self.durable.write(offset, &bytes),
+                Pending::SetLen(len) => self.durable.resize(len as usize),
+            }
         }
     }
 
     /// A power cut: sectors of what was not durable survive one by one, in any order.
-    fn cut(&mut self, survives: u64, random: &mut Random) {
+    fn cut(&mut self, survives: u64, random: &mut Random, counts: &mut FaultCounts) {
         let mut image = std::mem::take(&mut self.durable);
         let mut unsure: Vec<Pending> = std::mem::take(&mut self.doomed);
         unsure.append(&mut self.pending);
         let in_flight = std::mem::take(&mut self.in_flight);
         unsure.extend(in_flight.into_iter().map(|(offset, bytes)| Pending::Write { offset, bytes }));
         if random.chance(1, 2) {
+            if unsure.len() > 1 {
+                counts.count("writes reordered by a power cut");
+            }
             for i in (1..unsure.len()).rev() {
                 unsure.swap(i, random.below(i as u64 + 1) as usize);
             }
         }
         for pending in unsure {
             match pending {
-                Pending::SetLen(len) if random.chance(survives, 16) => image.resize(len as usize, 0),
+                Pending::SetLen(len) if random.chance(survives, 16) => image.resize(len as usize),
                 Pending::SetLen(_) => {}
                 Pending::Write { offset, bytes } => {
+                    let mut kept = 0;
                     for (i, sector) in bytes.chunks(SECTOR).enumerate() {
                         if random.chance(survives, 16) {
+                            kept += 1;
                             let at = offset + (i * SECTOR) as u64;
-                            crate::device::memory::write_to(&mut image, at, sector);
+                            image.write(at, sector);
                         }
+                    }
+                    match kept {
+                        0 => counts.count("write lost by a power cut"),
+                        kept if kept < bytes.len().div_ceil(SECTOR) => {
+                            counts.count("write torn by a power cut");
+                        }
+                        _ => {}
                     }
                 }
             }

@@ -18,24 +18,28 @@
 //! 4. One journal can be crashed at each of its operations, so one run of a workload gives thousands of crashes.
 
 mod faults;
+mod image;
 mod journal;
 mod memory;
+mod mishaps;
 mod queue;
 
-pub use faults::{Fault, FaultKind, OperationKind};
+pub use faults::{Fault, FaultCounts, FaultKind, HAPPENINGS, Mishap, MishapKind, OperationKind};
 pub use journal::CrashKind;
 
 use super::facts::{DeviceFacts, DurabilityMethod};
 use super::locks::{FileLocks, LockHandle};
 use super::mapped::{MapOptions, MappedMemory, map_file};
-use super::memory::{OWN_MEMORY, lock_in_process, missing, names_in, read_from};
+use super::memory::{OWN_MEMORY, lock_in_process, missing, names_in};
 use super::{File, OpenMode, Storage, WriteQueue};
 use crate::base::random::Random;
 use crate::base::{Error, Location, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
-use faults::Faults;
+use faults::{Fate, Faults};
+use image::Image;
 use journal::{Change, Disk};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +62,8 @@ struct Shared {
 struct World {
     /// The disk before the journal.
     base: Disk,
+    /// The disk after so many operations of the journal, for crashes at that moment or later.
+    past: BTreeMap<usize, Disk>,
     /// The disk now.
     disk: Disk,
     journal: Vec<Change>,
@@ -70,6 +76,8 @@ struct World {
     flushes: u64,
     ignore_fences: bool,
     holds_late_writes: bool,
+    /// What was stuck at a lower number goes on.
+    releases: u64,
 }
 
 impl SimulatedStorage {
@@ -82,6 +90,7 @@ impl SimulatedStorage {
     fn on(disk: Disk, seed: u64) -> SimulatedStorage {
         let world = World {
             base: disk.clone(),
+            past: BTreeMap::new(),
             disk,
             journal: Vec::new(),
             faults: Faults::default(),
@@ -93,6 +102,7 @@ impl SimulatedStorage {
             flushes: 0,
             ignore_fences: false,
             holds_late_writes: false,
+            releases: 0,
         };
         let locked = Arc::new(AtomicBool::new(false));
         let file_locks = Arc::default();
@@ -108,14 +118,13 @@ impl SimulatedStorage {
     /// The storage after a crash that follows operation number `operations` (clamped to what happened).
     #[must_use]
     pub fn crash(&self, kind: CrashKind, operations: usize, seed: u64) -> SimulatedStorage {
-        let world = self.shared.world.lock();
         let mut random = Random::from_seed(seed);
-        let mut disk = world.base.clone();
-        for change in world.journal.iter().take(operations) {
-            disk.apply(change, &mut random);
-        }
-        disk.crash(kind, &mut random);
-        SimulatedStorage::on(disk, random.next_u64())
+        let mut disk = self.shared.world.lock().after(operations);
+        let mut counts = FaultCounts::default();
+        disk.crash(kind, &mut random, &mut counts);
+        let crashed = SimulatedStorage::on(disk, random.next_u64());
+        crashed.shared.world.lock().faults.counts = counts;
+        crashed
     }
 
     /// From now on every operation fails: the machine is gone, its threads only do not know yet.
@@ -128,7 +137,29 @@ impl SimulatedStorage {
         self.shared.world.lock().faults.arm(fault);
     }
 
-    /// How many armed faults have struck.
+    /// Arms a mishap.
+    pub fn inject_mishap(&self, mishap: Mishap) {
+        self.shared.world.lock().faults.arm_mishap(mishap);
+    }
+
+    /// The disk is well again: nothing is armed any more, and what was stuck goes on.
+    pub fn heal(&self) {
+        self.shared.world.lock().faults.disarm();
+        self.release_stuck();
+    }
+
+    /// Operations that are stuck go on.
+    pub fn release_stuck(&self) {
+        self.shared.world.lock().releases += 1;
+    }
+
+    /// Everything that went wrong so far, and in the crash that made this disk.
+    #[must_use]
+    pub fn fault_counts(&self) -> FaultCounts {
+        self.shared.world.lock().faults.counts.clone()
+    }
+
+    /// How many armed faults and mishaps have struck.
     #[must_use]
     pub fn faults_struck(&self) -> u64 {
         self.shared.world.lock().faults.struck()
@@ -185,7 +216,7 @@ impl SimulatedStorage {
     /// A file's visible bytes.
     #[must_use]
     pub fn read_file(&self, path: &str) -> Option<Vec<u8>> {
-        self.shared.world.lock().disk.visible(path).map(<[u8]>::to_vec)
+        self.shared.world.lock().disk.visible(path).map(Image::to_vec)
     }
 
     /// Replaces a file, durably, outside the journal.
@@ -193,6 +224,7 @@ impl SimulatedStorage {
         let mut world = self.shared.world.lock();
         world.disk.put_file(path, bytes);
         world.base.put_file(path, bytes);
+        world.past.clear();
     }
 
     /// Removes a file, durably, outside the journal.
@@ -200,6 +232,7 @@ impl SimulatedStorage {
         let mut world = self.shared.world.lock();
         world.disk.remove_now(path);
         world.base.remove_now(path);
+        world.past.clear();
     }
 
     /// An independent copy of the disk, everything visible durable.
@@ -212,9 +245,16 @@ impl SimulatedStorage {
 
     /// Performs `change` unless a fault strikes.
     fn change(&self, kind: OperationKind, path: &str, offset: u64, change: Change) -> Result<()> {
+        let mut fate = self.shared.world.lock().fate(kind, path, offset, change.bytes());
+        if let Ok(Fate::Mishap(mishap)) = fate {
+            self.hold_up(mishap, path, offset, Some(&change))?;
+        }
         let delay = {
             let mut world = self.shared.world.lock();
-            world.perform(kind, path, offset, change)?;
+            if world.stopped {
+                fate = Err(failure(path, offset, std::io::Error::from_raw_os_error(EIO)));
+            }
+            world.perform(fate, path, offset, change)?;
             if kind == OperationKind::Flush || kind == OperationKind::DurableWrite {
                 world.flushes += 1;
                 world.delay
@@ -227,6 +267,18 @@ impl SimulatedStorage {
         }
         Ok(())
     }
+
+    /// An operation that changes nothing.
+    fn look(&self, kind: OperationKind, path: &str, offset: u64, bytes: usize) -> Result<()> {
+        let fate = self.shared.world.lock().fate(kind, path, offset, bytes)?;
+        if let Fate::Mishap(mishap) = fate {
+            self.hold_up(mishap, path, offset, None)?;
+            if mishap == MishapKind::Rot {
+                self.shared.world.lock().rot(path, offset, bytes);
+            }
+        }
+        Ok(())
+    }
 }
 
 fn failure(path: &str, offset: u64, error: std::io::Error) -> Error {
@@ -236,32 +288,58 @@ fn failure(path: &str, offset: u64, error: std::io::Error) -> Error {
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
+/// So many operations lie between moments whose disk is kept.
+const KEPT_EVERY: usize = 64;
+
 impl World {
-    fn check(&mut self, kind: OperationKind, path: &str, offset: u64) -> Result<()> {
+    /// The disk after the first `operations` of the journal.
+    fn after(&mut self, operations: usize) -> Disk {
+        let end = operations.min(self.journal.len());
+        let kept = self.past.range(..=end).next_back();
+        let (mut at, mut disk) =
+            kept.map_or_else(|| (0, self.base.clone()), |(at, disk)| (*at, disk.clone()));
+        for change in &self.journal[at..end] {
+            disk.apply(change);
+            at += 1;
+            if at.is_multiple_of(KEPT_EVERY) {
+                self.past.insert(at, disk.clone());
+            }
+        }
+        disk
+    }
+
+    /// What befalls an operation; an error if it fails.
+    fn fate(&mut self, kind: OperationKind, path: &str, offset: u64, bytes: usize) -> Result<Fate> {
         if self.stopped {
             return Err(failure(path, offset, std::io::Error::from_raw_os_error(EIO)));
         }
-        match self.faults.strikes(kind) {
-            None => Ok(()),
-            Some(error) => Err(failure(path, offset, std::io::Error::from_raw_os_error(error))),
+        match self.faults.strikes(kind, bytes) {
+            Fate::Error(error) => Err(failure(path, offset, std::io::Error::from_raw_os_error(error))),
+            fate => Ok(fate),
         }
     }
 
-    fn perform(&mut self, kind: OperationKind, path: &str, offset: u64, change: Change) -> Result<()> {
+    fn perform(&mut self, fate: Result<Fate>, path: &str, offset: u64, change: Change) -> Result<()> {
         self.land_late_writes();
-        if let Err(error) = self.check(kind, path, offset) {
-            if !self.stopped {
-                self.fail(&change);
+        let fate = match fate {
+            Ok(fate) => fate,
+            Err(error) => {
+                if !self.stopped {
+                    self.fail(&change);
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
         if let Some(capacity) = self.capacity
             && self.disk.size_after(&change) > capacity.max(self.disk.size())
         {
+            self.faults.counts.count("full disk");
             return Err(failure(path, offset, std::io::Error::from_raw_os_error(ENOSPC)));
         }
-        self.disk.apply(&change, &mut self.random);
-        self.journal.push(change);
+        match fate {
+            Fate::Mishap(mishap) => self.go_wrong(mishap, change),
+            _ => self.land(change),
+        }
         Ok(())
     }
 
@@ -281,7 +359,7 @@ impl World {
             Change::Flush { paths } => Change::FailedFlush { paths: paths.clone() },
             _ => return,
         };
-        self.disk.apply(&partial, &mut self.random);
+        self.disk.apply(&partial);
         self.journal.push(partial);
     }
 
@@ -289,12 +367,13 @@ impl World {
         if !self.holds_late_writes
             && let Some(change) = self.disk.take_late_write(&mut self.random)
         {
+            self.faults.counts.count("late write");
             self.land(change);
         }
     }
 
     fn land(&mut self, change: Change) {
-        self.disk.apply(&change, &mut self.random);
+        self.disk.apply(&change);
         self.journal.push(change);
     }
 }
@@ -303,7 +382,7 @@ impl Storage for SimulatedStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let exists = self.shared.world.lock().disk.visible(path).is_some();
         if exists {
-            self.shared.world.lock().check(OperationKind::Open, path, 0)?;
+            self.look(OperationKind::Open, path, 0, 0)?;
         } else if mode.create {
             self.change(OperationKind::Open, path, 0, Change::Create { path: path.into() })?;
         } else {
@@ -318,11 +397,12 @@ impl Storage for SimulatedStorage {
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>> {
+        self.look(OperationKind::Read, directory, 0, 0)?;
         Ok(names_in(directory, self.files().iter()))
     }
 
-    fn create_directory(&self, _path: &str) -> Result<()> {
-        Ok(())
+    fn create_directory(&self, path: &str) -> Result<()> {
+        self.look(OperationKind::Open, path, 0, 0)
     }
 
     fn flush_directory(&self, directory: &str) -> Result<()> {
@@ -420,15 +500,16 @@ impl File for SimulatedFile {
     }
 
     fn len(&self) -> Result<u64> {
+        self.storage.look(OperationKind::Read, &self.path, 0, 0)?;
         let world = self.storage.shared.world.lock();
-        world.disk.visible(&self.path).map(|bytes| bytes.len() as u64).ok_or_else(|| missing(&self.path))
+        world.disk.visible(&self.path).map(|image| image.len() as u64).ok_or_else(|| missing(&self.path))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let mut world = self.storage.shared.world.lock();
-        world.check(OperationKind::Read, &self.path, offset)?;
+        self.storage.look(OperationKind::Read, &self.path, offset, buffer.len())?;
+        let world = self.storage.shared.world.lock();
         let image = world.disk.visible(&self.path).ok_or_else(|| missing(&self.path))?;
-        read_from(image, offset, buffer).map_err(|error| error.at(self.location(offset)))
+        image.read(offset, buffer).map_err(|error| error.at(self.location(offset)))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -27,7 +27,14 @@ impl SimulatedQueue {
         if self.waiting.is_empty() {
             return None;
         }
-        let chosen = self.storage.shared.world.lock().random.below(self.waiting.len() as u64) as usize;
+        let chosen = {
+            let mut world = self.storage.shared.world.lock();
+            let chosen = world.random.below(self.waiting.len() as u64) as usize;
+            if chosen > 0 {
+                world.faults.counts.count("out-of-order completion");
+            }
+            chosen
+        };
         let request = self.waiting.swap_remove(chosen);
         let bytes = &request.buffer[..request.len];
         let result = if request.durable {

@@ -140,3 +140,164 @@ fn writes_in_flight_at_a_kill_land_late_partly_or_never() {
     }
     assert!(none > 0 && part > 0 && whole > 0 && late > 0, "{none} {part} {whole} {late}");
 }
+
+/// One page written by one operation that `kind` befalls, and what the file then is: old (1), new (2), or anything else (3), for each sector.
+fn befallen(kind: MishapKind, durable: bool) -> (SimulatedStorage, Vec<u8>) {
+    let (storage, file) = with_file();
+    file.write_durable_at(0, &[1; 4 * SECTOR_BYTES]).expect("written");
+    storage.inject_mishap(Mishap { operation: OperationKind::Any, after: 0, kind });
+    let bytes = [2; SECTOR_BYTES];
+    let done = if durable { file.write_durable_at(0, &bytes) } else { file.write_at(0, &bytes) };
+    done.expect("it is reported as done");
+    assert_eq!((storage.faults_struck(), storage.fault_counts().of(kind.name())), (1, 1), "{kind:?}");
+    let found = storage.read_file("a").expect("there");
+    (storage, found)
+}
+
+fn twos(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == 2).count()
+}
+
+#[test]
+fn mishaps_that_keep_promises_do_the_write() {
+    for kind in [MishapKind::Short, MishapKind::Interrupted, MishapKind::Slow(Duration::from_millis(1))] {
+        let (storage, found) = befallen(kind, true);
+        assert_eq!((twos(&found), twos(&found[..SECTOR_BYTES])), (SECTOR_BYTES, SECTOR_BYTES), "{kind:?}");
+        for seed in 0..20 {
+            let after = storage.crash(CrashKind::PowerCut, usize::MAX, seed).read_file("a").expect("there");
+            assert_eq!(twos(&after), SECTOR_BYTES, "{kind:?}: it was durable");
+        }
+    }
+}
+
+#[test]
+fn a_short_write_can_be_cut_short_by_a_crash() {
+    let (storage, _) = befallen(MishapKind::Short, true);
+    let between = storage.crash(CrashKind::Kill, storage.operations() - 1, 1);
+    let part = twos(&between.read_file("a").expect("there"));
+    assert!(part > 0 && part < SECTOR_BYTES && part.is_multiple_of(512), "{part}");
+}
+
+#[test]
+fn writes_that_are_lost_torn_or_misdirected_are_reported_as_done() {
+    let (_, found) = befallen(MishapKind::Lost, true);
+    assert_eq!(twos(&found), 0);
+    let (_, found) = befallen(MishapKind::Torn, true);
+    let torn = twos(&found);
+    assert!(torn > 0 && torn < SECTOR_BYTES && twos(&found[..torn]) == torn, "{torn}");
+    let (_, found) = befallen(MishapKind::Misdirected, true);
+    assert_eq!((twos(&found), twos(&found[..SECTOR_BYTES])), (SECTOR_BYTES, 0));
+}
+
+#[test]
+fn a_duplicated_write_comes_back_over_what_followed_it() {
+    let (storage, found) = befallen(MishapKind::Duplicated, true);
+    assert_eq!((twos(&found), storage.late_writes()), (SECTOR_BYTES, 1));
+    let file = storage.open("a", MODE).expect("there");
+    storage.hold_late_writes(true);
+    file.write_durable_at(0, &[5; SECTOR_BYTES]).expect("written");
+    assert_eq!(twos(&storage.read_file("a").expect("there")), 0);
+    storage.hold_late_writes(false);
+    assert_eq!(twos(&storage.read_file("a").expect("there")), SECTOR_BYTES);
+}
+
+#[test]
+fn a_flush_lies_until_the_next() {
+    let (storage, file) = with_file();
+    storage.inject_mishap(Mishap { operation: OperationKind::Any, after: 0, kind: MishapKind::LyingFlush });
+    file.write_durable_at(0, &[2; SECTOR_BYTES]).expect("it says");
+    let lost = |storage: &SimulatedStorage| {
+        let lost =
+            |seed| twos(&storage.crash(CrashKind::PowerCut, usize::MAX, seed).read_file("a").expect("there"));
+        (0..100).filter(|seed| lost(*seed) < SECTOR_BYTES).count()
+    };
+    assert!(lost(&storage) > 10);
+    file.flush().expect("honest");
+    assert_eq!(lost(&storage), 0);
+    assert_eq!(storage.fault_counts().of("lying flush"), 1);
+}
+
+#[test]
+fn a_bit_rots_where_somebody_reads_and_stays_so() {
+    let (storage, file) = with_file();
+    file.write_durable_at(0, &[1; 4 * SECTOR_BYTES]).expect("written");
+    storage.inject_mishap(Mishap { operation: OperationKind::Read, after: 1, kind: MishapKind::Rot });
+    let mut bytes = [0; SECTOR_BYTES];
+    let mut wrong = || {
+        file.read_at(SECTOR_BYTES as u64, &mut bytes).expect("read");
+        bytes.iter().map(|byte| (byte ^ 1).count_ones()).sum::<u32>()
+    };
+    assert_eq!([wrong(), wrong(), wrong()], [0, 1, 1]);
+    let after = storage.crash(CrashKind::PowerCut, usize::MAX, 1).read_file("a").expect("there");
+    assert_eq!(after.iter().filter(|byte| **byte != 1).count(), 1);
+}
+
+#[test]
+fn what_is_stuck_goes_on_when_it_is_released_or_fails_with_the_machine() {
+    for stops in [false, true] {
+        let (storage, file) = with_file();
+        storage.inject_mishap(Mishap { operation: OperationKind::Any, after: 0, kind: MishapKind::Stuck });
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| file.write_durable_at(0, &[2; SECTOR_BYTES]));
+            while storage.faults_struck() == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(twos(&storage.read_file("a").expect("others go on")), 0);
+            if stops {
+                storage.stop()
+            } else {
+                storage.release_stuck()
+            }
+            assert_eq!(writer.join().expect("no panic").is_err(), stops);
+        });
+    }
+}
+
+#[test]
+fn errors_of_any_kind_are_counted_by_their_names() {
+    let (storage, file) = with_file();
+    let fault = |kind, error| Fault { operation: OperationKind::Any, after: 0, kind, error };
+    storage.inject(fault(FaultKind::Once, 5));
+    file.read_at(0, &mut [0; 10]).expect_err("struck");
+    storage.inject(fault(FaultKind::Once, 28));
+    file.write_at(0, &[0; SECTOR_BYTES]).expect_err("struck");
+    storage.inject(fault(FaultKind::ForEver, 5));
+    file.flush().expect_err("struck");
+    file.flush().expect_err("struck");
+    storage.heal();
+    file.flush().expect("well again");
+    let counts: Vec<_> = storage.fault_counts().iter().collect();
+    assert_eq!(counts, [("error for ever", 2), ("flush error", 2), ("full disk", 1), ("read error", 1)]);
+    assert!(counts.iter().all(|(name, _)| HAPPENINGS.contains(name)));
+    assert!(MishapKind::ALL.iter().all(|kind| HAPPENINGS.contains(&kind.name())));
+}
+
+#[test]
+fn crashes_count_what_they_did() {
+    let (storage, file) = with_file();
+    let mut counts = FaultCounts::default();
+    let mut queue = storage.write_queue(4).expect("there is one");
+    for (token, byte) in [(1, 6), (2, 7)] {
+        let buffer = crate::device::AlignedBuffer::zeroed(1);
+        let (offset, len) = (byte % 2 * SECTOR_BYTES as u64, SECTOR_BYTES);
+        let request =
+            crate::device::WriteRequest { file: file.clone(), offset, buffer, len, durable: false, token };
+        queue.submit(request).expect("submitted");
+    }
+    storage.open("b", MODE).expect("created");
+    for seed in 0..100 {
+        for kind in [CrashKind::PowerCut, CrashKind::Kill] {
+            let crashed = storage.crash(kind, usize::MAX, seed);
+            if kind == CrashKind::Kill {
+                (0..20).for_each(|_| crashed.open("a", MODE).expect("there").flush().expect("flushed"));
+            }
+            counts.merge(&crashed.fault_counts());
+        }
+    }
+    for name in HAPPENINGS
+        .iter()
+        .filter(|name| name.contains("power cut") || name.contains("kill") || **name == "late write")
+    {
+        assert!(counts.of(name) > 0 || name.contains("memory"), "{name}: {counts:?}");
+    }
+}
