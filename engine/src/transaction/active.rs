@@ -269,7 +269,8 @@ impl ActiveTransaction {
         if savepoint.owner != self.id || savepoint.changes > self.scratch.changes.len() {
             return Err(Error::invalid("the savepoint does not belong to this state of this transaction"));
         }
-        if let Err(error) = self.take_back(savepoint.changes, savepoint.values) {
+        let first = savepoint.changes + usize::from(planted::is(Bug::RollbackLeavesRow));
+        if let Err(error) = self.take_back(first, savepoint.values) {
             // Some of it is taken back in the pages, and none in the redo: only an abort makes sense of that.
             self.broken = Some(error.duplicate());
             return Err(error);
@@ -290,10 +291,7 @@ impl ActiveTransaction {
         while self.scratch.changes.len() > first {
             let change = self.scratch.changes.last().expect("longer than `first`");
             let (handle, keys_len) = (change.version, change.key.0 as usize);
-            let is_first = self.scratch.changes.len() == first + 1;
-            let left = is_first
-                && planted::is(if first == 0 { Bug::AbortLeavesRow } else { Bug::RollbackLeavesRow });
-            let restored = left || self.restore(change, &guard)?;
+            let restored = self.restore(change, &guard)?;
             debug_assert!(restored, "nobody else changes an entry in progress");
             self.give_up_version(handle, &guard);
             self.scratch.changes.pop();
@@ -322,7 +320,9 @@ impl ActiveTransaction {
         let mut hint = LeafHint::default();
         let mut leaf = table.tree.write(key, 0, &mut hint)?;
         let newest = leaf.entry().map(|entry| entry.stamp) == Some(change.version.word());
-        if newest {
+        if newest && planted::is(Bug::AbortLeavesRow) && change.key.0 == 0 {
+            leaf.set_stamp(version.undo.prior);
+        } else if newest {
             put_back(&mut leaf, version.undo);
         }
         Ok(newest)
