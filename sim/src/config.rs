@@ -88,7 +88,7 @@ impl Trouble {
 }
 
 impl Config {
-    pub fn of(seed: u64) -> Config {
+    pub fn of(seed: u64, points: u64) -> Config {
         let mut random = Random::from_seed(seed);
         let tight = random.chance(1, 4);
         let settings = Settings {
@@ -109,7 +109,7 @@ impl Config {
             tight,
             threads: 1 + random.below(4) as u8,
             each: 4 + random.below(20) as u8,
-            points: 20,
+            points,
             depth: 2 + u64::from(random.chance(1, 2)),
             trouble,
             threads_end_early: random.chance(1, 6),

@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 /// Lines about a run, for people.
 pub type Trace<'a> = &'a mut dyn FnMut(String);
 
-/// Runs a seed.
+/// Runs a seed, with so many crashes of its first life.
 ///
 /// # Panics
 /// With what was lost or broken.
-pub fn run(seed: u64, trace: Trace<'_>) -> Figures {
-    let config = Config::of(seed);
+pub fn run(seed: u64, points: u64, trace: Trace<'_>) -> Figures {
+    let config = Config::of(seed, points);
     trace(format!("{config:?}"));
     let mut history = History {
         random: Random::from_seed(seed.wrapping_mul(0x9e37)),
@@ -64,6 +64,7 @@ impl History<'_> {
             threads_end_early: self.config.threads_end_early,
             must: BTreeSet::new(),
             close: self.random.chance(1, 4),
+            judged: true,
             context: format!("seed {}, first life", self.config.seed),
         };
         let lived = self.live(&disk, script);
@@ -164,6 +165,7 @@ impl History<'_> {
             threads_end_early: false,
             must: crashed.must.clone(),
             close: last && self.random.chance(1, 2),
+            judged: true,
             context: crashed.context.clone(),
         };
         let bearable = matches!(trouble, Trouble::None);
@@ -175,6 +177,9 @@ impl History<'_> {
             let next = self.crash(&crashed.disk, &lived, &crashed);
             return self.go_on(next);
         }
+        if self.random.chance(1, 8) {
+            return self.break_promises(crashed, script);
+        }
         if self.random.chance(1, 4) {
             let end = crashed.disk.operations();
             let again = crashed.disk.crash(CrashKind::PowerCut, end, self.random.next_u64());
@@ -185,5 +190,33 @@ impl History<'_> {
             assert!(second.refused.is_none(), "{}, opened again: {:?}", crashed.context, second.refused);
             assert!(second.found == lived.found, "{}: opening again gives something else", crashed.context);
         }
+    }
+
+    /// Lives on a device that does not do what it says, and after that.
+    fn break_promises(&mut self, crashed: Crashed, script: Script) {
+        let trouble = Trouble::any_broken_promise(&mut self.random);
+        let script = Script {
+            seed: self.random.next_u64(),
+            number: script.number + 1,
+            threads: 2,
+            each: 6,
+            trouble,
+            judged: false,
+            close: self.random.chance(1, 2),
+            context: format!("{}; {trouble:?}", crashed.context),
+            ..script
+        };
+        let lived = self.live(&crashed.disk, script.clone());
+        let next = self.crash(&crashed.disk, &lived, &crashed);
+        let after = Script {
+            seed: self.random.next_u64(),
+            number: script.number + 1,
+            trouble: Trouble::None,
+            context: next.context.clone(),
+            ..script
+        };
+        let lived = self.live(&next.disk, after);
+        let outcome = if lived.refused.is_some() { "refused" } else { "opened" };
+        self.figures.passed(&format!("{outcome} after a broken promise"), 1);
     }
 }
