@@ -19,7 +19,7 @@ use super::guard::ExclusiveGuard;
 use super::latch::{State, Version};
 use super::pool::{DIRTY, Pool, STAMPED, STAMPED_IMAGE};
 use crate::base::metrics::Counter;
-use crate::base::{Error, ErrorKind, PageId};
+use crate::base::{Error, PageId};
 use crate::buffer::PageBytes;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Event, Mutex};
@@ -79,12 +79,13 @@ impl Eviction {
 }
 
 impl Pool {
-    /// Why a thread that waited for memory got none: a full disk, or too much that is not committed.
+    /// Why a thread that waited for memory got none: what kept pages from being written (a full disk, one that fails), or too much
+    /// that is not committed.
     pub(super) fn why_no_memory(&self) -> Error {
         let hindrance = self.eviction.hindrance.lock();
         match &*hindrance {
-            Some(error) if error.kind() == ErrorKind::OutOfSpace => error.duplicate(),
-            _ => self.out_of_memory("all memory for pages is in use by changes that are not committed"),
+            Some(error) => error.duplicate(),
+            None => self.out_of_memory("all memory for pages is in use by changes that are not committed"),
         }
     }
 }

@@ -100,7 +100,8 @@ impl Round {
             let parts = self.write_parts()?;
             let directory = self.write_directory(&parts)?;
             if let Err(error) = self.store.source.file.flush() {
-                self.store.state.lock().phase = Phase::FlushFailed;
+                let mut state = self.store.state.lock();
+                (state.phase, state.failure) = (Phase::FlushFailed, Some(error.duplicate()));
                 return Err(error);
             }
             Ok((parts, directory))
@@ -233,6 +234,11 @@ impl FinishedRound {
 
     pub(super) fn store(&self) -> &PageStore {
         &self.store
+    }
+
+    /// Publishing failed, and nobody knows whether it happened (S3).
+    pub fn undecided(self, failure: &Error) {
+        self.store.state.lock().failure = Some(failure.duplicate());
     }
 
     /// Notes the generation of the manifest that was published with it; otherwise it counts as one more than the last.
