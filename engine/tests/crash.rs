@@ -454,8 +454,11 @@ fn run(seed: u64, points: u64) -> u64 {
 }
 
 fn crashes_wanted() -> u64 {
-    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
+    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000)
 }
+
+/// Threads that crash workloads of their own: more than there are processors, since they wait for threads of their databases.
+const WORKERS: u64 = 4;
 
 #[test]
 fn no_crash_loses_what_was_acknowledged() {
@@ -463,11 +466,11 @@ fn no_crash_loses_what_was_acknowledged() {
     let first_seed: u64 = std::env::var("QUENCH_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let step: u64 = std::env::var("QUENCH_SEED_STEP").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let done: u64 = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..2)
+        let workers: Vec<_> = (0..WORKERS)
             .map(|_| {
                 scope.spawn(|| {
                     let mut done = 0;
-                    while done * 2 < wanted {
+                    while done * WORKERS < wanted {
                         let seed = first_seed + step * next.fetch_add(1, Ordering::Relaxed);
                         done += run(seed, 40);
                     }

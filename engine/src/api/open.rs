@@ -389,7 +389,7 @@ fn always_bytes(settings: &Settings) -> u64 {
 }
 
 fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    crate::sync::thread::processors()
 }
 
 /// How long the probe measures each method.

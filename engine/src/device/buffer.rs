@@ -20,7 +20,7 @@ pub struct AlignedBuffer {
 }
 
 /// From this length on a buffer is mapped.
-const MAPPED_FROM_BYTES: usize = 64 << 10;
+const MAPPED_FROM_BYTES: usize = 128 << 10;
 /// From this length on huge pages are worth their clearing.
 const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
 

@@ -29,6 +29,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes that [`load_all`] reads at a time.
 const LOAD_BYTES: usize = 1 << 20;
+/// A log with fewer bytes is read sooner than another thread is there.
+const BYTES_PER_THREAD: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 
 /// How to scan.
 #[derive(Clone, Copy, Debug)]
@@ -346,6 +348,8 @@ pub fn scan(
         segments.push(Segment { id, file, len });
     }
     let total: u64 = segments.iter().map(|segment| segment.len).sum();
+    let worth_it = 1 + (total / BYTES_PER_THREAD) as usize;
+    let options = ScanOptions { threads: options.threads.min(worth_it), ..options };
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let keep = AtomicU64::new(options.keep_bytes);
     let found = Mutex::new((Vec::new(), Vec::new()));

@@ -4,7 +4,7 @@ use crate::base::{Error, Result};
 
 /// Threads that recovery uses: what redo does fills a processor.
 pub fn count() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    crate::sync::thread::processors()
 }
 
 /// Runs `work` for each of `items`, each in a thread of its own; a single one in this thread.

@@ -233,6 +233,14 @@ impl Manifest {
         self.epochs.iter().for_each(|entry| encode_epoch(entry, out));
     }
 
+    /// How much of a slot [`Manifest::decode`] needs, by its first bytes. At most [`SLOT_BYTES`].
+    #[must_use]
+    pub fn slot_bytes(start: &[u8]) -> usize {
+        let length =
+            start.get(24..28).map_or(0, |bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        HEADER_BYTES.saturating_add(length as usize).min(SLOT_BYTES)
+    }
+
     /// Decodes a slot. Trusts nothing.
     ///
     /// # Errors

@@ -215,8 +215,20 @@ fn read_slot(file: &dyn File, slot: usize, len: usize) -> Result<AlignedBuffer> 
     Ok(buffer)
 }
 
+/// Most manifests are shorter than this.
+const READ_FIRST_BYTES: usize = 4 * SECTOR_BYTES;
+
+/// As much of a slot as the manifest in it needs.
+fn read_manifest(file: &dyn File, slot: usize) -> Result<AlignedBuffer> {
+    let start = read_slot(file, slot, READ_FIRST_BYTES)?;
+    match Manifest::slot_bytes(&start) {
+        len if len <= start.len() => Ok(start),
+        len => read_slot(file, slot, len),
+    }
+}
+
 fn newest_slot(file: &dyn File) -> Result<(usize, Manifest)> {
-    let decode = |slot| Ok::<_, Error>(Manifest::decode(&read_slot(file, slot, SLOT_BYTES)?));
+    let decode = |slot| Ok::<_, Error>(Manifest::decode(&read_manifest(file, slot)?));
     match (decode(0)?, decode(1)?) {
         (Ok(zero), Ok(one)) if zero.generation == one.generation && zero != one => {
             let what = "both slots of the manifest have the same generation but differ";

@@ -44,6 +44,13 @@ pub mod thread {
         }
     }
 
+    /// Processors that this process may use, at least 1. Asked once: the system reads several files for the answer.
+    #[must_use]
+    pub fn processors() -> usize {
+        static COUNT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    }
+
     /// The CPU that the calling thread runs on, or ran on a moment ago.
     #[must_use]
     pub fn current_cpu() -> usize {

@@ -1,6 +1,7 @@
 //! The disk: what is visible, what is pending, what is durable; and what a crash makes of it.
 
 use super::faults::FaultCounts;
+use super::image::Image;
 use super::memory::MemoryImage;
 use crate::base::random::Random;
 use std::collections::BTreeMap;
@@ -117,8 +118,8 @@ enum Pending {
 
 #[derive(Clone, Debug, Default)]
 struct FileImage {
-    visible: Vec<u8>,
-    durable: Vec<u8>,
+    visible: Image,
+    durable: Image,
     /// Visible and not durable, in order.
     pending: Vec<Pending>,
     /// Pending when a flush failed: no later flush helps them.
@@ -149,17 +150,14 @@ impl Disk {
         &self.memory
     }
 
-    pub(super) fn visible(&self, path: &str) -> Option<&[u8]> {
-        self.files.get(path).filter(|file| !file.removed).map(|file| file.visible.as_slice())
+    pub(super) fn visible(&self, path: &str) -> Option<&Image> {
+        self.files.get(path).filter(|file| !file.removed).map(|file| &file.visible)
     }
 
     pub(super) fn put_file(&mut self, path: &str, bytes: &[u8]) {
-        let image = FileImage {
-            visible: bytes.to_vec(),
-            durable: bytes.to_vec(),
-            name_durable: true,
-            ..FileImage::default()
-        };
+        let bytes = Image::from_bytes(bytes);
+        let image =
+            FileImage { visible: bytes.clone(), durable: bytes, name_durable: true, ..FileImage::default() };
         self.files.insert(path.to_string(), image);
     }
 
@@ -190,7 +188,7 @@ impl Disk {
     pub(super) fn size_after(&self, change: &Change) -> u64 {
         let size = self.size();
         let grown = |path: &str, end: u64| {
-            end.saturating_sub(self.visible(path).map_or(0, |bytes| bytes.len() as u64))
+            end.saturating_sub(self.visible(path).map_or(0, |image| image.len() as u64))
         };
         size + match change {
             Change::Write { path, offset, bytes, .. } => grown(path, offset + bytes.len() as u64),
@@ -217,7 +215,7 @@ impl Disk {
         Some(self.late.swap_remove(chosen))
     }
 
-    pub(super) fn apply(&mut self, change: &Change, _random: &mut Random) {
+    pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Create { path } => {
                 let file = self.files.entry(path.to_string()).or_default();
@@ -246,13 +244,13 @@ impl Disk {
             }
             Change::Extend { path, len } => {
                 if let Some(file) = self.files.get_mut(&**path) {
-                    file.visible.resize(*len as usize, 0);
+                    file.visible.resize(*len as usize);
                     file.make_durable();
                 }
             }
             Change::SetLen { path, len } => {
                 if let Some(file) = self.files.get_mut(&**path) {
-                    file.visible.resize(*len as usize, 0);
+                    file.visible.resize(*len as usize);
                     file.pending.push(Pending::SetLen(*len));
                 }
             }
@@ -299,7 +297,7 @@ impl Disk {
         self.late.retain(|late| !late.is_write(path, offset, bytes));
         let Some(file) = self.files.get_mut(path) else { return };
         file.landed(offset, bytes);
-        crate::device::memory::write_to(&mut file.visible, offset, bytes);
+        file.visible.write(offset, bytes);
         file.pending.push(Pending::Write { offset, bytes: bytes.clone() });
         if durable {
             file.make_durable();
@@ -374,7 +372,7 @@ impl Disk {
                     _ => bytes.len(),
                 };
                 let bytes: Arc<[u8]> = bytes[..keep].into();
-                crate::device::memory::write_to(&mut file.visible, offset, &bytes);
+                file.visible.write(offset, &bytes);
                 file.pending.push(Pending::Write { offset, bytes });
             }
         }
@@ -390,24 +388,26 @@ impl FileImage {
 
     fn flip(&mut self, byte: usize, bit: u8) {
         for image in [&mut self.visible, &mut self.durable] {
-            if let Some(byte) = image.get_mut(byte) {
-                *byte ^= 1 << (bit % 8);
+            let mut old = [0];
+            if image.read(byte as u64, &mut old).is_ok() {
+                image.write(byte as u64, &[old[0] ^ 1 << (bit % 8)]);
             }
         }
     }
 
     /// A flush: everything pending is durable; what was doomed stays doomed.
     fn make_durable(&mut self) {
-        for pending in std::mem::take(&mut self.pending) {
-            match pending {
-                Pending::Write { offset, bytes } => {
-                    crate::device::memory::write_to(&mut self.durable, offset, &bytes);
-                }
-                Pending::SetLen(len) => self.durable.resize(len as usize, 0),
-            }
+        let pending = std::mem::take(&mut self.pending);
+        if self.doomed.is_empty() {
+            // What is visible is what was durable and then became pending, in order.
+            self.durable.clone_from(&self.visible);
+            return;
         }
-        if self.durable.len() < self.visible.len() && self.doomed.is_empty() {
-            self.durable.resize(self.visible.len(), 0);
+        for pending in pending {
+            match pending {
+                Pending::Write { offset, bytes } => self.durable.write(offset, &bytes),
+                Pending::SetLen(len) => self.durable.resize(len as usize),
+            }
         }
     }
 
@@ -428,7 +428,7 @@ impl FileImage {
         }
         for pending in unsure {
             match pending {
-                Pending::SetLen(len) if random.chance(survives, 16) => image.resize(len as usize, 0),
+                Pending::SetLen(len) if random.chance(survives, 16) => image.resize(len as usize),
                 Pending::SetLen(_) => {}
                 Pending::Write { offset, bytes } => {
                     let mut kept = 0;
@@ -436,7 +436,7 @@ impl FileImage {
                         if random.chance(survives, 16) {
                             kept += 1;
                             let at = offset + (i * SECTOR) as u64;
-                            crate::device::memory::write_to(&mut image, at, sector);
+                            image.write(at, sector);
                         }
                     }
                     match kept {

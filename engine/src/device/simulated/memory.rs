@@ -8,6 +8,7 @@
 //!
 //! Its operations are in the journal of the disk, so a crash finds both at one moment.
 
+use super::image::Image;
 use super::journal::Change;
 use super::{OperationKind, SimulatedStorage};
 use crate::base::random::Random;
@@ -22,8 +23,8 @@ type Word = [u8; WORD_BYTES];
 /// The memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoryImage {
-    visible: Vec<u8>,
-    durable: Vec<u8>,
+    visible: Image,
+    durable: Image,
     /// By word: what was stored since it was durable, oldest first.
     pending: BTreeMap<usize, Vec<Word>>,
     /// By thread: words under way, with how many of their values are.
@@ -40,17 +41,17 @@ impl MemoryImage {
     }
 
     pub(super) fn resize(&mut self, len: u64) {
-        self.visible.resize(len as usize, 0);
-        self.durable.resize(len as usize, 0);
+        self.visible.resize(len as usize);
+        self.durable.resize(len as usize);
     }
 
-    pub(super) fn visible(&self) -> &[u8] {
+    pub(super) fn visible(&self) -> &Image {
         &self.visible
     }
 
     pub(super) fn store(&mut self, thread: u64, offset: u64, bytes: &[u8]) {
         let start = offset as usize;
-        self.visible[start..start + bytes.len()].copy_from_slice(bytes);
+        self.visible.write(offset, bytes);
         let under_way = self.under_way.entry(thread).or_default();
         for (i, word) in words(bytes).enumerate() {
             let at = start / WORD_BYTES + i;
@@ -77,7 +78,7 @@ impl MemoryImage {
         let Some(stored) = self.pending.get_mut(&at) else { return };
         let done: Vec<Word> = stored.drain(..count.min(stored.len())).collect();
         if let Some(last) = done.last() {
-            self.durable[at * WORD_BYTES..][..WORD_BYTES].copy_from_slice(last);
+            self.durable.write((at * WORD_BYTES) as u64, last);
         }
         if stored.is_empty() {
             self.pending.remove(&at);
@@ -114,7 +115,7 @@ impl MemoryImage {
             if line.1 {
                 let newest = stored.len() - 1;
                 let which = if by_line { newest } else { random.below(stored.len() as u64) as usize };
-                self.durable[at * WORD_BYTES..][..WORD_BYTES].copy_from_slice(&stored[which]);
+                self.durable.write((at * WORD_BYTES) as u64, &stored[which]);
             } else {
                 lost = true;
             }
@@ -166,8 +167,7 @@ impl MappedMemory for SimulatedMemory {
 
     fn load(&self, offset: u64, into: &mut [u8]) {
         let world = self.storage.shared.world.lock();
-        let start = offset as usize;
-        into.copy_from_slice(&world.disk.memory().visible()[start..start + into.len()]);
+        world.disk.memory().visible().read(offset, into).expect("inside the memory");
     }
 
     fn store(&self, offset: u64, bytes: &[u8]) {

@@ -18,6 +18,7 @@
 //! 4. One journal can be crashed at each of its operations, so one run of a workload gives thousands of crashes.
 
 mod faults;
+mod image;
 mod journal;
 mod memory;
 mod mishaps;
@@ -29,14 +30,16 @@ pub use journal::CrashKind;
 use super::facts::{DeviceFacts, DurabilityMethod};
 use super::locks::{FileLocks, LockHandle};
 use super::mapped::{MapOptions, MappedMemory, map_file};
-use super::memory::{OWN_MEMORY, lock_in_process, missing, names_in, read_from};
+use super::memory::{OWN_MEMORY, lock_in_process, missing, names_in};
 use super::{File, OpenMode, Storage, WriteQueue};
 use crate::base::random::Random;
 use crate::base::{Error, Location, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
 use faults::{Fate, Faults};
+use image::Image;
 use journal::{Change, Disk};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +62,8 @@ struct Shared {
 struct World {
     /// The disk before the journal.
     base: Disk,
+    /// The disk after so many operations of the journal, for crashes at that moment or later.
+    past: BTreeMap<usize, Disk>,
     /// The disk now.
     disk: Disk,
     journal: Vec<Change>,
@@ -85,6 +90,7 @@ impl SimulatedStorage {
     fn on(disk: Disk, seed: u64) -> SimulatedStorage {
         let world = World {
             base: disk.clone(),
+            past: BTreeMap::new(),
             disk,
             journal: Vec::new(),
             faults: Faults::default(),
@@ -112,12 +118,8 @@ impl SimulatedStorage {
     /// The storage after a crash that follows operation number `operations` (clamped to what happened).
     #[must_use]
     pub fn crash(&self, kind: CrashKind, operations: usize, seed: u64) -> SimulatedStorage {
-        let world = self.shared.world.lock();
         let mut random = Random::from_seed(seed);
-        let mut disk = world.base.clone();
-        for change in world.journal.iter().take(operations) {
-            disk.apply(change, &mut random);
-        }
+        let mut disk = self.shared.world.lock().after(operations);
         let mut counts = FaultCounts::default();
         disk.crash(kind, &mut random, &mut counts);
         let crashed = SimulatedStorage::on(disk, random.next_u64());
@@ -214,7 +216,7 @@ impl SimulatedStorage {
     /// A file's visible bytes.
     #[must_use]
     pub fn read_file(&self, path: &str) -> Option<Vec<u8>> {
-        self.shared.world.lock().disk.visible(path).map(<[u8]>::to_vec)
+        self.shared.world.lock().disk.visible(path).map(Image::to_vec)
     }
 
     /// Replaces a file, durably, outside the journal.
@@ -222,6 +224,7 @@ impl SimulatedStorage {
         let mut world = self.shared.world.lock();
         world.disk.put_file(path, bytes);
         world.base.put_file(path, bytes);
+        world.past.clear();
     }
 
     /// Removes a file, durably, outside the journal.
@@ -229,6 +232,7 @@ impl SimulatedStorage {
         let mut world = self.shared.world.lock();
         world.disk.remove_now(path);
         world.base.remove_now(path);
+        world.past.clear();
     }
 
     /// An independent copy of the disk, everything visible durable.
@@ -284,7 +288,26 @@ fn failure(path: &str, offset: u64, error: std::io::Error) -> Error {
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
+/// So many operations lie between moments whose disk is kept.
+const KEPT_EVERY: usize = 64;
+
 impl World {
+    /// The disk after the first `operations` of the journal.
+    fn after(&mut self, operations: usize) -> Disk {
+        let end = operations.min(self.journal.len());
+        let kept = self.past.range(..=end).next_back();
+        let (mut at, mut disk) =
+            kept.map_or_else(|| (0, self.base.clone()), |(at, disk)| (*at, disk.clone()));
+        for change in &self.journal[at..end] {
+            disk.apply(change);
+            at += 1;
+            if at.is_multiple_of(KEPT_EVERY) {
+                self.past.insert(at, disk.clone());
+            }
+        }
+        disk
+    }
+
     /// What befalls an operation; an error if it fails.
     fn fate(&mut self, kind: OperationKind, path: &str, offset: u64, bytes: usize) -> Result<Fate> {
         if self.stopped {
@@ -336,7 +359,7 @@ impl World {
             Change::Flush { paths } => Change::FailedFlush { paths: paths.clone() },
             _ => return,
         };
-        self.disk.apply(&partial, &mut self.random);
+        self.disk.apply(&partial);
         self.journal.push(partial);
     }
 
@@ -350,7 +373,7 @@ impl World {
     }
 
     fn land(&mut self, change: Change) {
-        self.disk.apply(&change, &mut self.random);
+        self.disk.apply(&change);
         self.journal.push(change);
     }
 }
@@ -479,14 +502,14 @@ impl File for SimulatedFile {
     fn len(&self) -> Result<u64> {
         self.storage.look(OperationKind::Read, &self.path, 0, 0)?;
         let world = self.storage.shared.world.lock();
-        world.disk.visible(&self.path).map(|bytes| bytes.len() as u64).ok_or_else(|| missing(&self.path))
+        world.disk.visible(&self.path).map(|image| image.len() as u64).ok_or_else(|| missing(&self.path))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.storage.look(OperationKind::Read, &self.path, offset, buffer.len())?;
         let world = self.storage.shared.world.lock();
         let image = world.disk.visible(&self.path).ok_or_else(|| missing(&self.path))?;
-        read_from(image, offset, buffer).map_err(|error| error.at(self.location(offset)))
+        image.read(offset, buffer).map_err(|error| error.at(self.location(offset)))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -1,0 +1,162 @@
+//! The bytes of a file on the simulated disk, in pages that copies share.
+//!
+//! A crash copies the whole disk, and a disk keeps each file twice (what is visible, what is durable) and for many moments. Few of these
+//! bytes differ, and many are zero:
+//!
+//! ```text
+//!   visible ──▶ [ page | page | -  | - ]        -: zero, takes no memory
+//!                  │      │
+//!   durable ──▶ [ page'| page | -  | - ]        a write copies the page it changes, and the list if others have it, too
+//! ```
+//!
+//! Invariant: what is behind the end in the last page is zero, so that a longer image reads as zero there.
+
+use crate::base::{Error, Result};
+use std::sync::Arc;
+
+const PAGE_BYTES: usize = 4096;
+
+type Page = [u8; PAGE_BYTES];
+
+/// See the module's text. A clone costs nothing to speak of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Image {
+    len: usize,
+    /// `None` is zero.
+    pages: Arc<Vec<Option<Arc<Page>>>>,
+}
+
+/// The parts of `start..start + len` by page: which page, where in it, where from `start`, and how long.
+fn parts(start: usize, len: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let (page, at) = ((start + done) / PAGE_BYTES, (start + done) % PAGE_BYTES);
+        let part = (PAGE_BYTES - at).min(len - done);
+        (part > 0).then(|| {
+            done += part;
+            (page, at, done - part, part)
+        })
+    })
+}
+
+impl Image {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Image {
+        let mut image = Image::default();
+        image.write(0, bytes);
+        image
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What is new is zero.
+    pub(super) fn resize(&mut self, len: usize) {
+        if len == self.len {
+            return;
+        }
+        let pages = Arc::make_mut(&mut self.pages);
+        pages.resize(len.div_ceil(PAGE_BYTES), None);
+        if len < self.len
+            && let Some(Some(last)) = pages.last_mut()
+            && !len.is_multiple_of(PAGE_BYTES)
+        {
+            Arc::make_mut(last)[len % PAGE_BYTES..].fill(0);
+        }
+        self.len = len;
+    }
+
+    /// # Errors
+    /// `Corruption` if the image ends before the buffer is full.
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.saturating_add(buffer.len());
+        if end > self.len {
+            return Err(Error::corruption(format!("the file ends {} bytes early", end - self.len)));
+        }
+        for (page, at, from, len) in parts(start, buffer.len()) {
+            match &self.pages[page] {
+                Some(page) => buffer[from..from + len].copy_from_slice(&page[at..at + len]),
+                None => buffer[from..from + len].fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    /// The image grows as needed.
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let start = offset as usize;
+        if self.len < start + bytes.len() {
+            self.resize(start + bytes.len());
+        }
+        let pages = Arc::make_mut(&mut self.pages);
+        for (page, at, from, len) in parts(start, bytes.len()) {
+            let new = &bytes[from..from + len];
+            match &mut pages[page] {
+                Some(page) if len < PAGE_BYTES || Arc::strong_count(page) == 1 => {
+                    Arc::make_mut(page)[at..at + len].copy_from_slice(new);
+                }
+                None if new.iter().all(|byte| *byte == 0) => {}
+                empty_or_shared => {
+                    let mut page = [0; PAGE_BYTES];
+                    page[at..at + len].copy_from_slice(new);
+                    *empty_or_shared = Some(Arc::new(page));
+                }
+            }
+        }
+    }
+
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.pages.len() * PAGE_BYTES);
+        for page in &*self.pages {
+            match page {
+                Some(page) => bytes.extend_from_slice(&**page),
+                None => bytes.resize(bytes.len() + PAGE_BYTES, 0),
+            }
+        }
+        bytes.truncate(self.len);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::random::Random;
+
+    #[test]
+    fn an_image_is_what_a_vector_would_be_and_copies_do_not_change() {
+        let mut random = Random::from_seed(7);
+        let (mut image, mut model) = (Image::default(), Vec::new());
+        let mut copies = Vec::new();
+        for step in 0..2000 {
+            let at = random.below(5 * PAGE_BYTES as u64) as usize;
+            if random.chance(1, 6) {
+                image.resize(at);
+                model.resize(at, 0);
+            } else {
+                // Whole pages often, zeros sometimes.
+                let whole = random.chance(1, 3);
+                let at = if whole { at / PAGE_BYTES * PAGE_BYTES } else { at };
+                let len = if whole { 2 * PAGE_BYTES } else { random.below(6000) as usize };
+                let bytes = vec![if random.chance(1, 4) { 0 } else { step as u8 }; len];
+                image.write(at as u64, &bytes);
+                model.resize(model.len().max(at + len), 0);
+                model[at..at + len].copy_from_slice(&bytes);
+            }
+            assert_eq!(image.to_vec(), model, "step {step}");
+            if random.chance(1, 20) {
+                copies.push((image.clone(), model.clone()));
+            }
+            let from = random.below(model.len() as u64 + 1) as usize;
+            let mut part = vec![1; random.below((model.len() - from) as u64 + 1) as usize];
+            image.read(from as u64, &mut part).expect("inside");
+            assert_eq!(part, model[from..from + part.len()]);
+            assert!(image.read(from as u64, &mut vec![0; model.len() - from + 1]).is_err());
+        }
+        assert!(copies.len() > 20);
+        for (copy, model) in copies {
+            assert_eq!(copy.to_vec(), model);
+        }
+    }
+}
