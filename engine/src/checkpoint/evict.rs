@@ -192,7 +192,10 @@ impl Work {
                 self.pool.wait_for_pressure(None);
             }
             pause = match self.relieve() {
-                Ok(true) => None,
+                Ok(true) => {
+                    self.pool.eviction_went_well();
+                    None
+                }
                 Ok(false) => Some(PAUSE_WHEN_FUTILE),
                 Err(error) => {
                     tracing::warn!(%error, "pages cannot leave memory");
@@ -208,10 +211,11 @@ impl Work {
 
     /// After a failure: what need not be written can leave. Says how long to wait before the next write.
     fn relieve_without_writing(&mut self) -> Option<Duration> {
+        let before = self.pool.pages_evicted();
         self.writes = false;
-        let enough = self.relieve().unwrap_or(false);
+        let _ = self.relieve();
         self.writes = true;
-        (!enough).then_some(PAUSE_AFTER_FAILURE)
+        (self.pool.pages_evicted() == before).then_some(PAUSE_AFTER_FAILURE)
     }
 
     /// Has pages leave until there is enough memory; false if a whole pass freed nothing.

@@ -429,7 +429,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "overflow value in and out", run: overflow, ..PLAIN },
     Scenario {
         name: "uncommitted value longer than memory",
-        settings: || Settings { log_bytes_max: 8 << 20, segment_bytes: 1 << 20, ..tight() },
+        settings: || Settings { log_bytes_max: 32 << 20, segment_bytes: 4 << 20, ..tight() },
         run: uncommitted_value,
         ..PLAIN
     },
