@@ -81,6 +81,7 @@ fn child() {
             std::process::abort();
         }
         "few-descriptors" => few_descriptors(&path),
+        "cut-write" => cut_write(&path),
         other => panic!("no such role: {other}"),
     }
 }
@@ -110,6 +111,48 @@ fn few_descriptors(path: &Path) {
         }
     }
     panic!("24 descriptors are not enough");
+}
+
+/// Bytes that a file may have in the role `cut-write`.
+const FILE_LIMIT: usize = 64 << 10;
+
+/// Writes across the limit on the length of files: the system writes what is below it and says so, and refuses the rest.
+fn cut_write(path: &Path) {
+    use quenchdb::device::file::FileStorage;
+    use quenchdb::device::{AlignedBuffer, OpenMode, Storage};
+    for direct in [false, true] {
+        let storage = FileStorage::open(path, quenchdb::DeviceTrust::Auto, true, true).expect("a directory");
+        let mode = OpenMode { create: true, read_only: false, direct };
+        let file = storage.open(&format!("cut-{direct}"), mode).expect("space");
+        let bytes = AlignedBuffer::zeroed(2 * FILE_LIMIT);
+        for write in [quenchdb::device::File::write_at, quenchdb::device::File::write_durable_at] {
+            let error = write(&*file, 0, &bytes).expect_err("half of it is there");
+            println!("ANSWER {:?} {error}", error.kind());
+            write(&*file, 0, &bytes[..FILE_LIMIT]).expect("below the limit");
+        }
+    }
+}
+
+/// A write of which the system wrote a part is finished, or an error that says where it ended; never taken for whole.
+#[test]
+fn a_write_that_is_cut_short_is_an_error() {
+    let directory = tempfile::tempdir().expect("space");
+    let exe = std::env::current_exe().expect("running");
+    // Only a shell can have a child ignore the signal that comes with the error.
+    let script = format!("trap '' XFSZ; ulimit -f {} && exec \"$0\" \"$@\"", FILE_LIMIT / 512);
+    let output = Command::new("/bin/sh")
+        .args(["-c", &script])
+        .arg(exe)
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env("QUENCH_CHILD", "cut-write")
+        .env("QUENCH_PATH", directory.path())
+        .output()
+        .expect("there is a shell");
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    let place = format!("byte {FILE_LIMIT}");
+    let clear = text.lines().filter(|line| line.contains("ANSWER") && line.contains(&place)).count();
+    assert_eq!(clear, 4, "{text}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod encoding;
 pub mod error;
 pub mod ids;
 pub mod metrics;
+pub mod planted;
 pub mod random;
 pub mod settings;
 

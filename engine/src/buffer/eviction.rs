@@ -19,6 +19,7 @@ use super::guard::ExclusiveGuard;
 use super::latch::{State, Version};
 use super::pool::{DIRTY, Pool, STAMPED, STAMPED_IMAGE};
 use crate::base::metrics::Counter;
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, PageId};
 use crate::buffer::PageBytes;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -121,7 +122,8 @@ impl Claimed<'_> {
     #[must_use]
     pub fn needs_no_image(&self, settled: bool) -> bool {
         let flags = self.guard.pool().entry(self.guard.page_id()).flags();
-        flags & DIRTY == 0 && (settled || flags & STAMPED == 0 || flags & STAMPED_IMAGE != 0)
+        planted::is(Bug::DirtyPageDropped)
+            || flags & DIRTY == 0 && (settled || flags & STAMPED == 0 || flags & STAMPED_IMAGE != 0)
     }
 
     /// Whether the page differs from its newest image.

@@ -31,6 +31,7 @@
 //! take the space of the running round.
 
 use super::image::{Imager, image_as_of};
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::buffer::{Claimed, HIDDEN_ROUND, Leaving, PageBytes, PageState, Pool, ScratchPage, Version};
 use crate::device::Storage;
@@ -270,7 +271,7 @@ impl Work {
         if state.round == HIDDEN_ROUND {
             return Ok(());
         }
-        if !state.dirty && !state.unsaved_stamps {
+        if !state.dirty && !state.unsaved_stamps || planted::is(Bug::DirtyPageDropped) {
             self.leavers.push(Leaver { page, version: state.version, settled: false });
             return Ok(());
         }
@@ -329,7 +330,7 @@ impl Work {
             let state = self.pool.look_at_marked(page, |bytes| bytes.copy_to(0, out))?;
             let Looked { stamped, newest, not_durable, unfinished } = self.look(out, &guard)?;
             self.not_durable = self.not_durable.max(not_durable);
-            if not_durable > Csn::ZERO {
+            if not_durable > Csn::ZERO && !planted::is(Bug::ImageBeforeLog) {
                 return None;
             }
             if !state.dirty && !stamped {
@@ -436,7 +437,7 @@ impl Work {
         let needs = self.imager.running().filter(|(round, _)| claimed.round() < *round);
         if let Some((round, view)) = &needs {
             // A round that began meanwhile needs the page as of an older CSN first.
-            if newest > view.csn() {
+            if newest > view.csn() && !planted::is(Bug::ImageAfterCheckpoint) {
                 self.store.discard(written.reference);
                 return;
             }
@@ -476,6 +477,7 @@ impl Work {
                 (newest, unfinished) = (Csn::MAX, owner);
                 StampFate::Kept
             }
+            StampState::InProgress if planted::is(Bug::UncommittedImage) => StampFate::Kept,
             StampState::InProgress => StampFate::Refused,
         })?;
         Some(Looked { stamped, newest, not_durable, unfinished })
@@ -497,6 +499,7 @@ struct Looked {
 /// What a page's image is for, now.
 fn purpose_of(state: &PageState, newest: Csn, running: Option<&(u32, Arc<CheckpointView>)>) -> Purpose {
     match running {
+        _ if planted::is(Bug::ImageAfterCheckpoint) => Purpose::Leave(newest),
         Some((round, view)) if state.dirty && state.round < *round && newest > view.csn() => {
             Purpose::Round(*round)
         }

@@ -22,6 +22,7 @@
 
 use super::precommit::{Pending, Record};
 use super::{Commit, Core, Ticket, levels};
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Location, LogId, Result};
 use crate::log::DependencyRule;
 use crate::sync::Mutex;
@@ -222,7 +223,8 @@ impl Pins {
         let pins = &mut self.pins.lock().0;
         pins.retain(|pin| !matches!(pin.phase, Phase::Committed(csn) if csn <= checkpoint));
         loop {
-            let Some(oldest) = pins.iter_mut().find(|pin| pin.phase != Phase::Revoked) else {
+            let pinned = |pin: &&mut Pin| pin.phase != Phase::Revoked && !planted::is(Bug::ChunksNotPinned);
+            let Some(oldest) = pins.iter_mut().find(pinned) else {
                 return checkpoint;
             };
             let covered = oldest.above.min(checkpoint);

@@ -28,6 +28,7 @@
 use super::Core;
 use super::queue::{PREDECESSORS, Predecessors};
 use super::watermark::{Latched, RING_SIZE};
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -343,6 +344,7 @@ impl Undecided {
                     return Open::Something;
                 }
                 Said::Drawn(_, DependsOn::Listed(listed)) if listed.is_empty() => {}
+                Said::Drawn(..) if planted::is(Bug::DirectPredecessorsOnly) => {}
                 Said::Drawn(..) => through = Open::Through(*csn),
             }
         }

@@ -21,6 +21,7 @@ use super::precommit::{Pending, PointOfNoReturn, Record, large_buffer};
 use super::watermark::DRAWN_AT_ONCE_MAX;
 use super::writer::LogWriter;
 use super::{Commit, Core, Ticket};
+use crate::base::planted::{self, Bug};
 use crate::base::settings::Layout;
 use crate::base::{Csn, LogId, PageId, Result};
 use crate::device::AlignedBuffer;
@@ -126,7 +127,7 @@ impl Core {
         appended: &mut Vec<Appended>,
     ) -> Ticket {
         let count = fragments.len();
-        let watermark = self.watermark.get();
+        let watermark = self.watermark_to_store();
         let unfinished = PointOfNoReturn(self);
         let first = self.watermark.draw_all(fragments.iter().map(|(log, _)| *log), latches);
         let last = Csn(first.0 + count as u64 - 1);
@@ -188,7 +189,7 @@ impl Core {
     /// Whether the fragments of the transaction `csn` besides its last one are durable. Of one that has none it is true.
     #[inline]
     pub(super) fn has_durable_fragments(&self, csn: Csn) -> bool {
-        !self.is_by_page() || self.volatile_fragment(csn).is_none()
+        !self.is_by_page() || planted::is(Bug::FragmentsNotAwaited) || self.volatile_fragment(csn).is_none()
     }
 
     /// A fragment of the transaction `csn` before its last one that is not durable, and its log.

@@ -40,6 +40,7 @@
 //! met it before it was committed.
 
 use super::watermark::{Latched, RING_SIZE};
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Gsn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
@@ -90,7 +91,8 @@ impl Clocks {
         if log.floor.load(Ordering::Relaxed) == INFINITY {
             log.floor.store(log.clock.load(Ordering::SeqCst), Ordering::SeqCst);
         }
-        let next = |clock: u64| clock.max(gsn.0) + 1;
+        let after = if planted::is(Bug::GsnNotAbovePredecessors) { 0 } else { gsn.0 };
+        let next = |clock: u64| clock.max(after) + 1;
         let before = log.clock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |clock| Some(next(clock)));
         let drawn = next(before.unwrap_or_else(|clock| clock));
         if !alone {
@@ -98,7 +100,9 @@ impl Clocks {
         }
         let [place, needs] = self.drawn(csn);
         place.store(drawn, Ordering::Relaxed);
-        needs.store(log.needs.load(Ordering::Relaxed), Ordering::Release);
+        let others =
+            if alone && planted::is(Bug::OwnLogIsEnough) { 0 } else { log.needs.load(Ordering::Relaxed) };
+        needs.store(others, Ordering::Release);
         Gsn(drawn)
     }
 
@@ -137,5 +141,42 @@ impl Clocks {
     /// True if `log` has a volatile record at or below `gsn`.
     pub(super) fn holds_back(&self, log: LogId, gsn: Gsn) -> bool {
         self.logs[log.0 as usize].floor.load(Ordering::SeqCst) < gsn.0
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::super::watermark::tests::Held;
+    use super::*;
+
+    /// One transaction in log 0 met something at 100, far above its log's clock; another in log 1 met the first.
+    #[test]
+    fn a_record_is_above_what_its_transaction_met_and_waits_for_it() {
+        let clocks = Clocks::new(2);
+        // Log 0 has been written up to here.
+        let earlier = clocks.draw(LogId(0), Csn(1), Gsn(0), false, &Held);
+        let first = clocks.draw(LogId(0), Csn(2), Gsn(100), false, &Held);
+        clocks.settle(LogId(0), Some(Csn(2)), &Held);
+        let second = clocks.draw(LogId(1), Csn(3), first, false, &Held);
+        assert!(earlier < first && first > Gsn(100) && second > first);
+        clocks.settle(LogId(1), None, &Held);
+        clocks.rescan();
+        assert!(clocks.reach() < first, "it is not durable");
+        assert!(clocks.needed_by(Csn(3)) > clocks.reach(), "what it met is not durable");
+        assert!(clocks.holds_back(LogId(0), clocks.needed_by(Csn(3))));
+        clocks.settle(LogId(0), None, &Held);
+        clocks.rescan();
+        assert!(clocks.needed_by(Csn(3)) <= clocks.reach() && clocks.of(Csn(3)) == second);
+    }
+
+    #[test]
+    fn who_is_alone_waits_for_those_before_it_in_its_log_that_are_not() {
+        let clocks = Clocks::new(2);
+        let first = clocks.draw(LogId(0), Csn(1), Gsn(50), false, &Held);
+        let alone = clocks.draw(LogId(0), Csn(2), Gsn(0), true, &Held);
+        assert!(alone > first);
+        assert_eq!(clocks.needed_by(Csn(2)), first, "not its own");
+        let other = clocks.draw(LogId(1), Csn(3), Gsn(0), true, &Held);
+        assert!(clocks.needed_by(Csn(3)) < other, "nobody before it");
     }
 }

@@ -25,8 +25,10 @@ use super::writer::{Lead, LeadReleased, LogWriter};
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
+use crate::base::planted::{self, Bug};
 use crate::base::settings::Writer;
 use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::device::File;
 use crate::log::SealedBlock;
 use crate::sync::Event;
 use crate::sync::event;
@@ -42,6 +44,7 @@ impl Core {
 
     pub(super) fn finish_read_only(&self, pending: Pending) -> Result<()> {
         match pending.predecessors.all() {
+            _ if planted::is(Bug::ReaderNotAwaited) => {}
             Some(read) if self.axes.lists_predecessors() => {
                 read.iter().try_for_each(|csn| self.await_version(*csn))?;
             }
@@ -62,7 +65,7 @@ impl Core {
     }
 
     fn is_hardened(&self, ticket: Ticket) -> bool {
-        ticket.csn <= self.writer(ticket.log).log.durable_csn()
+        ticket.csn <= self.writer(ticket.log).log.durable_csn() || planted::is(Bug::AcknowledgedBeforeFlush)
     }
 
     pub(super) fn await_committed(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
@@ -89,7 +92,7 @@ impl Core {
         let writer = self.writer(ticket.log);
         loop {
             let woken = writer.event.ticket();
-            if writer.log.durable_csn() >= ticket.csn {
+            if self.is_hardened(ticket) {
                 return Ok(());
             }
             if self.poison.is_raised() {
@@ -291,7 +294,14 @@ impl Core {
         let begun = self.clock.now();
         writer.write_begins(begun);
         self.count_submitted(block.len, counter);
-        match block.file.write_durable_at(block.offset, &block.buffer[..block.len]) {
+        let write = match planted::is(Bug::LogWriteNotDurable) {
+            true => File::write_at,
+            false => File::write_durable_at,
+        };
+        let written = write(&*block.file, block.offset, &block.buffer[..block.len]);
+        let retry =
+            |error| if planted::is(Bug::FailedWriteRetried) { block.file.flush() } else { Err(error) };
+        match written.or_else(retry) {
             Ok(()) => self.complete(writer, block.sequence, block.buffer, begun),
             Err(error) => self.fail(error),
         }

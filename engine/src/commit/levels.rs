@@ -13,6 +13,7 @@
 
 use super::presets::Axes;
 use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
 use std::time::Duration;
 
@@ -55,6 +56,7 @@ pub(super) fn due(
     match level {
         Durability::Durable => ready.max(after(last_write, interval)),
         // The last quarter is for the write itself.
+        Durability::BoundedLoss if planted::is(Bug::BoundedLossNeverDue) => NEVER,
         Durability::BoundedLoss => after(ready, axes.loss_window - axes.loss_window / 4),
         Durability::Lazy => NEVER,
     }

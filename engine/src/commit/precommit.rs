@@ -18,6 +18,7 @@ use super::queue::{Entry, Predecessors};
 use super::writer::LogWriter;
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
 use crate::base::settings::{Acknowledger, Dependency, Durability, Writer};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
 use crate::device::AlignedBuffer;
@@ -237,7 +238,7 @@ impl Core {
         dsn_of: impl FnOnce(Csn) -> Csn,
     ) -> RecordHeader {
         // As of before the draw: a stored watermark must not cover the record that holds it (rule 15).
-        let watermark = self.watermark.get();
+        let watermark = self.watermark_to_store();
         let unfinished = PointOfNoReturn(self);
         let csn = self.watermark.draw(writer.id, latch);
         let gsn = match &self.clocks {
@@ -258,6 +259,12 @@ impl Core {
         latch.append(&header, record.body);
         std::mem::forget(unfinished);
         header
+    }
+
+    /// What a record says was durable before it was drawn.
+    #[inline]
+    pub(super) fn watermark_to_store(&self) -> Csn {
+        if planted::is(Bug::WatermarkNotStored) { Csn::ZERO } else { self.watermark.get() }
     }
 
     /// Where the number of records in a block is bounded.

@@ -38,6 +38,7 @@ use super::levels::{NEVER, NOW};
 use super::presets::Axes;
 use super::writer::LogWriter;
 use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, LogId, Result};
 use crate::device::AlignedBuffer;
 use crate::device::topology::CacheGroups;
@@ -177,7 +178,9 @@ impl Core {
             let stolen = stolen.finish();
             debug_assert_eq!(stolen.offset, block.offset + block.len as u64, "places are side by side");
             let end = block.len + stolen.len;
-            block.buffer[block.len..end].copy_from_slice(&stolen.buffer[..stolen.len]);
+            if !planted::is(Bug::StolenRangeLost) {
+                block.buffer[block.len..end].copy_from_slice(&stolen.buffer[..stolen.len]);
+            }
             block.len = end;
             let victim = self.writer(stolen.log());
             victim.carrying_begins(now);

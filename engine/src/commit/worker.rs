@@ -21,6 +21,7 @@ use super::Core;
 use super::levels::{NEVER, NOW};
 use super::writer::LogWriter;
 use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
 use crate::base::random::Random;
 use crate::base::settings::{Acknowledger, Writer};
 use crate::base::{LogId, Result};
@@ -164,7 +165,14 @@ impl Core {
         if !carried.is_empty() {
             writer.load(sequence, carried);
         }
-        let request = WriteRequest { file, offset, buffer, len, durable: true, token: sequence };
+        let request = WriteRequest {
+            file,
+            offset,
+            buffer,
+            len,
+            durable: !planted::is(Bug::LogWriteNotDurable),
+            token: sequence,
+        };
         writer.with_worker_queue(|depth| self.storage.write_queue(depth), |queue| queue.submit(request))
     }
 

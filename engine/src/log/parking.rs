@@ -14,6 +14,7 @@
 //! 3. A sequence that is not flying is ignored: it cannot move the frontier.
 
 use crate::base::Csn;
+use crate::base::planted::{self, Bug};
 use std::collections::VecDeque;
 
 /// Blocks that may be flying before peers leave a log alone. Its own blocks are bounded by its buffers.
@@ -54,7 +55,8 @@ impl ParkingLot {
             flight.landed = true;
         }
         let mut frontier = None;
-        while let Some(flight) = self.flights.pop_front_if(|flight| flight.landed) {
+        let passes = |flight: &Flight| planted::is(Bug::FrontierIsHighest) && flight.sequence < sequence;
+        while let Some(flight) = self.flights.pop_front_if(|flight| flight.landed || passes(flight)) {
             frontier = Some(flight.last_csn);
         }
         frontier

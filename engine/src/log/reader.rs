@@ -21,6 +21,7 @@ use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, VERSION};
 use super::names::{id_of, path_of};
 use super::record::{Record, RecordFacts};
 use super::segment::Segment;
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result, SegmentId};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
 use std::sync::Arc;
@@ -497,7 +498,8 @@ fn find_blocks(
             continue;
         };
         max_csn = max_csn.max(header.last_csn);
-        if header.last_csn > options.covered {
+        let forgotten = planted::is(Bug::CarriedBlockForgotten) && header.carrier.is_some();
+        if header.last_csn > options.covered && !forgotten {
             let watermark = watermark_of(&header, payload).map_err(|(error, at)| {
                 let offset = (offset + BLOCK_HEADER_BYTES + at) as u64;
                 error.at(Location::Segment { log: header.log, segment: segment.id, offset })

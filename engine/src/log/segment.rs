@@ -15,6 +15,7 @@
 use super::DIRECTORY;
 use super::names::path_of;
 use crate::base::clock::{Clock, Nanos};
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 use crate::device::{AskedInVain, File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::{Event, Mutex, thread};
@@ -275,7 +276,9 @@ impl SegmentPool {
         let mode = OpenMode { create: true, read_only: false, direct: true };
         let file = self.storage.open(&path_of(id), mode)?;
         file.zero_extend_resting(len, &mut |took| self.rest(took))?;
-        self.storage.flush_directory(DIRECTORY)?;
+        if !planted::is(Bug::SegmentNameNotFlushed) {
+            self.storage.flush_directory(DIRECTORY)?;
+        }
         Ok(file)
     }
 
@@ -468,9 +471,9 @@ impl SegmentPool {
             let retired = std::mem::take(&mut state.retired);
             for (segment, max_csn) in retired {
                 let fits = segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX;
-                if max_csn > covered {
+                if max_csn > covered && !planted::is(Bug::SegmentRecycledEarly) {
                     state.retired.push((segment, max_csn));
-                } else if fits && segment.id.0 >= state.own_ids {
+                } else if fits && (segment.id.0 >= state.own_ids || planted::is(Bug::KilledSegmentAdopted)) {
                     state.ready.push(segment);
                 } else {
                     state.surplus.push(segment.id);

@@ -27,6 +27,7 @@ use super::parking::{PLACES, ParkingLot};
 use super::record::{RecordHeader, record_bytes, rule_and_kind};
 use super::segment::{Segment, SegmentPool};
 use crate::base::checksum::crc;
+use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
 use crate::device::{AlignedBuffer, File};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -463,7 +464,8 @@ impl LogGuard<'_> {
         }
         let active = self.state.active.as_mut().filter(|active| active.has_room(len))?;
         // From here on nothing can fail.
-        let place = active.place(len, last_csn);
+        let counted = if planted::is(Bug::StolenCsnNotCounted) { Csn::ZERO } else { last_csn };
+        let place = active.place(len, counted);
         Some(victim.seal_at(place, Some(self.log.id)))
     }
 

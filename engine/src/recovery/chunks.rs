@@ -12,6 +12,7 @@
 
 use super::select::FoundRecord;
 use super::window::Window;
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, Location, Result};
 use crate::log::{LoadedBlock, Part, RecordKind, ScannedBlock, counting_bytes, load};
 use std::collections::HashMap;
@@ -68,6 +69,9 @@ fn put_together(chunks: Vec<Chunk>, last: Part, last_bytes: usize) -> Option<Ear
     parts.push((last, last_bytes));
     let mut slices: Vec<(Chunk, usize)> = chunks.into_iter().zip(counting_bytes(&parts)?).collect();
     slices.retain(|(_, counts)| *counts > 0);
+    if planted::is(Bug::ChunkOrderIgnored) {
+        slices.reverse();
+    }
     // Nothing comes after the last part that could take back some of it.
     Some(Earlier { slices })
 }

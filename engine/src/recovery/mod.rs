@@ -29,6 +29,7 @@ pub use check::{LogReport, Running, check_log};
 pub use copied::CopiedLog;
 
 use crate::base::clock::Clock;
+use crate::base::planted::{self, Bug};
 use crate::base::settings::Settings;
 use crate::base::{Charge, Csn, Epoch, Error, Location, LogId, PageId, Result};
 use crate::buffer::Pool;
@@ -157,7 +158,9 @@ impl Recovery<'_> {
         let start = self.clock.now();
         // A segment that a killed process had just made has a name that a power cut could still take away.
         self.storage.create_directory(DIRECTORY)?;
-        self.storage.flush_directory(DIRECTORY)?;
+        if !planted::is(Bug::DirectoryNotFlushed) {
+            self.storage.flush_directory(DIRECTORY)?;
+        }
         self.load_checkpoint(&manifest)?;
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
         let recovered = if let Some(copied) = self.copied {
@@ -233,7 +236,8 @@ impl Recovery<'_> {
         segments.start()?;
         let epoch = Epoch(manifest.reserved_epoch.0 + 1);
         let first_csn = manifest.next_csn;
-        (manifest.clean, manifest.epoch, manifest.reserved_epoch) = (false, epoch, epoch);
+        (manifest.epoch, manifest.reserved_epoch) = (epoch, epoch);
+        manifest.clean = planted::is(Bug::CleanMarkKept);
         (manifest.first_csn, manifest.epochs) = (first_csn, Vec::new());
         let logs = self.new_logs(&manifest, &segments)?;
         file.publish(&manifest)?;

@@ -18,6 +18,7 @@
 
 use super::chunks::Earlier;
 use super::threads;
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, Location, Result};
 use crate::buffer::prefetch;
 use crate::log::{Operation, begins_with_catalog_change, first_operation};
@@ -112,7 +113,10 @@ impl<'a> Step<'a> {
         (self.table, self.prefix)
             .cmp(&(other.table, other.prefix))
             .then_with(|| self.key().cmp(other.key()))
-            .then_with(|| self.record.cmp(&other.record))
+            .then_with(|| match planted::is(Bug::RedoOutOfOrder) {
+                true => other.record.cmp(&self.record),
+                false => self.record.cmp(&other.record),
+            })
             .then_with(|| other.bytes.len().cmp(&self.bytes.len()))
     }
 

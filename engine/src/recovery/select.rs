@@ -61,6 +61,7 @@
 //! 13. **All fragments or none.** A transaction with fragments in several logs is replayed if and only if all are found, and the first one passes
 //!     rules 6 and 12. The others are void with it. *Prevents:* replaying what one log had durable of a transaction, and replaying it later.
 
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
 use crate::log::{DependencyRule, Fragment, RecordKind};
 use crate::store::{AcceptedEnd, CsnSet, EpochEntry, Manifest};
@@ -218,11 +219,13 @@ struct Divided {
 
 impl Divided {
     fn new(decided: &Decided<'_>, found: FoundLog) -> Divided {
-        let running = found.epoch == decided.epoch;
+        let interrupted = planted::is(Bug::LaterEpochBelieved) && found.epoch > decided.epoch;
+        let running = found.epoch == decided.epoch || interrupted;
         let end = if running {
             end_of_run(decided, &found)
         } else {
-            decided.entry(found.epoch).and_then(|entry| entry.accepted_end(found.log))
+            let accepted = decided.entry(found.epoch).and_then(|entry| entry.accepted_end(found.log));
+            accepted.map(|end| if planted::is(Bug::AcceptedEndIgnored) { u64::MAX } else { end })
         };
         Divided { found, running, end }
     }
@@ -281,7 +284,8 @@ impl<'a> Bounds<'a> {
         // Rule 9: the highest CSN that is decided now.
         let announced = Csn(decided.next_csn.0.saturating_sub(1));
         let known = [decided.checkpoint, announced, voids.last().unwrap_or(Csn::ZERO)];
-        let last_csn = witnesses().map(|block| block.last_csn).chain(known).fold(Csn::ZERO, Csn::max);
+        let found = witnesses().filter(|_| !planted::is(Bug::VoidCsnDrawnAgain)).map(|block| block.last_csn);
+        let last_csn = found.chain(known).fold(Csn::ZERO, Csn::max);
         Bounds { decided, logs, voids, watermark, last_csn, end: Csn::MAX }
     }
 
@@ -302,7 +306,7 @@ impl<'a> Bounds<'a> {
     /// Whether what was selected of `csn` is to be appended again (rule 10).
     #[must_use]
     pub fn is_to_append_again(&self, csn: Csn) -> bool {
-        csn >= self.watermark && csn > self.decided.checkpoint
+        csn >= self.watermark && csn > self.decided.checkpoint && !planted::is(Bug::NotAppendedAgain)
     }
 
     fn accepted(&self) -> Vec<AcceptedEnd> {
@@ -384,7 +388,10 @@ impl<'b> Selector<'b> {
         records.retain(|record| record.csn <= bounds.end);
         records.iter().try_for_each(|record| check_record(&bounds.decided, record))?;
         // Rule 4.
-        let Decided { checkpoint, covered, .. } = bounds.decided;
+        let Decided { mut checkpoint, covered, .. } = bounds.decided;
+        if planted::is(Bug::RedoSkipsFirst) {
+            checkpoint = checkpoint.next();
+        }
         let is_chunk = |record: &FoundRecord| record.kind == RecordKind::Chunk;
         records.retain(|record| record.csn > if is_chunk(record) { covered } else { checkpoint });
         records.sort_by_key(|record| record.csn);
@@ -400,7 +407,7 @@ impl<'b> Selector<'b> {
             }
         }
         // Rule 5.
-        records.retain(|record| !bounds.voids.contains(record.csn));
+        records.retain(|record| !bounds.voids.contains(record.csn) || planted::is(Bug::DiscardedReplayed));
         let is_first = |record: &FoundRecord| record.fragment.is_none_or(|fragment| fragment.number == 0);
         let transactions = |records: &[FoundRecord]| {
             records.iter().filter(|record| !is_chunk(record) && is_first(record)).count() as u64
@@ -437,12 +444,14 @@ impl<'b> Selector<'b> {
         listed: &dyn Fn(&FoundRecord) -> Result<Vec<Csn>>,
     ) -> Result<bool> {
         // All that it can depend on is there.
-        if record.csn < self.frontier || record.dsn < self.frontier {
+        let bound = if planted::is(Bug::FrontierTooHigh) { self.frontier.next() } else { self.frontier };
+        if record.csn < self.frontier || record.dsn < bound {
             return Ok(true);
         }
         match record.rule {
             DependencyRule::Dsn => Ok(false),
             DependencyRule::Exact { listed: 0 } => Ok(true),
+            DependencyRule::Exact { .. } if planted::is(Bug::PredecessorsIgnored) => Ok(true),
             DependencyRule::Exact { .. } => {
                 let predecessors = listed(record)?;
                 if predecessors.iter().any(|csn| *csn >= record.csn) {
@@ -470,13 +479,14 @@ impl<'b> Selector<'b> {
     /// Rule 7.
     fn end_at_frontier(&mut self) -> Result<()> {
         self.found_frontier = true;
-        if self.frontier < self.bounds.watermark { Err(self.bounds.lost(self.frontier)) } else { Ok(()) }
+        let lost = self.frontier < self.bounds.watermark && !planted::is(Bug::HoleIsTornTail);
+        if lost { Err(self.bounds.lost(self.frontier)) } else { Ok(()) }
     }
 
     /// Rule 9: between the last replayed one and the next is nothing, up to `last`.
     fn note_gap(&mut self, last: Csn) {
         let first = self.last_replayed.next();
-        if first <= last {
+        if first <= last && !planted::is(Bug::VoidForgotten) {
             self.voids.push((first, last));
         }
     }
@@ -521,7 +531,7 @@ fn torn_fragments(records: &[FoundRecord]) -> Vec<Csn> {
                 && other.fragment == Some(Fragment { number, count: fragment.count })
         };
         let found = (0..fragment.count).zip(&records[at..]).filter(|found| belongs(*found)).count();
-        if found == fragment.count as usize {
+        if found == fragment.count as usize || planted::is(Bug::FragmentCountIgnored) {
             whole_up_to = fragment.last_of(record.csn);
         } else {
             torn.push(record.csn);

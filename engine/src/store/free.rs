@@ -28,6 +28,7 @@
 use super::blocks::BlockNumber;
 use super::fill::{Fills, PackTotals};
 use crate::base::PageId;
+use crate::base::planted::{self, Bug};
 use std::collections::{BTreeMap, HashMap};
 
 /// The bitmap.
@@ -337,7 +338,9 @@ impl FreeSpace {
 
     fn is_needed(&self, held: &Held) -> bool {
         let by_readers = self.readers.iter().any(|reader| held.is_read_in(*reader));
-        by_readers || self.holds.range(held.born..held.gone).next().is_some()
+        by_readers && !planted::is(Bug::ReadersNotAsked)
+            || self.holds.range(held.born..held.gone).next().is_some()
+                && !planted::is(Bug::BackupHoldsNothing)
     }
 
     fn give_back(&mut self) {

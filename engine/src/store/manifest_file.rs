@@ -17,6 +17,7 @@
 
 use super::PAGES_PATH;
 use super::manifest::{Manifest, SLOT_BYTES};
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::Mutex;
@@ -182,11 +183,15 @@ impl ManifestFile {
         let bytes = Manifest { generation, ..manifest.clone() }.encode()?;
         let mut buffer = AlignedBuffer::zeroed(bytes.len());
         buffer[..bytes.len()].copy_from_slice(&bytes);
-        let (first, second) = (1 - newest.slot, newest.slot);
+        let (mut first, mut second) = (1 - newest.slot, newest.slot);
+        if planted::is(Bug::NewestSlotOverwritten) {
+            std::mem::swap(&mut first, &mut second);
+        }
         // Set before writing: whatever ends this call early, a panic included, ends publishing.
         newest.failed = true;
-        for slot in [first, second] {
-            if let Err(error) = self.file.write_durable_at(slot_offset(slot), &buffer) {
+        let slots = if planted::is(Bug::SecondSlotSkipped) { &[first][..] } else { &[first, second] };
+        for slot in slots {
+            if let Err(error) = self.file.write_durable_at(slot_offset(*slot), &buffer) {
                 newest.failure = Some(error.duplicate());
                 return Err(error);
             }

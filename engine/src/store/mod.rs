@@ -74,6 +74,7 @@ pub use space::Space;
 pub use writer::{Heat, ImageWriter, Written};
 
 use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, DatabaseId, Error, ErrorKind, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
 use crate::device::{AlignedBuffer, OpenMode, Storage};
@@ -198,6 +199,10 @@ impl State {
     /// Notes where the image of a page for the round in progress is.
     fn set_round(&mut self, page: PageId, reference: BlockRef) {
         let replaced = self.round.set(page, reference);
+        if planted::is(Bug::BlockReusedEarly) && replaced.is_none() && !reference.is_absent() {
+            let old = self.mapping.set(page, BlockRef::ABSENT);
+            self.release_replaced(Some(old));
+        }
         if replaced.is_none() && !self.mapping.get(page).is_absent() {
             self.replaced.round += 1;
         }

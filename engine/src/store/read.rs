@@ -6,6 +6,7 @@
 use super::blocks::{self, BlockRef, ImageKind};
 use super::pack::{self, Opened};
 use super::{BlobRef, PageStore, blob};
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, Location, PageId, Result};
 use crate::device::{AlignedBuffer, ReadRequest, SECTOR_BYTES};
 
@@ -45,7 +46,10 @@ impl PageStore {
         let page_bytes = self.source.page_bytes;
         let mut wanted: Vec<(BlockRef, usize)> = {
             let state = self.state.lock();
-            pages.iter().enumerate().map(|(index, page)| (state.look_up(*page), index)).collect()
+            let newest = |page| {
+                if planted::is(Bug::ReadAheadIsStale) { state.mapping.get(page) } else { state.look_up(page) }
+            };
+            pages.iter().enumerate().map(|(index, page)| (newest(*page), index)).collect()
         };
         wanted.sort_unstable_by_key(|(reference, _)| reference.block());
         let together = |a: &(BlockRef, usize), b: &(BlockRef, usize)| {

@@ -38,6 +38,7 @@ use super::blocks::BlockNumber;
 use super::mapping::references_per_block;
 use super::{PageStore, Phase, State};
 use crate::base::clock::Clock;
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::AskedInVain;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -114,6 +115,9 @@ impl State {
 
     /// The bound for what is dirty and one page more.
     pub(super) fn demanded(&self, demand: &Demand, page_bytes: usize, page: ReservedFor) -> u64 {
+        if planted::is(Bug::ReserveNotKept) {
+            return 1;
+        }
         let dirty = demand.dirty.load(Ordering::Relaxed);
         let not_given_back = (dirty + 1).min(self.free.packs().beyond_first);
         let pages = dirty + demand.new.load(Ordering::Relaxed) + not_given_back;

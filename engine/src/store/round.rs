@@ -9,6 +9,7 @@ use super::blob::{self, BlobRef};
 use super::blocks::{BlockKind, BlockNumber, BlockRef};
 use super::mapping::{encode_references, references_per_block};
 use super::{PageStore, Phase, State, StoreRoot};
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::sync::Mutex;
@@ -99,7 +100,9 @@ impl Round {
         let (parts, directory) = self.attempt(|| {
             let parts = self.write_parts()?;
             let directory = self.write_directory(&parts)?;
-            if let Err(error) = self.store.source.file.flush() {
+            let flushed =
+                if planted::is(Bug::ImagesNotFlushed) { Ok(()) } else { self.store.source.file.flush() };
+            if let Err(error) = flushed {
                 let mut state = self.store.state.lock();
                 (state.phase, state.failure) = (Phase::FlushFailed, Some(error.duplicate()));
                 return Err(error);
@@ -140,7 +143,8 @@ impl Round {
             let (references, old) = {
                 let state = self.store.state.lock();
                 let mut references = state.mapping.copy_part(index);
-                for (slot, reference) in state.round.part(index) {
+                let skipped = usize::from(planted::is(Bug::MappingSlotSkipped));
+                for (slot, reference) in state.round.part(index).skip(skipped) {
                     references[slot] = reference;
                 }
                 (references, state.mapping.stored(index))

@@ -10,6 +10,7 @@ use super::system::TransactionSystem;
 use super::versions::{Before, Undo, VersionHandle};
 use super::view::View;
 use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
 use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
 use crate::buffer::Overdraft;
@@ -195,6 +196,9 @@ impl ActiveTransaction {
     }
 
     pub(super) fn depend_on(&self, csn: Csn) {
+        if planted::is(Bug::DependencySkipped) && csn.0.is_multiple_of(4) {
+            return;
+        }
         self.dsn.set(self.dsn.get().max(csn));
         if self.system.commit().may_be_waited_for(csn) {
             let mut predecessors = self.predecessors.get();
@@ -265,12 +269,15 @@ impl ActiveTransaction {
         if savepoint.owner != self.id || savepoint.changes > self.scratch.changes.len() {
             return Err(Error::invalid("the savepoint does not belong to this state of this transaction"));
         }
-        if let Err(error) = self.take_back(savepoint.changes, savepoint.values) {
+        let first = savepoint.changes + usize::from(planted::is(Bug::RollbackLeavesRow));
+        if let Err(error) = self.take_back(first, savepoint.values) {
             // Some of it is taken back in the pages, and none in the redo: only an abort makes sense of that.
             self.broken = Some(error.duplicate());
             return Err(error);
         }
-        self.scratch.redo.truncate(savepoint.redo);
+        if !planted::is(Bug::RollbackKeepsRedo) {
+            self.scratch.redo.truncate(savepoint.redo);
+        }
         self.savepoint_changes = savepoint.changes;
         Ok(())
     }
@@ -313,7 +320,9 @@ impl ActiveTransaction {
         let mut hint = LeafHint::default();
         let mut leaf = table.tree.write(key, 0, &mut hint)?;
         let newest = leaf.entry().map(|entry| entry.stamp) == Some(change.version.word());
-        if newest {
+        if newest && planted::is(Bug::AbortLeavesRow) && change.key.0 == 0 {
+            leaf.set_stamp(version.undo.prior);
+        } else if newest {
             put_back(&mut leaf, version.undo);
         }
         Ok(newest)

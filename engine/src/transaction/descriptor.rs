@@ -18,6 +18,7 @@
 //! 3. A generation is never reused within a slot, so a stamp whose generation has passed belongs to a finished
 //!    transaction: its versions carry a CSN by then, or are gone.
 
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Backoff, Event, Mutex};
@@ -233,6 +234,9 @@ impl Descriptors {
 
     /// About to draw a CSN (invariant 1).
     pub fn set_preparing(&self, id: DescriptorId) {
+        if planted::is(Bug::PreparingNotAnnounced) {
+            return;
+        }
         self.get(id.slot).state.store(id.generation << PHASE_BITS | PREPARING, Ordering::SeqCst);
     }
 

@@ -20,6 +20,7 @@ use super::catalog::TableState;
 use super::descriptor::{Descriptors, Status};
 use super::versions::{Before, Undo, VersionHandle, Versions};
 use crate::base::Csn;
+use crate::base::planted::{self, Bug};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
@@ -112,7 +113,8 @@ impl Garbage {
     }
 
     fn collect_shard(&self, shard: usize, versions: &Arc<Versions>, horizon: &Horizon<'_>, most: usize) {
-        let oldest = horizon.descriptors.oldest_pin(horizon.bound);
+        let pinned = horizon.descriptors.oldest_pin(horizon.bound);
+        let oldest = if planted::is(Bug::VersionFreedEarly) { horizon.bound } else { pinned };
         let guard = pin();
         let mut done = Vec::new();
         {
@@ -145,7 +147,9 @@ impl Garbage {
             let next = {
                 let mut queue = self.shards[shard].lock();
                 match queue.deletes.front() {
-                    Some((csn, ..)) if *csn <= oldest => queue.deletes.pop_front(),
+                    Some((csn, ..)) if *csn <= oldest || planted::is(Bug::TombstonePurgedEarly) => {
+                        queue.deletes.pop_front()
+                    }
                     _ => None,
                 }
             };

@@ -12,6 +12,7 @@
 
 use super::garbage::Horizon;
 use crate::base::Csn;
+use crate::base::planted::{self, Bug};
 use crate::buffer::Pool;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -65,7 +66,8 @@ impl RetiredValues {
     /// The values that were dead at `csn`. Proof that they were not freed meanwhile: `_held`.
     pub fn as_of(&self, csn: Csn, _held: &RetiredHeld<'_>) -> Vec<LargeReference> {
         let queue = self.queue.lock();
-        queue.values.iter().filter(|value| value.death <= csn).map(|value| value.reference).collect()
+        let listed = |value: &&Retired| value.death <= csn && !planted::is(Bug::RetiredNotListed);
+        queue.values.iter().filter(listed).map(|value| value.reference).collect()
     }
 
     /// All values that are retired now.
@@ -110,7 +112,7 @@ impl RetiredValues {
 /// Whether one of the pins, which ascend, is between birth and death.
 fn is_seen(value: &Retired, pins: &[Csn]) -> bool {
     let first = pins.partition_point(|pin| *pin < value.birth);
-    pins.get(first).is_some_and(|pin| *pin < value.death)
+    pins.get(first).is_some_and(|pin| *pin < value.death) && !planted::is(Bug::ValueFreedEarly)
 }
 
 #[cfg(test)]

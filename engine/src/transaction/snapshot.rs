@@ -6,6 +6,7 @@ use super::descriptor::{DescriptorId, Stamp};
 use super::range::{Met, RangeCursor};
 use super::system::TransactionSystem;
 use super::view::View;
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Result};
 use crate::sync::Mutex;
 use std::cell::Cell;
@@ -71,7 +72,10 @@ impl ReadSnapshot {
 
     pub(super) fn wait_committed(&self, csn: Csn) -> Result<()> {
         // What is newer than the snapshot was not seen.
-        if csn > self.csn || self.system.commit().is_committed(csn) {
+        if csn > self.csn
+            || planted::is(Bug::SnapshotReturnsVolatile)
+            || self.system.commit().is_committed(csn)
+        {
             return Ok(());
         }
         self.system.commit().wait_committed(csn)

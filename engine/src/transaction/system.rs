@@ -10,6 +10,7 @@ use super::unfinished::UnfinishedPages;
 use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
+use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Pending, Predecessors, Record, Ticket};
@@ -391,6 +392,9 @@ impl TransactionSystem {
 
     pub(super) fn horizon(&self) -> Horizon<'_> {
         let commit = self.commit();
+        if planted::is(Bug::VersionFreedVolatile) {
+            return Horizon { bound: commit.newest_drawn(), descriptors: &self.descriptors };
+        }
         let below_watermark = Csn(commit.watermark().0.saturating_sub(1));
         Horizon { bound: commit.newest_acknowledged().min(below_watermark), descriptors: &self.descriptors }
     }

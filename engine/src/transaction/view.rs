@@ -3,6 +3,7 @@
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
 use super::versions::{Before, Undo, Version, VersionHandle, Versions};
 use crate::base::Csn;
+use crate::base::planted::{self, Bug};
 use crate::sync::epoch::Guard;
 use crate::tree::Held;
 
@@ -44,6 +45,15 @@ pub enum Outcome {
 }
 
 impl View {
+    /// The newest transaction that is there.
+    #[inline]
+    fn last_seen(&self) -> Csn {
+        if planted::is(Bug::SnapshotTooHigh) {
+            return self.snapshot.next();
+        }
+        if planted::is(Bug::SnapshotTooLow) { Csn(self.snapshot.0.saturating_sub(1)) } else { self.snapshot }
+    }
+
     /// How this view sees the stamp word of an entry. `Ok` carries the version when there is one.
     pub fn sight<'g>(
         &self,
@@ -59,7 +69,7 @@ impl View {
             Sight::Seen(Csn::ZERO)
         } else {
             match descriptors.status(version.stamp) {
-                Status::Committed(csn) if csn <= self.snapshot => Sight::Seen(csn),
+                Status::Committed(csn) if csn <= self.last_seen() => Sight::Seen(csn),
                 Status::Committed(csn) => Sight::TooNew(csn),
                 Status::InProgress(id) => Sight::InProgress(id),
                 Status::LeftBehind => Sight::LeftBehind,
@@ -88,6 +98,7 @@ impl View {
                     return match held {
                         Held::Value => Outcome::Value(csn),
                         Held::Reference => Outcome::Reference(csn),
+                        Held::Nothing if planted::is(Bug::AbsenceIsNoRead) => Outcome::Absent(Csn::ZERO),
                         Held::Nothing => Outcome::Absent(csn),
                     };
                 }

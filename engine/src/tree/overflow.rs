@@ -41,6 +41,7 @@ use super::node::{HEADER_WORD, KIND_OVERFLOW, WORD};
 use crate::base::account::Charge;
 use crate::base::checksum::crc_append;
 use crate::base::encoding::Reader;
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, PageId, Result};
 use crate::buffer::{ExclusiveGuard, PAGE_HEADER_BYTES, PageBytes, Pool};
 use std::sync::Arc;
@@ -551,6 +552,7 @@ pub fn free_by(
     let mut rest = vec![root_of(shape, reference)];
     while let Some(place) = rest.pop() {
         match take(pool, shape, place) {
+            Ok(_) if planted::is(Bug::OverflowPageLeaked) && rest.is_empty() => {}
             Ok((below, guard)) => {
                 release(guard);
                 rest.extend(below);

@@ -9,6 +9,7 @@ use super::descent::Target;
 use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, rebuilt_slot_bytes, snapshot};
 use super::node::{Node, WORD, common_prefix, inner_entry_bytes};
 use crate::base::PageId;
+use crate::base::planted::{self, Bug};
 use crate::buffer::{ExclusiveGuard, Interrupt};
 
 /// So many inserts, each right behind the one before, are taken for a sequence that will go on.
@@ -74,7 +75,9 @@ impl Tree {
         if above.node().gap() < inner_entry_bytes(suffix.len()) + WORD {
             above.compact(&|_| false);
         }
-        above.insert_child(index, suffix, right.page_id());
+        if !planted::is(Bug::SeparatorLost) {
+            above.insert_child(index, suffix, right.page_id());
+        }
         parent.mark_dirty();
         node.mark_dirty();
         Ok(())

@@ -9,6 +9,7 @@
 
 use super::LogMemory;
 use super::layout::Entry;
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, LogId};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -88,7 +89,9 @@ impl MemoryBuffers {
         let memory = &self.shared;
         memory.memory.store(memory.layout.entry_offset(buffer), &memory.encode_entry(&entry));
         // Before the first record: a crash that keeps some of the new records must not find the old entry.
-        memory.memory.fence();
+        if !planted::is(Bug::BufferEntryNotFenced) {
+            memory.memory.fence();
+        }
         Some(buffer)
     }
 
@@ -122,7 +125,9 @@ impl MemoryBuffers {
     pub(in crate::log) fn fence(&mut self) -> Fenced {
         let Some(unfenced) = self.unfenced.take() else { return Fenced::Nothing };
         if unfenced.by == this_thread() {
-            self.shared.memory.fence();
+            if !planted::is(Bug::FenceSkipped) {
+                self.shared.memory.fence();
+            }
             return Fenced::ByFence;
         }
         self.shared.memory.barrier();

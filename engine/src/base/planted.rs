@@ -1,0 +1,228 @@
+//! Planted bugs: named faults that tests switch on, one at a time, to see that something notices.
+//!
+//! A suite that never fails proves little. So each invariant that the engine insists on has a bug here that breaks it, at the place that keeps
+//! it, and some test has to catch it. Without the cargo feature `planted`, which only tests have, [`is`] is
+//! a constant `false`: the compiler removes the condition with what is behind it, and no trace is left.
+//!
+//! A place that can be broken asks one short question, and has no second path of its own:
+//!
+//! ```ignore
+//! let hardened = csn <= durable || planted::is(Bug::AcknowledgedBeforeFlush);
+//! ```
+//!
+//! With the feature a bug is chosen by `plant`, or by the environment variable `QUENCH_PLANTED`, which is read once. It holds for the whole process.
+
+/// Declares the bugs: variant, name, room, what is wrong, and what it breaks.
+macro_rules! bugs {
+    ($($bug:ident $name:literal $room:literal $wrong:literal $breaks:literal;)*) => {
+        /// A named bug. See the module's text.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Bug {
+            $(#[doc = $wrong] $bug,)*
+        }
+
+        impl Bug {
+            /// All of them, by room.
+            pub const ALL: &'static [Bug] = &[$(Bug::$bug),*];
+
+            /// Its name: lower case, with hyphens.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Bug::$bug => $name,)* }
+            }
+
+            /// The room in which it is planted.
+            #[must_use]
+            pub fn room(self) -> &'static str {
+                match self { $(Bug::$bug => $room,)* }
+            }
+
+            /// What is wrong, in one line.
+            #[must_use]
+            pub fn wrong(self) -> &'static str {
+                match self { $(Bug::$bug => $wrong,)* }
+            }
+
+            /// The invariant or rule that it breaks.
+            #[must_use]
+            pub fn breaks(self) -> &'static str {
+                match self { $(Bug::$bug => $breaks,)* }
+            }
+        }
+    };
+}
+
+bugs! {
+    ShortWriteIgnored "short-write-ignored" "device" "A write that the system cut short counts as whole." "I5";
+
+    FrontierIsHighest "frontier-is-highest" "log" "The durable frontier is the highest block that completed, not the end of the gap-free prefix." "rule 3, parking lot 1";
+    LogChecksumNotCompared "log-checksum-not-compared" "log" "The checksum of a block's records is not compared." "I12";
+    CarriedBlockForgotten "carried-block-forgotten" "log" "Recovery passes by blocks that another log carried." "rule 3";
+    StolenCsnNotCounted "stolen-csn-not-counted" "log" "A segment is retired without regard to the CSNs of blocks that it carries for other logs." "I8, stream 5";
+    SegmentRecycledEarly "segment-recycled-early" "log" "A segment is used again although it holds records above the checkpoint." "I8";
+    KilledSegmentAdopted "killed-segment-adopted" "log" "A segment of a killed process is used again instead of removed." "segment 3";
+    SegmentNameNotFlushed "segment-name-not-flushed" "log" "The directory is not flushed after a segment was made." "I5";
+    FenceSkipped "fence-skipped" "log" "Records in mapped memory count without a fence." "I5, I1";
+    BufferEntryNotFenced "buffer-entry-not-fenced" "log" "A mapped buffer gets its first record before its new entry is fenced." "mapped buffers 1";
+    MemoryHeaderBelieved "memory-header-believed" "log" "A header found in mapped memory is relied on without being flushed." "I5";
+    RolledBackChunkCounts "rolled-back-chunk-counts" "log" "What a savepoint took back counts if it was written in a chunk." "parts 4";
+
+    AcknowledgedBeforeFlush "acknowledged-before-flush" "commit" "A commit is acknowledged before its record is durable." "I1";
+    LogWriteNotDurable "log-write-not-durable" "commit" "Log blocks are written without a flush." "I5";
+    FailedWriteRetried "failed-write-retried" "commit" "After a failed write of the log a flush is tried, and believed if it succeeds." "I11";
+    CommitsAfterFailure "commits-after-failure" "commit" "New commits are let in after a failed write of the log." "I11";
+    ReaderNotAwaited "reader-not-awaited" "commit" "A transaction that only read is acknowledged although what it read is not durable." "I1";
+    SlotNotAnnounced "slot-not-announced" "commit" "A log does not announce in its slot that it draws a CSN." "rule 1";
+    AnnouncedAfterDraw "announced-after-draw" "commit" "A log announces its CSN after it was drawn, not before." "rule 1";
+    SlotsBeforeCounter "slots-before-counter" "commit" "The scan for W looks at the slots before the counter." "rule 1";
+    DirectPredecessorsOnly "direct-predecessors-only" "commit" "By the exact rule a predecessor counts as committed when its own record is durable." "rule 13";
+    GsnNotAbovePredecessors "gsn-not-above-predecessors" "commit" "A record's GSN is above its log's, but not above its transaction's." "rule 13";
+    OwnLogIsEnough "own-log-is-enough" "commit" "A transaction that avoids remote flushes does not wait for those before it in its log." "rule 13";
+    FragmentsNotAwaited "fragments-not-awaited" "commit" "A transaction divided by page is acknowledged when its last fragment is durable." "I1";
+    QueueTellsEarly "queue-tells-early" "commit" "A group acknowledgment takes one transaction more than is durable." "I1";
+    WatermarkNotStored "watermark-not-stored" "commit" "Records do not store the watermark." "I10";
+    StolenRangeLost "stolen-range-lost" "commit" "The bytes that a worker stole are not copied into its write." "rule 3";
+    StragglersNotDrained "stragglers-not-drained" "commit" "Who depends on a straggler takes it for fenced without a barrier." "I1, I5";
+    BoundedLossNeverDue "bounded-loss-never-due" "commit" "Nobody writes a commit of bounded loss before the window has passed." "I14";
+    ChunksNotPinned "chunks-not-pinned" "commit" "A checkpoint covers chunks of transactions that are still open." "rule 16";
+
+    DependencySkipped "dependency-skipped" "transaction" "Every fourth CSN that a transaction meets is no dependency." "rule 13, I9";
+    AbsenceIsNoRead "absence-is-no-read" "transaction" "Who finds that a row was deleted does not depend on the deletion." "rule 9";
+    SnapshotTooHigh "snapshot-too-high" "transaction" "A snapshot sees the transaction just above it." "rule 8";
+    SnapshotTooLow "snapshot-too-low" "transaction" "A snapshot does not see the transaction at its own CSN." "I6";
+    PreparingNotAnnounced "preparing-not-announced" "transaction" "A transaction does not say that it is about to draw its CSN." "rule 8";
+    SnapshotReturnsVolatile "snapshot-returns-volatile" "transaction" "A snapshot returns what is not committed without waiting." "I1, rule 10";
+    NoConflict "no-conflict" "transaction" "A row that changed after the snapshot is overwritten." "first updater wins";
+    AbortLeavesRow "abort-leaves-row" "transaction" "An abort takes back all rows but the first." "atomicity";
+    RollbackLeavesRow "rollback-leaves-row" "transaction" "A rollback to a savepoint takes back all rows but the first." "rule 12";
+    RollbackKeepsRedo "rollback-keeps-redo" "transaction" "A rollback to a savepoint leaves the redo of what it took back." "rule 12";
+    TombstonePurgedEarly "tombstone-purged-early" "transaction" "The version of a deleted row is given back, and the entry removed, while somebody may need it." "rule 9";
+    VersionFreedEarly "version-freed-early" "transaction" "Versions are given back although a pinned snapshot may see them." "versions 2";
+    VersionFreedVolatile "version-freed-volatile" "transaction" "Versions are given back although their transactions are not durable." "versions 2, rule 9";
+    ValueFreedEarly "value-freed-early" "transaction" "Pages of a large value are freed although a snapshot may read it." "overflow 1";
+    RetiredNotListed "retired-not-listed" "transaction" "A checkpoint does not list the large values that wait to be freed." "retired 1: no page is lost";
+    UnfinishedNotListed "unfinished-not-listed" "transaction" "A checkpoint does not list the pages of large values in progress." "I7";
+
+    SeparatorLost "separator-lost" "tree" "A split does not tell the parent of the new page." "tree order";
+    MergeDropsRow "merge-drops-row" "tree" "A merge leaves out the last row of the right leaf." "tree order";
+    ScanSkipsAtBorder "scan-skips-at-border" "tree" "A scan that goes on with the next batch passes by its first row." "every row once";
+    OverflowPageLeaked "overflow-page-leaked" "tree" "The last page of a large value is not freed." "overflow 3";
+
+    BlockReusedEarly "block-reused-early" "store" "The block of a page is free as soon as it has a newer image." "I8, F1";
+    ImagesNotFlushed "images-not-flushed" "store" "A manifest is published before the images that it names are flushed." "I5, checkpoint 3";
+    MappingSlotSkipped "mapping-slot-skipped" "store" "The first changed page of each part of the mapping is not written to it." "R1";
+    NewestSlotOverwritten "newest-slot-overwritten" "store" "A manifest is written first to the slot that holds the newest one." "N1";
+    SecondSlotSkipped "second-slot-skipped" "store" "A manifest is written to one slot only." "N2";
+    ReserveNotKept "reserve-not-kept" "store" "No blocks are kept for what is dirty." "reserve";
+    LostWriteBelieved "lost-write-believed" "store" "An older image in the place of a newer one is taken for it." "B1";
+    ReadAheadIsStale "read-ahead-is-stale" "store" "Pages that are read ahead are as of the last checkpoint." "buffer: newest image";
+    FailedImageRecorded "failed-image-recorded" "store" "An image counts although its write failed." "W1";
+    ReadersNotAsked "readers-not-asked" "store" "Blocks are free although readers in other processes may need them." "I8";
+
+    UncommittedImage "uncommitted-image" "checkpoint" "A page with rows of an open transaction is written and leaves memory." "I7";
+    ImageBeforeLog "image-before-log" "checkpoint" "A page leaves memory before the log of what is in it is durable." "I7";
+    ImageAfterCheckpoint "image-after-checkpoint" "checkpoint" "The image of a page that leaves memory during a checkpoint is newer than the checkpoint." "I7";
+    NotHandedOver "not-handed-over" "checkpoint" "A split during a checkpoint does not hand over the pages as they were." "checkpoint 1, rule 17";
+    PublishedTooSoon "published-too-soon" "checkpoint" "A checkpoint is published before everything in it is committed." "checkpoint 3";
+    DirtyPageDropped "dirty-page-dropped" "checkpoint" "A dirty page leaves memory without being written." "checkpoint 5";
+
+    VoidForgotten "void-forgotten" "recovery" "What a recovery discarded is not void in the manifest." "I9, select 9";
+    DiscardedReplayed "discarded-replayed" "recovery" "A recovery replays what an earlier one discarded." "I9, select 5";
+    LaterEpochBelieved "later-epoch-believed" "recovery" "Blocks of an interrupted recovery count." "select 2";
+    AcceptedEndIgnored "accepted-end-ignored" "recovery" "Of an earlier epoch everything counts, not only what was accepted." "I9, select 1";
+    FragmentCountIgnored "fragment-count-ignored" "recovery" "A transaction divided by page is replayed although fragments are missing." "select 13";
+    ChunkOrderIgnored "chunk-order-ignored" "recovery" "The chunks of a transaction are replayed in another order." "select 11";
+    FrontierTooHigh "frontier-too-high" "recovery" "A transaction that depends on the first missing one is replayed." "select 6";
+    PredecessorsIgnored "predecessors-ignored" "recovery" "A record that lists predecessors is replayed without them." "select 12";
+    HoleIsTornTail "hole-is-torn-tail" "recovery" "A missing CSN below a stored watermark is taken for a torn tail." "I10";
+    NotAppendedAgain "not-appended-again" "recovery" "Replayed records that may be volatile are not written again." "select 10, rule 14";
+    VoidCsnDrawnAgain "void-csn-drawn-again" "recovery" "CSNs that were found but not replayed are drawn again." "select 9";
+    DirectoryNotFlushed "directory-not-flushed" "recovery" "Segments that a killed process made are used before their names are durable." "I5";
+    RedoSkipsFirst "redo-skips-first" "recovery" "The first transaction above the checkpoint is taken to be in it." "select 4";
+    RedoOutOfOrder "redo-out-of-order" "recovery" "Changes of one row are replayed in the wrong order." "redo";
+    CleanMarkKept "clean-mark-kept" "recovery" "A database that was closed keeps the mark that it needs no recovery." "recovery 1";
+
+    IncrementMissesPage "increment-misses-page" "backup" "An increment leaves out the first page that has changed." "backup";
+    BackupHoldsNothing "backup-holds-nothing" "backup" "Blocks are used again while a backup copies them." "I8, F1";
+}
+
+impl Bug {
+    /// The bug with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Bug> {
+        Bug::ALL.iter().copied().find(|bug| bug.name() == name)
+    }
+}
+
+/// Whether `bug` is planted: never, without the feature.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+#[must_use]
+pub const fn is(bug: Bug) -> bool {
+    let _ = bug;
+    false
+}
+
+#[cfg(feature = "planted")]
+pub use chosen::{is, plant};
+
+#[cfg(feature = "planted")]
+mod chosen {
+    use super::Bug;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    const NOTHING: u8 = u8::MAX;
+    const NOT_ASKED: u8 = u8::MAX - 1;
+    const VARIABLE: &str = "QUENCH_PLANTED";
+
+    /// Not one of the model checkers' atomics: looking at it is no step of the program.
+    static PLANTED: AtomicU8 = AtomicU8::new(NOT_ASKED);
+
+    /// Plants `bug` instead of what was planted before, in the whole process.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.store(bug.map_or(NOTHING, |bug| bug as u8), Ordering::Relaxed);
+    }
+
+    /// Whether `bug` is planted.
+    #[inline]
+    #[must_use]
+    pub fn is(bug: Bug) -> bool {
+        match PLANTED.load(Ordering::Relaxed) {
+            NOT_ASKED => ask() == bug as u8,
+            planted => planted == bug as u8,
+        }
+    }
+
+    #[cold]
+    fn ask() -> u8 {
+        let bug = std::env::var(VARIABLE).ok().filter(|name| !name.is_empty()).map(|name| {
+            // Nothing planted would look like a bug that nobody notices.
+            Bug::named(&name).unwrap_or_else(|| panic!("{VARIABLE} = {name}: there is no such planted bug"))
+        });
+        let chosen = bug.map_or(NOTHING, |bug| bug as u8);
+        let before = PLANTED.compare_exchange(NOT_ASKED, chosen, Ordering::Relaxed, Ordering::Relaxed);
+        before.err().unwrap_or(chosen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_different_and_find_their_bugs() {
+        for bug in Bug::ALL {
+            assert_eq!(Bug::named(bug.name()), Some(*bug));
+            assert!(!bug.wrong().is_empty() && !bug.breaks().is_empty() && !bug.room().is_empty());
+        }
+        assert!(Bug::ALL.len() < usize::from(u8::MAX - 1));
+    }
+
+    /// What is behind the condition is not even compiled.
+    #[cfg(not(feature = "planted"))]
+    #[test]
+    fn without_the_feature_nothing_is_planted_and_the_compiler_knows() {
+        const { assert!(!is(Bug::AcknowledgedBeforeFlush)) };
+    }
+}

@@ -1,0 +1,222 @@
+//! What a transaction is told of is as durable as itself: whoever met a change that nobody had written yet, in whatever way, in another log, is
+//! acknowledged only when that change is durable too.
+//!
+//! ```text
+//!   log of thread 1   change a row, lazily: in the log buffer, and nobody writes it
+//!   log of thread 2       meet that, lazily or durably  ── in between, perhaps: another who met it ──▶ ask for durability, be told
+//!   power cut                                                                                              ▲ here
+//! ```
+//!
+//! Each way to meet a change has code of its own: a value, a row that is gone, a scan that passes by it, a row put where one was deleted, with
+//! and without a record of one's own.
+
+mod support;
+
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Database, Dependency, Durability, Isolation, Preset, Result, Settings, Table, Transaction};
+use std::sync::Arc;
+use support::{Content, content};
+
+const LOGS: usize = 3;
+
+/// How the second transaction meets what the first did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Meeting {
+    ReadsValue,
+    ReadsAbsence,
+    ScansPastAbsence,
+    OverwritesValue,
+    InsertsWhereDeleted,
+    LocksWhereDeleted,
+    LooksOnly,
+    LooksOnlyAtAbsence,
+    Snapshot,
+    SnapshotOfAbsence,
+    SnapshotScans,
+}
+
+use Meeting::*;
+
+const ALL: [Meeting; 11] = [
+    ReadsValue,
+    ReadsAbsence,
+    ScansPastAbsence,
+    OverwritesValue,
+    InsertsWhereDeleted,
+    LocksWhereDeleted,
+    LooksOnly,
+    LooksOnlyAtAbsence,
+    Snapshot,
+    SnapshotOfAbsence,
+    SnapshotScans,
+];
+
+impl Meeting {
+    /// The first transaction deletes the row instead of changing it.
+    fn is_of_deletion(self) -> bool {
+        !matches!(self, ReadsValue | OverwritesValue | LooksOnly | Snapshot)
+    }
+
+    /// The second one has a record, and so may be met itself.
+    fn writes(self) -> bool {
+        !matches!(self, LooksOnly | LooksOnlyAtAbsence | Snapshot | SnapshotOfAbsence | SnapshotScans)
+    }
+}
+
+fn settings(preset: Preset, rule: Dependency) -> Settings {
+    Settings {
+        preset,
+        logs: LOGS,
+        dependency: Some(rule),
+        memory_bytes: 8 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
+        ..Settings::default()
+    }
+}
+
+fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
+    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
+}
+
+/// Runs `f` in a new thread, which has the next log.
+fn in_next_log<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(f).join().expect("no panic"))
+}
+
+fn commit(
+    db: &Database,
+    durability: Durability,
+    work: impl Fn(&mut Transaction) -> Result<()> + Send,
+) -> Result<()> {
+    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+    work(&mut tx)?;
+    tx.commit().map(drop)
+}
+
+/// Does what the meeting says in a transaction; `mark` is what it leaves.
+fn meet(tx: &mut Transaction, table: &Table, meeting: Meeting, mark: &str) -> Result<()> {
+    match meeting {
+        ReadsValue => assert_eq!(tx.get(table, "row")?.as_deref(), Some(&b"new"[..])),
+        ReadsAbsence => assert_eq!(tx.get(table, "row")?, None),
+        ScansPastAbsence => {
+            let rows: Result<Vec<_>> = tx.range(table, "r".."s").collect();
+            assert_eq!(rows?, []);
+        }
+        OverwritesValue => tx.insert(table, "row", "newer")?,
+        InsertsWhereDeleted => tx.insert(table, "row", "again")?,
+        LocksWhereDeleted => assert_eq!(tx.get_for_update(table, "row")?, None),
+        LooksOnly => assert_eq!(tx.get(table, "row")?.as_deref(), Some(&b"new"[..])),
+        LooksOnlyAtAbsence => assert_eq!(tx.get(table, "row")?, None),
+        Snapshot | SnapshotOfAbsence | SnapshotScans => unreachable!("of another kind"),
+    }
+    if meeting.writes() { tx.insert(table, mark, "x") } else { Ok(()) }
+}
+
+fn look(db: &Database, table: &Table, meeting: Meeting) -> Result<()> {
+    let snapshot = db.begin_read()?;
+    match meeting {
+        Snapshot => assert_eq!(snapshot.get(table, "row")?.as_deref(), Some(&b"new"[..])),
+        SnapshotOfAbsence => assert_eq!(snapshot.get(table, "row")?, None),
+        _ => assert_eq!(snapshot.range(table, "r".."s").count(), 0),
+    }
+    Ok(())
+}
+
+/// The content after a power cut at the moment at which the last transaction was told that it is committed.
+fn after_power_cut(settings: &Settings, meeting: Meeting, by_way_of_another: bool, salt: u64) -> Content {
+    let disk = SimulatedStorage::new(salt);
+    let operations = {
+        let db = open(&disk, settings);
+        let table = db.table_or_create("t").expect("new");
+        for n in 0..=salt % 4 {
+            db.transact(|tx| tx.insert(&table, "row", [n as u8])).expect("a whole disk");
+        }
+        let (db, table) = (&db, &table);
+        in_next_log(|| {
+            commit(db, Durability::Lazy, |tx| {
+                tx.insert(table, "first", "x")?;
+                // So many that who ends gives back old versions: these have to stay.
+                (0..100_u8).try_for_each(|n| tx.insert(table, [n], "x"))?;
+                match meeting.is_of_deletion() {
+                    true => tx.remove(table, "row").map(drop),
+                    false => tx.insert(table, "row", "new"),
+                }
+            })
+        })
+        .expect("commits");
+        in_next_log(|| match meeting {
+            Snapshot | SnapshotOfAbsence | SnapshotScans => look(db, table, meeting),
+            _ if by_way_of_another => {
+                commit(db, Durability::Lazy, |tx| meet(tx, table, meeting, "between"))?;
+                in_next_log(|| {
+                    commit(db, Durability::Durable, |tx| {
+                        assert!(tx.get(table, "between")?.is_some());
+                        tx.insert(table, "last", "x")
+                    })
+                })
+            }
+            _ => commit(db, Durability::Durable, |tx| meet(tx, table, meeting, "last")),
+        })
+        .expect("commits");
+        let operations = disk.operations();
+        disk.stop();
+        operations
+    };
+    let cut = disk.crash(CrashKind::PowerCut, operations, salt);
+    let db = open(&cut, settings);
+    let content = content(&db);
+    cut.stop();
+    content
+}
+
+fn judge(settings: &Settings, meeting: Meeting, by_way_of_another: bool, salt: u64) {
+    let after = after_power_cut(settings, meeting, by_way_of_another, salt);
+    let has = |key: &str| after.contains_key(&("t".to_string(), key.into()));
+    let context = format!("{}, {:?}, {meeting:?}, {by_way_of_another}", settings.preset, settings.dependency);
+    assert!(has("first"), "{context}: what was met is gone");
+    assert!(has("last") || !meeting.writes(), "{context}: what was acknowledged is gone");
+    assert!(has("between") || !by_way_of_another, "{context}: who came between is gone");
+    let row = after.get(&("t".to_string(), b"row".to_vec())).map(Vec::as_slice);
+    let expected: Option<&[u8]> = match meeting {
+        OverwritesValue => Some(b"newer"),
+        InsertsWhereDeleted => Some(b"again"),
+        _ if meeting.is_of_deletion() => None,
+        _ => Some(b"new"),
+    };
+    assert_eq!(row, expected, "{context}");
+}
+
+fn judge_all(preset: Preset) {
+    let mut salt = 0;
+    for rule in Dependency::ALL.into_iter().filter(|rule| *rule != Dependency::LogOrder) {
+        let settings = settings(preset, rule);
+        for meeting in ALL {
+            for by_way_of_another in [false, true] {
+                if by_way_of_another && !meeting.writes() {
+                    continue;
+                }
+                salt += 1;
+                judge(&settings, meeting, by_way_of_another, salt);
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_is_told_finds_after_a_power_cut_what_it_met_autonomous() {
+    judge_all(Preset::Autonomous);
+}
+
+#[test]
+fn whoever_is_told_finds_after_a_power_cut_what_it_met_restricted() {
+    judge_all(Preset::Restricted);
+}
+
+#[test]
+fn whoever_is_told_finds_after_a_power_cut_what_it_met_passive() {
+    judge_all(Preset::Passive);
+}

@@ -1,0 +1,125 @@
+//! Which tests are to notice which bug, the cheapest first.
+
+use quenchdb::base::planted::Bug;
+
+/// Tests of one binary whose names contain `filter`.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Detector {
+    /// Name of the test binary; `lib` for the tests inside the engine.
+    pub binary: &'static str,
+    pub filter: &'static str,
+    /// Crashes that the crash test tries at most; 0 for tests that are as long as they are.
+    pub crashes: u64,
+}
+
+const fn tests(binary: &'static str, filter: &'static str) -> Detector {
+    Detector { binary, filter, crashes: 0 }
+}
+
+/// The crash test, from the first seed on.
+const CRASHES: Detector = Detector { binary: "crash", filter: "", crashes: 8000 };
+
+macro_rules! detectors {
+    ($($bug:ident: $($detector:expr),+;)*) => {
+        /// Whoever is to notice `bug`, to be asked in this order.
+        pub fn detectors(bug: Bug) -> &'static [Detector] {
+            match bug {
+                $(Bug::$bug => const { &[$($detector),+] },)*
+            }
+        }
+    };
+}
+
+detectors! {
+    ShortWriteIgnored: tests("bad_input", "a_write_that_is_cut_short");
+
+    FrontierIsHighest: tests("lib", "log::parking");
+    LogChecksumNotCompared: tests("lib", "log::tests");
+    CarriedBlockForgotten: tests("stealing", "");
+    StolenCsnNotCounted: tests("lib", "log::tests");
+    SegmentRecycledEarly: tests("lib", "log::tests");
+    KilledSegmentAdopted: tests("late_writes", "");
+    SegmentNameNotFlushed: CRASHES;
+    FenceSkipped: CRASHES;
+    BufferEntryNotFenced: tests("passive", "no_power_cut");
+    MemoryHeaderBelieved: tests("passive", "an_open_that_was_killed");
+    RolledBackChunkCounts: CRASHES;
+
+    AcknowledgedBeforeFlush: CRASHES;
+    LogWriteNotDurable: CRASHES;
+    FailedWriteRetried: tests("lib", "commit::tests::failure"), tests("lib", "commit::tests::behaviour");
+    CommitsAfterFailure: tests("lib", "poison"), tests("faults", "any_operation_may_fail_autonomous");
+    ReaderNotAwaited: tests("dependencies", "restricted");
+    SlotNotAnnounced: tests("lib", "watermark");
+    AnnouncedAfterDraw: tests("lib", "watermark");
+    SlotsBeforeCounter: tests("lib", "watermark");
+    DirectPredecessorsOnly: tests("lib", "commit::tests::exact::acknowledged_means");
+    GsnNotAbovePredecessors: tests("lib", "commit::gsn"), CRASHES;
+    OwnLogIsEnough: tests("lib", "commit::tests::exact::remote_flush_avoidance");
+    FragmentsNotAwaited: tests("by_page", "a_transaction_is_whole");
+    QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
+    WatermarkNotStored: tests("damage", "a_hole_in_the_log");
+    StolenRangeLost: tests("stealing", "");
+    StragglersNotDrained: tests("dependencies", "passive");
+    BoundedLossNeverDue: tests("lib", "commit::levels");
+    ChunksNotPinned: tests("chunks", "a_checkpoint_keeps_the_log"), CRASHES;
+
+    DependencySkipped: tests("dependencies", "restricted");
+    AbsenceIsNoRead: tests("dependencies", "restricted");
+    SnapshotTooHigh: tests("basics", "a_snapshot_does_not_move"), CRASHES;
+    SnapshotTooLow: tests("basics", "what_is_committed_is_read_by_others"), CRASHES;
+    PreparingNotAnnounced: CRASHES;
+    SnapshotReturnsVolatile: tests("dependencies", "restricted");
+    NoConflict: tests("basics", "the_first_updater_wins");
+    AbortLeavesRow: tests("basics", "an_abort_leaves_no_trace");
+    RollbackLeavesRow: tests("basics", "savepoints_take_back");
+    RollbackKeepsRedo: CRASHES;
+    TombstonePurgedEarly: tests("concurrency", "deletes_and_inserts");
+    VersionFreedEarly: tests("basics", "a_long_snapshot");
+    VersionFreedVolatile: tests("dependencies", "restricted");
+    ValueFreedEarly: tests("large_values", "an_old_snapshot");
+    RetiredNotListed: CRASHES;
+    UnfinishedNotListed: tests("longer_than_memory", "copies_of_a_checkpoint");
+
+    SeparatorLost: tests("lib", "tree::tests::checkpoint");
+    MergeDropsRow: tests("lib", "tree::tests::checkpoint");
+    ScanSkipsAtBorder: tests("basics", "ranges_run_from_both_ends");
+    OverflowPageLeaked: tests("large_values", "overwriting_deleting"), CRASHES;
+
+    BlockReusedEarly: CRASHES;
+    ImagesNotFlushed: CRASHES;
+    MappingSlotSkipped: tests("lib", "store::tests::crash");
+    NewestSlotOverwritten: tests("lib", "store::tests::manifest"), CRASHES;
+    SecondSlotSkipped: tests("lib", "store::tests::manifest");
+    ReserveNotKept: tests("full_disk", "a_long_transaction_on_a_full_disk");
+    LostWriteBelieved: tests("lib", "store::blocks");
+    ReadAheadIsStale: tests("larger_than_memory", "announcing_rows_in_a_tiny_memory");
+    FailedImageRecorded: tests("faults", "");
+    ReadersNotAsked: tests("readers", "a_reader_stays");
+
+    UncommittedImage: CRASHES;
+    ImageBeforeLog: CRASHES;
+    ImageAfterCheckpoint: CRASHES;
+    NotHandedOver: tests("lib", "tree::tests::checkpoint"), CRASHES;
+    PublishedTooSoon: CRASHES;
+    DirtyPageDropped: tests("larger_than_memory", "content_is_right");
+
+    VoidForgotten: tests("lib", "recovery::select");
+    DiscardedReplayed: tests("lib", "recovery::select");
+    LaterEpochBelieved: tests("lib", "recovery::select");
+    AcceptedEndIgnored: tests("lib", "recovery::select");
+    FragmentCountIgnored: tests("lib", "recovery::select");
+    ChunkOrderIgnored: tests("chunks", "long_transactions_survive");
+    FrontierTooHigh: tests("lib", "recovery::select");
+    PredecessorsIgnored: tests("lib", "recovery::select");
+    HoleIsTornTail: tests("lib", "recovery::select");
+    NotAppendedAgain: tests("lib", "recovery::select"), CRASHES;
+    VoidCsnDrawnAgain: tests("lib", "recovery::select");
+    DirectoryNotFlushed: CRASHES;
+    RedoSkipsFirst: tests("lib", "recovery::select");
+    RedoOutOfOrder: tests("lib", "recovery::redo");
+    CleanMarkKept: tests("basics", "a_closed_database_replays_nothing"), CRASHES;
+
+    IncrementMissesPage: tests("backup", "every_increment_of_a_chain");
+    BackupHoldsNothing: tests("lib", "store::tests::free"), tests("backup", "backups_beside_writers");
+}
