@@ -1,3 +1,5 @@
+//! The scheduler: the same again from the same seed, other orders from others.
+
 use super::*;
 use crate::base::clock::Clock;
 use crate::sync::atomic::{AtomicU64, Ordering};
