@@ -13,29 +13,17 @@ mod support;
 use quench_checker::{History, Level, Observed, Outcome, versions};
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, Isolation, Layout, Preset, Result, Settings, Table, Transaction};
+use quenchdb::{Database, Durability, Isolation, Layout, Preset, Result, Settings, Table};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use support::lists::{Ended, Lists, Ticks, list_transaction, read_all};
 
 const THREADS: u64 = 4;
 
 fn wanted() -> u64 {
     std::env::var("QUENCH_JUDGED").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000_000)
 }
-
-/// A clock for histories: never gives a number twice.
-#[derive(Default)]
-struct Ticks(AtomicU64);
-
-impl Ticks {
-    fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::SeqCst)
-    }
-}
-
-/// The commit is known, when is not.
-const SOME_TIME: u64 = u64::MAX;
 
 fn settings(round: u64) -> Settings {
     let preset = Preset::ALL[round as usize % Preset::ALL.len()];
@@ -60,135 +48,6 @@ fn settings(round: u64) -> Settings {
         }
     }
     settings
-}
-
-/// A list that is full is not appended to any more, and later read only at the end.
-const LIST_MAX: u32 = 32;
-const LISTS: u32 = 8;
-
-/// Lists of a run: who appends to which, and with what.
-#[derive(Default)]
-struct Lists {
-    ticks: Ticks,
-    value: AtomicU32,
-}
-
-impl Lists {
-    /// A list that is in use, or was a moment ago.
-    fn pick(&self, random: &mut Random) -> u32 {
-        let generation = self.value.load(Ordering::Relaxed) / (LISTS * LIST_MAX);
-        let old = u32::from(random.chance(1, 8));
-        generation.saturating_sub(old) * LISTS + random.below(LISTS.into()) as u32
-    }
-
-    /// From here on in another world.
-    fn fork(&self) -> Lists {
-        let ticks = Ticks(AtomicU64::new(self.ticks.next()));
-        Lists { ticks, value: AtomicU32::new(self.value.load(Ordering::Relaxed)) }
-    }
-
-    fn keys(&self) -> std::ops::Range<u32> {
-        0..(self.value.load(Ordering::Relaxed) / (LISTS * LIST_MAX) + 1) * LISTS
-    }
-}
-
-fn elements(bytes: Option<&[u8]>) -> impl Iterator<Item = u32> {
-    let words = bytes.unwrap_or_default().chunks_exact(4);
-    words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
-}
-
-/// How a transaction of lists ended: the outcome and when; or that nobody knows whether it did.
-struct Ended {
-    outcome: Outcome,
-    at: u64,
-    /// Whoever was told so may rely on it after a crash.
-    durable: bool,
-}
-
-/// Reads and appends to a few lists, and says how it ended. An error is one that is no conflict.
-fn list_transaction(
-    db: &Database,
-    table: &Table,
-    lists: &Lists,
-    record: &mut History,
-    random: &mut Random,
-) -> Result<Ended> {
-    let told = |outcome, at, durable| Ok(Ended { outcome, at, durable });
-    if random.chance(1, 5) {
-        let snapshot = db.begin_read()?;
-        for _ in 0..1 + random.below(4) {
-            let key = lists.pick(random);
-            record.read(key, elements(snapshot.get(table, key.to_be_bytes())?.as_deref()));
-        }
-        return told(Outcome::Committed, lists.ticks.next(), true);
-    }
-    let durability = match random.below(8) {
-        0 | 1 => Durability::Durable,
-        2..5 => Durability::BoundedLoss,
-        _ => Durability::Lazy,
-    };
-    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
-    match access_lists(&mut tx, table, lists, record, random) {
-        Err(error) if error.is_retryable() => return told(Outcome::Aborted, lists.ticks.next(), true),
-        done => done?,
-    }
-    if random.chance(1, 20) {
-        tx.abort();
-        return told(Outcome::Aborted, lists.ticks.next(), true);
-    }
-    match random.below(8) {
-        // Seen by others, and acknowledged to nobody.
-        0 => tx.commit_async().and_then(|_| told(Outcome::Committed, SOME_TIME, false)),
-        1 => {
-            tx.commit_async()?.wait()?;
-            told(Outcome::Committed, lists.ticks.next(), true)
-        }
-        _ => match tx.commit() {
-            Err(error) if error.is_retryable() => told(Outcome::Aborted, lists.ticks.next(), true),
-            done => {
-                done?;
-                told(Outcome::Committed, lists.ticks.next(), durability == Durability::Durable)
-            }
-        },
-    }
-}
-
-fn access_lists(
-    tx: &mut Transaction,
-    table: &Table,
-    lists: &Lists,
-    record: &mut History,
-    random: &mut Random,
-) -> Result<()> {
-    for _ in 0..1 + random.below(4) {
-        let key = lists.pick(random);
-        let bytes = key.to_be_bytes();
-        let appends = random.chance(1, 2);
-        let locks = appends && random.chance(1, 2);
-        let old = if locks { tx.get_for_update(table, bytes)? } else { tx.get(table, bytes)? };
-        record.read(key, elements(old.as_deref()));
-        if appends && old.as_ref().is_none_or(|old| old.len() < 4 * LIST_MAX as usize) {
-            let value = lists.value.fetch_add(1, Ordering::Relaxed);
-            let mut list = old.unwrap_or_default();
-            list.extend(value.to_le_bytes());
-            tx.insert(table, bytes, list)?;
-            record.append(key, value);
-        }
-    }
-    Ok(())
-}
-
-/// Reads all lists at once, as the last of the history.
-fn read_all(db: &Database, table: &Table, lists: &Lists, record: &mut History) {
-    let begun = lists.ticks.next();
-    let snapshot = db.begin_read().expect("free");
-    let mut rows: std::collections::HashMap<Vec<u8>, Vec<u8>> =
-        snapshot.range::<&[u8]>(table, ..).map(|row| row.expect("readable")).collect();
-    for key in lists.keys() {
-        record.read(key, elements(rows.remove(&key.to_be_bytes()[..]).as_deref()));
-    }
-    assert!(rows.is_empty(), "lists that nobody made");
-    record.end(begun, lists.ticks.next(), Outcome::Committed);
 }
 
 fn judged_lists(round: u64, transactions: u64) -> u64 {

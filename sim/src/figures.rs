@@ -16,6 +16,8 @@ pub struct Figures {
     pub lives: u64,
     pub transactions: u64,
     pub acknowledged: u64,
+    /// Transactions on lists whose isolation was judged.
+    pub judged: u64,
     /// How often each kind of fault fired.
     pub happenings: BTreeMap<String, u64>,
     /// What the runs went through.
@@ -41,6 +43,7 @@ impl Figures {
         self.lives += other.lives;
         self.transactions += other.transactions;
         self.acknowledged += other.acknowledged;
+        self.judged += other.judged;
         self.decisions += other.decisions;
         self.switches += other.switches;
         add(&mut self.crashes_by_depth, &other.crashes_by_depth);

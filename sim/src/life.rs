@@ -4,12 +4,14 @@ use crate::config::Trouble;
 use crate::figures::Figures;
 use crate::support::Content;
 use crate::support::bank::{Id, Tables, Told, judge, one};
+use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
+use quench_checker::{History, Level, Outcome};
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::sync::atomic::{AtomicBool, Ordering};
 use quenchdb::sync::simulation::{self, Plan};
 use quenchdb::sync::{Mutex, thread};
-use quenchdb::{CommitHandle, Database, Durability, ErrorKind, Result, Settings, Snapshot};
+use quenchdb::{CommitHandle, Database, Durability, ErrorKind, Result, Settings, Snapshot, Table};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -58,18 +60,21 @@ struct Shared {
     disk: SimulatedStorage,
     db: Database,
     tables: Tables,
-    told: Mutex<Told2>,
+    /// Where lists are kept, and how; not in lives with troubles.
+    lists: Option<(Table, Lists)>,
+    notes: Mutex<Notes>,
 }
 
 /// What is written down while they work.
 #[derive(Default)]
-struct Told2 {
+struct Notes {
     acknowledged: Vec<(usize, Id)>,
     checkpoints: Vec<Range<usize>>,
     transactions: u64,
     refused_memory: u64,
     refused_space: u64,
     early_ends: u64,
+    history: History,
 }
 
 /// Lives it.
@@ -109,19 +114,28 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         lived.found = Some(judge(&db, &script.must, &script.context));
     }
     if let Ok(tables) = Tables::of(&db, script.tight) {
-        let told = Mutex::default();
-        let shared =
-            Arc::new(Shared { script: script.clone(), disk: disk.clone(), db: db.clone(), tables, told });
+        let lists = db.table_or_create("lists").ok().filter(|_| bearable && script.number == 0);
+        let lists = lists.map(|table| (table, Lists::default()));
+        let notes = Mutex::default();
+        let shared = Arc::new(Shared {
+            script: script.clone(),
+            disk: disk.clone(),
+            db: db.clone(),
+            tables,
+            lists,
+            notes,
+        });
         let threads: Vec<_> = (0..script.threads).filter_map(|number| start(&shared, number).ok()).collect();
         threads.into_iter().for_each(wait_for);
-        let mut told = shared.told.lock();
-        lived.acknowledged = std::mem::take(&mut told.acknowledged);
-        lived.checkpoints = std::mem::take(&mut told.checkpoints);
-        figures.transactions += told.transactions;
+        let mut notes = shared.notes.lock();
+        lived.acknowledged = std::mem::take(&mut notes.acknowledged);
+        lived.checkpoints = std::mem::take(&mut notes.checkpoints);
+        figures.transactions += notes.transactions;
         figures.acknowledged += lived.acknowledged.len() as u64;
-        figures.happened("thread panic or early end", told.early_ends);
-        figures.happened("memory refused", told.refused_memory);
-        figures.passed("space refused", told.refused_space);
+        figures.happened("thread panic or early end", notes.early_ends);
+        figures.happened("memory refused", notes.refused_memory);
+        figures.passed("space refused", notes.refused_space);
+        figures.judged += judge_lists(&shared, &mut notes.history);
     }
     look_back(&db, figures);
     if script.close {
@@ -182,30 +196,50 @@ fn work(shared: &Shared, number: u8) {
     let mut random = Random::from_seed(script.seed ^ u64::from(number) << 32);
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
     let mut snapshot: Option<Snapshot> = None;
-    let note = |id| shared.told.lock().acknowledged.push((shared.disk.operations(), id));
+    let mut record = History::default();
+    let note = |id| shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
     for n in 0..script.each {
         let id = [script.number, number, n, 0];
         if script.threads_end_early && random.chance(1, 12) {
-            shared.told.lock().early_ends += 1;
+            shared.notes.lock().early_ends += 1;
+            shared.notes.lock().history.absorb(std::mem::take(&mut record));
             if random.chance(1, 2) {
                 return;
             }
             end_by_panic(shared, [id[0], id[1], id[2], 1], &mut random);
         }
+        if let Some((table, lists)) = &shared.lists {
+            let begun = lists.ticks.next();
+            match list_transaction(&shared.db, table, lists, &mut record, &mut random) {
+                Ok(ended) => record.end(begun, ended.at, ended.outcome),
+                // Refused for want of memory, or poisoned by a clock that jumped.
+                Err(_) => record.end(begun, SOME_TIME, Outcome::Unknown),
+            }
+        }
         match one(&shared.db, &shared.tables, id, &mut random) {
             Ok(Told::Durable) => note(id),
             Ok(Told::Later(handle)) => handles.push((id, handle)),
             Ok(Told::Nothing) => {}
-            Err(error) if error.kind() == ErrorKind::OutOfMemory => shared.told.lock().refused_memory += 1,
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => shared.told.lock().refused_space += 1,
-            Err(_) => return,
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => shared.notes.lock().refused_memory += 1,
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => shared.notes.lock().refused_space += 1,
+            Err(_) => break,
         }
-        shared.told.lock().transactions += 1;
+        shared.notes.lock().transactions += 1;
         for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
             note(id);
         }
         among_transactions(shared, &mut snapshot, &mut random);
     }
+    shared.notes.lock().history.absorb(record);
+}
+
+/// Judges what the transactions on lists saw, with what is there in the end. Returns how many there were.
+fn judge_lists(shared: &Shared, history: &mut History) -> u64 {
+    let Some((table, lists)) = &shared.lists else { return 0 };
+    read_all(&shared.db, table, lists, history);
+    let verdict = history.check(Level::Snapshot);
+    assert!(verdict.is_valid(), "{}: {:#?}", shared.script.context, verdict.violations);
+    verdict.judged as u64
 }
 
 /// What a thread does now and then besides.
@@ -214,7 +248,7 @@ fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: 
         0..=2 => {
             let begin = shared.disk.operations();
             if shared.db.checkpoint().is_ok() {
-                shared.told.lock().checkpoints.push(begin..shared.disk.operations());
+                shared.notes.lock().checkpoints.push(begin..shared.disk.operations());
             }
         }
         3 => {

@@ -78,6 +78,7 @@ fn main() -> anyhow::Result<()> {
             }
         }
         Command::Replay { seed, points } => {
+            quenchdb::sync::simulation::remember_places();
             let figures = history::run(seed, points, &mut |line| println!("{line}"));
             println!("{}", serde_json::to_string_pretty(&figures)?);
         }

@@ -106,9 +106,9 @@ impl Scorecard {
             let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
             text += &format!("\n{what}: {}\n", counts.join(", "));
         }
-        let Figures { lives, transactions, acknowledged, decisions, switches, .. } = self.figures;
+        let Figures { lives, transactions, acknowledged, judged, decisions, switches, .. } = self.figures;
         text += &format!(
-            "\n{lives} lives, {transactions} transactions, {acknowledged} acknowledged; {decisions} decisions of the scheduler, \
+            "\n{lives} lives, {transactions} transactions, {acknowledged} acknowledged, {judged} judged for isolation; {decisions} decisions of the scheduler, \
              {switches} switches; {:.0} s\n",
             self.seconds
         );

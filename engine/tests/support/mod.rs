@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "no test needs everything")]
 
 pub mod bank;
+pub mod lists;
 
 use quenchdb::base::random::Random;
 use quenchdb::commit::presets;

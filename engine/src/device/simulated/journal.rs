@@ -318,8 +318,9 @@ impl Disk {
             Change::FailedFlush { paths } => {
                 for path in &**paths {
                     if let Some(file) = self.files.get_mut(&**path) {
-                        let pending = std::mem::take(&mut file.pending);
-                        file.doomed.extend(pending);
+                        // Lengths are metadata, which a file system writes again.
+                        let is_data = |pending: &mut Pending| matches!(pending, Pending::Write { .. });
+                        file.doomed.extend(file.pending.extract_if(.., is_data));
                     }
                 }
             }

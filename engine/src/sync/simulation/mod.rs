@@ -195,6 +195,13 @@ pub fn is_simulated() -> bool {
     LEFT.try_with(Cell::get).unwrap_or(0) > 0
 }
 
+static PLACES: AtomicBool = AtomicBool::new(false);
+
+/// From now on it is written down where threads are when they begin to sleep, for the report of a run that is given up. Slow.
+pub fn remember_places() {
+    PLACES.store(true, Ordering::Relaxed);
+}
+
 /// A place where another thread may get the baton.
 #[inline]
 pub fn point() {
@@ -391,7 +398,8 @@ impl Simulation {
     fn decide(&self, me: usize, condition: Condition, yields: bool) {
         let gate = {
             let mut state = self.lock();
-            if state.summary.decisions + LAST_DECISIONS > state.plan.decisions_max {
+            let sleeps = PLACES.load(Ordering::Relaxed) && condition != Condition::Ready;
+            if sleeps || state.summary.decisions + LAST_DECISIONS > state.plan.decisions_max {
                 state.tasks[me].place = Some(Backtrace::force_capture());
             }
             state.tasks[me].condition = condition;
