@@ -164,8 +164,15 @@ pub const fn is(bug: Bug) -> bool {
     false
 }
 
+/// Makes the moment longer in which `bug`, if it is planted, can be met by other threads. Without the feature nothing.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn linger(bug: Bug) {
+    let _ = bug;
+}
+
 #[cfg(feature = "planted")]
-pub use chosen::{is, plant};
+pub use chosen::{is, linger, plant};
 
 #[cfg(feature = "planted")]
 mod chosen {
@@ -191,6 +198,14 @@ mod chosen {
         match PLANTED.load(Ordering::Relaxed) {
             NOT_ASKED => ask() == bug as u8,
             planted => planted == bug as u8,
+        }
+    }
+
+    /// Makes the moment longer in which `bug`, if it is planted, can be met by other threads.
+    #[inline]
+    pub fn linger(bug: Bug) {
+        if is(bug) {
+            std::thread::yield_now();
         }
     }
 
