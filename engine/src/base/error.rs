@@ -200,6 +200,16 @@ impl Error {
         self.inner.kind == ErrorKind::Conflict
     }
 
+    /// An error of `kind` that an earlier one is the reason of: says what that was, at its place.
+    #[must_use]
+    pub fn after(kind: ErrorKind, what: &str, earlier: &Error) -> Error {
+        let error = Error::new(kind, format!("{what}: {}", earlier.duplicate().inner.what));
+        match &earlier.inner.location {
+            Some(location) => error.at(location.clone()),
+            None => error,
+        }
+    }
+
     /// A copy without the operating system's error, for handing one failure to many waiters.
     #[must_use]
     pub fn duplicate(&self) -> Error {
@@ -261,6 +271,18 @@ mod tests {
         assert_eq!(full.kind(), ErrorKind::OutOfSpace);
         let broken = Error::io("cannot write", std::io::Error::from_raw_os_error(5));
         assert_eq!(broken.kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn a_later_error_names_the_reason_and_its_place() {
+        let location = Location::File { path: "pages/data".into(), offset: 4096 };
+        let first = Error::io("cannot flush", std::io::Error::from_raw_os_error(5)).at(location.clone());
+        let later = Error::after(ErrorKind::Poisoned, "no more checkpoints", &first);
+        assert_eq!((later.kind(), later.location()), (ErrorKind::Poisoned, Some(&location)));
+        assert!(
+            later.message().starts_with("no more checkpoints: cannot flush: Input/output error"),
+            "{later}"
+        );
     }
 
     #[test]

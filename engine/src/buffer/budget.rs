@@ -73,7 +73,9 @@ impl Pool {
         self.eviction
             .wait(|| self.count_one_more(self.resident_pages_max()).is_ok() || self.reuse_free_page())
             .then_some(())
-            .ok_or_else(|| self.why_no_memory())
+            .ok_or_else(|| {
+                self.why_no_memory("all memory for pages is in use by changes that are not committed")
+            })
     }
 
     /// The same without waiting; false if there is none.
@@ -144,7 +146,7 @@ impl Pool {
     /// For a descent that never arrives, because the pages that it needs push each other out.
     #[must_use]
     pub fn too_few_pages(&self) -> Error {
-        self.out_of_memory("too few pages fit in memory beside those with changes that are not committed")
+        self.why_no_memory("too few pages fit in memory beside those with changes that are not committed")
     }
 
     pub(super) fn out_of_memory(&self, what: &str) -> Error {

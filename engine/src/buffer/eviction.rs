@@ -20,7 +20,7 @@ use super::latch::{State, Version};
 use super::pool::{DIRTY, Pool, STAMPED, STAMPED_IMAGE};
 use crate::base::metrics::Counter;
 use crate::base::planted::{self, Bug};
-use crate::base::{Error, ErrorKind, PageId};
+use crate::base::{Error, PageId};
 use crate::buffer::PageBytes;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Event, Mutex};
@@ -80,12 +80,13 @@ impl Eviction {
 }
 
 impl Pool {
-    /// Why a thread that waited for memory got none: a full disk, or too much that is not committed.
-    pub(super) fn why_no_memory(&self) -> Error {
+    /// Why a thread that waited for memory got none: what kept pages from being written (a full disk, one that fails), or too much
+    /// that is not committed, as `otherwise` says.
+    pub(super) fn why_no_memory(&self, otherwise: &str) -> Error {
         let hindrance = self.eviction.hindrance.lock();
         match &*hindrance {
-            Some(error) if error.kind() == ErrorKind::OutOfSpace => error.duplicate(),
-            _ => self.out_of_memory("all memory for pages is in use by changes that are not committed"),
+            Some(error) => error.duplicate(),
+            None => self.out_of_memory(otherwise),
         }
     }
 }
@@ -225,6 +226,17 @@ impl Pool {
         *self.eviction.hindrance.lock() = hindrance;
         self.eviction.futile.fetch_add(1, Ordering::SeqCst);
         self.eviction.freed.notify_all();
+    }
+
+    /// Pages did not leave memory when they should have, and something other than what is in them was the reason.
+    #[must_use]
+    pub fn eviction_is_hindered(&self) -> bool {
+        self.eviction.hindrance.lock().is_some()
+    }
+
+    /// There is enough memory again: what hindered eviction before does not any more.
+    pub fn eviction_went_well(&self) {
+        *self.eviction.hindrance.lock() = None;
     }
 
     /// Moves the hand on over at most `steps` pages and appends candidates, at most `most`. Returns how many pages it passed;

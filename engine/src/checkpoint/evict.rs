@@ -89,6 +89,7 @@ impl Evictor {
             imager: imager.clone(),
             stop: stop.clone(),
             storage,
+            writes: true,
             writer: None,
             pending: Vec::new(),
             candidates: Vec::new(),
@@ -166,6 +167,8 @@ struct Work {
     stop: Arc<AtomicBool>,
     /// Where the store is; none if nothing may be written.
     storage: Option<Arc<dyn Storage>>,
+    /// Off for a moment after a failure.
+    writes: bool,
     /// Made when it is first needed, and again after a failure.
     writer: Option<ImageWriter>,
     /// By token.
@@ -190,7 +193,10 @@ impl Work {
                 self.pool.wait_for_pressure(None);
             }
             pause = match self.relieve() {
-                Ok(true) => None,
+                Ok(true) => {
+                    self.pool.eviction_went_well();
+                    None
+                }
                 Ok(false) => Some(PAUSE_WHEN_FUTILE),
                 Err(error) => {
                     tracing::warn!(%error, "pages cannot leave memory");
@@ -198,10 +204,19 @@ impl Work {
                     self.writer = None;
                     self.pending.clear();
                     self.pool.eviction_was_futile(Some(error));
-                    Some(PAUSE_AFTER_FAILURE)
+                    self.relieve_without_writing()
                 }
             };
         }
+    }
+
+    /// After a failure: what need not be written can leave. Says how long to wait before the next write.
+    fn relieve_without_writing(&mut self) -> Option<Duration> {
+        let before = self.pool.pages_evicted();
+        self.writes = false;
+        let _ = self.relieve();
+        self.writes = true;
+        (self.pool.pages_evicted() == before).then_some(PAUSE_AFTER_FAILURE)
     }
 
     /// Has pages leave until there is enough memory; false if a whole pass freed nothing.
@@ -228,8 +243,10 @@ impl Work {
             }
             freed += self.finish_writes()?;
             if freed == 0 {
-                self.wait_for_log();
-                self.pool.eviction_was_futile(self.hindrance.take());
+                if self.writes {
+                    self.wait_for_log();
+                    self.pool.eviction_was_futile(self.hindrance.take());
+                }
                 return Ok(false);
             }
             self.hindrance = None;
@@ -244,6 +261,7 @@ impl Work {
             && let Err(error) = self.system.wait_committed_up_to(csn)
         {
             tracing::debug!(%error, "pages stay in memory: what they hold cannot become durable");
+            self.hindrance.get_or_insert(error);
         }
     }
 
@@ -257,7 +275,7 @@ impl Work {
             self.leavers.push(Leaver { page, version: state.version, settled: false });
             return Ok(());
         }
-        if self.is_being_written(page, state.version) {
+        if !self.writes || self.is_being_written(page, state.version) {
             return Ok(());
         }
         let Some(mut writer) = self.take_writer()? else { return Ok(()) };

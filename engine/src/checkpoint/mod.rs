@@ -293,8 +293,14 @@ impl Checkpointer {
             self.store.round_abandoned(finished);
             return Err(error);
         }
-        // If publishing fails nobody knows which manifest counts: `finished` is dropped undecided, and no block is reused.
-        let generation = published.file.publish(&manifest)?;
+        let generation = match published.file.publish(&manifest) {
+            Ok(generation) => generation,
+            Err(error) => {
+                // Nobody knows which manifest counts, so no block is reused.
+                finished.undecided(&error);
+                return Err(error);
+            }
+        };
         published.manifest = Manifest { generation, ..manifest };
         if close {
             self.store.forget_need();

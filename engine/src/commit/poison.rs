@@ -44,11 +44,7 @@ impl Poison {
         let Some(cause) = self.cause.get() else {
             return Error::new(kind, "a write or flush failed");
         };
-        let error = Error::new(kind, format!("a write or flush failed: {cause}"));
-        match cause.location() {
-            Some(location) => error.at(location.clone()),
-            None => error,
-        }
+        Error::after(kind, "a write or flush failed", cause)
     }
 
     /// The first failure itself.

@@ -97,6 +97,8 @@ struct Newest {
     slot: usize,
     /// N4.
     failed: bool,
+    /// How.
+    failure: Option<Error>,
 }
 
 /// The open manifest file.
@@ -117,7 +119,7 @@ impl ManifestFile {
         file.set_len(0)?;
         file.zero_extend(2 * SLOT_BYTES as u64)?;
         storage.flush_directory("")?;
-        let newest = Mutex::new(Newest { generation: 0, slot: 1, failed: false });
+        let newest = Mutex::new(Newest { generation: 0, slot: 1, failed: false, failure: None });
         let manifest_file = ManifestFile { file, newest };
         manifest_file.publish(first)?;
         Ok(manifest_file)
@@ -131,7 +133,7 @@ impl ManifestFile {
     pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
         let file = open_file(storage, false, read_only)?;
         let (slot, manifest) = newest_slot(&*file)?;
-        let newest = Newest { generation: manifest.generation, slot, failed: false };
+        let newest = Newest { generation: manifest.generation, slot, failed: false, failure: None };
         Ok((ManifestFile { file, newest: Mutex::new(newest) }, manifest))
     }
 
@@ -170,8 +172,12 @@ impl ManifestFile {
     pub fn publish(&self, manifest: &Manifest) -> Result<u64> {
         let mut newest = self.newest.lock();
         if newest.failed {
-            return Err(Error::new(ErrorKind::Poisoned, "an earlier write of the manifest failed")
-                .at(self.file.location(0)));
+            let what = "an earlier write of the manifest failed";
+            let error = match &newest.failure {
+                Some(failure) => Error::after(ErrorKind::Poisoned, what, failure),
+                None => Error::new(ErrorKind::Poisoned, what),
+            };
+            return Err(error.at(self.file.location(0)));
         }
         let generation = newest.generation + 1;
         let bytes = Manifest { generation, ..manifest.clone() }.encode()?;
@@ -183,11 +189,14 @@ impl ManifestFile {
         }
         // Set before writing: whatever ends this call early, a panic included, ends publishing.
         newest.failed = true;
-        self.file.write_durable_at(slot_offset(first), &buffer)?;
-        if !planted::is(Bug::SecondSlotSkipped) {
-            self.file.write_durable_at(slot_offset(second), &buffer)?;
+        let slots = if planted::is(Bug::SecondSlotSkipped) { &[first][..] } else { &[first, second] };
+        for slot in slots {
+            if let Err(error) = self.file.write_durable_at(slot_offset(*slot), &buffer) {
+                newest.failure = Some(error.duplicate());
+                return Err(error);
+            }
         }
-        *newest = Newest { generation, slot: first, failed: false };
+        *newest = Newest { generation, slot: first, failed: false, failure: None };
         Ok(generation)
     }
 }

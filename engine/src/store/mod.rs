@@ -163,11 +163,21 @@ struct State {
     /// When somebody was last refused because of that.
     refused: Option<Nanos>,
     phase: Phase,
+    /// Why the phase is `Undecided` or `FlushFailed`.
+    failure: Option<Error>,
     catalog: Option<BlobRef>,
     catalog_blocks: Vec<BlockNumber>,
 }
 
 impl State {
+    /// No further round begins.
+    fn refusal(&self, what: &str) -> Error {
+        match &self.failure {
+            Some(failure) => Error::after(ErrorKind::Poisoned, what, failure),
+            None => Error::new(ErrorKind::Poisoned, what),
+        }
+    }
+
     fn look_up(&self, page: PageId) -> BlockRef {
         let newer = self.working.get(page).or_else(|| self.round.get(page));
         newer.unwrap_or_else(|| self.mapping.get(page))
@@ -358,6 +368,7 @@ impl PageStore {
             full: None,
             refused: None,
             phase: Phase::Idle,
+            failure: None,
             catalog,
             catalog_blocks,
         };
@@ -523,11 +534,9 @@ impl PageStore {
             }
             Phase::Undecided => {
                 let what = "a manifest may or may not have been published, so no block can be reused";
-                return Err(Error::new(ErrorKind::Poisoned, what));
+                return Err(state.refusal(what));
             }
-            Phase::FlushFailed => {
-                return Err(Error::new(ErrorKind::Poisoned, "an earlier flush of the page store failed"));
-            }
+            Phase::FlushFailed => return Err(state.refusal("an earlier flush of the page store failed")),
         }
         Ok(Round::new(self.clone(), csn))
     }

@@ -103,7 +103,8 @@ impl Round {
             let flushed =
                 if planted::is(Bug::ImagesNotFlushed) { Ok(()) } else { self.store.source.file.flush() };
             if let Err(error) = flushed {
-                self.store.state.lock().phase = Phase::FlushFailed;
+                let mut state = self.store.state.lock();
+                (state.phase, state.failure) = (Phase::FlushFailed, Some(error.duplicate()));
                 return Err(error);
             }
             Ok((parts, directory))
@@ -237,6 +238,11 @@ impl FinishedRound {
 
     pub(super) fn store(&self) -> &PageStore {
         &self.store
+    }
+
+    /// Publishing failed, and nobody knows whether it happened (S3).
+    pub fn undecided(self, failure: &Error) {
+        self.store.state.lock().failure = Some(failure.duplicate());
     }
 
     /// Notes the generation of the manifest that was published with it; otherwise it counts as one more than the last.

@@ -35,7 +35,7 @@ const FAULTS_MAX: u64 = 1000;
 pub(super) enum WhenStarved {
     /// Goes beyond the budget of memory: it is over soon.
     Overdraw,
-    /// Goes on: what it is for would take still more memory.
+    /// Goes on, unless the disk keeps pages in memory: what it is for would take still more.
     GoOn,
 }
 
@@ -80,7 +80,8 @@ fn retry_after<T>(
             return Err(error);
         }
         let faults = Pool::faults_of_thread() - before;
-        if faults > FAULTS_MAX {
+        let is_hopeless = faults > STARVED_FROM_FAULTS && pool.eviction_is_hindered();
+        if faults > FAULTS_MAX || is_hopeless && when_starved == WhenStarved::GoOn {
             return Err(pool.too_few_pages());
         }
         if faults > STARVED_FROM_FAULTS && when_starved == WhenStarved::Overdraw {

@@ -415,7 +415,8 @@ impl LargeWriter {
 
 impl Drop for LargeWriter {
     fn drop(&mut self) {
-        for page in self.pages.drain(..) {
+        // The newest first: these are in memory, and what they give back is room for those that have to be brought in.
+        for page in self.pages.drain(..).rev() {
             // Nobody knows of the page, so its latch is soon free: only a checkpoint and who evicts look at it.
             match self.pool.exclusive(page) {
                 Ok(guard) => match &self.release {

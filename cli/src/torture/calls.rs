@@ -1,0 +1,192 @@
+//! Trouble at the Nth system call of a kind, by `strace`: the child is killed there, or the call fails.
+//!
+//! Rounds go through all kinds of calls for N = 1, then for N = 2, and so on. strace counts the calls of each thread for itself, so N is
+//! the Nth of the first thread that gets there. A kind that no thread calls so often before the round ends begins with 1 again: each round begins with a
+//! recovery, whose calls are those that matter most.
+
+use anyhow::{Context, Result};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What happens at the call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Trouble {
+    /// SIGKILL before it is carried out.
+    Kill,
+    /// It fails with EIO.
+    Eio,
+    /// It, and all of its kind after it, fail with EIO.
+    EioForEver,
+    /// It fails with ENOSPC.
+    Enospc,
+    /// It, and all of its kind after it, fail with ENOSPC.
+    EnospcForEver,
+    /// It fails with EINTR.
+    Eintr,
+    /// It fails with EAGAIN.
+    Eagain,
+}
+
+/// Calls that change files or make them durable. `rename` is not among them: nothing is renamed.
+const CALLS: [&str; 11] = [
+    "io_uring_enter",
+    "pwrite64",
+    "pwritev2",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "fallocate",
+    "openat",
+    "unlink",
+    "flock",
+    "pread64",
+];
+
+/// Errors that each of them can have. EINTR and EAGAIN are for those that may be interrupted or refused for a moment.
+fn fits(trouble: Trouble, call: &str) -> bool {
+    match trouble {
+        Trouble::Kill => true,
+        Trouble::Eio | Trouble::EioForEver => !matches!(call, "flock" | "io_uring_enter"),
+        Trouble::Enospc | Trouble::EnospcForEver => {
+            matches!(call, "pwrite64" | "pwritev2" | "fallocate" | "openat" | "ftruncate")
+        }
+        Trouble::Eintr => {
+            matches!(call, "io_uring_enter" | "pwrite64" | "pwritev2" | "fdatasync" | "pread64")
+        }
+        Trouble::Eagain => matches!(call, "io_uring_enter" | "pwrite64" | "pwritev2" | "pread64"),
+    }
+}
+
+/// Whether there is a strace that can do that, and why not.
+pub fn available() -> Result<()> {
+    let mut tried = Command::new("strace");
+    tried.args([
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fsync",
+        "-e",
+        "inject=fsync:error=EIO:when=1",
+        "true",
+    ]);
+    let done = tried.stdin(Stdio::null()).output().context("cannot start strace")?;
+    anyhow::ensure!(
+        done.status.success(),
+        "strace does not work here: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    Ok(())
+}
+
+/// A kind of call, as it is made with io_uring or without.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    call: &'static str,
+    io_uring: bool,
+    /// Which one is next.
+    nth: u32,
+    /// The largest that was met.
+    most: u32,
+}
+
+/// Which call comes next.
+#[derive(Debug)]
+pub struct Calls {
+    trouble: Trouble,
+    kinds: Vec<Kind>,
+    at: usize,
+    /// Rounds that met their call.
+    pub met: u64,
+    /// What is known of kinds that are never called, or were.
+    left_out: Vec<Kind>,
+}
+
+impl Calls {
+    /// With io_uring, and if it alternates without it, too.
+    pub fn new(trouble: Trouble, alternates: bool) -> Calls {
+        let ways = if alternates { &[true, false][..] } else { &[true] };
+        let kinds = |call: &'static str| {
+            ways.iter().map(move |io_uring| Kind { call, io_uring: *io_uring, nth: 1, most: 0 })
+        };
+        let kinds = CALLS.into_iter().filter(|call| fits(trouble, call)).flat_map(kinds).collect();
+        Calls { trouble, kinds, at: 0, met: 0, left_out: Vec::new() }
+    }
+
+    /// Whether this round's child uses io_uring.
+    pub fn io_uring(&self) -> bool {
+        self.kinds[self.at].io_uring
+    }
+
+    /// Each kind with the highest N that was met.
+    pub fn summary(&self) -> Vec<(String, u32)> {
+        let name = |kind: &Kind| {
+            let way = if kind.io_uring { "with" } else { "without" };
+            (format!("{}, {way} io_uring", kind.call), kind.most)
+        };
+        self.kinds.iter().chain(&self.left_out).map(name).collect()
+    }
+
+    /// A program under strace with the trouble of this round; its arguments follow.
+    pub fn command(&self, program: &OsStr) -> Command {
+        let Kind { call, nth, .. } = self.kinds[self.at];
+        let what = match self.trouble {
+            Trouble::Kill => format!("signal=SIGKILL:when={nth}"),
+            Trouble::Eio => format!("error=EIO:when={nth}"),
+            Trouble::EioForEver => format!("error=EIO:when={nth}+"),
+            Trouble::Enospc => format!("error=ENOSPC:when={nth}"),
+            Trouble::EnospcForEver => format!("error=ENOSPC:when={nth}+"),
+            Trouble::Eintr => format!("error=EINTR:when={nth}"),
+            Trouble::Eagain => format!("error=EAGAIN:when={nth}"),
+        };
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "--seccomp-bpf", "-o", "/dev/null"]);
+        command.args(["-e", &format!("trace={call}"), "-e", &format!("inject={call}:{what}")]);
+        command.arg(program);
+        command
+    }
+
+    /// What the round is about, in words.
+    pub fn describe(&self) -> String {
+        let Kind { call, nth, .. } = self.kinds[self.at];
+        format!("{:?} at {call} number {nth}", self.trouble)
+    }
+
+    /// The round is over.
+    pub fn advance(&mut self, met: bool) {
+        let several = self.kinds.len() > 1;
+        let kind = &mut self.kinds[self.at];
+        self.met += u64::from(met);
+        if met {
+            kind.most = kind.most.max(kind.nth);
+            kind.nth += 1;
+            self.at += 1;
+        } else if kind.nth == 1 && several {
+            // Nobody makes this call here.
+            self.left_out.push(self.kinds.remove(self.at));
+        } else {
+            kind.nth = 1;
+            self.at += 1;
+        }
+        self.at %= self.kinds.len();
+    }
+}
+
+/// Ends what a strace of ours has started: ending strace alone would let it go on.
+pub fn kill_traced(strace: u32) {
+    let children =
+        std::fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap_or_default();
+    let pids = children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .filter_map(rustix::process::Pid::from_raw);
+    for pid in pids {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+/// The child's standard error, for a look at how it ended.
+pub fn errors_of(directory: &Path) -> OsString {
+    directory.join("torture-stderr").into_os_string()
+}

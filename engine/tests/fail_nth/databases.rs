@@ -1,0 +1,440 @@
+//! Scenarios of one database on one disk.
+
+use crate::told::{Deed, How, Size, Writer};
+use crate::{Scenario, Stage, judge_database, open};
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Acknowledger, Compression, Database, Layout, Preset, Settings, Table, Writer as Who};
+use std::io::Read;
+use std::time::Duration;
+
+fn small(preset: Preset, logs: usize) -> Settings {
+    Settings {
+        preset,
+        logs,
+        memory_bytes: 2 << 20,
+        version_bytes: 256 << 10,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 1 << 20,
+        checkpoint_log_bytes: 0,
+        flush_unit_bytes: 4096,
+        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
+        log_memory_bytes: if preset == Preset::Passive { 1 << 20 } else { 0 },
+        ..Settings::default()
+    }
+}
+
+pub fn group() -> Settings {
+    small(Preset::Group, 1)
+}
+
+/// A pool that holds few pages.
+fn tight() -> Settings {
+    Settings { memory_bytes: 1 << 20, ..group() }
+}
+
+/// The same, and few of them are read and written again.
+fn tight_with_long_pages() -> Settings {
+    Settings { page_bytes: 32768, segment_bytes: 1 << 20, log_bytes_max: 8 << 20, ..tight() }
+}
+
+type Before = (Vec<SimulatedStorage>, Vec<Deed>);
+
+fn nothing(_: &Settings) -> Before {
+    (vec![SimulatedStorage::new(1)], Vec::new())
+}
+
+/// A database with a table, after `work`, left as a crash leaves it or closed.
+pub fn database(
+    settings: &Settings,
+    close: bool,
+    work: impl FnOnce(&Database, &Table, &mut Writer),
+) -> Before {
+    let disk = SimulatedStorage::new(1);
+    let mut writer = Writer::new(&disk, 0, Vec::new());
+    let db = open(settings, &disk).expect("a well disk");
+    writer.create(&db, "t");
+    let table = db.table("t").expect("created");
+    work(&db, &table, &mut writer);
+    writer.wait_all();
+    writer.flush(&db);
+    assert!(writer.errors.is_empty(), "{:?}", writer.errors);
+    if close {
+        db.close().expect("a well disk");
+    } else {
+        disk.stop();
+        drop((db, table));
+        let crashed = disk.crash(CrashKind::Kill, disk.operations(), 1);
+        crashed.hold_late_writes(false);
+        return (vec![crashed.duplicate()], writer.deeds);
+    }
+    (vec![disk.duplicate()], writer.deeds)
+}
+
+/// Closed, with three transactions.
+pub fn closed(settings: &Settings) -> Before {
+    database(settings, true, |db, table, writer| {
+        (0..3).for_each(|_| writer.put(db, table, Size(2, 300), How::Wait));
+    })
+}
+
+/// A few leaves and a checkpoint, then transactions in the log.
+fn crashed(settings: &Settings) -> Before {
+    database(settings, false, |db, table, writer| {
+        (0..4).for_each(|_| writer.put(db, table, Size(6, 500), How::Wait));
+        db.checkpoint().expect("a well disk");
+        for how in [How::Wait, How::Async, How::Loss, How::Wait] {
+            writer.put(db, table, Size(3, 600), how);
+        }
+        writer.create(db, "second");
+        writer.put(db, table, Size(1, 9000), How::Wait);
+    })
+}
+
+fn create(stage: &mut Stage) {
+    stage.arm();
+    let Some(db) = stage.open() else { return };
+    stage.writer.create(&db, "t");
+    let Ok(table) = db.table("t") else { return };
+    stage.writer.put(&db, &table, Size(2, 100), How::Wait);
+}
+
+fn reopen(stage: &mut Stage) {
+    stage.arm();
+    let Some(db) = stage.open() else { return };
+    let Ok(table) = db.table("t") else { return };
+    stage.writer.put(&db, &table, Size(2, 100), How::Wait);
+}
+
+/// Commits of every kind, and as many bytes as need another segment.
+fn commit(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    commit_some(stage, &db, &table, 2500);
+}
+
+fn commit_some(stage: &mut Stage, db: &Database, table: &Table, len: usize) {
+    use How::{Async, Lazy, Loss, Wait};
+    for how in [Wait, Async, Loss, Async, Wait, Lazy, Wait, Wait, Async, Async, Wait] {
+        stage.writer.put(db, table, Size(2, len), how);
+    }
+    stage.writer.wait_all();
+    stage.writer.flush(db);
+}
+
+/// Long transactions, which are written in pieces.
+fn chunks(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    for how in [How::Wait, How::Async, How::Wait] {
+        stage.writer.put(&db, &table, Size(12, 900), how);
+    }
+    stage.writer.wait_all();
+    let taken_back = db.begin().and_then(|mut tx| {
+        (0..12u8).try_for_each(|row| tx.insert(&table, [250, row], vec![row; 900]))?;
+        tx.abort();
+        Ok(())
+    });
+    stage.attempt(taken_back);
+    stage.writer.put(&db, &table, Size(2, 100), How::Wait);
+}
+
+/// Rows of many leaves in each transaction.
+fn fragments(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    for how in [How::Wait, How::Async, How::Wait, How::Loss, How::Wait] {
+        stage.writer.put(&db, &table, Size(10, 900), how);
+    }
+    stage.writer.wait_all();
+    stage.writer.flush(&db);
+}
+
+/// Two threads at work at once.
+fn two_threads(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    let mut other = Writer::new(&stage.disks[0], 1, Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for how in [How::Async, How::Wait, How::Async, How::Async, How::Wait] {
+                other.put(&db, &table, Size(2, 1200), how);
+            }
+            other.wait_all();
+        });
+        for how in [How::Async, How::Async, How::Wait, How::Loss, How::Wait] {
+            stage.writer.put(&db, &table, Size(2, 1200), how);
+        }
+        stage.writer.wait_all();
+    });
+    stage.writer.deeds.append(&mut other.deeds);
+    stage.writer.errors.append(&mut other.errors);
+    stage.writer.flush(&db);
+}
+
+/// Full buffers of mapped memory are moved to segments.
+fn destage(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    for how in [How::Wait, How::Async, How::Wait, How::Loss, How::Wait, How::Wait, How::Wait] {
+        stage.writer.put(&db, &table, Size(6, 3000), how);
+    }
+    stage.writer.wait_all();
+    stage.writer.flush(&db);
+}
+
+fn checkpoint(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    (0..3).for_each(|_| stage.writer.put(&db, &table, Size(6, 700), How::Wait));
+    stage.arm();
+    let made = db.checkpoint();
+    stage.attempt(made);
+    stage.writer.put(&db, &table, Size(2, 100), How::Wait);
+    let made = db.checkpoint();
+    stage.attempt(made);
+    stage.writer.put(&db, &table, Size(2, 100), How::Wait);
+}
+
+/// More pages than memory holds, read and written.
+fn evict(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    for how in [How::Wait, How::Async, How::Wait] {
+        stage.writer.put(&db, &table, Size(60, 5000), how);
+    }
+    stage.writer.wait_all();
+    read_all(stage, &db, &table);
+}
+
+fn read_all(stage: &mut Stage, db: &Database, table: &Table) {
+    let rows = db
+        .begin_read()
+        .and_then(|snapshot| snapshot.range::<&[u8]>(table, ..).try_for_each(|row| row.map(drop)));
+    stage.attempt(rows);
+}
+
+/// Leaves split, are written by a checkpoint, get empty and merge.
+fn split_and_merge(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    for _ in 0..3 {
+        stage.writer.put(&db, &table, Size(12, 900), How::Wait);
+    }
+    let made = db.checkpoint();
+    stage.attempt(made);
+    // 0 to 2 were there before.
+    for n in 3..5 {
+        stage.writer.remove(&db, &table, n);
+    }
+    let made = db.checkpoint();
+    stage.attempt(made);
+    stage.writer.put(&db, &table, Size(1, 10), How::Wait);
+}
+
+/// Values of several pages: written, read, replaced, removed.
+fn overflow(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    stage.writer.put(&db, &table, Size(1, 20_000), How::Wait);
+    stage.writer.put(&db, &table, Size(2, 9_000), How::Async);
+    stage.writer.wait_all();
+    let made = db.checkpoint();
+    stage.attempt(made);
+    read_all(stage, &db, &table);
+    stage.writer.remove(&db, &table, 3);
+    let made = db.checkpoint();
+    stage.attempt(made);
+    stage.writer.put(&db, &table, Size(1, 10), How::Wait);
+}
+
+/// A value that is longer than memory leaves it before its transaction commits; another is taken back.
+fn uncommitted_value(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    let taken_back = db.begin().and_then(|mut tx| {
+        tx.insert_from(&table, [9, 9], &mut std::io::repeat(7).take(700 << 10))?;
+        tx.abort();
+        Ok(())
+    });
+    stage.attempt(taken_back);
+    stage.writer.put(&db, &table, Size(1, 700 << 10), How::Wait);
+    let made = db.checkpoint();
+    stage.attempt(made);
+    stage.writer.put(&db, &table, Size(1, 10), How::Wait);
+}
+
+fn tables(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    stage.writer.create(&db, "a");
+    stage.writer.create(&db, "b");
+    stage.writer.put(&db, &table, Size(2, 100), How::Wait);
+    if db.table("a").is_ok() {
+        stage.writer.drop_table(&db, "a");
+    }
+    let made = db.checkpoint();
+    stage.attempt(made);
+    stage.writer.drop_table(&db, "second");
+    stage.writer.create(&db, "c");
+    let made = db.checkpoint();
+    stage.attempt(made);
+}
+
+fn with_second_table(settings: &Settings) -> Before {
+    database(settings, true, |db, table, writer| {
+        writer.create(db, "second");
+        let second = db.table("second").expect("created");
+        let fill = |tx: &mut quenchdb::Transaction| {
+            (0..40u8).try_for_each(|n| tx.insert(&second, [n], vec![n; 700]))
+        };
+        db.transact(fill).expect("a well disk");
+        writer.put(db, table, Size(2, 300), How::Wait);
+    })
+}
+
+/// What compacting moves: a file of pages with holes.
+fn with_holes(settings: &Settings) -> Before {
+    database(settings, true, |db, table, writer| {
+        writer.put(db, table, Size(12, 900), How::Wait);
+        for _ in 0..3 {
+            writer.put(db, table, Size(12, 900), How::Wait);
+            db.checkpoint().expect("a well disk");
+        }
+        writer.remove(db, table, 0);
+        writer.remove(db, table, 1);
+        db.checkpoint().expect("a well disk");
+    })
+}
+
+fn compact(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    let done = db.compact(None);
+    stage.attempt(done);
+    stage.writer.put(&db, &table, Size(1, 10), How::Wait);
+}
+
+fn close(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.writer.put(&db, &table, Size(4, 600), How::Wait);
+    stage.writer.put(&db, &table, Size(4, 600), How::Async);
+    stage.arm();
+    stage.db = None;
+    // What was committed asynchronously is durable once the database is closed.
+    let closed = db.close();
+    if stage.attempt(closed).is_some() {
+        stage.writer.wait_all();
+    }
+}
+
+/// The disk is full, and later it is not.
+fn full_disk(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.writer.put(&db, &table, Size(12, 900), How::Wait);
+    stage.fills_up = true;
+    stage.disks[0].set_capacity(Some(0));
+    stage.arm();
+    stage.writer.put(&db, &table, Size(2, 900), How::Wait);
+    let made = db.checkpoint();
+    stage.attempt(made);
+    stage.writer.put(&db, &table, Size(2, 900), How::Wait);
+    stage.disks[0].set_capacity(None);
+    // A full disk is not asked all the time.
+    std::thread::sleep(Duration::from_millis(120));
+    let made = db.checkpoint();
+    stage.attempt(made);
+    stage.writer.put(&db, &table, Size(2, 900), How::Wait);
+}
+
+/// More log than recovery may keep in memory.
+fn long_log(settings: &Settings) -> Before {
+    database(settings, false, |db, table, writer| {
+        for _ in 0..8 {
+            writer.put(db, table, Size(40, 1000), How::Async);
+        }
+    })
+}
+
+fn stealing() -> Settings {
+    Settings {
+        writer: Some(Who::Worker),
+        acknowledger: Some(Acknowledger::Workers),
+        stealing_group: Some(2),
+        idle_most: Duration::ZERO,
+        ..small(Preset::Autonomous, 2)
+    }
+}
+
+const PLAIN: Scenario = Scenario {
+    name: "",
+    settings: group,
+    prepare: closed,
+    run: commit,
+    judge: judge_database,
+    reads_only: false,
+};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "create a database", prepare: nothing, run: create, ..PLAIN },
+    Scenario { name: "open a closed database", run: reopen, ..PLAIN },
+    Scenario { name: "open after a crash", prepare: crashed, run: reopen, ..PLAIN },
+    Scenario {
+        name: "open after a crash, two logs",
+        settings: || small(Preset::Autonomous, 2),
+        prepare: crashed,
+        run: reopen,
+        ..PLAIN
+    },
+    Scenario { name: "recover in windows", settings: tight, prepare: long_log, run: reopen, ..PLAIN },
+    Scenario { name: "commit: per-transaction", settings: || small(Preset::PerTransaction, 1), ..PLAIN },
+    Scenario { name: "commit: group", ..PLAIN },
+    Scenario { name: "commit: queued", settings: || small(Preset::Queued, 1), ..PLAIN },
+    Scenario { name: "commit: pipelined", settings: || small(Preset::Pipelined, 2), ..PLAIN },
+    Scenario { name: "commit: autonomous", settings: || small(Preset::Autonomous, 2), ..PLAIN },
+    Scenario { name: "commit: restricted", settings: || small(Preset::Restricted, 2), ..PLAIN },
+    Scenario { name: "commit: auto", settings: || small(Preset::Auto, 2), ..PLAIN },
+    Scenario {
+        name: "commit: passive, full buffers",
+        settings: || small(Preset::Passive, 1),
+        run: destage,
+        ..PLAIN
+    },
+    Scenario {
+        name: "commit in chunks",
+        settings: || Settings { chunk_bytes: 2048, ..group() },
+        run: chunks,
+        ..PLAIN
+    },
+    Scenario {
+        name: "commit in fragments by page",
+        settings: || Settings { layout: Some(Layout::ByPage), ..small(Preset::Auto, 3) },
+        run: fragments,
+        ..PLAIN
+    },
+    Scenario { name: "stealing", settings: stealing, run: two_threads, ..PLAIN },
+    Scenario {
+        name: "shared flush",
+        settings: || Settings { shared_flush: Some(true), ..small(Preset::Auto, 2) },
+        run: two_threads,
+        ..PLAIN
+    },
+    Scenario { name: "checkpoint", run: checkpoint, ..PLAIN },
+    Scenario { name: "eviction", settings: tight_with_long_pages, run: evict, ..PLAIN },
+    Scenario {
+        name: "split and merge",
+        settings: || Settings { compression: Compression::None, ..group() },
+        run: split_and_merge,
+        ..PLAIN
+    },
+    Scenario { name: "overflow value in and out", run: overflow, ..PLAIN },
+    Scenario {
+        name: "uncommitted value longer than memory",
+        settings: || Settings { log_bytes_max: 32 << 20, segment_bytes: 4 << 20, ..tight() },
+        run: uncommitted_value,
+        ..PLAIN
+    },
+    Scenario { name: "create and drop tables", prepare: with_second_table, run: tables, ..PLAIN },
+    Scenario { name: "compact", prepare: with_holes, run: compact, ..PLAIN },
+    Scenario { name: "close", run: close, ..PLAIN },
+    Scenario { name: "full disk and back", run: full_disk, ..PLAIN },
+];

@@ -1,0 +1,379 @@
+//! The Nth operation fails, for every N, in everything that the engine does with a disk.
+//!
+//! Each scenario is run again and again. In run N its Nth operation fails, once or from then on, with EIO or for lack of space; the last
+//! run is one that ended before the fault could strike, so none is left out. One run without a fault is kept with all its operations, and
+//! the machine is taken away after each of them, by a power cut and by a kill. Whatever happens:
+//!
+//! 1. nothing panics, and everything comes back within a deadline;
+//! 2. whoever is refused is told of the failure, with its place, and nobody is who need not be;
+//! 3. the database goes on when the disk is well again, or says that it must be reopened;
+//! 4. after reopening nothing acknowledged is missing, nothing refused is there, transactions are whole and in order, `verify` finds nothing,
+//!    and it can be written to.
+//!
+//! `FAIL_NTH=name` runs the scenarios that have this in their name, `FAIL_FROM=N` begins with the Nth operation, `FAIL_WITH=28` fails only for lack of space.
+
+mod copies;
+mod databases;
+#[path = "../support/mod.rs"]
+mod support;
+mod told;
+
+use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::{Database, Error, ErrorKind, Settings, Table};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+use told::{Deed, How, Size, Writer, as_of};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+/// For one run of a scenario, with what follows.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Something that the engine does with one disk or several.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) settings: fn() -> Settings,
+    /// Well disks to begin with, and what is on the first one.
+    pub(crate) prepare: fn(&Settings) -> (Vec<SimulatedStorage>, Vec<Deed>),
+    pub(crate) run: fn(&mut Stage),
+    /// What must hold of the disks afterwards.
+    pub(crate) judge: fn(&After, &str),
+    /// Nothing is written, so nothing can be full and no crash can matter.
+    pub(crate) reads_only: bool,
+}
+
+/// Where one run of a scenario takes place.
+pub(crate) struct Stage {
+    pub(crate) settings: Settings,
+    pub(crate) disks: Vec<SimulatedStorage>,
+    fault: Option<(usize, Fault)>,
+    /// Operations of each disk when faults were armed.
+    armed_at: Vec<usize>,
+    /// Still open at the end of the run.
+    pub(crate) db: Option<Database>,
+    pub(crate) writer: Writer,
+    /// Operations of each disk when what the scenario is about was reported as done.
+    pub(crate) done: Option<Vec<usize>>,
+    /// The run meets a full disk by itself.
+    pub(crate) fills_up: bool,
+}
+
+/// What is left after a run, or a crash in it.
+pub(crate) struct After<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) disks: Vec<SimulatedStorage>,
+    pub(crate) deeds: Vec<Deed>,
+    pub(crate) done: bool,
+}
+
+pub(crate) fn open(settings: &Settings, disk: &SimulatedStorage) -> quenchdb::Result<Database> {
+    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+impl Stage {
+    fn new(settings: &Settings, disks: Vec<SimulatedStorage>, deeds: Vec<Deed>) -> Stage {
+        let writer = Writer::new(&disks[0], 0, deeds);
+        let (settings, armed_at) = (settings.clone(), Vec::new());
+        Stage { settings, disks, fault: None, armed_at, db: None, writer, done: None, fills_up: false }
+    }
+
+    /// From here on the fault counts operations.
+    pub(crate) fn arm(&mut self) {
+        self.armed_at = self.disks.iter().map(SimulatedStorage::operations).collect();
+        if let Some((disk, fault)) = self.fault {
+            self.disks[disk].inject(fault);
+        }
+    }
+
+    /// Notes an error.
+    pub(crate) fn attempt<T>(&mut self, result: quenchdb::Result<T>) -> Option<T> {
+        self.writer.attempt(result)
+    }
+
+    /// The database of the first disk; none if that fails.
+    pub(crate) fn open(&mut self) -> Option<Database> {
+        let opened = open(&self.settings, &self.disks[0]);
+        let db = self.attempt(opened)?;
+        self.db = Some(db.clone());
+        Some(db)
+    }
+
+    /// The same with its table, before anything can fail.
+    pub(crate) fn open_well(&mut self) -> (Database, Table) {
+        assert!(self.armed_at.is_empty(), "the disk is well");
+        let db = self.open().expect("the disk is well");
+        let table = db.table("t").expect("prepared");
+        (db, table)
+    }
+
+    /// What the scenario is about was reported as done.
+    pub(crate) fn note_done(&mut self) {
+        self.done = Some(self.disks.iter().map(SimulatedStorage::operations).collect());
+    }
+
+    fn struck(&self) -> bool {
+        self.disks.iter().any(|disk| disk.faults_struck() > 0)
+    }
+
+    /// Point 2 of the module's text.
+    fn judge_errors(&self, context: &str) {
+        assert!(
+            self.struck() || self.fills_up || self.writer.errors.is_empty(),
+            "{context}: nothing failed, but {:?}",
+            self.writer.errors
+        );
+        for error in &self.writer.errors {
+            judge_error(error, self.fills_up, context);
+        }
+    }
+
+    /// Point 3.
+    fn goes_on(&mut self, context: &str) {
+        let Some(db) = self.db.take() else { return };
+        let Ok(table) = db.table("t") else { return };
+        // A full disk is not asked all the time.
+        let end = Instant::now() + Duration::from_secs(3);
+        loop {
+            let before = self.writer.errors.len();
+            self.writer.put(&db, &table, Size(1, 10), How::Wait);
+            let Some(error) = self.writer.errors.get(before) else { break };
+            judge_error(error, self.fills_up, context);
+            match error.kind() {
+                ErrorKind::Poisoned => break,
+                ErrorKind::OutOfSpace if Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(10))
+                }
+                other => panic!("{context}: the disk is well again, but {other:?}: {error}"),
+            }
+        }
+    }
+}
+
+fn judge_error(error: &Error, fills_up: bool, context: &str) {
+    let text = error.to_string();
+    let kinds = [ErrorKind::Io, ErrorKind::OutOfSpace, ErrorKind::Poisoned, ErrorKind::OutcomeUnknown];
+    assert!(kinds.contains(&error.kind()), "{context}: {:?}: {text}", error.kind());
+    let says_why = text.contains("simulated failure") || text.contains("the disk is full") || fills_up;
+    assert!(says_why, "{context}: does not say why: {text}");
+    assert!(error.location().is_some(), "{context}: does not say where: {text}");
+}
+
+/// Opens what is on the first disk, judges it, and uses it.
+pub(crate) fn judge_database(after: &After, context: &str) {
+    let disk = &after.disks[0];
+    let db = open(&after.settings.clone(), disk)
+        .unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
+    told::judge(&db, &after.deeds, context);
+    let report = db.verify(None).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
+    let mut writer = Writer::new(disk, 200, Vec::new());
+    let used = db.table_or_create("t").and_then(|table| {
+        writer.put(&db, &table, Size(1, 100), How::Wait);
+        writer.errors.pop().map_or(Ok(()), Err)
+    });
+    used.and_then(|()| db.close()).unwrap_or_else(|error| panic!("{context}: cannot be used: {error}"));
+}
+
+/// Runs and crashes of a scenario.
+#[derive(Debug, Default)]
+struct Counts {
+    name: &'static str,
+    /// For each disk the highest N that struck, plus 1.
+    operations: Vec<u64>,
+    runs: u64,
+    crashes: u64,
+    seconds: f64,
+}
+
+/// Panics if `run` does not come back.
+fn in_time<T: Send + 'static>(context: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || drop(send.send(run())));
+    match receive.recv_timeout(DEADLINE) {
+        Ok(value) => value,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{context}: hangs"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            let text = thread.join().expect_err("it sent nothing");
+            let text = text.downcast_ref::<String>().cloned().unwrap_or_default();
+            panic!("{context}: panicked: {text}")
+        }
+    }
+}
+
+const VARIANTS: [(FaultKind, i32, OperationKind); 4] = [
+    (FaultKind::Once, EIO, OperationKind::Any),
+    (FaultKind::ForEver, EIO, OperationKind::Any),
+    (FaultKind::Once, ENOSPC, OperationKind::AnyThatGrows),
+    (FaultKind::ForEver, ENOSPC, OperationKind::AnyThatGrows),
+];
+/// Threads of the engine do their operations in no fixed order, so some run may have one or two less than others.
+const MISSES: u64 = 3;
+
+struct Prepared {
+    scenario: &'static Scenario,
+    settings: Settings,
+    disks: Vec<SimulatedStorage>,
+    deeds: Vec<Deed>,
+}
+
+impl Prepared {
+    fn stage(&self) -> Stage {
+        let disks = self.disks.iter().map(SimulatedStorage::duplicate).collect();
+        Stage::new(&self.settings, disks, self.deeds.clone())
+    }
+
+    /// One run; false if it ended before the fault struck.
+    fn one_fault(&self, side: usize, fault: Fault, context: &str) -> bool {
+        let mut stage = self.stage();
+        stage.fault = Some((side, fault));
+        (self.scenario.run)(&mut stage);
+        assert!(!stage.armed_at.is_empty(), "{context}: the scenario arms no fault");
+        stage.judge_errors(context);
+        let struck = stage.struck();
+        stage.disks.iter().for_each(SimulatedStorage::heal);
+        stage.goes_on(context);
+        stage.disks.iter().for_each(SimulatedStorage::stop);
+        let left = stage.disks.iter().map(|disk| match fault.after % 3 {
+            0 => disk.duplicate(),
+            1 => disk.crash(CrashKind::PowerCut, disk.operations(), fault.after),
+            _ => disk.crash(CrashKind::Kill, disk.operations(), fault.after),
+        });
+        let after = After {
+            settings: &self.settings,
+            disks: left.collect(),
+            deeds: stage.writer.deeds,
+            done: stage.done.is_some(),
+        };
+        (self.scenario.judge)(&after, context);
+        struck
+    }
+
+    /// Crashes of one run after each operation of one of its disks.
+    fn crashes(self: &Arc<Self>, side: usize, counts: &mut Counts) {
+        let context = format!("{}, no fault", self.scenario.name);
+        let prepared = self.clone();
+        let stage = in_time(&context.clone(), move || {
+            let mut stage = prepared.stage();
+            (prepared.scenario.run)(&mut stage);
+            stage.judge_errors(&context);
+            stage
+        });
+        let stage = Arc::new(stage);
+        let last = stage.disks[side].operations();
+        for operations in stage.armed_at[side]..=last {
+            for kind in [CrashKind::PowerCut, CrashKind::Kill] {
+                let context =
+                    format!("{}, disk {side}, {kind:?} after {operations} of {last}", self.scenario.name);
+                let (prepared, stage, for_thread) = (self.clone(), stage.clone(), context.clone());
+                counts.crashes += 1;
+                in_time(&context, move || prepared.one_crash(&stage, side, kind, operations, &for_thread));
+            }
+        }
+        stage.disks.iter().for_each(SimulatedStorage::stop);
+    }
+
+    fn one_crash(&self, stage: &Stage, side: usize, kind: CrashKind, operations: usize, context: &str) {
+        let crash = |(index, disk): (usize, &SimulatedStorage)| {
+            if index == side { disk.crash(kind, operations, operations as u64) } else { disk.duplicate() }
+        };
+        let done = stage.done.as_ref().is_some_and(|done| done[side] <= operations);
+        let after = After {
+            settings: &self.settings,
+            disks: stage.disks.iter().enumerate().map(crash).collect(),
+            deeds: if side == 0 {
+                as_of(&stage.writer.deeds, operations)
+            } else {
+                stage.writer.deeds.clone()
+            },
+            done,
+        };
+        (self.scenario.judge)(&after, context);
+    }
+}
+
+fn exhaust(scenario: &'static Scenario) -> Counts {
+    let begun = Instant::now();
+    let settings = (scenario.settings)();
+    let (disks, deeds) = (scenario.prepare)(&settings);
+    let sides = disks.len();
+    let prepared = Arc::new(Prepared { scenario, settings, disks, deeds });
+    let mut counts = Counts { name: scenario.name, operations: vec![0; sides], ..Counts::default() };
+    let number = |name| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
+    let (from, with) = (number("FAIL_FROM").unwrap_or(0), number("FAIL_WITH"));
+    let variants = if scenario.reads_only { &VARIANTS[..2] } else { &VARIANTS[..] };
+    for side in 0..sides {
+        for (kind, error, operation) in
+            variants.iter().filter(|(_, error, _)| with.is_none_or(|with| with == *error as u64))
+        {
+            let mut misses = 0;
+            for after in from.. {
+                let fault = Fault { operation: *operation, after, kind: *kind, error: *error };
+                let context = format!("{}, disk {side}, {fault:?}", scenario.name);
+                let (runner, for_thread) = (prepared.clone(), context.clone());
+                counts.runs += 1;
+                let slow = Instant::now();
+                if in_time(&context, move || runner.one_fault(side, fault, &for_thread)) {
+                    misses = 0;
+                    counts.operations[side] = counts.operations[side].max(after + 1);
+                } else {
+                    misses += 1;
+                }
+                if slow.elapsed() > Duration::from_secs(1) {
+                    println!("{context}: {:?}", slow.elapsed());
+                }
+                if misses == MISSES {
+                    break;
+                }
+                assert!(after < 2000, "{context}: the scenario never ends");
+            }
+        }
+        if !scenario.reads_only {
+            prepared.crashes(side, &mut counts);
+        }
+    }
+    counts.seconds = begun.elapsed().as_secs_f64();
+    counts
+}
+
+#[test]
+fn every_operation_of_every_scenario_may_fail_or_be_the_last() {
+    let wanted = std::env::var("FAIL_NTH").unwrap_or_default();
+    let scenarios: Vec<&'static Scenario> = databases::SCENARIOS
+        .iter()
+        .chain(copies::SCENARIOS)
+        .filter(|scenario| scenario.name.contains(&wanted))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let table = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        // They sleep half of the time.
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let counts = exhaust(scenario);
+                    table.lock().expect("no panic").push(counts);
+                }
+            });
+        }
+    });
+    let mut table = table.into_inner().expect("no panic");
+    table.sort_by_key(|counts| scenarios.iter().position(|scenario| scenario.name == counts.name));
+    println!("{:<44} {:>12} {:>6} {:>8} {:>8}", "scenario", "operations", "runs", "crashes", "seconds");
+    for Counts { name, operations, runs, crashes, seconds } in &table {
+        let operations = operations.iter().map(u64::to_string).collect::<Vec<_>>().join("+");
+        println!("{name:<44} {operations:>12} {runs:>6} {crashes:>8} {seconds:>8.1}");
+    }
+    let sum = |of: fn(&Counts) -> u64| table.iter().map(of).sum::<u64>();
+    let (runs, crashes) = (sum(|counts| counts.runs), sum(|counts| counts.crashes));
+    println!("{} scenarios, {runs} runs with a fault, {crashes} crashes", table.len());
+    assert_eq!(table.len(), scenarios.len(), "every scenario is in the table");
+    for counts in &table {
+        assert!(
+            counts.operations.iter().all(|struck| *struck > 0),
+            "{}: no operation ever failed",
+            counts.name
+        );
+    }
+    assert!(!wanted.is_empty() || table.len() >= 20 && crashes > 1000, "that is not everything");
+}
