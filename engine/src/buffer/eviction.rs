@@ -277,12 +277,6 @@ impl Pool {
         Some(PageState { version, dirty: flags & DIRTY != 0, unsaved_stamps, round })
     }
 
-    /// Whether somebody holds the page exclusively at this moment, and so may be about to make it dirty.
-    #[must_use]
-    pub fn may_be_changing(&self, page: PageId) -> bool {
-        self.entry_of(page).is_some_and(|entry| entry.latch.state() == State::Exclusive)
-    }
-
     /// Holds a page exclusively if it is still what it was at `version` and nobody holds it. Never waits.
     #[must_use]
     pub fn claim_unchanged(&self, page: PageId, version: Version) -> Option<Claimed<'_>> {
