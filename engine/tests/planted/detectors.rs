@@ -101,7 +101,6 @@ detectors! {
     ImageBeforeLog: tests("checkpoint_exact", "leave_memory");
     ImageAfterCheckpoint: tests("checkpoint_exact", "leave_memory");
     NotHandedOver: tests("checkpoint_exact", "");
-    PublishedTooSoon: tests("checkpoint_exact", ""), CRASHES;
     DirtyPageDropped: tests("larger_than_memory", "content_is_right");
 
     VoidForgotten: tests("lib", "recovery::select");
@@ -115,7 +114,6 @@ detectors! {
     HoleIsTornTail: tests("lib", "recovery::select");
     NotAppendedAgain: tests("lib", "recovery::select"), CRASHES;
     VoidCsnDrawnAgain: tests("lib", "recovery::select");
-    DirectoryNotFlushed: CRASHES;
     RedoSkipsFirst: tests("lib", "recovery::select");
     RedoOutOfOrder: tests("lib", "recovery::redo");
     CleanMarkKept: tests("basics", "a_closed_database_replays_nothing"), CRASHES;
