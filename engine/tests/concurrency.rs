@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 fn settings(preset: Preset) -> Settings {
     Settings {
         preset,
-        memory_bytes: 8 << 20,
+        // Versions for a reader that the machine leaves standing for a while.
+        memory_bytes: 64 << 20,
         segment_bytes: 256 << 10,
         log_bytes_max: 16 << 20,
         checkpoint_log_bytes: 0,

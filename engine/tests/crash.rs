@@ -16,20 +16,12 @@ mod support;
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{
-    CommitHandle, Compression, Csn, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result,
-    Settings, Table, Transaction,
-};
+use quenchdb::{CommitHandle, Compression, Csn, Database, Dependency, ErrorKind, Preset, Result, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use support::{Content, content};
-
-const ACCOUNTS: u8 = 6;
-const CHAINS: u8 = 3;
-
-/// Who committed: run, thread, number.
-type Id = [u8; 4];
+use support::bank::{Id, Tables, Told, judge, one};
+use support::content;
 
 /// Acknowledged transactions with the number of disk operations at that time.
 type Acknowledged = Vec<(usize, Id)>;
@@ -90,106 +82,6 @@ fn open_checkpoint(disk: &SimulatedStorage, settings: &Settings, context: &str) 
     }
 }
 
-struct Tables {
-    accounts: Table,
-    journal: Table,
-    chains: Table,
-    documents: Table,
-    /// Long rows that are overwritten at random, where memory is to be short.
-    ballast: Option<Table>,
-}
-
-impl Tables {
-    fn of(db: &Database, tight: bool) -> Result<Tables> {
-        Ok(Tables {
-            accounts: db.table_or_create("accounts")?,
-            journal: db.table_or_create("journal")?,
-            chains: db.table_or_create("chains")?,
-            documents: db.table_or_create("documents")?,
-            ballast: if tight { Some(db.table_or_create("ballast")?) } else { None },
-        })
-    }
-}
-
-fn number(bytes: Option<Vec<u8>>) -> i64 {
-    bytes.map_or(0, |b| i64::from_le_bytes(b.try_into().expect("eight bytes")))
-}
-
-/// Moves money, lengthens a chain that everybody reads, and writes both down: balances follow from the journal, and a
-/// chain's journal rows have no gaps if everything that was read is there.
-fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) -> Result<()> {
-    let (from, to) = (random.below(ACCOUNTS.into()) as u8, random.below(ACCOUNTS.into()) as u8);
-    let chain = random.below(CHAINS.into()) as u8;
-    let amount = random.below(50) as i64;
-    let a = number(tx.get(&tables.accounts, [from])?);
-    tx.insert(&tables.accounts, [from], (a - amount).to_le_bytes())?;
-    let b = number(tx.get(&tables.accounts, [to])?);
-    tx.insert(&tables.accounts, [to], (b + amount).to_le_bytes())?;
-    let length = number(tx.get_for_update(&tables.chains, [chain])?) + 1;
-    if random.chance(1, 4) {
-        // A delete and an insert in one transaction, and a value that changes its length.
-        tx.remove(&tables.chains, [chain])?;
-    }
-    tx.insert(&tables.chains, [chain], length.to_le_bytes())?;
-    let mut row = vec![from, to, chain];
-    row.extend(amount.to_le_bytes());
-    row.extend(length.to_le_bytes());
-    row.push(write_document(tx, tables, chain, length, random)?);
-    row.resize(row.len() + random.below(200) as usize, 7);
-    if let Some(ballast) = &tables.ballast {
-        for _ in 0..4 {
-            tx.insert(ballast, [id[1], random.below(100) as u8], id.repeat(150))?;
-        }
-    }
-    tx.insert(&tables.journal, id, row)
-}
-
-/// What a transaction did to its chain's document.
-const UNTOUCHED: u8 = 0;
-const WRITTEN: u8 = 1;
-const DELETED: u8 = 2;
-const WRITTEN_SMALL: u8 = 3;
-
-/// A large value that says which link of its chain wrote it, and is as long as that link says.
-fn document(chain: u8, length: i64, small: bool) -> Vec<u8> {
-    let mut random = Random::from_seed(u64::from(chain) << 32 | length as u64);
-    let long = if random.chance(1, 8) { 20_000 + random.below(30_000) } else { 300 + random.below(6_000) };
-    // Where memory is to be short a page or two.
-    let bytes = if small { long % 6000 } else { long };
-    let mut document = length.to_le_bytes().to_vec();
-    document.extend((0..bytes / 8).flat_map(|_| random.next_u64().to_le_bytes()));
-    document
-}
-
-/// Writes a document, or deletes it, or writes one and takes that back.
-fn write_document(
-    tx: &mut Transaction,
-    tables: &Tables,
-    chain: u8,
-    length: i64,
-    random: &mut Random,
-) -> Result<u8> {
-    // Where memory is to be short half of them are: the pages of the others leave it before their transaction commits.
-    let small = tables.ballast.is_some() && length % 2 == 0;
-    let savepoint = tx.savepoint();
-    if random.chance(1, 8) {
-        tx.insert(&tables.documents, [chain], document(chain, length + 1, small))?;
-        tx.rollback_to(savepoint)?;
-    }
-    if random.chance(1, 8) {
-        tx.remove(&tables.documents, [chain])?;
-        return Ok(DELETED);
-    }
-    if !random.chance(1, 3) {
-        return Ok(UNTOUCHED);
-    }
-    if random.chance(1, 4) {
-        tx.insert(&tables.documents, [chain], document(chain, length + 2, small))?;
-    }
-    tx.insert(&tables.documents, [chain], document(chain, length, small))?;
-    Ok(if small { WRITTEN_SMALL } else { WRITTEN })
-}
-
 /// Transactions of several threads; stops at the first error that is no conflict (the disk was stopped).
 fn work(
     db: &Database,
@@ -230,36 +122,6 @@ fn work(
     acknowledged.into_inner().expect("no panic")
 }
 
-/// What is known of a commit when its call returns.
-enum Told {
-    Durable,
-    /// It may be asked.
-    Later(CommitHandle),
-    Nothing,
-}
-
-fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<Told> {
-    loop {
-        let kind = random.below(6);
-        let durability = if kind == 0 { Durability::BoundedLoss } else { Durability::Durable };
-        let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
-        match step(&mut tx, tables, id, random) {
-            Err(error) if error.is_retryable() => continue,
-            done => done?,
-        }
-        if random.chance(1, 10) {
-            tx.abort();
-            return Ok(Told::Nothing);
-        }
-        return match kind {
-            0 => tx.commit().map(|_| Told::Nothing),
-            1 => tx.commit_async()?.wait().map(|()| Told::Durable),
-            2 | 3 => tx.commit_async().map(Told::Later),
-            _ => tx.commit().map(|_| Told::Durable),
-        };
-    }
-}
-
 /// Pages that left memory in all runs together.
 static EVICTED: AtomicU64 = AtomicU64::new(0);
 /// Page images that shared a block with others, likewise.
@@ -279,61 +141,6 @@ fn count_protocol(settings: &Settings, operations: u64) {
     let rule = settings.dependency.map_or("its own", Dependency::name);
     let name = format!("{} {rule}", settings.preset);
     *PROTOCOLS.lock().expect("no panic").entry(name).or_default() += 1;
-}
-
-/// Judges a database: content, and what must be in it.
-fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
-    let all = content(db);
-    let rows = |table: &str| {
-        all.iter()
-            .filter(|((t, _), _)| t == table)
-            .map(|((_, k), v)| (k.clone(), v.clone()))
-            .collect::<Vec<_>>()
-    };
-    let journal: BTreeMap<Vec<u8>, Vec<u8>> = rows("journal").into_iter().collect();
-    for id in must {
-        assert!(journal.contains_key(&id[..]), "{context}: acknowledged {id:?} is lost");
-    }
-    let mut balances: BTreeMap<u8, i64> = BTreeMap::new();
-    let mut chains: BTreeMap<u8, BTreeSet<i64>> = BTreeMap::new();
-    for (id, row) in &journal {
-        let amount = i64::from_le_bytes(row[3..11].try_into().expect("eight bytes"));
-        let length = i64::from_le_bytes(row[11..19].try_into().expect("eight bytes"));
-        *balances.entry(row[0]).or_default() -= amount;
-        *balances.entry(row[1]).or_default() += amount;
-        assert!(chains.entry(row[2]).or_default().insert(length), "{context}: {id:?} repeats a link");
-    }
-    for (key, value) in rows("accounts") {
-        let expected = balances.remove(&key[0]).unwrap_or(0);
-        assert_eq!(number(Some(value)), expected, "{context}: account {key:?} and the journal disagree");
-    }
-    assert!(balances.is_empty(), "{context}: accounts are missing");
-    for (chain, links) in chains {
-        let last = *links.last().expect("not empty");
-        assert_eq!(links.len() as i64, last, "{context}: chain {chain} has a gap, so something read is lost");
-        let stored = all.get(&("chains".to_string(), vec![chain])).cloned();
-        assert_eq!(number(stored), last, "{context}: chain {chain}");
-    }
-    judge_documents(&all, &journal, context);
-    let report = db.verify(None).expect("runs");
-    assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
-    all
-}
-
-/// A chain's document is the one of the last link that touched it.
-fn judge_documents(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &str) {
-    let mut last: BTreeMap<u8, (i64, u8)> = BTreeMap::new();
-    for row in journal.values().filter(|row| row[19] != UNTOUCHED) {
-        let length = i64::from_le_bytes(row[11..19].try_into().expect("eight bytes"));
-        let newest = last.entry(row[2]).or_default();
-        *newest = (*newest).max((length, row[19]));
-    }
-    for chain in 0..CHAINS {
-        let stored = all.get(&("documents".to_string(), vec![chain]));
-        let expected = last.get(&chain).filter(|(_, what)| *what != DELETED);
-        let expected = expected.map(|(length, what)| document(chain, *length, *what == WRITTEN_SMALL));
-        assert!(stored == expected.as_ref(), "{context}: document of chain {chain}, last touched {last:?}");
-    }
 }
 
 fn acknowledged_by(acknowledged: &Acknowledged, operations: usize) -> BTreeSet<Id> {

@@ -12,14 +12,17 @@ mod support;
 
 use quenchdb::base::checksum::crc;
 use quenchdb::base::random::Random;
+use quenchdb::device::Storage;
+use quenchdb::device::mapped::MapOptions;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, Compression, Database, Dependency, Durability, Error, ErrorKind, Isolation, Layout,
-    Location, RestoreOptions, Result, Settings, Table,
+    Location, MemoryCache, Preset, RestoreOptions, Result, Settings, Table,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use support::{Content, content, place};
 
 const SECTOR: usize = 4096;
@@ -248,9 +251,62 @@ fn unpack(packed: &[u8]) -> SimulatedStorage {
                 _ => bytes.extend(take(&mut rest, (count & !(1 << 31)) as usize)),
             }
         }
+        if path == MEMORY {
+            let len = bytes.len() as u64;
+            let (cache, latency) = (MemoryCache::Volatile, Duration::ZERO);
+            let options = MapOptions {
+                create: true,
+                read_only: false,
+                bytes: len,
+                new_bytes: len,
+                cache,
+                store: None,
+                latency,
+            };
+            let memory = disk.map_memory(Path::new(MEMORY), options).expect("simulated");
+            memory.store(0, &bytes);
+            memory.barrier();
+            continue;
+        }
         disk.write_file(&path, &bytes);
     }
     disk
+}
+
+/// The mapped memory of a simulated disk, among the files of a packed one.
+const MEMORY: &str = "mapped-memory";
+
+/// Made by a build of before manifests of version 5: killed while its newest commits were in mapped memory alone. 200 rows of lengths that
+/// grow, one after the other; every fifth commit took the row of half its number away.
+#[test]
+fn a_database_of_manifest_version_4_with_its_log_in_mapped_memory_opens() {
+    let packed = std::fs::read(data().join("v5-mapped-memory.packed")).expect("part of the source");
+    let disk = unpack(&packed);
+    let manifest = disk.read_file("MANIFEST").expect("there");
+    assert_eq!((manifest[8], manifest[(1 << 20) + 8]), (4, 4), "the version of both slots");
+    let mut expected = Content::new();
+    for n in 0..200u8 {
+        expected.insert(("rows".into(), vec![n]), vec![n; usize::from(n) * 9]);
+        if n.is_multiple_of(5) {
+            expected.remove(&("rows".into(), vec![n / 2]));
+        }
+    }
+    let settings = Settings { preset: Preset::Passive, log_memory: Some(MEMORY.into()), ..settings() };
+    let builder = |settings: Settings| Database::builder().settings(settings).storage(Arc::new(disk.clone()));
+    let missing = SimulatedStorage::new(3);
+    disk.files().iter().for_each(|path| missing.write_file(path, &disk.read_file(path).expect("listed")));
+    let error =
+        Database::builder().storage(Arc::new(missing)).open("sample").expect_err("the memory is missing");
+    assert!(error.to_string().contains("memory-mapped log"), "{error}");
+    for again in [false, true] {
+        let db =
+            builder(settings.clone()).open("sample").unwrap_or_else(|error| panic!("again {again}: {error}"));
+        assert_eq!(db.recovery().discarded, 0);
+        assert!(db.recovery().replayed > 10 || again, "{:?}", db.recovery());
+        assert!(content(&db) == expected, "again {again}: other content");
+        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
+        db.close().expect("works");
+    }
 }
 
 /// Kinds of the blocks of the page store, and of the images in packs, whatever counts of them.

@@ -194,7 +194,7 @@ impl Database {
             match result {
                 Err(error) if error.is_retryable() && attempt < TRANSACT_ATTEMPTS => {
                     let most_us = 10u64 << attempt.min(10);
-                    std::thread::sleep(Duration::from_micros(random.below(most_us)));
+                    thread::sleep(Duration::from_micros(random.below(most_us)));
                 }
                 done => return done,
             }

@@ -141,8 +141,8 @@ impl Transaction {
     pub fn commit(self) -> Result<Csn> {
         let system = self.active.system().clone();
         let commit = system.commit();
-        let durability = self.active.durability();
-        match self.active.commit(durability == Durability::Durable)? {
+        let waits = self.active.durability() == Durability::Durable;
+        match self.active.commit(waits)? {
             Ended::Written(ticket, pending) => {
                 if pending.waits {
                     commit.finish(ticket, pending)?;
@@ -151,9 +151,7 @@ impl Transaction {
                 Ok(ticket.csn)
             }
             Ended::ReadOnly(pending) => {
-                if durability == Durability::Durable {
-                    commit.finish_read_only(pending)?;
-                }
+                commit.finish_read_only(pending)?;
                 Ok(Csn::ZERO)
             }
         }

@@ -14,6 +14,8 @@ pub struct Clock {
 enum Source {
     Real(Instant),
     Manual(Arc<AtomicU64>),
+    #[cfg(feature = "simulation")]
+    Simulated(Arc<super::surroundings::Surroundings>),
 }
 
 /// Nanoseconds since the clock was made.
@@ -32,6 +34,10 @@ impl Clock {
     /// The machine's monotonic clock.
     #[must_use]
     pub fn real() -> Clock {
+        #[cfg(feature = "simulation")]
+        if let Some(surroundings) = super::surroundings::Surroundings::of_this_thread() {
+            return Clock { source: Source::Simulated(surroundings) };
+        }
         Clock { source: Source::Real(Instant::now()) }
     }
 
@@ -47,6 +53,8 @@ impl Clock {
         match &self.source {
             Source::Real(start) => Nanos(start.elapsed().as_nanos() as u64),
             Source::Manual(nanos) => Nanos(nanos.load(Ordering::SeqCst)),
+            #[cfg(feature = "simulation")]
+            Source::Simulated(surroundings) => Nanos(surroundings.look()),
         }
     }
 

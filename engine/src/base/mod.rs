@@ -14,6 +14,8 @@ pub mod metrics;
 pub mod planted;
 pub mod random;
 pub mod settings;
+#[cfg(feature = "simulation")]
+pub mod surroundings;
 
 pub use account::{Account, Charge};
 pub use error::{Error, ErrorKind, Location, Result};

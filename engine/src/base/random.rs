@@ -25,6 +25,10 @@ impl Random {
     #[must_use]
     pub fn from_entropy() -> Random {
         use std::hash::{BuildHasher, Hasher};
+        #[cfg(feature = "simulation")]
+        if let Some(surroundings) = super::surroundings::Surroundings::of_this_thread() {
+            return Random::from_seed(surroundings.draw());
+        }
         let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
         hasher.write_u64(std::process::id().into());
         Random::from_seed(hasher.finish())

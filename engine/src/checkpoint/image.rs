@@ -82,9 +82,13 @@ impl Imager {
     /// A structure change is about to happen to `participants`, all latched: those without an image in this round get
     /// theirs now.
     pub(super) fn hand_over(&self, participants: &[&ExclusiveGuard<'_>]) {
+        let differs: Vec<bool> = participants.iter().map(|guard| guard.is_dirty()).collect();
+        // Before it looks at which round is running: one that begins after that, and passes over what is clean without waiting
+        // for the latch, must not take one participant as it was and image another as it will be.
+        participants.iter().for_each(|guard| guard.mark_dirty());
         let Some((round, view)) = self.running().filter(|_| !planted::is(Bug::NotHandedOver)) else { return };
-        for guard in participants.iter().filter(|guard| guard.round() < round) {
-            if guard.is_dirty() {
+        for (guard, differs) in participants.iter().zip(differs).filter(|(guard, _)| guard.round() < round) {
+            if differs {
                 let mut image = AlignedBuffer::charged(self.pool.page_bytes(), self.pool.account());
                 image_latched(&view, guard.bytes(), &mut image);
                 self.handed_over.lock().push(HandedOver { round, page: guard.page_id(), image });
@@ -169,4 +173,34 @@ pub(super) fn image_as_of(
         }
     });
     (!gave_up).then_some(shown)
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+    use crate::buffer::PageSource;
+
+    #[derive(Debug)]
+    struct Zeros;
+
+    impl PageSource for Zeros {
+        fn read_page(&self, _: PageId, _: bool, into: &mut [u8]) -> Result<()> {
+            into.fill(0);
+            Ok(())
+        }
+    }
+
+    /// A split was about to change its parent, which was clean, when a round began: the round passed over the parent without
+    /// waiting for it, and imaged the child as it was after the split.
+    #[test]
+    fn a_round_that_begins_during_a_structure_change_waits_for_all_its_pages() {
+        let pool = Pool::new(4096, 1 << 20, Arc::new(Zeros)).expect("small");
+        pool.restore([PageId(1)].into_iter()).expect("one page");
+        let imager = Imager::new(pool.clone());
+        let guard = pool.exclusive(PageId(1)).expect("readable");
+        assert!(!guard.is_dirty());
+        imager.hand_over(&[&guard]);
+        pool.begin_round(Ok).expect("begins");
+        assert!(imager.seems_needed(PageId(1)), "the latch is not looked at before");
+    }
 }

@@ -26,7 +26,7 @@ use super::{Core, Ticket};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
 use crate::base::planted::{self, Bug};
-use crate::base::settings::Writer;
+use crate::base::settings::{Durability, Writer};
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::device::File;
 use crate::log::SealedBlock;
@@ -43,14 +43,18 @@ impl Core {
     }
 
     pub(super) fn finish_read_only(&self, pending: Pending) -> Result<()> {
-        match pending.predecessors.all() {
-            _ if planted::is(Bug::ReaderNotAwaited) => {}
-            Some(read) if self.axes.lists_predecessors() => {
-                read.iter().try_for_each(|csn| self.await_version(*csn))?;
+        if pending.durability == Durability::Durable {
+            match pending.predecessors.all() {
+                _ if planted::is(Bug::ReaderNotAwaited) => {}
+                Some(read) if self.axes.lists_predecessors() => {
+                    read.iter().try_for_each(|csn| self.await_version(*csn))?;
+                }
+                _ => self.await_settled(pending.dsn, ErrorKind::Poisoned, None)?,
             }
-            _ => self.await_settled(pending.dsn, ErrorKind::Poisoned, None)?,
+            self.count_one(&self.writers[0], pending, false);
         }
-        self.count_one(&self.writers[0], pending, false);
+        // Its caller knows what it read: whoever begins after that has to see it, too, though its own committer may not have been told.
+        self.acknowledged_up_to(pending.dsn);
         Ok(())
     }
 

@@ -315,7 +315,7 @@ impl Commit {
         tickets.into_iter().try_for_each(|ticket| self.core.await_committed(ticket, deadline))
     }
 
-    /// Waits until everything a read-only (or read-write, but not writing) transaction read is committed, and counts it.
+    /// Waits at level durable until everything that a read-write transaction without writes read is committed, and counts it.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed.

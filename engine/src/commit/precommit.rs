@@ -330,6 +330,8 @@ impl Core {
     }
 
     pub(super) fn enqueue_read_only(&self, log: LogId, pending: Pending) -> Result<()> {
+        // As in `finish_read_only`.
+        self.acknowledged_up_to(pending.dsn);
         if self.is_content_with_reader(&pending) {
             self.count_one(self.writer(log), pending, false);
             return Ok(());

@@ -115,7 +115,8 @@ impl BlockHeader {
             return Err(NotABlock::NewerFormat(version));
         }
         let ours = header.database == database && version >= OLDEST_VERSION && header.sequence > 0;
-        if ours && header.first_csn <= header.last_csn { Ok(header) } else { Err(NotABlock::Invalid) }
+        let possible = header.first_csn <= header.last_csn && header == header.within_limit();
+        if ours && possible { Ok(header) } else { Err(NotABlock::Invalid) }
     }
 
     /// The payload in the block's `bytes`, if it is whole and undamaged.
@@ -159,6 +160,17 @@ impl BlockHeader {
             version,
         };
         Some((header, version))
+    }
+
+    /// The same, with CSNs that can be reckoned with: for who wants to tell of a block that is none of ours.
+    pub(super) fn within_limit(self) -> BlockHeader {
+        let within = |csn: Csn| csn.min(Csn(Csn::LIMIT.0 - 1));
+        BlockHeader {
+            first_csn: within(self.first_csn),
+            last_csn: within(self.last_csn),
+            previous_csn: within(self.previous_csn),
+            ..self
+        }
     }
 
     /// Bytes that the block takes on the device.

@@ -234,6 +234,7 @@ impl LogContents {
         } else {
             format!("log format {version} is not {}, the one this build writes", block::VERSION)
         };
+        let header = header.within_limit();
         self.broken.push(Broken { header, location: segment.file.location(offset), what });
     }
 

@@ -24,9 +24,9 @@ use super::segment::Segment;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result, SegmentId};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, thread};
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes that [`load_all`] reads at a time.
 const LOAD_BYTES: usize = 1 << 20;
@@ -358,23 +358,18 @@ pub fn scan(
         let mut pieces = Pieces::new(options);
         while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (blocks, max_csn) = scan_segment(segment, options, &mut pieces, &keep)?;
-            let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut found = found.lock();
             found.0.push(ScannedSegment { segment: segment.clone(), max_csn });
             found.1.extend(blocks);
             progress(done.fetch_add(segment.len, Ordering::Relaxed) + segment.len, total);
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let others = 1..options.threads.min(segments.len());
-        let workers: Vec<_> = others.map(|_| scope.spawn(worker)).collect();
-        let first = worker();
-        workers.into_iter().try_for_each(|handle| {
-            handle.join().unwrap_or_else(|_| Err(Error::corruption("a thread that scans the log panicked")))
-        })?;
-        first
-    })?;
-    let (mut scanned, blocks) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let threads = options.threads.min(segments.len()).max(1);
+    for outcome in thread::fan_out(threads, |_| worker()) {
+        outcome.unwrap_or_else(|| Err(Error::corruption("a thread that scans the log panicked")))?;
+    }
+    let (mut scanned, blocks) = std::mem::take(&mut *found.lock());
     let memory = memory.map(|segment| segment.id);
     scanned.retain(|found| Some(found.segment.id) != memory);
     scanned.sort_by_key(|found| found.segment.id);

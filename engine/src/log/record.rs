@@ -245,6 +245,9 @@ impl<'a> Record<'a> {
         if crc(&bytes[4..RECORD_HEADER_BYTES]) != header_crc || len != record_bytes(body_len) {
             return None;
         }
+        if header.csn >= Csn::LIMIT {
+            return None;
+        }
         let body = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + body_len)?;
         let bytes = bytes.get(..len)?;
         let record = Record { header, part: None, fragment: None, body, listed: &[], bytes };

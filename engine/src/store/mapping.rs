@@ -27,6 +27,7 @@ use super::blocks::{BLOCK_HEADER_BYTES, BlockIdentity, BlockKind, BlockRef, veri
 use super::free::FreeSpace;
 use crate::base::{DatabaseId, Error, PageId, Result};
 use crate::device::{AlignedBuffer, File};
+use crate::sync::thread;
 use std::sync::Arc;
 
 /// Directory blocks at most; with 4 KiB pages that is 16 TiB of pages. Bounds the manifest and the table in memory.
@@ -281,16 +282,11 @@ impl BlockSource {
         if threads == 1 {
             return self.load_sorted(&sorted, kind);
         }
-        let shares: Vec<Result<Vec<Loaded>>> = std::thread::scope(|scope| {
-            let share = sorted.len().div_ceil(threads);
-            let handles: Vec<_> =
-                sorted.chunks(share).map(|part| scope.spawn(move || self.load_sorted(part, kind))).collect();
-            let panicked = || Err(Error::corruption("a thread that loaded the page mapping panicked"));
-            handles.into_iter().map(|handle| handle.join().unwrap_or_else(|_| panicked())).collect()
-        });
+        let parts: Vec<&[Wanted]> = sorted.chunks(sorted.len().div_ceil(threads)).collect();
         let mut loaded = Vec::with_capacity(sorted.len());
-        for share in shares {
-            loaded.append(&mut share?);
+        for share in thread::fan_out(parts.len(), |i| self.load_sorted(parts[i], kind)) {
+            let panicked = || Err(Error::corruption("a thread that loaded the page mapping panicked"));
+            loaded.append(&mut share.unwrap_or_else(panicked)?);
         }
         Ok(loaded)
     }

@@ -128,7 +128,7 @@ pub fn open_newest_checkpoint(storage: &dyn Storage) -> Result<(Manifest, Reader
     let file = lock_free_slot(storage)?;
     let mut manifest = ManifestFile::read_beside_writer(storage)?;
     for _ in 0..ANNOUNCEMENTS_MAX {
-        let process = std::process::id();
+        let process = crate::sync::thread::process_id();
         let reader = CheckpointReader { generation: manifest.generation, csn: manifest.checkpoint, process };
         file.write_at(0, &reader.encode(manifest.database))?;
         fence(Ordering::SeqCst);

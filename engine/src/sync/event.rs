@@ -75,22 +75,39 @@ impl Event {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// What the kernel compares.
+    #[cfg(not(any(loom, feature = "shuttle")))]
+    fn word(&self) -> &std::sync::atomic::AtomicU32 {
+        #[cfg(feature = "simulation")]
+        return self.generation.real();
+        #[cfg(not(feature = "simulation"))]
+        &self.generation
+    }
+
     #[cfg(not(any(loom, feature = "shuttle")))]
     fn wake(&self) {
         use rustix::thread::futex;
+        #[cfg(feature = "simulation")]
+        if super::simulation::is_simulated() {
+            return super::simulation::wake_all(&self.generation);
+        }
         // The only error is a bad address, and this one is ours.
-        let _ = futex::wake(&self.generation, futex::Flags::PRIVATE, i32::MAX as u32);
+        let _ = futex::wake(self.word(), futex::Flags::PRIVATE, i32::MAX as u32);
     }
 
     #[cfg(not(any(loom, feature = "shuttle")))]
     fn sleep(&self, ticket: Ticket, timeout: Option<Duration>) {
         use rustix::thread::futex;
+        #[cfg(feature = "simulation")]
+        if super::simulation::is_simulated() {
+            return super::simulation::wait_while(&self.generation, ticket.0, timeout);
+        }
         let timeout = timeout.map(|t| futex::Timespec {
             tv_sec: t.as_secs().min(i64::MAX as u64) as i64,
             tv_nsec: t.subsec_nanos().into(),
         });
         // Every outcome (woken, generation moved on, timed out, interrupted) means: look at the condition again.
-        let _ = futex::wait(&self.generation, futex::Flags::PRIVATE, ticket.0, timeout.as_ref());
+        let _ = futex::wait(self.word(), futex::Flags::PRIVATE, ticket.0, timeout.as_ref());
     }
 
     #[cfg(any(loom, feature = "shuttle"))]

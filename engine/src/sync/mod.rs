@@ -1,8 +1,9 @@
 //! Rank 1: how threads meet.
 //!
 //! The only door to the standard library's threads and primitives. Under `--cfg loom` or the feature `shuttle` the same
-//! names come from the model checker, so that it controls every interleaving of the code above. Nothing here allocates
-//! on a hot path.
+//! names come from the model checker, so that it controls every interleaving of the code above. With the feature
+//! `simulation` they are those of our own scheduler, which repeats a whole run from a seed. Nothing here allocates on a hot
+//! path.
 //!
 //! A panic of a user's closure must not make a lock unusable, so [`Mutex`] has no poisoning: whoever holds one keeps the
 //! data consistent at every point where code of the caller could run.
@@ -10,6 +11,8 @@
 pub mod backoff;
 pub mod epoch;
 pub mod event;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 
 pub use backoff::Backoff;
 pub use event::Event;
@@ -18,7 +21,9 @@ pub use event::Event;
 use loom as imp;
 #[cfg(all(feature = "shuttle", not(loom)))]
 use shuttle as imp;
-#[cfg(not(any(loom, feature = "shuttle")))]
+#[cfg(all(feature = "simulation", not(any(loom, feature = "shuttle"))))]
+use simulation::primitives as imp;
+#[cfg(not(any(loom, feature = "shuttle", feature = "simulation")))]
 use std as imp;
 
 pub use imp::sync::Arc;
@@ -37,6 +42,10 @@ pub mod thread {
 
     /// Gives up the CPU for about `time`; under a model checker, which has no time, it only lets others run.
     pub fn sleep(time: std::time::Duration) {
+        #[cfg(feature = "simulation")]
+        if super::simulation::is_simulated() {
+            return super::simulation::sleep(time);
+        }
         if cfg!(any(loom, feature = "shuttle")) {
             yield_now();
         } else {
@@ -47,6 +56,10 @@ pub mod thread {
     /// Processors that this process may use, at least 1. Asked once: the system reads several files for the answer.
     #[must_use]
     pub fn processors() -> usize {
+        #[cfg(feature = "simulation")]
+        if super::simulation::is_simulated() {
+            return 2;
+        }
         static COUNT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
         *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
     }
@@ -54,7 +67,36 @@ pub mod thread {
     /// The CPU that the calling thread runs on, or ran on a moment ago.
     #[must_use]
     pub fn current_cpu() -> usize {
+        #[cfg(feature = "simulation")]
+        if let Some(task) = super::simulation::task() {
+            return task % 2;
+        }
         rustix::thread::sched_getcpu()
+    }
+
+    /// The number of the calling process.
+    #[must_use]
+    pub fn process_id() -> u32 {
+        #[cfg(feature = "simulation")]
+        if super::simulation::is_simulated() {
+            return 1;
+        }
+        std::process::id()
+    }
+
+    /// Calls `f` with each of the numbers below `count`, each in a thread of its own but the first, and returns what they
+    /// return, `None` for one that panicked. A controlled scheduler sees them one after the other.
+    pub fn fan_out<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<Option<T>> {
+        #[cfg(feature = "simulation")]
+        if super::simulation::is_simulated() {
+            return (0..count).map(|i| Some(f(i))).collect();
+        }
+        std::thread::scope(|scope| {
+            let f = &f;
+            let others: Vec<_> = (1..count).map(|i| scope.spawn(move || f(i))).collect();
+            let first = (count > 0).then(|| Some(f(0)));
+            first.into_iter().chain(others.into_iter().map(|thread| thread.join().ok())).collect()
+        })
     }
 
     /// Starts a thread called `name`.

@@ -13,19 +13,19 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 thread_local! {
-    /// The newest CSN that this thread committed, and in which system: its snapshots are never below it.
-    static LAST_COMMIT: Cell<(usize, Csn)> = const { Cell::new((0, Csn::ZERO)) };
+    /// The newest CSN that this thread committed, and in which system, by its number: its snapshots are never below it.
+    static LAST_COMMIT: Cell<(u64, Csn)> = const { Cell::new((0, Csn::ZERO)) };
 }
 
 /// Remembers what this thread committed, so that it reads its own writes.
 pub(super) fn remember_commit(system: &Arc<TransactionSystem>, csn: Csn) {
-    let _ = LAST_COMMIT.try_with(|cell| cell.set((Arc::as_ptr(system) as usize, csn)));
+    let _ = LAST_COMMIT.try_with(|cell| cell.set((system.number, csn)));
 }
 
 fn last_commit(system: &Arc<TransactionSystem>) -> Csn {
     LAST_COMMIT
         .try_with(Cell::get)
-        .map_or(Csn::ZERO, |(owner, csn)| if owner == Arc::as_ptr(system) as usize { csn } else { Csn::ZERO })
+        .map_or(Csn::ZERO, |(owner, csn)| if owner == system.number { csn } else { Csn::ZERO })
 }
 
 /// A consistent, durable view of the database at one CSN.

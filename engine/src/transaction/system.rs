@@ -103,6 +103,8 @@ impl TreeObserver for Observer {
 
 /// Everything that transactions share.
 pub struct TransactionSystem {
+    /// No other of the process has it, not even one that is gone: an address would be used again.
+    pub(super) number: u64,
     pub(super) descriptors: Descriptors,
     pub(super) versions: Arc<Versions>,
     pub(super) garbage: Garbage,
@@ -140,7 +142,9 @@ impl TransactionSystem {
     #[must_use]
     pub fn new(pool: Arc<Pool>, limits: Limits, version_bytes_max: u64, clock: Clock) -> TransactionSystem {
         let versions = Arc::new(Versions::new(version_bytes_max, pool.account()));
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         TransactionSystem {
+            number: NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             descriptors: Descriptors::default(),
             observer: Arc::new(Observer { versions: versions.clone(), hook: OnceLock::new() }),
             versions,

@@ -1,6 +1,8 @@
 //! What several of these tests need.
 #![allow(dead_code, reason = "no test needs everything")]
 
+pub mod bank;
+
 use quenchdb::base::random::Random;
 use quenchdb::commit::presets;
 use quenchdb::device::simulated::SimulatedStorage;

@@ -96,6 +96,40 @@ pub(super) enum Change {
     FlushMemory,
 }
 
+/// One line, with a checksum in the place of bytes.
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let crc = crate::base::checksum::crc;
+        match self {
+            Change::Create { path } => write!(f, "create {path}"),
+            Change::Remove { path } => write!(f, "remove {path}"),
+            Change::FlushDirectory { directory } => write!(f, "flush directory {directory:?}"),
+            Change::Write { path, offset, bytes, durable } => {
+                let how = if *durable { "durable write" } else { "write" };
+                write!(f, "{how} {path} at {offset}, {} bytes, crc {:08x}", bytes.len(), crc(bytes))
+            }
+            Change::InFlight { path, offset, bytes } => {
+                write!(f, "submitted {path} at {offset}, {} bytes, crc {:08x}", bytes.len(), crc(bytes))
+            }
+            Change::Store { thread, offset, bytes } => {
+                write!(
+                    f,
+                    "store by thread {thread} at {offset}, {} bytes, crc {:08x}",
+                    bytes.len(),
+                    crc(bytes)
+                )
+            }
+            Change::Again { path, offset, bytes } => {
+                write!(f, "will be written again: {path} at {offset}, {} bytes", bytes.len())
+            }
+            Change::Gone { path, offset, bytes } => {
+                write!(f, "will never be written: {path} at {offset}, {} bytes", bytes.len())
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
 impl Change {
     /// Bytes that it moves.
     pub(super) fn bytes(&self) -> usize {
@@ -297,6 +331,7 @@ impl Disk {
         self.late.retain(|late| !late.is_write(path, offset, bytes));
         let Some(file) = self.files.get_mut(path) else { return };
         file.landed(offset, bytes);
+        file.replace_doomed(offset, bytes.len() as u64);
         file.visible.write(offset, bytes);
         file.pending.push(Pending::Write { offset, bytes: bytes.clone() });
         if durable {
@@ -381,6 +416,23 @@ impl Disk {
 }
 
 impl FileImage {
+    /// What a newer write replaces in the cache cannot reach the disk any more.
+    fn replace_doomed(&mut self, offset: u64, len: u64) {
+        for pending in std::mem::take(&mut self.doomed) {
+            let Pending::Write { offset: start, bytes } = &pending else {
+                self.doomed.push(pending);
+                continue;
+            };
+            let old_end = start + bytes.len() as u64;
+            for (from, to) in [(*start, old_end.min(offset)), ((*start).max(offset + len), old_end)] {
+                if from < to {
+                    let bytes = bytes[(from - start) as usize..(to - start) as usize].into();
+                    self.doomed.push(Pending::Write { offset: from, bytes });
+                }
+            }
+        }
+    }
+
     /// A write is no longer in flight.
     fn landed(&mut self, offset: u64, bytes: &Arc<[u8]>) {
         self.in_flight.retain(|(at, other)| *at != offset || !Arc::ptr_eq(other, bytes) && other != bytes);

@@ -219,6 +219,22 @@ impl SimulatedStorage {
         self.shared.world.lock().disk.visible(path).map(Image::to_vec)
     }
 
+    /// The journal from operation number `from` on, a line for each, for people to read.
+    #[must_use]
+    pub fn describe(&self, from: usize) -> Vec<String> {
+        self.shared.world.lock().journal.iter().skip(from).map(ToString::to_string).collect()
+    }
+
+    /// A number that follows from every operation so far.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let world = self.shared.world.lock();
+        let mix = |mixed: u32, change: &Change| {
+            crate::base::checksum::crc_append(mixed, change.to_string().as_bytes())
+        };
+        u64::from(world.journal.iter().fold(0, mix)) << 32 | world.journal.len() as u64
+    }
+
     /// Replaces a file, durably, outside the journal.
     pub fn write_file(&self, path: &str, bytes: &[u8]) {
         let mut world = self.shared.world.lock();
@@ -263,7 +279,7 @@ impl SimulatedStorage {
             }
         };
         if !delay.is_zero() {
-            std::thread::sleep(delay);
+            crate::sync::thread::sleep(delay);
         }
         Ok(())
     }

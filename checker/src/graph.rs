@@ -1,0 +1,212 @@
+//! Is there a cycle that the level forbids?
+//!
+//! Snapshot isolation allows a cycle of dependencies exactly if two anti-dependencies follow each other in it. So the search walks a
+//! graph with two nodes for each transaction, and a cycle there is a forbidden one:
+//!
+//! ```text
+//!   (T, came by an anti-dependency)     goes on by: dependency
+//!   (T, came by a dependency)           goes on by: dependency, anti-dependency
+//! ```
+//!
+//! "Ended before the other began" is a dependency, too. All pairs of those would be too many: the ends of transactions, by time, form a
+//! chain; a transaction leads to its own end, each end to the next, and the last end before it to a transaction that begins.
+
+/// How one transaction comes before another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Edge {
+    /// Both wrote the list, in this order.
+    Write,
+    /// The second read what the first wrote.
+    Read,
+    /// The first read what was there before the second wrote.
+    Anti,
+}
+
+/// Transactions and what they depend on.
+pub(crate) struct Graph {
+    /// (from, to, edge, key), later sorted by `from`.
+    edges: Vec<(u32, u32, Edge, u32)>,
+    /// By transaction: when it began, and when it ended if that is known and it counts.
+    times: Vec<(u64, Option<u64>)>,
+    /// Anti-dependencies count like others: serializability.
+    anti_is_ordinary: bool,
+}
+
+/// A step of a cycle: from this transaction, by this edge (`None`: it ended before the next began) of this key.
+pub(crate) type Step = (usize, Option<(Edge, u32)>);
+
+impl Graph {
+    pub(crate) fn new(times: Vec<(u64, Option<u64>)>, anti_is_ordinary: bool) -> Graph {
+        Graph { edges: Vec::new(), times, anti_is_ordinary }
+    }
+
+    pub(crate) fn link(&mut self, from: usize, to: usize, edge: Edge, key: u32) {
+        if from != to {
+            self.edges.push((from as u32, to as u32, edge, key));
+        }
+    }
+
+    /// A forbidden cycle, if there is one.
+    pub(crate) fn cycle(mut self) -> Option<Vec<Step>> {
+        self.edges.sort_unstable_by_key(|(from, ..)| *from);
+        let n = self.times.len();
+        let mut first = vec![0; n + 1];
+        for (from, ..) in &self.edges {
+            first[*from as usize + 1] += 1;
+        }
+        for i in 0..n {
+            first[i + 1] += first[i];
+        }
+        let mut ends: Vec<(u64, u32)> =
+            self.times.iter().enumerate().filter_map(|(t, (_, end))| Some(((*end)?, t as u32))).collect();
+        ends.sort_unstable();
+        let mut end_of = vec![u32::MAX; n];
+        for (i, (_, t)) in ends.iter().enumerate() {
+            end_of[*t as usize] = i as u32;
+        }
+        // The other way round, so that the chain has one edge for each transaction: who begins between an end and the next.
+        let mut begins: Vec<(u32, u32)> = Vec::new();
+        for (t, (begun, _)) in self.times.iter().enumerate() {
+            let before = ends.partition_point(|(end, _)| end < begun);
+            if before > 0 {
+                begins.push((before as u32 - 1, t as u32));
+            }
+        }
+        begins.sort_unstable();
+        Search { graph: &self, first, end_of, begins, ends }.run()
+    }
+}
+
+struct Search<'g> {
+    graph: &'g Graph,
+    /// By transaction: its first edge.
+    first: Vec<usize>,
+    /// By transaction: the number of its end.
+    end_of: Vec<u32>,
+    /// (number of an end, who begins after it and before the next).
+    begins: Vec<(u32, u32)>,
+    ends: Vec<(u64, u32)>,
+}
+
+/// A node: 2 t and 2 t + 1 are transaction t that was come to by an anti-dependency and by another; from 2 n the ends.
+type Node = usize;
+
+impl Search<'_> {
+    /// The `index`th successor of `node`; `None` behind the last, `Some(None)` for one that does not count.
+    fn successor(&self, node: Node, index: usize) -> Option<Option<Node>> {
+        let n = self.graph.times.len();
+        if node >= 2 * n {
+            let end = node - 2 * n;
+            if index == 0 {
+                return Some((end + 1 < self.ends.len()).then_some(node + 1));
+            }
+            let start = self.begins.partition_point(|(e, _)| (*e as usize) < end);
+            let (e, t) = self.begins.get(start + index - 1)?;
+            return (*e as usize == end).then_some(Some(2 * *t as usize + 1));
+        }
+        let (t, by_dependency) = (node / 2, node % 2 == 1);
+        if index == 0 {
+            return Some((self.end_of[t] != u32::MAX).then(|| 2 * n + self.end_of[t] as usize));
+        }
+        let at = self.first[t] + index - 1;
+        if at >= self.first[t + 1] {
+            return None;
+        }
+        let (_, to, edge, _) = self.graph.edges[at];
+        let to = to as usize;
+        if edge != Edge::Anti || self.graph.anti_is_ordinary {
+            return Some(Some(2 * to + 1));
+        }
+        Some(by_dependency.then_some(2 * to))
+    }
+
+    fn run(&self) -> Option<Vec<Step>> {
+        let nodes = 2 * self.graph.times.len() + self.ends.len();
+        // 0: not seen, 1: on the path, 2: done.
+        let mut seen = vec![0u8; nodes];
+        let mut path: Vec<(Node, usize)> = Vec::new();
+        for start in 0..nodes {
+            if seen[start] != 0 {
+                continue;
+            }
+            seen[start] = 1;
+            path.push((start, 0));
+            while let Some((node, index)) = path.last_mut() {
+                let (node, at) = (*node, *index);
+                *index += 1;
+                match self.successor(node, at) {
+                    None => {
+                        seen[node] = 2;
+                        path.pop();
+                    }
+                    Some(Some(next)) if seen[next] == 0 => {
+                        seen[next] = 1;
+                        path.push((next, 0));
+                    }
+                    Some(Some(next)) if seen[next] == 1 => {
+                        let from = path.iter().position(|(node, _)| *node == next)?;
+                        return Some(self.steps(&path[from..]));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// The transactions of a cycle, without the chain of ends.
+    fn steps(&self, cycle: &[(Node, usize)]) -> Vec<Step> {
+        let n = self.graph.times.len();
+        let step = |&(node, index): &(Node, usize)| {
+            // The index is already one further.
+            (node < 2 * n).then(|| {
+                let by = (index > 1).then(|| self.graph.edges[self.first[node / 2] + index - 2]);
+                (node / 2, by.map(|(_, _, edge, key)| (edge, key)))
+            })
+        };
+        cycle.iter().filter_map(step).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cycle(n: usize, edges: &[(usize, usize, Edge)], serializable: bool) -> bool {
+        // All at the same time.
+        let mut graph = Graph::new(vec![(0, Some(10)); n], serializable);
+        for (from, to, edge) in edges {
+            graph.link(*from, *to, *edge, 0);
+        }
+        graph.cycle().is_some()
+    }
+
+    #[test]
+    fn two_anti_dependencies_in_a_row_are_allowed_and_only_they() {
+        use Edge::{Anti, Read, Write};
+        assert!(!cycle(2, &[(0, 1, Anti), (1, 0, Anti)], false), "write skew");
+        assert!(cycle(2, &[(0, 1, Anti), (1, 0, Anti)], true), "is not serializable");
+        assert!(cycle(2, &[(0, 1, Write), (1, 0, Anti)], false), "lost update");
+        assert!(cycle(2, &[(0, 1, Read), (1, 0, Read)], false));
+        assert!(cycle(4, &[(0, 1, Read), (1, 2, Anti), (2, 3, Read), (3, 0, Anti)], false), "long fork");
+        assert!(!cycle(3, &[(0, 1, Read), (1, 2, Anti), (2, 0, Anti)], false));
+        assert!(!cycle(3, &[(0, 1, Read), (1, 2, Write), (0, 2, Anti)], true), "no cycle at all");
+    }
+
+    #[test]
+    fn an_end_before_a_beginning_is_a_dependency() {
+        // 0 ended before 1 began, and read what was there before 1 wrote; fine. The other way round it is a read in the past.
+        for (edge, forbidden) in [((0, 1, Edge::Anti), false), ((1, 0, Edge::Anti), true)] {
+            let mut graph = Graph::new(vec![(0, Some(1)), (2, Some(3)), (4, Some(5))], false);
+            graph.link(edge.0, edge.1, edge.2, 7);
+            let found = graph.cycle();
+            assert_eq!(found.is_some(), forbidden, "{found:?}");
+            if let Some(steps) = found {
+                assert_eq!(steps, [(0, None), (1, Some((Edge::Anti, 7)))]);
+            }
+        }
+        let mut unknown = Graph::new(vec![(0, None), (2, Some(3))], false);
+        unknown.link(1, 0, Edge::Anti, 0);
+        assert!(unknown.cycle().is_none(), "nobody knows when it ended");
+    }
+}

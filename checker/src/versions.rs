@@ -1,0 +1,198 @@
+//! Rows and ranges of rows against all their versions: no phantoms.
+//!
+//! Every commit that wrote has a number, its CSN, and the state after a number is known: what all commits up to it wrote. A transaction
+//! under snapshot isolation saw the state after one number, the same for all that it read:
+//!
+//! ```text
+//!   CSN        4        5        6        7        8        9
+//!   row a    ──┤ 10 ├───────────────┤ 11 ├──────────────────       read a: 11                → 7 or later
+//!   row c                  ┤ 3 ├─────────────┤ gone ├───────       scanned a..z: a 11, no c  → 8 or later
+//!   began after 5 was acknowledged, wrote row b as 9, and b was written before as 6:            6 to 8
+//!                                                                                              ──────
+//!                                                                                               8: fine
+//! ```
+//!
+//! 1. Each row read, and each row of a scanned range, there or not, allows some numbers.
+//! 2. What was acknowledged before a transaction began is in its snapshot, and its own commit is not.
+//! 3. No other commit that wrote one of its rows lies between its snapshot and its own commit: the first updater wins.
+//!
+//! If no number is left the transaction was not isolated. Each transaction is judged by itself, so this takes little time for
+//! histories of any length, and says which one it was. The numbers themselves are believed only as far as all reads agree with them.
+
+use crate::{Kind, Verdict};
+use std::collections::BTreeMap;
+
+/// A row or its absence.
+pub type Value = Option<u64>;
+
+/// A range that was scanned.
+#[derive(Clone, Debug, Default)]
+pub struct Scan {
+    /// Its first row.
+    pub first: u64,
+    /// Its last row.
+    pub last: u64,
+    /// Rows that were there, in order, with their values.
+    pub rows: Vec<(u64, u64)>,
+}
+
+/// What a transaction that has committed saw and did. What it saw leaves out its own writes: they are read before.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Taken before it began, from one clock for all threads.
+    pub begun: u64,
+    /// Taken after it ended.
+    pub ended: u64,
+    /// The number of its commit, if it wrote.
+    pub csn: Option<u64>,
+    /// The number of its snapshot, if the database told.
+    pub snapshot: Option<u64>,
+    /// Rows that it read.
+    pub reads: Vec<(u64, Value)>,
+    /// Ranges that it scanned.
+    pub scans: Vec<Scan>,
+    /// Rows that it wrote or deleted, each once, as it left them.
+    pub writes: Vec<(u64, Value)>,
+}
+
+/// The first and the last of numbers that are allowed; several are apart and rise.
+type Interval = (u64, u64);
+
+/// All versions of all rows: by row, by number.
+struct Versions(BTreeMap<u64, Vec<(u64, Value)>>);
+
+impl Versions {
+    fn of(history: &[Observed]) -> Versions {
+        let mut rows: BTreeMap<u64, Vec<(u64, Value)>> = BTreeMap::new();
+        for transaction in history {
+            let Some(csn) = transaction.csn else { continue };
+            for (row, value) in &transaction.writes {
+                rows.entry(*row).or_default().push((csn, *value));
+            }
+        }
+        rows.values_mut().for_each(|versions| versions.sort_unstable_by_key(|(csn, _)| *csn));
+        Versions(rows)
+    }
+
+    /// Leaves of `allowed` the numbers after which `row` is `value`.
+    fn narrow(&self, row: u64, value: Value, allowed: &mut Vec<Interval>) {
+        static NONE: Vec<(u64, Value)> = Vec::new();
+        narrow(self.0.get(&row).unwrap_or(&NONE), value, allowed);
+    }
+}
+
+fn narrow(versions: &[(u64, Value)], value: Value, allowed: &mut Vec<Interval>) {
+    let mut left = Vec::with_capacity(allowed.len());
+    for (first, last) in allowed.iter() {
+        // From the version that counts at `first`; index 0 is the row before it was ever written.
+        let mut index = versions.partition_point(|(csn, _)| csn <= first);
+        loop {
+            let from = index.checked_sub(1).map_or((0, None), |before| versions[before]);
+            if from.0 > *last {
+                break;
+            }
+            let until = versions.get(index).map_or(u64::MAX, |(csn, _)| csn - 1);
+            if from.1 == value && from.0.max(*first) <= until.min(*last) {
+                left.push((from.0.max(*first), until.min(*last)));
+            }
+            if until >= *last {
+                break;
+            }
+            index += 1;
+        }
+    }
+    *allowed = left;
+}
+
+/// Judges transactions that have committed, all that wrote among them: who is missing is taken for one that never was.
+#[must_use]
+pub fn check(history: &[Observed]) -> Verdict {
+    let mut verdict = Verdict { judged: history.len(), ..Verdict::default() };
+    let versions = Versions::of(history);
+    // By end: the highest number of those that had ended.
+    let mut ends: Vec<(u64, u64)> = history.iter().filter_map(|t| Some((t.ended, t.csn?))).collect();
+    ends.sort_unstable();
+    let mut highest = 0;
+    for (_, csn) in &mut ends {
+        highest = highest.max(*csn);
+        *csn = highest;
+    }
+    for (index, transaction) in history.iter().enumerate() {
+        if let Err(what) = judge(&versions, &ends, transaction) {
+            verdict.add(Kind::NoSnapshot, vec![index], what);
+        }
+    }
+    verdict
+}
+
+fn judge(versions: &Versions, ends: &[(u64, u64)], transaction: &Observed) -> Result<(), String> {
+    let ended_before = ends.partition_point(|(ended, _)| *ended < transaction.begun);
+    let acknowledged = ended_before.checked_sub(1).map_or(0, |last| ends[last].1);
+    let before_own = transaction.csn.map_or(u64::MAX, |csn| csn - 1);
+    let mut allowed = vec![(acknowledged, before_own)];
+    if let Some(snapshot) = transaction.snapshot {
+        allowed[0] = (acknowledged.max(snapshot), before_own.min(snapshot));
+    }
+    allowed.retain(|(first, last)| first <= last);
+    if allowed.is_empty() {
+        let (snapshot, csn) = (transaction.snapshot, transaction.csn);
+        return Err(format!(
+            "{acknowledged} was acknowledged before it began, its snapshot is {snapshot:?}, its commit {csn:?}"
+        ));
+    }
+    for (row, value) in &transaction.reads {
+        let before = allowed.clone();
+        versions.narrow(*row, *value, &mut allowed);
+        none_left(&allowed, || {
+            format!("row {row} was read as {value:?}, which it is after none of {before:?}")
+        })?;
+    }
+    for scanned in &transaction.scans {
+        scan(versions, scanned, &mut allowed)?;
+    }
+    for (row, _) in &transaction.writes {
+        let Some(csn) = transaction.csn else { return Err("it wrote, and its commit has no number".into()) };
+        let written = versions.0.get(row).map_or(&[][..], Vec::as_slice);
+        let at = written.partition_point(|(other, _)| *other < csn);
+        let newest = at.checked_sub(1).map_or(0, |before| written[before].0);
+        let before = allowed.clone();
+        allowed.retain_mut(|(first, last)| {
+            *first = newest.max(*first);
+            first <= last
+        });
+        none_left(&allowed, || {
+            format!("row {row} was written by {newest}, and its snapshot is one of {before:?}")
+        })?;
+    }
+    Ok(())
+}
+
+fn scan(versions: &Versions, scanned: &Scan, allowed: &mut Vec<Interval>) -> Result<(), String> {
+    let Scan { first, last, rows } = scanned;
+    let inside = rows.iter().all(|(row, _)| (first..=last).contains(&row));
+    if !inside || !rows.is_sorted_by(|a, b| a.0 < b.0) {
+        return Err(format!("the rows of {first}..={last} are not in it, or not in order: {rows:?}"));
+    }
+    let mut there = rows.iter().peekable();
+    for (row, written) in versions.0.range(*first..=*last) {
+        if let Some((stranger, value)) = there.next_if(|(next, _)| next < row) {
+            return Err(format!("row {stranger} was found as {value}, and nobody wrote it"));
+        }
+        let value = there.next_if(|(next, _)| next == row).map(|(_, value)| *value);
+        let before = allowed.clone();
+        narrow(written, value, allowed);
+        none_left(allowed, || {
+            format!(
+                "row {row} of {first}..={last} was found as {value:?}, which it is after none of {before:?}"
+            )
+        })?;
+    }
+    match there.next() {
+        Some((stranger, value)) => Err(format!("row {stranger} was found as {value}, and nobody wrote it")),
+        None => Ok(()),
+    }
+}
+
+fn none_left(allowed: &[Interval], what: impl FnOnce() -> String) -> Result<(), String> {
+    if allowed.is_empty() { Err(what()) } else { Ok(()) }
+}

@@ -1,0 +1,72 @@
+//! What a simulation puts in the place of the machine: time, the operating system's randomness, the process's number.
+//!
+//! Only with the feature `simulation`. A thread that takes part in a simulation has its surroundings in a thread-local;
+//! all others have the machine's.
+
+use super::random::Random;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Shared by the threads of one simulation.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// Nanoseconds since the simulation began.
+    now: AtomicU64,
+    entropy: AtomicU64,
+}
+
+/// Looking at the clock takes this long, so that whoever waits by looking sees time pass.
+const LOOK_NS: u64 = 20;
+
+thread_local! {
+    static SURROUNDINGS: RefCell<Option<Arc<Surroundings>>> = const { RefCell::new(None) };
+}
+
+impl Surroundings {
+    /// At time zero. What is drawn from the operating system follows from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Arc<Surroundings> {
+        Arc::new(Surroundings { now: AtomicU64::new(0), entropy: AtomicU64::new(seed) })
+    }
+
+    /// Makes these the calling thread's, or gives it the machine back.
+    pub fn enter(surroundings: Option<Arc<Surroundings>>) {
+        SURROUNDINGS.set(surroundings);
+    }
+
+    /// The calling thread's, if it takes part in a simulation.
+    #[must_use]
+    pub fn of_this_thread() -> Option<Arc<Surroundings>> {
+        SURROUNDINGS.try_with(|own| own.borrow().clone()).ok().flatten()
+    }
+
+    /// Nanoseconds since the simulation began.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// The same, by a thread that looks at the clock.
+    #[must_use]
+    pub fn look(&self) -> u64 {
+        self.now.fetch_add(LOOK_NS, Ordering::Relaxed) + LOOK_NS
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, nanos: u64) {
+        self.now.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Lets time pass until `nanos`, if that is still to come.
+    pub fn pass_until(&self, nanos: u64) {
+        self.now.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    /// What the operating system would have drawn.
+    #[must_use]
+    pub fn draw(&self) -> u64 {
+        let seed = self.entropy.fetch_add(1, Ordering::Relaxed);
+        Random::from_seed(seed).next_u64()
+    }
+}

@@ -1,0 +1,558 @@
+//! Snapshot isolation, judged from outside: threads write down what they did and saw, and judges that know nothing of the engine
+//! (`quench-checker`) look for an order that explains it.
+//!
+//! 1. Lists: transactions append to lists and read them, with every preset and layout, pages leaving memory and checkpoints beside. A
+//!    sample is judged by `adya`, a checker by others, as well.
+//! 2. Phantoms: transactions scan ranges and insert and delete rows in them; each saw the state after one commit, absent rows included.
+//! 3. Crashes: the same lists across power cuts and kills, one history over all of them; what nobody was told may be there or not.
+//!
+//! Two million transactions each of the first two are judged (`QUENCH_JUDGED=N` for another number, per kind).
+
+mod support;
+
+use quench_checker::{History, Level, Observed, Outcome, versions};
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Database, Durability, Isolation, Layout, Preset, Result, Settings, Table, Transaction};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const THREADS: u64 = 4;
+
+fn wanted() -> u64 {
+    std::env::var("QUENCH_JUDGED").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000_000)
+}
+
+/// A clock for histories: never gives a number twice.
+#[derive(Default)]
+struct Ticks(AtomicU64);
+
+impl Ticks {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+/// The commit is known, when is not.
+const SOME_TIME: u64 = u64::MAX;
+
+fn settings(round: u64) -> Settings {
+    let preset = Preset::ALL[round as usize % Preset::ALL.len()];
+    let mut settings = Settings {
+        preset,
+        memory_bytes: if round.is_multiple_of(3) { 8 << 20 } else { 64 << 20 },
+        segment_bytes: 4 << 20,
+        log_bytes_max: 256 << 20,
+        checkpoint_log_bytes: 8 << 20,
+        lock_wait: Duration::from_millis(20),
+        logs: 1 + (round / 3 % 3) as usize,
+        ..Settings::default()
+    };
+    let axes = quenchdb::commit::presets::Axes::of(&settings);
+    if axes.writer == quenchdb::Writer::Memory {
+        settings.log_memory = Some("mapped-memory".into());
+    }
+    for layout in [None, (round % 2 == 1).then_some(Layout::ByPage)] {
+        let changed = Settings { layout, ..settings.clone() };
+        if quenchdb::commit::presets::check(&changed, changed.logs).is_ok() {
+            settings = changed;
+        }
+    }
+    settings
+}
+
+/// A list that is full is not appended to any more, and later read only at the end.
+const LIST_MAX: u32 = 32;
+const LISTS: u32 = 8;
+
+/// Lists of a run: who appends to which, and with what.
+#[derive(Default)]
+struct Lists {
+    ticks: Ticks,
+    value: AtomicU32,
+}
+
+impl Lists {
+    /// A list that is in use, or was a moment ago.
+    fn pick(&self, random: &mut Random) -> u32 {
+        let generation = self.value.load(Ordering::Relaxed) / (LISTS * LIST_MAX);
+        let old = u32::from(random.chance(1, 8));
+        generation.saturating_sub(old) * LISTS + random.below(LISTS.into()) as u32
+    }
+
+    /// From here on in another world.
+    fn fork(&self) -> Lists {
+        let ticks = Ticks(AtomicU64::new(self.ticks.next()));
+        Lists { ticks, value: AtomicU32::new(self.value.load(Ordering::Relaxed)) }
+    }
+
+    fn keys(&self) -> std::ops::Range<u32> {
+        0..(self.value.load(Ordering::Relaxed) / (LISTS * LIST_MAX) + 1) * LISTS
+    }
+}
+
+fn elements(bytes: Option<&[u8]>) -> impl Iterator<Item = u32> {
+    let words = bytes.unwrap_or_default().chunks_exact(4);
+    words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
+}
+
+/// How a transaction of lists ended: the outcome and when; or that nobody knows whether it did.
+struct Ended {
+    outcome: Outcome,
+    at: u64,
+    /// Whoever was told so may rely on it after a crash.
+    durable: bool,
+}
+
+/// Reads and appends to a few lists, and says how it ended. An error is one that is no conflict.
+fn list_transaction(
+    db: &Database,
+    table: &Table,
+    lists: &Lists,
+    record: &mut History,
+    random: &mut Random,
+) -> Result<Ended> {
+    let told = |outcome, at, durable| Ok(Ended { outcome, at, durable });
+    if random.chance(1, 5) {
+        let snapshot = db.begin_read()?;
+        for _ in 0..1 + random.below(4) {
+            let key = lists.pick(random);
+            record.read(key, elements(snapshot.get(table, key.to_be_bytes())?.as_deref()));
+        }
+        return told(Outcome::Committed, lists.ticks.next(), true);
+    }
+    let durability = match random.below(8) {
+        0 | 1 => Durability::Durable,
+        2..5 => Durability::BoundedLoss,
+        _ => Durability::Lazy,
+    };
+    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+    match access_lists(&mut tx, table, lists, record, random) {
+        Err(error) if error.is_retryable() => return told(Outcome::Aborted, lists.ticks.next(), true),
+        done => done?,
+    }
+    if random.chance(1, 20) {
+        tx.abort();
+        return told(Outcome::Aborted, lists.ticks.next(), true);
+    }
+    match random.below(8) {
+        // Seen by others, and acknowledged to nobody.
+        0 => tx.commit_async().and_then(|_| told(Outcome::Committed, SOME_TIME, false)),
+        1 => {
+            tx.commit_async()?.wait()?;
+            told(Outcome::Committed, lists.ticks.next(), true)
+        }
+        _ => match tx.commit() {
+            Err(error) if error.is_retryable() => told(Outcome::Aborted, lists.ticks.next(), true),
+            done => {
+                done?;
+                told(Outcome::Committed, lists.ticks.next(), durability == Durability::Durable)
+            }
+        },
+    }
+}
+
+fn access_lists(
+    tx: &mut Transaction,
+    table: &Table,
+    lists: &Lists,
+    record: &mut History,
+    random: &mut Random,
+) -> Result<()> {
+    for _ in 0..1 + random.below(4) {
+        let key = lists.pick(random);
+        let bytes = key.to_be_bytes();
+        let appends = random.chance(1, 2);
+        let locks = appends && random.chance(1, 2);
+        let old = if locks { tx.get_for_update(table, bytes)? } else { tx.get(table, bytes)? };
+        record.read(key, elements(old.as_deref()));
+        if appends && old.as_ref().is_none_or(|old| old.len() < 4 * LIST_MAX as usize) {
+            let value = lists.value.fetch_add(1, Ordering::Relaxed);
+            let mut list = old.unwrap_or_default();
+            list.extend(value.to_le_bytes());
+            tx.insert(table, bytes, list)?;
+            record.append(key, value);
+        }
+    }
+    Ok(())
+}
+
+/// Reads all lists at once, as the last of the history.
+fn read_all(db: &Database, table: &Table, lists: &Lists, record: &mut History) {
+    let begun = lists.ticks.next();
+    let snapshot = db.begin_read().expect("free");
+    let mut rows: std::collections::HashMap<Vec<u8>, Vec<u8>> =
+        snapshot.range::<&[u8]>(table, ..).map(|row| row.expect("readable")).collect();
+    for key in lists.keys() {
+        record.read(key, elements(rows.remove(&key.to_be_bytes()[..]).as_deref()));
+    }
+    assert!(rows.is_empty(), "lists that nobody made");
+    record.end(begun, lists.ticks.next(), Outcome::Committed);
+}
+
+fn judged_lists(round: u64, transactions: u64) -> u64 {
+    let settings = settings(round);
+    let context = format!("round {round}, {settings:?}");
+    let db = Database::builder().settings(settings).open_in_memory().expect("opens");
+    let table = db.create_table("lists").expect("new");
+    let lists = Lists::default();
+    let mut history = History::default();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (db, table, lists) = (&db, &table, &lists);
+                scope.spawn(move || {
+                    let mut random = Random::from_seed(round << 8 | thread);
+                    let mut record = History::default();
+                    for _ in 0..transactions / THREADS {
+                        let begun = lists.ticks.next();
+                        let ended = list_transaction(db, table, lists, &mut record, &mut random);
+                        let Ended { outcome, at, .. } = ended.expect("nothing fails");
+                        record.end(begun, at, outcome);
+                    }
+                    record
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| history.absorb(worker.join().expect("no panic")));
+    });
+    read_all(&db, &table, &lists, &mut history);
+    if transactions <= SAMPLE {
+        let theirs = adya::History::from_json(&history.to_json_lines()).expect("as they write it");
+        let opts = adya::Opts { models: vec!["strong-snapshot-isolation".into()], ..adya::Opts::default() };
+        let report = adya::check(&theirs, adya::Workload::ListAppend, &opts);
+        assert_eq!(report.valid, adya::Valid::True, "{context}: {:?}", report.anomalies);
+    }
+    let verdict = history.check(Level::Snapshot);
+    assert!(verdict.is_valid(), "{context}: {:#?}", verdict.violations);
+    verdict.judged as u64
+}
+
+/// Histories as short as this are judged by `adya`, too.
+const SAMPLE: u64 = 4_000;
+
+#[test]
+fn lists_of_many_threads_are_isolated() {
+    const EACH: u64 = 100_000;
+    let begun = Instant::now();
+    let sample: u64 = (0..12).map(|round| judged_lists(round, SAMPLE)).sum();
+    println!("{sample} transactions judged by adya, too, in {:?}", begun.elapsed());
+    let (mut judged, mut round) = (sample, 0);
+    while judged < wanted() || round < Preset::ALL.len() as u64 {
+        judged += judged_lists(round, EACH.min(wanted()));
+        round += 1;
+    }
+    println!("{judged} transactions on lists judged in {:?}, {round} databases", begun.elapsed());
+}
+
+const ROWS: u64 = 400;
+
+/// Scans, then inserts and deletes rows there: with 400 rows there are always some that others change.
+fn row_transaction(
+    db: &Database,
+    table: &Table,
+    ticks: &Ticks,
+    value: &AtomicU64,
+    random: &mut Random,
+) -> Result<Option<Observed>> {
+    let mut seen = Observed { begun: ticks.next(), ..Observed::default() };
+    let range = |random: &mut Random| {
+        let first = random.below(ROWS);
+        (first, first + random.below(24))
+    };
+    let numbers = |(key, value): (Vec<u8>, Vec<u8>)| {
+        let number = |bytes: Vec<u8>| u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
+        (number(key), number(value))
+    };
+    if random.chance(1, 4) {
+        let snapshot = db.begin_read()?;
+        seen.snapshot = Some(snapshot.csn().0);
+        for _ in 0..2 {
+            let (first, last) = range(random);
+            let rows = snapshot.range(table, first.to_be_bytes()..=last.to_be_bytes());
+            let rows = rows.map(|row| row.map(numbers)).collect::<Result<_>>()?;
+            seen.scans.push(versions::Scan { first, last, rows });
+        }
+        seen.ended = ticks.next();
+        return Ok(Some(seen));
+    }
+    let durability = if random.chance(1, 8) { Durability::Durable } else { Durability::BoundedLoss };
+    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+    let (first, last) = range(random);
+    let rows = tx.range(table, first.to_be_bytes()..=last.to_be_bytes());
+    let rows = if random.chance(1, 4) {
+        let mut backwards = rows.rev().map(|row| row.map(numbers)).collect::<Result<Vec<_>>>()?;
+        backwards.reverse();
+        backwards
+    } else {
+        rows.map(|row| row.map(numbers)).collect::<Result<Vec<_>>>()?
+    };
+    seen.scans.push(versions::Scan { first, last, rows });
+    for _ in 0..random.below(3) {
+        let row = first + random.below(last - first + 1);
+        if seen.writes.iter().any(|(written, _)| *written == row) {
+            continue;
+        }
+        let new = (!random.chance(1, 3)).then(|| value.fetch_add(1, Ordering::Relaxed));
+        let was_there = seen.scans[0].rows.iter().any(|(there, _)| *there == row);
+        match new {
+            Some(new) => tx.insert(table, row.to_be_bytes(), new.to_be_bytes())?,
+            // Deleting what is not there writes nothing.
+            None if tx.remove(table, row.to_be_bytes())? => {}
+            None => {
+                assert!(!was_there, "row {row} was seen and could not be deleted");
+                continue;
+            }
+        }
+        seen.writes.push((row, new));
+    }
+    if random.chance(1, 20) {
+        tx.abort();
+        return Ok(None);
+    }
+    let csn = tx.commit()?.0;
+    seen.ended = ticks.next();
+    seen.csn = (csn > 0).then_some(csn);
+    assert_eq!(seen.csn.is_some(), !seen.writes.is_empty());
+    Ok(Some(seen))
+}
+
+fn judged_rows(round: u64, transactions: u64) -> u64 {
+    let settings = settings(round);
+    let context = format!("round {round}, {settings:?}");
+    let db = Database::builder().settings(settings).open_in_memory().expect("opens");
+    let table = db.create_table("rows").expect("new");
+    let (ticks, value) = (Ticks::default(), AtomicU64::new(1));
+    let mut history = Vec::new();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (db, table, ticks, value) = (&db, &table, &ticks, &value);
+                scope.spawn(move || {
+                    let mut random = Random::from_seed(round << 8 | 128 | thread);
+                    let mut seen = Vec::new();
+                    for _ in 0..transactions / THREADS {
+                        match row_transaction(db, table, ticks, value, &mut random) {
+                            Ok(committed) => seen.extend(committed),
+                            Err(error) => assert!(error.is_retryable(), "{error}"),
+                        }
+                    }
+                    seen
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| history.extend(worker.join().expect("no panic")));
+    });
+    let verdict = versions::check(&history);
+    assert!(verdict.is_valid(), "{context}: {:#?}", verdict.violations);
+    verdict.judged as u64
+}
+
+#[test]
+fn scans_see_no_phantoms() {
+    const EACH: u64 = 100_000;
+    let (begun, mut judged, mut round) = (Instant::now(), 0, 0);
+    while judged < wanted() || round < Preset::ALL.len() as u64 {
+        judged += judged_rows(round, EACH.min(wanted()));
+        round += 1;
+    }
+    println!("{judged} transactions on rows judged in {:?}, {round} databases", begun.elapsed());
+}
+
+/// A transaction at a weaker level read what nobody had been told to be committed, and was over; a snapshot that began after it was from
+/// before. The judge of lists found it within the first 100,000 transactions.
+#[test]
+fn a_snapshot_sees_what_any_transaction_read_before_it_began() {
+    for preset in Preset::ALL {
+        for (how, name) in ["bounded loss", "lazy", "durable", "asynchronously"].into_iter().enumerate() {
+            let round = Preset::ALL.iter().position(|one| *one == preset).expect("one of them") as u64;
+            let disk = SimulatedStorage::new(round);
+            let storage = Arc::new(disk.clone());
+            let db = Database::builder().settings(settings(round)).storage(storage).open("t").expect("opens");
+            let table = db.create_table("t").expect("new");
+            disk.set_delay(Duration::from_millis(10));
+            let mut writer = db.begin().expect("free");
+            writer.insert(&table, "key", "new").expect("no conflict");
+            // The handle is not asked, and nobody is told.
+            let _unasked = writer.commit_async().expect("ready");
+            let level =
+                [Durability::BoundedLoss, Durability::Lazy, Durability::Durable, Durability::Lazy][how];
+            let reader = db.begin_with(Isolation::Snapshot, level).expect("free");
+            let read = reader.get(&table, "key").expect("readable");
+            if how == 3 {
+                let _unasked = reader.commit_async().expect("read only");
+            } else {
+                reader.commit().expect("read only");
+            }
+            let later = std::thread::scope(|scope| {
+                let other =
+                    scope.spawn(|| db.begin_read().expect("free").get(&table, "key").expect("readable"));
+                other.join().expect("no panic")
+            });
+            assert_eq!(read.as_deref(), Some(&b"new"[..]));
+            assert_eq!(later, read, "{preset}, {name}: time went backwards");
+        }
+    }
+}
+
+/// A thread remembered its newest commit with the address of the database's state. Closed, and another opened at the same address: the
+/// thread's snapshots of that one were at the old one's number, and saw what was committed after they began. Found by the fuzzer of the API.
+#[test]
+fn a_snapshot_is_not_from_the_future_because_of_another_database() {
+    for round in 0..10 {
+        let open = || Database::builder().memory_bytes(1 << 20).open_in_memory().expect("opens");
+        let old = open();
+        let table = old.create_table("t").expect("new");
+        for n in 0..50u8 {
+            old.transact(|tx| tx.insert(&table, [n], [n])).expect("commits");
+        }
+        drop(table);
+        old.close().expect("closes");
+        let new = open();
+        let table = new.create_table("t").expect("new");
+        let snapshot = new.begin_read().expect("free");
+        assert!(snapshot.csn() <= new.statistics().newest_csn, "round {round}: {}", snapshot.csn());
+        new.transact(|tx| tx.insert(&table, "later", "x")).expect("commits");
+        assert_eq!(snapshot.get(&table, "later").expect("readable"), None, "round {round}");
+    }
+}
+
+/// When a transaction ran, in operations of its disk, and whether what it was told holds after a crash.
+#[derive(Clone, Copy)]
+struct Ran {
+    run: usize,
+    begun: usize,
+    ended: usize,
+    durable: bool,
+}
+
+/// A history that goes on over crashes.
+#[derive(Clone, Default)]
+struct Life {
+    history: History,
+    ran: Vec<Ran>,
+}
+
+impl Life {
+    /// Threads work until each has done `each` transactions.
+    fn work(
+        &mut self,
+        disk: &SimulatedStorage,
+        db: &Database,
+        lists: &Lists,
+        run: usize,
+        each: u64,
+        seed: u64,
+    ) {
+        let table = db.table_or_create("lists").expect("a whole disk");
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..2)
+                .map(|thread| {
+                    let table = &table;
+                    scope.spawn(move || {
+                        let mut random = Random::from_seed(seed ^ thread << 40);
+                        let mut life = Life::default();
+                        for _ in 0..each {
+                            let (ops, begun) = (disk.operations(), lists.ticks.next());
+                            let record = &mut life.history;
+                            let ended = list_transaction(db, table, lists, record, &mut random)
+                                .expect("a whole disk");
+                            record.end(begun, ended.at, ended.outcome);
+                            let durable = ended.durable;
+                            life.ran.push(Ran { run, begun: ops, ended: disk.operations(), durable });
+                            if random.chance(1, 60) {
+                                db.checkpoint().expect("a whole disk");
+                            }
+                        }
+                        life
+                    })
+                })
+                .collect();
+            for worker in workers {
+                let life = worker.join().expect("no panic");
+                self.history.absorb(life.history);
+                self.ran.extend(life.ran);
+            }
+        });
+    }
+
+    /// What is known when the disk of `run` crashed after `at` operations.
+    fn crash(&mut self, run: usize, at: usize) {
+        let ran = &self.ran;
+        self.history.revise(|index, outcome| match ran[index] {
+            now if now.run == run && now.begun >= at => Outcome::Aborted,
+            now if now.run == run && (now.ended > at || !now.durable) && outcome == Outcome::Committed => {
+                Outcome::Unknown
+            }
+            _ => outcome,
+        });
+    }
+}
+
+/// One run, crashed at many moments; after each the history goes on, is crashed again, and is judged with what is there in the end.
+fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
+    let mut random = Random::from_seed(seed);
+    let settings = Settings {
+        memory_bytes: 4 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 8 << 20,
+        checkpoint_log_bytes: if random.chance(1, 2) { 64 << 10 } else { 0 },
+        flush_unit_bytes: 4096,
+        ..support::any_protocol(seed, &mut random)
+    };
+    let open = |disk: &SimulatedStorage| {
+        Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
+    };
+    let lists = Lists::default();
+    let (first_disk, mut first) = (SimulatedStorage::new(seed), Life::default());
+    {
+        let db = open(&first_disk).expect("a whole disk");
+        first.work(&first_disk, &db, &lists, 0, 150, seed);
+    }
+    let (mut judged, mut unknown) = (0, 0);
+    for point in 0..points {
+        let (lists, mut life, mut disk) = (lists.fork(), first.clone(), first_disk.clone());
+        let mut context = format!("seed {seed}, point {point}");
+        for run in 0..3 {
+            let at = random.below(disk.operations() as u64 + 1) as usize;
+            let kind = if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
+            context += &format!(", {kind:?} after {at} of {}", disk.operations());
+            life.crash(run, at);
+            disk = disk.crash(kind, at, random.next_u64());
+            let db = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}, {settings:?}"));
+            // Reads of the database as it was recovered are part of the history, too.
+            life.work(&disk, &db, &lists, run + 1, 20, random.next_u64());
+            if run == 2 {
+                let table = db.table("lists").expect("made");
+                read_all(&db, &table, &lists, &mut life.history);
+                let here = Ran { run: 3, begun: 0, ended: 0, durable: true };
+                life.ran.push(here);
+            }
+        }
+        let mut unknowns = 0;
+        life.history.visit(|_, _, outcome, _| unknowns += u64::from(outcome == Outcome::Unknown));
+        let verdict = life.history.check(Level::Snapshot);
+        assert!(verdict.is_valid(), "{context}: {settings:?}: {:#?}", verdict.violations);
+        judged += verdict.judged as u64;
+        unknown += unknowns;
+    }
+    (judged, unknown)
+}
+
+#[test]
+fn lists_are_isolated_across_crashes() {
+    let seeds = if wanted() < 2_000_000 { 4 } else { 40 };
+    let (begun, mut judged, mut unknown) = (Instant::now(), 0, 0);
+    for seed in 1..=seeds {
+        let (more, of_them) = judged_lives(seed, 10);
+        judged += more;
+        unknown += of_them;
+    }
+    println!(
+        "{judged} transactions across crashes judged in {:?}, {unknown} of unknown outcome",
+        begun.elapsed()
+    );
+    assert!(judged > seeds * 500 && unknown > seeds * 100, "{judged}, {unknown}");
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Fuzzes with cargo-fuzz: each target for so many seconds (60), or those that are named. Says so and ends if the tools are missing:
+#   rustup toolchain install nightly && cargo install cargo-fuzz
+# What is found goes to fuzz/corpus; --minimise reduces that to inputs that each reach something of their own.
+set -euo pipefail
+cd "$(dirname "$0")"
+seconds=60
+minimise=
+targets=()
+while (($#)); do
+    case "$1" in
+    --seconds) seconds=$2; shift ;;
+    --minimise) minimise=yes ;;
+    *) targets+=("$1") ;;
+    esac
+    shift
+done
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/../target/fuzz}
+toolchain=${FUZZ_TOOLCHAIN:-nightly}
+if ! cargo "+$toolchain" fuzz --version >/dev/null 2>&1; then
+    echo "fuzz: needs cargo-fuzz and the toolchain '$toolchain' (FUZZ_TOOLCHAIN=...): not run. The stable smoke run is in cargo test -p quench-fuzz."
+    exit 0
+fi
+if ((${#targets[@]} == 0)); then
+    targets=(record segment manifest catalog memory load block page mapping api)
+fi
+host=$(rustc "+$toolchain" -vV | sed -n 's/^host: //p')
+for target in "${targets[@]}"; do
+    echo "== $target"
+    common=(--fuzz-dir runner --target "$host" --sanitizer none "$target" "corpus/$target")
+    if [[ $minimise ]]; then
+        cargo "+$toolchain" fuzz cmin "${common[@]}" -- -max_len=16384
+    else
+        cargo "+$toolchain" fuzz run "${common[@]}" -- -max_total_time="$seconds" -max_len=16384 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1
+    fi
+done

@@ -1,0 +1,243 @@
+//! Parsers of bytes that come from files: log, manifest, catalog, mapped memory, lines.
+
+use crate::rows;
+use quenchdb::base::checksum::crc;
+use quenchdb::checkpoint::{decode_catalog, decode_catalog_prefix, encode_catalog};
+use quenchdb::device::mapped::MapOptions;
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::device::{SECTOR_BYTES, Storage};
+use quenchdb::log::memory::{MemoryState, find};
+use quenchdb::log::{
+    BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, Record, ScanOptions, counting_bytes, dump, load_all, operations,
+    scan,
+};
+use quenchdb::store::Manifest;
+use quenchdb::{Csn, log};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Whose bytes they are, where that is checked.
+pub(crate) const DATABASE: quenchdb::base::DatabaseId = quenchdb::base::DatabaseId(0x0123_4567_89ab_cdef);
+
+fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    if let Some(place) = bytes.get_mut(at..at + 4) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> usize {
+    bytes.get(at..at + 4).map_or(0, |word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]) as usize)
+}
+
+/// Gives the record at the start of `bytes` a body of what is there, and right checksums.
+fn seal_record(bytes: &mut Vec<u8>) {
+    if bytes.len() < RECORD_HEADER_BYTES {
+        return;
+    }
+    let most = bytes.len() - RECORD_HEADER_BYTES;
+    let body = u32_at(bytes, 12).min(most);
+    let whole = log::record_bytes(body);
+    bytes.resize(bytes.len().max(whole), 0);
+    put_u32(bytes, 8, whole as u32);
+    put_u32(bytes, 12, body as u32);
+    let check = crc(&bytes[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + body]);
+    put_u32(bytes, 4, check);
+    let check = crc(&bytes[4..RECORD_HEADER_BYTES]);
+    put_u32(bytes, 0, check);
+}
+
+/// One record: the first byte says whether it is sealed, and whether what follows are operations alone.
+pub(crate) fn record(data: &[u8]) {
+    let Some((how, data)) = data.split_first() else { return };
+    let mut bytes = data.to_vec();
+    match how % 4 {
+        0 => {}
+        1 => return operations(data).for_each(|operation| drop(operation.map(|o| format!("{o:?}")))),
+        _ => seal_record(&mut bytes),
+    }
+    let Ok(record) = Record::decode(&bytes) else { return };
+    let pieces = [record.body.len()];
+    if let Some(part) = record.part {
+        let _ = (part.first_of(record.header.csn), counting_bytes(&[(part, pieces[0])]));
+    }
+    if let Some(fragment) = record.fragment {
+        let _ = (fragment.first_of(record.header.csn), fragment.last_of(record.header.csn));
+    }
+    let _ = record.predecessors().count();
+    for operation in record.operations().flatten() {
+        let _ = format!("{operation:?}").len();
+    }
+}
+
+/// Seals one record after the other, as far as they fit.
+fn seal_records(bytes: &mut [u8]) {
+    let mut at = 0;
+    while at + RECORD_HEADER_BYTES <= bytes.len() {
+        let mut one = bytes[at..].to_vec();
+        let most = one.len();
+        if log::record_bytes(u32_at(&one, 12).min(most)) > most {
+            return;
+        }
+        seal_record(&mut one);
+        bytes[at..].copy_from_slice(&one[..most]);
+        at += u32_at(&one, 8).max(8);
+    }
+}
+
+/// Makes blocks of `bytes` whole: where a header stands it gets the payload that is there, records in it that are sealed as well if `how` says
+/// so, and right checksums.
+fn seal_blocks(bytes: &mut [u8], records: bool) {
+    let mut at = 0;
+    while at + BLOCK_HEADER_BYTES <= bytes.len() {
+        let payload = u32_at(bytes, at + 40).min(bytes.len() - at - BLOCK_HEADER_BYTES);
+        let (start, end) = (at + BLOCK_HEADER_BYTES, at + BLOCK_HEADER_BYTES + payload);
+        if records {
+            seal_records(&mut bytes[start..end]);
+        }
+        put_u32(bytes, at + 40, payload as u32);
+        let check = crc(&bytes[start..end]);
+        put_u32(bytes, at + 28, check);
+        let check = crc(&bytes[at + 4..start]);
+        put_u32(bytes, at, check);
+        at = end.next_multiple_of(SECTOR_BYTES);
+    }
+}
+
+/// A segment, or several of a sector or more each. The first byte: sealed or not; with checksums of records or not; in how many files.
+pub(crate) fn segment(data: &[u8]) {
+    let Some((how, data)) = data.split_first() else { return };
+    let data = &data[..data.len().min(64 << 10)];
+    let files = usize::from(how >> 6) + 1;
+    let share = data.len().div_ceil(files).next_multiple_of(SECTOR_BYTES).max(SECTOR_BYTES);
+    let disk = SimulatedStorage::new(1);
+    for (number, part) in data.chunks(share).enumerate() {
+        let mut bytes = part.to_vec();
+        bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
+        if how & 1 == 1 {
+            seal_blocks(&mut bytes, how & 2 == 2);
+        }
+        disk.write_file(&format!("log/{number:08}.seg"), &bytes);
+    }
+    let storage: Arc<dyn Storage> = Arc::new(disk);
+    let options = ScanOptions {
+        database: DATABASE,
+        covered: Csn(u64::from(how >> 4 & 3)),
+        threads: 1,
+        read_only: true,
+        piece_bytes: 64 << 10,
+        keep_bytes: if how & 4 == 4 { 1 << 20 } else { 0 },
+    };
+    if let Ok(found) = scan(&storage, options, None, &|_, _| {}) {
+        for chain in &found.chains {
+            for block in load_all(chain.accepted()).chain(load_all(chain.beyond())).flatten() {
+                let positions: Vec<usize> = block.records().flatten().map(|(position, _)| position).collect();
+                positions
+                    .into_iter()
+                    .for_each(|position| assert!(block.record_at(position).1.len() >= RECORD_HEADER_BYTES));
+            }
+        }
+    }
+    let _ = dump(&storage, None, DATABASE, Csn::ZERO);
+    let wanted = log::Wanted { database: DATABASE, covered: Csn::ZERO, last_sequence: &|_, _| 3 };
+    let _ = log::read_contents(&*storage, None, &wanted, &mut |_, _| {}, &mut |_, _| {});
+}
+
+/// A slot: sealed if the first byte says so. What decodes is written as it was read.
+pub(crate) fn manifest(data: &[u8]) {
+    let Some((how, data)) = data.split_first() else { return };
+    let mut bytes = data.to_vec();
+    if how & 1 == 1 && bytes.len() >= 32 {
+        bytes[..8].copy_from_slice(b"QUENCHDB");
+        put_u32(&mut bytes, 8, u32::from(how >> 1 & 7));
+        let check = crc(&bytes[..12]);
+        put_u32(&mut bytes, 12, check);
+        let body = bytes.len() - 32;
+        put_u32(&mut bytes, 24, body as u32);
+        let check = quenchdb::base::checksum::crc_append(crc(&bytes[16..28]), &bytes[32..]);
+        put_u32(&mut bytes, 28, check);
+    }
+    assert!(Manifest::slot_bytes(&bytes) <= quenchdb::store::manifest::SLOT_BYTES);
+    if let Ok(manifest) = Manifest::decode(&bytes) {
+        let again = manifest.encode().expect("it was one");
+        assert_eq!(Manifest::decode(&again).expect("we wrote it"), manifest);
+    }
+}
+
+/// What decodes is written as it was read.
+pub(crate) fn catalog(data: &[u8]) {
+    let _ = decode_catalog_prefix(data);
+    let _ = quenchdb::tree::LargeReference::decode(data);
+    if let Ok(catalog) = decode_catalog(data) {
+        assert_eq!(decode_catalog(&encode_catalog(&catalog)).expect("we wrote it"), catalog);
+    }
+}
+
+/// Mapped memory: two headers of 64 bytes, four of the table of buffers, then what is in the buffers, shared out; put where they belong, and
+/// sealed, if the first byte says so.
+pub(crate) fn memory(data: &[u8]) {
+    const BYTES: u64 = 1 << 20;
+    let Some((how, data)) = data.split_first() else { return };
+    let mut parts = data.chunks(64).map(<[u8]>::to_vec);
+    let storage = SimulatedStorage::new(1);
+    let (cache, store, latency) = (quenchdb::MemoryCache::Volatile, None, std::time::Duration::ZERO);
+    let options =
+        MapOptions { create: true, read_only: false, bytes: BYTES, new_bytes: BYTES, cache, store, latency };
+    let mapped = storage.map_memory(Path::new("mapped-memory"), options).expect("simulated");
+    for (number, mut part) in parts.by_ref().take(6).enumerate() {
+        part.resize(64, 0);
+        match number {
+            0 | 1 if how & 1 == 1 => seal_memory_header(&mut part, BYTES),
+            2.. if how & 2 == 2 => {
+                part[4..8].copy_from_slice(b"QBUF");
+                part[16..24].copy_from_slice(&DATABASE.0.to_le_bytes());
+                let check = crc(&part[4..]);
+                put_u32(&mut part, 0, check);
+            }
+            _ => {}
+        }
+        let at = if number < 2 { number * 4096 } else { 8192 + (number - 2) * 64 };
+        mapped.store(at as u64, &part);
+    }
+    let mut records: Vec<u8> = parts.flatten().take(64 << 10).collect();
+    if how & 4 == 4 {
+        seal_records(&mut records);
+    }
+    records.resize(records.len().next_multiple_of(8), 0);
+    for (number, buffer) in [0, 1].into_iter().zip(records.chunks(records.len().div_ceil(16).max(1) * 8)) {
+        mapped.store(12288 + number * 65536 + BLOCK_HEADER_BYTES as u64, buffer);
+    }
+    if let Ok(MemoryState::Formatted(_, memory)) = log::memory::LogMemory::look(mapped)
+        && let Ok(Some(segment)) = find(&memory, Csn(u64::from(how >> 4)), quenchdb::base::SegmentId(7), true)
+    {
+        let storage: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(1));
+        let _ = dump(&storage, Some(&segment), DATABASE, Csn::ZERO);
+    }
+}
+
+fn seal_memory_header(header: &mut [u8], whole: u64) {
+    header[..8].copy_from_slice(b"QUENCHLM");
+    put_u32(header, 8, 1);
+    let check = crc(&header[..12]);
+    put_u32(header, 12, check);
+    header[16..24].copy_from_slice(&DATABASE.0.to_le_bytes());
+    header[40..48].copy_from_slice(&whole.to_le_bytes());
+    let check = crc(&header[16..56]);
+    put_u32(header, 56, check);
+}
+
+/// Lines of `load`. What is read is written and read again.
+pub(crate) fn load(data: &[u8]) {
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    let (mut line, mut again) = (Vec::new(), (Vec::new(), Vec::new()));
+    for text in data.split(|byte| *byte == b'\n') {
+        match rows::decode_line(text, &mut key, &mut value) {
+            Ok(()) => {
+                line.clear();
+                rows::encode_line(&key, &value, &mut line);
+                rows::decode_line(&line[..line.len() - 1], &mut again.0, &mut again.1).expect("we wrote it");
+                assert!(again.0 == key && again.1 == value);
+            }
+            Err(malformed) => assert!(malformed.column <= text.len() + 1, "{malformed}"),
+        }
+    }
+}

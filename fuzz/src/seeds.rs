@@ -1,0 +1,170 @@
+//! What real databases have, as inputs to begin with.
+
+use crate::TARGETS;
+use crate::parsers::DATABASE;
+use quenchdb::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::store::{Manifest, blocks};
+use quenchdb::{Database, Durability, Isolation, Preset, Settings};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// By target: inputs, each with a name.
+pub type Seeds = BTreeMap<&'static str, Vec<(String, Vec<u8>)>>;
+
+/// A database with everything in it, not closed: files by path, and the mapped memory.
+fn files(preset: Preset, chunks: usize) -> (BTreeMap<String, Vec<u8>>, Vec<u8>) {
+    let disk = SimulatedStorage::new(3);
+    let mut settings = Settings {
+        preset,
+        logs: 2,
+        memory_bytes: 4 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 4 << 20,
+        checkpoint_log_bytes: 1 << 20,
+        chunk_bytes: chunks,
+        ..Settings::default()
+    };
+    if preset == Preset::Passive {
+        settings.log_memory = Some("mapped-memory".into());
+    }
+    let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("x").expect("opens");
+    let table = db.create_table("t").expect("new");
+    for n in 0..60u32 {
+        let level = if n % 2 == 0 { Durability::Durable } else { Durability::Lazy };
+        let mut tx = db.begin_with(Isolation::Snapshot, level).expect("free");
+        tx.insert(&table, (n % 20).to_be_bytes(), vec![n as u8; (n % 7 * 30) as usize]).expect("no conflict");
+        if n % 20 == 5 {
+            tx.insert(&table, "large", vec![n as u8; 6000]).expect("no conflict");
+        }
+        tx.remove(&table, (n % 9).to_be_bytes()).expect("no conflict");
+        tx.commit().expect("a whole disk");
+        if n == 30 {
+            db.create_table("u").expect("new");
+            db.drop_table("u").expect("there");
+            db.checkpoint().expect("a whole disk");
+        }
+    }
+    db.flush().expect("a whole disk");
+    let files = disk.files().into_iter().map(|path| (path.clone(), disk.read_file(&path).expect("listed")));
+    (files.collect(), disk.read_memory())
+}
+
+/// The bytes up to the last that is not zero.
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
+}
+
+/// Puts the database that parsers take as theirs where this one's identity stands.
+fn ours(bytes: &[u8], database: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for at in 0..bytes.len().saturating_sub(8) {
+        if bytes[at..at + 8] == *database {
+            bytes[at..at + 8].copy_from_slice(&DATABASE.0.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+/// All of them.
+///
+/// # Panics
+/// If a database cannot be made.
+#[must_use]
+pub fn seeds() -> Seeds {
+    let mut seeds: Seeds = TARGETS.iter().map(|target| (target.name, Vec::new())).collect();
+    let mut add = |target: &'static str, name: String, how: u8, bytes: &[u8]| {
+        let bytes = [&[how][..], bytes].concat();
+        seeds.get_mut(target).expect("a target").push((name, bytes));
+    };
+    for (name, preset, chunks) in [
+        ("group", Preset::Group, 0),
+        ("autonomous", Preset::Autonomous, 600),
+        ("passive", Preset::Passive, 0),
+    ] {
+        let (files, memory) = files(preset, chunks);
+        let manifest = Manifest::decode(&files["MANIFEST"][..1 << 20]).expect("published");
+        let database = manifest.database.0.to_le_bytes();
+        add("manifest", name.into(), 11, trimmed(&manifest.encode().expect("valid")));
+        for (path, bytes) in &files {
+            let bytes = ours(bytes, &database);
+            if path.starts_with("log/") && !trimmed(&bytes).is_empty() {
+                let name = format!("{name}-{}", &path[4..12]);
+                let most = trimmed(&bytes).len().min(12 << 10);
+                add("segment", name.clone(), 3, &bytes[..most]);
+                // The first record, and its operations.
+                add("record", name.clone(), 2, trimmed(&bytes[80..most.min(1500)]));
+                add("record", name + "-operations", 1, trimmed(&bytes[136..most.min(1500)]));
+            }
+        }
+        let page_bytes = manifest.page_bytes as usize;
+        for (number, block) in files["pages/data"].chunks(page_bytes).enumerate() {
+            let block = ours(block, &database);
+            let Some(found) = blocks::identify(&{
+                let mut whole = block.clone();
+                let check = quenchdb::base::checksum::crc(&whole[4..]);
+                whole[..4].copy_from_slice(&check.to_le_bytes());
+                whole
+            }) else {
+                continue;
+            };
+            if number < 12 {
+                add(
+                    "block",
+                    format!("{name}-{number}"),
+                    if found.kind == 7 { 3 } else { 1 },
+                    trimmed(&block),
+                );
+            }
+        }
+        if preset == Preset::Passive {
+            let memory = ours(&memory, &database);
+            let parts =
+                [&memory[..64], &memory[4096..4160], &memory[8192..8192 + 256], &memory[12288 + 80..16384]];
+            add("memory", name.into(), 7, trimmed(&parts.concat()));
+        }
+    }
+    let tables = (1..4).map(|n| TableRecord {
+        id: quenchdb::base::TableId(n),
+        name: "x".repeat(n as usize),
+        root: quenchdb::base::PageId(n.into()),
+    });
+    let retired = vec![quenchdb::tree::LargeReference { root: quenchdb::base::PageId(9), len: 5000, crc: 7 }];
+    let unfinished = vec![quenchdb::base::PageId(3), quenchdb::base::PageId(1 << 30)];
+    let catalog = encode_catalog(&StoredCatalog { tables: tables.collect(), retired, unfinished });
+    let mut plain = |target: &'static str, name: &str, bytes: Vec<u8>| {
+        seeds.get_mut(target).expect("a target").push((name.into(), bytes));
+    };
+    plain("catalog", "all", catalog);
+    plain("load", "lines", b"key\tvalue\na\\tb\t\\x00\\xff\\\\\n\xff\t\ntwo\ttabs\tno\n\\q\tx".to_vec());
+    for (n, image) in tree_images().into_iter().enumerate() {
+        let refs = [&[0xff; 8][..], &[0; 24], &[0xff; 8], &[0xfe; 8]].concat();
+        plain("mapping", &format!("tree-{n}"), [&refs[..], b"|", &image].concat());
+        plain("page", &format!("tree-{n}"), image);
+    }
+    for n in 0..6u8 {
+        let script: Vec<u8> = (0..180u32).map(|i| (i.wrapping_mul(2_654_435_761) >> (9 + n)) as u8).collect();
+        plain("api", &format!("script-{n}"), [&[n * 43][..], &script].concat());
+    }
+    // Begin, write, write, commit, checkpoint, fault, begin, write, commit, kill.
+    let words =
+        [0, 0, 0, 2, 1, 7, 9, 2, 3, 8, 251, 12, 1, 19, 21, 3, 0, 0, 0, 0, 0, 2, 1, 9, 9, 12, 1, 22, 23, 0];
+    plain("api", "by-hand", words.to_vec());
+    seeds
+}
+
+/// Pages of a small tree, three to an input.
+fn tree_images() -> Vec<Vec<u8>> {
+    use quenchdb::tree::image::{Resolved, image_page};
+    crate::pages::small_trees(|pool, pages| {
+        let mut images = Vec::new();
+        for page in pages {
+            let guard = pool.shared(page).expect("in memory");
+            let mut image = vec![0; 1024];
+            image_page(guard.bytes(), &mut image, &mut |_, _, _| Resolved::Keep);
+            images.extend(image);
+        }
+        images
+    })
+}

@@ -1,0 +1,107 @@
+//! Every committed input, and mutations of them for some seconds: what cargo-fuzz does with the nightly toolchain and a guide, without both.
+//!
+//! `QUENCH_FUZZ_SECONDS=N` for longer than a second and a half for each target, `QUENCH_FUZZ_SEED=N` for other mutations.
+
+use quench_fuzz::allocation::{Noting, run_bounded};
+use quench_fuzz::{TARGETS, Target, target};
+use quenchdb::base::random::Random;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: Noting = Noting;
+
+fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
+    let entries =
+        std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), std::fs::read(path).expect("readable"))).collect()
+}
+
+/// Runs it, and says which input it was if it panics.
+fn run(target: Target, data: &[u8], what: &str) {
+    let outcome = std::panic::catch_unwind(|| run_bounded(target, data));
+    if let Err(panic) = outcome {
+        let path = std::env::temp_dir().join(format!("quench-fuzz-{}-{}", target.name, std::process::id()));
+        std::fs::write(&path, data).expect("writable");
+        println!("{}: {what}: the input is in {}", target.name, path.display());
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn committed_inputs_do_no_harm() {
+    for target in TARGETS {
+        let inputs = corpus(&target);
+        assert!(!inputs.is_empty(), "{} has no inputs", target.name);
+        for (path, data) in &inputs {
+            run(target, data, &path.display().to_string());
+        }
+        run(target, &[], "nothing");
+    }
+}
+
+/// Changes a few bytes, cuts, repeats, or takes a part of another input.
+fn mutate(data: &mut Vec<u8>, others: &[(PathBuf, Vec<u8>)], random: &mut Random) {
+    const NUMBERS: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
+    for _ in 0..=random.below(4) {
+        let at = random.below(data.len() as u64 + 1) as usize;
+        let len = (1 + random.below(16) as usize).min(data.len() - at);
+        match random.below(8) {
+            0 | 1 if at < data.len() => data[at] ^= 1 << random.below(8),
+            2 if at < data.len() => data[at] = random.next_u64() as u8,
+            3 => {
+                let number = NUMBERS[random.below(8) as usize].to_le_bytes();
+                let width = (1 << random.below(4)).min(data.len() - at);
+                data[at..at + width].copy_from_slice(&number[..width]);
+            }
+            4 => drop(data.drain(at..at + len)),
+            5 => {
+                let piece = data[at..at + len].to_vec();
+                data.splice(at..at, piece);
+            }
+            6 => {
+                let (_, other) = &others[random.below(others.len() as u64) as usize];
+                let from = random.below(other.len() as u64 + 1) as usize;
+                let piece = &other[from..(from + 64).min(other.len())];
+                let end = (at + piece.len()).min(data.len());
+                data.splice(at..end, piece.iter().copied());
+            }
+            7 if random.chance(1, 4) => data.truncate(at),
+            _ => {}
+        }
+    }
+}
+
+fn seconds() -> f64 {
+    std::env::var("QUENCH_FUZZ_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1.5)
+}
+
+#[test]
+fn mutated_inputs_do_no_harm() {
+    let seed: u64 = std::env::var("QUENCH_FUZZ_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let only = std::env::var("QUENCH_FUZZ_TARGET").ok();
+    for target in TARGETS.into_iter().filter(|target| only.as_deref().is_none_or(|only| only == target.name))
+    {
+        let inputs = corpus(&target);
+        let mut random = Random::from_seed(seed);
+        let (begun, mut runs) = (Instant::now(), 0);
+        while begun.elapsed() < Duration::from_secs_f64(seconds()) {
+            let mut data = inputs[random.below(inputs.len() as u64) as usize].1.clone();
+            mutate(&mut data, &inputs, &mut random);
+            run(target, &data, &format!("seed {seed}, run {runs}"));
+            runs += 1;
+        }
+        println!("{}: {runs} mutated inputs", target.name);
+        assert!(runs > 20, "{}: {runs} in {:?}", target.name, begun.elapsed());
+    }
+}
+
+#[test]
+fn allocations_are_noticed() {
+    let bytes = quench_fuzz::allocation::largest(|| drop(std::hint::black_box(vec![1u8; 300_000])));
+    assert!((300_000..400_000).contains(&bytes), "{bytes}");
+    assert_eq!(target("load").name, "load");
+}

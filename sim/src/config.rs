@@ -1,0 +1,135 @@
+//! What a seed decides: settings, threads, schedules, troubles.
+
+use crate::support;
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
+use quenchdb::{Compression, Settings};
+use std::time::Duration;
+
+/// A seed's database.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub seed: u64,
+    pub settings: Settings,
+    /// Whether pages have to leave memory.
+    pub tight: bool,
+    pub threads: u8,
+    /// Transactions of each thread of the first life.
+    pub each: u8,
+    /// Crashes of the first life.
+    pub points: u64,
+    /// Crashes one inside the life after the other, at most.
+    pub depth: u64,
+    pub trouble: Trouble,
+    /// Whether threads of the first life panic or end in the middle of their work.
+    pub threads_end_early: bool,
+}
+
+/// What happens to the device in a life, besides its end.
+#[derive(Clone, Copy, Debug)]
+pub enum Trouble {
+    None,
+    /// An operation fails and says so.
+    Fault(Fault),
+    /// One goes wrong and does not.
+    Mishap(Mishap),
+    /// So many bytes fit on the disk, for a while.
+    Full(u64),
+}
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
+    all[random.below(all.len() as u64) as usize]
+}
+
+impl Trouble {
+    /// Troubles after which nothing may be missing.
+    pub fn any_bearable(random: &mut Random) -> Trouble {
+        use OperationKind::{Any, AnyThatGrows, DurableWrite, Flush, Open, Read, Write, ZeroExtend};
+        let bits = 1 + random.below(10);
+        let after = random.below(1 << bits);
+        match random.below(8) {
+            0 | 1 => {
+                let operation = one_of(random, &[Any, Read, Write, DurableWrite, Flush, ZeroExtend, Open]);
+                let kind = one_of(random, &[FaultKind::Once, FaultKind::Once, FaultKind::ForEver]);
+                Trouble::Fault(Fault { operation, after, kind, error: EIO })
+            }
+            2 => {
+                let kind = one_of(random, &[FaultKind::Once, FaultKind::ForEver]);
+                Trouble::Fault(Fault { operation: AnyThatGrows, after, kind, error: ENOSPC })
+            }
+            3 => Trouble::Full((64 << 10) * (1 + random.below(60))),
+            _ => {
+                let slow = MishapKind::Slow(Duration::from_micros(random.below(20_000)));
+                let kinds = [MishapKind::Short, MishapKind::Interrupted, MishapKind::Stuck, slow];
+                Trouble::Mishap(Mishap { operation: Any, after, kind: one_of(random, &kinds) })
+            }
+        }
+    }
+
+    /// Troubles of a device that does not do what it says.
+    pub fn any_broken_promise(random: &mut Random) -> Trouble {
+        let kinds: Vec<_> = MishapKind::ALL.into_iter().filter(|kind| !kind.keeps_promises()).collect();
+        let bits = 1 + random.below(8);
+        let after = random.below(1 << bits);
+        Trouble::Mishap(Mishap { operation: OperationKind::Any, after, kind: one_of(random, &kinds) })
+    }
+
+    pub fn befall(self, disk: &SimulatedStorage) {
+        match self {
+            Trouble::None => {}
+            Trouble::Fault(fault) => disk.inject(fault),
+            Trouble::Mishap(mishap) => disk.inject_mishap(mishap),
+            Trouble::Full(bytes) => disk.set_capacity(Some(bytes)),
+        }
+    }
+}
+
+impl Config {
+    pub fn of(seed: u64, points: u64) -> Config {
+        let mut random = Random::from_seed(seed);
+        let tight = random.chance(1, 4);
+        let settings = Settings {
+            compression: if random.chance(1, 4) { Compression::None } else { Compression::Lz4 },
+            memory_bytes: if tight { 1 << 20 } else { 4 << 20 },
+            segment_bytes: 64 << 10,
+            log_buffer_bytes: 64 << 10,
+            log_bytes_max: 8 << 20,
+            checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
+            flush_unit_bytes: one_of(&mut random, &[4096, 4096, 16 << 10]),
+            chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
+            ..support::any_protocol(seed, &mut random)
+        };
+        let trouble = if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
+        Config {
+            seed,
+            settings,
+            tight,
+            threads: 1 + random.below(4) as u8,
+            each: 4 + random.below(20) as u8,
+            points,
+            depth: 2 + u64::from(random.chance(1, 2)),
+            trouble,
+            threads_end_early: random.chance(1, 6),
+        }
+    }
+
+    /// The same sizes with another protocol: a database may be opened with any.
+    pub fn other_protocol(&self, random: &mut Random) -> Settings {
+        let other = support::any_protocol(random.next_u64(), random);
+        let own = self.settings.clone();
+        Settings {
+            compression: own.compression,
+            memory_bytes: own.memory_bytes,
+            segment_bytes: own.segment_bytes,
+            log_buffer_bytes: own.log_buffer_bytes,
+            log_bytes_max: own.log_bytes_max,
+            checkpoint_log_bytes: own.checkpoint_log_bytes,
+            flush_unit_bytes: own.flush_unit_bytes,
+            chunk_bytes: own.chunk_bytes,
+            ..other
+        }
+    }
+}

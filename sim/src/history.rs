@@ -1,0 +1,222 @@
+//! The run of one seed: a life, crashed at many points, each crash followed by other lives and crashes.
+
+use crate::config::{Config, Trouble};
+use crate::figures::Figures;
+use crate::life::{Lived, Script, live};
+use crate::support::bank::Id;
+use quenchdb::Dependency;
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use std::collections::BTreeSet;
+
+/// Lines about a run, for people.
+pub type Trace<'a> = &'a mut dyn FnMut(String);
+
+/// Runs a seed, with so many crashes of its first life.
+///
+/// # Panics
+/// With what was lost or broken.
+pub fn run(seed: u64, points: u64, trace: Trace<'_>) -> Figures {
+    let config = Config::of(seed, points);
+    trace(format!("{config:?}"));
+    let mut history = History {
+        random: Random::from_seed(seed.wrapping_mul(0x9e37)),
+        figures: Figures { seeds: 1, ..Figures::default() },
+        config,
+        trace,
+    };
+    history.run();
+    history.figures
+}
+
+struct History<'a> {
+    config: Config,
+    random: Random,
+    figures: Figures,
+    trace: Trace<'a>,
+}
+
+/// A disk after a crash, with what must be on it.
+struct Crashed {
+    disk: SimulatedStorage,
+    must: BTreeSet<Id>,
+    depth: u64,
+    context: String,
+}
+
+fn acknowledged_by(lived: &Lived, operations: usize) -> impl Iterator<Item = Id> {
+    lived.acknowledged.iter().filter(move |(at, _)| *at <= operations).map(|(_, id)| *id)
+}
+
+impl History<'_> {
+    fn run(&mut self) {
+        let rule = self.config.settings.dependency.map_or("its own", Dependency::name);
+        *self.figures.protocols.entry(format!("{} {rule}", self.config.settings.preset)).or_default() += 1;
+        let disk = SimulatedStorage::new(self.config.seed);
+        let script = Script {
+            seed: self.random.next_u64(),
+            settings: self.config.settings.clone(),
+            tight: self.config.tight,
+            number: 0,
+            threads: self.config.threads,
+            each: self.config.each,
+            trouble: self.config.trouble,
+            threads_end_early: self.config.threads_end_early,
+            must: BTreeSet::new(),
+            close: self.random.chance(1, 4),
+            judged: true,
+            context: format!("seed {}, first life", self.config.seed),
+        };
+        let lived = self.live(&disk, script);
+        for point in 0..self.config.points {
+            let crashed = self.crash(
+                &disk,
+                &lived,
+                &Crashed {
+                    disk: disk.clone(),
+                    must: BTreeSet::new(),
+                    depth: 0,
+                    context: format!("seed {}, point {point}", self.config.seed),
+                },
+            );
+            self.go_on(crashed);
+        }
+    }
+
+    fn live(&mut self, disk: &SimulatedStorage, script: Script) -> Lived {
+        (self.trace)(format!("life: {script:?}"));
+        let from = disk.operations();
+        let lived = live(disk, script, &mut self.figures);
+        for (number, line) in disk.describe(from).into_iter().enumerate() {
+            (self.trace)(format!("  {:>5} {line}", from + number));
+        }
+        (self.trace)(format!(
+            "  open after {:?} operations, refused: {:?}, checkpoints {:?}, acknowledged {:?}",
+            lived.opened_at, lived.refused, lived.checkpoints, lived.acknowledged
+        ));
+        lived
+    }
+
+    /// Ends a life somewhere: inside its recovery, inside a checkpoint, or anywhere.
+    fn crash(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed) -> Crashed {
+        let end = disk.operations();
+        let opened_at = lived.opened_at.unwrap_or(end);
+        let checkpoints = &lived.checkpoints;
+        let at = match self.random.below(4) {
+            0 if before.depth > 0 => self.random.below(opened_at as u64 + 1) as usize,
+            1 if !checkpoints.is_empty() => {
+                let range = &checkpoints[self.random.below(checkpoints.len() as u64) as usize];
+                range.start + self.random.below(range.len() as u64 + 1) as usize
+            }
+            _ => self.random.below(end as u64 + 1) as usize,
+        };
+        let kind = if self.random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
+        let in_recovery = before.depth > 0 && at < opened_at;
+        let in_checkpoint = checkpoints.iter().any(|range| range.contains(&at));
+        let figures = &mut self.figures;
+        match kind {
+            CrashKind::PowerCut => figures.power_cuts += 1,
+            CrashKind::Kill => figures.kills += 1,
+        }
+        figures.crashes_in_recovery += u64::from(in_recovery);
+        figures.crashes_in_checkpoint += u64::from(in_checkpoint);
+        *figures.crashes_by_depth.entry(before.depth + 1).or_default() += 1;
+        let place = if in_recovery {
+            " in recovery"
+        } else if in_checkpoint {
+            " in a checkpoint"
+        } else {
+            ""
+        };
+        let context = format!("{}; {kind:?} after {at} of {end}{place}", before.context);
+        (self.trace)(context.clone());
+        let mut must = before.must.clone();
+        must.extend(acknowledged_by(lived, at));
+        if at >= opened_at
+            && let Some(found) = &lived.found
+        {
+            // Whatever was served must stay.
+            let journal = found.keys().filter(|(table, _)| table == "journal");
+            must.extend(journal.map(|(_, id)| <Id>::try_from(&id[..]).expect("an id")));
+        }
+        let disk = disk.crash(kind, at, self.random.next_u64());
+        Crashed { disk, must, depth: before.depth + 1, context }
+    }
+
+    /// A life after a crash, crashed again until it is deep enough; the last one is looked at once more.
+    fn go_on(&mut self, crashed: Crashed) {
+        let last = crashed.depth >= self.config.depth;
+        let same = self.random.chance(1, 4);
+        let settings =
+            if same { self.config.settings.clone() } else { self.config.other_protocol(&mut self.random) };
+        let trouble = if last || self.random.chance(7, 8) {
+            Trouble::None
+        } else {
+            Trouble::any_bearable(&mut self.random)
+        };
+        let script = Script {
+            seed: self.random.next_u64(),
+            settings,
+            tight: self.config.tight,
+            number: crashed.depth as u8,
+            threads: if last { 0 } else { 1 + self.random.below(2) as u8 },
+            each: 1 + self.random.below(4) as u8,
+            trouble,
+            threads_end_early: false,
+            must: crashed.must.clone(),
+            close: last && self.random.chance(1, 2),
+            judged: true,
+            context: crashed.context.clone(),
+        };
+        let bearable = matches!(trouble, Trouble::None);
+        let lived = self.live(&crashed.disk, script.clone());
+        if let (Some(error), true) = (&lived.refused, bearable) {
+            panic!("{}: {error}", crashed.context);
+        }
+        if !last {
+            let next = self.crash(&crashed.disk, &lived, &crashed);
+            return self.go_on(next);
+        }
+        if self.random.chance(1, 8) {
+            return self.break_promises(crashed, script);
+        }
+        if self.random.chance(1, 4) {
+            let end = crashed.disk.operations();
+            let again = crashed.disk.crash(CrashKind::PowerCut, end, self.random.next_u64());
+            self.figures.power_cuts += 1;
+            let context = format!("{}; opened again", crashed.context);
+            let script = Script { seed: self.random.next_u64(), context, ..script };
+            let second = self.live(&again, script);
+            assert!(second.refused.is_none(), "{}, opened again: {:?}", crashed.context, second.refused);
+            assert!(second.found == lived.found, "{}: opening again gives something else", crashed.context);
+        }
+    }
+
+    /// Lives on a device that does not do what it says, and after that.
+    fn break_promises(&mut self, crashed: Crashed, script: Script) {
+        let trouble = Trouble::any_broken_promise(&mut self.random);
+        let script = Script {
+            seed: self.random.next_u64(),
+            number: script.number + 1,
+            threads: 2,
+            each: 6,
+            trouble,
+            judged: false,
+            close: self.random.chance(1, 2),
+            context: format!("{}; {trouble:?}", crashed.context),
+            ..script
+        };
+        let lived = self.live(&crashed.disk, script.clone());
+        let next = self.crash(&crashed.disk, &lived, &crashed);
+        let after = Script {
+            seed: self.random.next_u64(),
+            number: script.number + 1,
+            trouble: Trouble::None,
+            context: next.context.clone(),
+            ..script
+        };
+        let lived = self.live(&next.disk, after);
+        let outcome = if lived.refused.is_some() { "refused" } else { "opened" };
+        self.figures.passed(&format!("{outcome} after a broken promise"), 1);
+    }
+}

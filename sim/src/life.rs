@@ -1,0 +1,256 @@
+//! One life of a database: a process opens it, judges it, works, and ends.
+
+use crate::config::Trouble;
+use crate::figures::Figures;
+use crate::support::Content;
+use crate::support::bank::{Id, Tables, Told, judge, one};
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::sync::atomic::{AtomicBool, Ordering};
+use quenchdb::sync::simulation::{self, Plan};
+use quenchdb::sync::{Mutex, thread};
+use quenchdb::{CommitHandle, Database, Durability, ErrorKind, Result, Settings, Snapshot};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is to happen in a life.
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub seed: u64,
+    pub settings: Settings,
+    pub tight: bool,
+    /// The number in the ids of its transactions.
+    pub number: u8,
+    pub threads: u8,
+    pub each: u8,
+    pub trouble: Trouble,
+    pub threads_end_early: bool,
+    /// Acknowledged before.
+    pub must: BTreeSet<Id>,
+    /// A clean end; otherwise the machine stops under it.
+    pub close: bool,
+    /// Whether what is found is judged. Not where the device broke its promises: then nothing may panic or wait for ever, and no row
+    /// may be what was never written.
+    pub judged: bool,
+    pub context: String,
+}
+
+/// What happened.
+#[derive(Debug, Default)]
+pub struct Lived {
+    /// With the number of disk operations at that time.
+    pub acknowledged: Vec<(usize, Id)>,
+    /// The number of disk operations when it was open.
+    pub opened_at: Option<usize>,
+    pub checkpoints: Vec<Range<usize>>,
+    /// What it found.
+    pub found: Option<Content>,
+    /// Why it could not be opened.
+    pub refused: Option<quenchdb::Error>,
+}
+
+/// Shared by the threads of a life.
+struct Shared {
+    script: Script,
+    disk: SimulatedStorage,
+    db: Database,
+    tables: Tables,
+    told: Mutex<Told2>,
+}
+
+/// What is written down while they work.
+#[derive(Default)]
+struct Told2 {
+    acknowledged: Vec<(usize, Id)>,
+    checkpoints: Vec<Range<usize>>,
+    transactions: u64,
+    refused_memory: u64,
+    refused_space: u64,
+    early_ends: u64,
+}
+
+/// Lives it.
+pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> Lived {
+    let (disk, plan) = (disk.clone(), Plan::of(script.seed));
+    let before = disk.fault_counts();
+    let (lived, summary) = simulation::run(plan, || live_simulated(&disk, script, figures));
+    figures.lives += 1;
+    figures.decisions += summary.decisions;
+    figures.switches += summary.switches;
+    figures.mix(summary.fingerprint);
+    figures.mix(disk.fingerprint());
+    for (what, times) in disk.fault_counts().iter() {
+        // What its own crash brought is counted with it.
+        figures
+            .happened(what, times - if lived.opened_at.is_some() { 0 } else { before.of(what).min(times) });
+    }
+    lived
+}
+
+fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> Lived {
+    let mut lived = Lived::default();
+    script.trouble.befall(disk);
+    let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
+    let healer = heal_later(disk, &script);
+    let db = match builder.open("simulated") {
+        Ok(db) => db,
+        Err(error) => {
+            lived.refused = Some(error);
+            healer.end();
+            return lived;
+        }
+    };
+    lived.opened_at = Some(disk.operations());
+    let bearable = script.judged && matches!(script.trouble, Trouble::None);
+    if bearable {
+        lived.found = Some(judge(&db, &script.must, &script.context));
+    }
+    if let Ok(tables) = Tables::of(&db, script.tight) {
+        let told = Mutex::default();
+        let shared =
+            Arc::new(Shared { script: script.clone(), disk: disk.clone(), db: db.clone(), tables, told });
+        let threads: Vec<_> = (0..script.threads).filter_map(|number| start(&shared, number).ok()).collect();
+        threads.into_iter().for_each(wait_for);
+        let mut told = shared.told.lock();
+        lived.acknowledged = std::mem::take(&mut told.acknowledged);
+        lived.checkpoints = std::mem::take(&mut told.checkpoints);
+        figures.transactions += told.transactions;
+        figures.acknowledged += lived.acknowledged.len() as u64;
+        figures.happened("thread panic or early end", told.early_ends);
+        figures.happened("memory refused", told.refused_memory);
+        figures.passed("space refused", told.refused_space);
+    }
+    look_back(&db, figures);
+    if script.close {
+        let closed = db.close();
+        if bearable {
+            closed.unwrap_or_else(|error| panic!("{}, close: {error}", script.context));
+        }
+    } else {
+        disk.stop();
+        drop(db);
+    }
+    healer.end();
+    lived
+}
+
+/// Waits for a thread; its panic is the caller's.
+fn wait_for(thread: thread::JoinHandle<()>) {
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Where the device recovers: what is stuck goes on, a full disk has space again. Until the life is over.
+fn heal_later(disk: &SimulatedStorage, script: &Script) -> Healer {
+    let over = Arc::new(AtomicBool::new(false));
+    let heals = matches!(script.trouble, Trouble::Mishap(_) | Trouble::Full(_));
+    let (disk, mut random, seen) = (disk.clone(), Random::from_seed(script.seed ^ 0x4ea1), over.clone());
+    let heal = move || {
+        thread::sleep(Duration::from_micros(random.below(100_000)));
+        disk.set_capacity(None);
+        while !seen.load(Ordering::SeqCst) {
+            disk.release_stuck();
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    Healer { over, thread: heals.then(|| thread::spawn("healer", heal).ok()).flatten() }
+}
+
+struct Healer {
+    over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Healer {
+    fn end(self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.thread.into_iter().for_each(wait_for);
+    }
+}
+
+fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle<()>> {
+    let shared = shared.clone();
+    thread::spawn("worker", move || work(&shared, number))
+}
+
+fn work(shared: &Shared, number: u8) {
+    let script = &shared.script;
+    let mut random = Random::from_seed(script.seed ^ u64::from(number) << 32);
+    let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
+    let mut snapshot: Option<Snapshot> = None;
+    let note = |id| shared.told.lock().acknowledged.push((shared.disk.operations(), id));
+    for n in 0..script.each {
+        let id = [script.number, number, n, 0];
+        if script.threads_end_early && random.chance(1, 12) {
+            shared.told.lock().early_ends += 1;
+            if random.chance(1, 2) {
+                return;
+            }
+            end_by_panic(shared, [id[0], id[1], id[2], 1], &mut random);
+        }
+        match one(&shared.db, &shared.tables, id, &mut random) {
+            Ok(Told::Durable) => note(id),
+            Ok(Told::Later(handle)) => handles.push((id, handle)),
+            Ok(Told::Nothing) => {}
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => shared.told.lock().refused_memory += 1,
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => shared.told.lock().refused_space += 1,
+            Err(_) => return,
+        }
+        shared.told.lock().transactions += 1;
+        for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
+            note(id);
+        }
+        among_transactions(shared, &mut snapshot, &mut random);
+    }
+}
+
+/// What a thread does now and then besides.
+fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: &mut Random) {
+    match random.below(60) {
+        0..=2 => {
+            let begin = shared.disk.operations();
+            if shared.db.checkpoint().is_ok() {
+                shared.told.lock().checkpoints.push(begin..shared.disk.operations());
+            }
+        }
+        3 => {
+            let bits = 1 + random.below(22);
+            simulation::jump(Duration::from_micros(random.below(1 << bits)));
+        }
+        4 => *snapshot = shared.db.begin_read().ok(),
+        5 => *snapshot = None,
+        6 => drop(shared.db.flush()),
+        7 => thread::sleep(Duration::from_micros(random.below(20_000))),
+        _ => {}
+    }
+}
+
+/// A panic of the user's code in a transaction, one with bytes in a log's buffer before it.
+fn end_by_panic(shared: &Shared, id: Id, random: &mut Random) {
+    let panics = AssertUnwindSafe(|| -> Result<()> {
+        let mut tx = shared.db.begin_with(quenchdb::Isolation::Snapshot, Durability::Lazy)?;
+        crate::support::bank::step(&mut tx, &shared.tables, id, random)?;
+        if random.chance(1, 2) {
+            tx.commit()?;
+            tx = shared.db.begin()?;
+            crate::support::bank::step(&mut tx, &shared.tables, [id[0], id[1], id[2], 2], random)?;
+        }
+        std::panic::resume_unwind(Box::new("as planned"))
+    });
+    let _ = std::panic::catch_unwind(panics);
+}
+
+/// Which paths a life took.
+fn look_back(db: &Database, figures: &mut Figures) {
+    let (statistics, recovery) = (db.statistics(), db.recovery());
+    figures.passed("pages left memory", statistics.pages_evicted);
+    figures.passed("blocks stolen", statistics.stolen_blocks);
+    figures.passed("flushes shared", statistics.shared_flushes);
+    figures.passed("images packed", statistics.packs.images_packed);
+    figures.passed("conflicts", statistics.conflicts);
+    figures.passed("old chunks replayed", recovery.chunks_before_checkpoint);
+}

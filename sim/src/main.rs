@@ -1,0 +1,90 @@
+//! `quench-sim`: whole runs of QuenchDB on a simulated disk, clock and scheduler, each from one seed.
+
+mod config;
+mod figures;
+mod history;
+mod life;
+mod many;
+mod scorecard;
+#[path = "../../engine/tests/support/mod.rs"]
+mod support;
+
+use clap::{Parser, Subcommand};
+use scorecard::{Asked, Scorecard};
+
+/// Runs QuenchDB's engine on a simulated disk, clock and scheduler: crashes it, breaks its device, and judges what is left.
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs many seeds and prints a row for each measure; exit code 1 if one is missed.
+    Scorecard {
+        /// Go on for so long, and compare with what a long run should reach.
+        #[arg(long)]
+        minutes: Option<u64>,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        first_seed: u64,
+        /// So many seeds, if no time is given.
+        #[arg(long, default_value_t = 2_000)]
+        seeds: u64,
+        /// Crashes of each seed's first life; each is followed by others.
+        #[arg(long, default_value_t = POINTS)]
+        points: u64,
+        /// Processes at a time.
+        #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, |n| n.get()))]
+        processes: usize,
+        /// For machines.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Runs one seed again and prints everything that happens.
+    Replay {
+        /// Which.
+        seed: u64,
+        /// As in the run in which it failed.
+        #[arg(long, default_value_t = POINTS)]
+        points: u64,
+    },
+    /// Runs one seed and prints its figures as JSON.
+    Run {
+        /// Which.
+        seed: u64,
+        /// Crashes of its first life.
+        #[arg(long, default_value_t = POINTS)]
+        points: u64,
+    },
+}
+
+const POINTS: u64 = 12;
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Scorecard { minutes, first_seed, seeds, points, processes, json } => {
+            let asked = Asked { minutes, first_seed, seeds, points, processes };
+            let scorecard = Scorecard::make(&asked)?;
+            if json {
+                println!("{}", serde_json::to_string_pretty(&scorecard)?);
+            } else {
+                print!("{}", scorecard.table());
+            }
+            if !scorecard.is_met() {
+                std::process::exit(1);
+            }
+        }
+        Command::Replay { seed, points } => {
+            let figures = history::run(seed, points, &mut |line| println!("{line}"));
+            println!("{}", serde_json::to_string_pretty(&figures)?);
+        }
+        Command::Run { seed, points } => {
+            let figures = history::run(seed, points, &mut |_| ());
+            println!("{}", serde_json::to_string(&figures)?);
+        }
+    }
+    Ok(())
+}

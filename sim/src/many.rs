@@ -1,0 +1,130 @@
+//! Many seeds, each in a process of its own, so that one that panics, hangs or leaks leaves the others alone, and every one
+//! begins with the same state of the process.
+
+use crate::figures::Figures;
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::ops::Range;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A seed that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub seed: u64,
+    /// What its process said, the last lines.
+    pub said: String,
+}
+
+/// Which seeds, and until when.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub seeds: Range<u64>,
+    /// No further seed is begun after this.
+    pub until: Option<Instant>,
+    /// Processes at a time.
+    pub processes: usize,
+    /// Crashes of each seed's first life.
+    pub points: u64,
+    /// A seed that takes longer has failed.
+    pub patience: Duration,
+}
+
+/// Runs them, and adds up what they did.
+///
+/// # Errors
+/// This program cannot be started.
+pub fn run(wanted: &Wanted) -> Result<(Figures, Vec<Failure>)> {
+    let program = std::env::current_exe().context("this program's own path")?;
+    let next = AtomicU64::new(wanted.seeds.start);
+    let (figures, failures) = (Mutex::new(Figures::default()), Mutex::new(Vec::new()));
+    let bar = ProgressBar::new(wanted.seeds.end - wanted.seeds.start);
+    let style =
+        ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos} of {len} seeds, {eta} left {msg}");
+    bar.set_style(style?);
+    let worker = || -> Result<()> {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= wanted.seeds.end || wanted.until.is_some_and(|until| Instant::now() > until) {
+                return Ok(());
+            }
+            match one(&program, seed, wanted)? {
+                Ok(own) => figures.lock().unwrap_or_else(PoisonError::into_inner).merge(&own),
+                Err(said) => {
+                    let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                    failures.push(Failure { seed, said });
+                    bar.set_message(format!("({} failed)", failures.len()));
+                }
+            }
+            bar.inc(1);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..wanted.processes).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|_| Err(anyhow!("a thread that waits for processes panicked")))
+        })
+    })?;
+    bar.finish_and_clear();
+    let figures = figures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((figures, failures.into_inner().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// One seed: its figures, or what its process said when it failed.
+fn one(program: &std::path::Path, seed: u64, wanted: &Wanted) -> Result<Result<Figures, String>> {
+    let child = Command::new(program)
+        .args(["run", &seed.to_string(), "--points", &wanted.points.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))?;
+    let output = match wait_at_most(child, wanted.patience)? {
+        Some(output) => output,
+        None => return Ok(Err(format!("no end after {} seconds", wanted.patience.as_secs()))),
+    };
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(SAID_LINES).collect();
+        return Ok(Err(format!("{}: {}", output.status, lines.join("\n"))));
+    }
+    Ok(serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("figures that cannot be read: {error}")))
+}
+
+/// Lines that are kept of what a process said.
+const SAID_LINES: usize = 40;
+
+/// `None` if it did not end in time; then it is ended.
+fn wait_at_most(mut child: Child, patience: Duration) -> Result<Option<std::process::Output>> {
+    let (done, ended) = std::sync::mpsc::channel();
+    let pid = child.id();
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(move || {
+            if ended.recv_timeout(patience).is_err() {
+                // It is our child, and has not been waited for.
+                let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+                return true;
+            }
+            false
+        });
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let errors = scope.spawn(move || read_all(stderr));
+        let stdout = read_all(stdout);
+        let stderr = errors.join().unwrap_or_default();
+        let status = child.wait().context("waiting for a seed's process")?;
+        let _ = done.send(());
+        let overdue = watch.join().unwrap_or(false);
+        Ok((!overdue).then_some(std::process::Output { status, stdout, stderr }))
+    })
+}
+
+fn read_all(pipe: Option<impl std::io::Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    bytes
+}
