@@ -44,7 +44,10 @@ fn killed_at_every_nth_system_call_it_loses_nothing() {
         let way = ["--threads", "2", "--alternate-io", "--at-calls", "kill", "--preset", preset];
         let report = torture(&[&["--rounds", KILLS_AT_CALLS], &way[..]].concat());
         assert_eq!(report["kills"].to_string(), KILLS_AT_CALLS, "{report}");
-        assert!(report["at_calls"].as_u64().expect("counted") > 30, "most are killed at their call: {report}");
+        assert!(
+            report["at_calls"].as_u64().expect("counted") > 30,
+            "most are killed at their call: {report}"
+        );
     }
 }
 
