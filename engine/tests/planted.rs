@@ -55,11 +55,12 @@ fn main() -> ExitCode {
     if json {
         println!("{}", table::json(&rows));
     }
-    if let Some(file) = file
-        && let Err(error) = std::fs::write(&file, table::markdown(&rows))
-    {
-        eprintln!("{file}: {error}");
-        return ExitCode::FAILURE;
+    if let Some(file) = file {
+        let document = std::fs::read_to_string(&file).unwrap_or_default();
+        if let Err(error) = std::fs::write(&file, table::written(&document, &rows)) {
+            eprintln!("{file}: {error}");
+            return ExitCode::FAILURE;
+        }
     }
     let missed = rows.iter().filter(|row| row.caught.is_none()).count();
     eprintln!("{} planted bugs, {} caught, {missed} missed", rows.len(), rows.len() - missed);

@@ -32,13 +32,21 @@ pub struct ChildArgs {
     round: u32,
     #[arg(long)]
     log_memory: Option<PathBuf>,
+    #[arg(long)]
+    no_io_uring: bool,
 }
 
 /// Opens with small bounds, so that checkpoints and segment changes happen within a second.
-pub fn open(directory: &Path, preset: Preset, log_memory: Option<&Path>) -> quenchdb::Result<Database> {
+pub fn open(
+    directory: &Path,
+    preset: Preset,
+    log_memory: Option<&Path>,
+    io_uring: bool,
+) -> quenchdb::Result<Database> {
     let log_memory = log_memory.map(Path::to_path_buf);
     let settings = quenchdb::Settings {
         preset,
+        io_uring,
         // Full every few milliseconds.
         log_buffer_bytes: if log_memory.is_some() { 64 << 10 } else { 0 },
         log_memory,
@@ -200,7 +208,7 @@ fn checkpoints(database: &Database, mut random: Random) -> Result<()> {
 
 /// Works until it is killed; returns only if something failed.
 pub fn run(args: &ChildArgs) -> Result<Outcome> {
-    let database = open(&args.directory, args.preset, args.log_memory.as_deref())?;
+    let database = open(&args.directory, args.preset, args.log_memory.as_deref(), !args.no_io_uring)?;
     let bank = Bank::open(&database)?;
     say("S\n")?;
     let rows = Rows::open(&database)?;

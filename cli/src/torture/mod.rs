@@ -1,19 +1,22 @@
 //! `torture`: a child works, is killed at a random moment, and the parent checks every promise it made. Again and again.
 
+mod calls;
 pub mod check;
 pub mod child;
 
 use crate::bench::{parse_preset, positive_seconds};
 use crate::output::{Outcome, Progress, one_line, print_json, print_text};
 use anyhow::{Context, Result};
+use calls::{Calls, Trouble};
 use check::{Acknowledged, Findings};
 use quenchdb::Preset;
 use quenchdb::base::random::Random;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// `quench torture`
@@ -38,10 +41,27 @@ pub struct TortureArgs {
     /// Seed of the random choices (the moments of the kills still depend on the machine)
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Not at random moments, but at the Nth system call of each kind that changes files, for one N after the other; needs strace
+    #[arg(long, value_name = "TROUBLE")]
+    at_calls: Option<Trouble>,
+    /// Longest life of a child, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(50..=600_000))]
+    life: u64,
+    /// End after so many rounds
+    #[arg(long)]
+    rounds: Option<u64>,
+    /// Write without io_uring in every other round
+    #[arg(long)]
+    alternate_io: bool,
 }
 
 /// A database this large is left for a new one, so that checks stay short.
 const ROWS_MAX: u64 = 200_000;
+/// The same where a round is over in a moment.
+const ROWS_MAX_AT_CALLS: u64 = 3_000;
+/// How long a child may take to get to its call.
+const UNTIL_CALL: Duration = Duration::from_millis(400);
+const SIGKILL: i32 = 9;
 /// Problems that are printed.
 const SHOWN_MAX: usize = 20;
 
@@ -52,7 +72,12 @@ struct Torture<'a> {
     random: Random,
     acknowledged: Acknowledged,
     round: u32,
+    rounds: u64,
     kills: u64,
+    /// Set if trouble comes at calls.
+    calls: Option<Calls>,
+    /// Children that were told of an error and said so.
+    complaints: u64,
     acknowledged_before: u64,
     lost: u64,
     violations: Vec<String>,
@@ -68,14 +93,31 @@ fn remove(directory: &Path) -> Result<()> {
 }
 
 impl Torture<'_> {
-    /// Starts a child, reads what it reports, kills it. False if it stopped by itself.
+    fn io_uring(&self) -> bool {
+        match &self.calls {
+            Some(calls) => calls.io_uring(),
+            None => !self.args.alternate_io || self.rounds.is_multiple_of(2),
+        }
+    }
+
+    /// Starts a child, reads what it reports, kills it.
     fn work_and_kill(&mut self, delay: Duration) -> Result<()> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let program = std::env::current_exe()?;
+        let mut command = match &self.calls {
+            Some(calls) => calls.command(program.as_os_str()),
+            None => Command::new(program),
+        };
+        let stderr = calls::errors_of(&self.args.directory);
+        if self.calls.is_some() {
+            command.stderr(std::fs::File::create(&stderr)?);
+        }
+        let mut child = command
             .arg("torture-child")
             .arg(&self.database)
             .args(["--threads", &self.args.threads.to_string(), "--preset", self.args.preset.name()])
             .args(self.memory.iter().flat_map(|path| [OsStr::new("--log-memory"), path.as_os_str()]))
             .args(["--seed", &self.args.seed.to_string(), "--round", &self.round.to_string()])
+            .args((!self.io_uring()).then_some("--no-io-uring"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -104,11 +146,18 @@ impl Torture<'_> {
             std::thread::sleep((delay - began.elapsed().min(delay)).min(Duration::from_millis(20)));
             stopped = child.try_wait()?;
         }
-        child.kill()?;
+        if self.calls.is_some() && stopped.is_none() {
+            // strace ends with what it traces.
+            calls::kill_traced(child.id());
+        } else {
+            child.kill()?;
+        }
         child.wait()?;
         let (acknowledged, strange) = reader.join().unwrap_or_default();
         self.acknowledged = acknowledged;
-        if let Some(status) = stopped {
+        if self.calls.is_some() {
+            self.judge_end(stopped, &std::fs::read_to_string(&stderr).unwrap_or_default());
+        } else if let Some(status) = stopped {
             self.violations.push(format!("the child stopped by itself: {status}"));
         } else {
             self.kills += 1;
@@ -117,9 +166,24 @@ impl Torture<'_> {
         Ok(())
     }
 
+    /// How a child in trouble may end: by the signal, or with an error that it was told of. One that went on until now was killed.
+    fn judge_end(&mut self, stopped: Option<ExitStatus>, stderr: &str) {
+        let Some(calls) = &mut self.calls else { return };
+        let what = calls.describe();
+        calls.advance(stopped.is_some());
+        match stopped.map(|status| (status.code(), status.signal())) {
+            None | Some((_, Some(SIGKILL))) => self.kills += 1,
+            Some((Some(2), None)) => self.complaints += 1,
+            Some(end) => self.violations.push(format!("{what}: the child ended with {end:?}: {stderr}")),
+        }
+        if stderr.contains("internal error") {
+            self.violations.push(format!("{what}: {stderr}"));
+        }
+    }
+
     /// Recovers, checks, and recovers again.
     fn check(&self) -> Result<Findings> {
-        let open = || child::open(&self.database, self.args.preset, self.memory.as_deref());
+        let open = || child::open(&self.database, self.args.preset, self.memory.as_deref(), self.io_uring());
         let database = open().context("the first open after the kill")?;
         let mut findings = check::check(&database, &self.acknowledged)?;
         let first = check::content_hash(&database)?;
@@ -143,20 +207,26 @@ impl Torture<'_> {
 
     fn round(&mut self) -> Result<()> {
         // Every fourth kill falls into open and recovery.
-        let delay =
-            if self.random.chance(1, 4) { self.random.below(50) } else { 20 + self.random.below(1480) };
-        self.work_and_kill(Duration::from_millis(delay))?;
+        let delay = if self.random.chance(1, 4) {
+            self.random.below(50)
+        } else {
+            20 + self.random.below(self.args.life - 20)
+        };
+        let delay = if self.calls.is_some() { UNTIL_CALL } else { Duration::from_millis(delay) };
+        self.work_and_kill(delay)?;
         match self.check() {
             Ok(findings) => {
                 self.lost += findings.lost;
                 self.violations.extend(findings.violations);
-                if findings.rows > ROWS_MAX && self.violations.is_empty() {
+                let rows_max = if self.calls.is_some() { ROWS_MAX_AT_CALLS } else { ROWS_MAX };
+                if findings.rows > rows_max && self.violations.is_empty() {
                     self.acknowledged_before += std::mem::take(&mut self.acknowledged).len();
                     self.begin_anew()?;
                 }
             }
             Err(error) => self.violations.push(one_line(&error)),
         }
+        self.rounds += 1;
         self.round = (self.round + 1) % (u32::MAX / child::WRITERS_A_ROUND);
         Ok(())
     }
@@ -169,6 +239,9 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     let database = args.directory.join("torture-db");
     let memory = || args.log_memory.clone().unwrap_or(args.directory.join("torture-log-memory"));
     let memory = (args.preset == Preset::Passive).then(memory);
+    if args.at_calls.is_some() {
+        calls::available()?;
+    }
     let mut torture = Torture {
         args,
         database,
@@ -176,7 +249,10 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         random: Random::from_seed(args.seed),
         acknowledged: Acknowledged::default(),
         round: 0,
+        rounds: 0,
         kills: 0,
+        calls: args.at_calls.map(|trouble| Calls::new(trouble, args.alternate_io)),
+        complaints: 0,
         acknowledged_before: 0,
         lost: 0,
         violations: Vec::new(),
@@ -184,7 +260,10 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     torture.begin_anew()?;
     let progress = Progress::new();
     let began = Instant::now();
-    while began.elapsed().as_secs_f64() < args.seconds && torture.violations.is_empty() {
+    while began.elapsed().as_secs_f64() < args.seconds
+        && args.rounds.is_none_or(|rounds| torture.rounds < rounds)
+        && torture.violations.is_empty()
+    {
         torture.round()?;
         progress.counting(
             format!("{} kills", torture.kills),
@@ -202,7 +281,11 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
             "threads": args.threads,
             "seed": args.seed,
             "seconds": began.elapsed().as_secs_f64(),
+            "rounds": torture.rounds,
             "kills": torture.kills,
+            "at_calls": torture.calls.as_ref().map(|calls| calls.met),
+            "complaints": torture.complaints,
+            "calls": torture.calls.as_ref().map(Calls::summary),
             "acknowledged": acknowledged,
             "lost": torture.lost,
             "violations": violations,

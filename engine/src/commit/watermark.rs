@@ -90,6 +90,7 @@ impl Watermark {
             slot.store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         }
         let csn = self.next.fetch_add(1, Ordering::SeqCst);
+        planted::linger(Bug::AnnouncedAfterDraw);
         if idle {
             slot.store(csn, Ordering::SeqCst);
         }
@@ -133,6 +134,7 @@ impl Watermark {
     pub(super) fn rescan(&self) -> Csn {
         let bound = self.next.load(Ordering::SeqCst);
         let lowest = self.slots.iter().map(|s| s.load(Ordering::SeqCst)).min().unwrap_or(INFINITY);
+        planted::linger(Bug::SlotsBeforeCounter);
         let late = planted::is(Bug::SlotsBeforeCounter);
         let bound = if late { self.next.load(Ordering::SeqCst) } else { bound };
         let fresh = bound.min(lowest);
@@ -231,6 +233,8 @@ pub(super) mod tests {
                 for round in 1..=ROUNDS {
                     // The log is idle before each draw, so each is announced.
                     let csn = watermark.draw(LogId((round % 2) as u32), &Held);
+                    // The device takes its time, some hundred nanoseconds here.
+                    (0..40).for_each(|_| std::hint::spin_loop());
                     durable.store(csn.0, Ordering::SeqCst);
                     watermark.settle(LogId((round % 2) as u32), None, &Held);
                 }

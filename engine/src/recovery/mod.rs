@@ -158,9 +158,7 @@ impl Recovery<'_> {
         let start = self.clock.now();
         // A segment that a killed process had just made has a name that a power cut could still take away.
         self.storage.create_directory(DIRECTORY)?;
-        if !planted::is(Bug::DirectoryNotFlushed) {
-            self.storage.flush_directory(DIRECTORY)?;
-        }
+        self.storage.flush_directory(DIRECTORY)?;
         self.load_checkpoint(&manifest)?;
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
         let recovered = if let Some(copied) = self.copied {

@@ -41,13 +41,13 @@ detectors! {
     KilledSegmentAdopted: tests("late_writes", "");
     SegmentNameNotFlushed: CRASHES;
     FenceSkipped: CRASHES;
-    BufferEntryNotFenced: tests("passive", "no_power_cut");
+    BufferEntryNotFenced: tests("lib", "log::memory");
     MemoryHeaderBelieved: tests("passive", "an_open_that_was_killed");
     RolledBackChunkCounts: CRASHES;
 
     AcknowledgedBeforeFlush: CRASHES;
     LogWriteNotDurable: CRASHES;
-    FailedWriteRetried: tests("lib", "commit::tests::failure"), tests("lib", "commit::tests::behaviour");
+    FailedWriteRetried: tests("lib", "commit::tests::behaviour::a_failed_write_reaches");
     CommitsAfterFailure: tests("lib", "poison"), tests("faults", "any_operation_may_fail_autonomous");
     ReaderNotAwaited: tests("dependencies", "restricted");
     SlotNotAnnounced: tests("lib", "watermark");
@@ -55,7 +55,7 @@ detectors! {
     SlotsBeforeCounter: tests("lib", "watermark");
     DirectPredecessorsOnly: tests("lib", "commit::tests::exact::acknowledged_means");
     GsnNotAbovePredecessors: tests("lib", "commit::gsn"), CRASHES;
-    OwnLogIsEnough: tests("lib", "commit::tests::exact::remote_flush_avoidance");
+    OwnLogIsEnough: tests("lib", "commit::gsn");
     FragmentsNotAwaited: tests("by_page", "a_transaction_is_whole");
     QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
     WatermarkNotStored: tests("damage", "a_hole_in_the_log");
@@ -97,11 +97,10 @@ detectors! {
     FailedImageRecorded: tests("faults", "");
     ReadersNotAsked: tests("readers", "a_reader_stays");
 
-    UncommittedImage: CRASHES;
-    ImageBeforeLog: CRASHES;
-    ImageAfterCheckpoint: CRASHES;
-    NotHandedOver: tests("lib", "tree::tests::checkpoint"), CRASHES;
-    PublishedTooSoon: CRASHES;
+    UncommittedImage: tests("checkpoint_exact", "leave_memory");
+    ImageBeforeLog: tests("checkpoint_exact", "leave_memory");
+    ImageAfterCheckpoint: tests("checkpoint_exact", "leave_memory");
+    NotHandedOver: tests("checkpoint_exact", "");
     DirtyPageDropped: tests("larger_than_memory", "content_is_right");
 
     VoidForgotten: tests("lib", "recovery::select");
@@ -115,7 +114,6 @@ detectors! {
     HoleIsTornTail: tests("lib", "recovery::select");
     NotAppendedAgain: tests("lib", "recovery::select"), CRASHES;
     VoidCsnDrawnAgain: tests("lib", "recovery::select");
-    DirectoryNotFlushed: CRASHES;
     RedoSkipsFirst: tests("lib", "recovery::select");
     RedoOutOfOrder: tests("lib", "recovery::redo");
     CleanMarkKept: tests("basics", "a_closed_database_replays_nothing"), CRASHES;

@@ -340,6 +340,13 @@ impl Disk {
         }
     }
 
+    /// An operation is on its way when the power is cut: what a write of it has on the disk is as of one that was not flushed.
+    pub(super) fn begin(&mut self, change: &Change) {
+        if let Change::Write { path, offset, bytes, .. } = change {
+            self.write(path, *offset, bytes, false);
+        }
+    }
+
     fn flush_directory(&mut self, directory: &str) {
         self.files.retain(|path, file| {
             let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);

@@ -6,7 +6,8 @@
 //! ```text
 //!   write ──▶ visible, pending ──flush──▶ durable
 //!                   │
-//!                   ├─ power cut: each 512-byte sector of each pending write survives or not, in any order
+//!                   ├─ power cut: each 512-byte sector of each pending write survives or not, in any order, and of the write that
+//!                   │  was to be the next operation, durable or not: it was on its way
 //!                   └─ SIGKILL: all stay visible and pending; writes in flight land wholly, partly, or during the
 //!                      life of the next storage
 //! ```
@@ -119,7 +120,14 @@ impl SimulatedStorage {
     #[must_use]
     pub fn crash(&self, kind: CrashKind, operations: usize, seed: u64) -> SimulatedStorage {
         let mut random = Random::from_seed(seed);
-        let mut disk = self.shared.world.lock().after(operations);
+        let mut disk = {
+            let mut world = self.shared.world.lock();
+            let mut disk = world.after(operations);
+            if let (CrashKind::PowerCut, Some(next)) = (kind, world.journal.get(operations)) {
+                disk.begin(next);
+            }
+            disk
+        };
         let mut counts = FaultCounts::default();
         disk.crash(kind, &mut random, &mut counts);
         let crashed = SimulatedStorage::on(disk, random.next_u64());

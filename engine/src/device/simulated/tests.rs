@@ -55,9 +55,25 @@ fn a_kill_keeps_completed_writes_visible_but_not_durable() {
 fn a_crash_in_the_past_knows_nothing_of_what_came_later() {
     let (storage, file) = with_file();
     let before = storage.operations();
+    file.flush().expect("flushes");
     file.write_durable_at(0, &[9; SECTOR_BYTES]).expect("written");
-    let past = storage.crash(CrashKind::PowerCut, before, 1).read_file("a").expect("there");
-    assert!(past.iter().all(|b| *b == 0));
+    for kind in [CrashKind::PowerCut, CrashKind::Kill] {
+        let past = storage.crash(kind, before, 1).read_file("a").expect("there");
+        assert!(past.iter().all(|b| *b == 0));
+    }
+}
+
+#[test]
+fn a_durable_write_that_is_on_its_way_when_the_power_is_cut_can_be_torn() {
+    let (storage, file) = with_file();
+    let before = storage.operations();
+    file.write_durable_at(0, &[9; SECTOR_BYTES]).expect("written");
+    let there = |seed| {
+        let after = storage.crash(CrashKind::PowerCut, before, seed).read_file("a").expect("there");
+        after[..SECTOR_BYTES].iter().filter(|b| **b == 9).count()
+    };
+    assert!((0..100).any(|seed| there(seed) == 0) && (0..100).any(|seed| there(seed) == SECTOR_BYTES));
+    assert!((0..100).any(|seed| (1..SECTOR_BYTES).contains(&there(seed))));
 }
 
 #[test]

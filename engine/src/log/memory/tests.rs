@@ -131,6 +131,26 @@ fn what_was_fenced_is_found_and_a_lost_word_of_the_rest_ends_it() {
     assert!(seen[7] && seen[12] && seen.iter().filter(|seen| **seen).count() > 3, "{seen:?}");
 }
 
+/// The new records may be there and the words that say whose they are not: then the buffer would be the old block with other records.
+#[test]
+fn a_buffer_that_is_used_again_is_never_taken_for_the_block_it_held_before() {
+    let mut new_ones = 0;
+    for seed in 0..200 {
+        let disk = SimulatedStorage::new(seed);
+        let mut buffers = fill(&disk, 3, 3);
+        // The block is in a segment now.
+        buffers.give_back(0);
+        assert_eq!(buffers.take(2, Csn(3)), Some(0), "the one that was free last");
+        buffers.insert(0, BLOCK_HEADER_BYTES, &record(4, 3, &[4; 40]), Csn(4));
+        let after = disk.crash(CrashKind::PowerCut, disk.operations(), seed);
+        for header in headers(found(&look(&after), 0).as_ref()) {
+            assert_eq!((header.sequence, header.first_csn), (2, Csn(4)), "seed {seed}");
+            new_ones += 1;
+        }
+    }
+    assert!(new_ones > 0, "the record was never there whole");
+}
+
 #[test]
 fn any_single_lost_word_or_line_shortens_what_is_found() {
     let disk = SimulatedStorage::new(1);

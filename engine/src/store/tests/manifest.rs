@@ -270,6 +270,31 @@ fn a_crash_in_any_step_of_a_publication_leaves_the_old_or_the_new_manifest() {
     }
 }
 
+/// After a power cut between the two steps of a publication the slots differ, and only one holds the newest manifest: the next publication, which may be
+/// torn, has to begin with the other. The manifest before the newest is not enough, its blocks may have been used since.
+#[test]
+fn a_publication_that_is_cut_after_one_that_was_cut_leaves_what_was_found_or_newer() {
+    // Longer than a sector: others are there whole or not at all.
+    let long = Manifest { probe: vec![7; 2000], ..full() };
+    let (disk, file) = created();
+    let before = disk.operations();
+    file.publish(&long).expect("publishes");
+    let mut newest_in_one_slot = 0;
+    for (operations, seed) in (before..=disk.operations()).flat_map(|at| (0..8).map(move |seed| (at, seed))) {
+        let crashed = disk.crash(CrashKind::PowerCut, operations, seed);
+        let (file, found) = ManifestFile::open(&crashed, false).expect("opens");
+        newest_in_one_slot += u32::from(found.generation == 2 && operations < disk.operations());
+        let before = crashed.operations();
+        file.publish(&long).expect("publishes");
+        for (at, seed) in (before..=crashed.operations()).flat_map(|at| (0..8).map(move |seed| (at, seed))) {
+            let again = crashed.crash(CrashKind::PowerCut, at, seed);
+            let (_, manifest) = ManifestFile::open(&again, false).expect("opens");
+            assert!(manifest.generation >= found.generation, "{operations} then {at}, seed {seed}");
+        }
+    }
+    assert!(newest_in_one_slot > 0, "no cut was between the steps");
+}
+
 #[test]
 fn creation_is_complete_only_with_a_manifest() {
     let disk = new_disk();

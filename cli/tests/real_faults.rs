@@ -1,0 +1,240 @@
+//! The real program on the real kernel: killed at every Nth system call and at random moments, with calls that fail, and with too
+//! little of everything that the system hands out.
+//!
+//! What needs strace, root, or a cgroup says so and passes where that is missing.
+
+mod support;
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use support::{directory, expect_code, json, run, text};
+
+/// At calls, with each of two presets, and at random: together more than 300 kills in a run of these tests.
+const KILLS_AT_CALLS: &str = "70";
+const KILLS_AT_RANDOM: &str = "175";
+
+fn no_strace() -> bool {
+    let tried = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
+    let missing = !tried.is_ok_and(|output| output.status.success());
+    if missing {
+        println!("SKIPPED: there is no strace that may trace here");
+    }
+    missing
+}
+
+fn torture(arguments: &[&str]) -> Value {
+    let dir = directory();
+    let output = run(&[&["torture", text(dir.path()), "--json", "--seconds", "300"], arguments].concat());
+    let report = json(&output);
+    println!("{report}");
+    expect_code(&output, 0);
+    assert_eq!((&report["lost"], &report["violations"]), (&0.into(), &0.into()), "{report}");
+    report
+}
+
+#[test]
+fn killed_at_every_nth_system_call_it_loses_nothing() {
+    if no_strace() {
+        return;
+    }
+    // A worker that writes for itself does it through io_uring, a waiting committer does not.
+    for preset in ["auto", "autonomous"] {
+        let way = ["--threads", "2", "--alternate-io", "--at-calls", "kill", "--preset", preset];
+        let report = torture(&[&["--rounds", KILLS_AT_CALLS], &way[..]].concat());
+        assert_eq!(report["kills"].to_string(), KILLS_AT_CALLS, "{report}");
+        assert!(
+            report["at_calls"].as_u64().expect("counted") > 30,
+            "most are killed at their call: {report}"
+        );
+    }
+}
+
+#[test]
+fn killed_at_random_moments_of_a_short_life_it_loses_nothing() {
+    let rounds = ["--rounds", KILLS_AT_RANDOM, "--threads", "2", "--alternate-io", "--life", "100"];
+    let report = torture(&rounds);
+    assert_eq!(report["kills"].to_string(), KILLS_AT_RANDOM, "{report}");
+}
+
+/// A child either says that a call failed, in one error, or goes on; nothing that it had acknowledged is lost.
+#[test]
+fn calls_that_fail_are_told_or_repeated_and_lose_nothing() {
+    if no_strace() {
+        return;
+    }
+    for (trouble, is_told) in [
+        ("eio", true),
+        ("eio-for-ever", true),
+        ("enospc", false),
+        ("enospc-for-ever", false),
+        ("eintr", false),
+        ("eagain", false),
+    ] {
+        let report = torture(&["--rounds", "10", "--threads", "2", "--alternate-io", "--at-calls", trouble]);
+        let complaints = report["complaints"].as_u64().expect("counted");
+        assert!(complaints > 0 || !is_told, "{trouble}: nobody was told of anything: {report}");
+        let repeats = matches!(trouble, "eintr" | "eagain");
+        assert!(complaints == 0 || !repeats, "{trouble} is nothing to complain of: {report}");
+    }
+}
+
+fn rows(count: u32) -> String {
+    (0..count).fold(String::new(), |mut text, n| {
+        let _ = writeln!(text, "key {n:07}\t{n} {}", "v".repeat(200));
+        text
+    })
+}
+
+/// A shell that limits itself, then becomes `quench load`.
+fn load_under(limit: &str, database: &Path, file: &Path, more: &[&str]) -> Output {
+    let script = format!("{limit}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_quench"), "load", text(database), "t", text(file)]);
+    command.args(["--batch", "100"]).args(more).stdin(Stdio::null());
+    command.output().expect("a shell")
+}
+
+/// The load goes on where it was stopped, and then everything is there.
+fn resume_and_compare(database: &Path, file: &Path, expected: &str) {
+    expect_code(&run(&["load", text(database), "t", text(file), "--batch", "100", "--resume"]), 0);
+    expect_code(&run(&["verify", text(database)]), 0);
+    let dumped = run(&["dump", text(database), "t"]);
+    assert!(dumped.stdout == expected.as_bytes(), "something is missing or too much");
+}
+
+fn rows_file(directory: &Path, count: u32) -> (PathBuf, String) {
+    let (file, rows) = (directory.join("rows.tsv"), rows(count));
+    std::fs::write(&file, &rows).expect("there is space");
+    (file, rows)
+}
+
+/// Where the system kills whoever writes beyond `ulimit -f`, that is a kill like any other; a program that ignores SIGXFSZ gets an error.
+#[test]
+fn a_limit_on_the_size_of_files_kills_or_is_an_error_and_loses_nothing() {
+    use std::os::unix::process::ExitStatusExt;
+    const SIGXFSZ: i32 = 25;
+    for ignored in [false, true] {
+        let dir = directory();
+        let (file, rows) = rows_file(dir.path(), 3000);
+        let database = dir.path().join("db");
+        // The first file of the log has 16 MiB. A block has 512 bytes, in some shells 1024.
+        let limit = if ignored { "trap '' XFSZ; ulimit -f 6000" } else { "ulimit -f 6000" };
+        let output = load_under(limit, &database, &file, &[]);
+        if ignored {
+            expect_code(&output, 2);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(stderr.contains("File too large"), "{stderr}");
+        } else {
+            assert_eq!(output.status.signal(), Some(SIGXFSZ), "{output:?}");
+        }
+        resume_and_compare(&database, &file, &rows);
+    }
+}
+
+#[test]
+fn too_few_descriptors_are_an_error_that_says_so() {
+    let dir = directory();
+    let (file, rows) = rows_file(dir.path(), 300);
+    let database = dir.path().join("db");
+    let mut refused = 0;
+    for descriptors in [5, 7, 9, 12, 16] {
+        let output = load_under(&format!("ulimit -n {descriptors}"), &database, &file, &["--resume"]);
+        if output.status.code() != Some(0) {
+            refused += 1;
+            expect_code(&output, 2);
+        }
+    }
+    assert!(refused > 0, "5 descriptors are enough?");
+    resume_and_compare(&database, &file, &rows);
+}
+
+/// A file system in memory, unmounted when it is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(at: &Path, options: &str) -> Option<Mounted> {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs", text(at)]).output();
+        let done = mounted.is_ok_and(|output| output.status.success());
+        if !done {
+            println!("SKIPPED: no file system can be mounted here");
+        }
+        done.then(|| Mounted(at.to_path_buf()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_file_system_that_is_too_small_is_an_error_and_what_was_acknowledged_is_there_when_it_is_larger() {
+    let dir = directory();
+    let (file, rows) = rows_file(dir.path(), 200_000);
+    let at = dir.path().join("small");
+    std::fs::create_dir(&at).expect("new");
+    let Some(mounted) = Mounted::new(&at, "size=56m") else { return };
+    let database = at.join("db");
+    let output = run(&["load", text(&database), "t", text(&file), "--batch", "100"]);
+    expect_code(&output, 2);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("free space"), "{stderr}");
+    let larger = Command::new("mount").args(["-o", "remount,size=400m", text(&at)]).status();
+    assert!(larger.expect("it was there before").success());
+    resume_and_compare(&database, &file, &rows);
+    drop(mounted);
+}
+
+/// A group with a limit, removed when it is dropped. Version 1 or 2, as the machine has.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(limit: u64) -> Option<Group> {
+        let name = format!("quench-test-{}", std::process::id());
+        let made = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
+            .into_iter()
+            .find_map(|(root, file)| {
+                let path = Path::new(root).join(&name);
+                std::fs::create_dir(&path).ok()?;
+                let group = Group(path);
+                std::fs::write(group.0.join(file), limit.to_string()).ok()?;
+                Some(group)
+            });
+        if made.is_none() {
+            println!("SKIPPED: no cgroup with a memory limit can be made here");
+        }
+        made
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// An engine whose budget is below the limit of its group lives, with more data than either.
+#[test]
+fn a_budget_below_the_limit_of_a_memory_cgroup_is_enough() {
+    let Some(group) = Group::new(192 << 20) else { return };
+    let dir = directory();
+    let script = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", text(&group.0));
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_quench"), "bench", "ycsb", "--rows", "300000"]);
+    command.args([
+        "--memory-bytes",
+        "32m",
+        "--seconds",
+        "2",
+        "--threads",
+        "2",
+        "--json",
+        "--path",
+        text(dir.path()),
+    ]);
+    let output = command.stdin(Stdio::null()).output().expect("a shell");
+    expect_code(&output, 0);
+}

@@ -1,0 +1,148 @@
+//! A checkpoint is a snapshot at one CSN, whatever happens to its pages while it is made: they leave memory, split, merge, and are
+//! changed by transactions that nobody has written yet.
+//!
+//! After a crash the log hides an image that is too new, since what it is ahead of is replayed. Whoever reads the checkpoint alone, as
+//! readers in other processes and backups do, sees it. So here it is read alone.
+//!
+//! Each transaction moves money between two rows of different pages, and puts, changes or takes away a row in two tables at once. So a checkpoint
+//! with one page that is too new or too old has another sum, or a row without its twin.
+
+mod support;
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use support::content;
+
+const ACCOUNTS: u64 = 3000;
+const TWINS: u64 = 3000;
+const CHECKPOINTS: u64 = 40;
+/// Memory for all pages.
+const ROOMY: u64 = 16 << 20;
+
+fn settings(preset: Preset, memory_bytes: u64) -> Settings {
+    Settings {
+        preset,
+        logs: if preset == Preset::Autonomous { 2 } else { 1 },
+        memory_bytes,
+        compression: Compression::None,
+        segment_bytes: 256 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 32 << 20,
+        checkpoint_log_bytes: 0,
+        ..Settings::default()
+    }
+}
+
+fn value(balance: i64, random: &mut Random) -> Vec<u8> {
+    let mut value = balance.to_le_bytes().to_vec();
+    value.resize(100 + random.below(600) as usize, 7);
+    value
+}
+
+fn balance(value: &[u8]) -> i64 {
+    i64::from_le_bytes(value[..8].try_into().expect("eight bytes"))
+}
+
+/// One transaction; nobody waits for it.
+fn step(db: &Database, [accounts, left, right]: &[Table; 3], random: &mut Random) -> Result<()> {
+    let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss)?;
+    let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+    let amount = random.below(100) as i64;
+    for (account, amount) in [(from, -amount), (to, amount)] {
+        let key = account.to_be_bytes();
+        let before = tx.get(accounts, key)?.map_or(0, |value| balance(&value));
+        tx.insert(accounts, key, value(before + amount, random))?;
+    }
+    let twin = random.below(TWINS).to_be_bytes();
+    if random.chance(1, 2) {
+        let value = value(0, random);
+        tx.insert(left, twin, &value)?;
+        tx.insert(right, twin, &value)?;
+    } else {
+        tx.remove(left, twin)?;
+        tx.remove(right, twin)?;
+    }
+    tx.commit().map(drop)
+}
+
+fn judge(checkpoint: &Database, context: &str) {
+    let report = checkpoint.verify(None).expect("runs");
+    assert_eq!(report.problems, Vec::<String>::new(), "{context}");
+    let all = content(checkpoint);
+    let of = |table: &str| -> BTreeMap<Vec<u8>, Vec<u8>> {
+        all.iter()
+            .filter(|((t, _), _)| t == table)
+            .map(|((_, key), value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    let (accounts, left, right) = (of("accounts"), of("left"), of("right"));
+    assert_eq!(accounts.len() as u64, ACCOUNTS, "{context}: accounts");
+    let sum: i64 = accounts.values().map(|value| balance(value)).sum();
+    assert_eq!(sum, 0, "{context}: money was made or lost");
+    assert!(left == right, "{context}: {} rows on the left, {} on the right", left.len(), right.len());
+}
+
+fn checkpoints_are_exact(preset: Preset, memory_bytes: u64, seed: u64) {
+    let disk = SimulatedStorage::new(seed);
+    let builder = || {
+        let settings = settings(preset, memory_bytes);
+        Database::builder().settings(settings).storage(Arc::new(disk.clone()))
+    };
+    let db = builder().open("x").expect("opens");
+    let tables = ["accounts", "left", "right"].map(|name| db.create_table(name).expect("new"));
+    let mut random = Random::from_seed(seed);
+    for account in 0..ACCOUNTS {
+        let value = value(0, &mut random);
+        db.transact(|tx| tx.insert(&tables[0], account.to_be_bytes(), &value)).expect("room");
+    }
+    // Writes that take a while, so that a checkpoint has a middle.
+    disk.set_delay(Duration::from_micros(200));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (db, tables, stop) = (&db, &tables, &stop);
+            scope.spawn(move || {
+                let mut random = Random::from_seed(seed << 8 | thread);
+                while !stop.load(Ordering::Relaxed) {
+                    match step(db, tables, &mut random) {
+                        // What is held for the checkpoint fills the memory for versions now and then.
+                        Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
+                        Err(error) if !error.is_retryable() => panic!("{error}"),
+                        _ => {}
+                    }
+                }
+            });
+        }
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for n in 0..CHECKPOINTS {
+                db.checkpoint().expect("a whole disk");
+                let checkpoint = builder().open_checkpoint("x").expect("there is one");
+                judge(&checkpoint, &format!("{preset}, {memory_bytes} bytes, seed {seed}, checkpoint {n}"));
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    let evicted = db.statistics().pages_evicted;
+    assert!(memory_bytes >= ROOMY || evicted > 1000, "{evicted} pages left memory");
+}
+
+#[test]
+fn a_checkpoint_is_of_one_moment_while_its_pages_leave_memory() {
+    for preset in [Preset::Group, Preset::Autonomous] {
+        checkpoints_are_exact(preset, 1 << 20, 1);
+        checkpoints_are_exact(preset, 3 << 19, 2);
+    }
+}
+
+#[test]
+fn a_checkpoint_is_of_one_moment_while_its_pages_split_and_merge() {
+    for preset in [Preset::Group, Preset::Autonomous] {
+        checkpoints_are_exact(preset, ROOMY, 3);
+    }
+}
