@@ -157,6 +157,7 @@ impl Core {
                 rule,
                 kind: RecordKind::Fragment,
             };
+            let was_empty = !writer.has_unwritten();
             latch.append(&header, record.body);
             if at == 0 {
                 self.undecided.publish(csn, *log, pending.depends_on(), latch);
@@ -179,7 +180,7 @@ impl Core {
                 self.due_if_left(writer, latch, pending.durability, pending.ready)
             };
             self.seal_if_full(writer, latch);
-            appended.push(Appended { csn, due: writer.duty.lower_due(due).then_some(due) });
+            appended.push(Appended { csn, due: writer.duty.due_after_append(due, was_empty) });
         }
         std::mem::forget(unfinished);
         debug_assert_eq!(appended.last().map(|fragment| fragment.csn), Some(last));

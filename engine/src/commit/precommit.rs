@@ -189,7 +189,7 @@ impl Core {
         self.metrics.log_bytes.add(record_bytes(record.body.len()) as u64);
     }
 
-    /// Step 4. Returns the log's due time if it became earlier.
+    /// Step 4. Returns when the flusher has to write the log, if it may not know.
     fn append(
         &self,
         writer: &LogWriter,
@@ -197,6 +197,7 @@ impl Core {
         record: Record<'_>,
         pending: Pending,
     ) -> (Csn, Option<Nanos>) {
+        let was_empty = !writer.has_unwritten();
         let RecordHeader { csn, dsn, watermark, .. } =
             self.append_record(writer, latch, record, self.terms_of(&pending), |csn| pending.dsn_of(csn));
         let on = match pending.depends_on() {
@@ -218,7 +219,7 @@ impl Core {
             self.hand_over(writer, latch, (csn, needed), watermark, pending)
         };
         self.seal_if_full(writer, latch);
-        (csn, writer.duty.lower_due(due).then_some(due))
+        (csn, writer.duty.due_after_append(due, was_empty))
     }
 
     fn terms_of(&self, pending: &Pending) -> Terms {

@@ -383,6 +383,18 @@ impl Duty {
         due.0 < self.due.load(Ordering::Relaxed) && self.due.fetch_min(due.0, Ordering::SeqCst) > due.0
     }
 
+    /// A record was appended, which makes the log due at `due`; `was_empty` if nothing was unwritten before. Returns when the flusher
+    /// has to write, if it may not know. A first record is told of even if it does not make the log due earlier: somebody may have demanded it
+    /// between its draw and its append, when there was nothing to write yet and the flusher went to sleep again.
+    pub(super) fn due_after_append(&self, due: Nanos, was_empty: bool) -> Option<Nanos> {
+        if !was_empty {
+            return self.lower_due(due).then_some(due);
+        }
+        // Behind the append, which whoever demands sees, or is seen here.
+        let before = Nanos(self.due.fetch_min(due.0, Ordering::SeqCst));
+        Some(due.min(before)).filter(|due| *due != NEVER)
+    }
+
     /// A durable, asynchronous transaction waits for W to pass `dsn`.
     pub(super) fn raise_needs(&self, dsn: Csn) {
         if dsn.0 > self.needs.load(Ordering::Relaxed) {

@@ -66,6 +66,23 @@ fn a_lazy_commit_causes_no_write_until_somebody_waits_for_it() {
     }
 }
 
+/// Somebody demanded what was drawn and not yet appended: the flusher looked, found nothing, and slept again.
+#[test]
+fn a_record_that_was_demanded_before_it_was_there_is_written() {
+    for settings in all() {
+        let world = World::with(settings.clone(), Hooks::default());
+        world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("commits");
+        eventually("the first is durable", || world.commit.watermark() == Csn(2));
+        world.commit.core.writers[0].duty.lower_due(levels::NOW);
+        std::thread::sleep(Duration::from_millis(2));
+        world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("commits");
+        eventually(&format!("written: {settings:?}"), || {
+            world.commit.core.rescan();
+            world.commit.watermark() == Csn(3)
+        });
+    }
+}
+
 #[test]
 fn waiting_for_ones_own_asynchronous_commit_does_not_deadlock() {
     for settings in all() {
