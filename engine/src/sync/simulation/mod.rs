@@ -145,8 +145,9 @@ struct Gate {
 }
 
 impl Gate {
+    /// It is opened before it is asked who waits, and who waits says so before looking: one of the two sees the other.
     fn open(&self) {
-        self.open.store(true, Ordering::Release);
+        self.open.swap(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
@@ -155,7 +156,7 @@ impl Gate {
     /// By its thread, which has said who it is before anybody could open the gate or finds it open now.
     fn pass(&self) {
         self.thread.get_or_init(std::thread::current);
-        while !self.open.swap(false, Ordering::Acquire) {
+        while !self.open.swap(false, Ordering::SeqCst) {
             std::thread::park();
         }
     }
