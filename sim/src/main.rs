@@ -58,6 +58,9 @@ enum Command {
         /// Crashes of its first life.
         #[arg(long, default_value_t = POINTS)]
         points: u64,
+        /// Which of the processors to stay on, counted from 0.
+        #[arg(long, default_value_t = 0)]
+        processor: usize,
     },
 }
 
@@ -82,10 +85,25 @@ fn main() -> anyhow::Result<()> {
             let figures = history::run(seed, points, &mut |line| println!("{line}"));
             println!("{}", serde_json::to_string_pretty(&figures)?);
         }
-        Command::Run { seed, points } => {
+        Command::Run { seed, points, processor } => {
+            stay_on(processor);
             let figures = history::run(seed, points, &mut |_| ());
             println!("{}", serde_json::to_string(&figures)?);
         }
     }
     Ok(())
+}
+
+/// Keeps this process on one of the processors it may use: its threads run one at a time, and handing on to one on another
+/// processor takes four times as long. If that cannot be had it is only slower.
+fn stay_on(processor: usize) {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    if usable.is_empty() {
+        return;
+    }
+    let mut one = CpuSet::new();
+    one.set(usable[processor % usable.len()]);
+    let _ = sched_setaffinity(None, &one);
 }

@@ -44,13 +44,13 @@ pub fn run(wanted: &Wanted) -> Result<(Figures, Vec<Failure>)> {
     let style =
         ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos} of {len} seeds, {eta} left {msg}");
     bar.set_style(style?);
-    let worker = || -> Result<()> {
+    let worker = |processor: usize| -> Result<()> {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= wanted.seeds.end || wanted.until.is_some_and(|until| Instant::now() > until) {
                 return Ok(());
             }
-            match one(&program, seed, wanted)? {
+            match one(&program, seed, processor, wanted)? {
                 Ok(own) => figures.lock().unwrap_or_else(PoisonError::into_inner).merge(&own),
                 Err(said) => {
                     let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,8 @@ pub fn run(wanted: &Wanted) -> Result<(Figures, Vec<Failure>)> {
         }
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..wanted.processes).map(|_| scope.spawn(worker)).collect();
+        let workers: Vec<_> =
+            (0..wanted.processes).map(|processor| scope.spawn(move || worker(processor))).collect();
         workers.into_iter().try_for_each(|worker| {
             worker.join().unwrap_or_else(|_| Err(anyhow!("a thread that waits for processes panicked")))
         })
@@ -73,9 +74,15 @@ pub fn run(wanted: &Wanted) -> Result<(Figures, Vec<Failure>)> {
 }
 
 /// One seed: its figures, or what its process said when it failed.
-fn one(program: &std::path::Path, seed: u64, wanted: &Wanted) -> Result<Result<Figures, String>> {
+fn one(
+    program: &std::path::Path,
+    seed: u64,
+    processor: usize,
+    wanted: &Wanted,
+) -> Result<Result<Figures, String>> {
     let child = Command::new(program)
         .args(["run", &seed.to_string(), "--points", &wanted.points.to_string()])
+        .args(["--processor", &processor.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
