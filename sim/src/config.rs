@@ -91,9 +91,11 @@ impl Config {
     pub fn of(seed: u64, points: u64) -> Config {
         let mut random = Random::from_seed(seed);
         let tight = random.chance(1, 4);
+        let threads = 1 + random.below(4) as u8;
         let settings = Settings {
             compression: if random.chance(1, 4) { Compression::None } else { Compression::Lz4 },
-            memory_bytes: if tight { 1 << 20 } else { 4 << 20 },
+            // With less, threads push out each other's pages for seconds before they are told that there is too little.
+            memory_bytes: if tight { (512 << 10) * (1 + u64::from(threads)) } else { 4 << 20 },
             segment_bytes: 64 << 10,
             log_buffer_bytes: 64 << 10,
             log_bytes_max: 8 << 20,
@@ -107,7 +109,7 @@ impl Config {
             seed,
             settings,
             tight,
-            threads: 1 + random.below(4) as u8,
+            threads,
             each: 4 + random.below(20) as u8,
             points,
             depth: 2 + u64::from(random.chance(1, 2)),
