@@ -340,7 +340,8 @@ impl Life {
     fn crash(&mut self, run: usize, at: usize) {
         let ran = &self.ran;
         self.history.revise(|index, outcome| match ran[index] {
-            now if now.run == run && now.begun >= at => Outcome::Aborted,
+            // The write that was to be the next operation is on its way, and may be there.
+            now if now.run == run && now.begun > at => Outcome::Aborted,
             now if now.run == run && (now.ended > at || !now.durable) && outcome == Outcome::Committed => {
                 Outcome::Unknown
             }

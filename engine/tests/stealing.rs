@@ -145,20 +145,20 @@ fn segments(disk: &SimulatedStorage) -> Vec<(String, Vec<u8>)> {
 
 /// A disk on which much was stolen, stopped.
 fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (SimulatedStorage, Told) {
-    for _ in 0..10 {
+    for _ in 0..40 {
         let disk = SimulatedStorage::new(seed);
         let db = open(&disk, settings).expect("a whole disk");
         let told = work(&db, &disk, checkpoint_at);
         let stolen = db.statistics().stolen_blocks;
         disk.stop();
         drop(db);
-        // The first use of a database by another thread may have come between, so that both had the same log.
-        if stolen > 0 {
-            assert!(stolen > 20 && told.len() > 100, "{stolen} blocks stolen, {} acknowledged", told.len());
+        // The first use of a database by another thread may have come between, so that both had the same log; or the machine was so busy
+        // that the flusher wrote what was to be stolen.
+        if stolen > 20 && told.len() > 100 {
             return (disk, told);
         }
     }
-    panic!("nothing is ever stolen");
+    panic!("too little is ever stolen");
 }
 
 /// For each dependency rule; more with `QUENCH_CRASHES`.
