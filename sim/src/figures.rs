@@ -24,7 +24,7 @@ pub struct Figures {
     pub pairs: BTreeSet<(String, String)>,
     /// What the runs went through.
     pub paths: BTreeMap<String, u64>,
-    /// Presets and rules.
+    /// Crashes by preset and rule of the first life.
     pub protocols: BTreeMap<String, u64>,
     pub decisions: u64,
     pub switches: u64,

@@ -56,7 +56,7 @@ fn acknowledged_by(lived: &Lived, operations: usize) -> impl Iterator<Item = Id>
 impl History<'_> {
     fn run(&mut self) {
         let rule = self.config.settings.dependency.map_or("its own", Dependency::name);
-        *self.figures.protocols.entry(format!("{} {rule}", self.config.settings.preset)).or_default() += 1;
+        let protocol = format!("{} {rule}", self.config.settings.preset);
         let disk = SimulatedStorage::new(self.config.seed);
         let script = Script {
             seed: self.random.next_u64(),
@@ -87,6 +87,8 @@ impl History<'_> {
             );
             self.go_on(crashed);
         }
+        let crashes = self.figures.power_cuts + self.figures.kills;
+        self.figures.protocols.insert(protocol, crashes);
     }
 
     fn live(&mut self, disk: &SimulatedStorage, script: Script) -> Lived {

@@ -151,6 +151,7 @@ impl Sums {
         let deep = |depth: u64| figures.crashes_by_depth.range(depth..).map(|(_, count)| count).sum();
         let suite = |what: &str| self.suites.get(what).copied().unwrap_or(0);
         let crashes = figures.power_cuts + figures.kills + suite("crashes");
+        let each_pair = figures.protocols.values().copied().min().unwrap_or(0);
         let kinds = HAPPENINGS.len() as u64 + OTHER_FAULTS;
         let mut rows = vec![
             at_least("seeds with random configuration", figures.seeds, (2_000, 100_000)),
@@ -161,6 +162,7 @@ impl Sums {
             at_least("kinds of faults that fired", figures.happenings.len() as u64, (24, kinds)),
             at_least("pairs of kinds, one in a later life", figures.pairs.len() as u64, (500, kinds * kinds)),
             at_least("pairs of preset and rule", figures.protocols.len() as u64, (48, 48)),
+            at_least("crashes of each of these pairs", each_pair, (500, 20_000)),
             at_least(
                 "seeds that went the same way twice",
                 self.replayed - self.replayed_otherwise,

@@ -491,6 +491,12 @@ impl Commit {
         self.core.segments.bytes_in_use()
     }
 
+    /// Length of a log's next buffer in bytes, the longest of all logs.
+    #[must_use]
+    pub fn log_buffer_bytes(&self) -> usize {
+        self.core.writers.iter().map(|writer| writer.log.buffer_bytes()).max().unwrap_or(0)
+    }
+
     /// Bytes of all files of the log: what recovery would read.
     #[must_use]
     pub fn log_file_bytes(&self) -> u64 {

@@ -24,6 +24,7 @@
 //! write of its own.
 
 mod block;
+mod buffer_size;
 mod check;
 mod dump;
 mod fragment;
@@ -40,6 +41,7 @@ mod stream;
 mod tests;
 
 pub use block::BLOCK_HEADER_BYTES;
+pub use buffer_size::BufferSize;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
 pub use fragment::{FRAGMENTS_MAX, Fragment, Fragments};
