@@ -30,7 +30,6 @@ const SIGKILL: i32 = 9;
 
 /// A database on the disk, with all that its children have said to be durable.
 struct Patient<'a> {
-    disk: &'a Disk,
     database: PathBuf,
     way: &'a [&'a str],
     round: u32,
@@ -38,12 +37,12 @@ struct Patient<'a> {
 }
 
 impl<'a> Patient<'a> {
-    fn new(disk: &'a Disk, way: &'a [&'a str]) -> Patient<'a> {
+    fn new(disk: &Disk, way: &'a [&'a str]) -> Patient<'a> {
         let database = disk.path().join("db");
         if database.exists() {
             std::fs::remove_dir_all(&database).expect("the disk is well between patients");
         }
-        Patient { disk, database, way, round: 0, acknowledged: String::new() }
+        Patient { database, way, round: 0, acknowledged: String::new() }
     }
 
     /// A child opens the database, makes some commits and a checkpoint, and closes it, if nothing is in its way.
