@@ -2,17 +2,15 @@
 //!
 //! | sign | what follows |
 //! |---|---|
-//! | a record found no place: the buffer is full, and whoever writes the log is busy with those before | the next buffers are twice as long |
+//! | a block is half as long as a buffer, or longer | the next buffers are twice as long |
 //! | a record is longer than a buffer | the next one is long enough |
-//! | [`CALM`] blocks in a row: none longer than a quarter of a buffer, and every record found a place | the next ones are half as long |
+//! | [`CALM`] blocks in a row are an eighth as long as a buffer, or shorter | the next ones are half as long |
 //!
-//! So a slow device gets few, long blocks, and a fast one short buffers that stay in the processor's caches. A buffer of another length
-//! is given up when it comes back.
+//! While the device is slow more is appended between two writes, so blocks become longer, and so do buffers, before anybody has to wait for
+//! one. A fast device gets short buffers, which stay in the processor's caches. A buffer of another length is given up when it comes back.
 
 /// Blocks that say that less would do.
-const CALM: u32 = 1024;
-/// What a log begins with, if it may.
-const FIRST: usize = 256 << 10;
+const CALM: u32 = if cfg!(feature = "simulation") { 8 } else { 1024 };
 const LEAST: usize = 64 << 10;
 
 /// The length of a log's next buffer, between two bounds.
@@ -26,11 +24,11 @@ pub struct BufferSize {
 }
 
 impl BufferSize {
-    /// Up to `most` bytes, a whole number of sectors, and never less than two blocks of `flush_unit`, unless that is more.
+    /// Up to `most` bytes, a whole number of sectors, and at least 64 KiB and two blocks of `flush_unit`, unless that is more.
     #[must_use]
     pub fn up_to(most: usize, flush_unit: usize) -> BufferSize {
         let least = LEAST.max(2 * flush_unit).min(most);
-        BufferSize { bytes: FIRST.clamp(least, most), least, most, calm: 0 }
+        BufferSize { bytes: least, least, most, calm: 0 }
     }
 
     /// Always the same.
@@ -51,64 +49,66 @@ impl BufferSize {
         self.most
     }
 
-    /// One was full before it could be written.
-    pub(super) fn was_full(&mut self) {
-        self.bytes = (2 * self.bytes).min(self.most);
-        self.calm = 0;
-    }
-
-    /// A block of `len` bytes has to fit; it is no longer than the most.
+    /// A block of `len` bytes has to fit, which is no longer than the most.
     pub(super) fn make_fit(&mut self, len: usize) {
         while self.bytes < len && self.bytes < self.most {
-            self.was_full();
+            self.double();
         }
     }
 
     /// A block of `len` bytes was sealed.
     pub(super) fn sealed(&mut self, len: usize) {
-        self.calm = if len > self.bytes / 4 { 0 } else { self.calm + 1 };
+        if len >= self.bytes / 2 {
+            self.double();
+        }
+        self.calm = if len > self.bytes / 8 { 0 } else { self.calm + 1 };
         if self.calm >= CALM {
             self.bytes = (self.bytes / 2 / 4096 * 4096).max(self.least);
             self.calm = 0;
         }
     }
+
+    fn double(&mut self) {
+        self.bytes = (2 * self.bytes).min(self.most);
+    }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "simulation")))]
 mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_with_need_and_shrinks_in_calm_between_its_bounds() {
+    fn it_grows_with_blocks_and_shrinks_in_calm_between_its_bounds() {
         let mut size = BufferSize::up_to(1 << 20, 16 << 10);
-        assert_eq!(size.bytes(), 256 << 10);
-        (0..10).for_each(|_| size.was_full());
+        assert_eq!(size.bytes(), 64 << 10);
+        (0..100).for_each(|_| size.sealed(24 << 10));
+        assert_eq!(size.bytes(), 64 << 10, "it fits well");
+        (0..100).for_each(|_| size.sealed(40 << 10));
+        assert_eq!(size.bytes(), 128 << 10, "once is enough for such blocks");
+        (0..10).for_each(|_| size.sealed(size.bytes()));
         assert_eq!(size.bytes(), 1 << 20);
-        for _ in 0..20 * CALM {
-            size.sealed(8 << 10);
-            // It stays where one long block comes now and then.
-            assert!(size.bytes() >= 64 << 10);
-        }
+        (0..20 * CALM).for_each(|_| size.sealed(8 << 10));
         assert_eq!(size.bytes(), 64 << 10);
         size.make_fit(300 << 10);
         assert_eq!(size.bytes(), 512 << 10);
         for n in 0..20 * CALM {
             size.sealed(if n % 1000 == 0 { 200 << 10 } else { 4096 });
         }
-        assert_eq!(size.bytes(), 512 << 10);
+        assert_eq!(size.bytes(), 512 << 10, "a long block comes now and then");
     }
 
     #[test]
     fn bounds_that_meet_leave_it_alone() {
-        for mut size in [
-            BufferSize::fixed(64 << 10),
-            BufferSize::up_to(512 << 10, 384 << 10),
-            BufferSize::up_to(68 << 10, 4096),
-        ] {
-            let before = size.bytes();
+        let most = [64 << 10, 512 << 10, 68 << 10];
+        let sizes = [
+            BufferSize::fixed(most[0]),
+            BufferSize::up_to(most[1], 384 << 10),
+            BufferSize::up_to(most[2], 4096),
+        ];
+        for (mut size, most) in sizes.into_iter().zip(most) {
             (0..3 * CALM).for_each(|_| size.sealed(4096));
-            size.was_full();
-            assert!(size.bytes() <= size.most() && size.bytes() >= before.min(64 << 10), "{size:?}");
+            (0..3).for_each(|_| size.sealed(most));
+            assert_eq!(size.bytes(), most, "{size:?}");
         }
     }
 }

@@ -35,6 +35,7 @@ mod part;
 mod reader;
 mod record;
 mod redo;
+mod sealed;
 mod segment;
 mod stream;
 #[cfg(test)]
@@ -53,8 +54,9 @@ pub use record::{
     begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use redo::{RedoBuffer, RedoMark};
+pub use sealed::SealedBlock;
 pub use segment::{Segment, SegmentPool};
-pub use stream::{Log, LogGuard, Reserve, SealedBlock};
+pub use stream::{Log, LogGuard, Reserve};
 
 /// The directory of the segments.
 pub const DIRECTORY: &str = "log";

@@ -26,8 +26,8 @@ use super::buffer_size::BufferSize;
 use super::memory::{Fenced, MemoryBuffers};
 use super::parking::{PLACES, ParkingLot};
 use super::record::{RecordHeader, record_bytes, rule_and_kind};
+use super::sealed::SealedBlock;
 use super::segment::{Segment, SegmentPool};
-use crate::base::checksum::crc;
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
 use crate::device::{AlignedBuffer, File};
@@ -289,17 +289,13 @@ impl LogGuard<'_> {
             self.put_back(short.buffer, short.mapped);
         }
         if self.state.filling.is_none() {
-            self.resize(|size| size.make_fit(needed));
+            self.state.size.make_fit(needed);
+            self.publish_size();
             let Some((buffer, mapped)) = self.take_buffer() else { return Reserve::BuffersFull };
             self.state.filling = Some(Filling::new(buffer, mapped));
         }
         match &self.state.filling {
             Some(filling) if filling.used + record_len <= filling.buffer.len() => Reserve::Ready,
-            // Whoever waits for it asks several times.
-            Some(filling) if filling.buffer.len() == self.state.size.bytes() => {
-                self.resize(BufferSize::was_full);
-                Reserve::BuffersFull
-            }
             _ => Reserve::BuffersFull,
         }
     }
@@ -324,8 +320,7 @@ impl LogGuard<'_> {
         Some((buffer, mapped))
     }
 
-    fn resize(&mut self, change: impl FnOnce(&mut BufferSize)) {
-        change(&mut self.state.size);
+    fn publish_size(&self) {
         self.log.buffer_bytes.store(self.state.size.bytes(), Ordering::Relaxed);
     }
 
@@ -538,9 +533,9 @@ impl LogGuard<'_> {
         state.last_sealed_csn = filling.last_csn;
         state.next_sequence += 1;
         state.size.sealed(block_bytes(payload_len));
-        log.buffer_bytes.store(state.size.bytes(), Ordering::Relaxed);
         state.in_flight.depart(header.sequence, (header.first_csn, header.last_csn), filling.mapped);
         log.unsealed.store(0, Ordering::SeqCst);
+        self.publish_size();
         SealedBlock {
             file: place.file,
             segment: place.segment,
@@ -584,58 +579,5 @@ impl LogGuard<'_> {
     #[must_use]
     pub fn blocks_in_flight(&self) -> usize {
         self.state.in_flight.len()
-    }
-}
-
-/// A block to be written at `offset` of `file`: the first `len` bytes of `buffer`, after [`SealedBlock::finish`].
-#[derive(Debug)]
-pub struct SealedBlock {
-    /// Where to.
-    pub file: Arc<dyn File>,
-    /// The segment, for error messages.
-    pub segment: SegmentId,
-    /// Byte offset.
-    pub offset: u64,
-    /// The bytes.
-    pub buffer: AlignedBuffer,
-    /// How many, a whole number of sectors.
-    pub len: usize,
-    /// Sequence of the block in its log.
-    pub sequence: u64,
-    /// CSN of its first record.
-    pub first_csn: Csn,
-    /// CSN of its last record.
-    pub last_csn: Csn,
-    header: BlockHeader,
-}
-
-impl SealedBlock {
-    /// Fills in padding, checksums and header; outside the latch, before the block is written.
-    #[must_use]
-    pub fn finish(mut self) -> SealedBlock {
-        let end = BLOCK_HEADER_BYTES + self.header.payload_len as usize;
-        self.buffer[end..self.len].fill(0);
-        self.header.payload_crc = crc(&self.buffer[BLOCK_HEADER_BYTES..end]);
-        let header = self.header;
-        header.encode(&mut self.buffer);
-        self
-    }
-
-    /// Whose records it holds, wherever it lies.
-    #[must_use]
-    pub fn log(&self) -> LogId {
-        self.header.log
-    }
-
-    /// Bytes of records in it.
-    #[must_use]
-    pub fn payload_bytes(&self) -> usize {
-        self.header.payload_len as usize
-    }
-
-    /// Records in it.
-    #[must_use]
-    pub fn record_count(&self) -> u32 {
-        self.header.record_count
     }
 }
