@@ -54,6 +54,7 @@ impl Scorecard {
             processes: asked.processes,
             points: asked.points,
             patience: Duration::from_secs(120),
+            planted: None,
         };
         let (figures, mut failures) = many::run(&wanted)?;
         let (replayed, differ) = replay_some(&wanted, figures.seeds.min(REPLAYED))?;
