@@ -161,11 +161,16 @@ fn named(names: &[String]) -> Result<Vec<Bug>> {
 
 /// Asks one detector after the other until one notices.
 fn row(bug: Bug, binaries: &Binaries, processor: usize, seeds: u64) -> Result<Row> {
-    let (mut caught, mut missed_by, mut first_seed) = (None, Vec::new(), None);
+    let (mut caught, mut missed_by, mut first_seed, mut looked_at) = (None, Vec::new(), None, 0);
     for detector in detectors(bug) {
         let outcome = match *detector {
             Detector::Tests { binary, filter } => binaries.ask(binary, filter, bug)?,
-            Detector::Seeds(last) => seeds::ask(last, bug, processor)?.0,
+            Detector::Seeds(last) => {
+                let outcome;
+                (outcome, first_seed) = seeds::ask(1..=last, bug, processor)?;
+                looked_at = last;
+                outcome
+            }
         };
         match outcome {
             Outcome::Noticed(by) => {
@@ -175,8 +180,8 @@ fn row(bug: Bug, binaries: &Binaries, processor: usize, seeds: u64) -> Result<Ro
             Outcome::Nothing(why) => missed_by.push(format!("{}{why}", detector.name())),
         }
     }
-    if seeds > 0 {
-        first_seed = seeds::ask(seeds, bug, processor)?.1;
+    if first_seed.is_none() && seeds > looked_at {
+        (_, first_seed) = seeds::ask(looked_at + 1..=seeds, bug, processor)?;
     }
     Ok(Row {
         bug: bug.name(),

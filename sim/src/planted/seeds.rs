@@ -4,12 +4,13 @@ use super::{Caught, Outcome, PATIENCE, must_be_sound};
 use crate::many;
 use anyhow::{Context, Result};
 use quenchdb::base::planted::Bug;
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
-/// Runs seeds from 1 to `last` with `bug` planted until one notices; which.
-pub fn ask(last: u64, bug: Bug, processor: usize) -> Result<(Outcome, Option<u64>)> {
+/// Runs `seeds` with `bug` planted until one notices; which.
+pub fn ask(seeds: RangeInclusive<u64>, bug: Bug, processor: usize) -> Result<(Outcome, Option<u64>)> {
     let begun = Instant::now();
-    for seed in 1..=last {
+    for seed in seeds {
         let (outcome, seconds) = (one(seed, Some(bug), processor)?, begun.elapsed().as_secs_f64());
         if let Outcome::Noticed(caught) = outcome {
             must_be_sound(&caught.by, &one(seed, None, processor)?)?;
