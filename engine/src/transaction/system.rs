@@ -259,8 +259,7 @@ impl TransactionSystem {
     /// `InvalidArgument`, `AlreadyExists`, `OutOfMemory`, and those of a commit.
     pub fn create_table(&self, name: &str) -> Result<Arc<TableState>> {
         self.catalog.lock().check_new(name)?;
-        let tree = self.create_tree()?;
-        tree.hide();
+        let tree = Tree::create_hidden(self.pool.clone(), self.observer.clone())?;
         let created = self.change_catalog(|catalog, redo| {
             catalog.check_new(name)?;
             let table =

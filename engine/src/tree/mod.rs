@@ -86,7 +86,20 @@ impl Tree {
     /// # Errors
     /// No memory for its root.
     pub fn create(pool: Arc<Pool>, observer: Arc<dyn TreeObserver>) -> Result<Tree> {
+        let tree = Tree::create_hidden(pool, observer)?;
+        tree.publish();
+        Ok(tree)
+    }
+
+    /// As [`Tree::create`], with the root kept out of images from its first moment on: nobody knows of the tree yet, and a checkpoint
+    /// would have a page that no table leads to. Until [`Tree::publish`] nothing may be put into the tree.
+    ///
+    /// # Errors
+    /// As [`Tree::create`].
+    pub fn create_hidden(pool: Arc<Pool>, observer: Arc<dyn TreeObserver>) -> Result<Tree> {
         let mut guard = pool.allocate()?;
+        // While it is latched: a round that begins meanwhile waits for it, and sees.
+        guard.set_imaged(HIDDEN_ROUND);
         let everything = Fences { lower: Vec::new(), upper: None };
         NodeMut::new(guard.bytes_mut()).init(0, &everything, PageId(0));
         let root = guard.page_id();
@@ -94,13 +107,7 @@ impl Tree {
         Ok(Tree { pool, root, observer })
     }
 
-    /// Keeps the root of a tree that nobody knows of yet out of images: a checkpoint would have a page that no table leads to.
-    /// Until [`Tree::publish`] nothing may be put into the tree.
-    pub fn hide(&self) {
-        self.pool.set_imaged(self.root, HIDDEN_ROUND);
-    }
-
-    /// Ends [`Tree::hide`]. From now on checkpoints whose round begins later have the tree; no round begins meanwhile.
+    /// The root of a tree that was created hidden is in images again. From now on checkpoints whose round begins later have the tree; no round begins meanwhile.
     pub fn publish(&self) {
         self.pool.set_imaged(self.root, self.pool.round());
     }

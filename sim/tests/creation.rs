@@ -1,0 +1,66 @@
+//! Tables are created and dropped while checkpoints are made: none may have a root without its table, or a table without its root.
+//! Regression: a round that began between the birth of a root and the moment it was hidden had its image (seed 142).
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::sync::simulation::{self, Plan};
+use quenchdb::sync::thread;
+use quenchdb::{Builder, Database};
+use std::sync::Arc;
+
+const SEEDS: u64 = 150;
+const CRASHES: u64 = 4;
+const TABLES: u64 = 4;
+
+fn opened_on(disk: &SimulatedStorage) -> Database {
+    let builder: Builder = Database::builder().page_bytes(4096).memory_bytes(4 << 20).segment_bytes(64 << 10);
+    builder.storage(Arc::new(disk.clone())).open("simulated").expect("it opens")
+}
+
+/// Creates tables, puts a row into each, drops some, beside checkpoints.
+fn live(disk: &SimulatedStorage, seed: u64) {
+    let db = opened_on(disk);
+    let creator = db.clone();
+    let mut random = Random::from_seed(seed);
+    let created = thread::spawn("creator", move || {
+        for number in 0..TABLES {
+            let name = format!("table {number}");
+            let table = creator.create_table(&name).expect("room");
+            let mut tx = creator.begin().expect("open");
+            tx.insert(&table, b"key", b"value").expect("room");
+            tx.commit().expect("durable");
+            drop(table);
+            if random.chance(1, 3) {
+                creator.drop_table(&name).expect("nobody uses it");
+            }
+        }
+    });
+    let created = created.expect("a thread");
+    for _ in 0..TABLES {
+        db.checkpoint().expect("room");
+    }
+    created.join().expect("no panic");
+    disk.stop();
+}
+
+#[test]
+fn a_checkpoint_has_a_root_exactly_if_it_has_the_table() {
+    let mut checkpoints_with_tables = 0;
+    for seed in 0..SEEDS {
+        let disk = SimulatedStorage::new(seed);
+        simulation::run(Plan::of(seed), || live(&disk, seed));
+        let mut random = Random::from_seed(seed);
+        for _ in 0..CRASHES {
+            let at = disk.operations() / 2 + random.below(disk.operations() as u64 / 2 + 1) as usize;
+            let left = disk.crash(CrashKind::Kill, at, random.next_u64());
+            simulation::run(Plan::of(seed), || {
+                let db = opened_on(&left);
+                let report = db.verify(None).expect("it runs");
+                assert!(report.problems.is_empty(), "seed {seed}, kill after {at}: {:?}", report.problems);
+                checkpoints_with_tables += u64::from(!db.tables().is_empty());
+                left.stop();
+            });
+        }
+    }
+    assert!(checkpoints_with_tables > SEEDS, "the crashes come too early: {checkpoints_with_tables}");
+}
