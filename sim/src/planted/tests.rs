@@ -23,8 +23,8 @@ impl Detector {
     }
 }
 
-/// Builds the tests that are asked about `bugs`. For the whole workspace, so that they are those of `cargo test --workspace`, and
-/// nothing is left to build after it.
+/// Builds the tests that are asked about `bugs`. With the features of the whole workspace, so that they are those of
+/// `cargo test --workspace`, and nothing is left to build after it; without the packages that are of no use here.
 pub fn build(bugs: &[Bug]) -> Result<Binaries> {
     let of_tests = |detector: &Detector| match detector {
         Detector::Tests { binary, .. } => Some(*binary),
@@ -44,7 +44,13 @@ pub fn build(bugs: &[Bug]) -> Result<Binaries> {
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&cargo);
-    command.current_dir(workspace).args(["test", "--workspace", "--no-run", "--message-format=json"]);
+    command.current_dir(workspace).args([
+        "test",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+        "--workspace",
+    ]);
+    command.args(["--exclude", "quench-sim", "--exclude", "quenchdb-simulated"]);
     for name in &names {
         match *name {
             "lib" => command.arg("--lib"),
