@@ -48,6 +48,8 @@ pub struct Report {
     pub planted: usize,
     pub caught: usize,
     pub seconds: f64,
+    /// Among so many the first seed that notices was looked for, whoever else did.
+    pub seeds: u64,
     pub bugs: Vec<Row>,
 }
 
@@ -62,7 +64,7 @@ pub struct Row {
     pub caught: Option<Caught>,
     /// Of those who were asked and did not.
     pub missed_by: Vec<String>,
-    /// The first seed that notices, if it was looked for and there is one.
+    /// The first seed that notices, if there is one among those that were run.
     pub first_seed: Option<u64>,
 }
 
@@ -122,7 +124,8 @@ impl Report {
         rows.sort_by_key(|(place, _)| *place);
         let bugs: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
         let caught = bugs.iter().filter(|row| row.caught.is_some()).count();
-        let report = Report { planted: bugs.len(), caught, seconds: begun.elapsed().as_secs_f64(), bugs };
+        let seconds = begun.elapsed().as_secs_f64();
+        let report = Report { planted: bugs.len(), caught, seconds, seeds: asked.seeds, bugs };
         if let Some(file) = &asked.write {
             table::write(file, &report)?;
         }
