@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tests::Binaries;
 
 /// Whoever takes longer has noticed nothing.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What is asked for.
 #[derive(Clone, Debug, clap::Args)]
