@@ -83,6 +83,8 @@ enum Command {
     DemoChild(demo::child::ChildArgs),
     #[command(hide = true)]
     TortureChild(torture::child::ChildArgs),
+    #[command(hide = true)]
+    TortureCheck(torture::CheckArgs),
 }
 
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
@@ -108,6 +110,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Torture(args) => torture::run(&args, json),
         Command::DemoChild(args) => demo::child::run(&args),
         Command::TortureChild(args) => torture::child::run(&args),
+        Command::TortureCheck(args) => torture::run_check(&args),
     }
 }
 

@@ -44,6 +44,7 @@ fn killed_at_every_nth_system_call_it_loses_nothing() {
         let way = ["--threads", "2", "--alternate-io", "--at-calls", "kill", "--preset", preset];
         let report = torture(&[&["--rounds", KILLS_AT_CALLS], &way[..]].concat());
         assert_eq!(report["kills"].to_string(), KILLS_AT_CALLS, "{report}");
+        println!("figures: {{\"kills\": {KILLS_AT_CALLS}}}");
         assert!(
             report["at_calls"].as_u64().expect("counted") > 30,
             "most are killed at their call: {report}"
@@ -56,6 +57,7 @@ fn killed_at_random_moments_of_a_short_life_it_loses_nothing() {
     let rounds = ["--rounds", KILLS_AT_RANDOM, "--threads", "2", "--alternate-io", "--life", "100"];
     let report = torture(&rounds);
     assert_eq!(report["kills"].to_string(), KILLS_AT_RANDOM, "{report}");
+    println!("figures: {{\"kills\": {KILLS_AT_RANDOM}}}");
 }
 
 /// A child either says that a call failed, in one error, or goes on; nothing that it had acknowledged is lost.

@@ -210,6 +210,17 @@ fn a_directory_with_foreign_directories_is_refused() {
 }
 
 /// Story: whether direct I/O works was tried with a file of our own, before anybody had looked whose directory it was.
+/// On a file system without nameless files the creation of a database begins with a probe for direct writes. A process that was killed in it
+/// left its file; then the directory was one "of other files".
+#[test]
+fn what_a_killed_probe_leaves_is_not_foreign_and_goes() {
+    let directory = tempfile::tempdir().expect("space");
+    let probe = directory.path().join(".quench-direct-probe");
+    std::fs::write(&probe, [0; 512]).expect("space");
+    drop(builder().open(directory.path()).expect("a directory like an empty one"));
+    assert!(!probe.exists());
+}
+
 #[test]
 fn nothing_is_put_into_a_directory_that_is_refused_or_only_read() {
     let changed = |path: &Path| std::fs::metadata(path).expect("there").modified().expect("known");

@@ -1,10 +1,12 @@
 //! What must hold after a kill, apart from the workload that made it.
 
+use super::child::{self, Way};
 use crate::bank::{self, Entry};
 use anyhow::{Context, Result};
 use quenchdb::Database;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
+use std::path::Path;
 
 /// Everything that children of one database reported.
 #[derive(Debug, Default)]
@@ -66,6 +68,21 @@ impl Findings {
         self.violations
             .push(format!("{what} {}/{} was acknowledged and is lost", entry.writer, entry.sequence));
     }
+}
+
+/// Opens, checks content and files, and opens again.
+pub fn check_twice(directory: &Path, way: Way<'_>, acknowledged: &Acknowledged) -> Result<Findings> {
+    let database = child::open(directory, way).context("the first open after the kill")?;
+    let mut findings = check(&database, acknowledged)?;
+    let problems = database.verify(None)?.problems;
+    findings.violations.extend(problems.into_iter().map(|problem| format!("verify: {problem}")));
+    let first = content_hash(&database)?;
+    drop(database);
+    let database = child::open(directory, way).context("the second open")?;
+    if content_hash(&database)? != first {
+        findings.violations.push("opening twice gave different contents".into());
+    }
+    Ok(findings)
 }
 
 /// Checks the content of `database` against what was acknowledged.

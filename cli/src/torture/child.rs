@@ -1,5 +1,7 @@
 //! The child that is killed: it works as fast as it can and reports each commit after it was acknowledged.
 //!
+//! With `--steps` it ends by itself: each thread makes so many, a checkpoint runs beside them, and the database is closed.
+//!
 //! Lines on standard output, one `write` each: `S` the accounts are durable; `T w s` transfer, `I w s` insert,
 //! `D w s` delete of the insert `w s` were acknowledged. Rows of bounded loss are written and never reported.
 
@@ -9,6 +11,7 @@ use crate::output::Outcome;
 use anyhow::{Result, anyhow};
 use quench_bench::rows::fill;
 use quenchdb::base::random::Random;
+use quenchdb::base::settings::MethodSetting;
 use quenchdb::{CommitHandle, Database, Durability, Isolation, Preset, Table, Transaction};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -34,19 +37,38 @@ pub struct ChildArgs {
     log_memory: Option<PathBuf>,
     #[arg(long)]
     no_io_uring: bool,
+    #[arg(long, value_parser = parse_method)]
+    method: Option<MethodSetting>,
+    #[arg(long)]
+    steps: Option<u64>,
+}
+
+/// A method by its name.
+pub fn parse_method(name: &str) -> Result<MethodSetting, String> {
+    let named = MethodSetting::ALL.into_iter().find(|(_, known)| *known == name);
+    named.map(|(method, _)| method).ok_or_else(|| format!("there is no method {name}"))
+}
+
+/// How a child opens its database.
+#[derive(Clone, Copy, Debug)]
+pub struct Way<'a> {
+    /// Commit protocol.
+    pub preset: Preset,
+    /// The file of a memory-mapped log.
+    pub log_memory: Option<&'a Path>,
+    /// Whether it may use io_uring.
+    pub io_uring: bool,
+    /// How writes are made durable, if not as a probe finds best.
+    pub method: Option<MethodSetting>,
 }
 
 /// Opens with small bounds, so that checkpoints and segment changes happen within a second.
-pub fn open(
-    directory: &Path,
-    preset: Preset,
-    log_memory: Option<&Path>,
-    io_uring: bool,
-) -> quenchdb::Result<Database> {
-    let log_memory = log_memory.map(Path::to_path_buf);
+pub fn open(directory: &Path, way: Way<'_>) -> quenchdb::Result<Database> {
+    let log_memory = way.log_memory.map(Path::to_path_buf);
     let settings = quenchdb::Settings {
-        preset,
-        io_uring,
+        preset: way.preset,
+        io_uring: way.io_uring,
+        durability_method: way.method,
         // Full every few milliseconds.
         log_buffer_bytes: if log_memory.is_some() { 64 << 10 } else { 0 },
         log_memory,
@@ -189,13 +211,16 @@ impl Writer {
                 self.live.swap_remove(0);
             }
         }
-        if self.pending.len() > self.random.below(64) as usize
-            && let Some((handle, action)) = self.pending.pop_front()
-        {
-            handle.wait()?;
-            report(action)?;
+        if self.pending.len() > self.random.below(64) as usize {
+            self.wait_for_oldest()?;
         }
         Ok(())
+    }
+
+    fn wait_for_oldest(&mut self) -> Result<()> {
+        let Some((handle, action)) = self.pending.pop_front() else { return Ok(()) };
+        handle.wait()?;
+        report(action)
     }
 }
 
@@ -206,23 +231,35 @@ fn checkpoints(database: &Database, mut random: Random) -> Result<()> {
     }
 }
 
-/// Works until it is killed; returns only if something failed.
+/// Each writer makes so many steps, beside a checkpoint.
+fn make_steps(database: &Database, writers: Vec<Writer>, steps: u64) -> Result<()> {
+    let work = |mut writer: Writer| -> Result<()> {
+        (0..steps).try_for_each(|_| writer.step())?;
+        (0..writer.pending.len()).try_for_each(|_| writer.wait_for_oldest())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = writers.into_iter().map(|writer| scope.spawn(|| work(writer))).collect();
+        let checkpoint = database.checkpoint();
+        let ended =
+            threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
+        ended.collect::<Result<()>>().and(checkpoint.map(drop).map_err(Into::into))
+    })
+}
+
+/// Works until it is killed; returns only if something failed, or after the steps that were asked for.
 pub fn run(args: &ChildArgs) -> Result<Outcome> {
-    let database = open(&args.directory, args.preset, args.log_memory.as_deref(), !args.no_io_uring)?;
+    let way = Way {
+        preset: args.preset,
+        log_memory: args.log_memory.as_deref(),
+        io_uring: !args.no_io_uring,
+        method: args.method,
+    };
+    let database = open(&args.directory, way)?;
     let bank = Bank::open(&database)?;
     say("S\n")?;
     let rows = Rows::open(&database)?;
-    let (failed, failure) = std::sync::mpsc::channel();
-    let spawn = |work: Box<dyn FnOnce() -> Result<()> + Send>| {
-        let failed = failed.clone();
-        std::thread::spawn(move || {
-            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            let _ = failed.send(result.unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
-        });
-    };
-    for thread in 0..args.threads {
-        let writer = args.round * WRITERS_A_ROUND + thread;
-        let mut writer = Writer {
+    let writers =
+        (0..args.threads).map(|thread| args.round * WRITERS_A_ROUND + thread).map(|writer| Writer {
             database: database.clone(),
             bank: bank.clone(),
             rows: rows.clone(),
@@ -231,7 +268,20 @@ pub fn run(args: &ChildArgs) -> Result<Outcome> {
             random: Random::from_seed(args.seed ^ (u64::from(writer) << 20)),
             live: Vec::new(),
             pending: VecDeque::new(),
-        };
+        });
+    if let Some(steps) = args.steps {
+        make_steps(&database, writers.collect(), steps)?;
+        return Ok(Outcome::Done);
+    }
+    let (failed, failure) = std::sync::mpsc::channel();
+    let spawn = |work: Box<dyn FnOnce() -> Result<()> + Send>| {
+        let failed = failed.clone();
+        std::thread::spawn(move || {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let _ = failed.send(result.unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
+        });
+    };
+    for mut writer in writers {
         spawn(Box::new(move || {
             loop {
                 writer.step()?;

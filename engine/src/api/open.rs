@@ -12,8 +12,9 @@ use crate::buffer::{PageSource, Pool, ReadAhead};
 use crate::checkpoint::pace::{Meter, Pacer};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel};
 use crate::commit::{Commit, Hooks, Start, presets};
+use crate::device::file::DIRECT_PROBE;
 use crate::device::memory::MemoryStorage;
-use crate::device::probe::{self, ProbeReport};
+use crate::device::probe::{self, METHOD_PROBE, ProbeReport};
 use crate::device::{DurabilityMethod, Storage};
 use crate::log::SegmentPool;
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
@@ -475,8 +476,18 @@ fn refuse_copies(names: &[String], read_only: bool) -> Result<()> {
     Ok(())
 }
 
-/// What an interrupted creation leaves, and what `mkfs` does.
-const NOT_FOREIGN: [&str; 7] = ["LOCK", "MANIFEST", "log", "log-memory", "pages", READERS_PATH, "lost+found"];
+/// What an interrupted creation or probe leaves, and what `mkfs` does.
+const NOT_FOREIGN: [&str; 9] = [
+    "LOCK",
+    "MANIFEST",
+    "log",
+    "log-memory",
+    "pages",
+    READERS_PATH,
+    "lost+found",
+    DIRECT_PROBE,
+    METHOD_PROBE,
+];
 
 /// A new database is not put among files of something else.
 fn refuse_foreign_files(names: &[String]) -> Result<()> {

@@ -104,9 +104,16 @@ fn create_durably(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// The file that is written for it, where there are no files without a name.
+pub(crate) const DIRECT_PROBE: &str = ".quench-direct-probe";
+
 /// Whether `O_DIRECT` works in `directory`. Where there is a file it is read; only in an empty directory, and only if a
 /// database is to be created there, something is written: to a file without a name if the file system knows such.
 fn probe_direct(directory: &Path, create: bool) -> std::result::Result<(), String> {
+    if create {
+        // What a process that was killed in here has left, if anything.
+        let _ = std::fs::remove_file(directory.join(DIRECT_PROBE));
+    }
     let result = match any_file(directory) {
         Some(file) => {
             rustix::fs::open(&file, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
@@ -143,7 +150,7 @@ fn write_nameless(directory: &Path) -> Option<rustix::io::Result<usize>> {
 }
 
 fn write_named(directory: &Path) -> rustix::io::Result<usize> {
-    let path = directory.join(".quench-direct-probe");
+    let path = directory.join(DIRECT_PROBE);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT | OFlags::CLOEXEC;
     let result = rustix::fs::open(&path, flags, PROBE_MODE).and_then(write_sector);
     let _ = std::fs::remove_file(&path);
@@ -267,7 +274,8 @@ impl DirectoryLock {
             .create(true)
             .truncate(false)
             .open(&path)
-            .or_else(|_| std::fs::File::open(&path))
+            // Without the right to write, readers can have it.
+            .or_else(|why| std::fs::File::open(&path).map_err(|_| why))
             .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e))?;
         let attempt = || if exclusive { file.try_lock() } else { file.try_lock_shared() };
         let mut taken = attempt();

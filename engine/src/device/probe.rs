@@ -13,7 +13,8 @@ use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const SCRATCH: &str = "quench-probe.tmp";
+/// The file that is written for it.
+pub(crate) const METHOD_PROBE: &str = "quench-probe.tmp";
 
 /// Durable writes without a database around them.
 #[derive(Clone, Debug)]
@@ -36,7 +37,7 @@ struct Scratch {
 
 impl Scratch {
     fn new(storage: &Arc<dyn Storage>, len: u64) -> Result<Scratch> {
-        let file = storage.open(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
+        let file = storage.open(METHOD_PROBE, OpenMode { create: true, read_only: false, direct: true })?;
         let scratch = Scratch { storage: storage.clone(), file };
         scratch.file.zero_extend(len)?;
         Ok(scratch)
@@ -46,7 +47,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // A probe file that stays behind is overwritten by the next probe.
-        let _ = self.storage.remove(SCRATCH);
+        let _ = self.storage.remove(METHOD_PROBE);
     }
 }
 

@@ -1,10 +1,9 @@
 //! Writes through io_uring: many in flight, no thread that waits for each.
 //!
 //! 1. The queue owns request and buffer until the kernel has completed every operation on them; dropping the queue waits.
-//! 2. A write that is durable by flush is two linked operations; it is done when both are. If the kernel could not start
-//!    the second because the first fell short or failed, the write failed: it is not repeated, for nobody knows what the
-//!    flush of another write has made durable meanwhile.
-//! 3. A short plain or DSYNC write is continued from where it stopped.
+//! 2. A write that is durable by flush is two linked operations; it is done when both are. If either failed, the write failed: it is
+//!    not repeated, for nobody knows what the flush of another write has made durable meanwhile.
+//! 3. A short write is continued from where it stopped. The kernel has not started the flush behind it; the rest brings its own.
 //! 4. What a thread submitted belongs to it: when it ends, the kernel gives up what it has not started (EFAULT, ECANCELED).
 //!    Nothing failed then, so whoever reaps starts the write again, from its beginning if it is durable by flush. A flush
 //!    that was given up was never tried, so this is not the repetition that 2 forbids.
@@ -128,20 +127,15 @@ impl UringQueue {
             return Ok(());
         }
         let linked = slot.request.durable && self.method == DurabilityMethod::WriteThenFlush;
-        // The flush after a short write is cancelled too: that one stays failed.
-        let whole = !linked || slot.written == 0 || slot.written == slot.request.len;
-        if whole && slot.error.as_ref().is_some_and(was_given_up) {
-            slot.error = None;
-            slot.written = if linked { 0 } else { slot.written };
-            return self.start(index);
-        }
+        let is_short = slot.written < slot.request.len;
+        let given_up = slot.error.as_ref().is_some_and(was_given_up);
         let retry = slot.error.as_ref().is_some_and(|e| matches!(e.raw_os_error(), Some(4 | 11)));
-        if slot.error.is_none() && slot.written < slot.request.len && !linked || retry && !linked {
+        if given_up || slot.error.is_none() && is_short || retry && !linked {
             slot.error = None;
+            if linked && !is_short {
+                slot.written = 0;
+            }
             return self.start(index);
-        }
-        if slot.error.is_none() && slot.written < slot.request.len {
-            slot.error = Some(std::io::ErrorKind::WriteZero.into());
         }
         self.finish(index);
         Ok(())
