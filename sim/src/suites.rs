@@ -27,7 +27,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "model", arguments: &["-p", "quench-model"], varies: false },
     Suite {
         name: "planted bugs",
-        arguments: &["-p", "quenchdb", "--features", "planted", "--test", "planted"],
+        arguments: &["-p", "quench-sim", "--test", "planted"],
         varies: false,
     },
 ];

@@ -14,7 +14,7 @@ fn every_planted_bug_is_caught() {
     println!("{errors}");
     let report: serde_json::Value =
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}\n{errors}"));
-    println!("figures: {{\"planted\": {}, \"caught\": {}}}", report["planted"], report["caught"]);
+    println!("figures: {{\"planted\": {}, \"planted_caught\": {}}}", report["planted"], report["caught"]);
     assert!(output.status.success() && report["planted"] == report["caught"], "{errors}");
     assert!(!names.is_empty() || report["planted"].as_u64() > Some(40), "{}", report["planted"]);
 }
