@@ -11,7 +11,9 @@ mod support;
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table};
+use quenchdb::{
+    Builder, Compression, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +72,22 @@ fn step(db: &Database, [accounts, left, right]: &[Table; 3], random: &mut Random
     tx.commit().map(drop)
 }
 
+fn builder(disk: &SimulatedStorage, preset: Preset, memory_bytes: u64) -> Builder {
+    Database::builder().settings(settings(preset, memory_bytes)).storage(Arc::new(disk.clone()))
+}
+
+/// A new database with all accounts and no twins.
+fn filled(builder: Builder, seed: u64) -> (Database, [Table; 3]) {
+    let db = builder.open("x").expect("opens");
+    let tables = ["accounts", "left", "right"].map(|name| db.create_table(name).expect("new"));
+    let mut random = Random::from_seed(seed);
+    for account in 0..ACCOUNTS {
+        let value = value(0, &mut random);
+        db.transact(|tx| tx.insert(&tables[0], account.to_be_bytes(), &value)).expect("room");
+    }
+    (db, tables)
+}
+
 fn judge(checkpoint: &Database, context: &str) {
     let report = checkpoint.verify(None).expect("runs");
     assert_eq!(report.problems, Vec::<String>::new(), "{context}");
@@ -89,17 +107,8 @@ fn judge(checkpoint: &Database, context: &str) {
 
 fn checkpoints_are_exact(preset: Preset, memory_bytes: u64, seed: u64) {
     let disk = SimulatedStorage::new(seed);
-    let builder = || {
-        let settings = settings(preset, memory_bytes);
-        Database::builder().settings(settings).storage(Arc::new(disk.clone()))
-    };
-    let db = builder().open("x").expect("opens");
-    let tables = ["accounts", "left", "right"].map(|name| db.create_table(name).expect("new"));
-    let mut random = Random::from_seed(seed);
-    for account in 0..ACCOUNTS {
-        let value = value(0, &mut random);
-        db.transact(|tx| tx.insert(&tables[0], account.to_be_bytes(), &value)).expect("room");
-    }
+    let builder = || builder(&disk, preset, memory_bytes);
+    let (db, tables) = filled(builder(), seed);
     // Writes that take a while, so that a checkpoint has a middle.
     disk.set_delay(Duration::from_micros(200));
     let stop = AtomicBool::new(false);
@@ -144,5 +153,30 @@ fn a_checkpoint_is_of_one_moment_while_its_pages_leave_memory() {
 fn a_checkpoint_is_of_one_moment_while_its_pages_split_and_merge() {
     for preset in [Preset::Group, Preset::Autonomous] {
         checkpoints_are_exact(preset, ROOMY, 3);
+    }
+}
+
+/// Pages with rows of an open transaction stay in memory, however short that is; the checkpoint has the rows as they were.
+#[test]
+fn a_checkpoint_has_nothing_of_a_transaction_that_is_open() {
+    for preset in [Preset::Group, Preset::Autonomous] {
+        let disk = SimulatedStorage::new(4);
+        let builder = || builder(&disk, preset, 1 << 20);
+        let (db, [accounts, ..]) = filled(builder(), 4);
+        let mut open = db.begin().expect("begins");
+        for account in (0..ACCOUNTS).step_by(ACCOUNTS as usize / 5) {
+            let value = value(1, &mut Random::from_seed(account));
+            open.insert(&accounts, account.to_be_bytes(), value).expect("room");
+        }
+        for n in 0..4 {
+            // Whatever can leave memory does: all the others are read.
+            let evicted = db.statistics().pages_evicted;
+            assert!(support::content(&db).len() as u64 >= ACCOUNTS);
+            assert!(db.statistics().pages_evicted > evicted + 50, "memory is not short");
+            db.checkpoint().expect("a whole disk");
+            let checkpoint = builder().open_checkpoint("x").expect("there is one");
+            judge(&checkpoint, &format!("{preset}, checkpoint {n} beside an open transaction"));
+        }
+        drop(open);
     }
 }

@@ -5,6 +5,7 @@ mod figures;
 mod history;
 mod life;
 mod many;
+mod planted;
 mod scorecard;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
@@ -58,6 +59,8 @@ enum Command {
         #[arg(long, default_value_t = POINTS)]
         points: u64,
     },
+    /// Plants bugs in the engine, one at a time, and tells who catches them; exit code 1 if one is missed.
+    Planted(planted::Asked),
     /// Runs one seed and prints its figures as JSON.
     Run {
         /// Which.
@@ -100,6 +103,17 @@ fn main() -> anyhow::Result<()> {
             quenchdb::sync::simulation::remember_places();
             let figures = history::run(seed, points, &mut |line| println!("{line}"));
             println!("{}", serde_json::to_string_pretty(&figures)?);
+        }
+        Command::Planted(asked) => {
+            let report = planted::Report::make(&asked)?;
+            if asked.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.summary());
+            }
+            if !report.is_met() {
+                std::process::exit(1);
+            }
         }
         Command::Run { seed, points, processor } => {
             stay_on(processor);

@@ -4,6 +4,7 @@
 use crate::figures::Figures;
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
+use quenchdb::base::planted::Bug;
 use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,8 @@ pub struct Wanted {
     pub points: u64,
     /// A seed that takes longer has failed.
     pub patience: Duration,
+    /// A bug to plant.
+    pub planted: Option<Bug>,
 }
 
 /// Runs them, and adds up what they did.
@@ -74,7 +77,7 @@ pub fn run(wanted: &Wanted) -> Result<(Figures, Vec<Failure>)> {
 }
 
 /// One seed: its figures, or what its process said when it failed.
-fn one(
+pub fn one(
     program: &std::path::Path,
     seed: u64,
     processor: usize,
@@ -83,6 +86,7 @@ fn one(
     let child = Command::new(program)
         .args(["run", &seed.to_string(), "--points", &wanted.points.to_string()])
         .args(["--processor", &processor.to_string()])
+        .env("QUENCH_PLANTED", wanted.planted.map_or("", Bug::name))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -105,7 +109,7 @@ fn one(
 const SAID_LINES: usize = 40;
 
 /// `None` if it did not end in time; then it is ended.
-fn wait_at_most(mut child: Child, patience: Duration) -> Result<Option<std::process::Output>> {
+pub fn wait_at_most(mut child: Child, patience: Duration) -> Result<Option<std::process::Output>> {
     let (done, ended) = std::sync::mpsc::channel();
     let pid = child.id();
     std::thread::scope(|scope| {

@@ -104,6 +104,7 @@ impl Sums {
             processes: asked.processes,
             points: asked.points,
             patience: Duration::from_secs(120),
+            planted: None,
         };
         let (figures, failures) = many::run(&wanted)?;
         self.replay_some(&wanted, figures.seeds.min(REPLAYED))?;

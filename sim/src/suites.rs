@@ -25,11 +25,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "isolation", arguments: &["-p", "quenchdb", "--test", "isolation"], varies: true },
     Suite { name: "real kills", arguments: &["-p", "quench-cli", "--test", "real_faults", "--test", "fuse"], varies: true },
     Suite { name: "model", arguments: &["-p", "quench-model"], varies: false },
-    Suite {
-        name: "planted bugs",
-        arguments: &["-p", "quenchdb", "--features", "planted", "--test", "planted"],
-        varies: false,
-    },
+    Suite { name: "planted bugs", arguments: &["-p", "quench-sim", "--test", "planted"], varies: false },
 ];
 
 /// What a suite did.

@@ -114,6 +114,7 @@ bugs! {
     MappingSlotSkipped "mapping-slot-skipped" "store" "The first changed page of each part of the mapping is not written to it." "R1";
     NewestSlotOverwritten "newest-slot-overwritten" "store" "A manifest is written first to the slot that holds the newest one." "N1";
     SecondSlotSkipped "second-slot-skipped" "store" "A manifest is written to one slot only." "N2";
+    RemovalForgotten "removal-forgotten" "store" "A page that is freed while its first image is being written stays in the next checkpoint." "no page is lost";
     ReserveNotKept "reserve-not-kept" "store" "No blocks are kept for what is dirty." "reserve";
     LostWriteBelieved "lost-write-believed" "store" "An older image in the place of a newer one is taken for it." "B1";
     ReadAheadIsStale "read-ahead-is-stale" "store" "Pages that are read ahead are as of the last checkpoint." "buffer: newest image";

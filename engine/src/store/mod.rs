@@ -190,7 +190,10 @@ impl State {
             self.replaced.working += 1;
         }
         self.release_replaced(replaced);
-        if reference.is_absent() && self.round.get(page).is_none() && self.mapping.get(page).is_absent() {
+        // Its first image may still be on its way, and the round has it then, when it arrives.
+        let on_its_way = self.phase == Phase::Writing && !planted::is(Bug::RemovalForgotten);
+        let unwritten = self.round.get(page).is_none() && self.mapping.get(page).is_absent() && !on_its_way;
+        if reference.is_absent() && unwritten {
             // Never written, and now removed: nothing changed.
             self.working.remove(page);
         }

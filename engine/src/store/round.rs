@@ -310,6 +310,9 @@ impl Drop for FinishedRound {
 /// Gives the round's images to the next one (S5): older than those that are there for it already.
 fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
     let mut state = store.state.lock();
+    if state.phase != Phase::FlushFailed {
+        state.phase = Phase::Idle;
+    }
     while let Some(pages) = state.round.take_part() {
         for (page, reference) in pages {
             if state.working.get(page).is_none() {
@@ -325,9 +328,6 @@ fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
     }
     state.recount_replaced();
     fresh.iter().for_each(|block| state.free.release(*block));
-    if state.phase != Phase::FlushFailed {
-        state.phase = Phase::Idle;
-    }
 }
 
 fn pages_with_round(state: &State) -> u64 {

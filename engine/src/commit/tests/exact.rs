@@ -64,6 +64,18 @@ fn a_chain_is_committed_when_its_last_link_is_durable() {
 }
 
 #[test]
+fn whoever_reads_what_is_durable_waits_for_what_that_one_read() {
+    let world = world(3);
+    let straggler = lazy(&world, 1, &[]);
+    let between = lazy(&world, 0, &[straggler.csn]);
+    let behind = committed(&world, 0, &[]);
+    assert_eq!(world.durable_csns(), [between.csn, behind.csn].into(), "nobody wrote the straggler's log");
+    assert!(!world.commit.is_committed_ticket(between));
+    let last = committed(&world, 2, &[between.csn]);
+    assert!(world.durable_csns().is_superset(&[straggler.csn, last.csn].into()));
+}
+
+#[test]
 fn whoever_reads_more_than_can_be_listed_waits_for_the_watermark() {
     let world = world(2);
     let straggler = lazy(&world, 1, &[]);

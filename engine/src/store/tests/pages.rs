@@ -88,6 +88,27 @@ fn an_image_for_the_next_round_is_read_but_not_in_the_checkpoint() {
     assert_eq!(checkpoint.usage(), store.usage(), "no block is lost");
 }
 
+/// A page got its first image in a round, and was freed while that was being written. The removal was forgotten, since there was no
+/// image to remove yet; then the image arrived, and stayed in all later checkpoints, in no table.
+#[test]
+fn a_page_that_is_freed_while_its_first_image_is_on_its_way_is_not_in_the_next_checkpoint() {
+    let disk = new_disk();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    commit(&store, [1], 1);
+    let round = begin(&store).expect("idle");
+    let number = store.state.lock().number;
+    store.freed(PageId(2), number);
+    write(&store, &round, 2, 1).expect("writes");
+    let finished = round.finish().expect("finishes");
+    let root = finished.root().clone();
+    store.round_committed(finished);
+    assert!(reopen(&disk, &root).expect("opens").contains(PageId(2)), "as of the round it was there");
+    assert!(!store.contains(PageId(2)));
+    let next = reopen(&disk, &commit(&store, [1], 2)).expect("opens");
+    assert!(!next.contains(PageId(2)));
+    assert_eq!(next.usage(), store.usage(), "no block is lost");
+}
+
 #[test]
 fn images_are_written_side_by_side_and_reported_when_they_are_there() {
     let disk = new_disk();

@@ -1,0 +1,123 @@
+//! Who is to notice which bug, the cheapest first.
+
+use quenchdb::base::planted::Bug;
+
+/// Somebody who is asked whether something is wrong.
+#[derive(Clone, Copy, Debug)]
+pub enum Detector {
+    /// Tests of the engine: those of `binary` (`lib` for the ones inside the engine) whose names contain `filter`.
+    Tests { binary: &'static str, filter: &'static str },
+    /// Seeds of the simulation, from the first to this one.
+    Seeds(u64),
+}
+
+const fn tests(binary: &'static str, filter: &'static str) -> Detector {
+    Detector::Tests { binary, filter }
+}
+
+/// Bugs that are asked about by seeds are met by one of the first few, in a second or two; so many are a minute.
+const SEEDS: Detector = Detector::Seeds(300);
+
+macro_rules! detectors {
+    ($($bug:ident: $($detector:expr),+;)*) => {
+        /// Whoever is to notice `bug`, to be asked in this order.
+        pub fn detectors(bug: Bug) -> &'static [Detector] {
+            match bug {
+                $(Bug::$bug => const { &[$($detector),+] },)*
+            }
+        }
+    };
+}
+
+detectors! {
+    ShortWriteIgnored: tests("bad_input", "a_write_that_is_cut_short");
+
+    FrontierIsHighest: tests("lib", "log::parking"), SEEDS;
+    LogChecksumNotCompared: tests("lib", "log::tests"), SEEDS;
+    CarriedBlockForgotten: tests("stealing", ""), SEEDS;
+    StolenCsnNotCounted: tests("lib", "log::tests");
+    SegmentRecycledEarly: tests("lib", "log::tests");
+    KilledSegmentAdopted: tests("late_writes", "");
+    SegmentNameNotFlushed: SEEDS;
+    FenceSkipped: SEEDS;
+    BufferEntryNotFenced: tests("lib", "log::memory");
+    MemoryHeaderBelieved: tests("passive", "an_open_that_was_killed");
+    RolledBackChunkCounts: SEEDS;
+
+    AcknowledgedBeforeFlush: SEEDS;
+    LogWriteNotDurable: SEEDS;
+    FailedWriteRetried: tests("lib", "commit::tests::behaviour::a_failed_write_reaches");
+    CommitsAfterFailure: tests("lib", "poison");
+    ReaderNotAwaited: tests("dependencies", "restricted");
+    SlotNotAnnounced: tests("lib", "watermark");
+    AnnouncedAfterDraw: tests("lib", "watermark");
+    SlotsBeforeCounter: tests("lib", "watermark");
+    DirectPredecessorsOnly: tests("lib", "commit::tests::exact::whoever_reads_what_is_durable");
+    GsnNotAbovePredecessors: tests("lib", "commit::gsn");
+    OwnLogIsEnough: tests("lib", "commit::gsn");
+    FragmentsNotAwaited: tests("by_page", "a_transaction_is_whole");
+    QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
+    WatermarkNotStored: tests("damage", "a_hole_in_the_log");
+    StolenRangeLost: tests("stealing", ""), SEEDS;
+    StragglersNotDrained: tests("dependencies", "passive"), SEEDS;
+    BoundedLossNeverDue: tests("lib", "commit::levels");
+    ChunksNotPinned: tests("chunks", "a_checkpoint_keeps_the_log"), SEEDS;
+
+    DependencySkipped: tests("dependencies", "restricted");
+    AbsenceIsNoRead: tests("dependencies", "restricted");
+    SnapshotTooHigh: tests("basics", "a_snapshot_does_not_move"), SEEDS;
+    SnapshotTooLow: tests("basics", "what_is_committed_is_read_by_others"), SEEDS;
+    PreparingNotAnnounced: SEEDS;
+    SnapshotReturnsVolatile: tests("dependencies", "restricted");
+    NoConflict: tests("basics", "the_first_updater_wins"), SEEDS;
+    AbortLeavesRow: tests("basics", "an_abort_leaves_no_trace"), SEEDS;
+    RollbackLeavesRow: tests("basics", "savepoints_take_back"), SEEDS;
+    RollbackKeepsRedo: SEEDS;
+    TombstonePurgedEarly: tests("concurrency", "deletes_and_inserts");
+    VersionFreedEarly: tests("basics", "a_long_snapshot"), SEEDS;
+    VersionFreedVolatile: tests("dependencies", "restricted");
+    ValueFreedEarly: tests("large_values", "an_old_snapshot");
+    RetiredNotListed: SEEDS;
+    UnfinishedNotListed: tests("longer_than_memory", "copies_of_a_checkpoint");
+
+    SeparatorLost: tests("lib", "tree::tests::checkpoint");
+    MergeDropsRow: tests("lib", "tree::tests::checkpoint");
+    ScanSkipsAtBorder: tests("basics", "ranges_run_from_both_ends"), SEEDS;
+    OverflowPageLeaked: tests("large_values", "overwriting_deleting"), SEEDS;
+
+    BlockReusedEarly: SEEDS;
+    ImagesNotFlushed: SEEDS;
+    MappingSlotSkipped: tests("lib", "store::tests::crash"), SEEDS;
+    NewestSlotOverwritten: tests("lib", "store::tests::manifest");
+    SecondSlotSkipped: tests("lib", "store::tests::manifest");
+    RemovalForgotten: tests("lib", "store::tests::pages");
+    ReserveNotKept: tests("full_disk", "a_long_transaction_on_a_full_disk");
+    LostWriteBelieved: tests("lib", "store::blocks");
+    ReadAheadIsStale: tests("larger_than_memory", "announcing_rows_in_a_tiny_memory");
+    FailedImageRecorded: tests("faults", "any_operation_may_fail_autonomous");
+    ReadersNotAsked: tests("readers", "a_reader_stays");
+
+    UncommittedImage: tests("checkpoint_exact", "is_open");
+    ImageBeforeLog: tests("checkpoint_exact", "leave_memory");
+    ImageAfterCheckpoint: tests("checkpoint_exact", "leave_memory");
+    NotHandedOver: tests("checkpoint_exact", "split_and_merge"), SEEDS;
+    DirtyPageDropped: tests("larger_than_memory", "content_is_right");
+
+    VoidForgotten: tests("lib", "recovery::select"), SEEDS;
+    DiscardedReplayed: tests("lib", "recovery::select");
+    LaterEpochBelieved: tests("lib", "recovery::select"), SEEDS;
+    AcceptedEndIgnored: tests("lib", "recovery::select");
+    FragmentCountIgnored: tests("lib", "recovery::select");
+    ChunkOrderIgnored: tests("chunks", "long_transactions_survive"), SEEDS;
+    FrontierTooHigh: tests("lib", "recovery::select");
+    PredecessorsIgnored: tests("lib", "recovery::select");
+    HoleIsTornTail: tests("lib", "recovery::select");
+    NotAppendedAgain: tests("lib", "recovery::select");
+    VoidCsnDrawnAgain: tests("lib", "recovery::select"), SEEDS;
+    RedoSkipsFirst: tests("lib", "recovery::select"), SEEDS;
+    RedoOutOfOrder: tests("lib", "recovery::redo"), SEEDS;
+    CleanMarkKept: SEEDS;
+
+    IncrementMissesPage: tests("backup", "every_increment_of_a_chain");
+    BackupHoldsNothing: tests("lib", "store::tests::free");
+}

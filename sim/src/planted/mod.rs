@@ -1,0 +1,207 @@
+//! Planted bugs: each is planted in turn, in processes of its own, and somebody has to notice.
+//!
+//! Who is asked about which bug is said in [`detectors`]: tests of the engine, which cargo builds, and seeds of the simulation, which are
+//! this program. One that hangs has noticed nothing: a test with a deadline of its own has to say so. Whoever notices has to find
+//! nothing when the bug is gone.
+
+mod detectors;
+mod seeds;
+mod table;
+mod tests;
+
+use anyhow::{Context, Result, bail};
+use detectors::{Detector, detectors};
+use indicatif::{ProgressBar, ProgressStyle};
+use quenchdb::base::planted::Bug;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tests::Binaries;
+
+/// Whoever takes longer has noticed nothing.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is asked for.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Asked {
+    /// Which; all if none is named.
+    names: Vec<String>,
+    /// Look for the first seed of the simulation that notices, among so many, whoever else does.
+    #[arg(long, default_value_t = 0)]
+    seeds: u64,
+    /// Bugs at a time.
+    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, |n| n.get()))]
+    processes: usize,
+    /// For machines.
+    #[arg(long)]
+    pub json: bool,
+    /// Put the table into this document, behind its marker.
+    #[arg(long)]
+    write: Option<PathBuf>,
+}
+
+/// What became of all of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub planted: usize,
+    pub caught: usize,
+    pub seconds: f64,
+    /// Among so many the first seed that notices was looked for, whoever else did.
+    pub seeds: u64,
+    pub bugs: Vec<Row>,
+}
+
+/// What became of one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub bug: &'static str,
+    pub room: &'static str,
+    pub wrong: &'static str,
+    pub breaks: &'static str,
+    /// Who caught it; nothing if nobody did.
+    pub caught: Option<Caught>,
+    /// Of those who were asked and did not.
+    pub missed_by: Vec<String>,
+    /// The first seed that notices, if there is one among those that were run.
+    pub first_seed: Option<u64>,
+}
+
+/// Who caught it, and how.
+#[derive(Clone, Debug, Serialize)]
+pub struct Caught {
+    /// Test binary and test, or the seed.
+    pub by: String,
+    /// Tests or seeds that were run before it was caught, this one too.
+    pub runs: u64,
+    /// Since this detector was asked.
+    pub seconds: f64,
+    /// What it said.
+    pub said: String,
+}
+
+/// What a detector found.
+enum Outcome {
+    Noticed(Caught),
+    /// Nothing, and why not if not because all went well.
+    Nothing(&'static str),
+}
+
+impl Report {
+    /// Runs all that is asked for; each bug is told on the way.
+    ///
+    /// # Errors
+    /// There is no such bug; the tests cannot be built or run; a detector finds something without any bug.
+    pub fn make(asked: &Asked) -> Result<Report> {
+        let begun = Instant::now();
+        let bugs = named(&asked.names)?;
+        let binaries = tests::build(&bugs)?;
+        let bar = ProgressBar::new(bugs.len() as u64);
+        bar.set_style(ProgressStyle::with_template(
+            "{elapsed_precise} {wide_bar} {pos} of {len} bugs {msg}",
+        )?);
+        let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let worker = |number: usize| -> Result<()> {
+            while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let row = row(*bug, &binaries, number, asked.seeds).inspect_err(|_| {
+                    // The others need not go on.
+                    next.store(bugs.len(), Ordering::Relaxed);
+                })?;
+                bar.inc(1);
+                bar.suspend(|| eprintln!("{}", table::line(&row)));
+                rows.lock().unwrap_or_else(PoisonError::into_inner).push((*bug as usize, row));
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..asked.processes.max(1)).map(|number| scope.spawn(move || worker(number))).collect();
+            workers.into_iter().try_for_each(|worker| worker.join().expect("no panic is planted here"))
+        })?;
+        bar.finish_and_clear();
+        let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+        rows.sort_by_key(|(place, _)| *place);
+        let bugs: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
+        let caught = bugs.iter().filter(|row| row.caught.is_some()).count();
+        let seconds = begun.elapsed().as_secs_f64();
+        let report = Report { planted: bugs.len(), caught, seconds, seeds: asked.seeds, bugs };
+        if let Some(file) = &asked.write {
+            table::write(file, &report)?;
+        }
+        Ok(report)
+    }
+
+    /// Whether all were caught.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.caught == self.planted
+    }
+
+    /// For people; the bugs themselves have been told.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Report { planted, caught, seconds, .. } = self;
+        format!("{planted} planted bugs, {caught} caught, {} missed; {seconds:.0} s\n", planted - caught)
+    }
+}
+
+fn named(names: &[String]) -> Result<Vec<Bug>> {
+    if names.is_empty() {
+        return Ok(Bug::ALL.to_vec());
+    }
+    names
+        .iter()
+        .map(|name| {
+            Bug::named(name).with_context(|| {
+                let all: Vec<String> =
+                    Bug::ALL.iter().map(|bug| format!("  {:28} {}", bug.name(), bug.wrong())).collect();
+                format!("{name}: there is no such planted bug; these are:\n{}", all.join("\n"))
+            })
+        })
+        .collect()
+}
+
+/// Asks one detector after the other until one notices.
+fn row(bug: Bug, binaries: &Binaries, processor: usize, seeds: u64) -> Result<Row> {
+    let (mut caught, mut missed_by, mut first_seed, mut looked_at) = (None, Vec::new(), None, 0);
+    for detector in detectors(bug) {
+        let outcome = match *detector {
+            Detector::Tests { binary, filter } => binaries.ask(binary, filter, bug)?,
+            Detector::Seeds(last) => {
+                let outcome;
+                (outcome, first_seed) = seeds::ask(1..=last, bug, processor)?;
+                looked_at = last;
+                outcome
+            }
+        };
+        match outcome {
+            Outcome::Noticed(by) => {
+                caught = Some(by);
+                break;
+            }
+            Outcome::Nothing(why) => missed_by.push(format!("{}{why}", detector.name())),
+        }
+    }
+    if first_seed.is_none() && seeds > looked_at {
+        (_, first_seed) = seeds::ask(looked_at + 1..=seeds, bug, processor)?;
+    }
+    Ok(Row {
+        bug: bug.name(),
+        room: bug.room(),
+        wrong: bug.wrong(),
+        breaks: bug.breaks(),
+        caught,
+        missed_by,
+        first_seed,
+    })
+}
+
+/// A detector counts only if it finds nothing where nothing is planted.
+fn must_be_sound(detector: &str, without_a_bug: &Outcome) -> Result<()> {
+    match without_a_bug {
+        Outcome::Nothing("") => Ok(()),
+        Outcome::Nothing(why) => bail!("{detector} does not pass without a planted bug:{why}"),
+        Outcome::Noticed(caught) => bail!("{detector} fails without a planted bug, too: {}", caught.said),
+    }
+}

@@ -1,0 +1,144 @@
+//! Tests of the engine as detectors: cargo builds them, and they run in processes of their own.
+
+use super::detectors::{Detector, detectors};
+use super::{Caught, Outcome, PATIENCE, must_be_sound};
+use crate::many::wait_at_most;
+use anyhow::{Context, Result, bail};
+use quenchdb::base::planted::Bug;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Test binaries by name.
+pub struct Binaries(BTreeMap<String, PathBuf>);
+
+impl Detector {
+    /// For people.
+    pub fn name(&self) -> String {
+        match self {
+            Detector::Tests { binary, filter } => format!("{binary} {filter}").trim_end().into(),
+            Detector::Seeds(last) => format!("seeds 1 to {last}"),
+        }
+    }
+}
+
+/// Builds the tests that are asked about `bugs`. With the features of the whole workspace, so that they are those of
+/// `cargo test --workspace`, and nothing is left to build after it; without the packages that are of no use here.
+pub fn build(bugs: &[Bug]) -> Result<Binaries> {
+    let of_tests = |detector: &Detector| match detector {
+        Detector::Tests { binary, .. } => Some(*binary),
+        Detector::Seeds(_) => None,
+    };
+    let names: BTreeSet<&str> = bugs.iter().flat_map(|bug| detectors(*bug)).filter_map(of_tests).collect();
+    if names.is_empty() {
+        return Ok(Binaries(BTreeMap::new()));
+    }
+    let workspace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    if !workspace.join("engine/tests").exists() {
+        bail!(
+            "the sources that this program was built from are not at {} any more; the planted bugs are found by their tests: \
+             run `cargo run --release -p quench-sim -- planted` in a clone",
+            workspace.display()
+        );
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(&cargo);
+    command.current_dir(workspace).args([
+        "test",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+        "--workspace",
+    ]);
+    command.args(["--exclude", "quench-sim", "--exclude", "quenchdb-simulated"]);
+    for name in &names {
+        match *name {
+            "lib" => command.arg("--lib"),
+            test => command.args(["--test", test]),
+        };
+    }
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| {
+        format!(
+            "cannot start {}, which builds the engine's tests: install Rust (https://rustup.rs), or say in CARGO where cargo is",
+            cargo.display()
+        )
+    })?;
+    if !output.status.success() {
+        bail!("the engine's tests do not build: see what cargo said above");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let binaries: BTreeMap<String, PathBuf> =
+        messages.filter_map(|message| test_of_engine(&message)).collect();
+    match names.iter().find(|name| !binaries.contains_key(**name)) {
+        Some(missing) => bail!("the engine has no test binary {missing}, which is to notice planted bugs"),
+        None => Ok(Binaries(binaries)),
+    }
+}
+
+/// Name and path, if this message of cargo tells of a test of the engine.
+fn test_of_engine(message: &serde_json::Value) -> Option<(String, PathBuf)> {
+    let executable = PathBuf::from(message["executable"].as_str()?);
+    let target = &message["target"];
+    let source = target["src_path"].as_str()?;
+    let name = match target["kind"][0].as_str()? {
+        "lib" if source.ends_with("engine/src/lib.rs") => "lib",
+        "test" if source.contains("engine/tests/") => target["name"].as_str()?,
+        _ => return None,
+    };
+    Some((name.into(), executable))
+}
+
+impl Binaries {
+    /// Runs the tests of `binary` whose names contain `filter` with `bug` planted; if one fails, that one without it.
+    pub fn ask(&self, binary: &str, filter: &str, bug: Bug) -> Result<Outcome> {
+        let (outcome, test) = self.run(binary, &[filter], Some(bug))?;
+        if let Outcome::Noticed(caught) = &outcome {
+            let again = [test.as_str(), "--exact"];
+            let (sound, _) = self.run(binary, if test.is_empty() { &again[..0] } else { &again }, None)?;
+            must_be_sound(&caught.by, &sound)?;
+        }
+        Ok(outcome)
+    }
+
+    /// What it found, and which test did.
+    fn run(&self, binary: &str, arguments: &[&str], bug: Option<Bug>) -> Result<(Outcome, String)> {
+        let begun = Instant::now();
+        let program = &self.0[binary];
+        let child = Command::new(program)
+            .args(arguments.iter().filter(|argument| !argument.is_empty()))
+            // Where `cargo test` runs them.
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../engine"))
+            .env("QUENCH_PLANTED", bug.map_or("", Bug::name))
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let Some(output) = wait_at_most(child, PATIENCE)? else {
+            return Ok((Outcome::Nothing(" (hangs)"), String::new()));
+        };
+        let said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let tests = said.split_once("running ").and_then(|(_, rest)| rest.split_once(' ')?.0.parse().ok());
+        match tests.unwrap_or(0) {
+            0 => bail!("{binary} has no test {}", arguments.join(" ")),
+            _ if output.status.success() => Ok((Outcome::Nothing(""), String::new())),
+            tests => {
+                let (test, said) = who_and_what(&said);
+                let by = format!("{binary} {test}");
+                let caught = Caught { by, runs: tests, seconds: begun.elapsed().as_secs_f64(), said };
+                Ok((Outcome::Noticed(caught), test))
+            }
+        }
+    }
+}
+
+/// The first test that failed, and what it said. Without a name if the process was ended.
+fn who_and_what(text: &str) -> (String, String) {
+    let failed = text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    let mut lines = text.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
+    let said = lines.next().unwrap_or("the process was ended");
+    (failed.unwrap_or_default().into(), said.chars().take(super::table::SAID_LENGTH).collect())
+}

@@ -1,0 +1,31 @@
+//! Every planted bug is caught, as the program says. `QUENCH_BUGS="NAME NAME"` for some of them.
+
+use std::process::Command;
+
+#[test]
+fn every_planted_bug_is_caught() {
+    let names = std::env::var("QUENCH_BUGS").unwrap_or_default();
+    let output = Command::new(env!("CARGO_BIN_EXE_quench-sim"))
+        .args(["planted", "--json"])
+        .args(names.split_whitespace())
+        .output()
+        .expect("it starts");
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{errors}");
+    let report: serde_json::Value =
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}\n{errors}"));
+    println!("figures: {{\"planted\": {}, \"planted_caught\": {}}}", report["planted"], report["caught"]);
+    assert!(output.status.success() && report["planted"] == report["caught"], "{errors}");
+    assert!(!names.is_empty() || report["planted"].as_u64() > Some(40), "{}", report["planted"]);
+}
+
+#[test]
+fn a_bug_that_does_not_exist_is_refused_with_the_names_of_those_that_do() {
+    let output = Command::new(env!("CARGO_BIN_EXE_quench-sim"))
+        .args(["planted", "no-such-bug"])
+        .output()
+        .expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("no-such-bug") && errors.contains("fence-skipped"), "{errors}");
+}
