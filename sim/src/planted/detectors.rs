@@ -18,6 +18,8 @@ const fn tests(binary: &'static str, filter: &'static str) -> Detector {
 /// Bugs that are asked about by seeds are met by one of the first few, in a second or two; so many are a minute.
 const SEEDS: Detector = Detector::Seeds(300);
 
+const LEAVE_MEMORY: Detector = tests("checkpoint_exact", "leave_memory");
+
 macro_rules! detectors {
     ($($bug:ident: $($detector:expr),+;)*) => {
         /// Whoever is to notice `bug`, to be asked in this order.
@@ -98,8 +100,9 @@ detectors! {
     ReadersNotAsked: tests("readers", "a_reader_stays");
 
     UncommittedImage: tests("checkpoint_exact", "is_open");
-    ImageBeforeLog: tests("checkpoint_exact", "leave_memory");
-    ImageAfterCheckpoint: tests("checkpoint_exact", "leave_memory");
+    // Two races, lost in nearly every run: asked again where they are not.
+    ImageBeforeLog: LEAVE_MEMORY, LEAVE_MEMORY, LEAVE_MEMORY;
+    ImageAfterCheckpoint: LEAVE_MEMORY, LEAVE_MEMORY, LEAVE_MEMORY;
     NotHandedOver: tests("checkpoint_exact", "split_and_merge"), SEEDS;
     DirtyPageDropped: tests("larger_than_memory", "content_is_right");
 
