@@ -293,6 +293,7 @@ fn no_crash_loses_what_was_acknowledged() {
     println!(
         "{done} crashes, {evicted} pages left memory, {packed} images were packed, {stolen} blocks stolen"
     );
+    println!("figures: {{\"crashes\": {done}}}");
     let protocols = PROTOCOLS.lock().expect("no panic");
     println!("{protocols:?}");
     let old_chunks = OLD_CHUNKS.load(Ordering::Relaxed);

@@ -25,6 +25,11 @@ fn wanted() -> u64 {
     std::env::var("QUENCH_JUDGED").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000_000)
 }
 
+/// Where the rounds, which are seeds, begin.
+fn first_round() -> u64 {
+    std::env::var("QUENCH_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
 fn settings(round: u64) -> Settings {
     let preset = Preset::ALL[round as usize % Preset::ALL.len()];
     let mut settings = Settings {
@@ -95,14 +100,15 @@ const SAMPLE: u64 = 4_000;
 fn lists_of_many_threads_are_isolated() {
     const EACH: u64 = 100_000;
     let begun = Instant::now();
-    let sample: u64 = (0..12).map(|round| judged_lists(round, SAMPLE)).sum();
+    let sample: u64 = (0..12).map(|round| judged_lists(first_round() + round, SAMPLE)).sum();
     println!("{sample} transactions judged by adya, too, in {:?}", begun.elapsed());
     let (mut judged, mut round) = (sample, 0);
     while judged < wanted() || round < Preset::ALL.len() as u64 {
-        judged += judged_lists(round, EACH.min(wanted()));
+        judged += judged_lists(first_round() + round, EACH.min(wanted()));
         round += 1;
     }
     println!("{judged} transactions on lists judged in {:?}, {round} databases", begun.elapsed());
+    println!("figures: {{\"judged\": {judged}}}");
 }
 
 const ROWS: u64 = 400;
@@ -213,10 +219,11 @@ fn scans_see_no_phantoms() {
     const EACH: u64 = 100_000;
     let (begun, mut judged, mut round) = (Instant::now(), 0, 0);
     while judged < wanted() || round < Preset::ALL.len() as u64 {
-        judged += judged_rows(round, EACH.min(wanted()));
+        judged += judged_rows(first_round() + round, EACH.min(wanted()));
         round += 1;
     }
     println!("{judged} transactions on rows judged in {:?}, {round} databases", begun.elapsed());
+    println!("figures: {{\"judged\": {judged}}}");
 }
 
 /// A transaction at a weaker level read what nobody had been told to be committed, and was over; a snapshot that began after it was from
@@ -405,7 +412,7 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
 fn lists_are_isolated_across_crashes() {
     let seeds = if wanted() < 2_000_000 { 4 } else { 40 };
     let (begun, mut judged, mut unknown) = (Instant::now(), 0, 0);
-    for seed in 1..=seeds {
+    for seed in first_round() + 1..=first_round() + seeds {
         let (more, of_them) = judged_lives(seed, 10);
         judged += more;
         unknown += of_them;
@@ -414,5 +421,6 @@ fn lists_are_isolated_across_crashes() {
         "{judged} transactions across crashes judged in {:?}, {unknown} of unknown outcome",
         begun.elapsed()
     );
+    println!("figures: {{\"judged\": {judged}}}");
     assert!(judged > seeds * 500 && unknown > seeds * 100, "{judged}, {unknown}");
 }

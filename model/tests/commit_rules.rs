@@ -30,7 +30,7 @@ const VIOLATIONS: [Violation; 7] = [
 fn holds(scenario: Scenario, reached: &[&'static str]) {
     let checker = scenario.checker().threads(1).spawn_bfs().join();
     assert!(checker.is_done());
-    println!("{} states", checker.unique_state_count());
+    println!("figures: {{\"model_states\": {}}}", checker.unique_state_count());
     for violation in VIOLATIONS {
         checker.assert_no_discovery(name(violation));
     }
@@ -43,7 +43,7 @@ fn holds(scenario: Scenario, reached: &[&'static str]) {
 fn breaks(scenario: Scenario, violation: Violation) {
     let wanted = HasDiscoveries::AnyOf([name(violation)].into());
     let checker = scenario.checker().threads(1).finish_when(wanted).spawn_bfs().join();
-    println!("{} states", checker.unique_state_count());
+    println!("figures: {{\"model_states\": {}}}", checker.unique_state_count());
     let path = checker.assert_any_discovery(name(violation));
     println!("{violation:?}: {:?}", path.into_actions());
 }

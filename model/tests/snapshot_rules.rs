@@ -8,6 +8,7 @@ const ENGINE: Snapshots = Snapshots::ENGINE;
 fn holds(rules: Snapshots) {
     let checker = rules.checker().spawn_bfs().join();
     assert!(checker.is_done());
+    println!("figures: {{\"model_states\": {}}}", checker.unique_state_count());
     checker.assert_no_discovery(ATOMIC);
     checker.assert_no_discovery(KEPT);
     checker.assert_any_discovery(REACHED_SEEN);

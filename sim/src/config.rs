@@ -97,7 +97,7 @@ impl Config {
             // With less, threads push out each other's pages for seconds before they are told that there is too little.
             memory_bytes: if tight { (512 << 10) * (1 + u64::from(threads)) } else { 4 << 20 },
             segment_bytes: 64 << 10,
-            log_buffer_bytes: 64 << 10,
+            log_buffer_bytes: one_of(&mut random, &[64 << 10, 256 << 10]),
             log_bytes_max: 8 << 20,
             checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
             flush_unit_bytes: one_of(&mut random, &[4096, 4096, 16 << 10]),

@@ -1,7 +1,7 @@
 //! What runs did, added up.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Figures of one seed, or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,9 +20,11 @@ pub struct Figures {
     pub judged: u64,
     /// How often each kind of fault fired.
     pub happenings: BTreeMap<String, u64>,
+    /// Kinds of faults of which the second fired in a later life of the same database than the first.
+    pub pairs: BTreeSet<(String, String)>,
     /// What the runs went through.
     pub paths: BTreeMap<String, u64>,
-    /// Presets and rules.
+    /// Crashes by preset and rule of the first life.
     pub protocols: BTreeMap<String, u64>,
     pub decisions: u64,
     pub switches: u64,
@@ -48,6 +50,7 @@ impl Figures {
         self.switches += other.switches;
         add(&mut self.crashes_by_depth, &other.crashes_by_depth);
         add(&mut self.happenings, &other.happenings);
+        self.pairs.extend(other.pairs.iter().cloned());
         add(&mut self.paths, &other.paths);
         add(&mut self.protocols, &other.protocols);
         self.mix(other.fingerprint);
@@ -55,6 +58,13 @@ impl Figures {
 
     pub fn mix(&mut self, number: u64) {
         self.fingerprint = (self.fingerprint ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    /// Faults that fired after faults of lives before.
+    pub fn note_pairs(&mut self, before: &BTreeSet<String>, after: &BTreeSet<String>) {
+        let pairs =
+            before.iter().flat_map(|first| after.iter().map(move |then| (first.clone(), then.clone())));
+        self.pairs.extend(pairs);
     }
 
     pub fn happened(&mut self, what: &str, times: u64) {

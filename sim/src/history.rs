@@ -36,11 +36,16 @@ struct History<'a> {
     trace: Trace<'a>,
 }
 
+/// Lives with troubles, one after the other, once the device has broken a promise.
+const BROKEN_LIVES_MAX: u64 = 3;
+
 /// A disk after a crash, with what must be on it.
 struct Crashed {
     disk: SimulatedStorage,
     must: BTreeSet<Id>,
     depth: u64,
+    /// The kinds of faults that fired in the lives before.
+    faults: BTreeSet<String>,
     context: String,
 }
 
@@ -51,7 +56,7 @@ fn acknowledged_by(lived: &Lived, operations: usize) -> impl Iterator<Item = Id>
 impl History<'_> {
     fn run(&mut self) {
         let rule = self.config.settings.dependency.map_or("its own", Dependency::name);
-        *self.figures.protocols.entry(format!("{} {rule}", self.config.settings.preset)).or_default() += 1;
+        let protocol = format!("{} {rule}", self.config.settings.preset);
         let disk = SimulatedStorage::new(self.config.seed);
         let script = Script {
             seed: self.random.next_u64(),
@@ -76,11 +81,14 @@ impl History<'_> {
                     disk: disk.clone(),
                     must: BTreeSet::new(),
                     depth: 0,
+                    faults: BTreeSet::new(),
                     context: format!("seed {}, point {point}", self.config.seed),
                 },
             );
             self.go_on(crashed);
         }
+        let crashes = self.figures.power_cuts + self.figures.kills;
+        self.figures.protocols.insert(protocol, crashes);
     }
 
     fn live(&mut self, disk: &SimulatedStorage, script: Script) -> Lived {
@@ -140,7 +148,8 @@ impl History<'_> {
             must.extend(journal.map(|(_, id)| <Id>::try_from(&id[..]).expect("an id")));
         }
         let disk = disk.crash(kind, at, self.random.next_u64());
-        Crashed { disk, must, depth: before.depth + 1, context }
+        let faults = before.faults.union(&lived.faults).cloned().collect();
+        Crashed { disk, must, depth: before.depth + 1, faults, context }
     }
 
     /// A life after a crash, crashed again until it is deep enough; the last one is looked at once more.
@@ -162,7 +171,7 @@ impl History<'_> {
             threads: if last { 0 } else { 1 + self.random.below(2) as u8 },
             each: 1 + self.random.below(4) as u8,
             trouble,
-            threads_end_early: false,
+            threads_end_early: self.random.chance(1, 12),
             must: crashed.must.clone(),
             close: last && self.random.chance(1, 2),
             judged: true,
@@ -170,6 +179,7 @@ impl History<'_> {
         };
         let bearable = matches!(trouble, Trouble::None);
         let lived = self.live(&crashed.disk, script.clone());
+        self.figures.note_pairs(&crashed.faults, &lived.faults);
         if let (Some(error), true) = (&lived.refused, bearable) {
             panic!("{}: {error}", crashed.context);
         }
@@ -192,30 +202,41 @@ impl History<'_> {
         }
     }
 
-    /// Lives on a device that does not do what it says, and after that.
-    fn break_promises(&mut self, crashed: Crashed, script: Script) {
-        let trouble = Trouble::any_broken_promise(&mut self.random);
-        let script = Script {
-            seed: self.random.next_u64(),
-            number: script.number + 1,
-            threads: 2,
-            each: 6,
-            trouble,
-            judged: false,
-            close: self.random.chance(1, 2),
-            context: format!("{}; {trouble:?}", crashed.context),
-            ..script
-        };
-        let lived = self.live(&crashed.disk, script.clone());
-        let next = self.crash(&crashed.disk, &lived, &crashed);
+    /// Lives on a device that does not do what it says, perhaps with other troubles after that, and once without any.
+    fn break_promises(&mut self, mut crashed: Crashed, script: Script) {
+        let mut trouble = Trouble::any_broken_promise(&mut self.random);
+        let deepest = crashed.depth + BROKEN_LIVES_MAX;
+        while !matches!(trouble, Trouble::None) {
+            let script = Script {
+                seed: self.random.next_u64(),
+                number: crashed.depth as u8,
+                threads: 2,
+                each: 6,
+                trouble,
+                judged: false,
+                close: self.random.chance(1, 2),
+                context: format!("{}; {trouble:?}", crashed.context),
+                ..script.clone()
+            };
+            let lived = self.live(&crashed.disk, script);
+            self.figures.note_pairs(&crashed.faults, &lived.faults);
+            crashed = self.crash(&crashed.disk, &lived, &crashed);
+            trouble = match self.random.below(4) {
+                _ if crashed.depth == deepest => Trouble::None,
+                0 => Trouble::any_broken_promise(&mut self.random),
+                1 => Trouble::any_bearable(&mut self.random),
+                _ => Trouble::None,
+            };
+        }
         let after = Script {
             seed: self.random.next_u64(),
-            number: script.number + 1,
-            trouble: Trouble::None,
-            context: next.context.clone(),
+            number: crashed.depth as u8,
+            trouble,
+            judged: false,
+            context: crashed.context.clone(),
             ..script
         };
-        let lived = self.live(&next.disk, after);
+        let lived = self.live(&crashed.disk, after);
         let outcome = if lived.refused.is_some() { "refused" } else { "opened" };
         self.figures.passed(&format!("{outcome} after a broken promise"), 1);
     }

@@ -48,6 +48,8 @@ pub struct Lived {
     /// The number of disk operations when it was open.
     pub opened_at: Option<usize>,
     pub checkpoints: Vec<Range<usize>>,
+    /// The kinds of faults that fired.
+    pub faults: BTreeSet<String>,
     /// What it found.
     pub found: Option<Content>,
     /// Why it could not be opened.
@@ -74,6 +76,7 @@ struct Notes {
     refused_memory: u64,
     refused_space: u64,
     early_ends: u64,
+    clock_jumps: u64,
     history: History,
 }
 
@@ -81,17 +84,18 @@ struct Notes {
 pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> Lived {
     let (disk, plan) = (disk.clone(), Plan::of(script.seed));
     let before = disk.fault_counts();
-    let (lived, summary) = simulation::run(plan, || live_simulated(&disk, script, figures));
-    figures.lives += 1;
-    figures.decisions += summary.decisions;
-    figures.switches += summary.switches;
-    figures.mix(summary.fingerprint);
-    figures.mix(disk.fingerprint());
+    let mut own = Figures { lives: 1, ..Figures::default() };
+    let (mut lived, summary) = simulation::run(plan, || live_simulated(&disk, script, &mut own));
+    own.decisions += summary.decisions;
+    own.switches += summary.switches;
+    own.mix(summary.fingerprint);
+    own.mix(disk.fingerprint());
     for (what, times) in disk.fault_counts().iter() {
         // What its own crash brought is counted with it.
-        figures
-            .happened(what, times - if lived.opened_at.is_some() { 0 } else { before.of(what).min(times) });
+        own.happened(what, times - if lived.opened_at.is_some() { 0 } else { before.of(what).min(times) });
     }
+    lived.faults = own.happenings.keys().cloned().collect();
+    figures.merge(&own);
     lived
 }
 
@@ -133,6 +137,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         figures.transactions += notes.transactions;
         figures.acknowledged += lived.acknowledged.len() as u64;
         figures.happened("thread panic or early end", notes.early_ends);
+        figures.happened("clock jump", notes.clock_jumps);
         figures.happened("memory refused", notes.refused_memory);
         figures.passed("space refused", notes.refused_space);
         figures.judged += judge_lists(&shared, &mut notes.history);
@@ -254,6 +259,7 @@ fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: 
         3 => {
             let bits = 1 + random.below(22);
             simulation::jump(Duration::from_micros(random.below(1 << bits)));
+            shared.notes.lock().clock_jumps += 1;
         }
         4 => *snapshot = shared.db.begin_read().ok(),
         5 => *snapshot = None,

@@ -6,6 +6,7 @@ mod history;
 mod life;
 mod many;
 mod scorecard;
+mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
 
@@ -22,15 +23,21 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs many seeds and prints a row for each measure; exit code 1 if one is missed.
+    /// Runs many seeds and the tests that have a measure of their own, and prints a row for each; exit code 1 if one is missed.
     Scorecard {
         /// Go on for so long, and compare with what a long run should reach.
         #[arg(long)]
         minutes: Option<u64>,
+        /// A file that the sums are kept in; if it is there, this run goes on where that one ended.
+        #[arg(long)]
+        record: Option<std::path::PathBuf>,
+        /// Leave out the tests of other packages, which need cargo and the sources.
+        #[arg(long)]
+        simulation_only: bool,
         /// The first seed.
         #[arg(long, default_value_t = 1)]
         first_seed: u64,
-        /// So many seeds, if no time is given.
+        /// So many seeds; with a time, in each round.
         #[arg(long, default_value_t = 2_000)]
         seeds: u64,
         /// Crashes of each seed's first life; each is followed by others.
@@ -68,8 +75,17 @@ const POINTS: u64 = 12;
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
-        Command::Scorecard { minutes, first_seed, seeds, points, processes, json } => {
-            let asked = Asked { minutes, first_seed, seeds, points, processes };
+        Command::Scorecard {
+            minutes,
+            record,
+            simulation_only,
+            first_seed,
+            seeds,
+            points,
+            processes,
+            json,
+        } => {
+            let asked = Asked { minutes, first_seed, seeds, points, processes, simulation_only, record };
             let scorecard = Scorecard::make(&asked)?;
             if json {
                 println!("{}", serde_json::to_string_pretty(&scorecard)?);

@@ -11,7 +11,14 @@ fn every_measure_of_the_scorecard_is_met() {
     let seeds = number("QUENCH_SEEDS").unwrap_or(2_000);
     let first = number("QUENCH_SEED").unwrap_or(1);
     let output = Command::new(env!("CARGO_BIN_EXE_quench-sim"))
-        .args(["scorecard", "--seeds", &seeds.to_string(), "--first-seed", &first.to_string()])
+        .args([
+            "scorecard",
+            "--simulation-only",
+            "--seeds",
+            &seeds.to_string(),
+            "--first-seed",
+            &first.to_string(),
+        ])
         .output()
         .expect("it starts");
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -92,6 +92,7 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
         ("writer", json!(s.writer.name())),
         ("flush_interval_us", json!(s.flush_interval_us)),
         ("mean_write_us", json!(s.mean_write_us)),
+        ("log_buffer_bytes", json!(s.log_buffer_bytes)),
         ("acknowledger", json!(s.acknowledger.name())),
         ("acknowledgment_group", json!(s.acknowledgment_group)),
         ("shares_flush", json!(s.shares_flush)),

@@ -268,6 +268,7 @@ impl Database {
             acknowledger: axes.acknowledger,
             acknowledgment_group: axes.acknowledgment_group,
             stealing_group: commit.stealing_group(),
+            log_buffer_bytes: commit.log_buffer_bytes() as u64,
             stolen_blocks: metrics.stolen_blocks.get(),
             stolen_bytes: metrics.stolen_bytes.get(),
             idle_flushes: metrics.idle_flushes.get(),

@@ -16,7 +16,7 @@ use crate::device::file::DIRECT_PROBE;
 use crate::device::memory::MemoryStorage;
 use crate::device::probe::{self, METHOD_PROBE, ProbeReport};
 use crate::device::{DurabilityMethod, Storage};
-use crate::log::SegmentPool;
+use crate::log::{BufferSize, SegmentPool};
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{
     CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, READERS_PATH, ReservedFor,
@@ -300,7 +300,7 @@ impl Parts {
             crate::base::LogId(0),
             DatabaseId(0),
             manifest.epoch,
-            64 << 10,
+            BufferSize::fixed(64 << 10),
             segments.clone(),
             self.pool.account().clone(),
         );

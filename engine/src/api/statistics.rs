@@ -72,6 +72,8 @@ pub struct Statistics {
     pub shares_flush: Option<bool>,
     /// Flushes that made blocks of several logs durable.
     pub shared_flushes: u64,
+    /// How long the buffers of a log are at the moment, in bytes; of the log that has the longest.
+    pub log_buffer_bytes: u64,
     /// Who acknowledges transactions that nobody waits with.
     pub acknowledger: Acknowledger,
     /// Logs that workers acknowledge for each other, where they do.

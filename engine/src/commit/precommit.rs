@@ -315,7 +315,9 @@ impl Core {
         }
         let unsealed = writer.log.unsealed_bytes();
         let unit_reached = durability != Durability::Lazy && unsealed >= self.axes.flush_unit_bytes;
-        if unit_reached || unsealed >= self.axes.full_bytes {
+        // Lazy records alone wait until half a buffer is full.
+        let half = self.axes.flush_unit_bytes.max(writer.log.buffer_bytes() / 2);
+        if unit_reached || unsealed >= half {
             return ready;
         }
         levels::due(durability, ready, writer.last_write().0, self.interval(writer), &self.axes)

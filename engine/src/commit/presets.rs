@@ -63,8 +63,6 @@ pub struct Axes {
     pub(super) await_company: bool,
     /// Bytes in a log at which it is written although nobody waits.
     pub(super) flush_unit_bytes: usize,
-    /// Bytes in a log at which it is written although only lazy records are in it: half a buffer, but not less than the unit.
-    pub(super) full_bytes: usize,
     pub(super) writes_in_flight: usize,
     /// A round that writes several logs flushes once; none: as it is measured.
     pub(super) shared_flush: Option<bool>,
@@ -123,7 +121,6 @@ impl Axes {
                 && !matches!(writer, Writer::Committer | Writer::Memory)
                 && !waiters_keep_interval,
             flush_unit_bytes,
-            full_bytes: flush_unit_bytes.max(settings.log_buffer_bytes() / 2),
             writes_in_flight: settings.writes_in_flight,
             shared_flush: settings.shared_flush,
             loss_window: settings.loss_window,

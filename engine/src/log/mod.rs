@@ -24,6 +24,7 @@
 //! write of its own.
 
 mod block;
+mod buffer_size;
 mod check;
 mod dump;
 mod fragment;
@@ -34,12 +35,14 @@ mod part;
 mod reader;
 mod record;
 mod redo;
+mod sealed;
 mod segment;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use block::BLOCK_HEADER_BYTES;
+pub use buffer_size::BufferSize;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
 pub use fragment::{FRAGMENTS_MAX, Fragment, Fragments};
@@ -51,8 +54,9 @@ pub use record::{
     begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use redo::{RedoBuffer, RedoMark};
+pub use sealed::SealedBlock;
 pub use segment::{Segment, SegmentPool};
-pub use stream::{Log, LogGuard, Reserve, SealedBlock};
+pub use stream::{Log, LogGuard, Reserve};
 
 /// The directory of the segments.
 pub const DIRECTORY: &str = "log";

@@ -22,11 +22,12 @@
 //! makes it durable, and nothing behind it in the log is durable before it.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, VERSION, block_bytes, version_of};
+use super::buffer_size::BufferSize;
 use super::memory::{Fenced, MemoryBuffers};
 use super::parking::{PLACES, ParkingLot};
 use super::record::{RecordHeader, record_bytes, rule_and_kind};
+use super::sealed::SealedBlock;
 use super::segment::{Segment, SegmentPool};
-use crate::base::checksum::crc;
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
 use crate::device::{AlignedBuffer, File};
@@ -112,6 +113,7 @@ struct State {
     free: Vec<AlignedBuffer>,
     /// Buffers that exist, wherever they are; large ones are not counted.
     buffers: usize,
+    size: BufferSize,
     active: Option<Active>,
     next_segment: Option<Segment>,
     next_sequence: u64,
@@ -128,10 +130,13 @@ pub struct Log {
     id: LogId,
     database: DatabaseId,
     epoch: Epoch,
-    buffer_bytes: usize,
+    /// The most that a buffer has.
+    buffer_bytes_most: usize,
     segments: Arc<SegmentPool>,
     /// Pays for the buffers.
     memory: Arc<Account>,
+    /// Of the next buffer. Written under the latch.
+    buffer_bytes: AtomicUsize,
     /// Bytes appended and not sealed. Written under the latch.
     unsealed: AtomicUsize,
     /// Every record up to it is durable. Written under the latch, read by acknowledgers.
@@ -146,7 +151,7 @@ impl Log {
         id: LogId,
         database: DatabaseId,
         epoch: Epoch,
-        buffer_bytes: usize,
+        size: BufferSize,
         segments: Arc<SegmentPool>,
         memory: Arc<Account>,
     ) -> Log {
@@ -154,15 +159,17 @@ impl Log {
             id,
             database,
             epoch,
-            buffer_bytes,
+            buffer_bytes_most: size.most(),
             segments,
             memory,
+            buffer_bytes: AtomicUsize::new(size.bytes()),
             unsealed: AtomicUsize::new(0),
             durable: AtomicU64::new(0),
             state: Mutex::new(State {
                 filling: None,
                 free: Vec::new(),
                 buffers: 0,
+                size,
                 active: None,
                 next_segment: None,
                 next_sequence: 1,
@@ -181,8 +188,12 @@ impl Log {
             state.filling.as_ref().is_none_or(|filling| filling.records == 0),
             "nothing is half filled"
         );
+        // Those in mapped memory have the most.
+        state.size = BufferSize::fixed(self.buffer_bytes_most);
+        self.buffer_bytes.store(self.buffer_bytes_most, Ordering::Relaxed);
         if let Some(empty) = state.filling.take() {
-            state.free.push(empty.buffer);
+            LogGuard { log: self, state }.give_back(empty.buffer);
+            state = self.state.lock();
         }
         state.memory = Some(memory);
     }
@@ -214,7 +225,13 @@ impl Log {
     /// Bytes that a block can hold besides its header, unless a record brings its own buffer.
     #[must_use]
     pub fn block_payload_bytes(&self) -> usize {
-        self.buffer_bytes - BLOCK_HEADER_BYTES
+        self.buffer_bytes_most - BLOCK_HEADER_BYTES
+    }
+
+    /// Length of the log's next buffer.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes.load(Ordering::Relaxed)
     }
 
     /// A buffer for a record larger than [`Log::block_payload_bytes`], to be made before the latch is taken.
@@ -264,29 +281,47 @@ impl LogGuard<'_> {
     }
 
     fn reserve_buffer(&mut self, record_len: usize) -> Reserve {
-        let state = &mut *self.state;
-        if state.filling.is_none() {
-            let most = state.memory.as_ref().map_or(BUFFERS, MemoryBuffers::count);
-            if state.free.is_empty() && state.buffers == most {
-                return Reserve::BuffersFull;
-            }
-            let mapped = match &mut state.memory {
-                None => None,
-                Some(memory) => match memory.take(state.next_sequence, state.last_sealed_csn) {
-                    None => return Reserve::BuffersFull,
-                    taken => taken,
-                },
-            };
-            let buffer = state.free.pop().unwrap_or_else(|| {
-                state.buffers += 1;
-                AlignedBuffer::charged(self.log.buffer_bytes, &self.log.memory)
-            });
-            state.filling = Some(Filling::new(buffer, mapped));
+        let needed = BLOCK_HEADER_BYTES + record_len;
+        // Left by an attempt that found no segment.
+        if let Some(short) =
+            self.state.filling.take_if(|filling| filling.records == 0 && filling.buffer.len() < needed)
+        {
+            self.put_back(short.buffer, short.mapped);
         }
-        match &state.filling {
+        if self.state.filling.is_none() {
+            self.state.size.make_fit(needed);
+            self.publish_size();
+            let Some((buffer, mapped)) = self.take_buffer() else { return Reserve::BuffersFull };
+            self.state.filling = Some(Filling::new(buffer, mapped));
+        }
+        match &self.state.filling {
             Some(filling) if filling.used + record_len <= filling.buffer.len() => Reserve::Ready,
             _ => Reserve::BuffersFull,
         }
+    }
+
+    /// An empty buffer, and the one in mapped memory that goes with it; `None` if all are in use.
+    fn take_buffer(&mut self) -> Option<(AlignedBuffer, Option<u32>)> {
+        let state = &mut *self.state;
+        let (len, most) = (state.size.bytes(), state.memory.as_ref().map_or(BUFFERS, MemoryBuffers::count));
+        let others = state.free.extract_if(.., |buffer| buffer.len() != len);
+        state.buffers -= others.count();
+        if state.free.is_empty() && state.buffers == most {
+            return None;
+        }
+        let mapped = match &mut state.memory {
+            None => None,
+            Some(memory) => Some(memory.take(state.next_sequence, state.last_sealed_csn)?),
+        };
+        let buffer = state.free.pop().unwrap_or_else(|| {
+            state.buffers += 1;
+            AlignedBuffer::charged(len, &self.log.memory)
+        });
+        Some((buffer, mapped))
+    }
+
+    fn publish_size(&self) {
+        self.log.buffer_bytes.store(self.state.size.bytes(), Ordering::Relaxed);
     }
 
     fn reserve_large(&mut self, record_len: usize, large: &mut Option<AlignedBuffer>) -> Reserve {
@@ -334,8 +369,10 @@ impl LogGuard<'_> {
 
     /// Takes back the buffer of a block that is written, or carried by a peer.
     pub fn give_back(&mut self, buffer: AlignedBuffer) {
-        if buffer.len() == self.log.buffer_bytes {
+        if buffer.len() == self.state.size.bytes() {
             self.state.free.push(buffer);
+        } else if buffer.len() <= self.log.buffer_bytes_most {
+            self.state.buffers -= 1;
         }
     }
 
@@ -495,8 +532,10 @@ impl LogGuard<'_> {
         };
         state.last_sealed_csn = filling.last_csn;
         state.next_sequence += 1;
+        state.size.sealed(block_bytes(payload_len));
         state.in_flight.depart(header.sequence, (header.first_csn, header.last_csn), filling.mapped);
         log.unsealed.store(0, Ordering::SeqCst);
+        self.publish_size();
         SealedBlock {
             file: place.file,
             segment: place.segment,
@@ -540,58 +579,5 @@ impl LogGuard<'_> {
     #[must_use]
     pub fn blocks_in_flight(&self) -> usize {
         self.state.in_flight.len()
-    }
-}
-
-/// A block to be written at `offset` of `file`: the first `len` bytes of `buffer`, after [`SealedBlock::finish`].
-#[derive(Debug)]
-pub struct SealedBlock {
-    /// Where to.
-    pub file: Arc<dyn File>,
-    /// The segment, for error messages.
-    pub segment: SegmentId,
-    /// Byte offset.
-    pub offset: u64,
-    /// The bytes.
-    pub buffer: AlignedBuffer,
-    /// How many, a whole number of sectors.
-    pub len: usize,
-    /// Sequence of the block in its log.
-    pub sequence: u64,
-    /// CSN of its first record.
-    pub first_csn: Csn,
-    /// CSN of its last record.
-    pub last_csn: Csn,
-    header: BlockHeader,
-}
-
-impl SealedBlock {
-    /// Fills in padding, checksums and header; outside the latch, before the block is written.
-    #[must_use]
-    pub fn finish(mut self) -> SealedBlock {
-        let end = BLOCK_HEADER_BYTES + self.header.payload_len as usize;
-        self.buffer[end..self.len].fill(0);
-        self.header.payload_crc = crc(&self.buffer[BLOCK_HEADER_BYTES..end]);
-        let header = self.header;
-        header.encode(&mut self.buffer);
-        self
-    }
-
-    /// Whose records it holds, wherever it lies.
-    #[must_use]
-    pub fn log(&self) -> LogId {
-        self.header.log
-    }
-
-    /// Bytes of records in it.
-    #[must_use]
-    pub fn payload_bytes(&self) -> usize {
-        self.header.payload_len as usize
-    }
-
-    /// Records in it.
-    #[must_use]
-    pub fn record_count(&self) -> u32 {
-        self.header.record_count
     }
 }

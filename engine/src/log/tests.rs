@@ -33,7 +33,16 @@ impl World {
         let segments = SegmentPool::new(storage.clone(), SEGMENT_BYTES, 1 << 30, 3).expect("memory");
         segments.start().expect("a thread");
         segments.await_ready(3).expect("memory");
-        let log = |id| Log::new(LogId(id), DATABASE, Epoch(1), 64 << 10, segments.clone(), Arc::default());
+        let log = |id| {
+            Log::new(
+                LogId(id),
+                DATABASE,
+                Epoch(1),
+                BufferSize::fixed(64 << 10),
+                segments.clone(),
+                Arc::default(),
+            )
+        };
         World { logs: vec![log(0), log(1)], storage, segments, next: 1 }
     }
 

@@ -36,7 +36,8 @@ use crate::buffer::Pool;
 use crate::checkpoint::{MeasuredReplay, ReplayLimits, StoredCatalog, decode_catalog};
 use crate::device::{OpenMode, Storage};
 use crate::log::{
-    Chain, DIRECTORY, Log, RecordKind, Reserve, Scan, ScanOptions, Segment, SegmentPool, record_bytes,
+    BufferSize, Chain, DIRECTORY, Log, RecordKind, Reserve, Scan, ScanOptions, Segment, SegmentPool,
+    record_bytes,
 };
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::Mutex;
@@ -424,7 +425,7 @@ impl Recovery<'_> {
                 LogId(id as u32),
                 database,
                 epoch,
-                self.settings.log_buffer_bytes(),
+                BufferSize::up_to(self.settings.log_buffer_bytes(), self.settings.flush_unit_bytes()),
                 segments.clone(),
                 self.pool.account().clone(),
             ))

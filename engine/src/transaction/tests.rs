@@ -10,7 +10,7 @@ use crate::buffer::{PageSource, Pool};
 use crate::commit::{Commit, Hooks, Start};
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
-use crate::log::{Log, SegmentPool};
+use crate::log::{BufferSize, Log, SegmentPool};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,14 @@ fn system() -> (Arc<TransactionSystem>, Arc<TableState>) {
     let segments = SegmentPool::new(storage.clone(), 64 << 10, 64 << 20, 2).expect("memory");
     segments.start().expect("a thread");
     segments.await_ready(2).expect("memory");
-    let log = Log::new(LogId(0), DatabaseId(1), Epoch(1), 64 << 10, segments.clone(), Arc::default());
+    let log = Log::new(
+        LogId(0),
+        DatabaseId(1),
+        Epoch(1),
+        BufferSize::fixed(64 << 10),
+        segments.clone(),
+        Arc::default(),
+    );
     let (first_csn, hooks) = (Csn(1), Hooks::default());
     let start = Start {
         storage,

@@ -19,7 +19,7 @@ use super::*;
 use crate::base::Gsn;
 use crate::base::checksum::crc;
 use crate::base::settings::{Acknowledger, Dependency, Durability, MethodSetting, Preset, Queue, Writer};
-use crate::log::RecordKind;
+use crate::log::{BufferSize, RecordKind};
 use disk::Disk;
 use std::collections::BTreeSet;
 
@@ -28,6 +28,8 @@ pub struct World {
     pub disk: Disk,
     pub commit: Arc<Commit>,
     pub clock: Clock,
+    /// Of each record.
+    pub body_bytes: usize,
 }
 
 /// A preset with as many logs as it is about, and little enough of everything for a scheduler that explores.
@@ -129,7 +131,7 @@ impl World {
                     id,
                     DATABASE,
                     Epoch(1),
-                    settings.log_buffer_bytes(),
+                    BufferSize::up_to(settings.log_buffer_bytes(), settings.flush_unit_bytes()),
                     segments.clone(),
                     Arc::default(),
                 ))
@@ -145,7 +147,7 @@ impl World {
             clock: clock.clone(),
             hooks,
         };
-        World { disk, commit: Commit::start(&settings, start).expect("starts"), clock }
+        World { disk, commit: Commit::start(&settings, start).expect("starts"), clock, body_bytes: 40 }
     }
 
     pub fn pending(&self, dsn: Csn, durability: Durability, waits: bool) -> Pending {
@@ -159,7 +161,7 @@ impl World {
 
     pub fn precommit(&self, log: u32, mut pending: Pending) -> Result<Ticket> {
         let gsn = self.meet(LogId(log), &mut pending);
-        let mut body = vec![log as u8; 40];
+        let mut body = vec![log as u8; self.body_bytes];
         for csn in self.commit.to_list(&pending).unwrap_or_default() {
             body.extend(csn.0.to_le_bytes());
         }

@@ -133,6 +133,37 @@ fn auto_follows_a_device_that_changes_its_speed() {
     until("fast again", &|interval, _| interval < most);
 }
 
+/// While the device does not answer a block gets long, and so do the buffers. Then blocks are short for long: so do they.
+#[test]
+fn log_buffers_follow_a_device_that_changes_its_speed() {
+    const RECORDS: u64 = 10_000;
+    let mut world = World::new(Preset::Pipelined, 1);
+    world.body_bytes = 500;
+    let first = world.commit.log_buffer_bytes();
+    world.disk.hold();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..RECORDS {
+                world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+            }
+        });
+        eventually("a full buffer", || world.commit.metrics().backpressure_waits.get() > 0);
+        world.disk.release();
+    });
+    world.commit.flush_all().expect("the disk is whole");
+    let longest = world.commit.log_buffer_bytes();
+    assert!(longest > first && longest <= Settings::default().log_buffer_bytes(), "{longest}");
+    eventually("shorter ones", || {
+        world.blocking(0, Csn::ZERO).expect("commits");
+        world.commit.log_buffer_bytes() < longest
+    });
+    assert_eq!(
+        world.durable_csns().len() as u64,
+        world.commit.newest_drawn().0,
+        "nothing is lost on the way"
+    );
+}
+
 #[test]
 fn threads_that_come_and_go_leave_nothing_behind() {
     let world = World::new(Preset::Autonomous, 2);

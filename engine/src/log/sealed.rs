@@ -1,0 +1,60 @@
+//! A block that is complete and waits to be written, or is on its way.
+
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use crate::base::checksum::crc;
+use crate::base::{Csn, LogId, SegmentId};
+use crate::device::{AlignedBuffer, File};
+use std::sync::Arc;
+
+/// A block to be written at `offset` of `file`: the first `len` bytes of `buffer`, after [`SealedBlock::finish`].
+#[derive(Debug)]
+pub struct SealedBlock {
+    /// Where to.
+    pub file: Arc<dyn File>,
+    /// The segment, for error messages.
+    pub segment: SegmentId,
+    /// Byte offset.
+    pub offset: u64,
+    /// The bytes.
+    pub buffer: AlignedBuffer,
+    /// How many, a whole number of sectors.
+    pub len: usize,
+    /// Sequence of the block in its log.
+    pub sequence: u64,
+    /// CSN of its first record.
+    pub first_csn: Csn,
+    /// CSN of its last record.
+    pub last_csn: Csn,
+    pub(super) header: BlockHeader,
+}
+
+impl SealedBlock {
+    /// Fills in padding, checksums and header; outside the latch, before the block is written.
+    #[must_use]
+    pub fn finish(mut self) -> SealedBlock {
+        let end = BLOCK_HEADER_BYTES + self.header.payload_len as usize;
+        self.buffer[end..self.len].fill(0);
+        self.header.payload_crc = crc(&self.buffer[BLOCK_HEADER_BYTES..end]);
+        let header = self.header;
+        header.encode(&mut self.buffer);
+        self
+    }
+
+    /// Whose records it holds, wherever it lies.
+    #[must_use]
+    pub fn log(&self) -> LogId {
+        self.header.log
+    }
+
+    /// Bytes of records in it.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.header.payload_len as usize
+    }
+
+    /// Records in it.
+    #[must_use]
+    pub fn record_count(&self) -> u32 {
+        self.header.record_count
+    }
+}

@@ -1,0 +1,17 @@
+# Commands that take long or have many words. Each is one line of the documentation, too: `just` is not needed for anything.
+
+# What CI runs.
+test:
+    cargo test --workspace --no-fail-fast
+
+# The reliability scorecard, one round.
+scorecard:
+    cargo run --release -p quench-sim -- scorecard
+
+# Two hours of rounds, added to those of earlier calls.
+soak minutes="120":
+    cargo run --release -p quench-sim -- scorecard --minutes {{minutes}} --record target/soak.json
+
+# A minute of coverage-guided fuzzing for each target.
+fuzz seconds="60":
+    fuzz/run.sh --seconds {{seconds}}

@@ -1,0 +1,138 @@
+//! Measures that are not the simulation's: tests of other packages, run as `cargo test` runs them. Each says what it did in lines
+//! `figures: {"what": 5}`, which are added up.
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A test program, or several.
+#[derive(Clone, Copy, Debug)]
+pub struct Suite {
+    pub name: &'static str,
+    /// What follows `cargo test`.
+    arguments: &'static [&'static str],
+    /// Whether it goes another way with another first seed, or by itself: a long run runs it again and again.
+    pub varies: bool,
+}
+
+/// All of them.
+pub const SUITES: &[Suite] = &[
+    Suite { name: "crashes", arguments: &["-p", "quenchdb", "--test", "crash"], varies: true },
+    Suite { name: "isolation", arguments: &["-p", "quenchdb", "--test", "isolation"], varies: true },
+    Suite { name: "real kills", arguments: &["-p", "quench-cli", "--test", "real_faults"], varies: true },
+    Suite { name: "model", arguments: &["-p", "quench-model"], varies: false },
+    Suite {
+        name: "planted bugs",
+        arguments: &["-p", "quenchdb", "--features", "planted", "--test", "planted"],
+        varies: false,
+    },
+];
+
+/// What a suite did.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub figures: BTreeMap<String, u64>,
+    /// What it said, the last lines, if it failed.
+    pub failure: Option<String>,
+}
+
+/// Lines that are kept of what a failed suite said.
+const SAID_LINES: usize = 60;
+
+impl Suite {
+    /// Runs it, with the seeds from `first_seed` on.
+    ///
+    /// # Errors
+    /// There is no cargo, or no source of this project.
+    pub fn run(&self, first_seed: u64) -> Result<Outcome> {
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        let bar = ProgressBar::new_spinner();
+        bar.set_style(ProgressStyle::with_template("{elapsed_precise} {spinner} {prefix}: {msg}")?);
+        bar.set_prefix(self.name);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        let mut child = Command::new(&cargo)
+            .arg("test")
+            .args(self.arguments)
+            .args(["--", "--nocapture"])
+            .env("QUENCH_SEED", first_seed.to_string())
+            .current_dir(workspace)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| {
+                let workspace = workspace.display();
+                format!(
+                    "cannot run {cargo} in {workspace}: the rows of other packages' tests need the sources and cargo; --simulation-only leaves them out"
+                )
+            })?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (mut said, mut outcome) = (Vec::new(), Outcome::default());
+        let errors = std::thread::scope(|scope| {
+            let errors = scope.spawn(|| {
+                let mut errors = Vec::new();
+                for line in stderr.into_iter().flat_map(lines) {
+                    bar.set_message(line.chars().take(100).collect::<String>());
+                    errors.push(line);
+                }
+                errors
+            });
+            for line in stdout.into_iter().flat_map(lines) {
+                outcome.note(&line);
+                said.push(line);
+            }
+            errors.join().unwrap_or_default()
+        });
+        let status = child.wait().context("waiting for cargo")?;
+        bar.finish_and_clear();
+        if !status.success() {
+            said.extend(errors);
+            let last = said.split_off(said.len().saturating_sub(SAID_LINES));
+            outcome.failure =
+                Some(format!("cargo test {}: {status}\n{}", self.arguments.join(" "), last.join("\n")));
+        }
+        Ok(outcome)
+    }
+}
+
+impl Outcome {
+    fn note(&mut self, line: &str) {
+        // The harness may have written something before it on the same line.
+        let figures = line.split_once("figures: ").map(|(_, figures)| figures);
+        let figures = figures.and_then(|text| serde_json::from_str::<BTreeMap<String, u64>>(text).ok());
+        for (what, count) in figures.into_iter().flatten() {
+            *self.figures.entry(what).or_default() += count;
+        }
+    }
+}
+
+fn lines(pipe: impl std::io::Read) -> impl Iterator<Item = String> {
+    BufReader::new(pipe)
+        .split(b'\n')
+        .map_while(Result::ok)
+        .map(|line| String::from_utf8_lossy(&line).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_added_up_and_other_lines_are_passed_over() {
+        let mut outcome = Outcome::default();
+        for line in [
+            "test a ... figures: {\"kills\": 3, \"rounds\": 1}",
+            "figures: {\"kills\": 4}",
+            "figures: none",
+            "",
+        ] {
+            outcome.note(line);
+        }
+        assert_eq!(outcome.figures, BTreeMap::from([("kills".to_string(), 7), ("rounds".to_string(), 1)]));
+    }
+}
