@@ -20,7 +20,7 @@ pub fn on(number: u32) -> bool {
     number == *ON.get_or_init(|| std::env::var("QUENCH_MUTANT").ok().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 """
-LIBRARY_TESTS = ["commit::", "log::", "recovery::", "transaction::"]
+LIBRARY_TESTS = ["commit::", "log::", "recovery::"]
 
 
 def position(lines, place):
