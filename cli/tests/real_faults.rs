@@ -29,7 +29,6 @@ fn torture(arguments: &[&str]) -> Value {
     let output = run(&[&["torture", text(dir.path()), "--json", "--seconds", "300"], arguments].concat());
     let report = json(&output);
     println!("{report}");
-    println!("figures: {{\"sigkills\": {}}}", report["kills"]);
     expect_code(&output, 0);
     assert_eq!((&report["lost"], &report["violations"]), (&0.into(), &0.into()), "{report}");
     report

@@ -174,7 +174,7 @@ impl Sums {
         if !asked.simulation_only {
             let (planted, caught) = (suite("planted"), suite("planted_caught"));
             rows.extend([
-                at_least("SIGKILLs of the real program", suite("sigkills"), (300, 10_000)),
+                at_least("SIGKILLs of the real program", suite("kills"), (300, 10_000)),
                 at_least(
                     "transactions judged for isolation",
                     figures.judged + suite("judged"),
