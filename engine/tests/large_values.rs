@@ -1,6 +1,7 @@
 //! Values that do not fit in an entry: what comes out is what went in, and every page comes back.
 
 use quenchdb::device::memory::MemoryStorage;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Durability, ErrorKind, Isolation, Settings, Table, VALUE_BYTES_MAX};
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -304,4 +305,70 @@ fn limits_are_clear_errors() {
         put(&db, &table, seed, 1 << 20);
     }
     pages(&db);
+}
+
+/// Values four times as long as the memory: written, replaced, read in pieces and whole, given up, and found again after crashes.
+#[test]
+fn sixty_four_mebibytes_need_no_more_than_sixteen_of_memory() {
+    const LEN: u64 = 64 << 20;
+    const MEMORY_BYTES: u64 = 16 << 20;
+    let disk = SimulatedStorage::new(1);
+    let settings = Settings { memory_bytes: MEMORY_BYTES, logs: 1, ..settings() };
+    let open = |disk: &SimulatedStorage| {
+        let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+        let db = builder.open("simulated").expect("opens");
+        let table = db.table_or_create("t").expect("room");
+        (db, table)
+    };
+    let holds = |db: &Database, table: &Table, seed: u64| {
+        let snapshot = db.begin_read().expect("free");
+        let mut value = snapshot.read_value(table, KEY).expect("readable").expect("there");
+        let (mut expected, mut found, mut wanted) =
+            (Pattern::new(seed, LEN), vec![0; 1 << 16], vec![0; 1 << 16]);
+        assert_eq!(value.len(), LEN);
+        for _ in 0..LEN >> 16 {
+            value.read_exact(&mut found).expect("as long");
+            expected.read_exact(&mut wanted).expect("a pattern");
+            assert!(found == wanted, "another value than that of {seed}");
+        }
+        let s = db.statistics();
+        assert!(s.pages * s.page_bytes <= MEMORY_BYTES, "{s:?}");
+    };
+    let put = |db: &Database, table: &Table, seed: u64| {
+        let mut tx = db.begin().expect("free");
+        assert_eq!(tx.insert_from(table, KEY, Pattern::new(seed, LEN)).expect("its pages leave memory"), LEN);
+        tx
+    };
+    let (db, table) = open(&disk);
+    put(&db, &table, 1).commit().expect("commits");
+    holds(&db, &table, 1);
+    put(&db, &table, 2).commit().expect("commits");
+    holds(&db, &table, 2);
+    put(&db, &table, 3).abort();
+    holds(&db, &table, 2);
+    let one_value = pages(&db);
+    assert!(one_value < 2 * LEN / 4096, "{one_value} pages: what was replaced is free");
+
+    // A power cut in the middle of the next: the log has the value, or a checkpoint.
+    let progress = put(&db, &table, 4);
+    disk.stop();
+    drop((progress, table, db));
+    let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
+    let (db, table) = open(&disk);
+    holds(&db, &table, 2);
+    assert!(pages(&db) <= one_value + 8);
+    db.checkpoint().expect("a whole disk");
+    drop((db, table));
+
+    // Whole, in the caller's memory. Committed, and in no checkpoint.
+    let (db, table) = open(&disk);
+    db.transact(|tx| tx.insert(&table, KEY, Pattern::all(5, LEN as usize))).expect("commits");
+    disk.stop();
+    drop((table, db));
+    let (db, table) = open(&disk.crash(CrashKind::Kill, disk.operations(), 2));
+    assert!(db.recovery().replayed > 0);
+    assert!(get(&db, &table) == Some(Pattern::all(5, LEN as usize)));
+    holds(&db, &table, 5);
+    assert!(pages(&db) <= one_value + 8);
+    db.close().expect("closes");
 }

@@ -424,3 +424,36 @@ fn compressible_rows_take_clearly_less_with_compression_and_never_more() {
     println!("{logical} bytes of rows take {plain} bytes plain, {packed} packed");
     assert!(packed < plain / 3 * 2, "{packed} of {plain}");
 }
+
+#[test]
+fn a_snapshot_that_filled_the_memory_for_versions_leaves_no_trace_when_it_is_gone() {
+    let disk = SimulatedStorage::new(7);
+    let settings = Settings { memory_bytes: 8 << 20, log_bytes_max: 128 << 20, ..settings(Preset::Group) };
+    let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("x").expect("opens");
+    let table = db.create_table("t").expect("new");
+    let put = |rows: std::ops::Range<u64>, byte: u8| {
+        let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+        rows.into_iter().try_for_each(|row| tx.insert(&table, key(row), [byte; 300]))?;
+        tx.commit().map(drop)
+    };
+    const ROWS: u64 = 40_000;
+    (0..ROWS).step_by(100).for_each(|row| put(row..row + 100, 0).expect("room"));
+    let snapshot = db.begin_read().expect("free");
+    let refused = (0..ROWS).step_by(20).find_map(|row| put(row..row + 20, 1).err()).expect("2 MiB are full");
+    assert_eq!(refused.kind(), ErrorKind::OutOfMemory);
+    let full = db.statistics();
+    assert!(full.version_bytes > 7 << 18 && full.pages_evicted > 0, "{full:?}");
+    drop(snapshot);
+    let begun = Instant::now();
+    let mut rows = (0..ROWS).step_by(20).cycle();
+    loop {
+        let row = rows.next().expect("for ever");
+        put(row..row + 20, 2).expect("nobody needs older versions");
+        // At least half: slots stay, and there are new versions.
+        let after = db.statistics();
+        if after.pages_max >= full.pages_max + (1 << 20) / 4096 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "pages do not get it: {after:?}");
+    }
+}

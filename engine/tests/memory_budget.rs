@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// In the environment of a process that runs an act: where the database is, and the act's name.
 const DIRECTORY: &str = "QUENCH_MEMORY_BUDGET_DIRECTORY";
@@ -18,6 +18,8 @@ const ACT: &str = "QUENCH_MEMORY_BUDGET_ACT";
 
 const MEMORY_BYTES: u64 = 32 << 20;
 const VALUE_BYTES: usize = 600;
+/// Versions that fill their memory take at least this part of what pages then have.
+const VERSIONS_PAGES_PART: u64 = 4;
 /// Four times the memory.
 const ROWS: u64 = 4 * MEMORY_BYTES / 660;
 
@@ -227,9 +229,16 @@ fn update_beside_a_snapshot(directory: &Path) {
     let rows = snapshot.range::<&[u8]>(&table, ..).inspect(|row| assert!(row.is_ok(), "readable")).count();
     assert_eq!(rows as u64, ROWS);
     note("read", &db);
+    let short = db.statistics().pages_max;
     drop(snapshot);
     let mut random = Random::from_seed(7);
-    for _ in 0..2000 {
+    let begun = Instant::now();
+    // The memory goes back to pages, which use it.
+    while db.statistics().pages_max * VERSIONS_PAGES_PART < short * (VERSIONS_PAGES_PART + 1) {
+        put(&db, &table, &[random.below(ROWS)], &mut random);
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", db.statistics());
+    }
+    for _ in 0..10_000 {
         put(&db, &table, &[random.below(ROWS)], &mut random);
     }
     note("afterwards", &db);

@@ -4,7 +4,7 @@ mod support;
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, Isolation, Preset, Settings, Table};
+use quenchdb::{Compression, Database, Durability, Isolation, Preset, Settings, Table};
 use std::sync::{Arc, Mutex};
 use support::content;
 
@@ -207,6 +207,45 @@ fn the_replay_estimate_grows_with_what_is_committed_survives_a_crash_and_falls_a
     puts(&db, &table, 0, 500);
     let again = db.statistics().replay;
     assert!(again.work.stored_pages > 50 && again.read_seconds > 0.0, "{again:?}");
+}
+
+/// The parts of the estimate that are counted are compared with what the next recovery counts: time depends on what else the machine does.
+#[test]
+fn the_estimated_work_is_that_of_the_next_recovery_also_behind_a_checkpoint_that_covers_less_than_itself() {
+    for (preset, in_progress) in [(Preset::Group, false), (Preset::Group, true), (Preset::Autonomous, true)] {
+        let disk = SimulatedStorage::new(6);
+        let compression = Compression::None;
+        let settings = Settings { chunk_bytes: 4096, compression, ..settings(preset) };
+        let db = open(&disk, settings.clone());
+        let table = db.create_table("t").expect("new");
+        puts(&db, &table, 0, 5000);
+        // The checkpoint contains nothing of it, so the log keeps its chunks.
+        let mut long = in_progress.then(|| db.begin().expect("free"));
+        if let Some(long) = &mut long {
+            (0..3000u32).for_each(|n| long.insert(&table, n.to_be_bytes(), [1; 100]).expect("room"));
+        }
+        db.checkpoint().expect("a whole disk");
+        puts(&db, &table, 2000, 4000);
+        if let Some(long) = long {
+            long.commit().expect("commits");
+        }
+        puts(&db, &table, 6000, 8000);
+        let estimate = db.statistics().replay;
+        disk.stop();
+        drop((table, db));
+        let db = open(&disk.crash(CrashKind::Kill, disk.operations(), 1), settings);
+        let (work, report) = (estimate.work, db.recovery());
+        assert_eq!(report.chunks_before_checkpoint > 50, in_progress, "{report:?}");
+        assert_eq!(work.operations, report.operations, "{report:?}");
+        let is_near = |estimated: u64, actual: u64, factor: f64| {
+            let ratio = estimated as f64 / actual as f64;
+            assert!((1.0 / factor..=factor).contains(&ratio), "{estimate:?}\n{report:?}");
+        };
+        is_near(work.record_bytes, report.record_bytes, 1.05);
+        is_near(work.log_bytes, report.log_file_bytes, 1.5);
+        // Each page is read once: the rows fit in memory.
+        is_near(work.stored_pages, report.pages_read, 2.0);
+    }
 }
 
 /// Measures real time, so it is not for a machine that has other things to do.

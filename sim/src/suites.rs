@@ -23,7 +23,11 @@ pub struct Suite {
 pub const SUITES: &[Suite] = &[
     Suite { name: "crashes", arguments: &["-p", "quenchdb", "--test", "crash"], varies: true },
     Suite { name: "isolation", arguments: &["-p", "quenchdb", "--test", "isolation"], varies: true },
-    Suite { name: "real kills", arguments: &["-p", "quench-cli", "--test", "real_faults", "--test", "fuse"], varies: true },
+    Suite {
+        name: "real kills",
+        arguments: &["-p", "quench-cli", "--test", "real_faults", "--test", "fuse"],
+        varies: true,
+    },
     Suite { name: "model", arguments: &["-p", "quench-model"], varies: false },
     Suite { name: "planted bugs", arguments: &["-p", "quench-sim", "--test", "planted"], varies: false },
 ];

@@ -149,8 +149,11 @@ impl Torture<'_> {
             stopped = child.try_wait()?;
         }
         if self.calls.is_some() && stopped.is_none() {
-            // strace ends with what it traces.
-            calls::kill_traced(child.id());
+            // strace ends with what it traces, which on a busy machine it may not even have started.
+            while child.try_wait()?.is_none() {
+                calls::kill_traced(child.id());
+                std::thread::sleep(Duration::from_millis(20));
+            }
         } else {
             child.kill()?;
         }

@@ -2,11 +2,15 @@
 //!
 //! Whoever keeps something that grows with use, or that is large, holds a [`Charge`] for it. Pages get what is left.
 //!
-//! Most of it is allocated, and an allocator seldom gives memory back to the system. So what comes and goes in small pieces
-//! is charged with the most that there ever was; what is large is mapped instead, and charged while it is there.
+//! Most of it is allocated, and an allocator seldom gives memory back to the system by itself. So what comes and goes in small pieces
+//! is charged with the most that there was since the allocator was last made to give back what is free ([`Pieces`]); what is large is
+//! mapped instead, and charged while it is there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Small pieces are charged in these steps.
+const STEP: u64 = 64 << 10;
 
 /// Bytes charged, by whomever.
 #[derive(Debug, Default)]
@@ -45,12 +49,12 @@ impl Charge {
 
     /// Charges `bytes` from now on.
     pub fn set(&self, bytes: u64) {
-        self.replace(self.bytes.swap(bytes, Ordering::Relaxed), bytes);
+        self.replace(self.bytes.swap(bytes, Ordering::SeqCst), bytes);
     }
 
     /// Charges at least `bytes` from now on.
-    pub fn raise(&self, bytes: u64) {
-        let before = self.bytes.fetch_max(bytes, Ordering::Relaxed);
+    fn raise(&self, bytes: u64) {
+        let before = self.bytes.fetch_max(bytes, Ordering::SeqCst);
         self.replace(before, bytes.max(before));
     }
 
@@ -63,6 +67,56 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.set(0);
+    }
+}
+
+/// The charge for what comes and goes in small pieces. It falls in three steps: [`Pieces::begin_anew`], the allocator gives back what is
+/// free, [`Pieces::settle`]. What is charged is at no time less than what is there.
+#[derive(Debug)]
+pub struct Pieces {
+    charge: Charge,
+    /// The most that there was since the last step one.
+    most: AtomicU64,
+}
+
+impl Pieces {
+    /// No pieces yet.
+    #[must_use]
+    pub fn new(account: &Arc<Account>) -> Pieces {
+        Pieces { charge: account.charge(0), most: AtomicU64::new(0) }
+    }
+
+    /// There are `now` bytes. The caller has added to their number sequentially consistently: see [`Pieces::begin_anew`].
+    #[inline]
+    pub fn are(&self, now: u64) {
+        if now > self.most.load(Ordering::SeqCst) {
+            self.raise(now.next_multiple_of(STEP));
+        }
+    }
+
+    #[cold]
+    fn raise(&self, most: u64) {
+        self.most.fetch_max(most, Ordering::SeqCst);
+        self.charge.raise(most);
+    }
+
+    /// Bytes charged.
+    #[must_use]
+    pub fn charged(&self) -> u64 {
+        self.charge.bytes()
+    }
+
+    /// Begins to look for the most anew. Then the caller says how many there [are](Pieces::are), counted after this: who
+    /// adds to them meanwhile is in that count, or finds the new most.
+    pub fn begin_anew(&self) {
+        self.most.store(0, Ordering::SeqCst);
+    }
+
+    /// The allocator has given back what was free when [`Pieces::begin_anew`] was called, or later.
+    pub fn settle(&self) {
+        self.charge.set(self.most.load(Ordering::SeqCst));
+        // Who raised the most before that set the charge too early.
+        self.charge.raise(self.most.load(Ordering::SeqCst));
     }
 }
 
@@ -83,5 +137,20 @@ mod tests {
         assert_eq!(account.bytes(), 50);
         drop(other);
         assert_eq!(account.bytes(), 0);
+    }
+
+    #[test]
+    fn small_pieces_are_charged_with_the_most_since_the_allocator_gave_back() {
+        let account = Arc::new(Account::default());
+        let pieces = Pieces::new(&account);
+        pieces.are(5 * STEP - 1);
+        pieces.are(10);
+        assert_eq!(account.bytes(), 5 * STEP);
+        pieces.begin_anew();
+        pieces.are(10);
+        assert_eq!(account.bytes(), 5 * STEP, "nothing was given back yet");
+        pieces.are(2 * STEP);
+        pieces.settle();
+        assert_eq!(account.bytes(), 2 * STEP, "there may have been so many after it was");
     }
 }

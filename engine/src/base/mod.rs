@@ -17,6 +17,6 @@ pub mod settings;
 #[cfg(feature = "simulation")]
 pub mod surroundings;
 
-pub use account::{Account, Charge};
+pub use account::{Account, Charge, Pieces};
 pub use error::{Error, ErrorKind, Location, Result};
 pub use ids::{Csn, DatabaseId, Epoch, Gsn, LogId, PageId, SegmentId, TableId};

@@ -234,6 +234,11 @@ impl Pool {
         self.eviction.hindrance.lock().is_some()
     }
 
+    /// Others take less than before: who waits for memory looks again.
+    pub fn budget_grew(&self) {
+        self.eviction.freed.notify_all();
+    }
+
     /// There is enough memory again: what hindered eviction before does not any more.
     pub fn eviction_went_well(&self) {
         *self.eviction.hindrance.lock() = None;

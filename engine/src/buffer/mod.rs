@@ -27,6 +27,7 @@
 //! When the budget is nearly used up pages leave memory (`eviction` chooses them). Whether a page may leave, and its
 //! image, are for the layer above to say: see the room `checkpoint`.
 
+mod allocator;
 mod budget;
 pub mod bytes;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
@@ -45,6 +46,7 @@ mod prefetch;
 mod read_ahead;
 mod region;
 
+pub use allocator::free_memory_to_system;
 pub use budget::Overdraft;
 pub use bytes::{PageBytes, PageBytesMut, ScratchPage};
 pub use eviction::{Claimed, Leaving, PageState};

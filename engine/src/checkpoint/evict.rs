@@ -221,6 +221,9 @@ impl Work {
 
     /// Has pages leave until there is enough memory; false if a whole pass freed nothing.
     fn relieve(&mut self) -> Result<bool> {
+        if self.pool.pages_to_evict() > 0 {
+            self.system.lower_charges();
+        }
         let (mut passed, mut freed) = (0, 0);
         loop {
             let wanted = self.pool.pages_to_evict();

@@ -400,6 +400,7 @@ impl Checkpointer {
             work.complete(&mut writer, pacer.is_some())?;
             next = end;
             self.totals.lock().running = Some(next as f64 / self.pool.page_count() as f64);
+            begun.view.made_progress();
             if let Some(pacer) = pacer {
                 let somebody_waits = || self.impatient.load(Ordering::Relaxed) > 0;
                 pacer.pause(next as f64 / self.pool.page_count() as f64, somebody_waits);

@@ -7,8 +7,8 @@
 //!           + pages that redo has to read           * cost of one, many being read at a time
 //! ```
 //!
-//! **Inputs.** All files of the log count, since all are read, READY ones too. Operations and bytes are what was committed
-//! since the newest durable checkpoint was begun. The pages that redo changes are those that changed since the checkpoint:
+//! **Inputs.** All files of the log count, since all are read, READY ones too. Operations and bytes are what was appended
+//! since the newest durable checkpoint was begun, and the chunks of transactions that were in progress then. The pages that redo changes are those that changed since the checkpoint:
 //! the dirty ones, found by a sample, and those that left memory since. Redo begins with an empty pool, so it reads each
 //! of them once that the checkpoint has; and again in each window if all of them do not fit in memory.
 //!
@@ -229,7 +229,7 @@ impl Average {
     }
 }
 
-/// Operations and bytes that were committed since open.
+/// Operations and bytes of records that were appended since open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Committed {
     operations: u64,
@@ -279,9 +279,19 @@ impl ReplayModel {
         ReplayModel { system, pool, store, reads, limits, state }
     }
 
-    /// What was committed so far: to be taken before a checkpoint chooses its CSN.
+    /// What was committed so far: to be taken before a checkpoint chooses its CSN. It does not contain what is in progress, so
+    /// the log keeps the chunks of that.
     #[must_use]
     pub fn committed(&self) -> Committed {
+        let (operations, record_bytes) = self.system.commit().chunks_in_progress();
+        let Committed { operations: all, record_bytes: all_bytes } = self.appended();
+        Committed {
+            operations: all.saturating_sub(operations),
+            record_bytes: all_bytes.saturating_sub(record_bytes),
+        }
+    }
+
+    fn appended(&self) -> Committed {
         let metrics = self.system.commit().metrics();
         Committed { operations: metrics.operations.get(), record_bytes: metrics.log_bytes.get() }
     }
@@ -295,7 +305,7 @@ impl ReplayModel {
     /// How long recovery would take if the process ended now. Costs some tens of microseconds.
     #[must_use]
     pub fn estimate(&self) -> ReplayEstimate {
-        let now = self.committed();
+        let now = self.appended();
         let log_bytes = self.system.commit().log_file_bytes();
         let (pages, stored_pages) = self.changed_pages();
         let (work, mut rates) = {

@@ -24,7 +24,7 @@ use super::precommit::{Pending, Record};
 use super::{Commit, Core, Ticket, levels};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Location, LogId, Result};
-use crate::log::DependencyRule;
+use crate::log::{DependencyRule, record_bytes};
 use crate::sync::Mutex;
 use std::sync::Arc;
 
@@ -76,6 +76,7 @@ impl Commit {
         let at = chunks.count % AHEAD;
         core.await_settled(chunks.recent[at], ErrorKind::Poisoned, None)?;
         let csn = core.append_chunk(chunks.log, record, chunks.newest)?;
+        core.pins.count(chunks.pin, record);
         (chunks.newest, chunks.recent[at]) = (csn, csn);
         chunks.count += 1;
         Ok(csn)
@@ -104,6 +105,12 @@ impl Commit {
             drop(begun);
             self.await_room(chunks.log, record.body.len())?;
         }
+    }
+
+    /// Operations, and bytes of records, of the chunks of transactions in progress: what the next checkpoint does not take off the log.
+    #[must_use]
+    pub fn chunks_in_progress(&self) -> (u64, u64) {
+        self.core.pins.in_progress()
     }
 
     /// Up to where a checkpoint at `checkpoint` covers the log: at or below it, so that the chunks of transactions that it does not
@@ -157,6 +164,10 @@ struct Pin {
     /// The chunks have higher CSNs.
     above: Csn,
     phase: Phase,
+    /// Of all chunks.
+    operations: u64,
+    /// Bytes of their records.
+    bytes: u64,
 }
 
 /// See the module's text.
@@ -178,8 +189,22 @@ impl Pins {
         pins.1 += 1;
         let id = pins.1;
         // Under the lock: whoever covers next finds the pin, and whoever did so before covers no more than has been drawn.
-        pins.0.push(Pin { id, above: newest_drawn(), phase: Phase::Running });
+        pins.0.push(Pin { id, above: newest_drawn(), phase: Phase::Running, operations: 0, bytes: 0 });
         id
+    }
+
+    /// A chunk was appended.
+    fn count(&self, id: u64, chunk: Record<'_>) {
+        if let Some(pin) = self.pins.lock().0.iter_mut().find(|pin| pin.id == id) {
+            pin.operations += u64::from(chunk.operations);
+            pin.bytes += record_bytes(chunk.body.len()) as u64;
+        }
+    }
+
+    fn in_progress(&self) -> (u64, u64) {
+        let pins = self.pins.lock();
+        let running = pins.0.iter().filter(|pin| matches!(pin.phase, Phase::Running | Phase::Committing));
+        running.fold((0, 0), |(operations, bytes), pin| (operations + pin.operations, bytes + pin.bytes))
     }
 
     /// The transaction has ended. The pin of one that committed stays until a checkpoint contains it.

@@ -455,11 +455,6 @@ impl Commit {
         self.core.poison.cause()
     }
 
-    /// Poisons the room because of a failure elsewhere that makes further commits unsafe (a checkpoint's manifest).
-    pub fn poison(&self, error: Error) {
-        self.core.fail(error);
-    }
-
     /// The point on the axes that runs.
     #[must_use]
     pub fn axes(&self) -> &Axes {

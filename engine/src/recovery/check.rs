@@ -227,4 +227,12 @@ mod tests {
         assert_eq!(present([]).lost(Csn(10), Csn(11), &CsnSet::default()), []);
         assert_eq!(present([Csn::MAX.0 - 1]).lost(Csn(10), Csn(11), &CsnSet::default()), []);
     }
+
+    #[test]
+    fn what_is_lost_is_counted_and_named() {
+        let lost = [(Csn(5), Csn(7)), (Csn(9), Csn(9))];
+        let told = describe(&lost).expect("something is lost");
+        assert!(told.starts_with("4 committed") && told.ends_with("CSN 5 to 7, 9"), "{told}");
+        assert_eq!(describe(&[]), None);
+    }
 }

@@ -32,7 +32,7 @@ const SHARDS: usize = 16;
 const COLLECT_EVERY: usize = 64;
 /// Most versions given back by one transaction's end, so that nobody pays for a long pause of others at once.
 const COLLECT_MOST: usize = 1024;
-/// A shard longer than this is pruned when a snapshot holds its front.
+/// A shard in which so many can be judged is pruned when a snapshot holds its front.
 const PRUNE_AT: usize = 4096;
 /// How many transactions the oldest snapshot has to be behind for that.
 const PRUNE_BEHIND: u64 = 4096;
@@ -42,8 +42,28 @@ struct Queue {
     versions: VecDeque<(Csn, VersionHandle)>,
     deletes: VecDeque<(Csn, Arc<TableState>, Box<[u8]>)>,
     since_collection: usize,
-    /// Length after the last pruning: the next one waits until the queue has doubled, so that its cost is amortised.
-    pruned_len: usize,
+    judged: Judged,
+}
+
+/// What the last pruning found: the next one may be of no use.
+#[derive(Debug, Default)]
+struct Judged {
+    /// It looked at versions up to here...
+    bound: Csn,
+    /// ... and left so many.
+    left: usize,
+    /// Pins that were below the bound. There are never more of them later.
+    pins: usize,
+}
+
+/// When a queue is pruned, which costs a look at every version in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pruning {
+    /// When memory is getting short, a snapshot is far behind (what waits for the device goes by itself), and so much can be judged that
+    /// the cost is amortised.
+    WhenItPays,
+    /// When something can be judged that the last pruning could not: somebody waits for the memory.
+    Now,
 }
 
 /// The queues of committed versions.
@@ -96,23 +116,39 @@ impl Garbage {
     /// Gives back what nobody can see in one shard, if nobody else collects.
     pub fn collect(&self, shard: usize, versions: &Arc<Versions>, horizon: &Horizon<'_>) {
         let Some(_alone) = self.collector.try_lock() else { return };
-        self.collect_shard(shard % SHARDS, versions, horizon, COLLECT_MOST);
+        self.collect_shard(shard % SHARDS, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
         // A shard whose threads are gone is somebody's turn too.
         let other = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
         if other != shard % SHARDS {
-            self.collect_shard(other, versions, horizon, COLLECT_MOST);
+            self.collect_shard(other, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
         }
     }
 
     /// Gives back what nobody can see in all shards.
-    pub fn collect_all(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>) {
+    pub fn collect_all(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>, pruning: Pruning) {
         let _alone = self.collector.lock();
         for shard in 0..SHARDS {
-            self.collect_shard(shard, versions, horizon, usize::MAX);
+            self.collect_shard(shard, versions, horizon, usize::MAX, pruning);
         }
     }
 
-    fn collect_shard(&self, shard: usize, versions: &Arc<Versions>, horizon: &Horizon<'_>, most: usize) {
+    /// Gives room back that the queues had when they were longer.
+    pub fn shrink(&self) {
+        for shard in &self.shards {
+            let mut queue = shard.lock();
+            let len = queue.versions.len();
+            queue.versions.shrink_to(2 * len);
+        }
+    }
+
+    fn collect_shard(
+        &self,
+        shard: usize,
+        versions: &Arc<Versions>,
+        horizon: &Horizon<'_>,
+        most: usize,
+        pruning: Pruning,
+    ) {
         let pinned = horizon.descriptors.oldest_pin(horizon.bound);
         let oldest = if planted::is(Bug::VersionFreedEarly) { horizon.bound } else { pinned };
         let guard = pin();
@@ -127,17 +163,15 @@ impl Garbage {
                 done.push(handle);
             }
         }
-        for handle in &done {
-            versions.give_back(shard, *handle, &guard);
-        }
+        versions.give_back(shard, &done, &guard);
         self.purge(shard, oldest);
-        let len = self.shards[shard].lock().versions.len();
-        // It costs a look at every version, so it is done only below a snapshot that is far behind (what waits for the
-        // device goes by itself), and only when memory is getting short.
         let (bytes, bytes_max) = versions.bytes();
         let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
-        if len >= PRUNE_AT && behind && bytes > bytes_max / 2 {
-            self.prune(shard, versions, horizon, &guard);
+        if pruning == Pruning::Now || behind && bytes > bytes_max / 2 {
+            self.prune(shard, versions, horizon, pruning, &guard);
+        }
+        if versions.has_much_retired() {
+            guard.flush();
         }
     }
 
@@ -162,29 +196,50 @@ impl Garbage {
         }
     }
 
-    fn prune(&self, shard: usize, versions: &Arc<Versions>, horizon: &Horizon<'_>, guard: &Guard) {
+    fn prune(
+        &self,
+        shard: usize,
+        versions: &Arc<Versions>,
+        horizon: &Horizon<'_>,
+        pruning: Pruning,
+        guard: &Guard,
+    ) {
+        let mut pins: Vec<Csn> = horizon.descriptors.pins().collect();
+        pins.sort_unstable();
+        if pins.first() == Some(&Csn::ZERO) {
+            return;
+        }
+        // Snapshots taken from now on are at or above the bound: only versions below it can be judged.
+        let bound = horizon.bound;
         let mut queue = {
             let mut shared = self.shards[shard].lock();
-            if shared.versions.len() < 2 * shared.pruned_len {
+            if !is_worth_pruning(&shared, bound, &pins, pruning) {
                 return;
             }
             std::mem::take(&mut shared.versions)
         };
-        let mut pins: Vec<Csn> = horizon.descriptors.pins().collect();
-        pins.sort_unstable();
-        if pins.first() != Some(&Csn::ZERO) {
-            for &(csn, handle) in &queue {
-                // Snapshots taken from now on are at or above the bound: only versions below it can be judged.
-                if csn <= horizon.bound {
-                    prune_below(shard, handle, csn, &pins, horizon.descriptors, versions, guard);
-                }
+        for &(csn, handle) in &queue {
+            if csn <= bound {
+                prune_below(shard, handle, csn, &pins, horizon.descriptors, versions, guard);
             }
         }
         queue.retain(|(_, handle)| !versions.is_settled(handle.word()));
+        let left = queue.partition_point(|(csn, _)| *csn <= bound);
         let mut shared = self.shards[shard].lock();
         let newer = std::mem::replace(&mut shared.versions, queue);
         shared.versions.extend(newer);
-        shared.pruned_len = shared.versions.len();
+        shared.judged = Judged { bound, left, pins: pins.partition_point(|pin| *pin < bound) };
+    }
+}
+
+fn is_worth_pruning(queue: &Queue, bound: Csn, pins: &[Csn], pruning: Pruning) -> bool {
+    let up_to = |bound: Csn| queue.versions.partition_point(|(csn, _)| *csn <= bound);
+    let (judgeable, judged) = (up_to(bound), &queue.judged);
+    match pruning {
+        Pruning::WhenItPays => judgeable >= PRUNE_AT && judgeable >= 2 * judged.left,
+        Pruning::Now => {
+            judgeable > up_to(judged.bound) || pins.partition_point(|pin| *pin < judged.bound) < judged.pins
+        }
     }
 }
 
@@ -216,5 +271,50 @@ fn prune_below(
         let undo = Undo { prior: predecessor.undo.prior, before };
         versions.replace_undo(handle, undo, guard);
         versions.give_back_later(shard, prior, guard);
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::super::descriptor::Stamp;
+    use super::*;
+
+    /// Once the device was far behind when a queue was pruned: what could not be judged counted as what snapshots need. The next pruning
+    /// waited for twice as much, which did not fit in memory.
+    #[test]
+    fn memory_that_is_waited_for_is_pruned_although_the_last_pruning_could_judge_little() {
+        let versions = Arc::new(Versions::new(4 << 20, &Arc::default()));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let snapshot = descriptors.take().expect("free");
+        descriptors.pin(snapshot, || Csn(1));
+        let (mut csn, mut prior) = (1, 0);
+        let mut change = |most: u64| {
+            for _ in 0..most {
+                csn += 1;
+                let undo = Undo { prior, before: Before::Value([0; 100].into()) };
+                let Ok(version) = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()) else { break };
+                garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty());
+                prior = version.word();
+            }
+            Csn(csn)
+        };
+        let collect = |bound, pruning| {
+            garbage.collect_all(&versions, &Horizon { bound, descriptors: &descriptors }, pruning);
+            pin().flush();
+        };
+        change(14_000);
+        collect(Csn(4200), Pruning::WhenItPays);
+        let newest = change(u64::MAX);
+        collect(newest, Pruning::Now);
+        // What was given up is given back when no other test's thread is in an epoch.
+        let is_short = || versions.bytes().0 > 4096;
+        (0..10_000).take_while(|_| is_short()).for_each(|_| {
+            pin().flush();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        });
+        assert!(!is_short(), "{:?}: all but one version are between two snapshots", versions.bytes());
+        // Nothing can be judged that was not, unless a snapshot is gone.
+        let worth = |pins: &[Csn]| is_worth_pruning(&garbage.shards[0].lock(), newest, pins, Pruning::Now);
+        assert!(!worth(&[Csn(1)]) && !worth(&[Csn(1), newest]) && worth(&[newest]));
     }
 }

@@ -1,6 +1,10 @@
-//! What a writer does that found a memory bound met: it gives back what nobody needs, and waits for who is about to need it no more.
+//! What is done when a memory bound is met. A writer gives back what nobody needs, and waits for who is about to need it no more. Who
+//! evicts pages first sees whether the memory is charged to versions that are gone.
 
+use super::garbage::Pruning;
 use super::system::TransactionSystem;
+use crate::base::clock::Nanos;
+use crate::buffer::free_memory_to_system;
 use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
 use crate::sync::thread;
@@ -11,19 +15,29 @@ const RELIEF_ROUNDS: usize = 16;
 /// And if that was not enough, how often is waited for these threads, and how long.
 const RELIEF_WAITS: usize = 1000;
 const RELIEF_WAIT: Duration = Duration::from_millis(1);
-/// How long a writer waits for what a checkpoint holds.
+/// How long a writer waits for what a checkpoint holds that does not go on.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
+
+/// Frees what no thread can be looking at any more, and lets threads go on that are in an epoch. Each flush frees some hundred pieces.
+fn free_retired() {
+    for _ in 0..RELIEF_ROUNDS {
+        pin().flush();
+        thread::yield_now();
+    }
+}
+
+/// Charges fall when this much is charged and free, and at least half of what is charged, but not again before this time is over: the
+/// allocator searches everything that the program has allocated.
+const SURPLUS_BYTES: u64 = 128 << 10;
+const LOWER_EVERY: Duration = Duration::from_secs(1);
 
 impl TransactionSystem {
     /// Gives back at once what would be given back soon: a memory bound was met. Returns how many checkpoints had ended before, for
     /// [`TransactionSystem::relieve_after_checkpoint`].
     pub(super) fn relieve(&self) -> u64 {
         let ended = self.views_ended.load(Ordering::SeqCst);
-        self.collect_all();
-        for _ in 0..RELIEF_ROUNDS {
-            pin().flush();
-            thread::yield_now();
-        }
+        self.collect_all_pruning(Pruning::Now);
+        free_retired();
         if self.has_version_room() {
             return ended;
         }
@@ -35,8 +49,8 @@ impl TransactionSystem {
         for _ in 0..RELIEF_WAITS {
             // What is acknowledged first, lest it be acknowledged after the last look.
             let up_to_date = self.horizon().bound >= newest;
-            self.collect_all();
-            pin().flush();
+            self.collect_all_pruning(Pruning::Now);
+            free_retired();
             if self.has_version_room() || (up_to_date && self.versions.given_back_later() == 0) {
                 break;
             }
@@ -52,21 +66,46 @@ impl TransactionSystem {
     }
 
     /// The same if it did not help when `before` checkpoints had ended: what is missing may be held by one that is being made, so waits
-    /// for its end. `None` if there is none, or it takes too long.
+    /// for its end. `None` if there is none, or it makes no progress.
     pub(super) fn relieve_after_checkpoint(&self, before: u64) -> Option<u64> {
-        let begun = self.clock.now();
+        let (mut progress, mut since) = (0, self.clock.now());
         loop {
             let ticket = self.view_ended.ticket();
             let none = self.views_open.load(Ordering::SeqCst) == 0;
             if self.views_ended.load(Ordering::SeqCst) != before {
                 break;
             }
-            let waited = self.clock.now().since(begun);
+            let now = self.views_progress.load(Ordering::Relaxed);
+            if now != progress {
+                (progress, since) = (now, self.clock.now());
+            }
+            let waited = self.clock.now().since(since);
             if none || waited >= CHECKPOINT_WAIT {
                 return None;
             }
             self.view_ended.wait(ticket, Some(CHECKPOINT_WAIT - waited));
         }
         Some(self.relieve())
+    }
+
+    /// Lowers the charges for versions and for pages of large values in progress to what there is, if they are much higher: after
+    /// a long snapshot, say. Pages get what becomes free.
+    pub fn lower_charges(&self) {
+        let (versions, charged) = self.versions.surplus();
+        let (pages, charged_pages) = self.unfinished.surplus();
+        let least = ((charged + charged_pages) / 2).max(SURPLUS_BYTES);
+        let (now, last) = (self.clock.now(), Nanos(self.charges_lowered.load(Ordering::Relaxed)));
+        if versions + pages < least || now.since(last) < LOWER_EVERY && last != Nanos(0) {
+            return;
+        }
+        self.charges_lowered.store(now.0, Ordering::Relaxed);
+        self.garbage.shrink();
+        self.versions.begin_charge_anew();
+        self.unfinished.begin_charge_anew();
+        if free_memory_to_system() {
+            self.versions.settle_charge();
+            self.unfinished.settle_charge();
+            self.pool.budget_grew();
+        }
     }
 }

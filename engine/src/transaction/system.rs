@@ -4,14 +4,14 @@ use super::catalog::{Catalog, CatalogGuard, TableState};
 use super::clocks::PageClocks;
 use super::counters::TransactionCounters;
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
-use super::garbage::{Garbage, Horizon};
+use super::garbage::{Garbage, Horizon, Pruning};
 use super::retired::{Retired, RetiredHeld, RetiredValues};
 use super::unfinished::UnfinishedPages;
 use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
-use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Result};
+use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Pieces, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
@@ -126,6 +126,10 @@ pub struct TransactionSystem {
     pub(super) views_open: AtomicUsize,
     pub(super) views_ended: AtomicU64,
     pub(super) view_ended: Event,
+    /// Rises while a checkpoint is being made.
+    pub(super) views_progress: AtomicU64,
+    /// When charges were lowered last; 0: never.
+    pub(super) charges_lowered: AtomicU64,
     pub(super) pool: Arc<Pool>,
     catalog: Catalog,
     counters: TransactionCounters,
@@ -150,7 +154,7 @@ impl TransactionSystem {
             versions,
             garbage: Garbage::default(),
             retired: RetiredValues::default(),
-            unfinished: UnfinishedPages::new(pool.account().charge(0)),
+            unfinished: UnfinishedPages::new(Pieces::new(pool.account())),
             write_sets: Arc::default(),
             limits,
             clock,
@@ -160,7 +164,9 @@ impl TransactionSystem {
             in_progress: Arc::default(),
             views_open: AtomicUsize::new(0),
             views_ended: AtomicU64::new(0),
+            charges_lowered: AtomicU64::new(0),
             view_ended: Event::new(),
+            views_progress: AtomicU64::new(0),
             pool,
             catalog: Catalog::default(),
             counters: TransactionCounters::default(),
@@ -360,8 +366,12 @@ impl TransactionSystem {
 
     /// Collects all garbage that can be collected now.
     pub fn collect_all(&self) {
+        self.collect_all_pruning(Pruning::WhenItPays);
+    }
+
+    pub(super) fn collect_all_pruning(&self, pruning: Pruning) {
         let horizon = self.horizon();
-        self.garbage.collect_all(&self.versions, &horizon);
+        self.garbage.collect_all(&self.versions, &horizon, pruning);
         self.retired.collect(&self.pool, &horizon, true);
     }
 
@@ -534,6 +544,11 @@ impl CheckpointView {
         let commit = self.system.commit().clone();
         self.csn = self.system.descriptors.pin(self.id, || commit.newest_drawn());
         self.csn
+    }
+
+    /// The checkpoint goes on: writers wait for its end that need what it holds.
+    pub fn made_progress(&self) {
+        self.system.views_progress.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn system(&self) -> &TransactionSystem {

@@ -107,9 +107,13 @@ fn a_change_that_cannot_be_taken_back_is_seen_by_nobody_and_in_nobodys_way() {
         assert_eq!(get(&system, &table, key), Some(b"again".to_vec()));
     }
     system.commit().flush_all().expect("memory");
-    system.collect_all();
-    system.relieve();
-    assert_eq!(system.versions.bytes().0, 0, "what was left behind was given back by the next writers");
+    // Garbage of other tests may be freed first.
+    let is_left = || system.versions.bytes().0 > 0;
+    (0..10_000).take_while(|_| is_left()).for_each(|_| {
+        system.relieve();
+        std::thread::sleep(Duration::from_millis(1));
+    });
+    assert!(!is_left(), "what was left behind was given back by the next writers");
 }
 
 #[test]
@@ -169,12 +173,12 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
             system.commit().flush_all().expect("memory");
         }
     });
-    // A snapshot may live for ever: nobody waits for one.
+    // A snapshot may live for ever: nobody waits for one. It keeps a version of every row.
     let snapshot = ReadSnapshot::begin(&system).expect("free");
     let begun = std::time::Instant::now();
     let error = loop {
         n += 1;
-        if let Err(error) = put(&system, &table, b"k", &n.to_le_bytes().repeat(125)) {
+        if let Err(error) = put(&system, &table, &n.to_le_bytes(), b"") {
             break error;
         }
     };

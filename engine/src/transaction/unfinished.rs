@@ -22,9 +22,8 @@
 use super::descriptor::{Stamp, Status};
 use super::system::{CheckpointView, TransactionSystem};
 use super::versions::VersionHandle;
-use crate::base::PageId;
-use crate::base::account::Charge;
 use crate::base::planted::{self, Bug};
+use crate::base::{PageId, Pieces};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
@@ -52,7 +51,7 @@ impl Pages {
 #[derive(Debug)]
 pub(super) struct UnfinishedPages {
     pages: Mutex<Pages>,
-    charge: Charge,
+    pieces: Pieces,
 }
 
 /// While it lives no page of a value in progress is noted or freed.
@@ -62,12 +61,12 @@ pub struct UnfinishedHeld<'a>(MutexGuard<'a, Pages>);
 const BYTES_A_PAGE: u64 = 24;
 
 impl UnfinishedPages {
-    pub(super) fn new(charge: Charge) -> UnfinishedPages {
-        UnfinishedPages { pages: Mutex::default(), charge }
+    pub(super) fn new(pieces: Pieces) -> UnfinishedPages {
+        UnfinishedPages { pages: Mutex::default(), pieces }
     }
 
     fn counted(&self, pool: &Pool, pages: &Pages) {
-        self.charge.raise(pages.count * BYTES_A_PAGE);
+        self.pieces.are(pages.count * BYTES_A_PAGE);
         pool.demand().listed.store(pages.count, Ordering::Relaxed);
     }
 
@@ -76,6 +75,24 @@ impl UnfinishedPages {
         let mut pages = self.pages.lock();
         pages.count += u64::from(pages.by_owner.entry(owner).or_default().insert(page));
         self.counted(pool, &pages);
+    }
+
+    /// Bytes that are charged and free, and all that are charged.
+    pub(super) fn surplus(&self) -> (u64, u64) {
+        let charged = self.pieces.charged();
+        (charged.saturating_sub(self.pages.lock().count * BYTES_A_PAGE), charged)
+    }
+
+    /// The charge is about to fall: see [`Pieces`].
+    pub(super) fn begin_charge_anew(&self) {
+        let pages = self.pages.lock();
+        self.pieces.begin_anew();
+        self.pieces.are(pages.count * BYTES_A_PAGE);
+    }
+
+    /// The allocator has given back what was free: the charge falls.
+    pub(super) fn settle_charge(&self) {
+        self.pieces.settle();
     }
 
     /// Frees a page of a value that is not committed.

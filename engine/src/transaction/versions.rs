@@ -18,11 +18,13 @@
 //! 3. In every other case (abort, rollback to a savepoint, pruning below a long snapshot) the slot is given back only
 //!    after an epoch: a reader that copied the handle from a page finds the slot intact, marked ABORTED if need be, and
 //!    looks again.
-//! 4. Generations have 37 bits: a stale handle is mistaken for a live one only after 2^37 reuses of one slot between
+//! 4. Before-images that were given back stay in memory until no reader can be looking at them. Until then they are
+//!    *retired*: they count as memory, but not against the bound for versions.
+//! 5. Generations have 37 bits: a stale handle is mistaken for a live one only after 2^37 reuses of one slot between
 //!    two checkpoints, each of which clears the stale handles of the pages it writes.
 
 use super::descriptor::Stamp;
-use crate::base::{Account, Charge, Csn, Error, ErrorKind, Result};
+use crate::base::{Account, Charge, Csn, Error, ErrorKind, Pieces, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::epoch::{EpochCell, Guard};
@@ -111,8 +113,8 @@ const ALLOCATION_BYTES: usize = 24;
 const LISTED_BYTES: usize = 2 * (size_of::<(Csn, VersionHandle)>() + size_of::<u32>());
 /// What the smallest version takes.
 const LEAST_BYTES: usize = size_of::<Slot>() + size_of::<Undo>() + ALLOCATION_BYTES + LISTED_BYTES;
-/// Memory for versions is charged in these steps.
-const CHARGE_STEP: u64 = 64 << 10;
+/// What a slot takes that is free: its place among the free ones included.
+const FREE_SLOT_BYTES: usize = size_of::<Slot>() + 2 * size_of::<u32>();
 
 /// There are as many as changes that somebody may look behind.
 const _: () = assert!(std::mem::size_of::<Undo>() <= 32);
@@ -142,10 +144,18 @@ pub struct Versions {
     /// Bytes held by live versions.
     bytes: AtomicU64,
     bytes_max: u64,
+    /// Bytes that are retired (invariant 4). Added to before `bytes` is taken from, so that the sum is never too low.
+    retired: AtomicU64,
     given_back_later: AtomicU64,
-    /// The most bytes there ever were, in steps: what is free again is used for the next versions, but not given back.
-    charge: Charge,
+    /// For `bytes` and `retired`.
+    pieces: Pieces,
+    /// For slots that were free when the charge for pieces last fell: they are never given back. One that is used again is
+    /// charged twice until it falls again.
+    free_slots: Charge,
 }
+
+/// Part of the memory for versions that may be retired before somebody hastens to free it.
+const RETIRED_PART: u64 = 32;
 
 /// Free lists, so that threads rarely meet at one.
 const SHARDS: usize = 16;
@@ -163,8 +173,10 @@ impl Versions {
             next_unused: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             bytes_max,
+            retired: AtomicU64::new(0),
             given_back_later: AtomicU64::new(0),
-            charge: memory.charge(0),
+            pieces: Pieces::new(memory),
+            free_slots: memory.charge(0),
         }
     }
 
@@ -194,10 +206,8 @@ impl Versions {
             ));
         }
         let index = self.take_slot(shard)?;
-        let bytes = self.bytes.fetch_add(size, Ordering::Relaxed) + size;
-        if bytes > self.charge.bytes() {
-            self.charge.raise(bytes.next_multiple_of(CHARGE_STEP));
-        }
+        let bytes = self.bytes.fetch_add(size, Ordering::SeqCst) + size;
+        self.pieces.are(bytes + self.retired.load(Ordering::Relaxed));
         let slot = self.slot(index);
         slot.stamp.store(stamp.0, Ordering::Relaxed);
         slot.undo.replace(Some(undo), guard);
@@ -257,30 +267,52 @@ impl Versions {
 
     /// Puts another before-image under a live version (pruning). Only the collector, which alone gives slots back,
     /// calls this.
-    pub fn replace_undo(&self, handle: VersionHandle, undo: Undo, guard: &Guard) {
+    pub fn replace_undo(self: &Arc<Self>, handle: VersionHandle, undo: Undo, guard: &Guard) {
         let slot = self.slot(handle.index());
         let old = slot.undo.load(guard).map_or(0, Undo::bytes);
-        self.bytes.fetch_add(undo.bytes(), Ordering::Relaxed);
-        self.bytes.fetch_sub(old, Ordering::Relaxed);
+        self.bytes.fetch_add(undo.bytes(), Ordering::SeqCst);
         slot.undo.replace(Some(undo), guard);
+        self.retire(old, guard);
     }
 
-    /// Gives the slot back at once (invariant 2); false if the handle was stale already.
-    pub fn give_back(&self, shard: usize, handle: VersionHandle, guard: &Guard) -> bool {
+    /// Gives slots back at once (invariant 2), but those whose handle was stale already.
+    pub fn give_back(self: &Arc<Self>, shard: usize, handles: &[VersionHandle], guard: &Guard) {
+        let mut bytes = 0;
+        let mut given_back = Vec::with_capacity(handles.len());
+        for handle in handles {
+            if let Some(taken) = self.leave(*handle, guard) {
+                bytes += taken;
+                given_back.push(handle.index() as u32);
+            }
+        }
+        self.free[shard % SHARDS].lock().append(&mut given_back);
+        self.retire(bytes, guard);
+    }
+
+    /// Takes the before-image out of a slot and makes its handle stale; returns what the version took, `None` if it was stale already.
+    fn leave(&self, handle: VersionHandle, guard: &Guard) -> Option<u64> {
         let slot = self.slot(handle.index());
         let generation = slot.generation.load(Ordering::Relaxed);
-        if generation & GENERATION_MASK != handle.generation()
-            || slot
-                .generation
-                .compare_exchange(generation, generation + 1, Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-        {
-            return false;
+        if generation & GENERATION_MASK != handle.generation() {
+            return None;
         }
-        self.bytes.fetch_sub(slot.undo.load(guard).map_or(0, Undo::bytes), Ordering::Relaxed);
+        let next = generation + 1;
+        slot.generation.compare_exchange(generation, next, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        let bytes = slot.undo.load(guard).map_or(0, Undo::bytes);
         slot.undo.replace(None, guard);
-        self.free[shard % SHARDS].lock().push(handle.index() as u32);
-        true
+        Some(bytes)
+    }
+
+    /// Before-images of `bytes` were taken out of their slots under `guard` (invariant 4).
+    fn retire(self: &Arc<Self>, bytes: u64, guard: &Guard) {
+        if bytes == 0 {
+            return;
+        }
+        self.retired.fetch_add(bytes, Ordering::SeqCst);
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        let versions = self.clone();
+        // A thread's garbage is freed in the order in which it was retired: this is after the images.
+        guard.defer(move || versions.retired.fetch_sub(bytes, Ordering::Relaxed));
     }
 
     /// Gives the slot back when no reader that could hold the handle is left (invariant 3).
@@ -288,9 +320,41 @@ impl Versions {
         let versions = self.clone();
         versions.given_back_later.fetch_add(1, Ordering::Relaxed);
         guard.defer(move || {
-            versions.give_back(shard, handle, &crate::sync::epoch::pin());
+            versions.give_back(shard, &[handle], &crate::sync::epoch::pin());
             versions.given_back_later.fetch_sub(1, Ordering::Relaxed);
         });
+    }
+
+    /// Bytes that are charged and free, and all that are charged; slots do not count.
+    #[must_use]
+    pub fn surplus(&self) -> (u64, u64) {
+        let charged = self.pieces.charged();
+        (charged.saturating_sub(self.bytes_in_memory()), charged)
+    }
+
+    /// The charge is about to fall: see [`Pieces`].
+    pub fn begin_charge_anew(&self) {
+        self.pieces.begin_anew();
+        self.pieces.are(self.bytes_in_memory());
+    }
+
+    /// The allocator has given back what was free: the charge falls.
+    pub fn settle_charge(&self) {
+        let used = self.next_unused.load(Ordering::SeqCst).min(CHUNK * self.chunks.len()) as u64;
+        self.free_slots.set(used.saturating_sub(self.count()) * FREE_SLOT_BYTES as u64);
+        self.pieces.settle();
+    }
+
+    fn bytes_in_memory(&self) -> u64 {
+        // In this order: what is retired in between is in both.
+        let bytes = self.bytes.load(Ordering::SeqCst);
+        bytes + self.retired.load(Ordering::SeqCst)
+    }
+
+    /// So much is retired that it is worth the cost of freeing it earlier than by itself.
+    #[must_use]
+    pub fn has_much_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed) > self.bytes_max / RETIRED_PART
     }
 
     /// Versions that are given back when no thread is left in an epoch in which it could have seen them.
@@ -324,14 +388,15 @@ mod tests {
 
     #[test]
     fn a_stale_handle_reads_as_settled() {
-        let versions = Versions::new(1 << 20, &Arc::default());
+        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
         let guard = pin();
         let stamp = Stamp::committed(Csn(5));
         let first = versions.create(0, stamp, undo(b"old"), &guard).expect("room");
         assert_eq!(versions.read(first, &guard).expect("live").stamp, stamp);
         assert!(!versions.is_settled(first.word()));
-        assert!(versions.give_back(0, first, &guard));
-        assert!(!versions.give_back(0, first, &guard), "only once");
+        versions.give_back(0, &[first], &guard);
+        versions.give_back(0, &[first], &guard);
+        assert_eq!(versions.count(), 0, "once is enough");
         let second = versions.create(0, stamp, undo(b"other"), &guard).expect("room");
         assert_eq!(first.index(), second.index());
         assert!(versions.read(first, &guard).is_none());
@@ -341,14 +406,14 @@ mod tests {
 
     #[test]
     fn the_budget_is_a_clear_error_and_freed_bytes_come_back() {
-        let versions = Versions::new(1000, &Arc::default());
+        let versions = Arc::new(Versions::new(1000, &Arc::default()));
         let guard = pin();
         let stamp = Stamp::committed(Csn(1));
         let first = versions.create(0, stamp, undo(&[0; 700]), &guard).expect("room");
         let error = versions.create(0, stamp, undo(&[0; 700]), &guard).expect_err("full");
         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
         assert!(error.to_string().contains("version_bytes"));
-        versions.give_back(0, first, &guard);
+        versions.give_back(0, &[first], &guard);
         assert_eq!(versions.bytes().0, 0);
         versions.create(0, stamp, undo(&[0; 700]), &guard).expect("room again");
     }
@@ -361,5 +426,40 @@ mod tests {
         versions.set_stamp(handle, Stamp::ABORTED);
         versions.give_back_later(0, handle, &pin());
         assert_eq!(versions.read(handle, &reader).expect("still there").stamp, Stamp::ABORTED);
+    }
+
+    #[test]
+    fn the_charge_falls_when_readers_are_gone_and_the_allocator_gave_back_and_not_before() {
+        let account = Arc::new(Account::default());
+        let versions = Arc::new(Versions::new(8 << 20, &account));
+        let stamp = Stamp::committed(Csn(1));
+        let create = || versions.create(0, stamp, undo(&[0; 900]), &pin()).expect("room");
+        let handles: Vec<_> = (0..5000).map(|_| create()).collect();
+        let full = account.bytes();
+        assert!(full >= 5000 * 900);
+        let lower = || {
+            versions.begin_charge_anew();
+            versions.settle_charge();
+        };
+        let reader = pin();
+        versions.give_back(0, &handles, &pin());
+        assert_eq!(versions.bytes().0, 0);
+        lower();
+        assert!(account.bytes() >= full, "somebody may be looking at all of them");
+        drop(reader);
+        // The library frees some garbage each time; other tests' threads may be in an epoch.
+        for _ in 0..10_000 {
+            pin().flush();
+            if versions.bytes_in_memory() == 0 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(versions.surplus(), (full, full));
+        lower();
+        // Slots are kept.
+        assert_eq!(account.bytes(), 5000 * FREE_SLOT_BYTES as u64);
+        create();
+        assert!(account.bytes() > 5000 * FREE_SLOT_BYTES as u64, "it rises again");
     }
 }

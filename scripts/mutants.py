@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""A random sample of the mutants of cargo-mutants, all built into one program, each switched on by itself.
+
+One build for each mutant takes minutes, one for all of them as long as one. The mutants are those that `cargo mutants --list` names (what
+is looked at stands in .cargo/mutants.toml). Works in a copy of the tree that is given; the copy is changed.
+
+    git clone . /tmp/mutants && scripts/mutants.py /tmp/mutants --seed 1 --count 60 --minutes 60
+
+Not switched on, and counted as left out: deleted match arms and fields, what lies in constant expressions, what does not compile.
+Needs cargo-mutants, and `pip install tree-sitter tree-sitter-rust` to find the operands of an operator.
+"""
+import argparse, json, os, random, re, subprocess, sys, time
+
+import tree_sitter, tree_sitter_rust
+
+SWITCH = """//! Which mutant is switched on; written by scripts/mutants.py.
+#![allow(missing_docs)]
+pub fn on(number: u32) -> bool {
+    static ON: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    number == *ON.get_or_init(|| std::env::var("QUENCH_MUTANT").ok().and_then(|n| n.parse().ok()).unwrap_or(0))
+}
+"""
+LIBRARY_TESTS = ["commit::", "log::", "recovery::"]
+
+
+def position(lines, place):
+    before = sum(len(line.encode()) for line in lines[: place["line"] - 1])
+    return before + len(lines[place["line"] - 1][: place["column"] - 1].encode())
+
+
+def edit(mutant, number, text, tree):
+    """(from, to, replacement) in bytes, or None."""
+    lines = text.decode().splitlines(keepends=True)
+    start, end = position(lines, mutant["span"]["start"]), position(lines, mutant["span"]["end"])
+    on, new = f"crate::base::mutant::on({number})", mutant["replacement"]
+    if mutant["genre"] == "FnValue":
+        return start, start, f"if {on} {{ return {new}; }} "
+    if mutant["genre"] == "MatchArmGuard":
+        guard = text[start:end].decode()
+        return start, end, f"({on} || {guard})" if new == "true" else f"(!{on} && ({guard}))"
+    node = tree.root_node.descendant_for_byte_range(start, end).parent
+    old = text[node.start_byte : node.end_byte].decode() if node else ""
+    if mutant["genre"] == "UnaryOperator" and node.type == "unary_expression":
+        return node.start_byte, node.end_byte, f"(if {on} {{ {old[1:]} }} else {{ {old} }})"
+    if mutant["genre"] != "BinaryOperator" or node.type not in ("binary_expression", "compound_assignment_expr"):
+        return None
+    at = start - node.start_byte
+    mutated = old.encode()[:at].decode() + new + old.encode()[end - node.start_byte :].decode()
+    both = f"if {on} {{ {mutated} }} else {{ {old} }}"
+    return node.start_byte, node.end_byte, f"({both})" if node.type == "binary_expression" else both
+
+
+def apply(tree_root, sample, originals):
+    """Writes the files with the mutants of `sample`; returns those that found a place, and the lines each begins at."""
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_rust.language()))
+    placed = []
+    for file in sorted({m["file"] for m in sample.values()} | set(originals)):
+        path = os.path.join(tree_root, file)
+        text = originals.setdefault(file, open(path, "rb").read())
+        parsed, edits = parser.parse(text), []
+        for number, mutant in sample.items():
+            if mutant["file"] != file:
+                continue
+            change = edit(mutant, number, text, parsed)
+            clear = change and all(change[1] < other[0] or change[0] > other[1] for other in edits)
+            if clear:
+                edits.append(change)
+                placed.append(number)
+        for start, end, new in sorted(edits, reverse=True):
+            # On as many lines as before, so that an error's line is that of the mutant.
+            new = new.replace("\n", " ") if "//" not in new else new
+            text = text[:start] + new.encode() + text[end:]
+        open(path, "wb").write(text)
+    return placed
+
+
+def build(tree_root, targets):
+    command = ["cargo", "test", "-p", "quenchdb", "--no-run", "--message-format=json"] + targets
+    done = subprocess.run(command, cwd=tree_root, capture_output=True, text=True)
+    programs, culprits = {}, set()
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable"):
+            programs[message["target"]["name"]] = message["executable"]
+        elif message["reason"] == "compiler-message" and message["message"]["level"] == "error":
+            told = json.dumps(message)
+            culprits |= {int(n) for n in re.findall(r"mutant::on\((\d+)\)", told)}
+    return done.returncode == 0, programs, culprits, done.stderr
+
+
+def passes(program, arguments, number, patience):
+    environment = dict(os.environ, QUENCH_MUTANT=str(number), QUENCH_CRASHES="2000")
+    try:
+        done = subprocess.run([program] + arguments, env=environment, timeout=patience, capture_output=True, cwd="engine")
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def main():
+    ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    ask.add_argument("tree")
+    ask.add_argument("--seed", type=int, default=1)
+    ask.add_argument("--count", type=int, default=60)
+    ask.add_argument("--minutes", type=float, default=60)
+    asked = ask.parse_args()
+    os.chdir(asked.tree)
+    listed = json.loads(subprocess.check_output(["cargo", "mutants", "--list", "--json", "-p", "quenchdb"]))
+    random.seed(asked.seed)
+    sample = dict(enumerate(random.sample(listed, asked.count), start=1))
+    open("engine/src/base/mutant.rs", "w").write(SWITCH)
+    with open("engine/src/base/mod.rs", "a") as module:
+        module.write("\npub(crate) mod mutant;\n")
+    originals = {}
+    for attempt in range(6):
+        placed = apply(".", sample, originals)
+        sample = {number: mutant for number, mutant in sample.items() if number in placed}
+        compiles, programs, culprits, told = build(".", ["--lib", "--test", "crash", "--test", "dependencies"])
+        print(f"{len(sample)} of {asked.count} switched on, of {len(listed)} listed; compiles: {compiles}", flush=True)
+        if compiles:
+            break
+        if not culprits:
+            sys.exit(told)
+        sample = {number: mutant for number, mutant in sample.items() if number not in culprits}
+    tests = [
+        ("crash", programs["crash"], [], 60),
+        ("dependencies", programs["dependencies"], [], 60),
+        ("library", programs["quenchdb"], LIBRARY_TESTS + ["--test-threads=6"], 400),
+    ]
+    for name, program, arguments, patience in tests:
+        begun = time.time()
+        if not passes(program, arguments, 0, patience):
+            sys.exit(f"{name} fails without a mutant")
+        print(f"{name} passes without a mutant, {time.time() - begun:.0f} s", flush=True)
+    end = time.time() + 60 * asked.minutes
+    for number, mutant in sample.items():
+        if time.time() > end:
+            break
+        catcher = next((name for name, *how in tests if not passes(*how[:2], number, how[2])), None)
+        print(f"{f'caught by {catcher}' if catcher else 'SURVIVED'}: {mutant['name']}", flush=True)
+
+
+main()
