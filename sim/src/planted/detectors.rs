@@ -54,7 +54,7 @@ detectors! {
     SlotNotAnnounced: tests("lib", "watermark");
     AnnouncedAfterDraw: tests("lib", "watermark");
     SlotsBeforeCounter: tests("lib", "watermark");
-    DirectPredecessorsOnly: tests("lib", "commit::tests::exact::whoever_reads_what_is_durable");
+    DirectPredecessorsOnly: tests("lib", "commit::exact");
     GsnNotAbovePredecessors: tests("lib", "commit::gsn");
     OwnLogIsEnough: tests("lib", "commit::gsn");
     FragmentsNotAwaited: tests("by_page", "a_transaction_is_whole");
