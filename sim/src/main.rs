@@ -1,5 +1,6 @@
 //! `quench-sim`: whole runs of QuenchDB on a simulated disk, clock and scheduler, each from one seed.
 
+mod cargo;
 mod config;
 mod figures;
 mod history;

@@ -1,12 +1,12 @@
 //! Measures that are not the simulation's: tests of other packages, run as `cargo test` runs them. Each says what it did in lines
 //! `figures: {"what": 5}`, which are added up.
 
+use crate::cargo;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// A test program, or several.
@@ -49,28 +49,14 @@ impl Suite {
     /// # Errors
     /// There is no cargo, or no source of this project.
     pub fn run(&self, first_seed: u64) -> Result<Outcome> {
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{elapsed_precise} {spinner} {prefix}: {msg}")?);
         bar.set_prefix(self.name);
         bar.enable_steady_tick(Duration::from_millis(200));
-        let mut child = Command::new(&cargo)
-            .arg("test")
-            .args(self.arguments)
-            .args(["--", "--nocapture"])
-            .env("QUENCH_SEED", first_seed.to_string())
-            .current_dir(workspace)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(|| {
-                let workspace = workspace.display();
-                format!(
-                    "cannot run {cargo} in {workspace}: the rows of other packages' tests need the sources and cargo; --simulation-only leaves them out"
-                )
-            })?;
+        let mut command = cargo::command("test")?;
+        command.args(self.arguments).args(["--", "--nocapture"]).env("QUENCH_SEED", first_seed.to_string());
+        let mut child = cargo::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+            .context("tests of other packages; --simulation-only leaves them out")?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (mut said, mut outcome) = (Vec::new(), Outcome::default());
         let errors = std::thread::scope(|scope| {

@@ -57,6 +57,23 @@ impl<'a> Patient<'a> {
         output
     }
 
+    /// Lives with a trouble, which may end the life with one complaint; what was acknowledged is there after it, and after a life
+    /// without. How often the trouble came, and whether it ended the life.
+    #[track_caller]
+    fn suffer(&mut self, disk: &Disk, trouble: Trouble, complaint: &str) -> (u64, bool) {
+        disk.order(trouble);
+        let output = self.live(20);
+        let fired = disk.heal();
+        let ended = output.status.code() != Some(0);
+        if ended {
+            expect_complaint(&output, complaint, &format!("{trouble:?}"));
+        }
+        self.judge(&format!("{trouble:?}"));
+        expect_code(&self.live(5), 0);
+        self.judge(&format!("{trouble:?}, and a life after it"));
+        (fired, ended)
+    }
+
     /// What was acknowledged is there, the database is in order, twice.
     #[track_caller]
     fn judge(&self, after: &str) {
@@ -117,16 +134,8 @@ fn requests_that_fail_are_told_once_and_nothing_acknowledged_is_lost() {
                 if !is_new {
                     expect_code(&patient.live(5), 0);
                 }
-                disk.order(trouble);
-                let output = patient.live(20);
-                fired += disk.heal();
-                if output.status.code() != Some(0) {
-                    expect_complaint(&output, "Input/output error", &format!("{trouble:?}"));
-                    told += 1;
-                }
-                patient.judge(&format!("{trouble:?}"));
-                expect_code(&patient.live(5), 0);
-                patient.judge(&format!("{trouble:?}, and a life after it"));
+                let (times, tells) = patient.suffer(&disk, trouble, "Input/output error");
+                (fired, told) = (fired + times, told + u64::from(tells));
             }
         }
         println!("figures: {{\"failed {kind:?}\": {fired}, \"lives ended by failed {kind:?}\": {told}}}");
@@ -176,16 +185,8 @@ fn a_disk_that_is_full_from_some_byte_on_is_one_error_and_nothing_acknowledged_i
         for kilobytes in [0, 300, 2100, 3000, 5000] {
             let trouble = Trouble::Full { bytes: kilobytes << 10 };
             let mut patient = Patient::new(&disk, way);
-            disk.order(trouble);
-            let output = patient.live(20);
-            fired += disk.heal();
-            if output.status.code() != Some(0) {
-                expect_complaint(&output, "free space", &format!("{trouble:?}"));
-                told += 1;
-            }
-            patient.judge(&format!("{trouble:?}"));
-            expect_code(&patient.live(5), 0);
-            patient.judge(&format!("{trouble:?}, and a life with space again"));
+            let (times, tells) = patient.suffer(&disk, trouble, "free space");
+            (fired, told) = (fired + times, told + u64::from(tells));
         }
     }
     println!("figures: {{\"no space\": {fired}, \"lives ended by no space\": {told}}}");

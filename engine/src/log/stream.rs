@@ -183,19 +183,15 @@ impl Log {
 
     /// From now on records go to mapped memory too. To be called before anything is shared, and after what recovery appends again.
     pub fn attach(&self, memory: MemoryBuffers) {
-        let mut state = self.state.lock();
-        debug_assert!(
-            state.filling.as_ref().is_none_or(|filling| filling.records == 0),
-            "nothing is half filled"
-        );
+        let mut latch = self.lock();
+        debug_assert!(latch.filled().is_none(), "nothing is half filled");
         // Those in mapped memory have the most.
-        state.size = BufferSize::fixed(self.buffer_bytes_most);
-        self.buffer_bytes.store(self.buffer_bytes_most, Ordering::Relaxed);
-        if let Some(empty) = state.filling.take() {
-            LogGuard { log: self, state }.give_back(empty.buffer);
-            state = self.state.lock();
+        latch.state.size = BufferSize::fixed(self.buffer_bytes_most);
+        latch.publish_size();
+        if let Some(empty) = latch.state.filling.take() {
+            latch.give_back(empty.buffer);
         }
-        state.memory = Some(memory);
+        latch.state.memory = Some(memory);
     }
 
     /// Its number.

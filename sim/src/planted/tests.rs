@@ -2,11 +2,12 @@
 
 use super::detectors::{Detector, detectors};
 use super::{Caught, Outcome, PATIENCE, must_be_sound};
+use crate::cargo;
 use crate::many::wait_at_most;
 use anyhow::{Context, Result, bail};
 use quenchdb::base::planted::Bug;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -34,22 +35,8 @@ pub fn build(bugs: &[Bug]) -> Result<Binaries> {
     if names.is_empty() {
         return Ok(Binaries(BTreeMap::new()));
     }
-    let workspace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    if !workspace.join("engine/tests").exists() {
-        bail!(
-            "the sources that this program was built from are not at {} any more; the planted bugs are found by their tests: \
-             run `cargo run --release -p quench-sim -- planted` in a clone",
-            workspace.display()
-        );
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(&cargo);
-    command.current_dir(workspace).args([
-        "test",
-        "--no-run",
-        "--message-format=json-render-diagnostics",
-        "--workspace",
-    ]);
+    let mut command = cargo::command("test")?;
+    command.args(["--no-run", "--message-format=json-render-diagnostics", "--workspace"]);
     command.args(["--exclude", "quench-sim", "--exclude", "quenchdb-simulated"]);
     for name in &names {
         match *name {
@@ -57,12 +44,8 @@ pub fn build(bugs: &[Bug]) -> Result<Binaries> {
             test => command.args(["--test", test]),
         };
     }
-    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| {
-        format!(
-            "cannot start {}, which builds the engine's tests: install Rust (https://rustup.rs), or say in CARGO where cargo is",
-            cargo.display()
-        )
-    })?;
+    let child = cargo::spawn(command.stdout(Stdio::piped()))?;
+    let output = child.wait_with_output().context("waiting for cargo")?;
     if !output.status.success() {
         bail!("the engine's tests do not build: see what cargo said above");
     }

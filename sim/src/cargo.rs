@@ -1,0 +1,35 @@
+//! Cargo, in the sources that this program was built from.
+
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::process::{Child, Command};
+
+/// A command of cargo, without input.
+///
+/// # Errors
+/// The sources are gone.
+pub fn command(subcommand: &str) -> Result<Command> {
+    let workspace = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    ensure!(
+        workspace.join("engine/tests").exists(),
+        "the sources that this program was built from are not at {} any more: run it in a clone, \
+         `cargo run --release -p quench-sim -- ...`",
+        workspace.display()
+    );
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.arg(subcommand).current_dir(workspace).stdin(std::process::Stdio::null());
+    Ok(command)
+}
+
+/// Starts it.
+///
+/// # Errors
+/// There is no cargo.
+pub fn spawn(command: &mut Command) -> Result<Child> {
+    command.spawn().with_context(|| {
+        format!(
+            "cannot start {}: install Rust (https://rustup.rs), or say in CARGO where cargo is",
+            command.get_program().display()
+        )
+    })
+}
