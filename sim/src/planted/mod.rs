@@ -1,6 +1,6 @@
 //! Planted bugs: each is planted in turn, in processes of its own, and somebody has to notice.
 //!
-//! Who is asked about which bug is said in [`detectors`]: tests of the engine, which cargo builds, and seeds of the simulation, which are
+//! Who is asked about which bug is said in [`mod@detectors`]: tests of the engine, which cargo builds, and seeds of the simulation, which are
 //! this program. One that hangs has noticed nothing: a test with a deadline of its own has to say so. Whoever notices has to find
 //! nothing when the bug is gone.
 
