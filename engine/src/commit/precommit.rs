@@ -412,8 +412,7 @@ impl Core {
                     let failure = self.segments.failure();
                     let broken = failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace);
                     if waited >= if broken { BROKEN_WAIT } else { SPACE_WAIT } {
-                        let full = || Error::new(ErrorKind::OutOfSpace, "the log is full");
-                        return Err(failure.unwrap_or_else(full));
+                        return Err(failure.unwrap_or_else(|| self.segments.full()));
                     }
                     (self.hooks.on_log_pressure)();
                     self.space.wait(tickets.2, Some(SPACE_LOOK));

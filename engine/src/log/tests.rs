@@ -238,3 +238,26 @@ fn nothing_is_stolen_where_a_place_is_promised_or_there_is_no_room() {
     assert!(world.logs[0].lock().carry(&mut world.logs[1].lock(), 4096).is_none(), "nothing is left");
     assert_eq!(world.logs[1].lock().first_volatile_csn(), Some(Csn(2)), "it is not idle while they fly");
 }
+
+/// Once only the length of a segment counted: nobody made a checkpoint, and commits failed after seconds.
+#[test]
+fn whoever_waits_for_a_long_block_has_a_checkpoint_made_before_the_log_is_at_its_bound() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let segments = SegmentPool::new(storage, SEGMENT_BYTES, 8 * SEGMENT_BYTES, 1).expect("memory");
+    segments.start().expect("a thread");
+    let take = |len| loop {
+        segments.await_ready(1).expect("memory");
+        if let Some(segment) = segments.take(len) {
+            return segment;
+        }
+    };
+    (1..=5).for_each(|csn| segments.retire(take(SEGMENT_BYTES), Csn(csn)));
+    segments.press();
+    assert!(!segments.is_pressed(), "there is room for three");
+    assert!(segments.take(4 * SEGMENT_BYTES).is_none());
+    segments.press();
+    assert!(segments.is_pressed(), "but not for a block of four");
+    segments.recycle(Csn(5), Csn(5)).expect("memory");
+    assert!(!segments.is_pressed());
+    assert_eq!(take(4 * SEGMENT_BYTES).len, 4 * SEGMENT_BYTES);
+}

@@ -12,6 +12,8 @@
 //! 3. What a killed process left is removed, not recycled: a write of its may still be on its way, and would land on another block.
 //! 4. The number in a file's name is a slot, it says nothing about order.
 
+mod pressure;
+
 use super::DIRECTORY;
 use super::names::path_of;
 use crate::base::clock::{Clock, Nanos};
@@ -19,6 +21,7 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 use crate::device::{AskedInVain, File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::{Event, Mutex, thread};
+use pressure::Checkpoints;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +46,8 @@ struct State {
     own_ids: u64,
     /// Lengths asked for and not there.
     wanted: Vec<u64>,
+    /// The longest that was asked for in vain since the last recycling.
+    missed: u64,
     /// Why the last preparation failed. Stands until one succeeds; whoever asks for a segment has it tried again.
     failure: Option<Error>,
     /// Too many or too large, to be removed once there are READY ones: a database that runs is never without segments,
@@ -65,22 +70,6 @@ struct State {
     closed: bool,
     #[cfg(test)]
     pretend_full: bool,
-}
-
-/// What became of the checkpoints that would make room.
-#[derive(Debug, Default)]
-struct Checkpoints {
-    done: u64,
-    failed: u64,
-    /// Of the last one that failed.
-    failure: Option<Error>,
-}
-
-/// How things stood when somebody began to wait for log space.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SpaceTicket {
-    since: Nanos,
-    checkpoints_failed: u64,
 }
 
 /// All segments of a database, shared by its logs.
@@ -312,8 +301,12 @@ impl SegmentPool {
         };
         match &segment {
             Some(segment) => state.bytes_active += segment.len,
-            None if fits.is_none() && !state.wanted.contains(&len) => state.wanted.push(len),
-            None => {}
+            None => {
+                state.missed = state.missed.max(len);
+                if fits.is_none() && !state.wanted.contains(&len) {
+                    state.wanted.push(len);
+                }
+            }
         }
         let wake = segment.is_none() || state.ready.len() < self.spare;
         drop(state);
@@ -330,127 +323,6 @@ impl SegmentPool {
         state.retired.push((segment, max_csn));
         drop(state);
         self.filled.notify_all();
-    }
-
-    /// Somebody waits for log space: whoever makes checkpoints should make one now. Cheap enough to be called often.
-    pub fn press(&self) {
-        let pressed = {
-            let mut state = self.state.lock();
-            let at_bound = !self.within_bound(&state, bytes_in_use(&state), self.segment_bytes);
-            // On a full disk a checkpoint makes room only if there is a segment that it can recycle.
-            state.pressed = at_bound || state.full.is_some() && can_be_freed(&state);
-            state.pressed
-        };
-        if pressed {
-            self.filled.notify_all();
-        }
-    }
-
-    /// Begins to wait for a segment that [`SegmentPool::take`] did not have.
-    #[must_use]
-    pub fn begin_waiting(&self) -> SpaceTicket {
-        SpaceTicket { since: self.clock.now(), checkpoints_failed: self.state.lock().checkpoints.failed }
-    }
-
-    /// Why waiting since `ticket` is in vain: the disk is full and no checkpoint can change that, or the checkpoint that could has
-    /// failed.
-    #[must_use]
-    pub fn refusal(&self, ticket: SpaceTicket) -> Option<Error> {
-        let mut state = self.state.lock();
-        let refusal = if state.checkpoints.failed > ticket.checkpoints_failed {
-            let failure = state.checkpoints.failure.as_ref().map(ToString::to_string).unwrap_or_default();
-            let what = format!("the log is full, and the checkpoint that would make room failed: {failure}");
-            Error::new(ErrorKind::OutOfSpace, what)
-        } else if !can_be_freed(&state)
-            && (state.full.is_some_and(|asked| asked.at >= ticket.since) || self.was_just_full(&state))
-        {
-            let bytes = self.segment_bytes;
-            let mut what =
-                format!("the disk is full: {bytes} more bytes are needed for a segment of the log");
-            if bytes_kept(&state) > 0 {
-                let kept = bytes_kept(&state);
-                what += &format!("; {kept} bytes of it are kept for transactions in progress");
-            }
-            Error::new(ErrorKind::OutOfSpace, what)
-        } else {
-            return None;
-        };
-        state.refused = Some(self.clock.now());
-        drop(state);
-        self.filled.notify_all();
-        Some(refusal)
-    }
-
-    fn was_just_full(&self, state: &State) -> bool {
-        state.full.is_some_and(|asked| asked.is_fresh(self.clock.now()))
-    }
-
-    /// The disk was full when the last segment was to be made, and segments are missing.
-    #[must_use]
-    pub fn is_disk_full(&self) -> bool {
-        let state = self.state.lock();
-        state.full.is_some() && state.ready.len() < self.spare
-    }
-
-    /// Somebody was refused at most `recently` ago because the disk is full.
-    #[must_use]
-    pub fn has_refused(&self, recently: Duration) -> bool {
-        self.state.lock().refused.is_some_and(|then| self.clock.now().since(then) <= recently)
-    }
-
-    /// Has a full disk asked for a segment again.
-    pub fn ask_again(&self) {
-        let mut state = self.state.lock();
-        if state.full.is_some() && !self.was_just_full(&state) {
-            // The preparer then sees that there are fewer than the spare ones.
-            state.failure = None;
-            drop(state);
-            self.work.notify_all();
-        }
-    }
-
-    /// Has a checkpoint made and waits for its end, at most `most`; true if it made room.
-    pub fn await_checkpoint(&self, most: Duration) -> bool {
-        let begun = self.clock.now();
-        let before = {
-            let mut state = self.state.lock();
-            state.pressed = true;
-            (state.checkpoints.done, state.checkpoints.failed)
-        };
-        self.filled.notify_all();
-        loop {
-            let ticket = self.prepared.ticket();
-            {
-                let state = self.state.lock();
-                if state.checkpoints.done != before.0 {
-                    return true;
-                }
-                if state.closed || state.checkpoints.failed != before.1 {
-                    return false;
-                }
-            }
-            let waited = self.clock.now().since(begun);
-            if waited >= most {
-                return false;
-            }
-            self.prepared.wait(ticket, Some(most - waited));
-        }
-    }
-
-    /// A checkpoint that should have made room failed: tells those who wait for it.
-    pub fn checkpoint_failed(&self, error: &Error) {
-        let mut state = self.state.lock();
-        state.pressed = false;
-        state.checkpoints.failed += 1;
-        state.checkpoints.failure = Some(error.duplicate());
-        drop(state);
-        self.prepared.notify_all();
-    }
-
-    /// True if somebody waits for space that only a checkpoint can give; taken back by the next recycling.
-    #[must_use]
-    pub fn is_pressed(&self) -> bool {
-        self.state.lock().pressed
     }
 
     /// Happens when a segment is full.
@@ -481,7 +353,7 @@ impl SegmentPool {
             }
             state.kept = (covered < checkpoint).then_some((covered, checkpoint));
             state.failure = None;
-            state.pressed = false;
+            (state.pressed, state.missed) = (false, 0);
             state.checkpoints.done += 1;
             state.adopted_bytes = 0;
             started = state.started;
@@ -575,12 +447,6 @@ fn bytes_in_use(state: &State) -> u64 {
 
 fn bytes_kept(state: &State) -> u64 {
     state.kept.map_or(0, |(covered, checkpoint)| bytes_between(state, covered, checkpoint))
-}
-
-/// Whether there is a full segment that the next checkpoint may free.
-fn can_be_freed(state: &State) -> bool {
-    let is_kept = |csn: Csn| state.kept.is_some_and(|(covered, last)| csn > covered && csn <= last);
-    state.retired.iter().any(|(_, max_csn)| !is_kept(*max_csn))
 }
 
 fn bytes_between(state: &State, above: Csn, last: Csn) -> u64 {

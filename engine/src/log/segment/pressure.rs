@@ -1,0 +1,169 @@
+//! Who waits for log space, what he is told, and who makes room.
+//!
+//! ```text
+//!   committer: no segment ──press──▶ pressed ──▶ whoever makes checkpoints ──▶ recycle: not pressed, `prepared`
+//!        ▲ looks again, until                                           └───▶ checkpoint_failed: refusal
+//!        └ a refusal, or too long
+//! ```
+
+use super::{SegmentPool, State, bytes_in_use, bytes_kept};
+use crate::base::clock::Nanos;
+use crate::base::{Csn, Error, ErrorKind, Location};
+use std::time::Duration;
+
+/// What became of the checkpoints that would make room.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    pub(super) done: u64,
+    failed: u64,
+    /// Of the last one that failed.
+    failure: Option<Error>,
+}
+
+/// How things stood when somebody began to wait for log space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpaceTicket {
+    since: Nanos,
+    checkpoints_failed: u64,
+}
+
+impl SegmentPool {
+    /// Somebody waits for log space: whoever makes checkpoints should make one now. Cheap enough to be called often.
+    pub fn press(&self) {
+        let pressed = {
+            let mut state = self.state.lock();
+            // A block may be longer than a segment, and what is in its way less than that below the bound.
+            let missed = state.missed.max(self.segment_bytes);
+            let at_bound = !self.within_bound(&state, bytes_in_use(&state), missed);
+            // On a full disk a checkpoint makes room only if there is a segment that it can recycle.
+            state.pressed = at_bound || state.full.is_some() && can_be_freed(&state);
+            state.pressed
+        };
+        if pressed {
+            self.filled.notify_all();
+        }
+    }
+
+    /// Begins to wait for a segment that [`SegmentPool::take`] did not have.
+    #[must_use]
+    pub fn begin_waiting(&self) -> SpaceTicket {
+        SpaceTicket { since: self.clock.now(), checkpoints_failed: self.state.lock().checkpoints.failed }
+    }
+
+    /// Why waiting since `ticket` is in vain: the disk is full and no checkpoint can change that, or the checkpoint that could has
+    /// failed.
+    #[must_use]
+    pub fn refusal(&self, ticket: SpaceTicket) -> Option<Error> {
+        let mut state = self.state.lock();
+        let refusal = if state.checkpoints.failed > ticket.checkpoints_failed {
+            let failure = state.checkpoints.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+            let what = format!("the log is full, and the checkpoint that would make room failed: {failure}");
+            Error::new(ErrorKind::OutOfSpace, what)
+        } else if !can_be_freed(&state)
+            && (state.full.is_some_and(|asked| asked.at >= ticket.since) || self.was_just_full(&state))
+        {
+            let bytes = self.segment_bytes;
+            let mut what =
+                format!("the disk is full: {bytes} more bytes are needed for a segment of the log");
+            if bytes_kept(&state) > 0 {
+                let kept = bytes_kept(&state);
+                what += &format!("; {kept} bytes of it are kept for transactions in progress");
+            }
+            Error::new(ErrorKind::OutOfSpace, what)
+        } else {
+            return None;
+        };
+        state.refused = Some(self.clock.now());
+        drop(state);
+        self.filled.notify_all();
+        Some(refusal)
+    }
+
+    /// For whoever has waited for space in vain.
+    #[must_use]
+    pub fn full(&self) -> Error {
+        let (in_use, most) = (self.bytes_in_use(), self.bytes_max);
+        let what = format!(
+            "the log is full: {in_use} bytes of {most} are in use, and no checkpoint made room in time"
+        );
+        Error::new(ErrorKind::OutOfSpace, what).at(Location::Setting("log_bytes_max"))
+    }
+
+    pub(super) fn was_just_full(&self, state: &State) -> bool {
+        state.full.is_some_and(|asked| asked.is_fresh(self.clock.now()))
+    }
+
+    /// The disk was full when the last segment was to be made, and segments are missing.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        let state = self.state.lock();
+        state.full.is_some() && state.ready.len() < self.spare
+    }
+
+    /// Somebody was refused at most `recently` ago because the disk is full.
+    #[must_use]
+    pub fn has_refused(&self, recently: Duration) -> bool {
+        self.state.lock().refused.is_some_and(|then| self.clock.now().since(then) <= recently)
+    }
+
+    /// Has a full disk asked for a segment again.
+    pub fn ask_again(&self) {
+        let mut state = self.state.lock();
+        if state.full.is_some() && !self.was_just_full(&state) {
+            // The preparer then sees that there are fewer than the spare ones.
+            state.failure = None;
+            drop(state);
+            self.work.notify_all();
+        }
+    }
+
+    /// Has a checkpoint made and waits for its end, at most `most`; true if it made room.
+    pub fn await_checkpoint(&self, most: Duration) -> bool {
+        let begun = self.clock.now();
+        let before = {
+            let mut state = self.state.lock();
+            state.pressed = true;
+            (state.checkpoints.done, state.checkpoints.failed)
+        };
+        self.filled.notify_all();
+        loop {
+            let ticket = self.prepared.ticket();
+            {
+                let state = self.state.lock();
+                if state.checkpoints.done != before.0 {
+                    return true;
+                }
+                if state.closed || state.checkpoints.failed != before.1 {
+                    return false;
+                }
+            }
+            let waited = self.clock.now().since(begun);
+            if waited >= most {
+                return false;
+            }
+            self.prepared.wait(ticket, Some(most - waited));
+        }
+    }
+
+    /// A checkpoint that should have made room failed: tells those who wait for it.
+    pub fn checkpoint_failed(&self, error: &Error) {
+        let mut state = self.state.lock();
+        state.pressed = false;
+        state.checkpoints.failed += 1;
+        state.checkpoints.failure = Some(error.duplicate());
+        drop(state);
+        self.prepared.notify_all();
+    }
+
+    /// True if somebody waits for space that only a checkpoint can give; taken back by the next recycling.
+    #[must_use]
+    pub fn is_pressed(&self) -> bool {
+        self.state.lock().pressed
+    }
+}
+
+/// Whether there is a full segment that the next checkpoint may free.
+fn can_be_freed(state: &State) -> bool {
+    let is_kept = |csn: Csn| state.kept.is_some_and(|(covered, last)| csn > covered && csn <= last);
+    state.retired.iter().any(|(_, max_csn)| !is_kept(*max_csn))
+}
