@@ -3,6 +3,7 @@
 use crate::support;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
+use quenchdb::sync::simulation;
 use quenchdb::{Compression, Settings};
 use std::time::Duration;
 
@@ -35,7 +36,15 @@ pub enum Trouble {
     Mishap(Mishap),
     /// So many bytes fit on the disk, for a while.
     Full(u64),
+    /// A thread whose name begins with this panics at the operation number so and so.
+    Panic(&'static str, u64),
 }
+
+/// Where panics are planned is drawn apart, so that the rest of a seed does not depend on them.
+pub const PANICS: u64 = 0x9a21_c000;
+
+/// Threads of users, and the engine's own.
+const THREADS: [&str; 5] = ["worker", "worker", "quench-", "quench-flusher", "quench-evictor"];
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -69,6 +78,12 @@ impl Trouble {
         }
     }
 
+    /// A panic at any operation of any thread, mostly an early one.
+    pub fn any_panic(random: &mut Random) -> Trouble {
+        let bits = 1 + random.below(18);
+        Trouble::Panic(one_of(random, &THREADS), random.below(1 << bits))
+    }
+
     /// Troubles of a device that does not do what it says.
     pub fn any_broken_promise(random: &mut Random) -> Trouble {
         let kinds: Vec<_> = MishapKind::ALL.into_iter().filter(|kind| !kind.keeps_promises()).collect();
@@ -83,6 +98,7 @@ impl Trouble {
             Trouble::Fault(fault) => disk.inject(fault),
             Trouble::Mishap(mishap) => disk.inject_mishap(mishap),
             Trouble::Full(bytes) => disk.set_capacity(Some(bytes)),
+            Trouble::Panic(threads, after) => simulation::panic_later(threads, after),
         }
     }
 }
@@ -104,7 +120,12 @@ impl Config {
             chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
             ..support::any_protocol(seed, &mut random)
         };
-        let trouble = if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
+        let mut trouble =
+            if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
+        let mut panics = Random::from_seed(seed ^ PANICS);
+        if matches!(trouble, Trouble::None) && panics.chance(1, 4) {
+            trouble = Trouble::any_panic(&mut panics);
+        }
         Config {
             seed,
             settings,

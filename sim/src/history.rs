@@ -1,6 +1,6 @@
 //! The run of one seed: a life, crashed at many points, each crash followed by other lives and crashes.
 
-use crate::config::{Config, Trouble};
+use crate::config::{Config, PANICS, Trouble};
 use crate::figures::Figures;
 use crate::life::{Lived, Script, live};
 use crate::support::bank::Id;
@@ -158,13 +158,18 @@ impl History<'_> {
         let same = self.random.chance(1, 4);
         let settings =
             if same { self.config.settings.clone() } else { self.config.other_protocol(&mut self.random) };
-        let trouble = if last || self.random.chance(7, 8) {
+        let mut trouble = if last || self.random.chance(7, 8) {
             Trouble::None
         } else {
             Trouble::any_bearable(&mut self.random)
         };
+        let seed = self.random.next_u64();
+        let mut panics = Random::from_seed(seed ^ PANICS);
+        if !last && matches!(trouble, Trouble::None) && panics.chance(1, 8) {
+            trouble = Trouble::any_panic(&mut panics);
+        }
         let script = Script {
-            seed: self.random.next_u64(),
+            seed,
             settings,
             tight: self.config.tight,
             number: crashed.depth as u8,

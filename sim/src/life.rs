@@ -1,6 +1,7 @@
 //! One life of a database: a process opens it, judges it, works, and ends.
 
 use crate::config::Trouble;
+use crate::ends;
 use crate::figures::Figures;
 use crate::support::Content;
 use crate::support::bank::{Id, Tables, Told, judge, one};
@@ -9,12 +10,11 @@ use quench_checker::{History, Level, Outcome};
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::sync::atomic::{AtomicBool, Ordering};
-use quenchdb::sync::simulation::{self, Plan};
+use quenchdb::sync::simulation::{self, Plan, PlannedPanic};
 use quenchdb::sync::{Mutex, thread};
-use quenchdb::{CommitHandle, Database, Durability, ErrorKind, Result, Settings, Snapshot, Table};
+use quenchdb::{CommitHandle, Database, ErrorKind, Settings, Snapshot, Table};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,11 +57,11 @@ pub struct Lived {
 }
 
 /// Shared by the threads of a life.
-struct Shared {
+pub struct Shared {
     script: Script,
     disk: SimulatedStorage,
-    db: Database,
-    tables: Tables,
+    pub db: Database,
+    pub tables: Tables,
     /// Where lists are kept, and how; not in lives with troubles.
     lists: Option<(Table, Lists)>,
     notes: Mutex<Notes>,
@@ -78,6 +78,8 @@ struct Notes {
     early_ends: u64,
     clock_jumps: u64,
     history: History,
+    /// Threads that let go what others have left.
+    heirs: Vec<thread::JoinHandle<()>>,
 }
 
 /// Lives it.
@@ -131,6 +133,8 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         });
         let threads: Vec<_> = (0..script.threads).filter_map(|number| start(&shared, number).ok()).collect();
         threads.into_iter().for_each(wait_for);
+        let heirs = std::mem::take(&mut shared.notes.lock().heirs);
+        heirs.into_iter().for_each(wait_for);
         let mut notes = shared.notes.lock();
         lived.acknowledged = std::mem::take(&mut notes.acknowledged);
         lived.checkpoints = std::mem::take(&mut notes.checkpoints);
@@ -143,6 +147,10 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         figures.judged += judge_lists(&shared, &mut notes.history);
     }
     look_back(&db, figures);
+    if let Some(thread) = simulation::planned_panic() {
+        let own = thread.starts_with("quench-");
+        figures.happened(if own { "panic of an engine thread" } else { "panic inside a call" }, 1);
+    }
     if script.close {
         let closed = db.close();
         if bearable {
@@ -156,9 +164,11 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     lived
 }
 
-/// Waits for a thread; its panic is the caller's.
+/// Waits for a thread; its panic is the caller's, unless it was planned.
 fn wait_for(thread: thread::JoinHandle<()>) {
-    if let Err(panic) = thread.join() {
+    if let Err(panic) = thread.join()
+        && !panic.is::<PlannedPanic>()
+    {
         std::panic::resume_unwind(panic);
     }
 }
@@ -196,7 +206,7 @@ fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle
     thread::spawn("worker", move || work(&shared, number))
 }
 
-fn work(shared: &Shared, number: u8) {
+fn work(shared: &Arc<Shared>, number: u8) {
     let script = &shared.script;
     let mut random = Random::from_seed(script.seed ^ u64::from(number) << 32);
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
@@ -208,10 +218,10 @@ fn work(shared: &Shared, number: u8) {
         if script.threads_end_early && random.chance(1, 12) {
             shared.notes.lock().early_ends += 1;
             shared.notes.lock().history.absorb(std::mem::take(&mut record));
-            if random.chance(1, 2) {
-                return;
-            }
-            end_by_panic(shared, [id[0], id[1], id[2], 1], &mut random);
+            let left = ends::end(shared, [id[0], id[1], id[2], 1], &mut random);
+            let heir = move || ends::let_go(left, &mut random);
+            shared.notes.lock().heirs.extend(thread::spawn("heir", heir));
+            return;
         }
         if let Some((table, lists)) = &shared.lists {
             let begun = lists.ticks.next();
@@ -267,21 +277,6 @@ fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: 
         7 => thread::sleep(Duration::from_micros(random.below(20_000))),
         _ => {}
     }
-}
-
-/// A panic of the user's code in a transaction, one with bytes in a log's buffer before it.
-fn end_by_panic(shared: &Shared, id: Id, random: &mut Random) {
-    let panics = AssertUnwindSafe(|| -> Result<()> {
-        let mut tx = shared.db.begin_with(quenchdb::Isolation::Snapshot, Durability::Lazy)?;
-        crate::support::bank::step(&mut tx, &shared.tables, id, random)?;
-        if random.chance(1, 2) {
-            tx.commit()?;
-            tx = shared.db.begin()?;
-            crate::support::bank::step(&mut tx, &shared.tables, [id[0], id[1], id[2], 2], random)?;
-        }
-        std::panic::resume_unwind(Box::new("as planned"))
-    });
-    let _ = std::panic::catch_unwind(panics);
 }
 
 /// Which paths a life took.

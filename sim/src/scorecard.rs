@@ -67,7 +67,7 @@ pub struct Scorecard {
 /// Of the seeds of a round so many are run twice more.
 const REPLAYED: u64 = 50;
 /// Faults that the device knows nothing of: see `life`.
-const OTHER_FAULTS: u64 = 3;
+const OTHER_FAULTS: u64 = 5;
 
 impl Sums {
     fn of(asked: &Asked) -> Result<Sums> {

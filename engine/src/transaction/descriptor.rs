@@ -18,6 +18,7 @@
 //! 3. A generation is never reused within a slot, so a stamp whose generation has passed belongs to a finished
 //!    transaction: its versions carry a CSN by then, or are gone.
 
+use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -345,7 +346,8 @@ impl Descriptors {
         other: DescriptorId,
         timeout: std::time::Duration,
     ) -> Result<()> {
-        let start = std::time::Instant::now();
+        let clock = Clock::real();
+        let begun = clock.now();
         let descriptor = self.get(other.slot);
         loop {
             let ticket = descriptor.finished.ticket();
@@ -358,7 +360,8 @@ impl Descriptors {
                     "the row is held by a transaction that waits for this one",
                 ));
             }
-            let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+            let Some(left) = timeout.checked_sub(clock.now().since(begun)).filter(|left| !left.is_zero())
+            else {
                 return Err(Error::new(
                     ErrorKind::Conflict,
                     format!("the row is held by another transaction for more than {timeout:?}"),

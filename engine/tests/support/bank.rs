@@ -17,9 +17,9 @@ pub type Id = [u8; 4];
 /// The tables.
 pub struct Tables {
     pub accounts: Table,
-    journal: Table,
+    pub journal: Table,
     chains: Table,
-    documents: Table,
+    pub documents: Table,
     /// Long rows that are overwritten at random, where memory is to be short.
     ballast: Option<Table>,
 }

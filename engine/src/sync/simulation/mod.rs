@@ -24,8 +24,12 @@
 //! Random choice among ready threads, and priorities that change a few times: Burckhardt and others, "A randomized scheduler
 //! with probabilistic guarantees of finding bugs", 2010.
 
+mod panics;
 pub mod primitives;
 
+pub use panics::{PlannedPanic, panic_later, planned_panic};
+
+use self::panics::Planned;
 use self::primitives::AtomicU32;
 use crate::base::random::Random;
 use crate::base::surroundings::Surroundings;
@@ -106,6 +110,7 @@ struct State {
     summary: Summary,
     /// Has ended, and is to be joined by whoever runs next.
     ended: Option<std::thread::JoinHandle<()>>,
+    panic: Planned,
 }
 
 #[derive(Debug)]
@@ -177,6 +182,7 @@ pub fn run<T>(plan: Plan, f: impl FnOnce() -> T) -> (T, Summary) {
             given: 0,
             summary: Summary::default(),
             ended: None,
+            panic: Planned::default(),
         }),
     });
     let me = simulation.add("main", None);
@@ -386,7 +392,9 @@ impl Simulation {
             // As many short stretches as long ones.
             let stride = u64::from(state.plan.stride);
             let bits = state.random.below(stride + 1);
-            state.given = (1 + state.random.below(1 << bits)).min(most) as u32;
+            let given = (1 + state.random.below(1 << bits)).min(most) as u32;
+            let State { tasks, panic, .. } = &mut *state;
+            state.given = panic.limit(&tasks[me].name, given);
             LEFT.set(state.given);
             state.ended.take()
         };
@@ -399,6 +407,8 @@ impl Simulation {
     fn decide(&self, me: usize, condition: Condition, yields: bool) {
         let gate = {
             let mut state = self.lock();
+            let State { tasks, panic, given, .. } = &mut *state;
+            panic.count(&tasks[me].name, (*given).saturating_sub(LEFT.get()) + 1);
             let sleeps = PLACES.load(Ordering::Relaxed) && condition != Condition::Ready;
             if sleeps || state.summary.decisions + LAST_DECISIONS > state.plan.decisions_max {
                 state.tasks[me].place = Some(Backtrace::force_capture());
@@ -416,6 +426,13 @@ impl Simulation {
             gate.pass();
         }
         self.take_baton(me);
+        let panics = {
+            let State { tasks, panic, .. } = &mut *self.lock();
+            panic.strikes(&tasks[me].name)
+        };
+        if panics {
+            std::panic::resume_unwind(Box::new(PlannedPanic));
+        }
     }
 
     /// A thread has ended.

@@ -1,0 +1,203 @@
+//! Threads that end in the middle: by a panic of the user's code, wherever the engine calls it or between two calls, or because they return,
+//! with whatever they hold.
+//!
+//! Nothing of what is done here is ever committed but a row of the journal, and that one whole.
+
+use crate::life::Shared;
+use crate::support::bank::{ACCOUNTS, CHAINS, Id, Tables, step};
+use quenchdb::base::random::Random;
+use quenchdb::sync::thread;
+use quenchdb::{CommitHandle, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+/// What a thread leaves to others when it ends.
+#[derive(Default)]
+pub struct Left {
+    transactions: Vec<Transaction>,
+    snapshots: Vec<Snapshot>,
+    handles: Vec<CommitHandle>,
+}
+
+/// The panic of the user's code.
+struct Planned;
+
+fn panic_as_planned() -> ! {
+    resume_unwind(Box::new(Planned))
+}
+
+/// Code of the user that the engine calls: it panics at the call number `after`.
+struct Tripwire<'r> {
+    after: u64,
+    random: &'r mut Random,
+}
+
+impl Tripwire<'_> {
+    fn step(&mut self) {
+        if self.after == 0 {
+            panic_as_planned();
+        }
+        self.after -= 1;
+    }
+}
+
+/// A large value that is still being made.
+impl Read for Tripwire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.step();
+        let some = 1 + self.random.below(3000) as usize;
+        let some = some.min(buffer.len());
+        buffer[..some].fill(9);
+        Ok(some)
+    }
+}
+
+/// A key that cannot be shown.
+struct BadKey;
+
+impl AsRef<[u8]> for BadKey {
+    fn as_ref(&self) -> &[u8] {
+        panic_as_planned()
+    }
+}
+
+/// Ends with a transaction open that changed rows and others, and says what it leaves to others.
+pub fn end(shared: &Shared, id: Id, random: &mut Random) -> Left {
+    let mut left = Left::default();
+    let panics = random.chance(2, 3);
+    // A refusal is an end, too.
+    let ended = catch_unwind(AssertUnwindSafe(|| drop(hold(shared, id, random, panics, &mut left))));
+    if let Err(panic) = ended
+        && !panic.is::<Planned>()
+    {
+        resume_unwind(panic);
+    }
+    if random.chance(1, 2) { Left::default() } else { left }
+}
+
+/// Takes hold of as much as a thread can, and then of user's code.
+fn hold(shared: &Shared, id: Id, random: &mut Random, panics: bool, left: &mut Left) -> Result<()> {
+    let (db, tables) = (&shared.db, &shared.tables);
+    let durability =
+        [Durability::Durable, Durability::BoundedLoss, Durability::Lazy][random.below(3) as usize];
+    if random.chance(1, 2) {
+        let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+        step(&mut tx, tables, id, random)?;
+        left.handles.push(tx.commit_async()?);
+    }
+    let snapshot = db.begin_read()?;
+    let reader = snapshot.read_value(&tables.documents, [random.below(CHAINS.into()) as u8])?;
+    let mut rows = snapshot.range::<&[u8]>(&tables.journal, ..);
+    for _ in 0..random.below(4) {
+        let _ = rows.next().transpose()?;
+    }
+    if let Some(mut reader) = reader {
+        let mut some = vec![0; random.below(5000) as usize];
+        // What cannot be read now is no matter here.
+        let _ = reader.read(&mut some);
+        if panics && random.chance(1, 6) {
+            panic_as_planned();
+        }
+    }
+    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+    for _ in 0..random.below(8) {
+        some_change(&mut tx, tables, random)?;
+    }
+    if panics {
+        panic_somewhere(db, tx, tables, random)?;
+    } else if random.chance(1, 2) {
+        left.transactions.push(tx);
+        left.snapshots.push(db.begin_read()?);
+    }
+    Ok(())
+}
+
+/// One step of a transaction that will not be committed.
+fn some_change(tx: &mut Transaction, tables: &Tables, random: &mut Random) -> Result<()> {
+    let (account, chain) = (random.below(ACCOUNTS.into()) as u8, random.below(CHAINS.into()) as u8);
+    let table = one_of(tables, random);
+    match random.below(8) {
+        0 => drop(tx.get_for_update(&tables.accounts, [account])?),
+        1 => drop(tx.remove(table, [account])?),
+        2 => {
+            let savepoint = tx.savepoint();
+            tx.insert(table, [account], vec![3; random.below(9000) as usize])?;
+            tx.rollback_to(savepoint)?;
+        }
+        3 => {
+            let long = Tripwire { after: u64::MAX, random };
+            tx.insert_from(&tables.documents, [chain], long.take(20_000))?;
+        }
+        4 => {
+            for row in tx.range::<&[u8]>(table, ..) {
+                row?;
+            }
+        }
+        5 => drop(tx.read_value(&tables.documents, [chain])?),
+        _ => tx.insert(table, [account, chain, 1], vec![5; random.below(400) as usize])?,
+    }
+    Ok(())
+}
+
+fn one_of<'t>(tables: &'t Tables, random: &mut Random) -> &'t Table {
+    [&tables.accounts, &tables.journal, &tables.documents][random.below(3) as usize]
+}
+
+/// Panics inside a call, or beside one.
+fn panic_somewhere(db: &Database, mut tx: Transaction, tables: &Tables, random: &mut Random) -> Result<()> {
+    let after = random.below(8);
+    let key = [random.below(ACCOUNTS.into()) as u8];
+    match random.below(8) {
+        0 => drop(tx.insert_from(&tables.documents, key, Tripwire { after, random })),
+        1 => {
+            let mut keys = Tripwire { after, random };
+            let bad = std::iter::repeat_with(|| {
+                keys.step();
+                key
+            });
+            tx.prefetch(&tables.accounts, bad)?;
+        }
+        2 => tx.insert(&tables.accounts, BadKey, BadKey)?,
+        3 => drop(tx.range(&tables.journal, BadKey..).next()),
+        4 => {
+            for (number, row) in tx.range::<&[u8]>(&tables.journal, ..).rev().enumerate() {
+                row?;
+                if number as u64 == after {
+                    panic_as_planned();
+                }
+            }
+        }
+        5 => {
+            let mut told = after;
+            let progress = move |_: &str, _, _| {
+                told = told.checked_sub(1).unwrap_or_else(|| panic_as_planned());
+            };
+            drop(db.verify(Some(Box::new(progress))));
+        }
+        _ => {
+            drop(tx);
+            db.transact(|tx| {
+                for _ in 0..after {
+                    some_change(tx, tables, random)?;
+                }
+                panic_as_planned()
+            })?;
+        }
+    }
+    panic_as_planned()
+}
+
+/// Whoever was left something lets it go, some time, in some order, or finds out what became of it.
+pub fn let_go(mut left: Left, random: &mut Random) {
+    thread::sleep(Duration::from_micros(random.below(3_000)));
+    if random.chance(1, 2) {
+        left.handles.drain(..).for_each(|handle| drop(handle.wait()));
+    }
+    if random.chance(1, 2) {
+        left.snapshots.clear();
+    }
+    for tx in left.transactions {
+        if random.chance(1, 2) { tx.abort() } else { drop(tx) }
+    }
+}
