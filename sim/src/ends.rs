@@ -152,9 +152,9 @@ fn panic_somewhere(db: &Database, mut tx: Transaction, tables: &Tables, random: 
         0 => drop(tx.insert_from(&tables.documents, key, Tripwire { after, random })),
         1 => {
             let mut keys = Tripwire { after, random };
-            let bad = std::iter::repeat_with(|| {
+            let bad = std::iter::from_fn(|| {
                 keys.step();
-                key
+                Some(key)
             });
             tx.prefetch(&tables.accounts, bad)?;
         }

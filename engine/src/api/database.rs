@@ -104,6 +104,7 @@ impl Database {
     /// `AlreadyExists`; `InvalidArgument` for the name; `OutOfMemory`; those of a commit.
     pub fn create_table(&self, name: &str) -> Result<Table> {
         self.writable()?;
+        let _inside = self.inner.system.commit().inside(USER);
         self.inner.system.create_table(name).map(|state| Table { state })
     }
 
@@ -139,6 +140,7 @@ impl Database {
     /// `NotFound`; `Busy` while open transactions or snapshots use it; those of a commit.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.writable()?;
+        let _inside = self.inner.system.commit().inside(USER);
         self.inner.system.drop_table(name)
     }
 
@@ -162,6 +164,7 @@ impl Database {
     /// As [`Database::begin`].
     pub fn begin_with(&self, isolation: Isolation, durability: Durability) -> Result<Transaction> {
         self.writable()?;
+        let _inside = self.inner.system.commit().inside(USER);
         ActiveTransaction::begin(&self.inner.system, isolation, durability)
             .map(|active| Transaction { active })
     }
@@ -171,6 +174,7 @@ impl Database {
     /// # Errors
     /// `Busy` at the limit of open snapshots.
     pub fn begin_read(&self) -> Result<Snapshot> {
+        let _inside = self.inner.system.commit().inside(USER);
         ReadSnapshot::begin(&self.inner.system).map(|snapshot| Snapshot { snapshot })
     }
 
@@ -209,6 +213,7 @@ impl Database {
     /// `OutOfSpace`, I/O, `Poisoned`; `InvalidArgument` if the database is read-only or closed.
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.writable()?;
+        let _inside = self.inner.system.commit().inside(USER);
         self.checkpointer()?.checkpoint()
     }
 
@@ -219,6 +224,7 @@ impl Database {
     /// As [`Database::checkpoint`].
     pub fn checkpoint_paced(&self) -> Result<CheckpointReport> {
         self.writable()?;
+        let _inside = self.inner.system.commit().inside(USER);
         self.checkpointer()?.checkpoint_paced(&self.inner.pacer())
     }
 
@@ -227,6 +233,7 @@ impl Database {
     /// # Errors
     /// `Poisoned` if a write or flush failed.
     pub fn flush(&self) -> Result<()> {
+        let _inside = self.inner.system.commit().inside(USER);
         self.inner.system.commit().flush_all()?;
         // What had to be remembered until it was durable can go.
         self.inner.system.collect_all();
@@ -473,12 +480,31 @@ impl Database {
         }
         let inner = Arc::downgrade(&self.inner.inner);
         let segments = self.inner.segments.clone();
-        let handle = thread::spawn("quench-upkeep", move || upkeep(&inner, &segments))
-            .map_err(|error| Error::io("cannot start the thread that makes checkpoints", error))?;
+        let handle = thread::spawn("quench-upkeep", move || {
+            let _alive = Alive(inner.clone());
+            upkeep(&inner, &segments);
+        })
+        .map_err(|error| Error::io("cannot start the thread that makes checkpoints", error))?;
         *self.inner.upkeep.lock() = Some(handle);
         Ok(())
     }
 }
+
+/// If the thread that makes checkpoints ends by a panic, nobody makes any: the log would fill up.
+struct Alive(std::sync::Weak<Inner>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(inner) = self.0.upgrade()
+        {
+            inner.system.commit().panicked("the thread that makes checkpoints");
+        }
+    }
+}
+
+/// What a thread of the user's is called in an error.
+pub(super) const USER: &str = "a thread";
 
 /// Tries of [`Database::transact`].
 const TRANSACT_ATTEMPTS: u32 = 100;

@@ -1,10 +1,12 @@
 //! Transactions and snapshots as users hold them.
 
+use super::database::USER;
 use super::handle::CommitHandle;
 use super::table::Table;
-use super::value::ValueReader;
+use super::value::{UserReader, ValueReader};
 use crate::base::settings::Durability;
 use crate::base::{Csn, Result};
+use crate::commit::Inside;
 use crate::transaction::{ActiveTransaction, Ended, RangeCursor, ReadSnapshot, Savepoint};
 use std::io::Read;
 use std::ops::{Bound, RangeBounds};
@@ -33,7 +35,8 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn get_into(&self, table: &Table, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        self.active.get(&table.state, key.as_ref(), value)
+        let key = key.as_ref();
+        self.active.guarded(|active| active.get(&table.state, key, value))
     }
 
     /// Reads `key` and keeps every other transaction from writing it, there or not, until this one ends.
@@ -41,8 +44,9 @@ impl Transaction {
     /// # Errors
     /// `Conflict` as for a write; as [`Transaction::get`].
     pub fn get_for_update(&mut self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let mut value = Vec::new();
-        Ok(self.active.get_for_update(&table.state, key.as_ref(), &mut value)?.then_some(value))
+        let (key, mut value) = (key.as_ref(), Vec::new());
+        let found = self.active.guarded_mut(|active| active.get_for_update(&table.state, key, &mut value));
+        Ok(found?.then_some(value))
     }
 
     /// Sets `key` to `value`, whether it was there or not.
@@ -51,7 +55,8 @@ impl Transaction {
     /// `Conflict` if another transaction changed the row since this one's snapshot, or holds it too long;
     /// `InvalidArgument` for sizes; `OutOfMemory` at a bound.
     pub fn insert(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.active.insert(&table.state, key.as_ref(), value.as_ref())
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.active.guarded_mut(|active| active.insert(&table.state, key, value))
     }
 
     /// Sets `key` to everything that `reader` gives, and returns how many bytes that was. For values that should not be in
@@ -61,13 +66,11 @@ impl Transaction {
     /// As [`Transaction::insert`]; `Io` if `reader` fails; `InvalidArgument` for more than
     /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes; `OutOfMemory` when there are no pages left. The row is as it was
     /// then, and the transaction can go on.
-    pub fn insert_from(
-        &mut self,
-        table: &Table,
-        key: impl AsRef<[u8]>,
-        mut reader: impl Read,
-    ) -> Result<u64> {
-        self.active.insert_from(&table.state, key.as_ref(), &mut reader)
+    pub fn insert_from(&mut self, table: &Table, key: impl AsRef<[u8]>, reader: impl Read) -> Result<u64> {
+        let (key, mut source) = (key.as_ref(), UserReader::new(reader));
+        let written = self.active.guarded_mut(|active| active.insert_from(&table.state, key, &mut source));
+        source.go_on_panicking();
+        written
     }
 
     /// The value of `key`, to be read piece by piece. The transaction cannot write while the reader lives.
@@ -75,7 +78,8 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn read_value(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<ValueReader<'_>>> {
-        Ok(self.active.open_value(&table.state, key.as_ref())?.map(ValueReader::new))
+        let key = key.as_ref();
+        Ok(self.active.guarded(|active| active.open_value(&table.state, key))?.map(ValueReader::new))
     }
 
     /// Deletes `key`; true if it was there.
@@ -83,7 +87,8 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::insert`].
     pub fn remove(&mut self, table: &Table, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.active.remove(&table.state, key.as_ref())
+        let key = key.as_ref();
+        self.active.guarded_mut(|active| active.remove(&table.state, key))
     }
 
     /// Tells that these rows, which may be there or not, are about to be read or written, in whatever order: pages that are not in memory
@@ -94,7 +99,8 @@ impl Transaction {
     /// As [`Transaction::get`].
     pub fn prefetch<K: AsRef<[u8]>>(&self, table: &Table, keys: impl IntoIterator<Item = K>) -> Result<()> {
         let keys: Vec<K> = keys.into_iter().collect();
-        self.active.prefetch(&table.state, keys.iter().map(AsRef::as_ref))
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        self.active.guarded(|active| active.prefetch(&table.state, keys.into_iter()))
     }
 
     /// The rows of a range of keys in order; from both ends. An empty or inverted range has none.
@@ -128,7 +134,7 @@ impl Transaction {
     /// # Errors
     /// `InvalidArgument` for a savepoint of another transaction, or of a state that was rolled back itself.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        self.active.rollback_to(savepoint)
+        self.active.guarded_mut(|active| active.rollback_to(savepoint))
     }
 
     /// Commits. With [`Durability::Durable`] (the default) the transaction survives a power cut once this returns `Ok`;
@@ -141,6 +147,7 @@ impl Transaction {
     pub fn commit(self) -> Result<Csn> {
         let system = self.active.system().clone();
         let commit = system.commit();
+        let _inside = commit.inside(USER);
         let waits = self.active.durability() == Durability::Durable;
         match self.active.commit(waits)? {
             Ended::Written(ticket, pending) => {
@@ -164,6 +171,7 @@ impl Transaction {
     pub fn commit_async(self) -> Result<CommitHandle> {
         let system = self.active.system().clone();
         let commit = system.commit();
+        let _inside = commit.inside(USER);
         Ok(match self.active.commit(false)? {
             Ended::Written(ticket, pending) => {
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
@@ -191,6 +199,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    fn inside(&self) -> Inside<'_> {
+        self.snapshot.system().commit().inside(USER)
+    }
+
     /// Transactions up to this one are seen.
     #[must_use]
     pub fn csn(&self) -> Csn {
@@ -212,7 +224,9 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn get_into(&self, table: &Table, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        self.snapshot.get(&table.state, key.as_ref(), value)
+        let key = key.as_ref();
+        let _inside = self.inside();
+        self.snapshot.get(&table.state, key, value)
     }
 
     /// The value of `key`, to be read piece by piece.
@@ -220,7 +234,9 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn read_value(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<ValueReader<'_>>> {
-        Ok(self.snapshot.open_value(&table.state, key.as_ref())?.map(ValueReader::new))
+        let key = key.as_ref();
+        let _inside = self.inside();
+        Ok(self.snapshot.open_value(&table.state, key)?.map(ValueReader::new))
     }
 
     /// Tells that these rows, which may be there or not, are about to be read or written, in whatever order: pages that are not in memory
@@ -231,7 +247,9 @@ impl Snapshot {
     /// As [`Snapshot::get`].
     pub fn prefetch<K: AsRef<[u8]>>(&self, table: &Table, keys: impl IntoIterator<Item = K>) -> Result<()> {
         let keys: Vec<K> = keys.into_iter().collect();
-        self.snapshot.prefetch(&table.state, keys.iter().map(AsRef::as_ref))
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let _inside = self.inside();
+        self.snapshot.prefetch(&table.state, keys.into_iter())
     }
 
     /// The rows of a range of keys in order; from both ends.
@@ -292,8 +310,11 @@ impl<'a> Range<'a> {
             return None;
         }
         let came = match &self.source {
-            Source::Transaction(active) => active.step(&mut self.cursor, back),
-            Source::Snapshot(snapshot) => snapshot.step(&mut self.cursor, back),
+            Source::Transaction(active) => active.guarded(|active| active.step(&mut self.cursor, back)),
+            Source::Snapshot(snapshot) => {
+                let _inside = snapshot.system().commit().inside(USER);
+                snapshot.step(&mut self.cursor, back)
+            }
         };
         self.failed = came.is_err();
         came.map(|came| came.then(|| self.cursor.row(back))).transpose()

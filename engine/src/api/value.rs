@@ -6,6 +6,35 @@ use crate::transaction::OpenValue;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::marker::PhantomData;
 
+/// The user's source of a value. If it panics, the engine finds an error, and puts everything back; then the panic goes on.
+pub(super) struct UserReader<R> {
+    reader: R,
+    panic: Option<Box<dyn std::any::Any + Send>>,
+}
+
+impl<R: Read> UserReader<R> {
+    pub(super) fn new(reader: R) -> UserReader<R> {
+        UserReader { reader, panic: None }
+    }
+
+    pub(super) fn go_on_panicking(self) {
+        if let Some(panic) = self.panic {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl<R: Read> Read for UserReader<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let reader = &mut self.reader;
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader.read(into)));
+        read.unwrap_or_else(|panic| {
+            self.panic = Some(panic);
+            Err(io::Error::other("it panicked"))
+        })
+    }
+}
+
 /// A value that is read piece by piece, from any offset. It stays what it was when it was opened, whatever others write.
 ///
 /// [`Read`] copies at most one page at a time. Whoever reads from the beginning to the end without seeking gets the checksum

@@ -88,6 +88,15 @@ impl Drop for ReadAhead {
     }
 }
 
+/// If the thread ends by a panic nobody asks it any more: it is only a help.
+struct Alive<'a>(&'a Pool);
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        self.0.ahead.attached.store(false, Ordering::SeqCst);
+    }
+}
+
 impl Pool {
     /// Whether the page exists and is not in memory.
     fn is_evicted(&self, page: PageId) -> bool {
@@ -141,6 +150,7 @@ impl Pool {
     }
 
     fn serve_read_ahead(&self) {
+        let _alive = Alive(self);
         while self.ahead.attached.load(Ordering::SeqCst) {
             let ticket = self.ahead.asked.ticket();
             let asked = {

@@ -183,8 +183,21 @@ struct Work {
     hindrance: Option<Error>,
 }
 
+/// If the thread ends by a panic nobody makes room any more: who waits for it is told.
+struct Alive(Arc<TransactionSystem>, Arc<Pool>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.1.set_evicting(false);
+            self.0.panicked("the thread that evicts pages");
+        }
+    }
+}
+
 impl Work {
     fn run(&mut self) {
+        let _alive = Alive(self.system.clone(), self.pool.clone());
         let mut pause = None;
         while !self.stop.load(Ordering::SeqCst) {
             if let Some(pause) = pause.take() {

@@ -250,6 +250,7 @@ impl Checkpointer {
         pacer: Option<&Pacer<'_>>,
         close: bool,
     ) -> Result<CheckpointReport> {
+        self.system.commit().check_whole()?;
         let (start, _running) = (self.clock.now(), Running::begin(&self.totals));
         // What can go need not be in the images; what is left is listed in them.
         self.system.collect_all();
@@ -272,6 +273,8 @@ impl Checkpointer {
         self.system.commit().wait_watermark(csn)?;
         let Begun { view, round, next_table, unfinished, .. } = begun;
         let finished = round.finish()?;
+        // Who panicked may have left half a change in the pages.
+        self.system.commit().check_whole()?;
         let mut manifest = published.manifest.clone();
         // A transaction that is still open is aborted by a close.
         let covered = if close { csn } else { self.system.commit().cover(csn).max(manifest.covered) };

@@ -19,6 +19,7 @@
 //! too, at `acknowledge_due`: the same two steps apply. An idle database has nothing due: the thread sleeps without a timeout.
 
 use super::levels::{self, NEVER, NOW, PACE};
+use super::threads::Inside;
 use super::writer::{Lead, LogWriter};
 use super::{Core, Csn};
 use crate::base::clock::Nanos;
@@ -72,17 +73,6 @@ impl Flusher {
     }
 }
 
-/// Poisons the room if the flusher thread ends by a panic: nobody would keep its promises.
-struct Alive<'a>(&'a Core);
-
-impl Drop for Alive<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.fail(Error::new(ErrorKind::Poisoned, "the flusher thread panicked"));
-        }
-    }
-}
-
 /// A block on its way, and the right to write it.
 struct Flight<'a> {
     lead: Lead<'a>,
@@ -93,7 +83,8 @@ struct Flight<'a> {
 impl Core {
     /// The thread.
     pub(super) fn run_flusher(&self, number: usize) {
-        let _alive = Alive(self);
+        // Nobody would keep its promises.
+        let _alive = Inside::new(self, "the flusher thread");
         let mut queue = None;
         while self.flushers[number].is_running() {
             let now = self.clock.now();

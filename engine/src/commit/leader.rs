@@ -313,9 +313,9 @@ impl Core {
 }
 
 impl LeadReleased for Core {
-    fn lead_released(&self, writer: &LogWriter, woke: bool) {
-        if std::thread::panicking() {
-            self.fail(Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log"));
+    fn lead_released(&self, writer: &LogWriter, woke: bool, panicked: bool) {
+        if panicked {
+            self.panicked("a thread that wrote the log");
         }
         let woke_others = self.progress.notify_all();
         self.metrics.wake_ups.add(u64::from(woke) + u64::from(woke_others));

@@ -80,6 +80,7 @@ pub use chunks::Chunks;
 pub use metrics::CommitMetrics;
 pub use precommit::{Pending, Record};
 pub use queue::Predecessors;
+pub use threads::Inside;
 
 use crate::base::clock::{Clock, Nanos};
 use crate::base::settings::{Dependency, Settings};

@@ -15,11 +15,13 @@ pub(super) struct Poison {
     /// Raised after `cause` was stored, never lowered. Written by whoever meets the failure.
     raised: AtomicBool,
     cause: OnceLock<Error>,
+    /// A thread panicked inside the engine. Never lowered.
+    panicked: AtomicBool,
 }
 
 impl Poison {
     pub(super) fn new() -> Poison {
-        Poison { raised: AtomicBool::new(false), cause: OnceLock::new() }
+        Poison { raised: AtomicBool::new(false), cause: OnceLock::new(), panicked: AtomicBool::new(false) }
     }
 
     /// Keeps `error` if it is the first. From here on nothing is acknowledged. True if it was.
@@ -27,6 +29,16 @@ impl Poison {
         let first = self.cause.set(error).is_ok();
         self.raised.store(true, Ordering::SeqCst);
         first
+    }
+
+    /// A thread panicked inside the engine; [`Poison::raise`] follows.
+    pub(super) fn note_panic(&self) {
+        self.panicked.store(true, Ordering::SeqCst);
+    }
+
+    /// For who makes durable what is in memory.
+    pub(super) fn check_whole(&self) -> Result<()> {
+        if self.panicked.load(Ordering::SeqCst) { Err(self.error(ErrorKind::Poisoned)) } else { Ok(()) }
     }
 
     pub(super) fn is_raised(&self) -> bool {

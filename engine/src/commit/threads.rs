@@ -1,11 +1,65 @@
 //! Which threads has the room of its own? The flushers, and one that looks for writes that hang.
 
-use super::Commit;
 use super::flusher::Flusher;
-use crate::base::{Error, Result};
+use super::{Commit, Core};
+use crate::base::{Error, ErrorKind, Result};
 use crate::sync::thread;
 
+/// Poisons the room if it is dropped by a panic that began after it was made: what the engine was doing is half done, and nobody knows which
+/// half. A panic of the user's own code is no matter of it.
+#[must_use]
+pub struct Inside<'a> {
+    core: &'a Core,
+    who: &'static str,
+    unwinding: bool,
+}
+
+impl Inside<'_> {
+    pub(super) fn new<'a>(core: &'a Core, who: &'static str) -> Inside<'a> {
+        Inside { core, who, unwinding: std::thread::panicking() }
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.unwinding {
+            self.core.panicked(self.who);
+        }
+    }
+}
+
+impl Core {
+    #[cold]
+    pub(super) fn panicked(&self, who: &str) {
+        self.poison.note_panic();
+        self.fail(Error::new(
+            ErrorKind::Poisoned,
+            format!("{who} panicked inside the engine: this is a bug"),
+        ));
+    }
+}
+
 impl Commit {
+    /// The calling thread works inside the engine until the result is dropped. `who` is named if that is by a panic.
+    #[inline]
+    pub fn inside(&self, who: &'static str) -> Inside<'_> {
+        Inside::new(&self.core, who)
+    }
+
+    /// `who` panicked inside the engine: nothing is acknowledged again.
+    pub fn panicked(&self, who: &str) {
+        self.core.panicked(who);
+    }
+
+    /// What is in memory may be half of something after a panic inside the engine: nothing of it may be made durable then.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn check_whole(&self) -> Result<()> {
+        self.core.poison.check_whole()
+    }
+
     /// # Errors
     /// I/O if a thread cannot be started.
     pub(super) fn start_threads(&self) -> Result<()> {

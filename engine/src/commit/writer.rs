@@ -92,12 +92,14 @@ pub(super) struct Duty {
 pub(super) struct Lead<'a> {
     writer: &'a LogWriter,
     release: &'a dyn LeadReleased,
+    /// The thread was unwinding already when it got the lead.
+    unwinding: bool,
 }
 
 /// Who has to know that a lead is free.
 pub(super) trait LeadReleased {
-    /// `writer`'s lead is free, and `woke` tells if waking its sleepers took a system call.
-    fn lead_released(&self, writer: &LogWriter, woke: bool);
+    /// `writer`'s lead is free, and `woke` tells if waking its sleepers took a system call. `panicked`: whoever had it panicked in the middle.
+    fn lead_released(&self, writer: &LogWriter, woke: bool, panicked: bool);
 }
 
 impl LogWriter {
@@ -139,7 +141,7 @@ impl LogWriter {
         let free = !self.lead.load(Ordering::SeqCst)
             && self.lead.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         // Lazily: a `Lead` that is made and dropped would release the lead of whoever has it.
-        free.then(|| Lead { writer: self, release })
+        free.then(|| Lead { writer: self, release, unwinding: std::thread::panicking() })
     }
 
     /// True while somebody leads.
@@ -429,6 +431,7 @@ impl Drop for Lead<'_> {
     fn drop(&mut self) {
         self.writer.lead.store(false, Ordering::SeqCst);
         let woke = self.writer.event.notify_all();
-        self.release.lead_released(self.writer, woke);
+        let panicked = std::thread::panicking() && !self.unwinding;
+        self.release.lead_released(self.writer, woke, panicked);
     }
 }

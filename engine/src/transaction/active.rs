@@ -3,7 +3,7 @@
 use super::catalog::TableState;
 use super::clocks::TransactionClock;
 use super::counters::LOG_INSERTS_TIMED_ONE_IN;
-use super::descriptor::{DescriptorId, Descriptors, Stamp};
+use super::descriptor::{DescriptorId, Descriptors, Progress, Stamp};
 use super::large::{OwnValue, Replaced};
 use super::retired::Retired;
 use super::system::TransactionSystem;
@@ -152,6 +152,8 @@ pub struct ActiveTransaction {
     /// Why it cannot commit: a rollback to a savepoint failed half-way.
     pub(super) broken: Option<Error>,
     open: bool,
+    /// Inside a call; true for good after one that panicked.
+    pub(super) inside: Cell<bool>,
 }
 
 impl ActiveTransaction {
@@ -183,6 +185,7 @@ impl ActiveTransaction {
             clock: system.commit().goes_by_clocks().then(|| TransactionClock::new(system.log_of_thread())),
             broken: None,
             open: true,
+            inside: Cell::new(false),
             system: system.clone(),
         })
     }
@@ -461,7 +464,9 @@ impl ActiveTransaction {
         self.abort_open();
     }
 
-    fn abort_open(&mut self) {
+    pub(super) fn abort_open(&mut self) {
+        let system = self.system.clone();
+        let _inside = system.commit().inside("a thread that took a transaction back");
         self.system.counters().aborted.add(1);
         if let Err(error) = self.take_back(0, 0) {
             // A page that was evicted since cannot be read.
@@ -472,7 +477,7 @@ impl ActiveTransaction {
     }
 
     /// Frees the descriptor and everything that was held.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.open = false;
         self.system.in_progress.fetch_sub(1, Ordering::Relaxed);
         for table in self.used.get_mut().drain(..) {
@@ -547,8 +552,14 @@ pub(super) fn put_back(leaf: &mut LeafWrite<'_>, undo: &Undo) {
 
 impl Drop for ActiveTransaction {
     fn drop(&mut self) {
+        if self.inside.get() {
+            self.system.panicked("a thread");
+        }
         if self.open {
-            self.abort_open();
+            match self.system.descriptors.progress(self.id) {
+                Progress::Active => self.abort_open(),
+                stopped => self.end_after_panic(stopped),
+            }
         }
     }
 }

@@ -163,6 +163,16 @@ impl Default for Descriptors {
     }
 }
 
+/// Where a transaction is on its way to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress {
+    Active,
+    /// It draws its CSN, or has drawn it.
+    Preparing,
+    /// Everybody sees it.
+    Ready(Csn),
+}
+
 impl Descriptors {
     fn get(&self, slot: usize) -> &Descriptor {
         &self.chunks[slot / CHUNK].get_or_init(|| (0..CHUNK).map(|_| CachePadded::default()).collect())
@@ -246,6 +256,21 @@ impl Descriptors {
         let descriptor = self.get(id.slot);
         descriptor.csn.store(csn.0, Ordering::Relaxed);
         descriptor.state.store(id.generation << PHASE_BITS | READY, Ordering::SeqCst);
+    }
+
+    /// Where a transaction is on its way to its end.
+    pub(super) fn progress(&self, id: DescriptorId) -> Progress {
+        let descriptor = self.get(id.slot);
+        match descriptor.state.load(Ordering::SeqCst) & PHASE_MASK {
+            PREPARING => Progress::Preparing,
+            READY => Progress::Ready(Csn(descriptor.csn.load(Ordering::Relaxed))),
+            _ => Progress::Active,
+        }
+    }
+
+    /// Its commit has stopped before it was ready: it is going to be taken back.
+    pub(super) fn set_active_again(&self, id: DescriptorId) {
+        self.get(id.slot).state.store(id.generation << PHASE_BITS | ACTIVE, Ordering::SeqCst);
     }
 
     /// Ends the transaction: no version carries its stamp any more. Wakes those who wait for it.

@@ -28,6 +28,7 @@ pub mod descriptor;
 mod fragments;
 mod garbage;
 mod large;
+mod panics;
 mod range;
 mod relief;
 mod replay;

@@ -38,6 +38,12 @@ pub struct ReadSnapshot {
 }
 
 impl ReadSnapshot {
+    /// The shared state.
+    #[must_use]
+    pub fn system(&self) -> &Arc<TransactionSystem> {
+        &self.system
+    }
+
     /// Pins the newest acknowledged CSN, or this thread's own newest one.
     ///
     /// # Errors

@@ -194,6 +194,13 @@ impl TransactionSystem {
         self.commit.get().expect("connected before the database is handed out")
     }
 
+    /// `who` panicked inside the engine: nothing is acknowledged again. Before there is a commit room nothing is in any case.
+    pub fn panicked(&self, who: &str) {
+        if let Some(commit) = self.commit.get() {
+            commit.panicked(who);
+        }
+    }
+
     /// The tables.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog

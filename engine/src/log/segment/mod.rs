@@ -92,6 +92,21 @@ pub struct SegmentPool {
     preparer: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
+/// If the thread ends by a panic there are no new segments any more: who waits for one is told.
+struct Alive(std::sync::Weak<SegmentPool>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(pool) = self.0.upgrade()
+        {
+            let what = "the thread that prepares log segments panicked: this is a bug";
+            pool.state.lock().failure = Some(Error::new(ErrorKind::Poisoned, what));
+            pool.prepared.notify_all();
+        }
+    }
+}
+
 impl SegmentPool {
     /// A pool without segments; call [`SegmentPool::adopt`] for existing ones, then [`SegmentPool::start`].
     ///
@@ -147,6 +162,7 @@ impl SegmentPool {
     pub fn start(self: &Arc<Self>) -> Result<()> {
         let (pool, work) = (Arc::downgrade(self), self.work.clone());
         let handle = thread::spawn("quench-segments", move || {
+            let _alive = Alive(pool.clone());
             loop {
                 let ticket = work.ticket();
                 let Some(pool) = pool.upgrade() else { return };

@@ -190,6 +190,7 @@ pub fn run<T>(plan: Plan, f: impl FnOnce() -> T) -> (T, Summary) {
     simulation.take_baton(me);
     let result = f();
     simulation.await_others(me);
+    simulation.lock().panic.disarm();
     drop(guard);
     let mut summary = simulation.lock().summary;
     summary.nanos = simulation.surroundings.now();
@@ -237,6 +238,7 @@ pub fn yield_now() {
 
 /// Sleeps for `time` of the simulation.
 pub fn sleep(time: Duration) {
+    panics::may_strike();
     let until = until(Some(time));
     decide(Condition::Waits { address: None, until }, false);
 }
@@ -248,6 +250,7 @@ fn wait(address: usize, timeout: Option<Duration>) {
 
 /// Sleeps while `word` is `expected`, until somebody calls [`wake_all`] with it, or for `timeout`: a futex.
 pub fn wait_while(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
+    panics::may_strike();
     point();
     if word.real().load(Ordering::SeqCst) == expected {
         wait(std::ptr::from_ref(word) as usize, timeout);
@@ -392,9 +395,7 @@ impl Simulation {
             // As many short stretches as long ones.
             let stride = u64::from(state.plan.stride);
             let bits = state.random.below(stride + 1);
-            let given = (1 + state.random.below(1 << bits)).min(most) as u32;
-            let State { tasks, panic, .. } = &mut *state;
-            state.given = panic.limit(&tasks[me].name, given);
+            state.given = (1 + state.random.below(1 << bits)).min(most) as u32;
             LEFT.set(state.given);
             state.ended.take()
         };
@@ -407,8 +408,6 @@ impl Simulation {
     fn decide(&self, me: usize, condition: Condition, yields: bool) {
         let gate = {
             let mut state = self.lock();
-            let State { tasks, panic, given, .. } = &mut *state;
-            panic.count(&tasks[me].name, (*given).saturating_sub(LEFT.get()) + 1);
             let sleeps = PLACES.load(Ordering::Relaxed) && condition != Condition::Ready;
             if sleeps || state.summary.decisions + LAST_DECISIONS > state.plan.decisions_max {
                 state.tasks[me].place = Some(Backtrace::force_capture());
@@ -426,13 +425,6 @@ impl Simulation {
             gate.pass();
         }
         self.take_baton(me);
-        let panics = {
-            let State { tasks, panic, .. } = &mut *self.lock();
-            panic.strikes(&tasks[me].name)
-        };
-        if panics {
-            std::panic::resume_unwind(Box::new(PlannedPanic));
-        }
     }
 
     /// A thread has ended.

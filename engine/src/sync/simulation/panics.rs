@@ -1,15 +1,18 @@
-//! A panic to order, at some operation of some thread.
+//! A panic to order, of some thread, at some operation that may wait: it locks a mutex, waits for an event, sleeps, or uses a device (whose disk is
+//! behind a mutex).
 //!
-//! It stands for a bug of the engine, or of a device that a user brought along, in whatever the thread does there: also between two operations
-//! that belong together. A thread that is unwinding already is spared: a second panic would end the process.
+//! It stands for a bug of the engine, or of a device that a user brought along, in whatever the thread does there. Operations on atomics and
+//! releases of locks are left out: nothing can fail in them, and what belongs together could not be written down otherwise. A thread that is
+//! unwinding already is spared: a second panic would end the process.
 
 use super::me;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a planned panic carries, for who joins the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlannedPanic;
 
-/// The next panic to order.
+/// The next panic to order in a simulation.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
     armed: Option<Armed>,
@@ -25,41 +28,62 @@ struct Armed {
     after: u64,
 }
 
+/// Panics that are armed, in all simulations of the process.
+static ARMED: AtomicUsize = AtomicUsize::new(0);
+
 impl Planned {
-    /// How many operations a thread may be given.
-    pub(super) fn limit(&self, thread: &str, given: u32) -> u32 {
-        match self.of(thread) {
-            Some(armed) => u64::from(given).min(armed.after.max(1)) as u32,
-            None => given,
-        }
+    fn arm(&mut self, armed: Armed) {
+        self.disarm();
+        self.armed = Some(armed);
+        ARMED.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A thread has done so many operations.
-    pub(super) fn count(&mut self, thread: &str, operations: u32) {
-        if let Some(armed) = self.armed.as_mut().filter(|armed| thread.starts_with(armed.threads)) {
-            armed.after = armed.after.saturating_sub(operations.into());
+    pub(super) fn disarm(&mut self) {
+        if self.armed.take().is_some() {
+            ARMED.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Whether the calling thread, called `thread`, is to panic now.
-    pub(super) fn strikes(&mut self, thread: &str) -> bool {
-        let due = self.of(thread).is_some_and(|armed| armed.after == 0) && !std::thread::panicking();
-        if due {
-            self.armed = None;
-            self.struck = Some(thread.into());
+    fn strikes(&mut self, thread: &str) -> bool {
+        let Some(armed) = self.armed.as_mut().filter(|armed| thread.starts_with(armed.threads)) else {
+            return false;
+        };
+        if armed.after > 0 {
+            armed.after -= 1;
+            return false;
         }
-        due
-    }
-
-    fn of(&self, thread: &str) -> Option<&Armed> {
-        self.armed.as_ref().filter(|armed| thread.starts_with(armed.threads))
+        self.disarm();
+        self.struck = Some(thread.into());
+        true
     }
 }
 
-/// After `after` more operations of threads whose names begin with `threads`, whoever of them does the next one panics with [`PlannedPanic`].
+/// The calling thread panics if it is its turn.
+#[inline]
+pub(super) fn may_strike() {
+    if ARMED.load(Ordering::Relaxed) > 0 && !std::thread::panicking() {
+        strike();
+    }
+}
+
+#[cold]
+fn strike() {
+    let Some((simulation, task)) = me() else { return };
+    let strikes = {
+        let super::State { tasks, panic, .. } = &mut *simulation.lock();
+        panic.strikes(&tasks[task].name)
+    };
+    if strikes {
+        std::panic::resume_unwind(Box::new(PlannedPanic));
+    }
+}
+
+/// Lets `after` more operations that may wait, of threads whose names begin with `threads`, go well; whoever of them comes to the next one
+/// panics with [`PlannedPanic`].
 pub fn panic_later(threads: &'static str, after: u64) {
     if let Some((simulation, _)) = me() {
-        simulation.lock().panic.armed = Some(Armed { threads, after });
+        simulation.lock().panic.arm(Armed { threads, after });
     }
 }
 

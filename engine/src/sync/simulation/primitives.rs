@@ -177,6 +177,7 @@ impl<T> Mutex<T> {
                 .map(|inner| self.guard(inner))
                 .map_err(|poisoned| PoisonError::new(self.guard(poisoned.into_inner())));
         }
+        super::panics::may_strike();
         point();
         loop {
             match self.inner.try_lock() {
