@@ -293,3 +293,70 @@ fn closing_with_commits_in_flight_keeps_what_they_were_told() {
         }
     });
 }
+
+/// Gives bytes, and panics after some.
+struct PanickingReader(usize);
+
+impl std::io::Read for PanickingReader {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.0 = self.0.checked_sub(1).unwrap_or_else(|| std::panic::resume_unwind(Box::new("as planned")));
+        let some = into.len().min(3000);
+        into[..some].fill(7);
+        Ok(some)
+    }
+}
+
+/// Regression: half a value stayed in the redo of the transaction, which could be committed, and its pages' owner was never ended.
+#[test]
+fn a_reader_that_panics_leaves_the_row_as_it_was_and_the_transaction_can_go_on() {
+    for settings in protocols(2) {
+        let disk = SimulatedStorage::new(1);
+        let db = open(&disk, &settings);
+        let table = db.create_table("t").expect("room");
+        db.transact(|tx| tx.insert(&table, b"document", b"before")).expect("durable");
+        for reads in [0, 1, 5, 40] {
+            let mut tx = db.begin().expect("open");
+            let long =
+                std::panic::AssertUnwindSafe(|| tx.insert_from(&table, b"document", PanickingReader(reads)));
+            let panic = std::panic::catch_unwind(long).expect_err("the reader panics");
+            assert_eq!(panic.downcast_ref(), Some(&"as planned"), "the user's own panic goes on");
+            assert_eq!(tx.get(&table, b"document").expect("readable"), Some(b"before".to_vec()));
+            tx.insert(&table, [reads as u8], b"after").expect("it goes on");
+            tx.commit().expect("it commits");
+        }
+        let left = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
+        let db = open(&left, &settings);
+        assert_eq!(content(&db).len(), 5, "{}", settings.preset);
+        let report = db.verify(None).expect("it runs");
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+}
+
+/// Commits when it goes out of scope.
+struct Farewell<'a>(&'a Database, &'a Table);
+
+impl Drop for Farewell<'_> {
+    fn drop(&mut self) {
+        self.0.transact(|tx| tx.insert(self.1, b"last words", b"")).expect("durable");
+    }
+}
+
+/// Regression: a thread that wrote the log while it was unwinding counted as one that had panicked in the middle of that, and the database was
+/// poisoned.
+#[test]
+fn a_destructor_that_commits_while_its_thread_panics_commits() {
+    for settings in protocols(2) {
+        let db = open(&SimulatedStorage::new(1), &settings);
+        let table = db.create_table("t").expect("room");
+        std::thread::scope(|scope| {
+            let (db, table) = (&db, &table);
+            let thread = scope.spawn(move || {
+                let _last = Farewell(db, table);
+                std::panic::resume_unwind(Box::new("as planned"));
+            });
+            thread.join().expect_err("it panicked");
+        });
+        db.transact(|tx| tx.insert(&table, b"others", b"go on")).expect("not poisoned");
+        assert_eq!(content(&db).len(), 2, "{}", settings.preset);
+    }
+}

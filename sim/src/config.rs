@@ -2,6 +2,7 @@
 
 use crate::support;
 use quenchdb::base::random::Random;
+use quenchdb::base::surroundings::Surroundings;
 use quenchdb::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
 use quenchdb::sync::simulation;
 use quenchdb::{Compression, Settings};
@@ -38,10 +39,12 @@ pub enum Trouble {
     Full(u64),
     /// A thread whose name begins with this panics at the operation number so and so.
     Panic(&'static str, u64),
+    /// After so many requests for memory so many are refused.
+    Memory(u64, u64),
 }
 
-/// Where panics are planned is drawn apart, so that the rest of a seed does not depend on them.
-pub const PANICS: u64 = 0x9a21_c000;
+/// Troubles inside the process are drawn apart, so that the rest of a seed does not depend on them.
+pub const INSIDE: u64 = 0x9a21_c000;
 
 /// Threads of users, and the engine's own.
 const THREADS: [&str; 5] = ["worker", "worker", "quench-", "quench-flusher", "quench-evictor"];
@@ -78,9 +81,13 @@ impl Trouble {
         }
     }
 
-    /// A panic at any operation of any thread, mostly an early one.
-    pub fn any_panic(random: &mut Random) -> Trouble {
-        let bits = 1 + random.below(18);
+    /// One inside the process: a panic at any operation of any thread, or a refusal of memory; mostly early.
+    pub fn any_inside(random: &mut Random) -> Trouble {
+        if random.chance(1, 3) {
+            let (bits, most) = (1 + random.below(10), 1 + random.below(7));
+            return Trouble::Memory(random.below(1 << bits), 1 + random.below(1 << most));
+        }
+        let bits = 1 + random.below(16);
         Trouble::Panic(one_of(random, &THREADS), random.below(1 << bits))
     }
 
@@ -99,6 +106,9 @@ impl Trouble {
             Trouble::Mishap(mishap) => disk.inject_mishap(mishap),
             Trouble::Full(bytes) => disk.set_capacity(Some(bytes)),
             Trouble::Panic(threads, after) => simulation::panic_later(threads, after),
+            Trouble::Memory(after, times) => {
+                Surroundings::of_this_thread().into_iter().for_each(|own| own.refuse_memory(after, times));
+            }
         }
     }
 }
@@ -122,9 +132,9 @@ impl Config {
         };
         let mut trouble =
             if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
-        let mut panics = Random::from_seed(seed ^ PANICS);
-        if matches!(trouble, Trouble::None) && panics.chance(1, 4) {
-            trouble = Trouble::any_panic(&mut panics);
+        let mut inside = Random::from_seed(seed ^ INSIDE);
+        if matches!(trouble, Trouble::None) && inside.chance(1, 4) {
+            trouble = Trouble::any_inside(&mut inside);
         }
         Config {
             seed,

@@ -1,6 +1,6 @@
 //! The run of one seed: a life, crashed at many points, each crash followed by other lives and crashes.
 
-use crate::config::{Config, PANICS, Trouble};
+use crate::config::{Config, INSIDE, Trouble};
 use crate::figures::Figures;
 use crate::life::{Lived, Script, live};
 use crate::support::bank::Id;
@@ -164,9 +164,9 @@ impl History<'_> {
             Trouble::any_bearable(&mut self.random)
         };
         let seed = self.random.next_u64();
-        let mut panics = Random::from_seed(seed ^ PANICS);
-        if !last && matches!(trouble, Trouble::None) && panics.chance(1, 8) {
-            trouble = Trouble::any_panic(&mut panics);
+        let mut inside = Random::from_seed(seed ^ INSIDE);
+        if !last && matches!(trouble, Trouble::None) && inside.chance(1, 8) {
+            trouble = Trouble::any_inside(&mut inside);
         }
         let script = Script {
             seed,

@@ -8,6 +8,7 @@ use crate::support::bank::{Id, Tables, Told, judge, one};
 use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
 use quench_checker::{History, Level, Outcome};
 use quenchdb::base::random::Random;
+use quenchdb::base::surroundings::Surroundings;
 use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::sync::atomic::{AtomicBool, Ordering};
 use quenchdb::sync::simulation::{self, Plan, PlannedPanic};
@@ -142,11 +143,13 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         figures.acknowledged += lived.acknowledged.len() as u64;
         figures.happened("thread panic or early end", notes.early_ends);
         figures.happened("clock jump", notes.clock_jumps);
-        figures.happened("memory refused", notes.refused_memory);
+        figures.happened("memory refused", if bearable { notes.refused_memory } else { 0 });
         figures.passed("space refused", notes.refused_space);
         figures.judged += judge_lists(&shared, &mut notes.history);
     }
     look_back(&db, figures);
+    let refused = Surroundings::of_this_thread().map_or(0, |own| own.refused());
+    figures.happened("memory refused", refused);
     if let Some(thread) = simulation::planned_panic() {
         let own = thread.starts_with("quench-");
         figures.happened(if own { "panic of an engine thread" } else { "panic inside a call" }, 1);

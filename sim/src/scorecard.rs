@@ -5,11 +5,11 @@
 
 use crate::figures::Figures;
 use crate::many::{self, Failure, Wanted};
-use crate::suites::SUITES;
+use crate::suites::{SUITES, Suite};
 use anyhow::{Context, Result};
 use quenchdb::device::simulated::HAPPENINGS;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,9 @@ pub struct Sums {
     pub figures: Figures,
     /// Of tests of other packages.
     pub suites: BTreeMap<String, u64>,
+    /// Those of them that are run once, and have been.
+    #[serde(default)]
+    pub ran: BTreeSet<String>,
     /// Seeds that were run twice to see whether they go the same way.
     pub replayed: u64,
     pub replayed_otherwise: u64,
@@ -75,12 +78,27 @@ impl Sums {
         match &asked.record {
             Some(path) if path.exists() => {
                 let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-                serde_json::from_slice(&text).with_context(|| {
+                let kept: Sums = serde_json::from_slice(&text).with_context(|| {
                     format!("{} is no record of a scorecard; name another file, or remove it", path.display())
-                })
+                })?;
+                Ok(kept.with_what_ran())
             }
             _ => Ok(fresh),
         }
+    }
+
+    /// A record that does not say which suites have been run says what they have counted.
+    fn with_what_ran(mut self) -> Sums {
+        let counted = |suite: &&Suite| suite.once.is_some_and(|figure| self.suites.contains_key(figure));
+        let ran: Vec<String> = SUITES.iter().filter(counted).map(|suite| suite.name.to_string()).collect();
+        self.ran.extend(ran);
+        self
+    }
+
+    /// Suites that are run once and have not been.
+    fn left(&self) -> Vec<Suite> {
+        let left = |suite: &&Suite| suite.once.is_some() && !self.ran.contains(suite.name);
+        SUITES.iter().filter(left).copied().collect()
     }
 
     fn keep(&self, path: &Path) -> Result<()> {
@@ -128,12 +146,16 @@ impl Sums {
         Ok(())
     }
 
-    fn test(&mut self, until: Option<Instant>) -> Result<()> {
-        for suite in SUITES.iter().filter(|suite| suite.varies || self.rounds == 0) {
+    /// Runs them as long as there is time.
+    fn test(&mut self, suites: &[Suite], until: Option<Instant>) -> Result<()> {
+        for suite in suites {
             if until.is_some_and(|until| Instant::now() > until) {
                 break;
             }
             let outcome = suite.run(self.next_seed)?;
+            if suite.once.is_some() {
+                self.ran.insert(suite.name.to_string());
+            }
             for (what, count) in outcome.figures {
                 *self.suites.entry(what).or_default() += count;
             }
@@ -200,9 +222,14 @@ impl Scorecard {
         let before = sums.seconds;
         let until = asked.minutes.map(|minutes| begun + Duration::from_secs(60 * minutes));
         loop {
+            if !asked.simulation_only && sums.rounds > 0 {
+                // The round before had no time for them.
+                sums.test(&sums.left(), until)?;
+            }
             sums.simulate(asked, until)?;
             if !asked.simulation_only {
-                sums.test(until)?;
+                let varying = SUITES.iter().filter(|suite| suite.once.is_none()).copied();
+                sums.test(&varying.chain(sums.left()).collect::<Vec<_>>(), until)?;
             }
             sums.rounds += 1;
             sums.seconds = before + begun.elapsed().as_secs_f64();
@@ -244,5 +271,30 @@ impl Scorecard {
             text += &format!("\n{what}: {said}\n");
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_that_is_run_once_is_left_until_it_was_run_in_whichever_round_and_call() {
+        let names = |sums: &Sums| sums.left().iter().map(|suite| suite.name).collect::<Vec<_>>();
+        let mut sums = Sums { rounds: 3, ..Sums::default() };
+        assert_eq!(names(&sums), ["model", "planted bugs"]);
+        let over = Instant::now().checked_sub(Duration::from_millis(1)).expect("the clock is older");
+        sums.test(&sums.left(), Some(over)).expect("nothing is run");
+        assert_eq!(names(&sums), ["model", "planted bugs"], "there was no time");
+        sums.ran.insert("model".into());
+        let kept = serde_json::to_value(&sums).expect("numbers and names");
+        let again: Sums = serde_json::from_value(kept.clone()).expect("what was written");
+        assert_eq!(names(&again.with_what_ran()), ["planted bugs"]);
+        // Records of before do not say it.
+        let mut old = kept;
+        old.as_object_mut().expect("an object").remove("ran");
+        old["suites"] = serde_json::json!({"planted": 78, "crashes": 5});
+        let old: Sums = serde_json::from_value(old).expect("still readable");
+        assert_eq!(names(&old.with_what_ran()), ["model"]);
     }
 }

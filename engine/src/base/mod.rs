@@ -4,6 +4,7 @@
 //! that everything may import it.
 
 pub mod account;
+pub mod admission;
 pub mod axes;
 pub mod checksum;
 pub mod clock;

@@ -5,8 +5,8 @@
 
 use super::random::Random;
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Shared by the threads of one simulation.
 #[derive(Debug)]
@@ -14,6 +14,17 @@ pub struct Surroundings {
     /// Nanoseconds since the simulation began.
     now: AtomicU64,
     entropy: AtomicU64,
+    refusals: Mutex<Refusals>,
+}
+
+/// Which requests for memory are refused.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// So many are not,
+    after: u64,
+    /// and then so many are.
+    left: u64,
+    refused: u64,
 }
 
 /// Looking at the clock takes this long, so that whoever waits by looking sees time pass.
@@ -27,7 +38,11 @@ impl Surroundings {
     /// At time zero. What is drawn from the operating system follows from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Arc<Surroundings> {
-        Arc::new(Surroundings { now: AtomicU64::new(0), entropy: AtomicU64::new(seed) })
+        Arc::new(Surroundings {
+            now: AtomicU64::new(0),
+            entropy: AtomicU64::new(seed),
+            refusals: Mutex::default(),
+        })
     }
 
     /// Makes these the calling thread's, or gives it the machine back.
@@ -61,6 +76,34 @@ impl Surroundings {
     /// Lets time pass until `nanos`, if that is still to come.
     pub fn pass_until(&self, nanos: u64) {
         self.now.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    /// Has requests for memory refused: `after` more are not, and then so many `times`.
+    pub fn refuse_memory(&self, after: u64, times: u64) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        (refusals.after, refusals.left) = (after, times);
+    }
+
+    /// A request for memory is made; true if it is refused.
+    #[must_use]
+    pub fn refuses(&self) -> bool {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.left == 0 {
+            return false;
+        }
+        if refusals.after > 0 {
+            refusals.after -= 1;
+            return false;
+        }
+        refusals.left -= 1;
+        refusals.refused += 1;
+        true
+    }
+
+    /// Requests for memory that were refused.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).refused
     }
 
     /// What the operating system would have drawn.

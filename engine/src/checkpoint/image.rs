@@ -90,7 +90,10 @@ impl Imager {
         for (guard, differs) in participants.iter().zip(differs).filter(|(guard, _)| guard.round() < round) {
             if differs {
                 let mut image = AlignedBuffer::charged(self.pool.page_bytes(), self.pool.account());
-                image_latched(&view, guard.bytes(), &mut image);
+                if image_latched(&view, guard.bytes(), &mut image).is_err() {
+                    // No checkpoint will be made of this round.
+                    continue;
+                }
                 self.handed_over.lock().push(HandedOver { round, page: guard.page_id(), image });
             }
             guard.set_imaged(round);
@@ -121,7 +124,7 @@ impl Imager {
         if !self.pool.is_dirty(page) {
             return Ok(None);
         }
-        Ok(match image_latched(&view, guard.bytes(), out) {
+        Ok(match image_latched(&view, guard.bytes(), out)? {
             Shown::Nothing => None,
             shown => Some(Imaged { version: guard.version(), newest: shown == Shown::Newest }),
         })
@@ -129,13 +132,16 @@ impl Imager {
 }
 
 /// Makes the image as of the view's CSN of a page that is latched.
-fn image_latched(view: &CheckpointView, bytes: PageBytes<'_>, out: &mut [u8]) -> Shown {
+fn image_latched(view: &CheckpointView, bytes: PageBytes<'_>, out: &mut [u8]) -> Result<Shown> {
     // The page is latched, so an entry that has to be read again is of a transaction between two steps of its commit.
     let shown = image_as_of(view, bytes, out, &mut || {
         crate::sync::thread::yield_now();
-        true
+        view.check_whole().is_ok()
     });
-    shown.expect("it is asked to try again for ever")
+    match shown {
+        Some(shown) => Ok(shown),
+        None => Err(view.check_whole().expect_err("it is asked to try again until then")),
+    }
 }
 
 /// Makes the settled image as of the view's CSN; `None` if an entry would have to be read again and `again` says no. The page may be a copy whose original goes on changing, if it was made under an epoch guard

@@ -12,7 +12,7 @@ use super::view::View;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
-use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
+use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result, admission};
 use crate::buffer::Overdraft;
 use crate::commit::{Chunks, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
@@ -353,6 +353,9 @@ impl ActiveTransaction {
     /// # Errors
     /// `Poisoned`, `OutOfSpace`, `Timeout`: then the transaction is aborted, nothing was changed.
     pub fn commit(mut self, waits: bool) -> Result<Ended> {
+        if self.inside.get() {
+            self.stay_in_progress();
+        }
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
@@ -465,14 +468,15 @@ impl ActiveTransaction {
     }
 
     pub(super) fn abort_open(&mut self) {
-        let system = self.system.clone();
-        let _inside = system.commit().inside("a thread that took a transaction back");
+        // Not begun again, if it is interrupted.
+        self.inside.set(true);
         self.system.counters().aborted.add(1);
         if let Err(error) = self.take_back(0, 0) {
             // A page that was evicted since cannot be read.
             tracing::error!(%error, "a change could not be taken back; nobody sees it");
             self.leave_behind();
         }
+        self.inside.set(false);
         self.end();
     }
 
@@ -525,7 +529,7 @@ impl ActiveTransaction {
             .get_or_insert_with(|| WriteSetCharge { memory: pool.account().charge(0), share: all.charge(0) });
         let before = charge.share.bytes();
         charge.share.set(bytes);
-        if all.bytes() > pool.memory_bytes() / WRITE_SETS_PART {
+        if all.bytes() > pool.memory_bytes() / WRITE_SETS_PART || admission::is_refused() {
             charge.share.set(before);
             let what = format!(
                 "the changes of transactions in progress would fill a quarter of the memory: `memory_bytes` is {}",
@@ -553,11 +557,15 @@ pub(super) fn put_back(leaf: &mut LeafWrite<'_>, undo: &Undo) {
 impl Drop for ActiveTransaction {
     fn drop(&mut self) {
         if self.inside.get() {
-            self.system.panicked("a thread");
+            return self.stay_in_progress();
         }
         if self.open {
             match self.system.descriptors.progress(self.id) {
-                Progress::Active => self.abort_open(),
+                Progress::Active => {
+                    let system = self.system.clone();
+                    let _inside = system.commit().inside("a thread that took a transaction back");
+                    self.abort_open();
+                }
                 stopped => self.end_after_panic(stopped),
             }
         }

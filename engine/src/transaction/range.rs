@@ -283,7 +283,10 @@ impl RangeCursor {
                         this.rows.push(Ahead { index, value: Seen::Large });
                     }
                     Outcome::Absent(csn) => seen(Met::Version(csn))?,
-                    Outcome::Again => continue 'again,
+                    Outcome::Again => {
+                        system.check_whole()?;
+                        continue 'again;
+                    }
                 }
             }
             self.batch_len = (self.batch_len * 2).min(LARGEST_BATCH);

@@ -117,7 +117,7 @@ pub struct TransactionSystem {
     pub(super) limits: Limits,
     pub(super) clock: Clock,
     pub(super) page_clocks: PageClocks,
-    commit: OnceLock<Arc<Commit>>,
+    pub(super) commit: OnceLock<Arc<Commit>>,
     logs: AtomicUsize,
     /// Read-write transactions in progress, for the group's gather window.
     pub(super) in_progress: Arc<AtomicUsize>,
@@ -192,13 +192,6 @@ impl TransactionSystem {
     /// The commit room.
     pub fn commit(&self) -> &Arc<Commit> {
         self.commit.get().expect("connected before the database is handed out")
-    }
-
-    /// `who` panicked inside the engine: nothing is acknowledged again. Before there is a commit room nothing is in any case.
-    pub fn panicked(&self, who: &str) {
-        if let Some(commit) = self.commit.get() {
-            commit.panicked(who);
-        }
     }
 
     /// The tables.
@@ -461,7 +454,8 @@ impl TransactionSystem {
                     value.clear();
                     return Ok((Held::Nothing, csn, leaf));
                 }
-                Outcome::Again => {}
+                // After a panic inside the engine it may stay so.
+                Outcome::Again => self.check_whole()?,
             }
         }
     }
@@ -551,6 +545,12 @@ impl CheckpointView {
         let commit = self.system.commit().clone();
         self.csn = self.system.descriptors.pin(self.id, || commit.newest_drawn());
         self.csn
+    }
+
+    /// # Errors
+    /// `Poisoned` after a panic inside the engine: what an entry refers to may never be settled.
+    pub fn check_whole(&self) -> Result<()> {
+        self.system.check_whole()
     }
 
     /// The checkpoint goes on: writers wait for its end that need what it holds.

@@ -24,7 +24,7 @@
 //!    two checkpoints, each of which clears the stale handles of the pages it writes.
 
 use super::descriptor::Stamp;
-use crate::base::{Account, Charge, Csn, Error, ErrorKind, Pieces, Result};
+use crate::base::{Account, Charge, Csn, Error, ErrorKind, Pieces, Result, admission};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::epoch::{EpochCell, Guard};
@@ -196,7 +196,7 @@ impl Versions {
     /// `OutOfMemory` at the version budget: long snapshots or large transactions hold too many versions.
     pub fn create(&self, shard: usize, stamp: Stamp, undo: Undo, guard: &Guard) -> Result<VersionHandle> {
         let size = undo.bytes();
-        if self.bytes.load(Ordering::Relaxed) + size > self.bytes_max {
+        if self.bytes.load(Ordering::Relaxed) + size > self.bytes_max || admission::is_refused() {
             return Err(Error::new(
                 ErrorKind::OutOfMemory,
                 format!(

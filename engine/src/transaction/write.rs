@@ -141,7 +141,7 @@ impl ActiveTransaction {
             };
             match attempt {
                 Attempt::Done(existed) => return Ok(existed),
-                Attempt::Again => {}
+                Attempt::Again => self.system.check_whole()?,
                 Attempt::Wait(other) => {
                     drop(guard);
                     self.wait_for(table, other)?;
@@ -161,7 +161,9 @@ impl ActiveTransaction {
     fn wait_for(&self, table: &TableState, other: DescriptorId) -> Result<()> {
         let (system, counters) = (&self.system, self.system.counters());
         let began = system.clock.now();
+        system.check_whole()?;
         let ended = system.descriptors.wait_for(self.id, other, system.limits.lock_wait);
+        system.check_whole()?;
         counters.row_waits.add(1);
         counters.row_wait_ns.add(system.clock.now().0.saturating_sub(began.0));
         ended.map_err(|error| {

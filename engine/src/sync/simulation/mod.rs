@@ -507,15 +507,22 @@ impl Simulation {
         for (number, task) in state.tasks.iter().enumerate() {
             eprintln!("thread {number} {}: {:?}", task.name, task.condition);
             if let Some(place) = task.place.as_ref().filter(|_| task.condition != Condition::Ended) {
-                // Only what is ours and above the scheduler.
-                let text = place.to_string();
-                let ours = text.lines().filter(|line| line.contains("src/") && !line.contains("/rustc/"));
-                ours.filter(|line| !line.contains("sync/simulation"))
-                    .for_each(|line| eprintln!("  {}", line.trim()));
+                tell(place);
             }
+        }
+        if let Some((thread, place)) = &state.panic.struck {
+            eprintln!("a planned panic struck {thread}:");
+            tell(place);
         }
         std::process::exit(STUCK)
     }
+}
+
+/// Only what is ours and above the scheduler.
+fn tell(place: &Backtrace) {
+    let text = place.to_string();
+    let ours = text.lines().filter(|line| line.contains("src/") && !line.contains("/rustc/"));
+    ours.filter(|line| !line.contains("sync/simulation")).for_each(|line| eprintln!("  {}", line.trim()));
 }
 
 /// Exit code of a process whose simulation cannot go on.

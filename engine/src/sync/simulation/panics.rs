@@ -6,6 +6,7 @@
 //! unwinding already is spared: a second panic would end the process.
 
 use super::me;
+use std::backtrace::Backtrace;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a planned panic carries, for who joins the thread.
@@ -17,7 +18,7 @@ pub struct PlannedPanic;
 pub(super) struct Planned {
     armed: Option<Armed>,
     /// The thread that it struck.
-    struck: Option<String>,
+    pub(super) struck: Option<(String, Backtrace)>,
 }
 
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl Planned {
             return false;
         }
         self.disarm();
-        self.struck = Some(thread.into());
+        self.struck = Some((thread.into(), Backtrace::force_capture()));
         true
     }
 }
@@ -90,5 +91,5 @@ pub fn panic_later(threads: &'static str, after: u64) {
 /// The thread that a planned panic has struck in this simulation.
 #[must_use]
 pub fn planned_panic() -> Option<String> {
-    me().and_then(|(simulation, _)| simulation.lock().panic.struck.clone())
+    me().and_then(|(simulation, _)| simulation.lock().panic.struck.as_ref().map(|(thread, _)| thread.clone()))
 }

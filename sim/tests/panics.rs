@@ -1,0 +1,135 @@
+//! A thread of the engine panics, or one of the user's inside a call, at each of its first operations that may wait: nobody waits for ever, and
+//! after a crash everything acknowledged is there, and nothing half done. Panics are bugs, of the engine or of a device that a user brought; these are
+//! planned.
+
+#[path = "../../engine/tests/support/mod.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod support;
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::sync::simulation::{self, Plan, PlannedPanic};
+use quenchdb::sync::{Mutex, thread};
+use quenchdb::{Database, ErrorKind, Settings};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use support::bank::{Id, Tables, Told, judge, one};
+
+fn settings(seed: u64) -> Settings {
+    Settings {
+        // Pages have to leave it.
+        memory_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 8 << 20,
+        checkpoint_log_bytes: 64 << 10,
+        ..support::any_protocol(seed, &mut Random::from_seed(seed))
+    }
+}
+
+fn opened_on(disk: &SimulatedStorage, settings: &Settings) -> quenchdb::Result<Database> {
+    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+/// Works until the panic. Says which thread it struck, and adds what was acknowledged.
+fn live(
+    disk: &SimulatedStorage,
+    seed: u64,
+    threads: &'static str,
+    after: u64,
+    told: &mut BTreeSet<Id>,
+) -> Option<String> {
+    simulation::panic_later(threads, after);
+    if let Ok(db) = opened_on(disk, &settings(seed)) {
+        if let Ok(tables) = Tables::of(&db, true) {
+            let acknowledged: Arc<Mutex<BTreeSet<Id>>> = Arc::default();
+            let shared = Arc::new((db.clone(), tables, acknowledged.clone()));
+            let workers = (0..2).map(|number| {
+                let shared = shared.clone();
+                thread::spawn("worker", move || {
+                    let (db, tables, acknowledged) = &*shared;
+                    let mut random = Random::from_seed(seed ^ u64::from(number));
+                    for n in 0..6 {
+                        let id = [0, number, n, 0];
+                        match one(db, tables, id, &mut random) {
+                            Ok(Told::Durable) => drop(acknowledged.lock().insert(id)),
+                            Ok(_) => {}
+                            Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
+                            Err(_) => return,
+                        }
+                        if n % 3 == 2 {
+                            let _ = db.checkpoint();
+                        }
+                    }
+                })
+            });
+            for worker in workers.collect::<Vec<_>>() {
+                if let Err(panic) = worker.expect("a thread").join() {
+                    assert!(panic.is::<PlannedPanic>(), "{threads} {after}: another panic");
+                }
+            }
+            told.append(&mut acknowledged.lock());
+        }
+        if seed.is_multiple_of(2) {
+            let _ = db.close();
+        } else {
+            disk.stop();
+        }
+    }
+    simulation::planned_panic()
+}
+
+/// Panics at the first operations of `threads`, so many; returns how many threads they struck.
+fn panics(threads: &'static str, operations: u64) -> u64 {
+    let mut struck = 0;
+    for after in 0..operations {
+        let (disk, seed) = (SimulatedStorage::new(after), after);
+        let mut told = BTreeSet::new();
+        let (hit, _) = simulation::run(Plan::of(seed), || live(&disk, seed, threads, after, &mut told));
+        struck += u64::from(hit.is_some());
+        let kind = if after.is_multiple_of(3) { CrashKind::PowerCut } else { CrashKind::Kill };
+        let left = disk.crash(kind, disk.operations(), seed);
+        simulation::run(Plan::of(seed), || {
+            let context = format!("{threads} after {after}");
+            let db =
+                opened_on(&left, &settings(seed + 1)).unwrap_or_else(|error| panic!("{context}: {error}"));
+            judge(&db, &told, &context);
+        });
+    }
+    struck
+}
+
+#[test]
+fn wherever_the_flusher_panics_whoever_waits_is_told() {
+    assert!(panics("quench-flusher", 120) > 60);
+}
+
+/// Regression: an open waited for the first segment for ever.
+#[test]
+fn wherever_the_thread_panics_that_prepares_segments_whoever_waits_is_told() {
+    assert!(panics("quench-segments", 60) > 20);
+}
+
+/// Regression: whoever waited for memory waited for who makes room, for ever.
+#[test]
+fn wherever_the_thread_panics_that_evicts_pages_whoever_waits_is_told() {
+    assert!(panics("quench-evictor", 120) > 40);
+}
+
+/// Regression: checkpoints went on being made of what the panic had left half done.
+#[test]
+fn wherever_the_thread_panics_that_makes_checkpoints_whoever_waits_is_told() {
+    assert!(panics("quench-upkeep", 120) > 40);
+}
+
+#[test]
+fn wherever_the_threads_panic_that_read_ahead_or_look_for_writes_that_hang_nothing_is_lost() {
+    assert!(panics("quench-read-ahead", 10) > 0);
+    assert!(panics("quench-deadline", 20) > 0);
+}
+
+/// Regression: a commit that had drawn its number and was not ready kept readers of its rows waiting for ever.
+#[test]
+fn wherever_a_call_panics_whoever_waits_is_told() {
+    assert!(panics("worker", 400) > 300);
+}
