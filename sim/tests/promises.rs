@@ -158,6 +158,32 @@ fn place_of(line: &str) -> Option<(String, u64)> {
     Some((path, offset))
 }
 
+/// What the write held that did not become what it should have, by the journal of the life in which it was struck; `lines` are those of the
+/// life in which all went well.
+fn struck_in(well: &SimulatedStorage, lines: &[String], struck: &[String]) -> &'static str {
+    let marked = |line: &String| {
+        line.starts_with("will ") || line.starts_with("write log/") || line.starts_with("write MANIFEST")
+    };
+    // A flush that was not done has left no line.
+    let Some(at) = struck.iter().position(marked) else { return "flush" };
+    let place = place_of(&struck[at]).expect("it says its place");
+    let is_there = |line: &&String| {
+        let starts = ["durable write ", "write ", "will never "].iter().any(|how| line.starts_with(how));
+        starts && place_of(line).as_ref() == Some(&place)
+    };
+    let earlier = struck[..at].iter().filter(is_there).count() - usize::from(struck[at].contains("again"));
+    let same = lines.iter().enumerate().filter(|(_, line)| is_there(line)).nth(earlier);
+    let (operation, _) = same.expect("the same life until then");
+    let later = |what: &str| {
+        lines[operation + 1..].iter().any(|line| line.starts_with("durable write ") && line.contains(what))
+    };
+    match class_of(well, operation + 1, &place.0, place.1) {
+        "log block" if later("MANIFEST") => "log block below the checkpoint",
+        "log block" if !later("log/") => "newest log block",
+        class => class,
+    }
+}
+
 /// What was struck and what became of it, with how often, over all writes of the life.
 fn strike_each(kind: MishapKind, crash: CrashKind) -> BTreeMap<(&'static str, Answer), u64> {
     let well = SimulatedStorage::new(SEED);
@@ -172,16 +198,7 @@ fn strike_each(kind: MishapKind, crash: CrashKind) -> BTreeMap<(&'static str, An
             if disk.faults_struck() == 0 {
                 break;
             }
-            let struck = disk.describe(0);
-            let at = (0..lines.len()).find(|at| struck.get(*at) != Some(&lines[*at]));
-            println!(
-                "{kind:?} {operation:?} {after}: {:?} / {:?}",
-                at.map(|at| &lines[at]),
-                at.map(|at| struck.get(at))
-            );
-            // A flush that was not done is missing; a write says its place.
-            let class = at.and_then(|at| Some((at, place_of(&lines[at])?)));
-            let class = class.map_or("flush", |(at, (path, offset))| class_of(&well, at + 1, &path, offset));
+            let class = struck_in(&well, &lines, &disk.describe(0));
             let left = disk.crash(crash, disk.operations(), after);
             let context = format!("{kind:?} of {operation:?} {after} ({class})");
             let (answer, _) = simulation::run(Plan::of(SEED), || judge(&left, &history, &context));
@@ -196,10 +213,101 @@ fn answers(found: &BTreeMap<(&'static str, Answer), u64>, class: &str) -> BTreeS
     found.keys().filter(|(of, _)| *of == class).map(|(_, answer)| *answer).collect()
 }
 
-#[test]
-fn explore() {
-    for kind in [MishapKind::Lost, MishapKind::Torn, MishapKind::Misdirected, MishapKind::Duplicated] {
-        strike_each(kind, CrashKind::Kill);
+/// Asserts what became of all that was struck of a class, and, of what is `found` at all, that something was.
+fn assert_answers(found: &BTreeMap<(&'static str, Answer), u64>, class: &str, allowed: &[Answer]) {
+    let answers = answers(found, class);
+    assert!(!answers.is_empty(), "no {class} was struck: {found:?}");
+    assert!(answers.iter().all(|answer| allowed.contains(answer)), "{class}: {answers:?}, not {allowed:?}");
+}
+
+/// What is damaged in the store is found by whoever opens, reads or verifies; what the next checkpoint replaced is missed by nobody.
+const FOUND_OR_REPLACED: [Answer; 4] =
+    [Answer::Whole, Answer::Refused, Answer::FoundByReading, Answer::FoundByVerify];
+
+/// The store and the manifest, as for each kind of mishap that harms them.
+fn assert_store(found: &BTreeMap<(&'static str, Answer), u64>) {
+    for class in ["page", "mapping", "list"] {
+        assert_answers(found, class, &FOUND_OR_REPLACED);
     }
-    strike_each(MishapKind::LyingFlush, CrashKind::PowerCut);
+    let detected = |class| answers(found, class).iter().any(|answer| *answer != Answer::Whole);
+    assert!(
+        detected("page") || detected("mapping"),
+        "nothing of the newest checkpoint was struck: {found:?}"
+    );
+}
+
+#[test]
+fn a_lost_write_is_found_but_of_the_newest_log_block() {
+    let found = strike_each(MishapKind::Lost, CrashKind::Kill);
+    assert_store(&found);
+    assert_answers(&found, "header of the store", &[Answer::Refused]);
+    // There is another slot.
+    assert_answers(&found, "manifest", &[Answer::Whole]);
+    assert_answers(&found, "log block below the checkpoint", &[Answer::Whole]);
+    assert_answers(&found, "log block", &[Answer::Refused]);
+    // It looks like a block that was never written: a torn tail.
+    assert_answers(&found, "newest log block", &[Answer::Prefix]);
+}
+
+#[test]
+fn a_torn_write_is_found_but_of_the_newest_log_block() {
+    let found = strike_each(MishapKind::Torn, CrashKind::Kill);
+    assert_store(&found);
+    assert_answers(&found, "header of the store", &[Answer::Refused, Answer::Whole]);
+    assert_answers(&found, "manifest", &[Answer::Whole]);
+    assert_answers(&found, "log block below the checkpoint", &[Answer::Whole]);
+    // Whole if all that was not written is padding.
+    assert_answers(&found, "log block", &[Answer::Refused, Answer::Whole]);
+    assert_answers(&found, "newest log block", &[Answer::Prefix, Answer::Whole]);
+}
+
+/// It is lost where it belongs, and damages another place.
+#[test]
+fn a_misdirected_write_is_found_but_of_the_newest_log_block() {
+    let found = strike_each(MishapKind::Misdirected, CrashKind::Kill);
+    assert_store(&found);
+    assert_answers(&found, "manifest", &FOUND_OR_REPLACED);
+    assert_answers(&found, "log block below the checkpoint", &FOUND_OR_REPLACED);
+    assert_answers(&found, "log block", &[Answer::Refused]);
+    assert_answers(&found, "newest log block", &[Answer::Prefix, Answer::Refused]);
+}
+
+/// Nothing that is in use is written to, so most are harmless; a block that was used again meanwhile is found.
+#[test]
+fn a_write_that_is_done_twice_is_harmless_or_found() {
+    let found = strike_each(MishapKind::Duplicated, CrashKind::Kill);
+    for class in ["page", "mapping", "list", "manifest", "log block", "newest log block"] {
+        assert_answers(&found, class, &FOUND_OR_REPLACED);
+    }
+}
+
+/// Then the power goes. What was told to be durable and was not is gone, in part or all; a flush that came later has done its work.
+#[test]
+fn a_flush_that_lies_is_found_but_of_the_newest_log_block() {
+    let found = strike_each(MishapKind::LyingFlush, CrashKind::PowerCut);
+    assert_answers(&found, "manifest", &[Answer::Whole]);
+    assert_answers(&found, "log block below the checkpoint", &[Answer::Whole]);
+    assert_answers(&found, "log block", &[Answer::Refused, Answer::Whole]);
+    assert_answers(&found, "newest log block", &[Answer::Prefix, Answer::Whole]);
+    assert_answers(&found, "flush", &FOUND_OR_REPLACED);
+}
+
+/// Every read of an open finds a bit of what it reads flipped, for good: in the log, the manifest, the mapping, a page.
+#[test]
+fn rot_is_found_but_in_the_newest_log_block() {
+    let well = SimulatedStorage::new(SEED);
+    let (history, _) = simulation::run(Plan::of(SEED), || live(&well));
+    let mut found: BTreeMap<Answer, u64> = BTreeMap::new();
+    for after in 0.. {
+        let left = well.crash(CrashKind::Kill, well.operations(), SEED);
+        left.inject_mishap(Mishap { operation: OperationKind::Read, after, kind: MishapKind::Rot });
+        let context = format!("rot in read {after}");
+        let (answer, _) = simulation::run(Plan::of(SEED), || judge(&left, &history, &context));
+        if left.fault_counts().of("bit rot") == 0 {
+            break;
+        }
+        *found.entry(answer).or_default() += 1;
+    }
+    println!("bit rot: {found:?}");
+    assert!(found.contains_key(&Answer::Refused), "{found:?}");
 }
