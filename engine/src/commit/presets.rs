@@ -63,6 +63,8 @@ pub struct Axes {
     pub(super) gather: Option<Gather>,
     /// Committers let others come, see `company`.
     pub(super) await_company: bool,
+    /// Leaders leave writing to the flusher where very many wait, see `leader`.
+    pub(super) leaves_crowds: bool,
     /// Bytes in a log at which it is written although nobody waits.
     pub(super) flush_unit_bytes: usize,
     pub(super) writes_in_flight: usize,
@@ -127,6 +129,9 @@ impl Axes {
                 && settings.gather_window.is_zero()
                 && !matches!(writer, Writer::Committer | Writer::Memory)
                 && !waiters_keep_interval,
+            leaves_crowds: settings.preset == Preset::Auto
+                && writer == Writer::Leader
+                && settings.writer.is_none(),
             flush_unit_bytes,
             writes_in_flight: settings.writes_in_flight,
             shared_flush: settings.shared_flush,

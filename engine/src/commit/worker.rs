@@ -93,12 +93,13 @@ impl Core {
     pub(super) fn yield_now_and_then(&self, log: LogId, now: Nanos) {
         let yielded_at = YIELDED_AT.get();
         if now.0.wrapping_sub(yielded_at) >= YIELD_EVERY_NS {
-            YIELDED_AT.set(now.0);
             self.neighbours.seen(log);
             // The first call of a thread only starts its clock.
             if yielded_at != 0 {
                 thread::yield_now();
             }
+            // Not the time before: among many threads it would be past by then, and every transaction would yield.
+            YIELDED_AT.set(self.clock.now().0);
         }
     }
 
