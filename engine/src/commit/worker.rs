@@ -35,8 +35,9 @@ use std::time::Duration;
 const POLL_EVERY: Duration = Duration::from_micros(10);
 /// Who waited so long for its commit has slept.
 pub(super) const SLEPT: Duration = Duration::from_micros(20);
-/// How often a thread offers its CPU to others.
-const YIELD_EVERY_NS: u64 = 200_000;
+/// How long a thread computes before it offers its CPU to others. Measured with 64 threads on 2 cores: with 200 us the flusher comes too late, and
+/// commits take twice as long; with less than 50 switching costs more than it saves.
+const YIELD_EVERY_NS: u64 = 50_000;
 
 /// Of what a thread sees of its idle times, the newest counts for so much.
 const IDLE_WEIGHT: u64 = 8;
