@@ -8,7 +8,7 @@
 //! | acknowledger | leader | leader | background | background | leader | leader | leader | workers |
 //! | dependency rule | log order | log order | log order | log order | DSN | DSN | as the number of logs says | DSN |
 //!
-//! With a log in mapped memory (`log_memory`) `auto` is `passive`.
+//! With a log in mapped memory (`log_memory`) `auto` is `passive`, and where very many wait its leaders leave writing to the flusher.
 //!
 //! A setting makes one choice differently. Where it leaves one log the rule is log order, and where it leaves several, DSN. Choices that
 //! contradict each other, and numbers for choices that were not made, are refused with the reason: a setting that is silently without
