@@ -16,6 +16,9 @@ const CHECKPOINTS: [u32; 2] = [15, 30];
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// One simulation at a time: what is put off until no thread can see it any more is done by any thread of the process.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 fn settings() -> Settings {
     Settings {
         preset: Preset::PerTransaction,
@@ -186,6 +189,7 @@ fn struck_in(well: &SimulatedStorage, lines: &[String], struck: &[String]) -> &'
 
 /// What was struck and what became of it, with how often, over all writes of the life.
 fn strike_each(kind: MishapKind, crash: CrashKind) -> BTreeMap<(&'static str, Answer), u64> {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let well = SimulatedStorage::new(SEED);
     simulation::run(Plan::of(SEED), || live(&well));
     let lines = well.describe(0);
@@ -296,6 +300,7 @@ fn a_flush_that_lies_is_found_but_of_the_newest_log_block() {
 /// Every read of an open finds a bit of what it reads flipped, for good: in the log, the manifest, the mapping, a page.
 #[test]
 fn rot_is_found_but_in_the_newest_log_block() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let well = SimulatedStorage::new(SEED);
     let (history, _) = simulation::run(Plan::of(SEED), || live(&well));
     let mut found: BTreeMap<Answer, u64> = BTreeMap::new();
