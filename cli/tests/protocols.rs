@@ -45,6 +45,37 @@ fn every_axis_can_be_chosen_and_is_reported() {
     }
 }
 
+/// On a real file system, with commits that are durable when they return: money is neither made nor lost, and one flush serves a group.
+#[track_caller]
+fn runs_for_a_second(flags: &[&str], words: &[&str]) {
+    let options = ["tpcb", "--branches", "2", "--accounts", "300", "--seconds", "1", "--check"];
+    let report = bench(&[&options[..], flags, &["--commit", "blocking"]].concat());
+    assert_eq!(report["check"]["problems"].as_array().map(Vec::len), Some(0), "{report}");
+    assert!(number(&report, "seconds") >= 1.0 && number(&report, "committed") > 10.0, "{report}");
+    assert_eq!(report["level"], "durable", "{report}");
+    let protocol = report["coordination"]["protocol"].as_str().expect("text");
+    assert!(words.iter().all(|word| protocol.contains(word)), "{words:?}: {protocol}");
+}
+
+#[test]
+fn every_preset_runs_for_a_second() {
+    for preset in quenchdb::Preset::ALL.map(quenchdb::Preset::name) {
+        runs_for_a_second(&["--preset", preset], &[]);
+    }
+}
+
+#[test]
+fn changes_divided_by_page_run_for_a_second() {
+    for flags in [
+        &["--preset", "auto"][..],
+        &["--preset", "restricted", "--dependency", "exact"],
+        &["--preset", "passive"],
+    ] {
+        let by_page = [&["--layout", "by-page", "--logs", "2"], flags].concat();
+        runs_for_a_second(&by_page, &["layout by-page"]);
+    }
+}
+
 #[test]
 fn contradictions_are_refused_with_the_reason() {
     for (flags, reason) in [

@@ -8,8 +8,8 @@ use quenchdb::{
     Acknowledger, Database, Dependency, Durability, ErrorKind, Isolation, Layout, Preset, Settings, Writer,
 };
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use support::content;
+use std::sync::Mutex;
+use support::{content, open, small};
 
 const LOGS: usize = 3;
 const ROWS: u64 = 400;
@@ -17,18 +17,7 @@ const ROWS: u64 = 400;
 const EACH: u64 = 5;
 
 fn settings(preset: Preset) -> Settings {
-    Settings {
-        preset,
-        layout: Some(Layout::ByPage),
-        logs: LOGS,
-        memory_bytes: 8 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
-        ..Settings::default()
-    }
+    Settings { layout: Some(Layout::ByPage), ..small(preset, LOGS) }
 }
 
 /// Every preset that can be, with every rule, and who else may write or tell.
@@ -50,10 +39,6 @@ fn protocols() -> Vec<Settings> {
     all.push(Settings { acknowledger: Some(Acknowledger::Workers), ..settings(Preset::Auto) });
     all.push(Settings { acknowledger: Some(Acknowledger::Background), ..settings(Preset::Autonomous) });
     all
-}
-
-fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
-    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
 }
 
 fn name(settings: &Settings) -> String {

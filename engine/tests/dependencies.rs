@@ -14,8 +14,7 @@ mod support;
 
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Dependency, Durability, Isolation, Preset, Result, Settings, Table, Transaction};
-use std::sync::Arc;
-use support::{Content, content};
+use support::{Content, content, open, small};
 
 const LOGS: usize = 3;
 
@@ -64,22 +63,7 @@ impl Meeting {
 }
 
 fn settings(preset: Preset, rule: Dependency) -> Settings {
-    Settings {
-        preset,
-        logs: LOGS,
-        dependency: Some(rule),
-        memory_bytes: 8 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
-        ..Settings::default()
-    }
-}
-
-fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
-    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
+    Settings { dependency: Some(rule), ..small(preset, LOGS) }
 }
 
 /// Runs `f` in a new thread, which has the next log.

@@ -10,21 +10,11 @@ use quenchdb::{
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use support::content;
+use support::{content, open, small};
 
 fn settings(preset: Preset, logs: usize) -> Settings {
-    let several = !matches!(preset, Preset::PerTransaction);
-    Settings {
-        preset,
-        logs: if several { logs } else { 1 },
-        memory_bytes: 8 << 20,
-        segment_bytes: 256 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
-        ..Settings::default()
-    }
+    let logs = if preset == Preset::PerTransaction { 1 } else { logs };
+    Settings { segment_bytes: 256 << 10, ..small(preset, logs) }
 }
 
 /// Every preset, with two logs where it can have them, and the writers and acknowledgers that live in the workers' threads.
@@ -40,10 +30,6 @@ fn protocols(logs: usize) -> Vec<Settings> {
     });
     all.push(Settings { dependency: Some(Dependency::GsnRfa), ..autonomous() });
     all
-}
-
-fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
-    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
 }
 
 /// Ends the test if `run` does not come back.

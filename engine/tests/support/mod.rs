@@ -33,6 +33,26 @@ pub fn place(disk: &SimulatedStorage) -> Place {
     Place::Storage(Arc::new(disk.clone()))
 }
 
+/// A preset with `logs` logs, everything small, and no checkpoint that nobody asks for.
+pub fn small(preset: Preset, logs: usize) -> Settings {
+    Settings {
+        preset,
+        logs,
+        memory_bytes: 8 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 16 << 20,
+        checkpoint_log_bytes: 0,
+        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
+        ..Settings::default()
+    }
+}
+
+/// The database on `disk`, which is whole.
+pub fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
+    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
+}
+
 /// A preset, sometimes with other choices than its own: every choice that goes with another comes up.
 ///
 /// `pair` names preset and rule: as many in a row as there are pairs are all of them.
