@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 /// Of each script and point, unless QUENCH_SCHEDULES says otherwise.
-const SCHEDULES: usize = 5000;
+const SCHEDULES: usize = 2000;
 const COMMITTERS: u32 = 3;
 
 /// A world, and of each transaction what it met.
@@ -92,28 +92,29 @@ impl Explored {
 fn explore(settings: &Settings, count: u32, prepare: fn(&Explored), script: fn(&Explored, u32)) {
     let settings = settings.clone();
     let schedules = std::env::var("QUENCH_SCHEDULES").ok().and_then(|text| text.parse().ok());
-    shuttle::check_random(
-        move || {
-            let explored = Arc::new(Explored::new(&settings));
-            prepare(&explored);
-            let threads: Vec<_> = (0..count)
-                .map(|i| {
-                    let explored = explored.clone();
-                    thread::spawn(move || script(&explored, i))
-                })
-                .collect();
-            for thread in threads {
-                thread.join().expect("no panic");
-            }
-            let commit = &explored.world.commit;
-            commit.close().expect("the disk is whole");
-            assert!(commit.watermark() > commit.newest_drawn());
-            // The first fragment of each has a CSN, too.
-            let told = commit.metrics().committed_writers.get() + explored.divided.load(Ordering::Relaxed);
-            assert_eq!(told, commit.newest_drawn().0);
-        },
-        schedules.unwrap_or(SCHEDULES),
-    );
+    let mut config = shuttle::Config::new();
+    // The judges read logs.
+    config.stack_size = 256 << 10;
+    let scheduler = shuttle::scheduler::RandomScheduler::new(schedules.unwrap_or(SCHEDULES));
+    shuttle::Runner::new(scheduler, config).run(move || {
+        let explored = Arc::new(Explored::new(&settings));
+        prepare(&explored);
+        let threads: Vec<_> = (0..count)
+            .map(|i| {
+                let explored = explored.clone();
+                thread::spawn(move || script(&explored, i))
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        let commit = &explored.world.commit;
+        commit.close().expect("the disk is whole");
+        assert!(commit.watermark() > commit.newest_drawn());
+        // The first fragment of each has a CSN, too.
+        let told = commit.metrics().committed_writers.get() + explored.divided.load(Ordering::Relaxed);
+        assert_eq!(told, commit.newest_drawn().0);
+    });
 }
 
 fn as_it_is(_: &Explored) {}
@@ -134,7 +135,7 @@ fn points() -> Vec<Settings> {
         rule(Dependency::Csn, by_page(Preset::Auto)),
         rule(Dependency::GsnRfa, by_page(Preset::Autonomous)),
     ]);
-    let passive = |logs| Settings { logs, ..settings(Preset::Passive) };
+    let passive = |logs| Settings { logs, log_memory: Some("mapped".into()), ..settings(Preset::Passive) };
     points.extend([
         passive(1),
         passive(2),
