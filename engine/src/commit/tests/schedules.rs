@@ -135,7 +135,12 @@ fn points() -> Vec<Settings> {
         rule(Dependency::Csn, by_page(Preset::Auto)),
         rule(Dependency::GsnRfa, by_page(Preset::Autonomous)),
     ]);
-    let passive = |logs| Settings { logs, log_memory: Some("mapped".into()), ..settings(Preset::Passive) };
+    let passive = |logs| Settings {
+        logs,
+        log_memory: Some("mapped".into()),
+        flush_interval: None,
+        ..settings(Preset::Passive)
+    };
     points.extend([
         passive(1),
         passive(2),
@@ -216,8 +221,9 @@ fn who_waits_for_company_is_not_left_behind() {
             let world = &explored.world;
             if thread == COMMITTERS {
                 let mut ticks = 0;
-                while ticks < 4000 && explored.over.load(Ordering::Relaxed) < COMMITTERS.into() {
-                    world.clock.advance(WRITE / 8);
+                while ticks < 20_000 && explored.over.load(Ordering::Relaxed) < COMMITTERS.into() {
+                    // Slowly: who comes back takes some fifty steps.
+                    world.clock.advance(WRITE / 128);
                     thread::yield_now();
                     ticks += 1;
                 }
