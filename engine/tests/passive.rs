@@ -6,7 +6,7 @@ use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
     Acknowledger, Builder, Database, Durability, ErrorKind, Isolation, MemoryCache, Preset, Result, Settings,
-    Survives,
+    Survives, Writer,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -424,11 +424,29 @@ fn any_preset_finds_the_memory_that_the_database_needs_or_is_refused() {
     let error = small().log_memory(&other).open(&database).expect_err("another database's");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     // Said where it is, it is emptied into the log, and not needed any more.
-    let db = small().log_memory(&moved).open(&database).expect("recovers");
+    let elsewhere = small().preset(Preset::Group).log_memory(&moved);
+    let db = elsewhere.open(&database).expect("recovers");
     assert_eq!((row_count(&db), db.statistics().log_memory.is_none()), (300, true));
     drop(db);
     std::fs::remove_file(&moved).expect("removed");
     assert_eq!(row_count(&small().open(&database).expect("needs none")), 300);
+}
+
+#[test]
+fn auto_that_is_given_a_memory_commits_there() {
+    let directory = tempfile::tempdir().expect("space");
+    let memory = directory.path().join("memory");
+    let database = directory.path().join("db");
+    let open = || Database::builder().log_memory(&memory).open(&database).expect("opens");
+    let db = open();
+    let table = db.create_table("t").expect("new");
+    let writes = db.statistics().device_writes;
+    (0..100).for_each(|n| db.transact(|tx| tx.insert(&table, key(0, n), "row")).expect("durable in memory"));
+    let statistics = db.statistics();
+    assert_eq!((statistics.device_writes, statistics.writer), (writes, Writer::Memory));
+    drop((db, table));
+    let db = open();
+    assert_eq!((row_count(&db), db.statistics().log_memory.is_some()), (100, true));
 }
 
 #[test]
@@ -444,7 +462,8 @@ fn what_contradicts_what_is_there_is_refused_with_the_reason() {
     };
     let invalid = ErrorKind::InvalidArgument;
     refused(Database::builder().preset(Preset::Passive), invalid, &["`log_memory`", "passive", "/dev/shm"]);
-    refused(small().log_memory(&memory), invalid, &["`log_memory`", "preset auto"]);
+    let group = small().preset(Preset::Group).log_memory(&memory);
+    refused(group, invalid, &["`log_memory`", "preset group"]);
     refused(small().memory_cache(MemoryCache::Durable), invalid, &["`memory_cache`", "preset auto"]);
     let tiny = on_files(&memory).logs(16).log_memory_bytes(1 << 20);
     refused(tiny, invalid, &["1048576", "16 logs", "are needed"]);

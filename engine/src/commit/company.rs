@@ -141,9 +141,14 @@ impl Company {
         Duration::from_nanos(self.mean_ns.load(Ordering::Relaxed))
     }
 
+    /// How many the last write released, and how many were there when it ended.
+    pub(super) fn size(&self) -> usize {
+        self.size.load(Ordering::Relaxed) as usize
+    }
+
     /// How many commit beside whoever asks, about.
     pub(super) fn others(&self) -> usize {
-        self.size.load(Ordering::Relaxed).max(self.arrived.load(Ordering::Relaxed)).saturating_sub(1) as usize
+        self.size().max(self.arrived.load(Ordering::Relaxed) as usize).saturating_sub(1)
     }
 
     /// Whether `csn` of a commit that joined is not sealed yet, so that one of those who sleep keeps the time for it.

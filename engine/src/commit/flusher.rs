@@ -151,7 +151,7 @@ impl Core {
             due = due.min(levels::after(began, self.interval(writer).min(PACE)));
         }
         // Where committers only sleep it is the flusher that lets others come.
-        if due != NEVER && self.axes.await_company && !self.axes.waiters_write() {
+        if due != NEVER && self.axes.await_company && self.leaves_writing(writer) {
             due = due.max(self.company_until(writer).unwrap_or(NOW));
         }
         due

@@ -14,13 +14,16 @@
 //! the previous write and, where that pays, whoever that write released and comes back (`company`). The other logs a waiter depends on are started before its own write,
 //! so that the writes run side by side.
 //!
-//! Where committers do not write, each of these questions ends with the log being due, the flusher awake, and the waiter asleep.
+//! Where committers do not write, each of these questions ends with the log being due, the flusher awake, and the waiter asleep. So it is
+//! with `auto` while more than [`CROWD`] threads for each processor wait: a leader has work of its own when its write is done, and gets to
+//! the next one late.
 //!
 //! Nobody is stranded: a waiter takes its event ticket before it looks, and a leader gives up the lead before it
 //! notifies (see `writer.rs`).
 
 use super::levels::{self, NOW};
 use super::precommit::Pending;
+use super::presets::Axes;
 use super::writer::{Lead, LeadReleased, LogWriter};
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
@@ -30,8 +33,15 @@ use crate::base::settings::{Durability, Writer};
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::device::File;
 use crate::log::SealedBlock;
-use crate::sync::Event;
-use crate::sync::event;
+use crate::sync::{Event, event, thread};
+
+/// Threads that wait, for each processor, from which on a thread that does nothing but write does better. Measured, see `docs/performance.md`.
+const CROWD: usize = if cfg!(feature = "simulation") { 1 } else { 16 };
+
+/// How many may wait for a log of these axes before they leave writing to its flusher.
+pub(super) fn crowd(axes: &Axes) -> usize {
+    if axes.leaves_crowds { CROWD * thread::processors() } else { usize::MAX }
+}
 
 impl Core {
     pub(super) fn finish(&self, ticket: Ticket, pending: Pending) -> Result<()> {
@@ -106,7 +116,7 @@ impl Core {
                 continue;
             }
             if company
-                && self.axes.waiters_write()
+                && !self.leaves_writing(writer)
                 && writer.company.is_open(ticket.csn)
                 && let Some(until) = self.company_until(writer)
             {
@@ -197,7 +207,7 @@ impl Core {
                 return true;
             }
         }
-        if !self.axes.waiters_write() && self.flushers_run() {
+        if self.leaves_writing(writer) && self.flushers_run() {
             self.have_written(writer, by);
             return false;
         }
@@ -217,6 +227,11 @@ impl Core {
         }
         self.gather(writer);
         self.lead_write(&lead, &self.metrics.leader_flushes)
+    }
+
+    /// Whether those who wait for `writer` leave writing it to its flusher.
+    pub(super) fn leaves_writing(&self, writer: &LogWriter) -> bool {
+        !self.axes.waiters_write() || writer.company.size() > self.crowd
     }
 
     /// Has `writer`'s flusher write it at `by`, unless it does so earlier.

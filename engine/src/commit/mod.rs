@@ -176,6 +176,8 @@ pub struct Commit {
 /// What committers, waiters and the flusher thread share.
 struct Core {
     axes: Axes,
+    /// See [`Core::leaves_writing`].
+    crowd: usize,
     epoch: Epoch,
     clock: Clock,
     hooks: Hooks,
@@ -533,6 +535,7 @@ impl Core {
             told_any: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             metrics: Arc::new(CommitMetrics::default()),
+            crowd: leader::crowd(&axes),
             axes,
         }
     }

@@ -8,6 +8,8 @@
 //! | acknowledger | leader | leader | background | background | leader | leader | leader | workers |
 //! | dependency rule | log order | log order | log order | log order | DSN | DSN | as the number of logs says | DSN |
 //!
+//! With a log in mapped memory (`log_memory`) `auto` is `passive`, and where very many wait its leaders leave writing to the flusher.
+//!
 //! A setting makes one choice differently. Where it leaves one log the rule is log order, and where it leaves several, DSN. Choices that
 //! contradict each other, and numbers for choices that were not made, are refused with the reason: a setting that is silently without
 //! effect is a wrong measurement.
@@ -61,6 +63,8 @@ pub struct Axes {
     pub(super) gather: Option<Gather>,
     /// Committers let others come, see `company`.
     pub(super) await_company: bool,
+    /// Leaders leave writing to the flusher where very many wait, see `leader`.
+    pub(super) leaves_crowds: bool,
     /// Bytes in a log at which it is written although nobody waits.
     pub(super) flush_unit_bytes: usize,
     pub(super) writes_in_flight: usize,
@@ -71,6 +75,8 @@ pub struct Axes {
 
 /// What a preset chooses.
 struct Chosen(Layout, Writer, Acknowledger);
+
+const PASSIVE: Chosen = Chosen(Layout::PerThread, Writer::Memory, Acknowledger::Workers);
 
 impl Axes {
     /// The axes of `settings`: its preset's, as far as no other setting says otherwise. What contradicts itself is for
@@ -86,8 +92,9 @@ impl Axes {
             Preset::Autonomous => {
                 Chosen(Layout::PerThread, writer_of(settings.durability_method), Acknowledger::Leader)
             }
-            Preset::Passive => Chosen(Layout::PerThread, Writer::Memory, Acknowledger::Workers),
+            Preset::Passive => PASSIVE,
             Preset::Restricted => Chosen(Layout::ThreadsPerLog, Writer::FlusherPerLog, Acknowledger::Leader),
+            Preset::Auto if settings.log_memory.is_some() => PASSIVE,
             Preset::Auto => Chosen(Layout::ThreadsPerLog, Writer::Leader, Acknowledger::Leader),
         };
         let layout = settings.layout.unwrap_or(layout);
@@ -111,7 +118,9 @@ impl Axes {
             dependency: settings.dependency.unwrap_or(rule),
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
-            interval_follows_device: settings.preset == Preset::Auto && settings.flush_interval.is_none(),
+            interval_follows_device: settings.preset == Preset::Auto
+                && settings.flush_interval.is_none()
+                && writer != Writer::Memory,
             waiters_keep_interval,
             records_per_block: if writer == Writer::Committer { Some(1) } else { most },
             gather: (!settings.gather_window.is_zero())
@@ -120,6 +129,9 @@ impl Axes {
                 && settings.gather_window.is_zero()
                 && !matches!(writer, Writer::Committer | Writer::Memory)
                 && !waiters_keep_interval,
+            leaves_crowds: settings.preset == Preset::Auto
+                && writer == Writer::Leader
+                && settings.writer.is_none(),
             flush_unit_bytes,
             writes_in_flight: settings.writes_in_flight,
             shared_flush: settings.shared_flush,
@@ -322,6 +334,15 @@ mod tests {
         let method =
             Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
         assert_eq!(Axes::of(&method).writer, Writer::Worker);
+    }
+
+    #[test]
+    fn auto_uses_mapped_memory_that_it_is_given() {
+        let given = Settings { log_memory: Some("/memory".into()), ..settings(Preset::Auto) };
+        assert_eq!(Axes::of(&given), Axes::of(&settings(Preset::Passive)));
+        check(&given, log_count(&given, 4)).expect("together");
+        let leader = Settings { writer: Some(Writer::Leader), ..given };
+        assert_eq!(Axes::of(&leader).writer, Writer::Leader);
     }
 
     #[test]

@@ -240,3 +240,30 @@ fn closing_with_commits_in_flight_loses_nothing_that_was_accepted() {
         assert!(lost.is_empty(), "{what}: {lost:?}");
     }
 }
+
+/// Where very many wait the flusher writes, and where few do one of them: with both in turn nobody is left behind.
+#[test]
+fn a_crowd_leaves_writing_to_the_flusher() {
+    let world = World::new(Preset::Auto, 1);
+    world.disk.set_delay(Duration::from_micros(200));
+    let flushes = || {
+        let metrics = world.commit.metrics();
+        (metrics.leader_flushes.get(), metrics.flusher_flushes.get())
+    };
+    let crowd = 32 * crate::sync::thread::processors();
+    let commit = |threads: usize| {
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    (0..50).try_for_each(|_| world.blocking(0, Csn::ZERO).map(|_| ())).expect("commits")
+                });
+            }
+        });
+    };
+    commit(crowd);
+    let (by_leaders, by_flusher) = flushes();
+    assert!(by_flusher > 0, "{by_leaders} writes of leaders");
+    commit(1);
+    assert!(flushes().0 > by_leaders && flushes().1 <= by_flusher + 2, "{:?}", flushes());
+    assert_eq!(world.commit.metrics().committed.get(), 50 * (crowd as u64 + 1));
+}
