@@ -242,14 +242,16 @@ impl World {
 
     /// CSNs in the gap-free prefixes of blocks that a power cut would leave.
     pub fn durable_csns(&self) -> BTreeSet<Csn> {
+        // Both at one moment: nobody runs in between.
+        let (files, mapped) = (self.disk.durable(), self.mapped.as_ref().map(|m| m.after_power_cut()));
         let left = crate::device::memory::MemoryStorage::new();
         let mode = crate::device::OpenMode { create: true, read_only: false, direct: false };
-        for (path, bytes) in self.disk.durable() {
+        for (path, bytes) in files {
             left.open(&path, mode).expect("memory").write_at(0, &bytes).expect("memory");
         }
         let left: Arc<dyn Storage> = Arc::new(left);
-        let memory = self.mapped.as_ref().and_then(|mapped| {
-            let left = LogMemory::look(Arc::new(mapped.after_power_cut())).expect("ours");
+        let memory = mapped.and_then(|mapped| {
+            let left = LogMemory::look(Arc::new(mapped)).expect("ours");
             let MemoryState::Formatted(DATABASE, left) = left else { panic!("{left:?}") };
             find(&left, Csn::ZERO, SegmentId(1 << 30), false).expect("readable")
         });
