@@ -6,7 +6,7 @@ use quenchdb::{
     Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Snapshot, Table, Transaction,
 };
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -163,7 +163,6 @@ fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reo
             .expect("commits");
             let expected = 2 * u64::from(ACCOUNTS) * MONEY;
             let end = Instant::now() + Duration::from_millis(1500);
-            let checkpoints = AtomicU64::new(0);
             std::thread::scope(|scope| {
                 for thread in 0..3u64 {
                     let (db, tables) = (&db, &tables);
@@ -196,15 +195,16 @@ fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reo
                         }
                     });
                 }
-                let (db, checkpoints) = (&db, &checkpoints);
+                let db = &db;
                 scope.spawn(move || {
-                    while Instant::now() < end {
+                    for made in 0.. {
+                        if made > 2 && Instant::now() >= end {
+                            return;
+                        }
                         db.checkpoint().expect("a whole disk");
-                        checkpoints.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             });
-            assert!(checkpoints.into_inner() > 2);
             disk.stop();
             drop(db);
             for seed in 0..6 {
@@ -451,7 +451,8 @@ fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
     let mine = |key: &[u8]| u32::from_be_bytes(key[..4].try_into().expect("four bytes")) % threads == me;
     let end = Instant::now() + Duration::from_millis(1500);
     let mut round = 0;
-    while Instant::now() < end {
+    // On a machine that is busy with something else a little longer.
+    while Instant::now() < end || round <= 10 {
         round += 1;
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
         let mut next = model.clone();
@@ -491,7 +492,6 @@ fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
             model = next;
         }
     }
-    assert!(round > 10);
     model
 }
 

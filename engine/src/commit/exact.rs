@@ -33,8 +33,17 @@ use crate::base::{Csn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Lines of all logs together.
-const LINES: usize = if cfg!(any(loom, miri, feature = "shuttle")) { 32 } else { 8192 };
-const LINES_PER_LOG_MIN: usize = if cfg!(any(loom, miri, feature = "shuttle")) { 16 } else { 128 };
+const LINES: usize = match () {
+    () if cfg!(loom) => 2,
+    () if cfg!(any(miri, feature = "shuttle")) => 32,
+    () => 8192,
+};
+/// Two under loom, so that one is written over at once.
+const LINES_PER_LOG_MIN: usize = match () {
+    () if cfg!(loom) => 2,
+    () if cfg!(any(miri, feature = "shuttle")) => 16,
+    () => 128,
+};
 /// Transactions of one chain that are looked at before the way is forgotten and found again.
 const DEPTH: usize = 16;
 /// Transactions that are looked at to find whose records a waiter needs.
@@ -135,6 +144,17 @@ fn word(csn: Csn, log: LogId, kind: u64) -> u64 {
     (csn.0 / RING_SIZE) << ROUND_SHIFT | kind << KIND_SHIFT | u64::from(log.0 & 0xff)
 }
 
+/// Of the word of a CSN that W has passed, or of none.
+#[inline]
+fn overwrite(place: &AtomicU64, word: u64) {
+    if cfg!(loom) {
+        // Loom could place a store between what a compare-and-swap read and what it wrote; the language rules that out.
+        place.swap(word, Ordering::Release);
+    } else {
+        place.store(word, Ordering::Release);
+    }
+}
+
 impl Undecided {
     /// Nothing is known. `logs` is 0 if nobody will ask.
     pub(super) fn new(logs: usize) -> Undecided {
@@ -171,13 +191,13 @@ impl Undecided {
                 NEEDS_WATERMARK
             }
         };
-        place.store(word(csn, log, kind), Ordering::Release);
+        overwrite(place, word(csn, log, kind));
     }
 
     /// `csn` was just drawn for a record of `log`, together with the one below it, of whose transaction it is another fragment.
     pub(super) fn publish_follower(&self, csn: Csn, log: LogId, _latch: &impl Latched) {
         if let Some(place) = self.word_of(csn) {
-            place.store(word(csn, log, FOLLOWS), Ordering::Release);
+            overwrite(place, word(csn, log, FOLLOWS));
         }
     }
 
@@ -393,6 +413,9 @@ impl Undecided {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {

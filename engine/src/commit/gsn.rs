@@ -180,3 +180,104 @@ mod tests {
         assert!(clocks.needed_by(Csn(3)) < other, "nobody before it");
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::super::watermark::tests::Held;
+    use super::*;
+    use loom::sync::atomic::AtomicBool;
+    use loom::sync::{Arc, Mutex};
+    use loom::thread::spawn;
+
+    struct World {
+        clocks: Clocks,
+        latches: [Mutex<()>; 2],
+        /// By CSN.
+        durable: [AtomicBool; 8],
+    }
+
+    fn world() -> Arc<World> {
+        Arc::new(World {
+            clocks: Clocks::new(2),
+            latches: [Mutex::new(()), Mutex::new(())],
+            durable: std::array::from_fn(|_| AtomicBool::new(false)),
+        })
+    }
+
+    impl World {
+        fn draw(&self, log: u32, csn: u64, met: Gsn, alone: bool) -> Gsn {
+            let _latch = self.latches[log as usize].lock().expect("no panic");
+            self.clocks.draw(LogId(log), Csn(csn), met, alone, &Held)
+        }
+
+        /// All of `log` becomes durable, of which `csns` were not.
+        fn write(&self, log: u32, csns: &[u64]) {
+            csns.iter().for_each(|csn| self.durable[*csn as usize].store(true, Ordering::SeqCst));
+            let _latch = self.latches[log as usize].lock().expect("no panic");
+            self.clocks.settle(LogId(log), None, &Held);
+        }
+
+        /// The newest reach there is, not one of those that a load may still see.
+        fn newest_reach(&self) -> Gsn {
+            Gsn(self.clocks.reach.fetch_max(0, Ordering::AcqRel))
+        }
+
+        /// A whole commit in `log`, beside those who scan.
+        fn commit(&self, log: u32, csn: u64) {
+            let gsn = self.draw(log, csn, Gsn(0), false);
+            assert!(self.newest_reach() < gsn, "the reach passed {csn}, which is volatile");
+            self.write(log, &[csn]);
+        }
+
+        fn is_told(&self, csn: u64) -> bool {
+            self.clocks.rescan();
+            self.clocks.needed_by(Csn(csn)) <= self.clocks.reach()
+        }
+    }
+
+    #[test]
+    fn the_reach_never_passes_a_volatile_record_and_passes_all_in_the_end() {
+        loom::model(|| {
+            let world = world();
+            // One log is ahead of the other.
+            world.commit(1, 1);
+            let theirs = world.clone();
+            let other = spawn(move || theirs.commit(0, 2));
+            world.clocks.rescan();
+            world.commit(1, 3);
+            world.clocks.rescan();
+            other.join().expect("no panic");
+            assert!((1..=3).all(|csn| world.is_told(csn)), "an idle log holds the others back");
+        });
+    }
+
+    /// 4 in log 1, which is ahead; 5 in log 0 met it; 6 in log 0 met 5, and is alone.
+    #[test]
+    fn who_met_another_is_told_after_it_and_so_is_who_is_alone_behind_it() {
+        loom::model(|| {
+            let world = world();
+            (1..=3).for_each(|csn| world.commit(1, csn));
+            let page = Arc::new(AtomicU64::new(0));
+            let (theirs, clock) = (world.clone(), page.clone());
+            let other = spawn(move || {
+                let gsn = theirs.draw(1, 4, Gsn(0), false);
+                clock.store(gsn.0, Ordering::Release);
+                theirs.write(1, &[4]);
+            });
+            let met = Gsn(page.load(Ordering::Acquire));
+            if met > Gsn(0) {
+                let first = world.draw(0, 5, met, false);
+                let alone = world.draw(0, 6, first, true);
+                assert!(met < first && first < alone);
+                world.write(0, &[5, 6]);
+                for csn in [5, 6] {
+                    if world.is_told(csn) {
+                        assert!(world.durable[4].load(Ordering::SeqCst), "{csn} was told before what it met");
+                    }
+                }
+                other.join().expect("no panic");
+                assert!(world.is_told(5) && world.is_told(6));
+            }
+        });
+    }
+}

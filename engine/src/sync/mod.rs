@@ -74,6 +74,23 @@ pub mod thread {
         rustix::thread::sched_getcpu()
     }
 
+    /// A number that no other thread has, from 1.
+    #[must_use]
+    pub fn number() -> u64 {
+        // Its threads are tasks of one thread.
+        #[cfg(all(feature = "shuttle", not(loom)))]
+        return 1 + usize::from(super::imp::thread::current().id()) as u64;
+        #[cfg(not(all(feature = "shuttle", not(loom))))]
+        {
+            use std::sync::atomic::{AtomicU64, Ordering};
+            static NEXT: AtomicU64 = AtomicU64::new(1);
+            thread_local! {
+                static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+            }
+            NUMBER.with(|number| *number)
+        }
+    }
+
     /// The number of the calling process.
     #[must_use]
     pub fn process_id() -> u32 {

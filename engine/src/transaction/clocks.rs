@@ -8,15 +8,19 @@
 
 use super::active::ActiveTransaction;
 use crate::base::{Csn, Gsn, LogId, PageId};
-use crate::commit::{Commit, Ticket};
+use crate::commit::Ticket;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 
 /// Pages of a chunk.
-const CHUNK: usize = 4096;
+const CHUNK: usize = if cfg!(loom) { 2 } else { 4096 };
 /// Chunks. Pages beyond them share clocks.
-const CHUNKS: usize = if cfg!(any(miri, feature = "shuttle")) { 16 } else { 16_384 };
+const CHUNKS: usize = match () {
+    () if cfg!(loom) => 1,
+    () if cfg!(any(miri, feature = "shuttle")) => 16,
+    () => 16_384,
+};
 const LOG_BITS: u32 = 8;
 
 type Chunk = Box<[AtomicU64]>;
@@ -89,10 +93,43 @@ impl TransactionClock {
         });
     }
 
-    fn raise(&self, gsn: Gsn, log: LogId, commit: &Commit) {
+    /// It met something of `log`; up to `reach` all is durable.
+    fn raise(&self, gsn: Gsn, log: LogId, reach: Gsn) {
         self.gsn.set(self.gsn.get().max(gsn));
-        if gsn > commit.reach() {
+        if gsn > reach {
             self.meet(log);
+        }
+    }
+
+    fn meet_page(&self, pages: &PageClocks, page: PageId, reach: Gsn) {
+        let (gsn, log) = pages.get(page);
+        self.raise(gsn, log, reach);
+    }
+
+    /// It changes a leaf, which it has met; the change will be in `log`.
+    fn change_page(&self, pages: &PageClocks, page: PageId, log: LogId) {
+        let gsn = Gsn(self.gsn.get().0 + 1);
+        self.gsn.set(gsn);
+        pages.raise(page, gsn, log);
+        let mut changed = self.changed.borrow_mut();
+        if !changed.contains(&page) {
+            changed.push(page);
+        }
+    }
+
+    /// Its record drew `gsn` in `log`.
+    fn raise_changed(&self, pages: &PageClocks, gsn: Gsn, log: LogId) {
+        for page in self.changed.borrow().iter() {
+            pages.raise(*page, gsn, log);
+        }
+    }
+
+    /// Whether all it met that may not be durable is in `log`; none: it commits to several.
+    fn is_alone(&self, log: Option<LogId>) -> bool {
+        match self.met.get() {
+            Met::Nothing => log.is_some(),
+            Met::One(met) => log == Some(met),
+            Met::Several => false,
         }
     }
 }
@@ -108,8 +145,7 @@ impl ActiveTransaction {
 
     #[cold]
     fn met_page_clock(&self, clock: &TransactionClock, page: PageId) {
-        let (gsn, log) = self.system.page_clocks.get(page);
-        clock.raise(gsn, log, self.system.commit());
+        clock.meet_page(&self.system.page_clocks, page, self.system.commit().reach());
     }
 
     /// Changed a leaf.
@@ -117,14 +153,8 @@ impl ActiveTransaction {
     pub(super) fn changed_leaf(&self, page: PageId) {
         if let Some(clock) = &self.clock {
             self.met_page_clock(clock, page);
-            let gsn = Gsn(clock.gsn.get().0 + 1);
-            clock.gsn.set(gsn);
             let log = self.system.commit().log_of_page(page).unwrap_or(clock.home);
-            self.system.page_clocks.raise(page, gsn, log);
-            let mut changed = clock.changed.borrow_mut();
-            if !changed.contains(&page) {
-                changed.push(page);
-            }
+            clock.change_page(&self.system.page_clocks, page, log);
         }
     }
 
@@ -133,7 +163,7 @@ impl ActiveTransaction {
     pub(super) fn met_version(&self, csn: Csn) -> bool {
         let Some(clock) = &self.clock else { return true };
         let Some((gsn, log)) = self.system.commit().clock_of(csn) else { return false };
-        clock.raise(gsn, log, self.system.commit());
+        clock.raise(gsn, log, self.system.commit().reach());
         clock.meet(log);
         true
     }
@@ -141,13 +171,7 @@ impl ActiveTransaction {
     /// Its clock, and whether all it met is in `log`, which it commits to if that is one, as far as it may not be durable.
     pub(super) fn clock_now(&self, log: Option<LogId>) -> (Gsn, bool) {
         let Some(clock) = &self.clock else { return (Gsn(0), false) };
-        let alone = self.chunks.is_none()
-            && match clock.met.get() {
-                Met::Nothing => log.is_some(),
-                Met::One(met) => log == Some(met),
-                Met::Several => false,
-            };
-        (clock.gsn.get(), alone)
+        (clock.gsn.get(), self.chunks.is_none() && clock.is_alone(log))
     }
 
     /// It drew its GSN: the leaves that it changed get it. Before anybody sees that it is committed.
@@ -155,14 +179,12 @@ impl ActiveTransaction {
         let Some(clock) = &self.clock else { return };
         // If W has passed it nobody need wait for it.
         if let Some((gsn, log)) = self.system.commit().clock_of(ticket.csn) {
-            for page in clock.changed.borrow().iter() {
-                self.system.page_clocks.raise(*page, gsn, log);
-            }
+            clock.raise_changed(&self.system.page_clocks, gsn, log);
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
 
@@ -176,5 +198,67 @@ mod tests {
         assert_eq!(clocks.get(PageId(8)), (Gsn(0), LogId(0)));
         clocks.raise(PageId(u32::MAX.into()), Gsn(11), LogId(255));
         assert_eq!(clocks.get(PageId(u32::MAX.into())), (Gsn(11), LogId(255)));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread::spawn;
+
+    const PAGE: PageId = PageId(1);
+
+    fn pages() -> Arc<PageClocks> {
+        let pages = Arc::new(PageClocks::new());
+        // Made here: loom sees nothing of the making.
+        pages.raise(PAGE, Gsn(1), LogId(0));
+        pages
+    }
+
+    #[test]
+    fn a_page_has_the_highest_clock_and_its_own_log_whoever_raises_it_beside() {
+        loom::model(|| {
+            let pages = pages();
+            let raising = [(5, 1), (7, 2)].map(|(gsn, log)| {
+                let theirs = pages.clone();
+                spawn(move || theirs.raise(PAGE, Gsn(gsn), LogId(log)))
+            });
+            let known = [(Gsn(1), LogId(0)), (Gsn(5), LogId(1)), (Gsn(7), LogId(2))];
+            let (first, second) = (pages.get(PAGE), pages.get(PAGE));
+            assert!(known.contains(&first) && known.contains(&second) && first <= second);
+            raising.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            assert_eq!(pages.get(PAGE), (Gsn(7), LogId(2)));
+        });
+    }
+
+    /// Two change a leaf, in any order; the second to be drawn is above the first if it saw its version.
+    #[test]
+    fn who_sees_a_change_has_a_clock_above_it_and_knows_its_log() {
+        loom::model(|| {
+            let pages = pages();
+            let visible = Arc::new(AtomicBool::new(false));
+            let (theirs, stamp) = (pages.clone(), visible.clone());
+            let writer = spawn(move || {
+                let clock = TransactionClock::new(LogId(1));
+                clock.meet_page(&theirs, PAGE, Gsn(1));
+                clock.change_page(&theirs, PAGE, LogId(1));
+                // Its log was ahead.
+                clock.raise_changed(&theirs, Gsn(40), LogId(1));
+                stamp.store(true, Ordering::Release);
+            });
+            let clock = TransactionClock::new(LogId(2));
+            let seen = visible.load(Ordering::Acquire);
+            clock.meet_page(&pages, PAGE, Gsn(1));
+            clock.change_page(&pages, PAGE, LogId(2));
+            if seen {
+                assert!(clock.gsn.get() > Gsn(40), "{:?} saw 40", clock.gsn.get());
+                assert!(!clock.is_alone(Some(LogId(2))), "what it saw is in log 1");
+            }
+            writer.join().expect("no panic");
+            let (gsn, _) = pages.get(PAGE);
+            assert!(gsn >= Gsn(40) && gsn >= clock.gsn.get(), "the page fell behind");
+        });
     }
 }

@@ -1,5 +1,6 @@
 //! A disk for tests of this room: remembers what is durable, can be slow, fail, or hold writes back.
 
+use crate::base::clock::Clock;
 use crate::base::{Error, Location, Result};
 use crate::device::{
     Completion, DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue, WriteRequest,
@@ -22,6 +23,8 @@ struct Shared {
     writes: AtomicU64,
     fails_from: AtomicU64,
     delay_us: AtomicU64,
+    /// A clock that each durable write moves, and how far.
+    takes: Mutex<Option<(Clock, Duration)>>,
     /// If set, a queue completes one write at a time, the newest first.
     reverse: AtomicBool,
     /// Keep nothing, for measurements.
@@ -48,6 +51,11 @@ impl Disk {
     }
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay_us.store(delay.as_micros() as u64, Ordering::SeqCst);
+    }
+    /// Each durable write moves a manual clock.
+    #[cfg(feature = "shuttle")]
+    pub fn each_write_takes(&self, time: Duration, clock: &Clock) {
+        *self.shared.takes.lock().expect("no panic") = Some((clock.clone(), time));
     }
     /// Writes take their time and are forgotten.
     pub fn discard(&self) {
@@ -83,6 +91,9 @@ impl Shared {
         let delay = self.delay_us.load(Ordering::SeqCst);
         if delay > 0 {
             std::thread::sleep(Duration::from_micros(delay));
+        }
+        if let Some((clock, time)) = &*self.takes.lock().expect("no panic") {
+            clock.advance(*time);
         }
         let mut held = self.held.0.lock().expect("no panic");
         while *held {

@@ -8,6 +8,7 @@ mod disk;
 mod exact;
 #[cfg(not(feature = "shuttle"))]
 mod failure;
+mod mapped;
 #[cfg(feature = "shuttle")]
 mod schedules;
 #[cfg(not(feature = "shuttle"))]
@@ -17,15 +18,20 @@ mod stress;
 
 use super::*;
 use crate::base::Gsn;
+use crate::base::SegmentId;
 use crate::base::checksum::crc;
 use crate::base::settings::{Acknowledger, Dependency, Durability, MethodSetting, Preset, Queue, Writer};
+use crate::log::memory::{MemoryId, MemoryState, find, needed_bytes};
 use crate::log::{BufferSize, RecordKind};
 use disk::Disk;
+use mapped::Mapped;
 use std::collections::BTreeSet;
 
 /// A room, its disk, and what its callers were told.
 pub struct World {
     pub disk: Disk,
+    /// With `passive`.
+    pub mapped: Option<Arc<Mapped>>,
     pub commit: Arc<Commit>,
     pub clock: Clock,
     /// Of each record.
@@ -120,6 +126,12 @@ impl World {
         let disk = Disk::default();
         let storage: Arc<dyn Storage> = Arc::new(disk.clone());
         let count = presets::log_count(&settings, 2);
+        let mapped = (settings.preset == Preset::Passive)
+            .then(|| Arc::new(Mapped::new(needed_bytes(count, MAPPED_BYTES))));
+        let memory = mapped.clone().map(|mapped| {
+            let memory = LogMemory::prepare(mapped, DATABASE, MemoryId(5), count, MAPPED_BYTES, 1 << 20);
+            Arc::new(memory.expect("large enough"))
+        });
         let segments =
             SegmentPool::new(storage.clone(), SEGMENT_BYTES, 1 << 40, 1).expect("the disk is whole");
         segments.start().expect("threads");
@@ -140,14 +152,15 @@ impl World {
         let start = Start {
             storage,
             logs,
-            memory: None,
+            memory,
             segments,
             first_csn: Csn(1),
             epoch: Epoch(1),
             clock: clock.clone(),
             hooks,
         };
-        World { disk, commit: Commit::start(&settings, start).expect("starts"), clock, body_bytes: 40 }
+        let commit = Commit::start(&settings, start).expect("starts");
+        World { disk, mapped, commit, clock, body_bytes: 40 }
     }
 
     pub fn pending(&self, dsn: Csn, durability: Durability, waits: bool) -> Pending {
@@ -168,6 +181,33 @@ impl World {
         let record =
             Record { body: &body, body_crc: crc(&body), operations: 1, gsn, kind: RecordKind::Whole };
         self.commit.precommit(LogId(log), record, pending, || ())
+    }
+
+    /// As [`World::precommit`], with a fragment in each of the first two logs.
+    #[cfg(feature = "shuttle")]
+    pub fn precommit_divided(&self, mut pending: Pending) -> Result<Ticket> {
+        pending.alone = false;
+        let gsn = self.meet(LogId(0), &mut pending);
+        let bodies: Vec<Vec<u8>> = (0..2)
+            .map(|number| {
+                let mut body = crate::log::Fragment { number, count: 2 }.encode().to_vec();
+                body.resize(self.body_bytes, number as u8);
+                if number == 0 {
+                    for csn in self.commit.to_list(&pending).unwrap_or_default() {
+                        body.extend(csn.0.to_le_bytes());
+                    }
+                }
+                body
+            })
+            .collect();
+        let fragments: Vec<_> = (0..)
+            .zip(&bodies)
+            .map(|(log, body)| {
+                let (body_crc, kind) = (crc(body), RecordKind::Fragment);
+                (LogId(log), Record { body, body_crc, operations: 1, gsn, kind })
+            })
+            .collect();
+        self.commit.precommit_fragments(&fragments, pending, || ())
     }
 
     /// Where there are clocks: that of a transaction that met its predecessors.
@@ -202,12 +242,19 @@ impl World {
 
     /// CSNs in the gap-free prefixes of blocks that a power cut would leave.
     pub fn durable_csns(&self) -> BTreeSet<Csn> {
+        // Both at one moment: nobody runs in between.
+        let (files, mapped) = (self.disk.durable(), self.mapped.as_ref().map(|m| m.after_power_cut()));
         let left = crate::device::memory::MemoryStorage::new();
         let mode = crate::device::OpenMode { create: true, read_only: false, direct: false };
-        for (path, bytes) in self.disk.durable() {
+        for (path, bytes) in files {
             left.open(&path, mode).expect("memory").write_at(0, &bytes).expect("memory");
         }
         let left: Arc<dyn Storage> = Arc::new(left);
+        let memory = mapped.and_then(|mapped| {
+            let left = LogMemory::look(Arc::new(mapped)).expect("ours");
+            let MemoryState::Formatted(DATABASE, left) = left else { panic!("{left:?}") };
+            find(&left, Csn::ZERO, SegmentId(1 << 30), false).expect("readable")
+        });
         let options = crate::log::ScanOptions {
             database: DATABASE,
             covered: Csn::ZERO,
@@ -216,7 +263,7 @@ impl World {
             piece_bytes: 4096,
             keep_bytes: 0,
         };
-        let scan = crate::log::scan(&left, options, None, &|_, _| {}).expect("readable");
+        let scan = crate::log::scan(&left, options, memory.as_ref(), &|_, _| {}).expect("readable");
         let blocks = scan.chains.iter().flat_map(|chain| crate::log::load_all(chain.accepted()));
         let csns = |block: crate::log::LoadedBlock| {
             block.records().map(|record| record.expect("whole").1.header.csn).collect::<Vec<_>>()
@@ -227,3 +274,5 @@ impl World {
 
 const DATABASE: crate::base::DatabaseId = crate::base::DatabaseId(7);
 const SEGMENT_BYTES: u64 = if cfg!(feature = "shuttle") { 64 << 10 } else { 4 << 20 };
+/// Of a mapped buffer: the least there is.
+const MAPPED_BYTES: u64 = 64 << 10;

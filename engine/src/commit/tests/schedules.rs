@@ -4,52 +4,173 @@
 //! and the scheduler reports the deadlock.
 
 use super::*;
+use crate::base::settings::Layout;
 use shuttle::thread;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 
-/// Of each script and preset.
-const SCHEDULES: usize = 5000;
+/// Of each script and point, unless QUENCH_SCHEDULES says otherwise.
+const SCHEDULES: usize = 2000;
+const COMMITTERS: u32 = 3;
 
-fn explore(settings: &Settings, script: fn(&World, u32)) {
+/// A world, and of each transaction what it met.
+struct Explored {
+    world: World,
+    met: std::sync::Mutex<BTreeMap<Csn, Csn>>,
+    /// Transactions with two fragments.
+    divided: AtomicU64,
+    /// Threads that have committed all they had.
+    over: AtomicU64,
+    /// Dependencies are followed; otherwise whoever is told has everything below its DSN.
+    exactly: bool,
+}
+
+impl Explored {
+    fn new(settings: &Settings) -> Explored {
+        let clock = Clock::manual();
+        clock.advance(Duration::from_millis(1));
+        let mut world = World::with_clock(settings.clone(), Hooks::default(), clock);
+        if world.mapped.is_some() {
+            // Two fill a mapped buffer.
+            world.body_bytes = 26_000;
+        }
+        let exactly =
+            matches!(settings.dependency, Some(Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa));
+        Explored {
+            world,
+            met: std::sync::Mutex::default(),
+            divided: AtomicU64::new(0),
+            over: AtomicU64::new(0),
+            exactly,
+        }
+    }
+
+    fn is_by_page(&self) -> bool {
+        self.world.commit.core.is_by_page()
+    }
+
+    fn pending(&self, durability: Durability, waits: bool) -> Pending {
+        self.world.pending(self.world.commit.newest_drawn(), durability, waits)
+    }
+
+    fn note(&self, ticket: Ticket, divided: bool) -> Ticket {
+        let mut met = self.met.lock().expect("no panic");
+        let first = if divided { Csn(ticket.csn.0 - 1) } else { ticket.csn };
+        self.divided.fetch_add(divided.into(), Ordering::Relaxed);
+        met.insert(ticket.csn, first);
+        met.insert(first, ticket.dsn);
+        ticket
+    }
+
+    /// A transaction that met the newest there is.
+    fn precommit(&self, log: u32, pending: Pending) -> Ticket {
+        self.note(self.world.precommit(log, pending).expect("pre-commits"), false)
+    }
+
+    /// The same, divided between two logs.
+    fn precommit_divided(&self, pending: Pending) -> Ticket {
+        self.note(self.world.precommit_divided(pending).expect("pre-commits"), true)
+    }
+
+    /// What a power cut leaves now has the transaction, and all it depends on.
+    fn told(&self, ticket: Ticket) {
+        let durable = self.world.durable_csns();
+        let met = self.met.lock().expect("no panic");
+        let mut at = ticket.csn;
+        while at > Csn::ZERO {
+            assert!(durable.contains(&at), "{ticket:?}: {at} is volatile");
+            let next = met.get(&at).copied().unwrap_or(Csn::ZERO);
+            at = if next == at { Csn::ZERO } else { next };
+        }
+        if !self.exactly {
+            assert!((1..=ticket.dsn.0).all(|csn| durable.contains(&Csn(csn))), "{ticket:?}");
+        }
+    }
+}
+
+/// Runs `script` as `count` threads, in many schedules.
+fn explore(settings: &Settings, count: u32, prepare: fn(&Explored), script: fn(&Explored, u32)) {
     let settings = settings.clone();
-    shuttle::check_random(
-        move || {
-            let clock = Clock::manual();
-            clock.advance(Duration::from_millis(1));
-            let world = Arc::new(World::with_clock(settings.clone(), Hooks::default(), clock));
-            let threads: Vec<_> = (0..3)
-                .map(|i| {
-                    let world = world.clone();
-                    thread::spawn(move || script(&world, i))
-                })
-                .collect();
-            for thread in threads {
-                thread.join().expect("no panic");
-            }
-            world.commit.close().expect("the disk is whole");
-            assert!(world.commit.watermark() > world.commit.newest_drawn());
-            assert_eq!(world.commit.metrics().committed_writers.get(), world.commit.newest_drawn().0);
-        },
-        SCHEDULES,
-    );
+    let schedules = std::env::var("QUENCH_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let mut config = shuttle::Config::new();
+    // The judges read logs.
+    config.stack_size = 256 << 10;
+    let scheduler = shuttle::scheduler::RandomScheduler::new(schedules.unwrap_or(SCHEDULES));
+    shuttle::Runner::new(scheduler, config).run(move || {
+        let explored = Arc::new(Explored::new(&settings));
+        prepare(&explored);
+        let threads: Vec<_> = (0..count)
+            .map(|i| {
+                let explored = explored.clone();
+                thread::spawn(move || script(&explored, i))
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        let commit = &explored.world.commit;
+        commit.close().expect("the disk is whole");
+        assert!(commit.watermark() > commit.newest_drawn());
+        // The first fragment of each has a CSN, too.
+        let told = commit.metrics().committed_writers.get() + explored.divided.load(Ordering::Relaxed);
+        assert_eq!(told, commit.newest_drawn().0);
+    });
 }
 
-fn presets() -> Vec<Settings> {
-    all().into_iter().map(|settings| Settings { log_buffer_bytes: 64 << 10, ..settings }).collect()
+fn as_it_is(_: &Explored) {}
+
+fn small(settings: Settings) -> Settings {
+    Settings { log_buffer_bytes: 64 << 10, ..settings }
 }
 
-fn told(world: &World, ticket: Ticket) {
-    let durable = world.durable_csns();
-    assert!(durable.contains(&ticket.csn), "{ticket:?}");
-    assert!((1..=ticket.dsn.0).all(|csn| durable.contains(&Csn(csn))), "{ticket:?}");
+fn points() -> Vec<Settings> {
+    let mut points = all();
+    let rule = |dependency, settings| Settings { dependency: Some(dependency), ..settings };
+    let by_page = |preset| Settings { layout: Some(Layout::ByPage), logs: 2, ..settings(preset) };
+    points.extend([
+        by_page(Preset::Group),
+        by_page(Preset::Pipelined),
+        by_page(Preset::Restricted),
+        rule(Dependency::Exact, by_page(Preset::Autonomous)),
+        rule(Dependency::Csn, by_page(Preset::Auto)),
+        rule(Dependency::GsnRfa, by_page(Preset::Autonomous)),
+    ]);
+    let passive = |logs| Settings {
+        logs,
+        log_memory: Some("mapped".into()),
+        flush_interval: None,
+        ..settings(Preset::Passive)
+    };
+    points.extend([
+        passive(1),
+        passive(2),
+        rule(Dependency::Exact, passive(2)),
+        rule(Dependency::Gsn, passive(2)),
+        Settings { acknowledger: Some(Acknowledger::Background), ..passive(2) },
+        Settings { acknowledger: Some(Acknowledger::Leader), ..passive(2) },
+        rule(Dependency::Exact, Settings { layout: Some(Layout::ByPage), ..passive(2) }),
+        Settings { layout: Some(Layout::ByPage), ..passive(2) },
+    ]);
+    for settings in &points {
+        presets::check(settings, presets::log_count(settings, 2)).expect("a point on the axes");
+    }
+    points.into_iter().map(small).collect()
 }
 
 #[test]
 fn blocking_committers_are_never_stranded_and_never_told_too_early() {
-    for settings in presets() {
-        explore(&settings, |world, thread| {
+    for settings in points() {
+        explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
+            let world = &explored.world;
             let log = thread % world.commit.core.writers.len() as u32;
-            for _ in 0..2 {
-                told(world, world.blocking(log, world.commit.newest_drawn()).expect("commits"));
+            for round in 0..2 {
+                let pending = explored.pending(Durability::Durable, true);
+                let ticket = match explored.is_by_page() && (thread + round) % 2 == 0 {
+                    true => explored.precommit_divided(pending),
+                    false => explored.precommit(log, pending),
+                };
+                world.commit.finish(ticket, pending).expect("commits");
+                explored.told(ticket);
             }
         });
     }
@@ -57,18 +178,72 @@ fn blocking_committers_are_never_stranded_and_never_told_too_early() {
 
 #[test]
 fn waiters_for_records_that_nobody_flushes_are_never_stranded() {
-    for settings in presets() {
-        explore(&settings, |world, thread| {
+    for settings in points() {
+        explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
+            let world = &explored.world;
             let log = thread % world.commit.core.writers.len() as u32;
-            let lazy = world.asynchronous(log, world.commit.newest_drawn(), Durability::Lazy).expect("lazy");
-            let handle = world.asynchronous(log, lazy.csn, Durability::Durable).expect("asynchronous");
+            let pending = explored.pending(Durability::Lazy, false);
+            let lazy = match explored.is_by_page() && thread != 1 {
+                true => explored.precommit_divided(pending),
+                false => explored.precommit(log, pending),
+            };
+            let pending = world.pending(lazy.csn, Durability::Durable, false);
+            let handle = explored.precommit(log, pending);
             world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), false);
             if thread == 0 {
                 world.commit.wait_committed(handle.csn).expect("commits");
             }
-            world.commit.wait(handle, None).expect("commits");
-            told(world, handle);
+            world.commit.wait([handle], None).expect("commits");
+            explored.told(handle);
             world.clock.advance(Duration::from_micros(300));
         });
+    }
+}
+
+/// What a write takes, so that it is worth while to wait for others.
+const WRITE: Duration = Duration::from_micros(100);
+/// How often somebody let others come.
+static WAITED: AtomicU64 = AtomicU64::new(0);
+
+/// Time passes only where a write or the last thread moves it, and that ends: whoever is then asleep stays so, and the scheduler says it.
+#[test]
+fn who_waits_for_company_is_not_left_behind() {
+    let leader = Some(Writer::Leader);
+    for settings in [
+        settings(Preset::Group),
+        settings(Preset::Auto),
+        Settings { writer: leader, ..settings(Preset::Autonomous) },
+        Settings { layout: Some(Layout::ByPage), writer: leader, logs: 2, ..settings(Preset::Auto) },
+    ] {
+        let prepare =
+            |explored: &Explored| explored.world.disk.each_write_takes(WRITE, &explored.world.clock);
+        explore(&small(settings.clone()), COMMITTERS + 1, prepare, |explored, thread| {
+            let world = &explored.world;
+            if thread == COMMITTERS {
+                let mut ticks = 0;
+                while ticks < 20_000 && explored.over.load(Ordering::Relaxed) < COMMITTERS.into() {
+                    // Slowly: who comes back takes some fifty steps.
+                    world.clock.advance(WRITE / 128);
+                    thread::yield_now();
+                    ticks += 1;
+                }
+                return;
+            }
+            for round in 0..3 {
+                let pending = explored.pending(Durability::Durable, true);
+                let ticket = match explored.is_by_page() && (thread + round) % 2 == 0 {
+                    true => explored.precommit_divided(pending),
+                    false => explored.precommit(0, pending),
+                };
+                let core = &world.commit.core;
+                if core.company_until(core.writer(ticket.log)).is_some() {
+                    WAITED.fetch_add(1, Ordering::Relaxed);
+                }
+                world.commit.finish(ticket, pending).expect("commits");
+                explored.told(ticket);
+            }
+            explored.over.fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(WAITED.swap(0, Ordering::Relaxed) > 0, "nobody ever waits for company: {settings:?}");
     }
 }

@@ -11,9 +11,8 @@ use super::LogMemory;
 use super::layout::Entry;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, LogId};
-use std::cell::Cell;
+use crate::sync::thread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Mapped buffers of one log.
 #[derive(Debug)]
@@ -34,18 +33,6 @@ struct Unfenced {
     last: Csn,
     /// Who stored them; 0 for several threads.
     by: u64,
-}
-
-/// A number of the calling thread, from 1.
-fn this_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static NUMBER: Cell<u64> = const { Cell::new(0) };
-    }
-    if NUMBER.get() == 0 {
-        NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
-    }
-    NUMBER.get()
 }
 
 /// How a log was made clean.
@@ -104,7 +91,7 @@ impl MemoryBuffers {
     pub(in crate::log) fn insert(&mut self, buffer: u32, at: usize, record: &[u8], csn: Csn) {
         let memory = &self.shared;
         memory.memory.store(memory.layout.buffer_offset(buffer) + at as u64, record);
-        let by = this_thread();
+        let by = thread::number();
         self.unfenced = Some(match self.unfenced {
             None => Unfenced { first: csn, last: csn, by },
             Some(before) => Unfenced { last: csn, by: if before.by == by { by } else { 0 }, ..before },
@@ -124,7 +111,7 @@ impl MemoryBuffers {
     /// Everything inserted is durable.
     pub(in crate::log) fn fence(&mut self) -> Fenced {
         let Some(unfenced) = self.unfenced.take() else { return Fenced::Nothing };
-        if unfenced.by == this_thread() {
+        if unfenced.by == thread::number() {
             if !planted::is(Bug::FenceSkipped) {
                 self.shared.memory.fence();
             }

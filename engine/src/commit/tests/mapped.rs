@@ -1,0 +1,83 @@
+//! Mapped memory for tests of this room: a store is durable when its thread has fenced, or anybody has sent a barrier. A power cut keeps nothing else.
+
+use crate::device::mapped::{MappedMemory, MemoryFacts, Primitive, Survives};
+use crate::sync::thread;
+use std::sync::Mutex;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub struct Mapped {
+    bytes: Mutex<Bytes>,
+}
+
+#[derive(Clone, Debug)]
+struct Bytes {
+    visible: Vec<u8>,
+    durable: Vec<u8>,
+    /// By thread, in the order of the stores.
+    under_way: Vec<(u64, usize, Vec<u8>)>,
+}
+
+fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+    to[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+impl Mapped {
+    pub fn new(bytes: u64) -> Mapped {
+        let zeros = vec![0; bytes as usize];
+        Mapped { bytes: Mutex::new(Bytes { visible: zeros.clone(), durable: zeros, under_way: Vec::new() }) }
+    }
+
+    /// What a power cut leaves.
+    pub fn after_power_cut(&self) -> Mapped {
+        let mut left = self.bytes.lock().expect("no panic").clone();
+        left.under_way.clear();
+        left.visible = left.durable.clone();
+        Mapped { bytes: Mutex::new(left) }
+    }
+
+    fn fence_all(&self, of: impl Fn(u64) -> bool) {
+        // Whoever fences may be interrupted before.
+        thread::yield_now();
+        let mut bytes = self.bytes.lock().expect("no panic");
+        let (fenced, left) = std::mem::take(&mut bytes.under_way).into_iter().partition(|(by, ..)| of(*by));
+        bytes.under_way = left;
+        let fenced: Vec<(u64, usize, Vec<u8>)> = fenced;
+        fenced.iter().for_each(|(_, at, stored)| put(&mut bytes.durable, *at, stored));
+    }
+}
+
+impl MappedMemory for Mapped {
+    fn facts(&self) -> MemoryFacts {
+        MemoryFacts {
+            path: "mapped".into(),
+            bytes: self.bytes(),
+            survives: Survives::PowerCut,
+            reason: "a test".into(),
+            primitive: Primitive::Unknown,
+            latency: Duration::ZERO,
+        }
+    }
+    fn bytes(&self) -> u64 {
+        self.bytes.lock().expect("no panic").visible.len() as u64
+    }
+    fn load(&self, offset: u64, into: &mut [u8]) {
+        let bytes = self.bytes.lock().expect("no panic");
+        into.copy_from_slice(&bytes.visible[offset as usize..offset as usize + into.len()]);
+    }
+    fn store(&self, offset: u64, stored: &[u8]) {
+        let mut bytes = self.bytes.lock().expect("no panic");
+        put(&mut bytes.visible, offset as usize, stored);
+        bytes.under_way.push((thread::number(), offset as usize, stored.to_vec()));
+    }
+    fn fence(&self) {
+        let own = thread::number();
+        self.fence_all(|by| by == own);
+    }
+    fn barrier(&self) {
+        self.fence_all(|_| true);
+    }
+    fn flush(&self) {
+        self.barrier();
+    }
+}
