@@ -13,7 +13,7 @@
 use super::garbage::Horizon;
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
-use crate::buffer::Pool;
+use crate::buffer::{Overdraft, Pool};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::tree::{LargeReference, overflow};
@@ -89,6 +89,8 @@ impl RetiredValues {
             // A snapshot is being chosen.
             return;
         }
+        // Their pages are read one at a time to be freed: nobody is to be refused memory for that.
+        let _overdraft = Overdraft::begin();
         for reference in self.take_unseen(&pins, oldest, horizon.bound, thorough) {
             if let Err(error) = overflow::free(pool, &reference) {
                 tracing::error!(%error, root = reference.root.0, "pages of a retired value stay allocated");
