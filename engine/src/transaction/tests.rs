@@ -159,7 +159,8 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
         let versions = &system.versions;
         let held = scope.spawn(move || {
             let begun = std::time::Instant::now();
-            while versions.bytes().0 < VERSION_BYTES - 5000 {
+            // Not nearly all: the writer gives back what it can, and this thread may not be running when there is most.
+            while versions.bytes().0 < VERSION_BYTES / 2 {
                 assert!(begun.elapsed().as_secs() < 60, "nobody writes");
                 std::thread::yield_now();
             }
