@@ -7,22 +7,18 @@ use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Database, Dependency, Preset, Result, Settings, Writer};
 use std::sync::Arc;
 use std::time::Duration;
+use support::small;
 
 fn settings() -> Settings {
     Settings {
-        preset: Preset::Autonomous,
         writer: Some(Writer::Worker),
         acknowledger: Some(Acknowledger::Workers),
         dependency: Some(Dependency::Dsn),
-        logs: 1,
         flush_unit_bytes: 4096,
         flush_interval: Some(Duration::ZERO),
         memory_bytes: 4 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
         log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: 0,
-        ..Settings::default()
+        ..small(Preset::Autonomous, 1)
     }
 }
 

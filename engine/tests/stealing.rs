@@ -1,5 +1,7 @@
 //! Two workers that write each other's records: what a crash, a lost block and a flipped bit do to them.
 
+mod support;
+
 use quenchdb::base::random::Random;
 use quenchdb::commit::presets;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
@@ -8,28 +10,24 @@ use quenchdb::{
 };
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
+use support::small;
 
 const SECTOR: usize = 4096;
 const ROUNDS: u32 = 120;
 
 fn settings(dependency: Dependency) -> Settings {
     Settings {
-        preset: Preset::Autonomous,
         writer: Some(Writer::Worker),
         acknowledger: Some(Acknowledger::Workers),
         dependency: Some(dependency),
-        logs: 2,
         stealing_group: Some(2),
         flush_unit_bytes: 4096,
         // So that only bytes make a worker write, and it needs its neighbour's.
         flush_interval: Some(Duration::from_millis(500)),
         idle_most: Duration::ZERO,
         memory_bytes: 4 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
         log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: 0,
-        ..Settings::default()
+        ..small(Preset::Autonomous, 2)
     }
 }
 

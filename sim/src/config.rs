@@ -43,8 +43,8 @@ pub enum Trouble {
     Memory(u64, u64),
 }
 
-/// Troubles inside the process are drawn apart, so that the rest of a seed does not depend on them.
-pub const INSIDE: u64 = 0x9a21_c000;
+/// See [`Trouble::or_inside`].
+const INSIDE: u64 = 0x9a21_c000;
 
 /// Threads of users, and the engine's own.
 const THREADS: [&str; 5] = ["worker", "worker", "quench-", "quench-flusher", "quench-evictor"];
@@ -81,8 +81,18 @@ impl Trouble {
         }
     }
 
+    /// Where there is none, once in `odds` one inside the process. It is drawn apart, so that the rest of a seed does not depend on it.
+    #[must_use]
+    pub fn or_inside(self, seed: u64, odds: u64) -> Trouble {
+        let mut random = Random::from_seed(seed ^ INSIDE);
+        if matches!(self, Trouble::None) && random.chance(1, odds) {
+            return Trouble::any_inside(&mut random);
+        }
+        self
+    }
+
     /// One inside the process: a panic at any operation of any thread, or a refusal of memory; mostly early.
-    pub fn any_inside(random: &mut Random) -> Trouble {
+    fn any_inside(random: &mut Random) -> Trouble {
         if random.chance(1, 3) {
             let (bits, most) = (1 + random.below(10), 1 + random.below(7));
             return Trouble::Memory(random.below(1 << bits), 1 + random.below(1 << most));
@@ -130,12 +140,8 @@ impl Config {
             chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
             ..support::any_protocol(seed, &mut random)
         };
-        let mut trouble =
-            if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
-        let mut inside = Random::from_seed(seed ^ INSIDE);
-        if matches!(trouble, Trouble::None) && inside.chance(1, 4) {
-            trouble = Trouble::any_inside(&mut inside);
-        }
+        let trouble = if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
+        let trouble = trouble.or_inside(seed, 4);
         Config {
             seed,
             settings,

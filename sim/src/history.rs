@@ -1,6 +1,6 @@
 //! The run of one seed: a life, crashed at many points, each crash followed by other lives and crashes.
 
-use crate::config::{Config, INSIDE, Trouble};
+use crate::config::{Config, Trouble};
 use crate::figures::Figures;
 use crate::life::{Lived, Script, live};
 use crate::support::bank::Id;
@@ -158,16 +158,13 @@ impl History<'_> {
         let same = self.random.chance(1, 4);
         let settings =
             if same { self.config.settings.clone() } else { self.config.other_protocol(&mut self.random) };
-        let mut trouble = if last || self.random.chance(7, 8) {
+        let trouble = if last || self.random.chance(7, 8) {
             Trouble::None
         } else {
             Trouble::any_bearable(&mut self.random)
         };
         let seed = self.random.next_u64();
-        let mut inside = Random::from_seed(seed ^ INSIDE);
-        if !last && matches!(trouble, Trouble::None) && inside.chance(1, 8) {
-            trouble = Trouble::any_inside(&mut inside);
-        }
+        let trouble = if last { trouble } else { trouble.or_inside(seed, 8) };
         let script = Script {
             seed,
             settings,

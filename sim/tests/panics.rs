@@ -14,9 +14,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use support::bank::{Id, Tables, Told, judge, one};
 
-/// One simulation at a time: what is put off until no thread can see it any more is done by any thread of the process.
-static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
 fn settings(seed: u64) -> Settings {
     Settings {
         // Pages have to leave it.
@@ -84,7 +81,7 @@ fn live(
 
 /// Panics at the first operations of `threads`, so many; returns how many threads they struck.
 fn panics(threads: &'static str, operations: u64) -> u64 {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = support::alone();
     let mut struck = 0;
     for after in 0..operations {
         let (disk, seed) = (SimulatedStorage::new(after), after);

@@ -2,12 +2,16 @@
 //! the device said so, and each read of what is left finds a flipped bit. Each time it is told what was struck (a log block, a page's image, a part of
 //! the mapping, the manifest), and what the engine finds of it when it opens, reads, and verifies. What cannot be found out is named here.
 
+#[path = "../../engine/tests/support/mod.rs"]
+mod support;
+
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
 use quenchdb::sync::simulation::{self, Plan};
 use quenchdb::{Compression, Database, ErrorKind, Preset, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use support::small;
 
 const SEED: u64 = 1;
 const TRANSACTIONS: u32 = 40;
@@ -16,22 +20,14 @@ const CHECKPOINTS: [u32; 2] = [15, 30];
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// One simulation at a time: what is put off until no thread can see it any more is done by any thread of the process.
-static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
 fn settings() -> Settings {
     Settings {
-        preset: Preset::PerTransaction,
-        logs: 1,
         // A block of the store for each page.
         compression: Compression::None,
         page_bytes: 4096,
         memory_bytes: 4 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
         log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: 0,
-        ..Settings::default()
+        ..small(Preset::PerTransaction, 1)
     }
 }
 
@@ -43,7 +39,7 @@ fn open(disk: &SimulatedStorage) -> quenchdb::Result<Database> {
 fn live(disk: &SimulatedStorage) -> Vec<Content> {
     let (mut random, mut content, mut history) =
         (Random::from_seed(SEED), Content::new(), vec![Content::new()]);
-    let work = || -> quenchdb::Result<()> {
+    let mut work = || -> quenchdb::Result<()> {
         let db = open(disk)?;
         let table = db.create_table("t")?;
         for n in 0..TRANSACTIONS {
@@ -64,7 +60,6 @@ fn live(disk: &SimulatedStorage) -> Vec<Content> {
         Ok(())
     };
     // A read in the same life may have found it: then that is the end.
-    let mut work = work;
     let _ = work();
     disk.stop();
     history
@@ -189,7 +184,7 @@ fn struck_in(well: &SimulatedStorage, lines: &[String], struck: &[String]) -> &'
 
 /// What was struck and what became of it, with how often, over all writes of the life.
 fn strike_each(kind: MishapKind, crash: CrashKind) -> BTreeMap<(&'static str, Answer), u64> {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = support::alone();
     let well = SimulatedStorage::new(SEED);
     simulation::run(Plan::of(SEED), || live(&well));
     let lines = well.describe(0);
@@ -300,7 +295,7 @@ fn a_flush_that_lies_is_found_but_of_the_newest_log_block() {
 /// Every read of an open finds a bit of what it reads flipped, for good: in the log, the manifest, the mapping, a page.
 #[test]
 fn rot_is_found_but_in_the_newest_log_block() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = support::alone();
     let well = SimulatedStorage::new(SEED);
     let (history, _) = simulation::run(Plan::of(SEED), || live(&well));
     let mut found: BTreeMap<Answer, u64> = BTreeMap::new();

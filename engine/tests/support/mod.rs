@@ -9,7 +9,7 @@ use quenchdb::commit::presets;
 use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::{Acknowledger, Database, Dependency, Layout, Place, Preset, Queue, Settings, Writer};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Rows by table and key.
@@ -46,6 +46,12 @@ pub fn small(preset: Preset, logs: usize) -> Settings {
         log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
         ..Settings::default()
     }
+}
+
+/// One simulation at a time in a test process: what is put off until no thread can see it any more is done by any thread of the process.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The database on `disk`, which is whole.
