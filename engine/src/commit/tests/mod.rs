@@ -10,6 +10,8 @@ mod exact;
 mod failure;
 mod mapped;
 #[cfg(feature = "shuttle")]
+mod preempting;
+#[cfg(feature = "shuttle")]
 mod schedules;
 #[cfg(not(feature = "shuttle"))]
 mod stealing;

@@ -3,6 +3,7 @@
 //! Time stands still unless a committer moves it, so that a due time never hides a lost wake-up: whoever is stranded stays so,
 //! and the scheduler reports the deadlock.
 
+use super::preempting::Preempting;
 use super::*;
 use crate::base::settings::Layout;
 use shuttle::thread;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 /// Of each script and point, unless QUENCH_SCHEDULES says otherwise.
-const SCHEDULES: usize = 2000;
+const SCHEDULES: u64 = 2000;
 const COMMITTERS: u32 = 3;
 
 /// A world, and of each transaction what it met.
@@ -95,8 +96,8 @@ fn explore(settings: &Settings, count: u32, prepare: fn(&Explored), script: fn(&
     let mut config = shuttle::Config::new();
     // The judges read logs.
     config.stack_size = 256 << 10;
-    let scheduler = shuttle::scheduler::RandomScheduler::new(schedules.unwrap_or(SCHEDULES));
-    shuttle::Runner::new(scheduler, config).run(move || {
+    let schedules = Preempting::new(schedules.unwrap_or(SCHEDULES));
+    shuttle::Runner::new(schedules, config).run(move || {
         let explored = Arc::new(Explored::new(&settings));
         prepare(&explored);
         let threads: Vec<_> = (0..count)
@@ -135,13 +136,20 @@ fn points() -> Vec<Settings> {
         rule(Dependency::Csn, by_page(Preset::Auto)),
         rule(Dependency::GsnRfa, by_page(Preset::Autonomous)),
     ]);
+    points.extend(passive_points());
+    checked(points)
+}
+
+/// With the log in mapped memory.
+fn passive_points() -> Vec<Settings> {
     let passive = |logs| Settings {
         logs,
         log_memory: Some("mapped".into()),
         flush_interval: None,
         ..settings(Preset::Passive)
     };
-    points.extend([
+    let rule = |dependency, settings| Settings { dependency: Some(dependency), ..settings };
+    checked(vec![
         passive(1),
         passive(2),
         rule(Dependency::Exact, passive(2)),
@@ -150,7 +158,10 @@ fn points() -> Vec<Settings> {
         Settings { acknowledger: Some(Acknowledger::Leader), ..passive(2) },
         rule(Dependency::Exact, Settings { layout: Some(Layout::ByPage), ..passive(2) }),
         Settings { layout: Some(Layout::ByPage), ..passive(2) },
-    ]);
+    ])
+}
+
+fn checked(points: Vec<Settings>) -> Vec<Settings> {
     for settings in &points {
         presets::check(settings, presets::log_count(settings, 2)).expect("a point on the axes");
     }
@@ -196,6 +207,27 @@ fn waiters_for_records_that_nobody_flushes_are_never_stranded() {
             world.commit.wait([handle], None).expect("commits");
             explored.told(handle);
             world.clock.advance(Duration::from_micros(300));
+        });
+    }
+}
+
+/// Stragglers are stored while others are drained: a barrier counts for what was stored before it.
+#[test]
+fn whoever_depends_on_a_straggler_waits_until_it_is_fenced() {
+    for settings in passive_points() {
+        explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
+            let world = &explored.world;
+            let log = thread % world.commit.core.writers.len() as u32;
+            for round in 0..6 {
+                if (thread + round) % 3 > 0 {
+                    explored.precommit(log, explored.pending(Durability::Lazy, false));
+                    continue;
+                }
+                let pending = explored.pending(Durability::Durable, true);
+                let ticket = explored.precommit(log, pending);
+                world.commit.finish(ticket, pending).expect("commits");
+                explored.told(ticket);
+            }
         });
     }
 }
