@@ -15,9 +15,13 @@
 //! | `Rot` | a bit of what is read has flipped at rest | the same |
 //! | `LyingFlush` | a flush is reported as done; the next one that is honest does its work | after a power cut the same |
 //!
+//! Of mapped memory a store is `Lost`, all but one word of it is there (`Torn`), or a fence is a `LyingFlush`: where they are armed for
+//! [`OperationKind::Memory`] only.
+//!
 //! "Beyond promises" is a disk that breaks what `docs/assumptions.md` believes of it: then no wrong bytes are served as right ones, where
 //! checksums, places and sequence numbers can tell.
 
+use crate::device::mapped::WORD_BYTES;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -147,11 +151,15 @@ impl MishapKind {
     fn fits(self, operation: OperationKind, bytes: usize) -> bool {
         use OperationKind::{DurableWrite, Flush, Memory, Read, Write};
         let writes = matches!(operation, Write | DurableWrite) && bytes > 0;
+        let sectors = writes && bytes > super::journal::SECTOR;
+        let (stores, fences) = (operation == Memory && bytes > 0, operation == Memory && bytes == 0);
         match self {
-            MishapKind::Short | MishapKind::Torn => writes && bytes > super::journal::SECTOR,
-            MishapKind::Duplicated | MishapKind::Lost | MishapKind::Misdirected => writes,
+            MishapKind::Short => sectors,
+            MishapKind::Torn => sectors || stores && bytes > WORD_BYTES,
+            MishapKind::Lost => writes || stores,
+            MishapKind::Duplicated | MishapKind::Misdirected => writes,
             MishapKind::Rot => operation == Read && bytes > 0,
-            MishapKind::LyingFlush => matches!(operation, Flush | DurableWrite),
+            MishapKind::LyingFlush => matches!(operation, Flush | DurableWrite) || fences,
             MishapKind::Interrupted | MishapKind::Slow(_) | MishapKind::Stuck => operation != Memory,
         }
     }

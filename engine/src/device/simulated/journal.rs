@@ -134,7 +134,7 @@ impl Change {
     /// Bytes that it moves.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Change::Write { bytes, .. } => bytes.len(),
+            Change::Write { bytes, .. } | Change::Store { bytes, .. } => bytes.len(),
             _ => 0,
         }
     }

@@ -4,6 +4,7 @@ use super::journal::{Change, SECTOR};
 use super::{EIO, MishapKind, SimulatedStorage, World, failure};
 use crate::base::Result;
 use crate::device::SECTOR_BYTES;
+use crate::device::mapped::WORD_BYTES;
 use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +77,15 @@ impl World {
             (MishapKind::LyingFlush, Change::Write { path, offset, bytes, .. }) => {
                 self.land(Change::Write { path, offset, bytes, durable: false });
             }
+            (MishapKind::Lost, Change::Store { .. }) => {}
+            (MishapKind::Torn, Change::Store { thread, offset, bytes }) => {
+                let lost = self.random.below((bytes.len() / WORD_BYTES) as u64) as usize * WORD_BYTES;
+                let after = lost + WORD_BYTES;
+                self.land(Change::Store { thread, offset, bytes: bytes[..lost].into() });
+                let rest = offset + after as u64;
+                self.land(Change::Store { thread, offset: rest, bytes: bytes[after..].into() });
+            }
+            (_, change @ Change::MapMemory { .. }) => self.land(change),
             (MishapKind::LyingFlush, _) => {}
             (_, change) => self.land(change),
         }

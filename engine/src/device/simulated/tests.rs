@@ -1,6 +1,7 @@
 //! What the simulated disk keeps and loses.
 
 use super::*;
+use crate::base::settings::MemoryCache;
 use crate::device::SECTOR_BYTES;
 
 const MODE: OpenMode = OpenMode { create: true, read_only: false, direct: true };
@@ -231,6 +232,41 @@ fn a_flush_lies_until_the_next() {
     file.flush().expect("honest");
     assert_eq!(lost(&storage), 0);
     assert_eq!(storage.fault_counts().of("lying flush"), 1);
+}
+
+/// Four words of memory, all stored by one thread and fenced, after the mishap with number `after`: which of them a power cut leaves.
+fn left_of_memory(kind: MishapKind, after: u64) -> Vec<bool> {
+    let storage = SimulatedStorage::new(1);
+    let options = MapOptions {
+        create: true,
+        read_only: false,
+        bytes: 4096,
+        new_bytes: 0,
+        cache: MemoryCache::Volatile,
+        store: None,
+        latency: Duration::ZERO,
+    };
+    let memory = storage.map_memory(Path::new(OWN_MEMORY), options).expect("its own");
+    storage.inject_mishap(Mishap { operation: OperationKind::Memory, after, kind });
+    for at in [0, 16] {
+        memory.store(at, &[2; 16]);
+        memory.fence();
+    }
+    assert_eq!((storage.faults_struck(), storage.fault_counts().of(kind.name())), (1, 1), "{kind:?}");
+    // Of what is not durable some seed keeps nothing.
+    let left = |seed| storage.crash(CrashKind::PowerCut, usize::MAX, seed).read_memory();
+    let words = |seed| left(seed)[..32].chunks(8).map(|word| *word == [2; 8]).collect::<Vec<_>>();
+    (0..50).map(words).min().expect("some")
+}
+
+#[test]
+fn stores_lose_words_and_fences_lie_until_the_next() {
+    assert_eq!(left_of_memory(MishapKind::Lost, 1), [true, true, false, false]);
+    let torn = left_of_memory(MishapKind::Torn, 0);
+    assert_eq!(torn.iter().filter(|there| **there).count(), 3, "{torn:?}");
+    assert!(torn[2] && torn[3]);
+    assert_eq!(left_of_memory(MishapKind::LyingFlush, 0), [true; 4], "the second fence did it");
+    assert_eq!(left_of_memory(MishapKind::LyingFlush, 1), [true, true, false, false]);
 }
 
 #[test]
