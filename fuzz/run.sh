@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes with cargo-fuzz: each target for so many seconds (60), or those that are named. Says so and ends if the tools are missing:
 #   rustup toolchain install nightly && cargo install cargo-fuzz
-# What is found goes to fuzz/corpus; --minimise reduces that to inputs that each reach something of their own.
+# What is found goes to fuzz/corpus; --minimise reduces that to inputs that each reach something of their own, however often.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=60
@@ -27,10 +27,17 @@ fi
 host=$(rustc "+$toolchain" -vV | sed -n 's/^host: //p')
 for target in "${targets[@]}"; do
     echo "== $target"
-    common=(--fuzz-dir runner --target "$host" --sanitizer none "$target" "corpus/$target")
+    common=(--fuzz-dir runner --target "$host" --sanitizer none "$target")
     if [[ $minimise ]]; then
-        cargo "+$toolchain" fuzz cmin "${common[@]}" -- -max_len=16384
+        # What has a name was made, or tells a story: it stays, and of the others what reaches more.
+        kept=$(mktemp -d)
+        find "corpus/$target" -type f -regextype posix-extended ! -regex '.*/[0-9a-f]{40}' -exec cp -t "$kept" {} +
+        cargo "+$toolchain" fuzz run "${common[@]}" "$kept" "corpus/$target" -- -merge=1 -use_counters=0 -max_len=16384
+        rm -r "corpus/$target"
+        mkdir "corpus/$target"
+        find "$kept" -type f -exec cp -t "corpus/$target" {} +
+        rm -r "$kept"
     else
-        cargo "+$toolchain" fuzz run "${common[@]}" -- -max_total_time="$seconds" -max_len=16384 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1
+        cargo "+$toolchain" fuzz run "${common[@]}" "corpus/$target" -- -max_total_time="$seconds" -max_len=16384 -timeout=20 -rss_limit_mb=4096 -print_final_stats=1
     fi
 done
