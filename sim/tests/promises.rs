@@ -263,7 +263,7 @@ fn struck_in(well: &SimulatedStorage, logs: usize, lines: &[String], struck: &[S
         lines.iter().zip(struck).take_while(|(well, struck)| nameless(well) == nameless(struck)).count();
     let again = struck.get(same).is_some_and(|line| line.starts_with("will be written again"));
     let operation = if again { same - 1 } else { same };
-    // The memory's first fence, before which nothing was stored.
+    // The operation that makes the memory: it does what it should all the same.
     let Some(line) = lines.get(operation) else { return "nothing" };
     for (what, newest) in [("store", "newest store"), ("Fence", "newest fence")] {
         if line.starts_with(what) {
