@@ -17,7 +17,8 @@
 
 use super::pool::{Pool, STAMPED_IMAGE};
 use super::read_ahead::Work;
-use super::{PageBytes, ScratchPage, Version};
+use super::region::Region;
+use super::{PageBytes, PageBytesMut, Version};
 use crate::base::account::Charge;
 use crate::base::planted::{self, Bug};
 use crate::base::{PageId, admission};
@@ -55,9 +56,10 @@ struct Wanted {
 /// Memory for copies.
 struct Window {
     wanted: Vec<Wanted>,
-    images: Vec<ScratchPage>,
+    /// An image after the other, mapped: it goes back to the system as soon as it is not needed.
+    images: Region<AtomicU64>,
     pool: Arc<Pool>,
-    _charge: Charge,
+    charge: Charge,
 }
 
 impl Window {
@@ -70,13 +72,15 @@ impl Window {
         if admission::is_refused() {
             return None;
         }
+        let images = Region::new(pages * (page_bytes / size_of::<u64>())).ok()?;
         pool.ahead.copies.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Window {
-            wanted: Vec::with_capacity(pages),
-            images: (0..pages).map(|_| ScratchPage::new(page_bytes)).collect(),
-            pool: pool.clone(),
-            _charge: pool.account.charge(bytes),
-        })
+        let wanted = Vec::with_capacity(pages);
+        Some(Window { wanted, images, pool: pool.clone(), charge: pool.account.charge(bytes) })
+    }
+
+    fn image(&self, index: usize) -> &[AtomicU64] {
+        let words = self.pool.page_bytes() / size_of::<u64>();
+        &self.images[index * words..][..words]
     }
 
     /// Those of `pages` that are not in memory, as many as there is room for, are to be copied.
@@ -88,14 +92,15 @@ impl Window {
             Some(Wanted { page: *page, version, own_stamps, is_read: false })
         };
         self.wanted.clear();
-        self.wanted.extend(pages.iter().filter_map(wanted).take(self.images.len()));
+        self.wanted.extend(pages.iter().filter_map(wanted).take(self.pool.window_pages()));
     }
 
     fn read(&mut self) {
         let pages: Vec<_> = self.wanted.iter().map(|wanted| (wanted.page, wanted.own_stamps)).collect();
-        self.pool.source.read_pages(&pages, &mut |index, image| match image {
+        let pool = self.pool.clone();
+        pool.source.read_pages(&pages, &mut |index, image| match image {
             Ok(image) => {
-                self.images[index].bytes_mut().copy_from(0, image);
+                PageBytesMut::new(self.image(index)).copy_from(0, image);
                 self.wanted[index].is_read = true;
             }
             Err(error) => tracing::debug!(%error, page = %pages[index].0, "not copied"),
@@ -113,14 +118,13 @@ impl Window {
         let wanted = &self.wanted[index];
         let now = self.pool.entry_of(page)?.latch.evicted_version();
         let is_current = now == Some(wanted.version) || planted::is(Bug::CopyIsStale);
-        (wanted.is_read && is_current).then(|| self.images[index].bytes())
+        (wanted.is_read && is_current).then(|| PageBytes::new(self.image(index)))
     }
 }
 
 impl Drop for Window {
     fn drop(&mut self) {
-        let bytes = (self.images.len() * self.pool.page_bytes()) as u64;
-        self.pool.ahead.copies.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.pool.ahead.copies.bytes.fetch_sub(self.charge.bytes(), Ordering::Relaxed);
     }
 }
 
