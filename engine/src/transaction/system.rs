@@ -128,6 +128,8 @@ pub struct TransactionSystem {
     pub(super) view_ended: Event,
     /// Rises while a checkpoint is being made.
     pub(super) views_progress: AtomicU64,
+    /// The oldest snapshot when somebody waited in vain for old versions to go; 0: none.
+    pub(super) outwaited: AtomicU64,
     /// When charges were lowered last; 0: never.
     pub(super) charges_lowered: AtomicU64,
     pub(super) pool: Arc<Pool>,
@@ -164,6 +166,7 @@ impl TransactionSystem {
             in_progress: Arc::default(),
             views_open: AtomicUsize::new(0),
             views_ended: AtomicU64::new(0),
+            outwaited: AtomicU64::new(0),
             charges_lowered: AtomicU64::new(0),
             view_ended: Event::new(),
             views_progress: AtomicU64::new(0),
