@@ -362,7 +362,7 @@ impl TransactionSystem {
     pub(super) fn collect(&self, shard: usize) {
         let horizon = self.horizon();
         self.garbage.collect(shard, &self.versions, &horizon);
-        self.retired.collect(&self.pool, &horizon, false);
+        self.retired.collect(&self.pool, &self.unfinished, &horizon, false);
         // What versions take, pages do not get.
         self.pool.check_budget();
     }
@@ -375,12 +375,12 @@ impl TransactionSystem {
     pub(super) fn collect_all_pruning(&self, pruning: Pruning) {
         let horizon = self.horizon();
         self.garbage.collect_all(&self.versions, &horizon, pruning);
-        self.retired.collect(&self.pool, &horizon, true);
+        self.retired.collect(&self.pool, &self.unfinished, &horizon, true);
     }
 
     /// Frees large values that nobody can see any more: a few of them are more memory than many versions.
     pub(super) fn collect_retired(&self) {
-        self.retired.collect(&self.pool, &self.horizon(), false);
+        self.retired.collect(&self.pool, &self.unfinished, &self.horizon(), false);
     }
 
     /// Keeps retired large values until the result is dropped: for a checkpoint, from before it chooses its CSN.
