@@ -535,12 +535,6 @@ impl Pool {
             entry.set_round(round);
         }
     }
-
-    /// Whether the page differs from its image in the store.
-    #[must_use]
-    pub fn is_dirty(&self, page: PageId) -> bool {
-        self.entries.get(page.0 as usize).is_some_and(Entry::is_dirty)
-    }
 }
 
 /// Reserves the tables; less than wished for if the address space is limited, but never less than fits in memory.
