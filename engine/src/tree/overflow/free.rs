@@ -1,6 +1,6 @@
 //! Freeing the pages of a large value.
 
-use super::{LargeReference, Place, Shape, children, is_at, misplaced, root_of, visit_pages};
+use super::{LargeReference, Place, Shape, children, is_at, look, misplaced, root_of};
 use crate::base::planted::{self, Bug};
 use crate::base::{ErrorKind, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
@@ -22,28 +22,6 @@ pub fn free_by(
     reference: &LargeReference,
     release: &mut dyn FnMut(ExclusiveGuard<'_>),
 ) -> Result<()> {
-    free_all(pool, reference, release, None)
-}
-
-/// [`free`] for a value of which nothing may be lost because a page cannot be read now. The inner result says what was damaged; content pages
-/// that could not be read are appended to `left`, and are nobody's else.
-///
-/// # Errors
-/// An index page cannot be read, or there is no memory for it: nothing was freed.
-pub fn free_or_keep(pool: &Pool, reference: &LargeReference, left: &mut Vec<PageId>) -> Result<Result<()>> {
-    // Nobody could find what is below an index page that turns out to be unreadable when those above it are free.
-    match visit_pages(pool, reference, &mut |_| ()) {
-        Err(error) if error.kind() != ErrorKind::Corruption => Err(error),
-        _ => Ok(free_all(pool, reference, &mut |guard| pool.free(guard), Some(left))),
-    }
-}
-
-fn free_all(
-    pool: &Pool,
-    reference: &LargeReference,
-    release: &mut dyn FnMut(ExclusiveGuard<'_>),
-    mut left: Option<&mut Vec<PageId>>,
-) -> Result<()> {
     let shape = Shape::new(pool, reference.len);
     let mut failed = Ok(());
     // From the top: a damaged page that refers to itself, or up, meets a page that is not there.
@@ -55,15 +33,43 @@ fn free_all(
                 release(guard);
                 rest.extend(below);
             }
-            Err(error) => match &mut left {
-                Some(left) if place.level == 0 && error.kind() != ErrorKind::Corruption => {
-                    left.push(place.page)
-                }
-                _ => failed = failed.and(Err(error)),
-            },
+            Err(error) => failed = failed.and(Err(error)),
         }
     }
     failed
+}
+
+/// [`free`] for a value of which nothing may be lost because a page cannot be read now. The inner result says what was damaged; pages
+/// that could not be read are appended to `left`, and are nobody's else.
+///
+/// # Errors
+/// An index page cannot be read, or there is no memory for it: nothing was freed.
+pub fn free_or_keep(pool: &Pool, reference: &LargeReference, left: &mut Vec<PageId>) -> Result<Result<()>> {
+    let shape = Shape::new(pool, reference.len);
+    // All of them first: nobody could find what is below an index page that turns out to be unreadable when those above it are free. At most 6 MiB
+    // for the longest value, while it is freed.
+    let mut all = vec![root_of(shape, reference)];
+    let mut next = 0;
+    while let Some(place) = all.get(next).copied() {
+        next += 1;
+        if place.level > 0 {
+            match look(pool, shape, place, |page| children(page, shape, place)) {
+                Ok(below) => all.extend(below),
+                Err(error) if error.kind() == ErrorKind::Corruption => return Ok(free(pool, reference)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let (mut failed, last) = (Ok(()), all.len() - 1);
+    for (n, place) in all.into_iter().enumerate() {
+        match take(pool, shape, place) {
+            Ok(_) if planted::is(Bug::OverflowPageLeaked) && n == last => {}
+            Ok((_, guard)) => pool.free(guard),
+            Err(error) if error.kind() == ErrorKind::Corruption => failed = failed.and(Err(error)),
+            Err(_) => left.push(place.page),
+        }
+    }
+    Ok(failed)
 }
 
 fn take(pool: &Pool, shape: Shape, place: Place) -> Result<(Vec<Place>, ExclusiveGuard<'_>)> {
