@@ -260,6 +260,69 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
 }
 
 #[test]
+fn a_long_scan_leaves_other_pages_in_memory_and_beside_writers_sees_one_moment() {
+    let disk = SimulatedStorage::new(21);
+    let settings = Settings { memory_bytes: 4 << 20, ..settings(Preset::Group) };
+    let db = Database::builder().settings(settings).storage(Arc::new(disk)).open("x").expect("opens");
+    let table = db.create_table("t").expect("new");
+    // Every row has the number of the round in which all rows were last written.
+    let rows = 60_000u64;
+    let write = |round: u64, step: usize| {
+        for first in (0..rows).step_by(600) {
+            let rows = (first..first + 600).step_by(step);
+            let value = |n: u64| [&n.to_le_bytes()[..], &round.to_le_bytes(), &[7; 150]].concat();
+            let written =
+                db.transact(|tx| rows.clone().try_for_each(|n| tx.insert(&table, key(n), value(n))));
+            // The scan's snapshot keeps what is changed beside it.
+            assert!(
+                written.is_ok() || round > 0 && written.is_err_and(|e| e.kind() == ErrorKind::OutOfMemory)
+            );
+        }
+    };
+    write(0, 1);
+    db.checkpoint().expect("runs");
+    let scan = |back: bool| {
+        let snapshot = db.begin_read().expect("free");
+        let mut range = snapshot.range::<&[u8]>(&table, ..);
+        let mut count = 0;
+        while let Some(row) = if back { range.next_back() } else { range.next() } {
+            let (found, value) = row.expect("readable");
+            let n = if back { rows - 1 - count } else { count };
+            assert_eq!(found, key(n), "no row is left out or there twice");
+            assert_eq!(value[..8], n.to_le_bytes());
+            assert!(n % 3 == 0 || value[8..16] == [0; 8]);
+            count += 1;
+        }
+        assert_eq!(count, rows);
+    };
+    let before = db.statistics();
+    scan(false);
+    scan(true);
+    let after = db.statistics();
+    let (copied, left) =
+        (after.pages_copied - before.pages_copied, after.pages_evicted - before.pages_evicted);
+    assert!(copied > 2000 && left < copied / 2, "{copied} copied, and {left} pages had to leave memory");
+    // Now beside a thread that writes every third row again and again.
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1.. {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                write(round, 3);
+            }
+        });
+        for round in 0..6 {
+            scan(round % 2 == 0);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(db.statistics().pages_copied > after.pages_copied + 1000);
+    assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
+}
+
+#[test]
 fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
     let disk = SimulatedStorage::new(7);
     let settings = Settings { memory_bytes: 8 << 20, ..settings(Preset::Group) };

@@ -286,6 +286,7 @@ fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: 
 fn look_back(db: &Database, figures: &mut Figures) {
     let (statistics, recovery) = (db.statistics(), db.recovery());
     figures.passed("pages left memory", statistics.pages_evicted);
+    figures.passed("leaves copied", statistics.pages_copied);
     figures.passed("blocks stolen", statistics.stolen_blocks);
     figures.passed("flushes shared", statistics.shared_flushes);
     figures.passed("images packed", statistics.packs.images_packed);

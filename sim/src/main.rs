@@ -40,7 +40,7 @@ enum Command {
         /// The first seed.
         #[arg(long, default_value_t = 1)]
         first_seed: u64,
-        /// So many seeds; with a time, in each round.
+        /// So many seeds at a time.
         #[arg(long, default_value_t = 2_000)]
         seeds: u64,
         /// Crashes of each seed's first life; each is followed by others.

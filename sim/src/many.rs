@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use quenchdb::base::planted::Bug;
 use std::ops::Range;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -27,6 +28,8 @@ pub struct Wanted {
     pub until: Option<Instant>,
     /// Processes at a time.
     pub processes: usize,
+    /// So many of them, the first, are run twice, and must go the same way.
+    pub twice: u64,
     /// Crashes of each seed's first life.
     pub points: u64,
     /// A seed that takes longer has failed.
@@ -35,14 +38,23 @@ pub struct Wanted {
     pub planted: Option<Bug>,
 }
 
+/// What seeds did.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    pub figures: Figures,
+    pub failures: Vec<Failure>,
+    /// Seeds that were run twice, and went the same way.
+    pub twice: u64,
+}
+
 /// Runs them, and adds up what they did.
 ///
 /// # Errors
 /// This program cannot be started.
-pub fn run(wanted: &Wanted) -> Result<(Figures, Vec<Failure>)> {
+pub fn run(wanted: &Wanted) -> Result<Done> {
     let program = std::env::current_exe().context("this program's own path")?;
     let next = AtomicU64::new(wanted.seeds.start);
-    let (figures, failures) = (Mutex::new(Figures::default()), Mutex::new(Vec::new()));
+    let done = Mutex::new(Done::default());
     let bar = ProgressBar::new(wanted.seeds.end - wanted.seeds.start);
     let style =
         ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos} of {len} seeds, {eta} left {msg}");
@@ -53,14 +65,20 @@ pub fn run(wanted: &Wanted) -> Result<(Figures, Vec<Failure>)> {
             if seed >= wanted.seeds.end || wanted.until.is_some_and(|until| Instant::now() > until) {
                 return Ok(());
             }
-            match one(&program, seed, processor, wanted)? {
-                Ok(own) => figures.lock().unwrap_or_else(PoisonError::into_inner).merge(&own),
+            let twice = seed - wanted.seeds.start < wanted.twice;
+            let outcome = once_or_twice(&program, seed, processor, wanted, twice)?;
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            match outcome {
+                Ok(own) => {
+                    done.figures.merge(&own);
+                    done.twice += u64::from(twice);
+                }
                 Err(said) => {
-                    let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-                    failures.push(Failure { seed, said });
-                    bar.set_message(format!("({} failed)", failures.len()));
+                    done.failures.push(Failure { seed, said });
+                    bar.set_message(format!("({} failed)", done.failures.len()));
                 }
             }
+            drop(done);
             bar.inc(1);
         }
     };
@@ -72,17 +90,27 @@ pub fn run(wanted: &Wanted) -> Result<(Figures, Vec<Failure>)> {
         })
     })?;
     bar.finish_and_clear();
-    let figures = figures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((figures, failures.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// One seed: its figures, or what its process said when it failed.
-pub fn one(
-    program: &std::path::Path,
+fn once_or_twice(
+    program: &Path,
     seed: u64,
     processor: usize,
     wanted: &Wanted,
+    twice: bool,
 ) -> Result<Result<Figures, String>> {
+    let first = one(program, seed, processor, wanted)?;
+    let Some(figures) = first.as_ref().ok().filter(|_| twice) else { return Ok(first) };
+    let second = one(program, seed, processor, wanted)?;
+    if second.as_ref() == Ok(figures) {
+        return Ok(second);
+    }
+    Ok(Err(format!("goes another way the second time:\n{figures:?}\n{second:?}")))
+}
+
+/// One seed: its figures, or what its process said when it failed.
+pub fn one(program: &Path, seed: u64, processor: usize, wanted: &Wanted) -> Result<Result<Figures, String>> {
     let child = Command::new(program)
         .args(["run", &seed.to_string(), "--points", &wanted.points.to_string()])
         .args(["--processor", &processor.to_string()])

@@ -1,7 +1,7 @@
 //! The scorecard: a row for each measure, with its figure, what it should be, and whether it is.
 //!
-//! It is made in rounds: some thousand seeds, then each test of other packages that has a measure of its own. One round is what a run in
-//! CI does; a long run goes on with rounds of other seeds until its time is over, and can go on where an earlier one ended.
+//! One round is what a run in CI does: some thousand seeds, then each test of other packages that has a measure of its own. A long run goes
+//! on until its time is over, each time with what is furthest from its target, and can go on where an earlier one ended.
 
 use crate::figures::Figures;
 use crate::many::{self, Failure, Wanted};
@@ -9,17 +9,17 @@ use crate::suites::{SUITES, Suite};
 use anyhow::{Context, Result};
 use quenchdb::device::simulated::HAPPENINGS;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Rounds until this time is over; without it one.
+    /// On and on until this time is over; without it one round.
     pub minutes: Option<u64>,
     pub first_seed: u64,
-    /// Of a round.
+    /// At a time.
     pub seeds: u64,
     pub points: u64,
     pub processes: usize,
@@ -41,20 +41,17 @@ pub struct Row {
 /// What was done, of which the rows are made.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sums {
-    pub rounds: u64,
     pub seconds: f64,
-    /// Where the next round begins.
+    /// The first that has not been run.
     pub next_seed: u64,
     /// Of the simulation.
     pub figures: Figures,
     /// Of tests of other packages.
     pub suites: BTreeMap<String, u64>,
-    /// Those of them that are run once, and have been.
-    #[serde(default)]
-    pub ran: BTreeSet<String>,
-    /// Seeds that were run twice to see whether they go the same way.
-    pub replayed: u64,
-    pub replayed_otherwise: u64,
+    /// How often each of them was run.
+    pub runs: BTreeMap<String, u64>,
+    /// Seeds that were run twice, and went the same way.
+    pub twice: u64,
     /// Seeds and tests that failed, with what they said.
     pub failed: Vec<(String, String)>,
 }
@@ -67,8 +64,12 @@ pub struct Scorecard {
     pub sums: Sums,
 }
 
-/// Of the seeds of a round so many are run twice more.
-const REPLAYED: u64 = 50;
+/// Of the seeds of a round so many are run twice.
+const TWICE: u64 = 50;
+/// Seeds of a long run.
+const LONG_SEEDS: u64 = 100_000;
+/// Between the first seeds of two runs of a suite: more than it takes in one.
+const SEEDS_OF_A_SUITE: u64 = 100_000;
 /// Faults that the device knows nothing of: see `life`.
 const OTHER_FAULTS: u64 = 5;
 
@@ -78,27 +79,38 @@ impl Sums {
         match &asked.record {
             Some(path) if path.exists() => {
                 let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-                let kept: Sums = serde_json::from_slice(&text).with_context(|| {
+                serde_json::from_slice(&text).with_context(|| {
                     format!("{} is no record of a scorecard; name another file, or remove it", path.display())
-                })?;
-                Ok(kept.with_what_ran())
+                })
             }
             _ => Ok(fresh),
         }
     }
 
-    /// A record that does not say which suites have been run says what they have counted.
-    fn with_what_ran(mut self) -> Sums {
-        let counted = |suite: &&Suite| suite.once.is_some_and(|figure| self.suites.contains_key(figure));
-        let ran: Vec<String> = SUITES.iter().filter(counted).map(|suite| suite.name.to_string()).collect();
-        self.ran.extend(ran);
-        self
+    /// What a long run goes on with: a suite, or seeds, whichever is furthest from its target.
+    fn most_behind(&self, asked: &Asked) -> Option<Suite> {
+        let mut most = (self.figures.seeds as f64 / LONG_SEEDS as f64, None);
+        for suite in SUITES.iter().filter(|_| !asked.simulation_only) {
+            let share = match suite.long {
+                Some(target) => self.count(suite.figure) as f64 / target as f64,
+                None if self.runs.contains_key(suite.name) => f64::INFINITY,
+                None => 0.0,
+            };
+            if share < most.0 {
+                most = (share, Some(*suite));
+            }
+        }
+        most.1
     }
 
-    /// Suites that are run once and have not been.
-    fn left(&self) -> Vec<Suite> {
-        let left = |suite: &&Suite| suite.once.is_some() && !self.ran.contains(suite.name);
-        SUITES.iter().filter(left).copied().collect()
+    /// A figure of the suites, with what the simulation adds to it.
+    fn count(&self, figure: &str) -> u64 {
+        let simulated = match figure {
+            "crashes" => self.figures.power_cuts + self.figures.kills,
+            "judged" => self.figures.judged,
+            _ => 0,
+        };
+        self.suites.get(figure).copied().unwrap_or(0) + simulated
     }
 
     fn keep(&self, path: &Path) -> Result<()> {
@@ -109,59 +121,40 @@ impl Sums {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn fail(&mut self, failures: impl IntoIterator<Item = Failure>) {
-        let named = |Failure { seed, said }| (format!("seed {seed} (quench-sim replay {seed})"), said);
-        self.failed.extend(failures.into_iter().map(named));
-    }
-
-    /// Seeds, and the first of them once more.
+    /// Seeds, the first of them twice.
     fn simulate(&mut self, asked: &Asked, until: Option<Instant>) -> Result<()> {
         let wanted = Wanted {
             seeds: self.next_seed..self.next_seed + asked.seeds,
             until,
             processes: asked.processes,
+            twice: TWICE,
             points: asked.points,
             patience: Duration::from_secs(120),
             planted: None,
         };
-        let (figures, failures) = many::run(&wanted)?;
-        self.replay_some(&wanted, figures.seeds.min(REPLAYED))?;
+        let done = many::run(&wanted)?;
         self.next_seed = wanted.seeds.end;
-        self.figures.merge(&figures);
-        self.fail(failures);
+        self.figures.merge(&done.figures);
+        self.twice += done.twice;
+        let named = |Failure { seed, said }| (format!("seed {seed} (quench-sim replay {seed})"), said);
+        self.failed.extend(done.failures.into_iter().map(named));
         Ok(())
     }
 
-    fn replay_some(&mut self, wanted: &Wanted, count: u64) -> Result<()> {
-        for seed in wanted.seeds.start..wanted.seeds.start + count {
-            let alone = Wanted { seeds: seed..seed + 1, until: None, ..wanted.clone() };
-            let ((once, _), (twice, _)) = (many::run(&alone)?, many::run(&alone)?);
-            self.replayed += 1;
-            if once != twice {
-                self.replayed_otherwise += 1;
-                let said = format!("goes another way the second time:\n{once:?}\n{twice:?}");
-                self.fail([Failure { seed, said }]);
-            }
+    fn test(&mut self, suite: &Suite) -> Result<()> {
+        let runs = self.runs.entry(suite.name.into()).or_default();
+        let outcome = suite.run(1 + *runs * SEEDS_OF_A_SUITE)?;
+        *runs += 1;
+        for (what, count) in outcome.figures {
+            *self.suites.entry(what).or_default() += count;
         }
+        self.failed.extend(outcome.failure.map(|said| (suite.name.to_string(), said)));
         Ok(())
     }
 
-    /// Runs them as long as there is time.
-    fn test(&mut self, suites: &[Suite], until: Option<Instant>) -> Result<()> {
-        for suite in suites {
-            if until.is_some_and(|until| Instant::now() > until) {
-                break;
-            }
-            let outcome = suite.run(self.next_seed)?;
-            if suite.once.is_some() {
-                self.ran.insert(suite.name.to_string());
-            }
-            for (what, count) in outcome.figures {
-                *self.suites.entry(what).or_default() += count;
-            }
-            self.failed.extend(outcome.failure.map(|said| (suite.name.to_string(), said)));
-        }
-        Ok(())
+    fn one_round(&mut self, asked: &Asked) -> Result<()> {
+        self.simulate(asked, None)?;
+        SUITES.iter().filter(|_| !asked.simulation_only).try_for_each(|suite| self.test(suite))
     }
 
     fn rows(&self, asked: &Asked) -> Vec<Row> {
@@ -172,12 +165,14 @@ impl Sums {
         };
         let none = |measure, figure| Row { measure, figure, target: 0, met: figure == 0 };
         let deep = |depth: u64| figures.crashes_by_depth.range(depth..).map(|(_, count)| count).sum();
-        let suite = |what: &str| self.suites.get(what).copied().unwrap_or(0);
-        let crashes = figures.power_cuts + figures.kills + suite("crashes");
+        let long = |figure| SUITES.iter().find(|suite| suite.figure == figure).and_then(|suite| suite.long);
+        let of_suites = |measure, figure, short| {
+            at_least(measure, self.count(figure), (short, long(figure).unwrap_or(short)))
+        };
         let each_pair = figures.protocols.values().copied().min().unwrap_or(0);
         let kinds = HAPPENINGS.len() as u64 + OTHER_FAULTS;
         let mut rows = vec![
-            at_least("seeds with random configuration", figures.seeds, (2_000, 100_000)),
+            at_least("seeds with random configuration", figures.seeds, (2_000, LONG_SEEDS)),
             at_least("crashes inside recovery", figures.crashes_in_recovery, (5_000, 250_000)),
             at_least("crashes inside a checkpoint", figures.crashes_in_checkpoint, (5_000, 250_000)),
             at_least("crashes of a life after a crash", deep(2), (5_000, 250_000)),
@@ -186,25 +181,17 @@ impl Sums {
             at_least("pairs of kinds, one in a later life", figures.pairs.len() as u64, (500, kinds * kinds)),
             at_least("pairs of preset and rule", figures.protocols.len() as u64, (48, 48)),
             at_least("crashes of each of these pairs", each_pair, (500, 20_000)),
-            at_least(
-                "seeds that went the same way twice",
-                self.replayed - self.replayed_otherwise,
-                (self.replayed, self.replayed),
-            ),
+            at_least("seeds that went the same way twice", self.twice, (TWICE.min(asked.seeds), TWICE)),
         ];
-        let crashes_wanted = if asked.simulation_only { (50_000, 5_000_000) } else { (100_000, 5_000_000) };
-        rows.insert(0, at_least("simulated power cuts and kills", crashes, crashes_wanted));
+        let crashes = if asked.simulation_only { 50_000 } else { 100_000 };
+        rows.insert(0, of_suites("simulated power cuts and kills", "crashes", crashes));
         if !asked.simulation_only {
-            let (planted, caught) = (suite("planted"), suite("planted_caught"));
+            let planted = self.count("planted").max(40);
             rows.extend([
-                at_least("SIGKILLs of the real program", suite("kills"), (300, 10_000)),
-                at_least(
-                    "transactions judged for isolation",
-                    figures.judged + suite("judged"),
-                    (4_000_000, 100_000_000),
-                ),
-                at_least("states of the model", suite("model_states"), (5_000_000, 5_000_000)),
-                at_least("planted bugs caught", caught, (planted.max(40), planted.max(40))),
+                of_suites("SIGKILLs of the real program", "kills", 300),
+                of_suites("transactions judged for isolation", "judged", 4_000_000),
+                of_suites("states of the model", "model_states", 5_000_000),
+                of_suites("planted bugs caught", "planted_caught", planted),
             ]);
         }
         rows.push(none("seeds and tests that failed", self.failed.len() as u64));
@@ -222,16 +209,11 @@ impl Scorecard {
         let before = sums.seconds;
         let until = asked.minutes.map(|minutes| begun + Duration::from_secs(60 * minutes));
         loop {
-            if !asked.simulation_only && sums.rounds > 0 {
-                // The round before had no time for them.
-                sums.test(&sums.left(), until)?;
+            match (until, sums.most_behind(asked)) {
+                (None, _) => sums.one_round(asked)?,
+                (_, Some(suite)) => sums.test(&suite)?,
+                (_, None) => sums.simulate(asked, until)?,
             }
-            sums.simulate(asked, until)?;
-            if !asked.simulation_only {
-                let varying = SUITES.iter().filter(|suite| suite.once.is_none()).copied();
-                sums.test(&varying.chain(sums.left()).collect::<Vec<_>>(), until)?;
-            }
-            sums.rounds += 1;
             sums.seconds = before + begun.elapsed().as_secs_f64();
             if let Some(path) = &asked.record {
                 sums.keep(path)?;
@@ -264,8 +246,8 @@ impl Scorecard {
         let Figures { lives, transactions, acknowledged, decisions, switches, .. } = figures;
         text += &format!(
             "\n{lives} lives, {transactions} transactions, {acknowledged} acknowledged; {decisions} decisions of the scheduler, {switches} switches; \
-             {} rounds, {:.0} s\n",
-            self.sums.rounds, self.sums.seconds
+             {:.0} s\n",
+            self.sums.seconds
         );
         for (what, said) in &self.sums.failed {
             text += &format!("\n{what}: {said}\n");
@@ -278,23 +260,46 @@ impl Scorecard {
 mod tests {
     use super::*;
 
+    fn asked() -> Asked {
+        let (minutes, record) = (Some(1), None);
+        Asked { minutes, first_seed: 1, seeds: 10, points: 1, processes: 1, simulation_only: false, record }
+    }
+
     #[test]
-    fn a_suite_that_is_run_once_is_left_until_it_was_run_in_whichever_round_and_call() {
-        let names = |sums: &Sums| sums.left().iter().map(|suite| suite.name).collect::<Vec<_>>();
-        let mut sums = Sums { rounds: 3, ..Sums::default() };
-        assert_eq!(names(&sums), ["model", "planted bugs"]);
-        let over = Instant::now().checked_sub(Duration::from_millis(1)).expect("the clock is older");
-        sums.test(&sums.left(), Some(over)).expect("nothing is run");
-        assert_eq!(names(&sums), ["model", "planted bugs"], "there was no time");
-        sums.ran.insert("model".into());
-        let kept = serde_json::to_value(&sums).expect("numbers and names");
-        let again: Sums = serde_json::from_value(kept.clone()).expect("what was written");
-        assert_eq!(names(&again.with_what_ran()), ["planted bugs"]);
-        // Records of before do not say it.
-        let mut old = kept;
-        old.as_object_mut().expect("an object").remove("ran");
-        old["suites"] = serde_json::json!({"planted": 78, "crashes": 5});
-        let old: Sums = serde_json::from_value(old).expect("still readable");
-        assert_eq!(names(&old.with_what_ran()), ["model"]);
+    fn a_long_run_goes_on_with_what_is_furthest_from_its_target() {
+        let next = |sums: &Sums| sums.most_behind(&asked()).map(|suite| suite.name);
+        let mut sums = Sums::default();
+        assert_eq!(next(&sums), None, "seeds");
+        sums.figures.seeds = 10_000;
+        assert_eq!(next(&sums), Some("crashes"));
+        // What the simulation does counts.
+        sums.figures.power_cuts = 600_000;
+        assert_eq!(next(&sums), Some("isolation"));
+        sums.suites.insert("judged".into(), 20_000_000);
+        assert_eq!(next(&sums), Some("real kills"));
+        sums.suites.insert("kills".into(), 5_000);
+        assert_eq!(next(&sums), Some("model"));
+        sums.runs = [("model".to_string(), 1), ("planted bugs".to_string(), 1)].into();
+        assert_eq!(next(&sums), None, "what is run once has been");
+        sums.figures.seeds = 15_000;
+        assert_eq!(next(&sums), Some("crashes"));
+        assert_eq!(
+            sums.most_behind(&Asked { simulation_only: true, ..asked() }).map(|suite| suite.name),
+            None
+        );
+    }
+
+    #[test]
+    fn a_record_is_gone_on_with() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("soak.json");
+        let sums = Sums { seconds: 60.0, next_seed: 2_001, twice: 50, ..Sums::default() };
+        sums.keep(&path).expect("it is written");
+        let asked = Asked { record: Some(path.clone()), ..asked() };
+        let again = Sums::of(&asked).expect("it is read");
+        assert_eq!((again.seconds, again.next_seed, again.twice), (60.0, 2_001, 50));
+        std::fs::write(&path, "{}").expect("written");
+        let error = Sums::of(&asked).expect_err("no record");
+        assert!(error.to_string().contains("soak.json"), "{error}");
     }
 }

@@ -15,25 +15,38 @@ pub struct Suite {
     pub name: &'static str,
     /// What follows `cargo test`.
     arguments: &'static [&'static str],
-    /// One that goes another way with another first seed, or by itself, is run again and again by a long run. One that does not is run once;
-    /// then this is what it has counted.
-    pub once: Option<&'static str>,
+    /// The figure that it is run for.
+    pub figure: &'static str,
+    /// What that figure should be after a long run. `None` for one that goes the same way each time: it is run once.
+    pub long: Option<u64>,
 }
 
 /// All of them.
 pub const SUITES: &[Suite] = &[
-    Suite { name: "crashes", arguments: &["-p", "quenchdb", "--test", "crash"], once: None },
-    Suite { name: "isolation", arguments: &["-p", "quenchdb", "--test", "isolation"], once: None },
+    Suite {
+        name: "crashes",
+        arguments: &["-p", "quenchdb", "--test", "crash"],
+        figure: "crashes",
+        long: Some(5_000_000),
+    },
+    Suite {
+        name: "isolation",
+        arguments: &["-p", "quenchdb", "--test", "isolation"],
+        figure: "judged",
+        long: Some(100_000_000),
+    },
     Suite {
         name: "real kills",
         arguments: &["-p", "quench-cli", "--test", "real_faults", "--test", "fuse"],
-        once: None,
+        figure: "kills",
+        long: Some(10_000),
     },
-    Suite { name: "model", arguments: &["-p", "quench-model"], once: Some("model_states") },
+    Suite { name: "model", arguments: &["-p", "quench-model"], figure: "model_states", long: None },
     Suite {
         name: "planted bugs",
         arguments: &["-p", "quench-sim", "--test", "planted"],
-        once: Some("planted"),
+        figure: "planted",
+        long: None,
     },
 ];
 

@@ -12,7 +12,9 @@ use quenchdb::DeviceTrust;
 use quenchdb::base::clock::{Clock, Nanos};
 use quenchdb::base::{Location, Result};
 use quenchdb::device::mapped::{MapOptions, MappedMemory};
-use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, ReadRequest, Storage, WriteQueue};
+use quenchdb::device::{
+    DeviceFacts, DurabilityMethod, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue,
+};
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -196,14 +198,16 @@ impl File for ModelledFile {
         self.shared.until(done, || self.inner.read_at(offset, buffer))
     }
 
-    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
+    fn read_many(&self, reads: &mut [ReadRequest<'_>], done: &mut ReadDone<'_>) {
         let now = self.shared.clock.now();
-        let done = |read: &ReadRequest<'_>| {
+        let completion = |read: &ReadRequest<'_>| {
             self.shared.device.completion(now, Access::Read, read.buffer.len() as u64)
         };
-        let last = reads.iter().map(done).max();
-        self.inner.read_many(reads);
-        last.into_iter().for_each(|last| wait_until(&self.shared.clock, last));
+        let completions: Vec<_> = reads.iter().map(completion).collect();
+        self.inner.read_many(reads, &mut |index, read| {
+            wait_until(&self.shared.clock, completions[index]);
+            done(index, read);
+        });
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {

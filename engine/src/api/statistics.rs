@@ -119,6 +119,8 @@ pub struct Statistics {
     pub pages: u64,
     /// Pages that left memory.
     pub pages_evicted: u64,
+    /// Pages that long scans have read into memory of their own, so that no other page had to leave.
+    pub pages_copied: u64,
     /// Size of a page.
     pub page_bytes: u64,
     /// Pages that may be in memory now: what everything else leaves of `memory_bytes`.

@@ -118,6 +118,7 @@ bugs! {
     ReserveNotKept "reserve-not-kept" "store" "No blocks are kept for what is dirty." "reserve";
     LostWriteBelieved "lost-write-believed" "store" "An older image in the place of a newer one is taken for it." "B1";
     ReadAheadIsStale "read-ahead-is-stale" "store" "Pages that are read ahead are as of the last checkpoint." "buffer: newest image";
+    CopyIsStale "copy-is-stale" "store" "A scan uses its copy of a page that has been in memory and changed since." "copies 1";
     FailedImageRecorded "failed-image-recorded" "store" "An image counts although its write failed." "W1";
     ReadersNotAsked "readers-not-asked" "store" "Blocks are free although readers in other processes may need them." "I8";
 

@@ -215,6 +215,13 @@ impl Latch {
         true
     }
 
+    /// The version of an evicted page, whose image is the page as long as it keeps that state and that version.
+    #[must_use]
+    pub fn evicted_version(&self) -> Option<Version> {
+        let word = self.load(Ordering::Acquire);
+        (word.state() == EVICTED).then(|| word.version())
+    }
+
     /// The state at some recent moment.
     #[must_use]
     pub fn state(&self) -> State {

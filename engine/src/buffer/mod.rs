@@ -32,6 +32,9 @@ mod budget;
 pub mod bytes;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod bytes_tests;
+mod copies;
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod copies_tests;
 mod demand;
 mod eviction;
 mod guard;
@@ -50,6 +53,7 @@ mod turn;
 pub use allocator::free_memory_to_system;
 pub use budget::Overdraft;
 pub use bytes::{PageBytes, PageBytesMut, ScratchPage};
+pub use copies::Copies;
 pub use eviction::{Claimed, Leaving, PageState};
 pub use guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
 pub use latch::Version;

@@ -11,6 +11,7 @@
 //! Bounds: pages of one request are at most [`PAGES_MAX`], and an eighth of the memory; one request waits for the thread.
 
 use super::PageBytesMut;
+use super::copies::{AllCopies, Reading};
 use super::latch::State;
 use super::pool::{FaultClaim, Pool, STAMPED, STAMPED_IMAGE};
 use crate::base::{Error, PageId, Result};
@@ -29,9 +30,16 @@ const PREFETCHED_PART: usize = 64;
 enum Thread {
     #[default]
     Idle,
-    /// It is to bring these in.
-    Asked(Vec<PageId>),
+    Asked(Work),
     Busy,
+}
+
+/// What the thread does for scans.
+pub(super) enum Work {
+    /// Brings these into memory.
+    BringIn(Vec<PageId>),
+    /// Copies images.
+    Copy(Reading),
 }
 
 /// Whether to wait for memory.
@@ -50,6 +58,21 @@ pub(super) struct Requests {
     asked: Event,
     /// Somebody serves them.
     attached: AtomicBool,
+    pub(super) copies: AllCopies,
+}
+
+impl Requests {
+    /// Has the thread do it, unless it is busy, or there is none.
+    pub(super) fn ask(&self, work: Work) -> Result<(), Work> {
+        let mut thread = self.thread.lock();
+        if !matches!(*thread, Thread::Idle) || !self.attached.load(Ordering::SeqCst) {
+            return Err(work);
+        }
+        *thread = Thread::Asked(work);
+        drop(thread);
+        self.asked.notify_all();
+        Ok(())
+    }
 }
 
 /// The thread `quench-read-ahead`; ends when this is dropped.
@@ -88,12 +111,14 @@ impl Drop for ReadAhead {
     }
 }
 
-/// If the thread ends by a panic nobody asks it any more: it is only a help.
+/// When the thread ends, also by a panic, nobody asks it any more: it is only a help. Who has asked is not left waiting.
 struct Alive<'a>(&'a Pool);
 
 impl Drop for Alive<'_> {
     fn drop(&mut self) {
         self.0.ahead.attached.store(false, Ordering::SeqCst);
+        let left = std::mem::take(&mut *self.0.ahead.thread.lock());
+        drop(left);
     }
 }
 
@@ -114,13 +139,7 @@ impl Pool {
         if wanted.len() < 2 {
             return;
         }
-        let mut thread = self.ahead.thread.lock();
-        if matches!(*thread, Thread::Idle) {
-            *thread = Thread::Asked(wanted);
-            drop(thread);
-            self.ahead.asked.notify_all();
-        } else {
-            drop(thread);
+        if let Err(Work::BringIn(wanted)) = self.ahead.ask(Work::BringIn(wanted)) {
             self.bring_in_parts(&wanted);
         }
     }
@@ -151,6 +170,7 @@ impl Pool {
 
     fn serve_read_ahead(&self) {
         let _alive = Alive(self);
+        let mut done = None;
         while self.ahead.attached.load(Ordering::SeqCst) {
             let ticket = self.ahead.asked.ticket();
             let asked = {
@@ -158,9 +178,15 @@ impl Pool {
                 let is_asked = matches!(*thread, Thread::Asked(_));
                 std::mem::replace(thread, if is_asked { Thread::Busy } else { Thread::Idle })
             };
+            // Who is handed these asks for the next at once, and finds this thread idle.
+            drop(done.take());
             match asked {
-                Thread::Asked(pages) => {
+                Thread::Asked(Work::BringIn(pages)) => {
                     self.bring_in(&pages, AtLimit::Wait);
+                }
+                Thread::Asked(Work::Copy(mut reading)) => {
+                    reading.read();
+                    done = Some(reading);
                 }
                 _ if self.ahead.attached.load(Ordering::SeqCst) => self.ahead.asked.wait(ticket, None),
                 _ => return,

@@ -3,7 +3,7 @@
 //! Every method goes to the file inside. Counted is what came back without an error. Left out on purpose: writes through a
 //! [`WriteQueue`](super::WriteQueue), which go past [`File`] to the descriptor; their submitter counts them.
 
-use super::{File, ReadRequest};
+use super::{File, ReadDone, ReadRequest};
 use crate::base::metrics::Counter;
 use crate::base::{Location, Result};
 use std::os::fd::RawFd;
@@ -67,12 +67,13 @@ impl File for CountedFile {
         Ok(())
     }
 
-    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
-        self.inner.read_many(reads);
-        reads
-            .iter()
-            .filter(|read| read.result.is_ok())
-            .for_each(|read| self.traffic.count_read(read.buffer.len()));
+    fn read_many(&self, reads: &mut [ReadRequest<'_>], done: &mut ReadDone<'_>) {
+        self.inner.read_many(reads, &mut |index, read| {
+            if read.result.is_ok() {
+                self.traffic.count_read(read.buffer.len());
+            }
+            done(index, read);
+        });
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -152,7 +153,7 @@ mod tests {
             buffer,
             result: Ok(()),
         });
-        file.read_many(&mut reads);
+        file.read_many(&mut reads, &mut |_, _| ());
         assert_eq!(reads.map(|read| read.result.is_ok()), [true, false]);
         assert_eq!(first, [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]);
         assert_eq!((traffic.reads.get(), traffic.read_bytes.get()), (2, 130));

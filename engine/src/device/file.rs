@@ -8,7 +8,7 @@ use super::facts::{self, DeviceFacts, DurabilityMethod};
 use super::queue::BlockingQueue;
 use super::uring::UringQueue;
 use super::uring_read::ManyReads;
-use super::{AlignedBuffer, File, OpenMode, ReadRequest, SECTOR_BYTES, Storage, WriteQueue};
+use super::{AlignedBuffer, File, OpenMode, ReadDone, ReadRequest, SECTOR_BYTES, Storage, WriteQueue};
 use crate::base::planted::{self, Bug};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};
@@ -504,14 +504,15 @@ impl File for RealFile {
         Ok(())
     }
 
-    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
+    fn read_many(&self, reads: &mut [ReadRequest<'_>], done: &mut ReadDone<'_>) {
         let unread = match &self.many {
-            Some(many) if reads.len() > 1 => many.read(self.fd.as_raw_fd(), reads),
+            Some(many) if reads.len() > 1 => many.read(self.fd.as_raw_fd(), reads, done),
             _ => (0..reads.len()).collect(),
         };
         for index in unread {
             let read = &mut reads[index];
             read.result = self.read_at(read.offset, read.buffer);
+            done(index, read);
         }
     }
 

@@ -134,6 +134,9 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     }
 }
 
+/// Is told of a read, by its index, that it is done.
+pub type ReadDone<'d> = dyn FnMut(usize, &mut ReadRequest<'_>) + 'd;
+
 /// One file. All methods may be called from many threads.
 pub trait File: Send + Sync + std::fmt::Debug {
     /// Where byte `offset` is, for error messages.
@@ -159,10 +162,12 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// `Corruption` if the file ends before; I/O.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Does several reads, as many at a time as the storage can, and leaves each one's result in it. The order is open.
-    fn read_many(&self, reads: &mut [ReadRequest<'_>]) {
-        for read in reads {
+    /// Does several reads, as many at a time as the storage can, and leaves each one's result in it. `done` is called with each and its index, as soon as
+    /// it is done, while others may be on their way. The order is open.
+    fn read_many(&self, reads: &mut [ReadRequest<'_>], done: &mut ReadDone<'_>) {
+        for (index, read) in reads.iter_mut().enumerate() {
             read.result = self.read_at(read.offset, read.buffer);
+            done(index, read);
         }
     }
 

@@ -1,10 +1,10 @@
 //! Many reads at a time through io_uring, for a caller that waits for all of them.
 //!
-//! 1. A call returns only when the kernel has completed every read that it was given: the buffers are the caller's.
+//! 1. A call returns, or unwinds, only when the kernel has completed every read that it was given: the buffers are the caller's.
 //! 2. A read that failed, fell short, or was never started is not judged here: the caller repeats it alone, and learns the
 //!    error with its place. Reads may be repeated.
 
-use super::ReadRequest;
+use super::{ReadDone, ReadRequest};
 use crate::sync::Mutex;
 use io_uring::{IoUring, opcode, types};
 use std::os::fd::RawFd;
@@ -28,34 +28,82 @@ impl std::fmt::Debug for ManyReads {
 }
 
 impl ManyReads {
-    /// Reads from the file `descriptor`, which stays open meanwhile. Returns which reads have to be done again alone.
-    pub(super) fn read(&self, descriptor: RawFd, reads: &mut [ReadRequest<'_>]) -> Vec<usize> {
+    /// Reads from the file `descriptor`, which stays open meanwhile; tells `done` of each read that was. Returns which have to be done
+    /// again alone.
+    pub(super) fn read(
+        &self,
+        descriptor: RawFd,
+        reads: &mut [ReadRequest<'_>],
+        done: &mut ReadDone<'_>,
+    ) -> Vec<usize> {
         let ring = self.idle.lock().pop();
-        let Some(mut ring) = ring.or_else(|| IoUring::new(DEPTH as u32).ok()) else {
+        let Some(ring) = ring.or_else(|| IoUring::new(DEPTH as u32).ok()) else {
             return (0..reads.len()).collect();
         };
-        let mut again = Vec::new();
-        let (mut started, mut in_flight) = (0, 0);
-        while started < reads.len() || in_flight > 0 {
-            while started < reads.len() && in_flight < DEPTH {
-                push(&mut ring, descriptor, started, &mut reads[started]);
-                (started, in_flight) = (started + 1, in_flight + 1);
+        let mut flight = Flight { ring: Some(ring), reads: 0, home: &self.idle };
+        let (mut again, mut started) = (Vec::new(), 0);
+        while started < reads.len() || flight.reads > 0 {
+            while started < reads.len() && flight.reads < DEPTH {
+                flight.start(descriptor, started, &mut reads[started]);
+                started += 1;
             }
-            // Interrupted, out of memory for the moment: what was pushed stays pushed, what was started completes.
-            if ring.submit_and_wait(1).is_err() {
-                std::thread::sleep(RETRY);
-            }
-            for entry in ring.completion() {
-                in_flight -= 1;
-                let index = entry.user_data() as usize;
-                reads[index].result = Ok(());
-                if usize::try_from(entry.result()) != Ok(reads[index].buffer.len()) {
+            flight.wait();
+            while let Some((index, result)) = flight.land() {
+                let read = &mut reads[index];
+                if usize::try_from(result) == Ok(read.buffer.len()) {
+                    read.result = Ok(());
+                    done(index, read);
+                } else {
                     again.push(index);
                 }
             }
         }
-        self.idle.lock().push(ring);
         again
+    }
+}
+
+/// Reads that the kernel has been given. When this is dropped, also by a panic, it has completed them.
+struct Flight<'m> {
+    /// Taken when this is dropped.
+    ring: Option<IoUring>,
+    /// On their way.
+    reads: usize,
+    home: &'m Mutex<Vec<IoUring>>,
+}
+
+impl Flight<'_> {
+    fn ring(&mut self) -> &mut IoUring {
+        self.ring.as_mut().expect("taken when this is dropped")
+    }
+
+    fn start(&mut self, descriptor: RawFd, index: usize, read: &mut ReadRequest<'_>) {
+        push(self.ring(), descriptor, index, read);
+        self.reads += 1;
+    }
+
+    /// Until one of them is completed, or not so long.
+    fn wait(&mut self) {
+        // Interrupted, out of memory for the moment: what was pushed stays pushed, what was started completes.
+        if self.ring().submit_and_wait(1).is_err() {
+            std::thread::sleep(RETRY);
+        }
+    }
+
+    /// One that is completed: its index and the kernel's answer.
+    fn land(&mut self) -> Option<(usize, i32)> {
+        let entry = self.ring().completion().next()?;
+        self.reads -= 1;
+        Some((entry.user_data() as usize, entry.result()))
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        while self.reads > 0 {
+            self.wait();
+            while self.land().is_some() {}
+        }
+        self.home.lock().extend(self.ring.take());
     }
 }
 
@@ -64,8 +112,8 @@ fn push(ring: &mut IoUring, descriptor: RawFd, index: usize, read: &mut ReadRequ
         .offset(read.offset)
         .build()
         .user_data(index as u64);
-    // SAFETY: `read` returns, and with it ends the borrow of the buffer, only after the completion of this entry; it does
-    // not panic before. The descriptor's file is borrowed by the caller for as long.
+    // SAFETY: the borrow of the buffer ends only after the completion of this entry: the `Flight` that counts it waits for that, also when
+    // `read` unwinds. The descriptor's file is borrowed by the caller for as long.
     unsafe {
         ring.submission().push(&entry).expect("the ring has an entry for each read in flight");
     }
@@ -92,9 +140,38 @@ mod tests {
                 .zip(&mut buffers)
                 .map(|(index, buffer)| ReadRequest { offset: (300 - index) * 4, buffer, result: Ok(()) })
                 .collect();
-            assert_eq!(many.read(file.as_raw_fd(), &mut reads), [0], "the first lies behind the end");
+            let mut done = Vec::new();
+            let again = many.read(file.as_raw_fd(), &mut reads, &mut |index, read| {
+                assert_eq!(*read.buffer, (300 - index as u32).to_le_bytes());
+                done.push(index);
+            });
+            assert_eq!(again, [0], "the first lies behind the end");
+            done.sort_unstable();
+            assert_eq!(done, (1..301).collect::<Vec<_>>(), "each of the others once");
             assert!((1..301).all(|index| u32::from_le_bytes(buffers[index]) == 300 - index as u32));
         }
         assert_eq!(many.idle.lock().len(), 1);
+    }
+
+    #[test]
+    fn a_panic_of_who_is_told_waits_for_the_reads_that_are_on_their_way() {
+        if super::super::uring::available().is_err() {
+            return;
+        }
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[7; 64 * 512]).expect("written");
+        let many = ManyReads::default();
+        let mut buffers = vec![[0u8; 512]; 64];
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut reads: Vec<_> = (0u64..)
+                .zip(&mut buffers)
+                .map(|(index, buffer)| ReadRequest { offset: index * 512, buffer, result: Ok(()) })
+                .collect();
+            many.read(file.as_raw_fd(), &mut reads, &mut |_, _| panic!("the first is enough"));
+        }));
+        assert!(panicked.is_err());
+        // All were started together, and none is on its way any more.
+        assert!(buffers.iter().all(|buffer| buffer.iter().all(|byte| *byte == 7)));
+        assert_eq!(many.idle.lock().len(), 1, "the ring is kept");
     }
 }

@@ -69,9 +69,9 @@ impl PageStore {
                 ReadRequest { offset: self.source.offset(run[0].0), buffer, result: Ok(()) }
             })
             .collect();
-        self.source.file.read_many(&mut reads);
-        for (run, read) in runs.iter().zip(reads) {
-            for (reference, index) in *run {
+        self.source.file.read_many(&mut reads, &mut |run, read| {
+            let run = runs[run];
+            for (reference, index) in run {
                 let (page, at) = (pages[*index], (reference.block().0 - first(run)) as usize * page_bytes);
                 let whole = read.result.is_ok() && !reference.is_absent();
                 match self.open_block(page, *reference, &mut read.buffer[at..at + page_bytes], image) {
@@ -82,7 +82,8 @@ impl PageStore {
                     }
                 }
             }
-        }
+        });
+        drop(reads);
         self.buffers.lock().push(buffer);
     }
 

@@ -9,6 +9,7 @@ use super::system::TransactionSystem;
 use super::view::{Outcome, View};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, PageId, Result};
+use crate::buffer::Copies;
 use crate::sync::epoch::pin;
 use crate::tree::{Held, LeafBatch, Tree};
 use std::cmp::Ordering;
@@ -43,28 +44,67 @@ const LEAVES_BEFORE_READING_AHEAD: usize = 2;
 const FIRST_WINDOW: usize = 8;
 const LARGEST_WINDOW: usize = 128;
 
+/// Where leaves begin and end, in the order of a scan.
+#[derive(Debug)]
+struct Stretch {
+    begin: Bound<Vec<u8>>,
+    /// [`Bound::Unbounded`] at the end of the tree.
+    end: Bound<Vec<u8>>,
+}
+
 /// How far one end of a cursor has had pages read ahead.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct ReadAhead {
     /// Batches so far.
     batches: usize,
     /// Leaves that were asked for and not come to yet.
     left: usize,
     window: usize,
+    /// Leaves asked for so far.
+    asked: u64,
+    /// Once the scan is long, its leaves are copied and not brought into memory.
+    copies: Copies,
+    /// Of the leaves whose copies were asked for last.
+    copied: Option<Stretch>,
 }
 
 impl ReadAhead {
     /// Another batch is about to be read from `from`. A batch is at most a leaf; so the leaves asked for may be used up more
     /// slowly than is counted, never faster.
     fn advance(&mut self, tree: &Tree, from: Bound<&[u8]>, back: bool) -> Result<()> {
+        if let Some(Stretch { begin, end }) = &self.copied {
+            if *end != Bound::Unbounded && has_come_to(from, begin, back) {
+                let next = tree.copy_ahead(as_slice(end), back, &mut self.copies)?;
+                self.copied = next.map(|next| Stretch { begin: end.clone(), end: next });
+            }
+            return Ok(());
+        }
         self.batches += 1;
         self.left = self.left.saturating_sub(1);
         if self.batches <= LEAVES_BEFORE_READING_AHEAD || self.left > self.window / 2 {
             return Ok(());
         }
+        if tree.is_better_copied(self.asked) {
+            let end = tree.copy_ahead(from, back, &mut self.copies)?;
+            self.copied = end.map(|end| Stretch { begin: from.map(<[u8]>::to_vec), end });
+            if self.copied.is_some() {
+                return Ok(());
+            }
+        }
         self.window = (self.window * 2).clamp(FIRST_WINDOW, LARGEST_WINDOW);
         self.left = tree.read_ahead(from, back, self.window)?;
+        self.asked += self.left as u64;
         Ok(())
+    }
+}
+
+/// Whether a scan that goes on `from` there, forward or `back`, has come to `begin`.
+fn has_come_to(from: Bound<&[u8]>, begin: &Bound<Vec<u8>>, back: bool) -> bool {
+    let (Bound::Included(at) | Bound::Excluded(at)) = from else { return true };
+    match begin {
+        Bound::Included(begin) | Bound::Excluded(begin) if back => at <= begin.as_slice(),
+        Bound::Included(begin) | Bound::Excluded(begin) => at >= begin.as_slice(),
+        Bound::Unbounded => true,
     }
 }
 
@@ -137,11 +177,7 @@ impl End {
 }
 
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    match bound {
-        Bound::Included(key) => Bound::Included(key),
-        Bound::Excluded(key) => Bound::Excluded(key),
-        Bound::Unbounded => Bound::Unbounded,
-    }
+    bound.as_ref().map(Vec::as_slice)
 }
 
 /// Whether a cursor that goes forward, or `back`, may come to `key` before the other end's bound.
@@ -249,15 +285,16 @@ impl RangeCursor {
         let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
         let (tree, from) = (&self.table.tree, as_slice(from));
         this.read_ahead.advance(tree, from, back)?;
+        let copies = &mut this.read_ahead.copies;
         'again: loop {
             let guard = pin();
             this.batch.clear();
             this.rows.clear();
             this.at = 0;
             let next = if back {
-                tree.scan_backward(from, self.batch_len, &mut this.batch)?.map(Bound::Excluded)
+                tree.scan_backward(from, self.batch_len, &mut this.batch, copies)?.map(Bound::Excluded)
             } else {
-                tree.scan_forward(from, self.batch_len, &mut this.batch)?
+                tree.scan_forward(from, self.batch_len, &mut this.batch, copies)?
                     .map(if planted::is(Bug::ScanSkipsAtBorder) { Bound::Excluded } else { Bound::Included })
             };
             seen(Met::Leaf(this.batch.leaf()))?;

@@ -4,7 +4,9 @@ use super::Tree;
 use super::node::{KIND_INNER, KIND_LEAF, Node};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::latch::LatchWait;
-use crate::buffer::{Interrupt, OptimisticGuard, Overdraft, Pool, Turn};
+use crate::buffer::{
+    Copies, Interrupt, OptimisticGuard, Overdraft, PageBytes, Pool, Restart, SharedGuard, Turn,
+};
 
 /// Which leaf is wanted.
 #[derive(Clone, Copy)]
@@ -22,6 +24,45 @@ pub(super) struct Arrival<'p> {
     pub guard: OptimisticGuard<'p>,
     /// The parent and which of its children `guard` is; `None` at the root.
     pub parent: Option<(OptimisticGuard<'p>, usize)>,
+}
+
+/// A leaf to copy entries from.
+pub(super) enum Leaf<'a> {
+    /// In memory; what was read counts when the guard is validated.
+    Here(OptimisticGuard<'a>),
+    /// A scan's own copy of a leaf that is not: nobody changes it.
+    Copy(PageId, PageBytes<'a>),
+}
+
+impl<'a> Leaf<'a> {
+    pub(super) fn page_id(&self) -> PageId {
+        match self {
+            Leaf::Here(guard) => guard.page_id(),
+            Leaf::Copy(page, _) => *page,
+        }
+    }
+
+    pub(super) fn node(&self) -> Node<'a> {
+        match self {
+            Leaf::Here(guard) => Node::new(guard.bytes()),
+            Leaf::Copy(_, bytes) => Node::new(*bytes),
+        }
+    }
+
+    /// Keeps writers out as long as the result is there.
+    pub(super) fn latch(&self) -> Result<Option<SharedGuard<'a>>, Restart> {
+        match self {
+            Leaf::Here(guard) => guard.upgrade_shared().map(Some),
+            Leaf::Copy(..) => Ok(None),
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), Restart> {
+        match self {
+            Leaf::Here(guard) => guard.validate(),
+            Leaf::Copy(..) => Ok(()),
+        }
+    }
 }
 
 /// Pages that one descent may bring in before it is taken to be starved: beside the changes of a large transaction so little
@@ -174,5 +215,33 @@ impl Tree {
             guard = child;
         }
         Ok(Arrival { guard, parent })
+    }
+
+    /// The leaf that covers the target, from `copies` if it is there. Not in memory, it is brought in.
+    pub(super) fn descend_to_leaf<'a>(
+        &'a self,
+        target: Target<'_>,
+        copies: &'a mut Copies,
+    ) -> Result<Leaf<'a>, Interrupt> {
+        if copies.is_empty() || self.is_one_leaf()? {
+            return Ok(Leaf::Here(self.descend(target, 0)?.guard));
+        }
+        let parent = self.descend(target, 1)?.guard;
+        let (_, page) = child_at(Node::new(parent.bytes()), target);
+        // As with guards: the child first, so that it was the right one when the copy was what it is.
+        let copy = copies.find(page).filter(|bytes| is_node_of(Node::new(*bytes), 0));
+        match copy {
+            Some(bytes) => {
+                parent.validate()?;
+                Ok(Leaf::Copy(page, bytes))
+            }
+            None => {
+                let leaf = parent.child(page)?;
+                if !is_node_of(Node::new(leaf.bytes()), 0) {
+                    return Err(wrong_node(&leaf));
+                }
+                Ok(Leaf::Here(leaf))
+            }
+        }
     }
 }

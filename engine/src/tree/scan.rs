@@ -7,7 +7,7 @@ use super::Tree;
 use super::descent::Target;
 use super::node::{EntryMeta, Node};
 use crate::base::{Error, PageId, Result};
-use crate::buffer::Interrupt;
+use crate::buffer::{Copies, Interrupt};
 use std::ops::{Bound, Range};
 
 /// Copying a leaf takes longer than a small write. A scan that so many writers in a row were in the way of keeps them out.
@@ -112,31 +112,75 @@ impl Tree {
     /// # Errors
     /// A page cannot be read.
     pub fn read_ahead(&self, from: Bound<&[u8]>, back: bool, most: usize) -> Result<usize> {
-        let mut pages = Vec::new();
-        self.retry(|| {
-            pages.clear();
-            if self.is_one_leaf()? {
-                return Ok(());
-            }
-            let target = match from {
-                Bound::Included(key) => Target::At(key),
-                Bound::Excluded(key) if back => Target::Below(key),
-                Bound::Excluded(key) => Target::At(key),
-                Bound::Unbounded if back => Target::Last,
-                Bound::Unbounded => Target::At(&[]),
-            };
-            let parent = self.descend(target, 1)?.guard;
-            let node = Node::new(parent.bytes());
-            let (at, count) = (super::descent::child_at(node, target).0, node.count());
-            if back {
-                pages.extend((0..=at.min(count)).rev().take(most).map(|index| node.child(index)));
-            } else {
-                pages.extend((at..=count).take(most).map(|index| node.child(index)));
-            }
-            Ok(parent.validate()?)
-        })?;
+        let (pages, _) = self.leaves_of_parent(from, back, most)?;
         self.pool.read_ahead(pages.iter().copied());
         Ok(pages.len())
+    }
+
+    /// Whether a scan that has had so many leaves brought in should have them [copied](Tree::copy_ahead) from now on.
+    #[must_use]
+    pub fn is_better_copied(&self, leaves: u64) -> bool {
+        self.pool.is_better_copied(leaves)
+    }
+
+    /// Has the leaves copied that a scan from `from` (below it, if `back`) comes to next, as many as there is room for. Returns where
+    /// they end, [`Bound::Unbounded`] at the end of the tree; `None` if there is no memory for copies.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn copy_ahead(
+        &self,
+        from: Bound<&[u8]>,
+        back: bool,
+        copies: &mut Copies,
+    ) -> Result<Option<Bound<Vec<u8>>>> {
+        let most = self.pool.window_pages();
+        let (mut pages, mut end) = self.leaves_of_parent(from, back, most)?;
+        while pages.len() < most && end != Bound::Unbounded {
+            let from = end.as_ref().map(Vec::as_slice);
+            let (more, next) = self.leaves_of_parent(from, back, most - pages.len())?;
+            pages.extend(more);
+            end = next;
+        }
+        Ok(copies.ask(&self.pool, &pages).then_some(end))
+    }
+
+    /// The leaves that a scan from `from` (below it, if `back`) comes to: at most `most` (at least 1), those with the same parent, and where it goes on
+    /// behind them, [`Bound::Unbounded`] at the end of the tree. None if the tree is one leaf.
+    fn leaves_of_parent(
+        &self,
+        from: Bound<&[u8]>,
+        back: bool,
+        most: usize,
+    ) -> Result<(Vec<PageId>, Bound<Vec<u8>>)> {
+        let target = match from {
+            Bound::Included(key) => Target::At(key),
+            Bound::Excluded(key) if back => Target::Below(key),
+            Bound::Excluded(key) => Target::At(key),
+            Bound::Unbounded if back => Target::Last,
+            Bound::Unbounded => Target::At(&[]),
+        };
+        self.retry(|| {
+            if self.is_one_leaf()? {
+                return Ok((Vec::new(), Bound::Unbounded));
+            }
+            let parent = self.descend(target, 1)?.guard;
+            let (node, mut pages) = (Node::new(parent.bytes()), Vec::with_capacity(most));
+            let (at, count) = (super::descent::child_at(node, target).0, node.count());
+            let end = if back {
+                pages.extend((0..=at.min(count)).rev().take(most).map(|index| node.child(index)));
+                let first = (at.min(count) + 1).saturating_sub(most.max(1));
+                let lower = if first > 0 { node.key(first - 1) } else { node.lower() };
+                if lower.is_empty() { Bound::Unbounded } else { Bound::Excluded(lower) }
+            } else {
+                pages.extend((at..=count).take(most).map(|index| node.child(index)));
+                let last = at.saturating_add(most.max(1) - 1);
+                let upper = if last < count { Some(node.key(last)) } else { node.upper() };
+                upper.map_or(Bound::Unbounded, Bound::Included)
+            };
+            parent.validate()?;
+            Ok((pages, end))
+        })
     }
 
     /// Has the leaves of `keys`, in any order, brought into memory, many with one read, before this returns. Leaves that other changes
@@ -163,7 +207,7 @@ impl Tree {
         Ok(())
     }
 
-    fn is_one_leaf(&self) -> Result<bool, Interrupt> {
+    pub(super) fn is_one_leaf(&self) -> Result<bool, Interrupt> {
         let root = self.pool.optimistic(self.root)?;
         let is_leaf = Node::new(root.bytes()).is_leaf();
         root.validate()?;
@@ -223,8 +267,8 @@ impl Tree {
         })
     }
 
-    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before `from`. Returns the key
-    /// to go on with (included), `None` at the end.
+    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before `from`; of its copy, if there
+    /// is one in `copies`. Returns the key to go on with (included), `None` at the end.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -233,8 +277,9 @@ impl Tree {
         from: Bound<&[u8]>,
         limit: usize,
         batch: &mut LeafBatch,
+        copies: &mut Copies,
     ) -> Result<Option<Vec<u8>>> {
-        self.scan(batch, |latched, batch| self.try_scan_forward(from, limit.max(1), latched, batch))
+        self.scan(batch, |latched, batch| self.try_scan_forward(from, limit.max(1), latched, batch, copies))
     }
 
     fn try_scan_forward(
@@ -243,16 +288,17 @@ impl Tree {
         limit: usize,
         latched: bool,
         batch: &mut LeafBatch,
+        copies: &mut Copies,
     ) -> Result<Option<Vec<u8>>, Interrupt> {
         let (key, excluded) = match from {
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
             Bound::Unbounded => (&[][..], false),
         };
-        let leaf = self.descend(Target::At(key), 0)?.guard;
+        let leaf = self.descend_to_leaf(Target::At(key), copies)?;
         batch.leaf = leaf.page_id();
-        let _latch = if latched { Some(leaf.upgrade_shared()?) } else { None };
-        let node = Node::new(leaf.bytes());
+        let _latch = if latched { leaf.latch()? } else { None };
+        let node = leaf.node();
         let (slot, found) = node.search(key);
         let start = slot + usize::from(found && excluded);
         let count = node.count();
@@ -268,8 +314,8 @@ impl Tree {
         Ok(next)
     }
 
-    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, descending, none behind `from`. Returns the key
-    /// to go on below (excluded), `None` at the end.
+    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, descending, none behind `from`; of its copy, if
+    /// there is one in `copies`. Returns the key to go on below (excluded), `None` at the end.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -278,8 +324,9 @@ impl Tree {
         from: Bound<&[u8]>,
         limit: usize,
         batch: &mut LeafBatch,
+        copies: &mut Copies,
     ) -> Result<Option<Vec<u8>>> {
-        self.scan(batch, |latched, batch| self.try_scan_backward(from, limit.max(1), latched, batch))
+        self.scan(batch, |latched, batch| self.try_scan_backward(from, limit.max(1), latched, batch, copies))
     }
 
     fn try_scan_backward(
@@ -288,16 +335,17 @@ impl Tree {
         limit: usize,
         latched: bool,
         batch: &mut LeafBatch,
+        copies: &mut Copies,
     ) -> Result<Option<Vec<u8>>, Interrupt> {
         let target = match from {
             Bound::Included(key) => Target::At(key),
             Bound::Excluded(key) => Target::Below(key),
             Bound::Unbounded => Target::Last,
         };
-        let leaf = self.descend(target, 0)?.guard;
+        let leaf = self.descend_to_leaf(target, copies)?;
         batch.leaf = leaf.page_id();
-        let _latch = if latched { Some(leaf.upgrade_shared()?) } else { None };
-        let node = Node::new(leaf.bytes());
+        let _latch = if latched { leaf.latch()? } else { None };
+        let node = leaf.node();
         let end = match target {
             Target::At(key) => {
                 let (slot, found) = node.search(key);

@@ -63,7 +63,14 @@ pub(super) fn get(tree: &Tree, key: &[u8]) -> Option<(EntryMeta, Vec<u8>)> {
 pub(super) fn all(tree: &Tree, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut batch, mut from) = (LeafBatch::default(), Some(Vec::new()));
     while let Some(key) = from {
-        from = tree.scan_forward(std::ops::Bound::Included(&key), limit, &mut batch).expect("readable");
+        from = tree
+            .scan_forward(
+                std::ops::Bound::Included(&key),
+                limit,
+                &mut batch,
+                &mut crate::buffer::Copies::default(),
+            )
+            .expect("readable");
     }
     batch.iter().map(|entry| (entry.key.to_vec(), entry.value.to_vec())).collect()
 }

@@ -96,6 +96,7 @@ detectors! {
     ReserveNotKept: tests("full_disk", "a_long_transaction_on_a_full_disk");
     LostWriteBelieved: tests("lib", "store::blocks");
     ReadAheadIsStale: tests("larger_than_memory", "announcing_rows_in_a_tiny_memory");
+    CopyIsStale: tests("lib", "buffer::copies");
     FailedImageRecorded: tests("faults", "any_operation_may_fail_autonomous");
     ReadersNotAsked: tests("readers", "a_reader_stays");
 

@@ -26,6 +26,7 @@ fn one(seed: u64, bug: Option<Bug>, processor: usize) -> Result<Outcome> {
         seeds: seed..seed + 1,
         until: None,
         processes: 1,
+        twice: 0,
         points: crate::POINTS,
         patience: PATIENCE,
         planted: bug,

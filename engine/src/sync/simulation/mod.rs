@@ -264,39 +264,34 @@ pub fn wake_all(word: &AtomicU32) {
 
 /// Whoever sleeps on the address can go on.
 fn wake(address: usize) {
-    if let Some((simulation, _)) = me() {
-        simulation.lock().wake(address);
-    }
+    in_simulation(|simulation, _| simulation.lock().wake(address));
 }
 
 /// Lets time jump, for all threads of the simulation.
 pub fn jump(time: Duration) {
-    if let Some((simulation, _)) = me() {
-        simulation.surroundings.pass(time.as_nanos() as u64);
-    }
+    in_simulation(|simulation, _| simulation.surroundings.pass(time.as_nanos() as u64));
 }
 
 /// The number of the calling thread in its simulation, 0 for who called [`run`].
 #[must_use]
 pub fn task() -> Option<usize> {
-    me().map(|(_, task)| task)
+    in_simulation(|_, task| task)
 }
 
 fn until(timeout: Option<Duration>) -> Option<u64> {
-    let (simulation, _) = me()?;
-    timeout.map(|time| simulation.surroundings.now().saturating_add(time.as_nanos() as u64))
+    let now = in_simulation(|simulation, _| simulation.surroundings.now())?;
+    timeout.map(|time| now.saturating_add(time.as_nanos() as u64))
 }
 
-fn me() -> Option<(Arc<Simulation>, usize)> {
-    ME.try_with(|me| me.borrow().clone()).ok().flatten()
+/// `f` of the calling thread's simulation and its number there; `None` if it takes part in none.
+fn in_simulation<T>(f: impl FnOnce(&Arc<Simulation>, usize) -> T) -> Option<T> {
+    ME.try_with(|me| me.borrow().as_ref().map(|(simulation, me)| f(simulation, *me))).ok().flatten()
 }
 
 /// The calling thread goes on as `condition` says, after whoever the scheduler chooses.
 #[cold]
 fn decide(condition: Condition, yields: bool) {
-    if let Some((simulation, me)) = me() {
-        simulation.decide(me, condition, yields);
-    }
+    in_simulation(|simulation, me| simulation.decide(me, condition, yields));
 }
 
 /// Starts a thread; it runs when it is given the baton.
@@ -304,7 +299,8 @@ fn spawn<T: Send + 'static>(
     name: &str,
     f: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<SimulatedJoinHandle<T>> {
-    let (simulation, _) = me().expect("asked by a thread of a simulation");
+    let simulation =
+        in_simulation(|simulation, _| simulation.clone()).expect("asked by a thread of a simulation");
     let gate = Arc::<Gate>::default();
     let task = simulation.add(name, Some(gate.clone()));
     let result = Arc::new(Mutex::new(None));
@@ -390,13 +386,7 @@ impl Simulation {
     fn take_baton(&self, me: usize) {
         let ended = {
             let mut state = self.lock();
-            debug_assert_eq!(state.tasks[me].condition, Condition::Ready);
-            let most = 1 << state.plan.stride;
-            // As many short stretches as long ones.
-            let stride = u64::from(state.plan.stride);
-            let bits = state.random.below(stride + 1);
-            state.given = (1 + state.random.below(1 << bits)).min(most) as u32;
-            LEFT.set(state.given);
+            state.give_operations(me);
             state.ended.take()
         };
         if let Some(thread) = ended {
@@ -406,7 +396,7 @@ impl Simulation {
     }
 
     fn decide(&self, me: usize, condition: Condition, yields: bool) {
-        let gate = {
+        let (next, own) = {
             let mut state = self.lock();
             let sleeps = PLACES.load(Ordering::Relaxed) && condition != Condition::Ready;
             if sleeps || state.summary.decisions + LAST_DECISIONS > state.plan.decisions_max {
@@ -414,16 +404,15 @@ impl Simulation {
             }
             state.tasks[me].condition = condition;
             let next = self.choose(&mut state, Some(me), yields);
-            if next != me {
-                state.tasks[next].gate.open();
-                Some(state.tasks[me].gate.clone())
-            } else {
-                None
+            if next == me {
+                state.give_operations(me);
+                return;
             }
+            (state.tasks[next].gate.clone(), state.tasks[me].gate.clone())
         };
-        if let Some(gate) = gate {
-            gate.pass();
-        }
+        // Without the lock, which the next thread needs at once.
+        next.open();
+        own.pass();
         self.take_baton(me);
     }
 
@@ -436,7 +425,9 @@ impl Simulation {
         let address = state.tasks[me].address();
         state.wake(address);
         let next = self.choose(&mut state, None, false);
-        state.tasks[next].gate.open();
+        let gate = state.tasks[next].gate.clone();
+        drop(state);
+        gate.open();
     }
 
     /// Sleeps until a thread has ended.
@@ -474,13 +465,13 @@ impl Simulation {
             self.pass_to_next_time(state);
         }
         state.wake_sleepers(self.surroundings.now());
-        let others = |state: &State| (0..state.tasks.len()).any(|t| Some(t) != me && state.is_ready(t));
+        let others = |state: &State| state.ready(me).next().is_some();
         if yields && !others(state) && state.random.chance(1, 4) {
             // Whoever yields waits for somebody who sleeps.
             self.pass_to_next_time(state);
             state.wake_sleepers(self.surroundings.now());
         }
-        if !(0..state.tasks.len()).any(|t| state.is_ready(t)) {
+        if state.ready(None).next().is_none() {
             if !self.pass_to_next_time(state) {
                 self.give_up(state, "all threads wait for each other");
             }
@@ -529,6 +520,15 @@ fn tell(place: &Backtrace) {
 pub const STUCK: i32 = 86;
 
 impl State {
+    /// Draws for how many operations `me`, the calling thread, goes on.
+    fn give_operations(&mut self, me: usize) {
+        debug_assert_eq!(self.tasks[me].condition, Condition::Ready);
+        // As many short stretches as long ones.
+        let bits = self.random.below(u64::from(self.plan.stride) + 1);
+        self.given = 1 + self.random.below(1 << bits) as u32;
+        LEFT.set(self.given);
+    }
+
     fn is_ready(&self, task: usize) -> bool {
         self.tasks[task].condition == Condition::Ready
     }
@@ -553,22 +553,31 @@ impl State {
         }
     }
 
+    /// Those who can go on, but not `except`.
+    fn ready(&self, except: Option<usize>) -> impl Iterator<Item = usize> {
+        (0..self.tasks.len()).filter(move |task| Some(*task) != except && self.is_ready(*task))
+    }
+
     /// One of the ready, but not `except`.
     fn pick(&mut self, except: Option<usize>) -> usize {
-        let ready: Vec<usize> =
-            (0..self.tasks.len()).filter(|task| Some(*task) != except && self.is_ready(*task)).collect();
         if let Some(task) = except {
             // Whoever yields goes to the end of the line.
             self.tasks[task].priority /= 2;
         }
         if !self.plan.priorities {
-            return ready[self.random.below(ready.len() as u64) as usize];
+            return self.draw(except);
         }
         if self.random.chance(1, PRIORITY_CHANGE) {
-            let changed = ready[self.random.below(ready.len() as u64) as usize];
+            let changed = self.draw(except);
             self.tasks[changed].priority = self.random.next_u64();
         }
-        ready.into_iter().max_by_key(|task| self.tasks[*task].priority).expect("somebody is ready")
+        let first = self.ready(except).max_by_key(|task| self.tasks[*task].priority);
+        first.expect("somebody is ready")
+    }
+
+    fn draw(&mut self, except: Option<usize>) -> usize {
+        let drawn = self.random.below(self.ready(except).count() as u64);
+        self.ready(except).nth(drawn as usize).expect("somebody is ready")
     }
 }
 

@@ -5,7 +5,7 @@
 //! releases of locks are left out: nothing can fail in them, and what belongs together could not be written down otherwise. A thread that is
 //! unwinding already is spared: a second panic would end the process.
 
-use super::me;
+use super::in_simulation;
 use std::backtrace::Backtrace;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -70,12 +70,11 @@ pub(super) fn may_strike() {
 
 #[cold]
 fn strike() {
-    let Some((simulation, task)) = me() else { return };
-    let strikes = {
+    let strikes = in_simulation(|simulation, task| {
         let super::State { tasks, panic, .. } = &mut *simulation.lock();
         panic.strikes(&tasks[task].name)
-    };
-    if strikes {
+    });
+    if strikes == Some(true) {
         std::panic::resume_unwind(Box::new(PlannedPanic));
     }
 }
@@ -83,13 +82,14 @@ fn strike() {
 /// Lets `after` more operations that may wait, of threads whose names begin with `threads`, go well; whoever of them comes to the next one
 /// panics with [`PlannedPanic`].
 pub fn panic_later(threads: &'static str, after: u64) {
-    if let Some((simulation, _)) = me() {
-        simulation.lock().panic.arm(Armed { threads, after });
-    }
+    in_simulation(|simulation, _| simulation.lock().panic.arm(Armed { threads, after }));
 }
 
 /// The thread that a planned panic has struck in this simulation.
 #[must_use]
 pub fn planned_panic() -> Option<String> {
-    me().and_then(|(simulation, _)| simulation.lock().panic.struck.as_ref().map(|(thread, _)| thread.clone()))
+    let struck = |simulation: &super::Simulation| {
+        simulation.lock().panic.struck.as_ref().map(|(thread, _)| thread.clone())
+    };
+    in_simulation(|simulation, _| struck(simulation)).flatten()
 }

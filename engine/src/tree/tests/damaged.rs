@@ -51,13 +51,19 @@ fn read_everything(images: Vec<Vec<u8>>) {
     let mut batch = LeafBatch::default();
     let mut from = Ok(Some(Vec::new()));
     while let Ok(Some(key)) = from {
-        from = tree.scan_forward(Bound::Included(&key), usize::MAX, &mut batch);
+        from = tree.scan_forward(
+            Bound::Included(&key),
+            usize::MAX,
+            &mut batch,
+            &mut crate::buffer::Copies::default(),
+        );
         batch.clear();
     }
-    let mut from = tree.scan_backward(Bound::Unbounded, 3, &mut batch);
+    let mut from = tree.scan_backward(Bound::Unbounded, 3, &mut batch, &mut crate::buffer::Copies::default());
     while let Ok(Some(key)) = from {
         batch.clear();
-        from = tree.scan_backward(Bound::Excluded(&key), 3, &mut batch);
+        from =
+            tree.scan_backward(Bound::Excluded(&key), 3, &mut batch, &mut crate::buffer::Copies::default());
     }
     let _ = tree.check_invariants();
     let _ = tree.destroy();

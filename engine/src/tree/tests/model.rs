@@ -125,9 +125,9 @@ fn compare_scan(tree: &Tree, model: &Model, from: Bound<Vec<u8>>, limit: usize, 
             },
         );
         let more = if forward {
-            tree.scan_forward(bound, limit, &mut batch)
+            tree.scan_forward(bound, limit, &mut batch, &mut crate::buffer::Copies::default())
         } else {
-            tree.scan_backward(bound, limit, &mut batch)
+            tree.scan_backward(bound, limit, &mut batch, &mut crate::buffer::Copies::default())
         };
         assert!(batch.len() <= limit);
         found.extend(

@@ -248,8 +248,14 @@ fn leaves_of_ascending_keys_are_asked_for_once_each() {
         let (mut leaves, mut at) = (0, done);
         while at < done + covered {
             let mut batch = LeafBatch::default();
-            let next =
-                tree.scan_forward(Bound::Included(asked[at]), usize::MAX, &mut batch).expect("in memory");
+            let next = tree
+                .scan_forward(
+                    Bound::Included(asked[at]),
+                    usize::MAX,
+                    &mut batch,
+                    &mut crate::buffer::Copies::default(),
+                )
+                .expect("in memory");
             at += next.map_or(asked.len(), |next| asked[at..].partition_point(|key| **key < *next));
             leaves += 1;
         }
