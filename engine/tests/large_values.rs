@@ -1,8 +1,8 @@
 //! Values that do not fit in an entry: what comes out is what went in, and every page comes back.
 
 use quenchdb::device::memory::MemoryStorage;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Settings, Table, VALUE_BYTES_MAX};
+use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Settings, Table, VALUE_BYTES_MAX};
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
@@ -371,4 +371,50 @@ fn sixty_four_mebibytes_need_no_more_than_sixteen_of_memory() {
     holds(&db, &table, 5);
     assert!(pages(&db) <= one_value + 8);
     db.close().expect("closes");
+}
+
+/// A page of a value that nobody sees any more could not be read to be freed: what was below it stayed allocated for good.
+#[test]
+fn no_page_is_lost_when_a_retired_value_cannot_be_read_to_be_freed() {
+    let mut struck = 0;
+    for after in 0..30 {
+        let disk = SimulatedStorage::new(after);
+        let settings = Settings {
+            memory_bytes: 1 << 20,
+            segment_bytes: 256 << 10,
+            log_buffer_bytes: 64 << 10,
+            compression: Compression::None,
+            ..Settings::default()
+        };
+        let open = || {
+            let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+            builder.open("x").expect("opens")
+        };
+        let db = open();
+        let table = db.create_table("t").expect("new");
+        let before = pages(&db);
+        // More than fits in memory: nearly all of it has left.
+        put(&db, &table, 1, 2 << 20);
+        put(&db, &table, 2, 2 << 20);
+        db.checkpoint().expect("a whole device");
+        disk.inject(Fault { operation: OperationKind::Read, after, kind: FaultKind::Once, error: 5 });
+        if db.transact(|tx| tx.remove(&table, KEY)).is_err() {
+            db.transact(|tx| tx.remove(&table, KEY)).expect("once only");
+        }
+        // The next checkpoint frees it at the latest.
+        db.checkpoint().expect("a whole device");
+        struck += disk.faults_struck();
+        // What could not be read is listed, and found again by an open.
+        if after % 2 == 0 {
+            db.close().expect("a whole device");
+            let db = open();
+            db.checkpoint().expect("a whole device");
+            assert_eq!(pages(&db), before, "after {after}, opened again");
+        } else {
+            assert!(pages(&db) >= before, "after {after}");
+            db.checkpoint().expect("a whole device");
+            assert_eq!(pages(&db), before, "after {after}");
+        }
+    }
+    assert_eq!(struck, 30, "faults that struck");
 }

@@ -522,3 +522,57 @@ fn a_snapshot_that_filled_the_memory_for_versions_leaves_no_trace_when_it_is_gon
         assert!(begun.elapsed() < Duration::from_secs(60), "pages do not get it: {after:?}");
     }
 }
+
+/// Transactions of several threads that change rows all over: what is not committed takes nearly all memory, and threads push out
+/// each other's pages. A descent that lost its pages to others each time read a thousand of them before it was told, which took
+/// seconds.
+#[test]
+fn threads_that_push_out_each_others_pages_get_on_or_are_refused_soon() {
+    const THREADS: u64 = 4;
+    const ROWS: u64 = 8000;
+    let db = open(&SimulatedStorage::new(9), Preset::Group);
+    let table = db.create_table("t").expect("new");
+    for first in (0..ROWS).step_by(20) {
+        db.transact(|tx| (first..first + 20).try_for_each(|n| tx.insert(&table, key(n), [1; 700])))
+            .expect("room");
+    }
+    let (db, table) = (&db, &table);
+    // Returns how many calls there were, and the longest of them.
+    let work = |thread: u64| {
+        let mut random = Random::from_seed(thread);
+        let (mut calls, mut longest) = (0, Duration::ZERO);
+        for _ in 0..40 {
+            let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("begins");
+            for _ in 0..20 + random.below(50) {
+                let key = key(random.below(ROWS / THREADS) * THREADS + thread);
+                let begun = Instant::now();
+                let done = match random.below(3) {
+                    0 => tx.get(table, &key).map(|value| assert!(value.is_some())),
+                    _ => tx.insert(table, &key, [2; 700]),
+                };
+                (calls, longest) = (calls + 1, longest.max(begun.elapsed()));
+                if let Err(error) = done {
+                    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+                    break;
+                }
+            }
+            if random.chance(1, 2) {
+                tx.commit().expect("commits");
+            }
+        }
+        (calls, longest)
+    };
+    let before = db.statistics().store_reads;
+    let found: Vec<(u64, Duration)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let reads = db.statistics().store_reads - before;
+    let calls: u64 = found.iter().map(|(calls, _)| calls).sum();
+    println!(
+        "{reads} reads for {calls} calls, the longest: {:?}",
+        found.iter().map(|(_, longest)| longest).max()
+    );
+    // About seven each; without turns more than eighty.
+    assert!(reads < 30 * calls, "{reads} reads for {calls} calls");
+}

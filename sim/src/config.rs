@@ -130,8 +130,7 @@ impl Config {
         let threads = 1 + random.below(4) as u8;
         let settings = Settings {
             compression: if random.chance(1, 4) { Compression::None } else { Compression::Lz4 },
-            // With less, threads push out each other's pages for seconds before they are told that there is too little.
-            memory_bytes: if tight { (512 << 10) * (1 + u64::from(threads)) } else { 4 << 20 },
+            memory_bytes: if tight { 1 << 20 } else { 4 << 20 },
             segment_bytes: 64 << 10,
             log_buffer_bytes: one_of(&mut random, &[64 << 10, 256 << 10]),
             log_bytes_max: 8 << 20,

@@ -291,6 +291,7 @@ impl Database {
             committed: metrics.committed.get(),
             aborted: counters.aborted.get(),
             conflicts: counters.conflicts.get(),
+            version_waits: counters.version_waits.get(),
             row_waits: counters.row_waits.get(),
             row_wait_seconds: counters.row_wait_ns.get() as f64 / 1e9,
             log_insert_us_mean: counters.log_insert_us_mean(),

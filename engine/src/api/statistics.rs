@@ -51,7 +51,7 @@ impl LatencySummary {
     }
 }
 
-/// What a database is and did. Counters count since open; `aborted`, `conflicts`, waits for rows and the latencies since
+/// What a database is and did. Counters count since open; `aborted`, `conflicts`, waits for rows and for versions and the latencies since
 /// open or [`reset`](super::Database::reset_statistics).
 #[derive(Clone, Debug)]
 pub struct Statistics {
@@ -104,6 +104,8 @@ pub struct Statistics {
     pub aborted: u64,
     /// Write conflicts.
     pub conflicts: u64,
+    /// Transactions that waited before they began, because old versions took more than three quarters of `version_bytes`.
+    pub version_waits: u64,
     /// Waits for a transaction that held a row, those that ended in a conflict included.
     pub row_waits: u64,
     /// How long all of them took together, in seconds.

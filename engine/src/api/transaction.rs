@@ -14,7 +14,9 @@ use std::ops::{Bound, RangeBounds};
 type Row = (Vec<u8>, Vec<u8>);
 
 /// A read-write transaction: snapshot isolation by default. `Send`, not tied to the database's lifetime. Dropping it
-/// aborts it.
+/// aborts it, also while the thread unwinds: after a panic of the user's own code (a reader, a key, an iterator that a call was given, or
+/// code between two calls) its rows are free again at once. A panic of the engine itself, or of a storage that the user brought, poisons
+/// the database: then what the transaction held stays held until the database is reopened.
 #[derive(Debug)]
 pub struct Transaction {
     pub(super) active: ActiveTransaction,

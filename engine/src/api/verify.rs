@@ -151,7 +151,11 @@ impl Check<'_> {
             self.reachable.extend(pages);
         }
         // The root of a table that is being created is hidden, but for a moment at the very beginning: looked at twice.
-        let known = |page: &PageId| self.reachable.contains(page) || pool.round_of(*page) == HIDDEN_ROUND;
+        // What could not be freed because it cannot be read is listed by checkpoints.
+        let listed = system.unfinished_pages();
+        let known = |page: &PageId| {
+            self.reachable.contains(page) || listed.contains(page) || pool.round_of(*page) == HIDDEN_ROUND
+        };
         let is_lost = |page: &PageId| pool.is_allocated(*page) && !known(page);
         let mut lost: Vec<PageId> = (1..pool.page_count()).map(PageId).filter(is_lost).collect();
         if !lost.is_empty() {

@@ -74,7 +74,9 @@ impl Pool {
             return Ok(());
         }
         self.eviction
-            .wait(|| self.count_one_more(self.resident_pages_max()).is_ok() || self.reuse_free_page())
+            .wait(&self.turns, || {
+                self.count_one_more(self.resident_pages_max()).is_ok() || self.reuse_free_page()
+            })
             .then_some(())
             .ok_or_else(|| {
                 self.why_no_memory("all memory for pages is in use by changes that are not committed")
@@ -93,7 +95,11 @@ impl Pool {
     }
 
     fn count_one_more(&self, max: u64) -> Result<u64, u64> {
-        let max = if Overdraft::is_there() { max + OVERDRAFT_PAGES } else { max };
+        let max = match Overdraft::is_there() {
+            true => max + OVERDRAFT_PAGES,
+            // The last one is for whose turn it is.
+            false => max - u64::from(self.turns.is_of_another()),
+        };
         let one_more = |resident| (resident < max).then_some(resident + 1);
         self.resident.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
     }

@@ -1,7 +1,7 @@
 //! What the pages in memory will need of the store: counted where a page's flags change, asked for before one becomes dirty.
 
 use super::pool::{DIRTY, Entry, NEW, Pool};
-use crate::base::Result;
+use crate::base::{PageId, Result};
 use crate::store::{Demand, ReservedFor};
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -19,6 +19,12 @@ impl Pool {
     /// Those of [`super::PageSource::reserve`].
     pub fn reserve(&self, page: ReservedFor) -> Result<()> {
         self.source.reserve(page)
+    }
+
+    /// Whether the page differs from its image in the store.
+    #[must_use]
+    pub fn is_dirty(&self, page: PageId) -> bool {
+        self.entry_of(page).is_some_and(Entry::is_dirty)
     }
 
     /// Changes the flags of a page that the caller holds exclusively, and counts.

@@ -18,6 +18,7 @@
 use super::guard::ExclusiveGuard;
 use super::latch::{State, Version};
 use super::pool::{DIRTY, Pool, STAMPED, STAMPED_IMAGE};
+use super::turn::{FUTILE_PASSES_BESIDE_A_TURN, Turns};
 use crate::base::metrics::Counter;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, PageId};
@@ -61,15 +62,16 @@ impl Eviction {
         }
     }
 
-    /// Waits until `got` is true; false if there is no hope.
-    pub(super) fn wait(&self, got: impl Fn() -> bool) -> bool {
-        let hopeless_at = self.futile.load(Ordering::SeqCst) + FUTILE_PASSES;
+    /// Waits until `got` is true; false if there is no hope. What another's turn keeps in memory may leave it soon.
+    pub(super) fn wait(&self, turns: &Turns, got: impl Fn() -> bool) -> bool {
+        let futile_before = self.futile.load(Ordering::SeqCst);
         loop {
             let ticket = self.freed.ticket();
             if got() {
                 return true;
             }
-            let hopeless = self.futile.load(Ordering::SeqCst) >= hopeless_at;
+            let most = if turns.is_of_another() { FUTILE_PASSES_BESIDE_A_TURN } else { FUTILE_PASSES };
+            let hopeless = self.futile.load(Ordering::SeqCst) >= futile_before + most;
             if hopeless || !self.attached.load(Ordering::SeqCst) {
                 return false;
             }
@@ -258,6 +260,7 @@ impl Pool {
             }
             let latch = &self.entry(PageId(hand)).latch;
             match latch.state() {
+                State::Marked | State::Unlocked if self.turns.keeps(PageId(hand)) => {}
                 State::Marked => candidates.push(PageId(hand)),
                 State::Unlocked => {
                     let _ = latch.mark();

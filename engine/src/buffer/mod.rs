@@ -48,6 +48,7 @@ mod pool_tests;
 mod prefetch;
 mod read_ahead;
 mod region;
+mod turn;
 
 pub use allocator::free_memory_to_system;
 pub use budget::Overdraft;
@@ -59,6 +60,7 @@ pub use latch::Version;
 pub use pool::{PageSource, Pool};
 pub use prefetch::prefetch;
 pub use read_ahead::ReadAhead;
+pub use turn::Turn;
 
 use crate::base::Error;
 

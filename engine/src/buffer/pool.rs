@@ -17,6 +17,7 @@ use super::ids::FreeIds;
 use super::latch::{Latch, LatchWait, Obstacle, State, Version};
 use super::read_ahead::Requests;
 use super::region::{Region, ZeroIsDefault};
+use super::turn::Turns;
 use super::{Interrupt, PageBytesMut, Restart};
 use crate::base::{Account, Error, Location, PageId, Result};
 use crate::device::AlignedBuffer;
@@ -127,6 +128,7 @@ pub struct Pool {
     pub(super) resident: AtomicU64,
     pub(super) eviction: Eviction,
     pub(super) ahead: Requests,
+    pub(super) turns: Turns,
     /// Every id ever given out is below. Written under the lock of `free`; read by anybody.
     page_count: AtomicU64,
     pub(super) free: Mutex<FreeIds>,
@@ -166,6 +168,7 @@ impl Pool {
             resident: AtomicU64::new(0),
             eviction: Eviction::default(),
             ahead: Requests::default(),
+            turns: Turns::default(),
             page_count: AtomicU64::new(1),
             free: Mutex::new(FreeIds::default()),
             round: AtomicU32::new(0),
@@ -307,6 +310,7 @@ impl Pool {
 
     #[cold]
     fn optimistic_slow(&self, page: PageId) -> Result<OptimisticGuard<'_>> {
+        self.turns.come_to(page);
         let version = self.wait_for(page, Latch::begin_read_slow)?;
         Ok(OptimisticGuard::new(self, page, version))
     }
@@ -530,12 +534,6 @@ impl Pool {
         if let Some(entry) = self.entries.get(page.0 as usize) {
             entry.set_round(round);
         }
-    }
-
-    /// Whether the page differs from its image in the store.
-    #[must_use]
-    pub fn is_dirty(&self, page: PageId) -> bool {
-        self.entries.get(page.0 as usize).is_some_and(Entry::is_dirty)
     }
 }
 

@@ -261,17 +261,20 @@ impl Checkpointer {
         let csn = begun.view.csn();
         let pages = self.write_round(&begun, &held, pacer);
         drop(held);
+        let Begun { view, round, next_table, unfinished, .. } = begun;
         {
             // From here on who evicts works for the next round. In this order: a structure change between the two still hands
             // over, and what it frees is not missed in this round.
             let _gate = self.imager.gate();
-            begun.round.close();
+            round.close();
             self.imager.end();
         }
+        // All images are made and written: what C sees is in them. Versions that only the checkpoint kept can go while the device makes
+        // the rest durable.
+        drop(view);
         let Counts { written: pages_written, rewritten: pages_rewritten } = pages?;
         // Rule 3: nothing up to C may be lost once the log before C is gone.
         self.system.commit().wait_watermark(csn)?;
-        let Begun { view, round, next_table, unfinished, .. } = begun;
         let finished = round.finish()?;
         // Who panicked may have left half a change in the pages.
         self.system.commit().check_whole()?;
@@ -309,7 +312,6 @@ impl Checkpointer {
         self.csn.store(csn.0, Ordering::Release);
         self.covered.store(covered.0, Ordering::Release);
         self.replay.checkpointed(committed);
-        drop(view);
         self.system.commit().recycle(covered, csn)?;
         self.system.collect_all();
         if !close {

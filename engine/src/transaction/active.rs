@@ -166,6 +166,7 @@ impl ActiveTransaction {
         isolation: Isolation,
         durability: Durability,
     ) -> Result<ActiveTransaction> {
+        system.slow_down();
         let id = system.descriptors.take()?;
         let snapshot = system.descriptors.pin(id, || system.commit().newest_drawn());
         system.in_progress.fetch_add(1, Ordering::Relaxed);

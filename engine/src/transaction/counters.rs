@@ -15,6 +15,8 @@ pub struct TransactionCounters {
     pub row_waits: Counter,
     /// How long they took, in nanoseconds.
     pub row_wait_ns: Counter,
+    /// Transactions that waited before they began, because versions filled most of their memory.
+    pub version_waits: Counter,
     /// Records whose way into a log was timed, one in sixteen.
     pub log_inserts_timed: Counter,
     /// How long these took, from the call to the record in the log's buffer, in nanoseconds.
@@ -35,6 +37,7 @@ impl TransactionCounters {
             &self.conflicts,
             &self.row_waits,
             &self.row_wait_ns,
+            &self.version_waits,
             &self.log_inserts_timed,
             &self.log_insert_ns,
         ];

@@ -1,8 +1,10 @@
-//! What is done when a memory bound is met. A writer gives back what nobody needs, and waits for who is about to need it no more. Who
-//! evicts pages first sees whether the memory is charged to versions that are gone.
+//! What is done when a memory bound is near or met. Where the last quarter of the memory for versions is in use, who begins a transaction waits a
+//! little, so that what is given back keeps up with what is written. A writer that meets the bound gives back what nobody needs, and waits
+//! for who is about to need it no more. Who evicts pages first sees whether the memory is charged to versions that are gone.
 
 use super::garbage::Pruning;
 use super::system::TransactionSystem;
+use crate::base::Csn;
 use crate::base::clock::Nanos;
 use crate::buffer::free_memory_to_system;
 use crate::sync::atomic::Ordering;
@@ -15,6 +17,8 @@ const RELIEF_ROUNDS: usize = 16;
 /// And if that was not enough, how often is waited for these threads, and how long.
 const RELIEF_WAITS: usize = 1000;
 const RELIEF_WAIT: Duration = Duration::from_millis(1);
+/// How often for transactions of other threads to end, whose snapshots keep versions.
+const WAITS_FOR_OTHERS: usize = 100;
 /// How long a writer waits for what a checkpoint holds that does not go on.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
 
@@ -31,7 +35,54 @@ fn free_retired() {
 const SURPLUS_BYTES: u64 = 128 << 10;
 const LOWER_EVERY: Duration = Duration::from_secs(1);
 
+/// Steps that who begins a transaction waits at most, where the memory for versions is all but full, and how long one takes.
+const SLOW_STEPS: u64 = 16;
+const SLOW_STEP: Duration = Duration::from_millis(1);
+
 impl TransactionSystem {
+    /// Before a transaction begins, so that it has no snapshot yet that would keep what it waits for.
+    #[inline]
+    pub(super) fn slow_down(&self) {
+        let used = self.versions.part_of_last_quarter();
+        if used > 0 {
+            self.await_purge(used);
+        }
+    }
+
+    /// Waits until the last quarter of the memory for versions is free: the longer the more of it is used.
+    #[cold]
+    fn await_purge(&self, used: u64) {
+        let steps = 1 + used * (SLOW_STEPS - 1) / 256;
+        let oldest = self.descriptors.oldest_pin(self.horizon().bound);
+        for step in 0..steps {
+            self.collect_all();
+            free_retired();
+            if self.versions.part_of_last_quarter() == 0 || !self.may_advance() {
+                return;
+            }
+            if step == 0 {
+                self.counters().version_waits.add(1);
+            }
+            thread::sleep(SLOW_STEP);
+        }
+        self.waited_in_vain(oldest);
+    }
+
+    /// Whether more may soon be given back: what keeps versions is what is not durable yet, or a snapshot of another thread that nobody
+    /// has waited for in vain.
+    fn may_advance(&self) -> bool {
+        let bound = self.horizon().bound;
+        let (oldest, own) = self.descriptors.oldest_pinner(bound);
+        oldest == bound || !own && self.outwaited.load(Ordering::Relaxed) != oldest.0
+    }
+
+    /// Somebody waited when `oldest` was the oldest snapshot.
+    fn waited_in_vain(&self, oldest: Csn) {
+        if self.descriptors.oldest_pin(self.horizon().bound) == oldest {
+            self.outwaited.store(oldest.0, Ordering::Relaxed);
+        }
+    }
+
     /// Gives back at once what would be given back soon: a memory bound was met. Returns how many checkpoints had ended before, for
     /// [`TransactionSystem::relieve_after_checkpoint`].
     pub(super) fn relieve(&self) -> u64 {
@@ -46,16 +97,21 @@ impl TransactionSystem {
         if let Err(error) = self.wait_committed_up_to(newest) {
             tracing::debug!(%error, "versions stay: what they are of cannot become durable");
         }
-        for _ in 0..RELIEF_WAITS {
+        let oldest = self.descriptors.oldest_pin(newest);
+        for wait in 0..RELIEF_WAITS {
             // What is acknowledged first, lest it be acknowledged after the last look.
             let up_to_date = self.horizon().bound >= newest;
             self.collect_all_pruning(Pruning::Now);
             free_retired();
-            if self.has_version_room() || (up_to_date && self.versions.given_back_later() == 0) {
+            let all_done = up_to_date && self.versions.given_back_later() == 0;
+            if self.has_version_room() || all_done && (wait >= WAITS_FOR_OTHERS || !self.may_advance()) {
                 break;
             }
             // A thread that is in an epoch may not be running: others need its processor.
             thread::sleep(RELIEF_WAIT);
+        }
+        if !self.has_version_room() {
+            self.waited_in_vain(oldest);
         }
         ended
     }

@@ -128,6 +128,8 @@ pub struct TransactionSystem {
     pub(super) view_ended: Event,
     /// Rises while a checkpoint is being made.
     pub(super) views_progress: AtomicU64,
+    /// The oldest snapshot when somebody waited in vain for old versions to go; 0: none.
+    pub(super) outwaited: AtomicU64,
     /// When charges were lowered last; 0: never.
     pub(super) charges_lowered: AtomicU64,
     pub(super) pool: Arc<Pool>,
@@ -164,6 +166,7 @@ impl TransactionSystem {
             in_progress: Arc::default(),
             views_open: AtomicUsize::new(0),
             views_ended: AtomicU64::new(0),
+            outwaited: AtomicU64::new(0),
             charges_lowered: AtomicU64::new(0),
             view_ended: Event::new(),
             views_progress: AtomicU64::new(0),
@@ -359,7 +362,7 @@ impl TransactionSystem {
     pub(super) fn collect(&self, shard: usize) {
         let horizon = self.horizon();
         self.garbage.collect(shard, &self.versions, &horizon);
-        self.retired.collect(&self.pool, &horizon, false);
+        self.retired.collect(&self.pool, &self.unfinished, &horizon, false);
         // What versions take, pages do not get.
         self.pool.check_budget();
     }
@@ -372,12 +375,12 @@ impl TransactionSystem {
     pub(super) fn collect_all_pruning(&self, pruning: Pruning) {
         let horizon = self.horizon();
         self.garbage.collect_all(&self.versions, &horizon, pruning);
-        self.retired.collect(&self.pool, &horizon, true);
+        self.retired.collect(&self.pool, &self.unfinished, &horizon, true);
     }
 
     /// Frees large values that nobody can see any more: a few of them are more memory than many versions.
     pub(super) fn collect_retired(&self) {
-        self.retired.collect(&self.pool, &self.horizon(), false);
+        self.retired.collect(&self.pool, &self.unfinished, &self.horizon(), false);
     }
 
     /// Keeps retired large values until the result is dropped: for a checkpoint, from before it chooses its CSN.

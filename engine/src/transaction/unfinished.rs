@@ -17,7 +17,9 @@
 //!    image of its new content in that round: the page is born in it.
 //! 3. Once the value is there at some C it is there for every later one: its pages are forgotten before anybody can free them
 //!    as those of a retired value, since that waits for the checkpoint too.
-//! 4. What cannot be freed because it cannot be read stays noted, and is free after the next open.
+//! 4. Pages that are left of a retired value and could not be read to be freed are noted, too, for an owner that there never is
+//!    ([`LEFT`]), under the lock that a checkpoint holds from before it chooses C: so they are in its list if they have images in it.
+//! 5. What cannot be freed because it cannot be read stays noted, and is free after the next open.
 
 use super::descriptor::{Stamp, Status};
 use super::system::{CheckpointView, TransactionSystem};
@@ -57,6 +59,9 @@ pub(super) struct UnfinishedPages {
 /// While it lives no page of a value in progress is noted or freed.
 pub struct UnfinishedHeld<'a>(MutexGuard<'a, Pages>);
 
+/// Stands for the owner of pages that are left of retired values.
+const LEFT: u64 = 0;
+
 /// What a page takes in a set that grows in order.
 const BYTES_A_PAGE: u64 = 24;
 
@@ -93,6 +98,26 @@ impl UnfinishedPages {
     /// The allocator has given back what was free: the charge falls.
     pub(super) fn settle_charge(&self) {
         self.pieces.settle();
+    }
+
+    /// `pages` are left of retired values, belong to nobody, and have images.
+    pub(super) fn note_left(&self, pool: &Pool, pages: &[PageId]) {
+        pages.iter().for_each(|page| self.note(pool, LEFT, *page));
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.pages.lock().by_owner.contains_key(&LEFT)
+    }
+
+    /// Frees those that can be read now.
+    pub(super) fn free_left(&self, pool: &Pool) {
+        let left = self.pages.lock().by_owner.get(&LEFT).cloned().unwrap_or_default();
+        for page in left {
+            match pool.exclusive(page) {
+                Ok(guard) => self.free(pool, LEFT, guard),
+                Err(error) => tracing::debug!(%error, "a page of a retired value is freed later"),
+            }
+        }
     }
 
     /// Frees a page of a value that is not committed.
@@ -147,6 +172,9 @@ impl CheckpointView {
 
     /// Whether the large value of `owner` was there at the CSN.
     fn contains_value(&self, owner: u64) -> bool {
+        if owner == LEFT {
+            return false;
+        }
         let (system, guard) = (self.system(), pin());
         loop {
             let version =

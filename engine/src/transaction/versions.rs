@@ -325,6 +325,15 @@ impl Versions {
         });
     }
 
+    /// How much of the last quarter of the bound is used, in 256ths of it; 0 if none is.
+    #[inline]
+    #[must_use]
+    pub fn part_of_last_quarter(&self) -> u64 {
+        let (bytes, quarter) = (self.bytes.load(Ordering::Relaxed), self.bytes_max / 4);
+        let used = bytes.saturating_sub(self.bytes_max - quarter);
+        if used == 0 { 0 } else { (used << 8).div_ceil(quarter.max(1)).min(256) }
+    }
+
     /// Bytes that are charged and free, and all that are charged; slots do not count.
     #[must_use]
     pub fn surplus(&self) -> (u64, u64) {

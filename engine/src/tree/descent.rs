@@ -4,7 +4,9 @@ use super::Tree;
 use super::node::{KIND_INNER, KIND_LEAF, Node};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::latch::LatchWait;
-use crate::buffer::{Copies, Interrupt, OptimisticGuard, Overdraft, PageBytes, Pool, Restart, SharedGuard};
+use crate::buffer::{
+    Copies, Interrupt, OptimisticGuard, Overdraft, PageBytes, Pool, Restart, SharedGuard, Turn,
+};
 
 /// Which leaf is wanted.
 #[derive(Clone, Copy)]
@@ -64,10 +66,12 @@ impl<'a> Leaf<'a> {
 }
 
 /// Pages that one descent may bring in before it is taken to be starved: beside the changes of a large transaction so little
-/// memory may be left that the page it needs next pushes out the one it has come from. Then it would never arrive.
-const STARVED_FROM_FAULTS: u64 = 50;
-/// And before it gives up.
-const FAULTS_MAX: u64 = 1000;
+/// memory may be left that the page it needs next pushes out the one it has come from. Then it would never arrive. It takes a turn.
+const STARVED_FROM_FAULTS: u64 = 20;
+/// Pages that it may bring in after that before it gives up: in its turn it needs each at most twice.
+const FAULTS_MAX: u64 = STARVED_FROM_FAULTS + 60;
+/// The same for one that may go beyond the budget of memory, but whose turn does not come.
+const FAULTS_MAX_BEYOND_BUDGET: u64 = 1000;
 
 /// What a starved descent does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -111,20 +115,15 @@ fn retry_after<T>(
     when_starved: WhenStarved,
     mut attempt: impl FnMut() -> Result<T, Interrupt>,
 ) -> Result<T> {
-    let mut wait = None::<LatchWait>;
-    let mut _overdraft = None::<Overdraft>;
+    let (mut wait, mut starved) = (None::<LatchWait>, None);
     let before = Pool::faults_of_thread();
     loop {
         if let Interrupt::Failed(error) = interrupt {
             return Err(error);
         }
         let faults = Pool::faults_of_thread() - before;
-        let is_hopeless = faults > STARVED_FROM_FAULTS && pool.eviction_is_hindered();
-        if faults > FAULTS_MAX || is_hopeless && when_starved == WhenStarved::GoOn {
-            return Err(pool.too_few_pages());
-        }
-        if faults > STARVED_FROM_FAULTS && when_starved == WhenStarved::Overdraw {
-            _overdraft.get_or_insert_with(Overdraft::begin);
+        if faults > STARVED_FROM_FAULTS {
+            starved.get_or_insert_with(|| Starved::begin(pool, when_starved)).check(pool, faults)?;
         }
         match &mut wait {
             Some(wait) => wait.pause(),
@@ -134,6 +133,32 @@ fn retry_after<T>(
             Ok(done) => return Ok(done),
             Err(again) => interrupt = again,
         }
+    }
+}
+
+/// What a descent has that could not get through. See [`Pool::take_turn`].
+struct Starved<'p> {
+    turn: Option<Turn<'p>>,
+    overdraft: Option<Overdraft>,
+}
+
+impl<'p> Starved<'p> {
+    #[cold]
+    fn begin(pool: &'p Pool, when_starved: WhenStarved) -> Starved<'p> {
+        let turn = pool.take_turn();
+        let overdraws = when_starved == WhenStarved::Overdraw || Overdraft::is_there();
+        Starved { turn, overdraft: overdraws.then(Overdraft::begin) }
+    }
+
+    /// Gives up if there is no point in going on.
+    fn check(&self, pool: &Pool, faults: u64) -> Result<()> {
+        let most = match (&self.turn, &self.overdraft) {
+            (_, Some(_)) => FAULTS_MAX_BEYOND_BUDGET,
+            (Some(_), None) => FAULTS_MAX,
+            (None, None) => 0,
+        };
+        let is_hopeless = self.overdraft.is_none() && pool.eviction_is_hindered();
+        if faults > most || is_hopeless { Err(pool.too_few_pages()) } else { Ok(()) }
     }
 }
 

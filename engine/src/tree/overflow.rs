@@ -33,15 +33,16 @@
 //! 3. A value's pages belong to one entry or one before-image. Whoever takes the last reference away frees them.
 
 mod check;
+mod free;
 
 pub use check::{check, visit_pages};
+pub use free::{free, free_by, free_or_keep};
 
 use super::descent::retry;
 use super::node::{HEADER_WORD, KIND_OVERFLOW, WORD};
 use crate::base::account::Charge;
 use crate::base::checksum::crc_append;
 use crate::base::encoding::Reader;
-use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, PageId, Result};
 use crate::buffer::{ExclusiveGuard, PAGE_HEADER_BYTES, PageBytes, Pool};
 use std::sync::Arc;
@@ -527,47 +528,4 @@ impl LargeReader {
         }
         Err(Error::corruption(format!("the large value at {} has a wrong checksum", self.reference.root)))
     }
-}
-
-/// Frees the pages of a value that nobody refers to.
-///
-/// # Errors
-/// A page is not what belongs there, or cannot be read: it and those below it stay allocated.
-pub fn free(pool: &Pool, reference: &LargeReference) -> Result<()> {
-    free_by(pool, reference, &mut |guard| pool.free(guard))
-}
-
-/// [`free`], with `release` freeing each page.
-///
-/// # Errors
-/// The same.
-pub fn free_by(
-    pool: &Pool,
-    reference: &LargeReference,
-    release: &mut dyn FnMut(ExclusiveGuard<'_>),
-) -> Result<()> {
-    let shape = Shape::new(pool, reference.len);
-    let mut failed = Ok(());
-    // From the top: a damaged page that refers to itself, or up, meets a page that is not there.
-    let mut rest = vec![root_of(shape, reference)];
-    while let Some(place) = rest.pop() {
-        match take(pool, shape, place) {
-            Ok(_) if planted::is(Bug::OverflowPageLeaked) && rest.is_empty() => {}
-            Ok((below, guard)) => {
-                release(guard);
-                rest.extend(below);
-            }
-            Err(error) => failed = failed.and(Err(error)),
-        }
-    }
-    failed
-}
-
-fn take(pool: &Pool, shape: Shape, place: Place) -> Result<(Vec<Place>, ExclusiveGuard<'_>)> {
-    let guard = pool.exclusive(place.page)?;
-    if !is_at(guard.bytes(), shape, place) {
-        return Err(misplaced(place.page));
-    }
-    let below = if place.level > 0 { children(guard.bytes(), shape, place) } else { Vec::new() };
-    Ok((below, guard))
 }

@@ -5,6 +5,7 @@ mod concurrent;
 mod damaged;
 mod model;
 mod rules;
+mod starved;
 mod timing;
 
 use super::{EntryMeta, LeafBatch, LeafHint, Tree, TreeObserver};

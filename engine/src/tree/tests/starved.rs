@@ -1,0 +1,97 @@
+//! Descents whose pages leave memory as fast as they can be brought in.
+//!
+//! Each read of a page takes so long that everything else that is in memory and not held is gone when it is over. Without turns no
+//! descent of more than two levels ever arrives.
+
+use super::Horizon;
+use crate::base::{PageId, Result};
+use crate::buffer::{Copies, Leaving, PageSource, Pool};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::tree::{LeafBatch, LeafHint, Tree};
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+const PAGE_BYTES: usize = 4096;
+const ROWS: u64 = 2000;
+
+/// Images of pages, and the pool that they leave while one of them is read.
+#[derive(Default)]
+struct SlowImages {
+    images: Mutex<HashMap<PageId, Vec<u8>>>,
+    pool: OnceLock<Weak<Pool>>,
+    reads: AtomicU64,
+}
+
+impl SlowImages {
+    fn pool(&self) -> Arc<Pool> {
+        self.pool.get().and_then(Weak::upgrade).expect("set before anything is read")
+    }
+
+    /// Has every page leave that nobody holds and nothing keeps.
+    fn push_out(&self) {
+        let pool = self.pool();
+        let mut candidates = Vec::new();
+        pool.next_candidates(usize::MAX >> 1, 2 * pool.page_count(), &mut candidates);
+        let mut leaving = Leaving::default();
+        for page in candidates {
+            let mut image = vec![0; PAGE_BYTES];
+            let Some(state) = pool.look_at_marked(page, |bytes| bytes.copy_to(0, &mut image)) else {
+                continue;
+            };
+            let Some(claimed) = pool.claim_unchanged(page, state.version) else { continue };
+            self.images.lock().expect("no panic").insert(page, image);
+            claimed.set_clean(false);
+            leaving.push(claimed);
+        }
+        leaving.evict();
+    }
+}
+
+impl PageSource for SlowImages {
+    fn read_page(&self, page: PageId, _: bool, into: &mut [u8]) -> Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.push_out();
+        into.copy_from_slice(&self.images.lock().expect("no panic")[&page]);
+        Ok(())
+    }
+}
+
+fn key(n: u64) -> Vec<u8> {
+    // Long, so that the tree has three levels and more.
+    format!("{n:0300}").into_bytes()
+}
+
+/// A tree that is in memory; what is read from now on pushes out the rest.
+fn slow_tree() -> (Tree, Arc<SlowImages>) {
+    let images = Arc::new(SlowImages::default());
+    let pool = Pool::new(PAGE_BYTES, 4000 * PAGE_BYTES as u64, images.clone()).expect("small");
+    images.pool.set(Arc::downgrade(&pool)).expect("once");
+    let tree = Tree::create(pool, Arc::new(Horizon::default())).expect("room");
+    for n in 0..ROWS {
+        tree.write(&key(n), 100, &mut LeafHint::default()).expect("room").put(0, false, &[7; 100]);
+    }
+    (tree, images)
+}
+
+#[test]
+fn a_descent_arrives_although_each_page_pushes_out_the_one_before() {
+    let (tree, images) = slow_tree();
+    let before = images.reads.load(Ordering::Relaxed);
+    let mut value = Vec::new();
+    for n in (0..ROWS).step_by(97) {
+        images.push_out();
+        assert!(tree.lookup(&key(n), &mut value).expect("it has its turn").is_some());
+        images.push_out();
+        let mut hint = LeafHint::default();
+        tree.write(&key(n), 100, &mut hint).expect("it has its turn").put(0, false, &[8; 100]);
+        images.push_out();
+        let mut batch = LeafBatch::default();
+        tree.scan_forward(Bound::Included(&key(n)), 1, &mut batch, &mut Copies::default())
+            .expect("it has its turn");
+        assert_eq!(batch.entry(0).value, [8; 100]);
+    }
+    let (reads, descents) = (images.reads.load(Ordering::Relaxed) - before, 3 * ROWS.div_ceil(97));
+    assert!(reads > 20 * descents, "{reads} reads by {descents} descents that are not starved");
+    assert!(reads < 40 * descents, "{reads} reads by {descents} descents");
+}

@@ -1,0 +1,124 @@
+//! Memory for old versions: who keeps them, for how long, and what writers meet when it is nearly full.
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{Mishap, MishapKind, OperationKind, SimulatedStorage};
+use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const ROWS: u64 = 2000;
+const VERSION_BYTES: u64 = 512 << 10;
+
+fn open(disk: &SimulatedStorage) -> (Database, Table) {
+    let settings = Settings {
+        preset: Preset::Group,
+        memory_bytes: 16 << 20,
+        version_bytes: VERSION_BYTES,
+        segment_bytes: 1 << 20,
+        log_bytes_max: 256 << 20,
+        checkpoint_log_bytes: 0,
+        ..Settings::default()
+    };
+    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
+    let db = builder.open("x").expect("opens");
+    let table = db.create_table("t").expect("new");
+    for first in (0..ROWS).step_by(100) {
+        let rows = first..first + 100;
+        db.transact(|tx| rows.clone().try_for_each(|n| tx.insert(&table, n.to_be_bytes(), [0; 300])))
+            .expect("room");
+    }
+    (db, table)
+}
+
+/// Changes `rows` and does not wait until that is durable.
+fn change(db: &Database, table: &Table, rows: impl Iterator<Item = u64>) -> Result<()> {
+    let mut tx = db.begin_with(Isolation::ReadCommitted, Durability::BoundedLoss)?;
+    rows.into_iter().try_for_each(|n| tx.insert(table, n.to_be_bytes(), [n as u8; 300]))?;
+    tx.commit().map(drop)
+}
+
+/// The last flush of a checkpoint takes as long as the device likes. Versions of what is changed meanwhile were kept until it was over,
+/// and writers were refused.
+#[test]
+fn versions_go_while_a_checkpoint_waits_for_its_flush() {
+    let disk = SimulatedStorage::new(1);
+    let (db, table) = open(&disk);
+    change(&db, &table, 0..100).expect("room");
+    db.flush().expect("a whole disk");
+    disk.inject_mishap(Mishap { operation: OperationKind::Flush, after: 0, kind: MishapKind::Stuck });
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| db.checkpoint().expect("a whole disk"));
+        while disk.fault_counts().of("stuck") == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (db, table) = (&db, &table);
+        let writer = scope.spawn(move || {
+            let result = (0..100)
+                .try_for_each(|round| change(db, table, (round * 100..round * 100 + 100).map(|n| n % ROWS)));
+            let _ = send.send(result);
+        });
+        let result = done.recv_timeout(Duration::from_secs(40));
+        assert!(!checkpoint.is_finished(), "its flush is stuck");
+        disk.release_stuck();
+        result.expect("writers wait for the checkpoint").expect("nobody needs the versions");
+        writer.join().expect("no panic");
+        checkpoint.join().expect("no panic");
+    });
+}
+
+/// How many calls are refused of threads that write far ahead of the device, and how many transactions waited.
+fn refusals(db: &Database, table: &Table, threads: u64, rows: u64) -> (u64, u64) {
+    let refused = std::thread::scope(|scope| {
+        let work = |thread: u64| {
+            let mut random = Random::from_seed(thread);
+            let one = |random: &mut Random| {
+                let first = random.below(ROWS / threads / rows) * rows + thread * (ROWS / threads);
+                change(db, table, first..first + rows)
+            };
+            (0..300).filter(|_| one(&mut random).is_err()).count() as u64
+        };
+        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).sum()
+    });
+    (refused, db.statistics().version_waits)
+}
+
+#[test]
+fn nobody_is_refused_memory_for_versions_where_nobody_holds_a_snapshot() {
+    let (db, table) = open(&SimulatedStorage::new(2));
+    for (threads, rows) in [(2, 100), (4, 50), (16, 20)] {
+        db.reset_statistics();
+        let begun = Instant::now();
+        let (refused, waited) = refusals(&db, &table, threads, rows);
+        println!("{threads} threads, {rows} rows: {refused} refused, {waited} waited, {:?}", begun.elapsed());
+        assert_eq!(refused, 0, "{threads} threads, {rows} rows");
+    }
+}
+
+#[test]
+fn who_holds_the_snapshot_that_keeps_versions_is_refused_and_not_slowed_down() {
+    let (db, table) = open(&SimulatedStorage::new(3));
+    let mut written = (0..ROWS).cycle();
+    let mut write = || change(&db, &table, written.by_ref().take(4));
+    // One of another thread: waited for a few times.
+    for own in [false, true] {
+        let begin = || db.begin_read().expect("free");
+        let snapshot = if own {
+            begin()
+        } else {
+            std::thread::scope(|scope| scope.spawn(begin).join().expect("no panic"))
+        };
+        write().expect("room");
+        db.flush().expect("a whole disk");
+        db.reset_statistics();
+        let begun = Instant::now();
+        let error = (0..1000).find_map(|_| write().err()).expect("the memory is full");
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+        let waited = db.statistics().version_waits;
+        println!("own {own}: {waited} waited, refused after {:?}", begun.elapsed());
+        assert!(if own { waited == 0 } else { waited > 0 && waited < 100 }, "own {own}: {waited} waited");
+        drop(snapshot);
+        write().expect("there is room again");
+    }
+}
