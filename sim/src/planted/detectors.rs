@@ -93,7 +93,7 @@ detectors! {
     NewestSlotOverwritten: tests("lib", "store::tests::manifest");
     SecondSlotSkipped: tests("lib", "store::tests::manifest");
     RemovalForgotten: tests("lib", "store::tests::pages");
-    ReserveNotKept: tests("full_disk", "a_long_transaction_on_a_full_disk");
+    ReserveNotKept: tests("full_disk", "at_every_fill_level_work");
     LostWriteBelieved: tests("lib", "store::blocks");
     ReadAheadIsStale: tests("larger_than_memory", "announcing_rows_in_a_tiny_memory");
     CopyIsStale: tests("lib", "buffer::copies");
