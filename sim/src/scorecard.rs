@@ -29,6 +29,12 @@ pub struct Asked {
     pub record: Option<PathBuf>,
 }
 
+impl Asked {
+    fn suites(&self) -> &'static [Suite] {
+        if self.simulation_only { &[] } else { SUITES }
+    }
+}
+
 /// One measure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -90,7 +96,7 @@ impl Sums {
     /// What a long run goes on with: a suite, or seeds, whichever is furthest from its target.
     fn most_behind(&self, asked: &Asked) -> Option<Suite> {
         let mut most = (self.figures.seeds as f64 / LONG_SEEDS as f64, None);
-        for suite in SUITES.iter().filter(|_| !asked.simulation_only) {
+        for suite in asked.suites().iter() {
             let share = match suite.long {
                 Some(target) => self.count(suite.figure) as f64 / target as f64,
                 None if self.runs.contains_key(suite.name) => f64::INFINITY,
@@ -154,7 +160,7 @@ impl Sums {
 
     fn one_round(&mut self, asked: &Asked) -> Result<()> {
         self.simulate(asked, None)?;
-        SUITES.iter().filter(|_| !asked.simulation_only).try_for_each(|suite| self.test(suite))
+        asked.suites().iter().try_for_each(|suite| self.test(suite))
     }
 
     fn rows(&self, asked: &Asked) -> Vec<Row> {

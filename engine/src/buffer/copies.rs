@@ -168,11 +168,10 @@ impl Drop for Reading {
     }
 }
 
-/// A window that was asked for.
-enum Coming {
-    Here(Window),
-    /// Another thread reads these.
-    Awaited(Vec<PageId>, Arc<Handover>),
+/// A window that was asked for: its pages, and where it is handed over.
+struct Coming {
+    pages: Vec<PageId>,
+    from: Arc<Handover>,
 }
 
 /// Those of one scan. None at first.
@@ -204,37 +203,26 @@ impl Copies {
         self.await_coming();
         let Some(mut window) = spare.or_else(|| Window::new(pool)) else { return false };
         window.want(pages);
-        let asked = window.wanted.iter().map(|wanted| wanted.page).collect();
-        let to = Arc::<Handover>::default();
-        let reading = Reading { window: Some(window), to: to.clone() };
-        self.coming = Some(match pool.ahead.ask(Work::Copy(reading)) {
-            Ok(()) => Coming::Awaited(asked, to),
-            // It is busy with something else.
-            Err(Work::Copy(mut reading)) => {
-                reading.read();
-                drop(reading);
-                Coming::Here(to.wait())
-            }
-            Err(Work::BringIn(_)) => unreachable!("the work that was refused"),
-        });
+        let pages = window.wanted.iter().map(|wanted| wanted.page).collect();
+        let from = Arc::<Handover>::default();
+        self.coming = Some(Coming { pages, from: from.clone() });
+        let reading = Reading { window: Some(window), to: from };
+        if let Err(Work::Copy(mut reading)) = pool.ahead.ask(Work::Copy(reading)) {
+            // The thread is busy with something else.
+            reading.read();
+        }
         true
     }
 
     fn await_coming(&mut self) {
-        match self.coming.take() {
-            Some(Coming::Here(window)) => self.now = Some(window),
-            Some(Coming::Awaited(_, to)) => self.now = Some(to.wait()),
-            None => {}
+        if let Some(coming) = self.coming.take() {
+            self.now = Some(coming.from.wait());
         }
     }
 
     /// The page's copy, if there is one and it is what the page is now. May wait until it has been read; the caller holds no latch.
     pub fn find(&mut self, page: PageId) -> Option<PageBytes<'_>> {
-        let is_coming = match &self.coming {
-            Some(Coming::Awaited(pages, _)) => pages.contains(&page),
-            Some(Coming::Here(window)) => window.has(page),
-            None => false,
-        };
+        let is_coming = self.coming.as_ref().is_some_and(|coming| coming.pages.contains(&page));
         if is_coming && !self.now.as_ref().is_some_and(|now| now.has(page)) {
             // The scan has left the window before behind it.
             self.await_coming();

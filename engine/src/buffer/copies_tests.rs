@@ -1,37 +1,12 @@
 //! Copies of pages that are not in memory.
 
-use super::{Copies, Leaving, PageSource, Pool, ReadAhead};
-use crate::base::{Error, PageId, Result};
-use crate::sync::atomic::{AtomicU32, Ordering};
+use super::test_sources::{DAMAGED, Images, PAGE_BYTES, PANICS};
+use super::{Copies, Leaving, Pool, ReadAhead};
+use crate::base::PageId;
+use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 
-const PAGE_BYTES: usize = if cfg!(miri) { 256 } else { 4096 };
 const BYTE: usize = 64;
-const DAMAGED: PageId = PageId(13);
-const PANICS: PageId = PageId(14);
-
-/// Images full of the low byte of the page's id.
-#[derive(Default)]
-struct Images {
-    reads: AtomicU32,
-}
-
-impl PageSource for Images {
-    fn read_page(&self, page: PageId, _: bool, into: &mut [u8]) -> Result<()> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        into.fill(page.0 as u8);
-        if page == DAMAGED { Err(Error::corruption("bad checksum")) } else { Ok(()) }
-    }
-
-    fn read_pages(&self, pages: &[(PageId, bool)], visit: &mut dyn FnMut(usize, Result<&[u8]>)) {
-        for (index, (page, own_stamps)) in pages.iter().enumerate() {
-            assert_ne!(*page, PANICS, "a defect of the source");
-            let mut image = [0; PAGE_BYTES];
-            let done = self.read_page(*page, *own_stamps, &mut image);
-            visit(index, done.map(|()| &image[..]));
-        }
-    }
-}
 
 /// With memory for `pages`, and the pages 1 to 99 in the store.
 fn pool(pages: u64) -> (Arc<Pool>, Arc<Images>) {

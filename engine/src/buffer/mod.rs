@@ -48,6 +48,8 @@ mod pool_tests;
 mod prefetch;
 mod read_ahead;
 mod region;
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+pub(crate) mod test_sources;
 mod turn;
 
 pub use allocator::free_memory_to_system;

@@ -1,31 +1,12 @@
 //! The pool through its guards.
 
-use super::{Interrupt, OptimisticGuard, PageSource, Pool, Restart};
-use crate::base::{Error, ErrorKind, Location, PageId, Result};
-use crate::sync::atomic::{AtomicU32, Ordering};
+use super::test_sources::{Images, PAGE_BYTES};
+use super::{Interrupt, OptimisticGuard, Pool, Restart};
+use crate::base::{Error, ErrorKind, Location, PageId};
+use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 
-/// Small under Miri, which takes a while for every word.
-const PAGE_BYTES: usize = if cfg!(miri) { 256 } else { 4096 };
 const FIRST: PageId = PageId(1);
-
-/// Images full of the low byte of the page's id; page 13 is damaged, page 14 makes the source panic.
-#[derive(Default)]
-struct Images {
-    reads: AtomicU32,
-}
-
-impl PageSource for Images {
-    fn read_page(&self, page: PageId, _: bool, into: &mut [u8]) -> Result<()> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        assert_ne!(page, PageId(14), "a defect of the source");
-        if page == PageId(13) {
-            return Err(Error::corruption("bad checksum").at(Location::Page { page, offset: 13 << 12 }));
-        }
-        into.fill(page.0 as u8);
-        Ok(())
-    }
-}
 
 fn pool(pages: u64) -> Arc<Pool> {
     Pool::new(PAGE_BYTES, pages * PAGE_BYTES as u64, Arc::new(Images::default())).expect("small")

@@ -162,21 +162,10 @@ impl Turns {
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
-    use crate::base::Result;
-    use crate::buffer::PageSource;
+    use crate::buffer::test_sources::Zeros;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
     use std::time::Instant;
-
-    #[derive(Debug)]
-    struct Zeros;
-
-    impl PageSource for Zeros {
-        fn read_page(&self, _: PageId, _: bool, into: &mut [u8]) -> Result<()> {
-            into.fill(0);
-            Ok(())
-        }
-    }
 
     fn pool(pages: u64) -> Arc<Pool> {
         let pool = Pool::new(4096, pages << 12, Arc::new(Zeros)).expect("small");

@@ -184,17 +184,7 @@ pub(super) fn image_as_of(
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
-    use crate::buffer::PageSource;
-
-    #[derive(Debug)]
-    struct Zeros;
-
-    impl PageSource for Zeros {
-        fn read_page(&self, _: PageId, _: bool, into: &mut [u8]) -> Result<()> {
-            into.fill(0);
-            Ok(())
-        }
-    }
+    use crate::buffer::test_sources::Zeros;
 
     /// A split was about to change its parent, which was clean, when a round began: the round passed over the parent without
     /// waiting for it, and imaged the child as it was after the split.

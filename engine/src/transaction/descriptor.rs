@@ -339,20 +339,13 @@ impl Descriptors {
         self.pins().fold(bound, Ord::min)
     }
 
-    /// As [`Descriptors::oldest_pin`], and whether it was pinned by the calling thread.
-    pub fn oldest_pinner(&self, bound: Csn) -> (Csn, bool) {
+    /// Whether a snapshot of the calling thread is pinned at `csn`.
+    pub fn is_own_pin(&self, csn: Csn) -> bool {
         let me = thread_token();
-        let pinned = (0..self.high_water.load(Ordering::SeqCst)).map(|slot| self.get(slot));
-        pinned.fold((bound, false), |(oldest, own), descriptor| {
-            let pin = descriptor.pin.load(Ordering::SeqCst);
-            let mine = descriptor.thread.load(Ordering::Relaxed) == me;
-            match Csn(pin).cmp(&oldest) {
-                _ if pin == NO_PIN => (oldest, own),
-                std::cmp::Ordering::Less => (Csn(pin), mine),
-                std::cmp::Ordering::Equal => (oldest, own || mine),
-                std::cmp::Ordering::Greater => (oldest, own),
-            }
-        })
+        let pinned = |descriptor: &Descriptor| descriptor.pin.load(Ordering::SeqCst) == csn.0;
+        (0..self.high_water.load(Ordering::SeqCst))
+            .map(|slot| self.get(slot))
+            .any(|descriptor| descriptor.thread.load(Ordering::Relaxed) == me && pinned(descriptor))
     }
 
     /// All pinned snapshots, in no order; 0 for one that is being chosen.

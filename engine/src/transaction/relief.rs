@@ -72,8 +72,9 @@ impl TransactionSystem {
     /// has waited for in vain.
     fn may_advance(&self) -> bool {
         let bound = self.horizon().bound;
-        let (oldest, own) = self.descriptors.oldest_pinner(bound);
-        oldest == bound || !own && self.outwaited.load(Ordering::Relaxed) != oldest.0
+        let oldest = self.descriptors.oldest_pin(bound);
+        oldest == bound
+            || !self.descriptors.is_own_pin(oldest) && self.outwaited.load(Ordering::Relaxed) != oldest.0
     }
 
     /// Somebody waited when `oldest` was the oldest snapshot.

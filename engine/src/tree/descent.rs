@@ -178,6 +178,17 @@ fn is_node_of(node: Node<'_>, level: u8) -> bool {
     node.level() == level && node.kind() == if level == 0 { KIND_LEAF } else { KIND_INNER }
 }
 
+/// The child of `parent`, which is a node of `level`.
+#[inline]
+fn child_of<'p>(
+    parent: &OptimisticGuard<'p>,
+    page: PageId,
+    level: u8,
+) -> Result<OptimisticGuard<'p>, Interrupt> {
+    let child = parent.child(page)?;
+    if is_node_of(Node::new(child.bytes()), level) { Ok(child) } else { Err(wrong_node(&child)) }
+}
+
 #[inline]
 pub(super) fn child_at(node: Node<'_>, target: Target<'_>) -> (usize, PageId) {
     let index = match target {
@@ -205,12 +216,9 @@ impl Tree {
         }
         while at > level {
             let (index, page) = child_at(node, target);
-            let child = guard.child(page)?;
             at -= 1;
+            let child = child_of(&guard, page, at)?;
             node = Node::new(child.bytes());
-            if !is_node_of(node, at) {
-                return Err(wrong_node(&child));
-            }
             parent = Some((guard, index));
             guard = child;
         }
@@ -235,13 +243,7 @@ impl Tree {
                 parent.validate()?;
                 Ok(Leaf::Copy(page, bytes))
             }
-            None => {
-                let leaf = parent.child(page)?;
-                if !is_node_of(Node::new(leaf.bytes()), 0) {
-                    return Err(wrong_node(&leaf));
-                }
-                Ok(Leaf::Here(leaf))
-            }
+            None => Ok(Leaf::Here(child_of(&parent, page, 0)?)),
         }
     }
 }
