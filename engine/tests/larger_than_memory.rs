@@ -217,6 +217,23 @@ fn a_transaction_that_does_not_fit_in_memory_is_refused_and_others_go_on() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
+/// Story: while nothing could leave memory, who evicts looked at every page each millisecond, whether or not anybody needed memory.
+#[test]
+fn who_evicts_sleeps_while_nothing_can_leave_and_nobody_asks() {
+    let db = open(&SimulatedStorage::new(7), Preset::Group);
+    let table = db.create_table("t").expect("new");
+    let mut tx = db.begin().expect("free");
+    let mut random = Random::from_seed(4);
+    let refused = (0..20_000).find_map(|_| tx.insert(&table, key(random.below(1 << 40)), [7; 600]).err());
+    assert_eq!(refused.expect("a pool of a few dozen pages").kind(), ErrorKind::OutOfMemory);
+    std::thread::sleep(Duration::from_millis(100));
+    let before = db.statistics().evictions_in_vain;
+    assert!(before > 0);
+    std::thread::sleep(Duration::from_millis(300));
+    let more = db.statistics().evictions_in_vain - before;
+    assert!(more <= 2, "{more} passes");
+}
+
 #[test]
 fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
     let disk = SimulatedStorage::new(5);

@@ -298,6 +298,7 @@ impl Database {
             log_inserts_timed: counters.log_inserts_timed.get(),
             pages: inner.pool.resident_pages(),
             pages_evicted: inner.pool.pages_evicted(),
+            evictions_in_vain: inner.pool.evictions_in_vain(),
             pages_copied: inner.pool.pages_copied(),
             page_bytes: inner.pool.page_bytes() as u64,
             pages_max: inner.pool.resident_pages_max(),

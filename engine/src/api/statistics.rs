@@ -119,6 +119,9 @@ pub struct Statistics {
     pub pages: u64,
     /// Pages that left memory.
     pub pages_evicted: u64,
+    /// Passes over all pages after which none could leave memory, though some should have: transactions in progress hold them, or the disk
+    /// refuses their images.
+    pub evictions_in_vain: u64,
     /// Pages that long scans have read into memory of their own, so that no other page had to leave.
     pub pages_copied: u64,
     /// Size of a page.

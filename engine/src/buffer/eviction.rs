@@ -186,6 +186,12 @@ impl Pool {
         self.eviction.evicted.get()
     }
 
+    /// Passes in which nothing could leave memory, since open.
+    #[must_use]
+    pub fn evictions_in_vain(&self) -> u64 {
+        self.eviction.futile.load(Ordering::Relaxed)
+    }
+
     /// Somebody evicts from now on, or not any more: then full memory is an error at once.
     pub fn set_evicting(&self, evicting: bool) {
         self.eviction.attached.store(evicting, Ordering::SeqCst);
@@ -203,6 +209,12 @@ impl Pool {
     pub fn pages_to_evict(&self) -> u64 {
         let max = self.resident_pages_max();
         self.resident_pages().saturating_sub(max - (2 * max / HEADROOM).max(2).min(max))
+    }
+
+    /// Whether there are more pages than the budget allows for: something else has grown.
+    #[must_use]
+    pub fn is_over_budget(&self) -> bool {
+        self.resident_pages() > self.resident_pages_max()
     }
 
     /// Asks for pages to leave if there are more than the budget allows for: something else has grown.

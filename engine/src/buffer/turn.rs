@@ -61,6 +61,17 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// Of the calling thread, which leaves the line if it unwinds there.
+struct PlaceInLine<'t>(&'t Turns);
+
+impl Drop for PlaceInLine<'_> {
+    fn drop(&mut self) {
+        if !self.0.leave_line(thread::number()) {
+            self.0.end();
+        }
+    }
+}
+
 impl Pool {
     /// Waits until it is the calling thread's turn. `None` if that cannot be waited for: it has one, or nobody's ends.
     #[must_use]
@@ -76,6 +87,14 @@ impl Turns {
             return false;
         }
         self.get_in_line(me);
+        let place = PlaceInLine(self);
+        let has_turn = self.await_turn(me);
+        std::mem::forget(place);
+        has_turn
+    }
+
+    /// For a thread in the line. False if it has left it, because it does not move.
+    fn await_turn(&self, me: u64) -> bool {
         let (mut looks, mut ended) = (0, self.ended.load(Ordering::SeqCst));
         loop {
             let ticket = self.moved.ticket();
@@ -212,6 +231,25 @@ mod tests {
         });
         assert!(begun.elapsed() >= LOOK_AGAIN);
         assert_eq!(in_line(&pool), 1);
+    }
+
+    #[test]
+    fn who_unwinds_in_the_line_leaves_it_and_gives_its_turn_up() {
+        let pool = pool(20);
+        let unwinds = || {
+            let waits = || {
+                pool.turns.get_in_line(thread::number());
+                let _place = PlaceInLine(&pool.turns);
+                std::panic::resume_unwind(Box::new("a defect"));
+            };
+            std::thread::scope(|scope| assert!(scope.spawn(waits).join().is_err()));
+        };
+        let first = pool.take_turn().expect("nobody has it");
+        unwinds();
+        assert_eq!(in_line(&pool), 1);
+        drop(first);
+        unwinds();
+        assert_eq!((in_line(&pool), pool.turns.holder.load(Ordering::SeqCst)), (0, 0));
     }
 
     #[test]

@@ -48,10 +48,24 @@ use std::time::Duration;
 const BATCH: usize = 64;
 /// Pages that the hand passes for a batch, at most.
 const STEPS: u64 = 4096;
-/// After a pass in which nothing could leave: transactions have to go on first.
-const PAUSE_WHEN_FUTILE: Duration = Duration::from_millis(1);
-/// After a failed write.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// How long nothing is tried: at least so long, and then until somebody asks for memory, or the most has passed.
+struct Pause {
+    least: Duration,
+    most: Option<Duration>,
+}
+
+impl Pause {
+    const NONE: Pause = Pause { least: Duration::ZERO, most: None };
+    /// Nothing could leave: transactions have to go on first. Who needs memory then asks again.
+    const WHEN_FUTILE: Pause = Pause { least: Duration::from_millis(1), most: None };
+    /// The same, and not because of what is in the pages, or there are more than the budget allows for. Whether that is over is found
+    /// out although nobody asks.
+    const BEFORE_LONG: Pause = Pause { least: Duration::from_millis(1), most: Some(RETRY) };
+    const AFTER_FAILURE: Pause = Pause { least: RETRY, most: Some(Duration::ZERO) };
+}
+
+/// What a disk refused is tried again after this long.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Bytes of buffers for writing images, of everybody who does, in a budget of `memory_bytes`.
 #[must_use]
@@ -198,38 +212,40 @@ impl Drop for Alive {
 impl Work {
     fn run(&mut self) {
         let _alive = Alive(self.system.clone(), self.pool.clone());
-        let mut pause = None;
+        let mut pause = Pause::NONE;
         while !self.stop.load(Ordering::SeqCst) {
-            if let Some(pause) = pause.take() {
-                thread::sleep(pause);
-            } else {
-                self.pool.wait_for_pressure(None);
+            if pause.least > Duration::ZERO {
+                thread::sleep(pause.least);
             }
+            self.pool.wait_for_pressure(pause.most);
             pause = match self.relieve() {
                 Ok(true) => {
                     self.pool.eviction_went_well();
-                    None
+                    Pause::NONE
                 }
-                Ok(false) => Some(PAUSE_WHEN_FUTILE),
+                Ok(false) if self.pool.eviction_is_hindered() || self.pool.is_over_budget() => {
+                    Pause::BEFORE_LONG
+                }
+                Ok(false) => Pause::WHEN_FUTILE,
                 Err(error) => {
                     tracing::warn!(%error, "pages cannot leave memory");
                     // Waits for what is in flight. Pages whose images are not recorded are as dirty as before.
                     self.writer = None;
                     self.pending.clear();
                     self.pool.eviction_was_futile(Some(error));
-                    self.relieve_without_writing()
+                    if self.relieves_without_writing() { Pause::NONE } else { Pause::AFTER_FAILURE }
                 }
             };
         }
     }
 
-    /// After a failure: what need not be written can leave. Says how long to wait before the next write.
-    fn relieve_without_writing(&mut self) -> Option<Duration> {
+    /// After a failure: what need not be written can leave. True if something did.
+    fn relieves_without_writing(&mut self) -> bool {
         let before = self.pool.pages_evicted();
         self.writes = false;
         let _ = self.relieve();
         self.writes = true;
-        (self.pool.pages_evicted() == before).then_some(PAUSE_AFTER_FAILURE)
+        self.pool.pages_evicted() != before
     }
 
     /// Has pages leave until there is enough memory; false if a whole pass freed nothing.
