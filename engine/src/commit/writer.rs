@@ -435,3 +435,51 @@ impl Drop for Lead<'_> {
         self.release.lead_released(self.writer, woke, panicked);
     }
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+
+    fn duty() -> Duty {
+        Duty {
+            due: AtomicU64::new(NEVER.0),
+            needs: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            unsealed_records: AtomicU32::new(0),
+        }
+    }
+
+    #[test]
+    fn whoever_makes_a_log_due_earlier_is_told_so() {
+        let duty = duty();
+        assert!(duty.lower_due(Nanos(50)));
+        assert!(!duty.lower_due(Nanos(50)) && !duty.lower_due(Nanos(60)));
+        assert_eq!(duty.due(), Nanos(50));
+        assert!(duty.lower_due(Nanos(40)));
+        assert_eq!(duty.due(), Nanos(40));
+    }
+
+    #[test]
+    fn the_flusher_is_told_of_the_first_record_and_of_one_that_is_due_earlier() {
+        let duty = duty();
+        assert_eq!(duty.due_after_append(NEVER, true), None, "nobody waits");
+        assert_eq!(duty.due_after_append(Nanos(50), false), Some(Nanos(50)));
+        assert_eq!(duty.due_after_append(Nanos(60), false), None);
+        assert_eq!(duty.due_after_append(Nanos(40), false), Some(Nanos(40)));
+        // Demanded when there was nothing to write.
+        assert_eq!(duty.due_after_append(Nanos(60), true), Some(Nanos(40)));
+        assert_eq!(duty.due_after_append(NEVER, true), Some(Nanos(40)));
+    }
+
+    #[test]
+    fn what_is_needed_only_rises() {
+        let duty = duty();
+        duty.raise_needs(Csn(5));
+        duty.raise_needs(Csn(3));
+        assert_eq!(duty.needs(), Csn(5));
+        duty.raise_needs(Csn(6));
+        assert_eq!(duty.needs(), Csn(6));
+        duty.tell(Csn(4));
+        assert_eq!(duty.told(), Csn(4));
+    }
+}

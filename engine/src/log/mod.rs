@@ -38,6 +38,8 @@ mod redo;
 mod sealed;
 mod segment;
 mod stream;
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+pub(crate) mod test_world;
 #[cfg(test)]
 mod tests;
 

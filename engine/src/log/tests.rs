@@ -1,142 +1,12 @@
-//! Tests of the log room: blocks that a peer carries.
+//! Tests of the log room: blocks that a peer carries, holes, room for long blocks.
 #![cfg(not(any(loom, feature = "shuttle")))]
 
+use super::test_world::{DATABASE, SEGMENT_BYTES, Sealed, World};
 use super::*;
-use crate::base::checksum::crc;
-use crate::base::{Csn, DatabaseId, Epoch, Gsn, LogId};
+use crate::base::{Csn, Epoch, Location, LogId};
+use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
-use crate::device::{OpenMode, SECTOR_BYTES, Storage};
 use std::sync::Arc;
-
-const DATABASE: DatabaseId = DatabaseId(7);
-const SEGMENT_BYTES: u64 = 64 << 10;
-
-struct World {
-    storage: Arc<dyn Storage>,
-    segments: Arc<SegmentPool>,
-    logs: Vec<Log>,
-    next: u64,
-}
-
-/// A block that was sealed, without its buffer.
-struct Sealed {
-    path: String,
-    offset: u64,
-    len: usize,
-    log: LogId,
-    sequence: u64,
-}
-
-impl World {
-    fn new() -> World {
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let segments = SegmentPool::new(storage.clone(), SEGMENT_BYTES, 1 << 30, 3).expect("memory");
-        segments.start().expect("a thread");
-        segments.await_ready(3).expect("memory");
-        let log = |id| {
-            Log::new(
-                LogId(id),
-                DATABASE,
-                Epoch(1),
-                BufferSize::fixed(64 << 10),
-                segments.clone(),
-                Arc::default(),
-            )
-        };
-        World { logs: vec![log(0), log(1)], storage, segments, next: 1 }
-    }
-
-    fn append(&mut self, log: usize, bytes: usize) -> Csn {
-        let csn = Csn(self.next);
-        self.next += 1;
-        let body = vec![log as u8; bytes];
-        let header = RecordHeader {
-            epoch: Epoch(1),
-            csn,
-            gsn: Gsn(0),
-            dsn: Csn::ZERO,
-            watermark: Csn(1),
-            body_crc: crc(&body),
-            op_count: 1,
-            rule: DependencyRule::Dsn,
-            kind: RecordKind::Whole,
-        };
-        let mut latch = self.logs[log].lock();
-        loop {
-            let prepared = self.segments.prepared().ticket();
-            match latch.reserve(record_bytes(bytes), &mut None) {
-                Reserve::Ready => break,
-                Reserve::NoSegment => self.segments.prepared().wait(prepared, None),
-                refused => panic!("{refused:?}"),
-            }
-        }
-        latch.append(&header, &body);
-        csn
-    }
-
-    /// Log 0 writes, and carries what log 1 has.
-    fn steal(&mut self) -> (Sealed, Option<Sealed>) {
-        let mut thief = self.logs[0].lock();
-        let own = thief.seal().expect("has something");
-        let stolen = thief.carry(&mut self.logs[1].lock(), own.buffer.len() - own.len);
-        drop(thief);
-        (self.write(own), stolen.map(|stolen| self.write(stolen)))
-    }
-
-    fn write(&self, block: SealedBlock) -> Sealed {
-        let block = block.finish();
-        block.file.write_at(block.offset, &block.buffer[..block.len]).expect("memory");
-        let sealed = Sealed {
-            path: names::path_of(block.segment),
-            offset: block.offset,
-            len: block.len,
-            log: block.log(),
-            sequence: block.sequence,
-        };
-        self.logs[sealed.log.0 as usize].lock().give_back(block.buffer);
-        sealed
-    }
-
-    fn seal(&self, log: usize) -> Sealed {
-        let block = self.logs[log].lock().seal().expect("has something");
-        self.write(block)
-    }
-
-    fn damage(&self, block: &Sealed, at: u64) {
-        let mode = OpenMode { create: false, read_only: false, direct: true };
-        let file = self.storage.open(&block.path, mode).expect("there");
-        let offset = block.offset + at / SECTOR_BYTES as u64 * SECTOR_BYTES as u64;
-        let mut sector = crate::device::AlignedBuffer::zeroed(SECTOR_BYTES);
-        file.read_at(offset, &mut sector).expect("memory");
-        sector[at as usize % SECTOR_BYTES] ^= 1;
-        file.write_at(offset, &sector).expect("memory");
-    }
-
-    fn scan(&self) -> Scan {
-        let options = ScanOptions {
-            database: DATABASE,
-            covered: Csn::ZERO,
-            threads: 1,
-            read_only: true,
-            piece_bytes: 4096,
-            keep_bytes: 0,
-        };
-        scan(&self.storage, options, None, &|_, _| ()).expect("readable")
-    }
-
-    /// CSNs of the accepted blocks of a log, and how many blocks are beyond a hole.
-    fn found(&self, log: u32) -> (Vec<u64>, usize) {
-        let scan = self.scan();
-        let Some(chain) = scan.chains.iter().find(|chain| chain.log == LogId(log)) else {
-            return Default::default();
-        };
-        let csns = load_all(chain.accepted()).flat_map(|block| {
-            let block = block.expect("readable");
-            block.records().map(|record| record.expect("whole").1.header.csn.0).collect::<Vec<_>>()
-        });
-        (csns.collect(), chain.beyond().len())
-    }
-}
 
 #[test]
 fn a_stolen_block_is_its_owners_wherever_it_lies() {
@@ -260,4 +130,81 @@ fn whoever_waits_for_a_long_block_has_a_checkpoint_made_before_the_log_is_at_its
     segments.recycle(Csn(5), Csn(5)).expect("memory");
     assert!(!segments.is_pressed());
     assert_eq!(take(4 * SEGMENT_BYTES).len, 4 * SEGMENT_BYTES);
+}
+
+const LOG: LogId = LogId(1);
+
+/// Blocks 1 to 5 of a log, one record each: the block's number is its CSN. Those of `lost` have a wrong byte at `at`.
+fn with_lost_blocks(lost: &[usize], at: u64) -> (LogContents, Vec<Sealed>) {
+    let mut world = World::new();
+    let mut block = || {
+        world.append(1, 100);
+        world.seal(1)
+    };
+    let blocks: Vec<Sealed> = (0..5).map(|_| block()).collect();
+    lost.iter().for_each(|number| world.damage(&blocks[number - 1], at));
+    let wanted = Wanted { database: DATABASE, covered: Csn::ZERO, last_sequence: &|_, _| 5 };
+    let contents = read_contents(&*world.storage, None, &wanted, &mut |_, _| (), &mut |_, _| ());
+    (contents.expect("readable"), blocks)
+}
+
+#[test]
+fn a_hole_is_told_by_its_blocks_its_csns_and_its_place() {
+    let end = ChainEnd { log: LOG, epoch: Epoch(1), sequence: 5, last_csn: Csn(5), dense: true };
+    // What is lost, what a checkpoint covers, the blocks and CSNs that are told.
+    type Hole = ((u64, u64), (u64, u64));
+    let cases: [(&[usize], u64, Option<Hole>); 12] = [
+        (&[], 0, None),
+        (&[3], 0, Some(((3, 3), (2, 4)))),
+        (&[3, 4], 0, Some(((3, 4), (2, 5)))),
+        (&[5], 0, Some(((5, 5), (4, 6)))),
+        (&[4, 5], 0, Some(((4, 5), (3, 6)))),
+        (&[1], 0, Some(((1, 1), (0, 2)))),
+        (&[1], 1, None),
+        // Nothing says how many blocks there were before the first that is there.
+        (&[1, 2], 0, Some(((2, 2), (0, 3)))),
+        (&[1, 2], 2, None),
+        (&[4], 3, Some(((4, 4), (3, 5)))),
+        (&[1, 2, 3, 4, 5], 4, Some(((5, 5), (4, 6)))),
+        (&[1, 2, 3, 4, 5], 5, None),
+    ];
+    // In the header, and in the records.
+    for at in [0, 100] {
+        for (lost, covered, hole) in cases {
+            let (contents, blocks) = with_lost_blocks(lost, at);
+            assert_eq!((contents.blocks, contents.records), (5 - lost.len() as u64, 5 - lost.len() as u64));
+            let told = contents.damages(&[end], Csn(covered));
+            let numbers = told.iter().map(|damage| (damage.blocks, (damage.csns.0.0, damage.csns.1.0)));
+            assert_eq!(
+                numbers.collect::<Vec<_>>(),
+                Vec::from_iter(hole),
+                "{lost:?} above {covered}: {told:?}"
+            );
+            let Some(((first, _), _)) = hole else { continue };
+            let place = match &told[0].location {
+                Location::File { offset, .. } | Location::Segment { offset, .. } => *offset,
+                other => panic!("{other}"),
+            };
+            // A header that is whole names its block; where none is, the hole begins behind the last block before it.
+            let begins = if at > 0 { blocks[first as usize - 1].offset } else { 4096 * (lost[0] as u64 - 1) };
+            let is_known = at > 0 || lost.len() < 5;
+            assert_eq!(place, if is_known { begins } else { 0 }, "{lost:?} above {covered}, byte {at}");
+        }
+    }
+}
+
+#[test]
+fn one_csn_below_the_watermark_vouches_for_all_blocks_before_it() {
+    let end = |lost: &[usize], watermark| {
+        let (contents, _) = with_lost_blocks(lost, 0);
+        contents.end_below(LOG, Epoch(1), Csn(watermark)).map(|end| (end.sequence, end.last_csn.0))
+    };
+    assert_eq!(end(&[], 1), None);
+    assert_eq!(end(&[], 2), Some((1, 1)));
+    assert_eq!(end(&[], 4), Some((3, 3)));
+    assert_eq!(end(&[], 9), Some((5, 5)));
+    // The block behind a lost one says what was in it.
+    assert_eq!(end(&[2], 3), Some((2, 2)));
+    assert_eq!(end(&[2], 2), Some((1, 1)));
+    assert_eq!(end(&[4, 5], 6), Some((3, 3)), "nothing says that there were more");
 }

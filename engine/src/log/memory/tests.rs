@@ -5,7 +5,7 @@ use super::*;
 use crate::base::checksum::crc;
 use crate::base::random::Random;
 use crate::base::settings::MemoryCache;
-use crate::base::{Csn, Epoch, ErrorKind, Gsn, LogId, SegmentId};
+use crate::base::{Csn, Epoch, ErrorKind, Gsn, Location, LogId, SegmentId};
 use crate::device::Storage;
 use crate::device::mapped::MapOptions;
 use crate::device::simulated::{CrashKind, SimulatedStorage};
@@ -299,16 +299,24 @@ fn what_is_not_ours_too_small_or_of_a_newer_format_is_refused_with_the_reason() 
     let error = LogMemory::look(memory.clone()).expect_err("foreign");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     memory.store(0, &[0; 8]);
-    prepare(&disk, 1);
-    let mut header = [0; 16];
-    memory.load(0, &mut header);
-    header[8..12].copy_from_slice(&2u32.to_le_bytes());
-    let check = crc(&header[..12]);
-    header[12..].copy_from_slice(&check.to_le_bytes());
-    memory.store(0, &header);
-    let error = LogMemory::look(memory).expect_err("newer");
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("version 2, this build reads version 1"), "{error}");
+    for copy in [0, 4096] {
+        prepare(&disk, 1);
+        let mut header = [0; 16];
+        memory.load(copy, &mut header);
+        let ours = header;
+        header[8..12].copy_from_slice(&2u32.to_le_bytes());
+        let check = crc(&header[..12]);
+        header[12..].copy_from_slice(&check.to_le_bytes());
+        memory.store(copy, &header);
+        let error = LogMemory::look(memory.clone()).expect_err("newer");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("version 2, this build reads version 1"), "{error}");
+        assert_eq!(
+            error.location(),
+            Some(&Location::File { path: memory.facts().path.display().to_string(), offset: copy })
+        );
+        memory.store(copy, &ours);
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@
 //! 4. The number in a file's name is a slot, it says nothing about order.
 
 mod pressure;
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;
 
 use super::DIRECTORY;
 use super::names::path_of;

@@ -1,0 +1,181 @@
+//! How much log there may be, what a checkpoint is asked for, and a full disk. The calling thread prepares segments.
+
+use super::*;
+use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+
+/// With room for so many segments in use, one of which is to be ready.
+fn pool(segments: u64) -> (Arc<SegmentPool>, SimulatedStorage, Clock) {
+    let (disk, clock) = (SimulatedStorage::new(1), Clock::manual());
+    let pool = SegmentPool::new(Arc::new(disk.clone()), SEGMENT_BYTES, segments * SEGMENT_BYTES, 1);
+    let mut pool = pool.expect("a healthy disk");
+    Arc::get_mut(&mut pool).expect("nobody else has it").clock = clock.clone();
+    (pool, disk, clock)
+}
+
+/// What the preparer does until nothing is left to do.
+fn prepare(pool: &SegmentPool) {
+    while let Work::Prepare(len) = pool.next_work() {
+        pool.prepare_or_note(len);
+        if pool.failure().is_some() {
+            return;
+        }
+    }
+}
+
+fn take(pool: &SegmentPool, len: u64) -> Option<Segment> {
+    pool.take(len).or_else(|| {
+        prepare(pool);
+        pool.take(len)
+    })
+}
+
+/// Takes and fills segments whose newest records have these CSNs.
+fn fill(pool: &SegmentPool, csns: &[u64]) {
+    for csn in csns {
+        pool.retire(take(pool, 1).expect("there is room"), Csn(*csn));
+    }
+}
+
+/// As left by a process that was killed.
+fn adopt(pool: &SegmentPool, id: u64, csn: u64) {
+    let id = SegmentId(id);
+    let file = pool.create(id, SEGMENT_BYTES).expect("a healthy disk");
+    pool.adopt(Segment { id, file, len: SEGMENT_BYTES }, Some(Csn(csn)));
+}
+
+#[test]
+fn segments_in_use_stay_within_the_bound() {
+    let (pool, ..) = pool(2);
+    fill(&pool, &[5]);
+    let active = take(&pool, 1).expect("there is room for two");
+    assert!(take(&pool, 1).is_none());
+    assert_eq!((pool.bytes_in_use(), pool.file_bytes()), (2 * SEGMENT_BYTES, 3 * SEGMENT_BYTES));
+    pool.retire(active, Csn(9));
+    pool.recycle(Csn(4), Csn(4)).expect("no I/O");
+    assert!(take(&pool, 1).is_none(), "nothing is covered");
+    pool.recycle(Csn(5), Csn(5)).expect("no I/O");
+    assert!(take(&pool, 1).is_some());
+    assert!(take(&pool, 1).is_none());
+}
+
+#[test]
+fn a_recovery_that_found_the_log_full_may_take_a_little_more_until_a_checkpoint() {
+    let (pool, disk, _) = pool(2);
+    (1..=3).for_each(|id| adopt(&pool, id, id));
+    let taken: Vec<Segment> = std::iter::from_fn(|| take(&pool, 1)).take(9).collect();
+    assert_eq!(taken.len() as u64, RECOVERY_SEGMENTS);
+    taken.into_iter().zip(4..).for_each(|(segment, csn)| pool.retire(segment, Csn(csn)));
+    let names = || disk.files().iter().filter(|name| name.contains("0000000")).count();
+    let before = names();
+    prepare(&pool);
+    pool.await_ready(1).expect("one is ready");
+    pool.recycle(Csn(5), Csn(5)).expect("no I/O");
+    assert_eq!(before - names(), 3, "what the killed process left is removed, what is ours is kept");
+    assert_eq!(pool.bytes_in_use(), 2 * SEGMENT_BYTES);
+    assert!(take(&pool, 1).is_none(), "the bound is the bound again");
+}
+
+#[test]
+fn on_a_full_disk_a_checkpoint_is_asked_for_only_if_it_would_free_something() {
+    let (pool, disk, _) = pool(20);
+    fill(&pool, &[1, 2, 3]);
+    let ticket = pool.begin_waiting();
+    disk.set_capacity(Some(0));
+    pool.press();
+    assert!(!pool.is_pressed(), "nobody was told yet that the disk is full");
+    while take(&pool, 1).is_some() {}
+    assert!(pool.is_disk_full());
+    pool.press();
+    assert!(pool.is_pressed());
+    assert!(pool.refusal(ticket).is_none(), "the checkpoint may make room");
+    // All is kept for a transaction in progress.
+    pool.recycle(Csn::ZERO, Csn(3)).expect("no I/O");
+    assert_eq!(pool.bytes_to_free(), pool.bytes_in_use() - 3 * SEGMENT_BYTES);
+    while take(&pool, 1).is_some() {}
+    pool.press();
+    assert!(!pool.is_pressed());
+    let refusal = pool.refusal(ticket).expect("no checkpoint can help");
+    let kept = format!("{} bytes of it are kept for transactions in progress", 3 * SEGMENT_BYTES);
+    assert_eq!(refusal.kind(), ErrorKind::OutOfSpace);
+    assert!(refusal.to_string().contains(&kept), "{refusal}");
+    assert!(pool.has_refused(Duration::from_secs(1)));
+    // It ends.
+    pool.let_go();
+    assert_eq!(pool.bytes_to_free(), pool.bytes_in_use());
+    pool.press();
+    assert!(pool.is_pressed());
+    assert!(pool.refusal(ticket).is_none());
+}
+
+#[test]
+fn what_is_above_the_last_checkpoint_may_be_freed_by_the_next() {
+    let (pool, disk, _) = pool(20);
+    fill(&pool, &[1, 3, 4]);
+    pool.recycle(Csn(1), Csn(3)).expect("no I/O");
+    assert_eq!(pool.bytes_between(Csn(1), Csn(3)), SEGMENT_BYTES);
+    assert_eq!((pool.bytes_in_use(), pool.bytes_to_free()), (2 * SEGMENT_BYTES, SEGMENT_BYTES));
+    disk.set_capacity(Some(0));
+    while take(&pool, 1).is_some() {}
+    pool.press();
+    assert!(pool.is_pressed(), "the one with CSN 4");
+}
+
+#[test]
+fn a_full_disk_is_asked_again_after_a_while_and_another_failure_stands() {
+    let (pool, disk, clock) = pool(20);
+    disk.set_capacity(Some(0));
+    let begun = clock.now();
+    assert!(take(&pool, 1).is_none());
+    assert_eq!(pool.failure().expect("it has none").kind(), ErrorKind::OutOfSpace);
+    // As if the answer had taken its time.
+    clock.advance(Duration::from_millis(5));
+    pool.state.lock().full = Some(AskedInVain::new(begun, clock.now()));
+    clock.advance(Duration::from_millis(49));
+    pool.ask_again();
+    assert!(pool.failure().is_some() && matches!(pool.next_work(), Work::Nothing), "too early");
+    clock.advance(Duration::from_millis(1));
+    disk.set_capacity(None);
+    pool.ask_again();
+    assert!(pool.failure().is_none());
+    prepare(&pool);
+    assert!(!pool.is_disk_full() && pool.take(1).is_some());
+
+    let (pool, disk, _) = self::pool(20);
+    disk.inject(Fault { operation: OperationKind::Open, after: 0, kind: FaultKind::Once, error: 5 });
+    prepare(&pool);
+    pool.ask_again();
+    assert_eq!(pool.failure().expect("it stands").kind(), ErrorKind::Io);
+    assert!(!pool.is_disk_full());
+    assert!(take(&pool, 1).is_some(), "whoever needs one has it tried again");
+    assert!(pool.failure().is_none());
+}
+
+#[test]
+fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
+    let storage = Arc::new(SimulatedStorage::new(1));
+    let pool = SegmentPool::new(storage, SEGMENT_BYTES, SEGMENT_BYTES, 1).expect("a healthy disk");
+    assert!(!pool.await_checkpoint(Duration::from_millis(5)), "nobody makes one");
+    let (long, pool) = (Duration::from_secs(60), &pool);
+    let told_after = |ends: &(dyn Fn() + Sync)| {
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| pool.await_checkpoint(long));
+            while !pool.is_pressed() {
+                std::thread::yield_now();
+            }
+            ends();
+            waits.join().expect("no panic")
+        })
+    };
+    pool.state.lock().pressed = false;
+    assert!(told_after(&|| pool.recycle(Csn(1), Csn(1)).expect("no I/O")));
+    let error = Error::new(ErrorKind::Io, "the device is gone");
+    let ticket = pool.begin_waiting();
+    assert!(!told_after(&|| pool.checkpoint_failed(&error)));
+    assert!(!pool.is_pressed());
+    let refusal = pool.refusal(ticket).expect("it failed since");
+    assert!(refusal.to_string().contains("the device is gone"), "{refusal}");
+    assert!(pool.refusal(pool.begin_waiting()).is_none(), "that was before");
+    assert!(!told_after(&|| pool.close(false)));
+}
