@@ -9,7 +9,7 @@ is looked at stands in .cargo/mutants.toml). Works in a copy of the tree that is
 Not switched on, and counted as left out: deleted match arms and fields, what lies in constant expressions, what does not compile.
 Needs cargo-mutants, and `pip install tree-sitter tree-sitter-rust` to find the operands of an operator.
 """
-import argparse, json, os, random, re, subprocess, sys, time
+import argparse, collections, json, os, random, re, subprocess, sys, time
 
 import tree_sitter, tree_sitter_rust
 
@@ -20,7 +20,18 @@ pub fn on(number: u32) -> bool {
     number == *ON.get_or_init(|| std::env::var("QUENCH_MUTANT").ok().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 """
-LIBRARY_TESTS = ["commit::", "log::", "recovery::"]
+# The quick ones first: most mutants meet no others. A name, the program, its arguments, crashes if it makes any.
+TESTS = [
+    ("log and recovery", "quenchdb", ["log::", "recovery::"], 0),
+    ("300 crashes", "crash", [], 300),
+    ("2,000 crashes", "crash", [], 2000),
+    ("dependencies", "dependencies", [], 0),
+    ("commit", "quenchdb", ["commit::"], 0),
+    ("full disk", "full_disk", [], 0),
+]
+PROGRAMS = ["--lib", "--test", "crash", "--test", "dependencies", "--test", "full_disk"]
+# A test has failed that takes so many times as long as without a mutant, and this many seconds.
+PATIENCE = (5, 10)
 
 
 def position(lines, place):
@@ -88,8 +99,8 @@ def build(tree_root, targets):
     return done.returncode == 0, programs, culprits, done.stderr
 
 
-def passes(program, arguments, number, patience):
-    environment = dict(os.environ, QUENCH_MUTANT=str(number), QUENCH_CRASHES="2000")
+def passes(program, arguments, crashes, number, patience):
+    environment = dict(os.environ, QUENCH_MUTANT=str(number), QUENCH_CRASHES=str(crashes))
     try:
         done = subprocess.run([program] + arguments, env=environment, timeout=patience, capture_output=True, cwd="engine")
     except subprocess.TimeoutExpired:
@@ -115,29 +126,30 @@ def main():
     for attempt in range(6):
         placed = apply(".", sample, originals)
         sample = {number: mutant for number, mutant in sample.items() if number in placed}
-        compiles, programs, culprits, told = build(".", ["--lib", "--test", "crash", "--test", "dependencies"])
+        compiles, programs, culprits, told = build(".", PROGRAMS)
         print(f"{len(sample)} of {asked.count} switched on, of {len(listed)} listed; compiles: {compiles}", flush=True)
         if compiles:
             break
         if not culprits:
             sys.exit(told)
         sample = {number: mutant for number, mutant in sample.items() if number not in culprits}
-    tests = [
-        ("crash", programs["crash"], [], 60),
-        ("dependencies", programs["dependencies"], [], 60),
-        ("library", programs["quenchdb"], LIBRARY_TESTS + ["--test-threads=6"], 400),
-    ]
-    for name, program, arguments, patience in tests:
+    tests = []
+    for name, program, arguments, crashes in TESTS:
         begun = time.time()
-        if not passes(program, arguments, 0, patience):
-            sys.exit(f"{name} fails without a mutant")
-        print(f"{name} passes without a mutant, {time.time() - begun:.0f} s", flush=True)
-    end = time.time() + 60 * asked.minutes
+        if not passes(programs[program], arguments, crashes, 0, 600):
+            sys.exit(f"{name}: fails without a mutant")
+        took = time.time() - begun
+        tests.append((name, programs[program], arguments, crashes, PATIENCE[0] * took + PATIENCE[1]))
+        print(f"{name}: passes without a mutant, {took:.1f} s", flush=True)
+    end, outcomes = time.time() + 60 * asked.minutes, collections.Counter()
     for number, mutant in sample.items():
         if time.time() > end:
             break
-        catcher = next((name for name, *how in tests if not passes(*how[:2], number, how[2])), None)
+        caught = (name for name, *how, patience in tests if not passes(*how, number, patience))
+        catcher = next(caught, None)
+        outcomes[catcher or "survived"] += 1
         print(f"{f'caught by {catcher}' if catcher else 'SURVIVED'}: {mutant['name']}", flush=True)
+    print(f"{outcomes.total()} of {len(sample)}: {dict(outcomes.most_common())}")
 
 
 main()

@@ -58,7 +58,7 @@ impl Plan {
     pub fn of(seed: u64) -> Plan {
         let mut random = Random::from_seed(seed ^ 0x5c4e_d01e);
         let stride = [3, 6, 9, 12, 16][random.below(5) as usize];
-        Plan { seed, stride, priorities: random.chance(1, 3), decisions_max: 10_000_000 }
+        Plan { seed, stride, priorities: random.chance(1, 3), decisions_max: 100_000_000 }
     }
 }
 
