@@ -74,7 +74,7 @@ pub struct ProtocolArgs {
     /// Whether committers let those join their write that the last one released; default true
     #[arg(long, value_name = "BOOL")]
     company: Option<bool>,
-    /// The file of the memory-mapped log, with --preset passive; default: `log-memory` in the database's directory. Made if it is
+    /// The file of the memory-mapped log, with --preset passive or auto; default with passive: `log-memory` in the database's directory. Made if it is
     /// missing, and then removed at the end
     #[arg(long, value_name = "FILE")]
     log_memory: Option<PathBuf>,
@@ -93,7 +93,7 @@ pub struct ProtocolArgs {
     /// How long a leader gathers followers
     #[arg(long, value_name = "US")]
     window_us: Option<u64>,
-    /// It does if more than so many other transactions are in progress
+    /// It does if at least so many other transactions are in progress
     #[arg(long, value_name = "TRANSACTIONS")]
     siblings: Option<usize>,
 }

@@ -111,7 +111,7 @@ impl Builder {
         gather_siblings: usize,
         /// Most transactions in one flush; 0 means no limit.
         gather_max: usize,
-        /// How much a crash may lose of bounded-loss commits. Default 10 ms.
+        /// About how much a crash may lose of bounded-loss commits. Default 10 ms.
         loss_window: Duration,
         /// How long a write of the log may take before the database is given up as after a failed write; 0: for ever. Default 60 s.
         write_deadline: Duration,
@@ -200,8 +200,9 @@ impl Builder {
         self
     }
 
-    /// The file of the memory-mapped log: with the preset `passive` the one to use, otherwise where the one is that the database needs. On
-    /// a DAX file system commits survive a power cut there, in any other file a crash of the process only.
+    /// The file of the memory-mapped log. With the presets `passive` and `auto`, and with `writer = memory`, commits become durable there: on a DAX file
+    /// system they survive a power cut, in any other file a crash of the process only. With other presets: where the one is that the
+    /// database needs.
     #[must_use]
     pub fn log_memory(mut self, path: impl Into<PathBuf>) -> Builder {
         self.settings.log_memory = Some(path.into());

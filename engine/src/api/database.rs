@@ -366,7 +366,7 @@ impl Database {
         self.inner.store.checkpoint_readers()
     }
 
-    /// Forgets latencies, aborts, conflicts and waits for rows, between a warm-up and a measurement.
+    /// Forgets latencies, aborts, conflicts, waits for rows and for versions, and how long inserts into the log took, between a warm-up and a measurement.
     pub fn reset_statistics(&self) {
         self.inner.system.commit().metrics().reset();
         self.inner.system.counters().reset();

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A transaction on its way to the device. It becomes durable whether or not anybody waits; dropping the handle changes
-/// nothing. May be sent to and waited on by any thread, and polled as a `Future`.
+/// A transaction on its way to the device. At level durable it becomes durable soon, at bounded loss before the loss window has passed, whether
+/// or not anybody waits; at level lazy only with another write of its log, a flush, a checkpoint, [`CommitHandle::wait`], or when the database is
+/// closed. Dropping the handle changes nothing. May be sent to and waited on by any thread, and polled as a `Future`.
 #[derive(Clone, Debug)]
 pub struct CommitHandle {
     commit: Arc<Commit>,
@@ -41,7 +42,8 @@ impl CommitHandle {
         self.csn
     }
 
-    /// True once the transaction, and everything it depends on, survives a power cut.
+    /// True once the transaction, and everything it depends on, survives a power cut (with the log in mapped memory: what
+    /// `Statistics::log_memory` says).
     #[must_use]
     pub fn is_committed(&self) -> bool {
         self.tickets().all(|ticket| self.commit.is_committed_ticket(ticket))

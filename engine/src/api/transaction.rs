@@ -139,13 +139,14 @@ impl Transaction {
         self.active.guarded_mut(|active| active.rollback_to(savepoint))
     }
 
-    /// Commits. With [`Durability::Durable`] (the default) the transaction survives a power cut once this returns `Ok`;
+    /// Commits. With [`Durability::Durable`] (the default) the transaction survives a power cut once this returns `Ok`
+    /// (with the log in mapped memory: what `Statistics::log_memory` says; a database in memory survives nothing);
     /// a transaction that only read returns once all it saw survives. Returns the commit sequence number, 0 if nothing
     /// was written.
     ///
     /// # Errors
-    /// `OutcomeUnknown` if the device failed in between; `Poisoned`, `OutOfSpace`, `Timeout` before anything happened:
-    /// then the transaction is aborted.
+    /// `OutcomeUnknown` if the device failed in between; `Poisoned`, `OutOfSpace`, `OutOfMemory` (a long transaction that was given up),
+    /// `InvalidArgument` (a closed database) before anything happened: then the transaction is aborted.
     pub fn commit(self) -> Result<Csn> {
         let system = self.active.system().clone();
         let commit = system.commit();
@@ -166,10 +167,10 @@ impl Transaction {
         }
     }
 
-    /// Commits and returns at once: the changes are visible to others, and become durable soon. See [`CommitHandle`].
+    /// Commits and returns at once: the changes are visible to others. When they become durable: see [`CommitHandle`].
     ///
     /// # Errors
-    /// `Poisoned`, `OutOfSpace`, `Timeout`: then the transaction is aborted.
+    /// `Poisoned`, `OutOfSpace`, `OutOfMemory` (a long transaction that was given up), `InvalidArgument` (a closed database): then the transaction is aborted.
     pub fn commit_async(self) -> Result<CommitHandle> {
         let system = self.active.system().clone();
         let commit = system.commit();

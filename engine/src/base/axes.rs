@@ -66,7 +66,7 @@ choices! {
         /// Log buffers in memory that keeps what is in it: a commit is durable after a fence.
         Passive = "passive",
         /// What did best, kept right for the device by what its writes take: a log for a few threads; who waits leads, with company; the
-        /// flusher writes the rest as often as the device is fast.
+        /// flusher writes the rest as often as the device is fast. With `log_memory` it is `passive`.
         #[default]
         Auto = "auto",
     }

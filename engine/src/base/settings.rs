@@ -57,10 +57,11 @@ pub enum Durability {
     /// When the transaction, and everything it depends on, survives a power cut.
     #[default]
     Durable,
-    /// When the record is in the log buffer. A crash loses at most the last `loss_window` of such commits, and never
-    /// out of order: what survives is a consistent prefix.
+    /// When the record is in the log buffer. A crash loses about the last `loss_window` of such commits: their write begins when three
+    /// quarters of it have passed, and a device that takes longer than the rest loses more. Never out of order: what survives is a
+    /// consistent prefix.
     BoundedLoss,
-    /// Like bounded loss without the bound: never causes a device write of its own.
+    /// Like bounded loss without the bound: causes no device write of its own before half a log buffer has filled.
     Lazy,
 }
 
@@ -158,7 +159,7 @@ pub struct Settings {
     pub gather_siblings: usize,
     /// Group commit: most transactions in one flush; 0 means no limit. Default 0.
     pub gather_max: usize,
-    /// Bounded loss: how much a crash may lose at most, 1 ms to 60 s. Default 10 ms.
+    /// Bounded loss: about how much a crash may lose, 1 ms to 60 s. Writes begin when three quarters of it have passed. Default 10 ms.
     pub loss_window: Duration,
     /// How long a write of the log may take before the database is given up as after a failed write, 100 ms to 1 h; 0: for ever. Default
     /// 60 s.
@@ -167,12 +168,13 @@ pub struct Settings {
     pub lock_wait: Duration,
     /// What a device flush is believed to do. Default `Auto`.
     pub device_trust: DeviceTrust,
-    /// How writes are made durable: `None` lets a probe at creation decide. Default none.
+    /// How writes are made durable. `None`: with `autonomous` and no `writer` what a probe at the first open for writing chose, otherwise DSYNC. Default
+    /// none.
     pub durability_method: Option<MethodSetting>,
     /// Use io_uring where the kernel has it. Default true.
     pub io_uring: bool,
-    /// The file of the memory-mapped log, with `passive`; otherwise where the one is that the database needs. Default none: as the
-    /// database says, if it needs one.
+    /// The file of the memory-mapped log. With `passive`, `auto` and `writer = memory` commits become durable there, and nowhere else;
+    /// otherwise where the one is that the database needs. Default none: as the database says, if it needs one.
     pub log_memory: Option<PathBuf>,
     /// Its length in bytes, 1 MiB to 64 GiB, a multiple of 4096; 0 chooses: as long as it is, and a new one 16 MiB. Default 0.
     pub log_memory_bytes: u64,

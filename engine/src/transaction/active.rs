@@ -28,7 +28,8 @@ pub enum Isolation {
     /// Everything as of the beginning; a row changed since then is a conflict when written.
     #[default]
     Snapshot,
-    /// Each statement sees the newest committed values; writes never conflict, they wait.
+    /// Each statement sees the newest committed values. That a row has changed since is no conflict; a writer waits for a row that another has
+    /// changed, and gets `Conflict` only after `lock_wait`, or in a cycle of waits.
     ReadCommitted,
 }
 
@@ -352,7 +353,7 @@ impl ActiveTransaction {
     /// Commits as far as visibility: the caller decides whether to wait for durability.
     ///
     /// # Errors
-    /// `Poisoned`, `OutOfSpace`, `Timeout`: then the transaction is aborted, nothing was changed.
+    /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted, nothing was changed.
     pub fn commit(mut self, waits: bool) -> Result<Ended> {
         if self.inside.get() {
             self.stay_in_progress();
