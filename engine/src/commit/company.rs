@@ -151,15 +151,11 @@ impl Company {
         self.size().max(self.arrived.load(Ordering::Relaxed) as usize).saturating_sub(1)
     }
 
-    /// Whether `csn` of a commit that joined is not sealed yet, so that one of those who sleep keeps the time for it.
-    pub(super) fn is_open(&self, csn: Csn) -> bool {
+    /// Whether `csn` of a commit that joined keeps the time for the others; `None` if it is sealed. One look for both: who found its block open and
+    /// then another's first would sleep with nobody to keep the time.
+    pub(super) fn keeps_time(&self, csn: Csn) -> Option<bool> {
         let first = self.first.load(Ordering::Relaxed);
-        first != 0 && csn.0 >= first
-    }
-
-    /// Whether `csn` is the one that keeps the time for the others.
-    pub(super) fn is_timekeeper(&self, csn: Csn) -> bool {
-        self.first.load(Ordering::Relaxed) == csn.0
+        (first != 0 && csn.0 >= first).then_some(csn.0 == first)
     }
 }
 
@@ -228,7 +224,7 @@ mod tests {
         assert!(bank.appends(), "the lead is taken, but that is not its business");
         bank.completes();
         assert!(bank.company.expected_until(Nanos(bank.now)).is_some(), "the first is expected back");
-        assert!(bank.company.is_timekeeper(Csn(2)) && !bank.company.is_timekeeper(Csn(1)));
+        assert_eq!([1, 2, 3].map(|csn| bank.company.keeps_time(Csn(csn))), [None, Some(true), Some(false)]);
         assert!(bank.appends(), "all are there");
         bank.writes();
         assert!(!bank.appends(), "now it waits for the other");

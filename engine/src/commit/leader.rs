@@ -117,11 +117,10 @@ impl Core {
             }
             if company
                 && !self.leaves_writing(writer)
-                && writer.company.is_open(ticket.csn)
+                && let Some(keeps_time) = writer.company.keeps_time(ticket.csn)
                 && let Some(until) = self.company_until(writer)
             {
                 // One keeps the time; the last to arrive leads, and wakes the others when all is written.
-                let keeps_time = writer.company.is_timekeeper(ticket.csn);
                 writer.event.wait(woken, keeps_time.then(|| until.since(self.clock.now())));
                 self.metrics.sleeps.add(1);
                 continue;
@@ -247,7 +246,8 @@ impl Core {
         }
         let is_behind = |w: &&LogWriter| self.watermark.holds_back(w.id, csn) && !w.is_only_carried();
         let mut behind = self.writers.iter().filter(is_behind);
-        let Some(first) = behind.next() else { return self.land_below(csn) };
+        // Who had announced itself below has drawn above since, and wakes nobody for that: looked at again, W may have passed.
+        let Some(first) = behind.next() else { return csn < self.rescan() || self.land_below(csn) };
         if self.flushers_run() && behind.next().is_some() {
             // Side by side instead of one after the other.
             self.demand(csn, None);

@@ -157,11 +157,11 @@ impl Core {
                 continue;
             }
             let Some(mut theirs) = victim.log.try_lock() else { continue };
-            if let Some(block) = latch.carry(&mut theirs, room) {
-                room -= block.len;
-                thief.will_carry(block.first_csn);
+            if let Some(carried) = latch.carry(block, &mut theirs, room) {
+                room -= carried.len;
+                thief.will_carry(carried.first_csn);
                 victim.stolen_from(&theirs);
-                stolen.push(block);
+                stolen.push(carried);
             }
         }
         stolen

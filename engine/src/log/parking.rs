@@ -13,6 +13,7 @@
 //! 2. Blocks are parked in the order of their sequences, under the log's latch, and land under it.
 //! 3. A sequence that is not flying is ignored: it cannot move the frontier.
 
+use super::segment::OpenBlock;
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
 use std::collections::VecDeque;
@@ -28,6 +29,8 @@ struct Flight {
     landed: bool,
     /// The mapped buffer that holds its records, fenced.
     mapped: Option<u32>,
+    /// Its place is kept for it.
+    open: Option<OpenBlock>,
 }
 
 /// See the module's text.
@@ -42,17 +45,24 @@ impl ParkingLot {
     }
 
     /// A block was sealed. Sequences and CSNs rise from one to the next.
-    pub(super) fn depart(&mut self, sequence: u64, (first_csn, last_csn): (Csn, Csn), mapped: Option<u32>) {
+    pub(super) fn depart(
+        &mut self,
+        sequence: u64,
+        (first_csn, last_csn): (Csn, Csn),
+        mapped: Option<u32>,
+        open: Option<OpenBlock>,
+    ) {
         debug_assert!(
             self.flights.back().is_none_or(|last| last.sequence < sequence && last.last_csn < first_csn)
         );
-        self.flights.push_back(Flight { sequence, first_csn, last_csn, landed: false, mapped });
+        self.flights.push_back(Flight { sequence, first_csn, last_csn, landed: false, mapped, open });
     }
 
     /// The write of a block has completed. Returns the frontier if it moved.
     pub(super) fn land(&mut self, sequence: u64) -> Option<Csn> {
         if let Some(flight) = self.flights.iter_mut().find(|flight| flight.sequence == sequence) {
             flight.landed = true;
+            flight.open = None;
         }
         let mut frontier = None;
         let passes = |flight: &Flight| planted::is(Bug::FrontierIsHighest) && flight.sequence < sequence;
@@ -97,7 +107,7 @@ mod tests {
     #[test]
     fn what_lands_early_waits_for_what_was_before_it() {
         let mut lot = ParkingLot::new();
-        (1..=3).for_each(|n| lot.depart(n, (Csn(10 * n), Csn(10 * n + 5)), None));
+        (1..=3).for_each(|n| lot.depart(n, (Csn(10 * n), Csn(10 * n + 5)), None, None));
         assert_eq!(lot.land(3), None);
         assert_eq!(lot.land(9), None, "never departed");
         assert_eq!(lot.land(2), None);
@@ -111,7 +121,7 @@ mod tests {
         #[test]
         fn the_frontier_is_the_gap_free_prefix(order in Just((1..=20u64).collect::<Vec<_>>()).prop_shuffle()) {
             let mut lot = ParkingLot::new();
-            (1..=20).for_each(|n| lot.depart(n, (Csn(n), Csn(n)), None));
+            (1..=20).for_each(|n| lot.depart(n, (Csn(n), Csn(n)), None, None));
             let (mut landed, mut frontier) = (std::collections::BTreeSet::new(), 0);
             for sequence in order {
                 landed.insert(sequence);
@@ -170,7 +180,7 @@ mod loom_tests {
     fn flushes_of_owner_and_thieves_land_in_any_order() {
         loom::model(|| {
             let mut lot = ParkingLot::new();
-            (1..=3).for_each(|n| lot.depart(n, (Csn(n), Csn(n)), None));
+            (1..=3).for_each(|n| lot.depart(n, (Csn(n), Csn(n)), None, None));
             let world = Arc::new(World {
                 lot: Mutex::new(lot),
                 durable: AtomicU64::new(0),

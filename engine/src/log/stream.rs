@@ -27,7 +27,7 @@ use super::memory::{Fenced, MemoryBuffers};
 use super::parking::{PLACES, ParkingLot};
 use super::record::{RecordHeader, record_bytes, rule_and_kind};
 use super::sealed::SealedBlock;
-use super::segment::{Segment, SegmentPool};
+use super::segment::{OpenBlock, OpenBlocks, Segment, SegmentPool};
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
 use crate::device::{AlignedBuffer, File};
@@ -84,6 +84,7 @@ struct Active {
     segment: Segment,
     offset: u64,
     max_csn: Csn,
+    open: OpenBlocks,
 }
 
 impl Active {
@@ -93,7 +94,8 @@ impl Active {
 
     /// Gives the next `len` bytes to a block that ends with `last_csn`.
     fn place(&mut self, len: usize, last_csn: Csn) -> Place {
-        let place = Place { file: self.segment.file.clone(), segment: self.segment.id, offset: self.offset };
+        let (file, segment) = (self.segment.file.clone(), self.segment.id);
+        let place = Place { file, segment, offset: self.offset, open: self.open.open() };
         self.offset += len as u64;
         self.max_csn = self.max_csn.max(last_csn);
         place
@@ -105,6 +107,7 @@ struct Place {
     file: Arc<dyn File>,
     segment: SegmentId,
     offset: u64,
+    open: OpenBlock,
 }
 
 #[derive(Debug)]
@@ -350,7 +353,7 @@ impl LogGuard<'_> {
         if state.next_segment.as_ref().is_none_or(|segment| segment.len < len) {
             let Some(segment) = self.log.segments.take(len) else { return Reserve::NoSegment };
             if let Some(too_small) = state.next_segment.replace(segment) {
-                self.log.segments.retire(too_small, Csn::ZERO);
+                self.log.segments.retire(too_small, Csn::ZERO, OpenBlocks::default());
             }
         }
         Reserve::Ready
@@ -445,6 +448,12 @@ impl LogGuard<'_> {
         self.state.memory.as_ref().and_then(MemoryBuffers::last_unfenced)
     }
 
+    /// Whether [`LogGuard::first_volatile_csn`] is that of a record. Otherwise it is a bound, and may be another log's.
+    #[must_use]
+    pub fn knows_first_volatile(&self) -> bool {
+        self.state.memory.as_ref().is_none_or(MemoryBuffers::knows_first_unfenced)
+    }
+
     /// A barrier in all threads, begun after `csn` was inserted, has ended.
     pub fn fenced_up_to(&mut self, csn: Csn) {
         if let Some(memory) = &mut self.state.memory {
@@ -477,22 +486,28 @@ impl LogGuard<'_> {
         let state = &mut *self.state;
         if !state.active.as_ref().is_some_and(|active| active.has_room(len)) {
             let segment = state.next_segment.take().expect("reserve() held a segment for this block");
-            let next = Active { segment, offset: 0, max_csn: Csn::ZERO };
+            let next = Active { segment, offset: 0, max_csn: Csn::ZERO, open: OpenBlocks::default() };
             if let Some(full) = state.active.replace(next) {
-                self.log.segments.retire(full.segment, full.max_csn);
+                self.log.segments.retire(full.segment, full.max_csn, full.open);
             }
         }
         let place = state.active.as_mut().expect("set above").place(len, last_csn);
         Some(self.seal_at(place, None))
     }
 
-    /// Steals what `victim` has appended: it becomes a block of the victim's, at most `room` bytes long, with its place behind this
-    /// log's newest block, to be written with that. `None` if there is nothing, or no room, or a block of this log is promised that place.
-    pub fn carry(&mut self, victim: &mut LogGuard<'_>, room: usize) -> Option<SealedBlock> {
+    /// Steals what `victim` has appended: it becomes a block of the victim's, at most `room` bytes long, with its place behind `own`, to be
+    /// written with that. `None` if there is nothing, or no room, or if a block of this log has that place or is promised it.
+    pub fn carry(
+        &mut self,
+        own: &SealedBlock,
+        victim: &mut LogGuard<'_>,
+        room: usize,
+    ) -> Option<SealedBlock> {
         let (len, last_csn) = victim.next_block()?;
         // A record in mapped memory is durable without a write.
         let in_memory = self.state.memory.is_some() || victim.state.memory.is_some();
-        if in_memory || self.filled().is_some() || len > room || victim.state.in_flight.len() >= PLACES {
+        let is_newest = own.sequence + 1 == self.state.next_sequence && self.filled().is_none();
+        if in_memory || !is_newest || len > room || victim.state.in_flight.len() >= PLACES {
             return None;
         }
         let active = self.state.active.as_mut().filter(|active| active.has_room(len))?;
@@ -529,7 +544,8 @@ impl LogGuard<'_> {
         state.last_sealed_csn = filling.last_csn;
         state.next_sequence += 1;
         state.size.sealed(block_bytes(payload_len));
-        state.in_flight.depart(header.sequence, (header.first_csn, header.last_csn), filling.mapped);
+        let csns = (header.first_csn, header.last_csn);
+        state.in_flight.depart(header.sequence, csns, filling.mapped, Some(place.open));
         log.unsealed.store(0, Ordering::SeqCst);
         self.publish_size();
         SealedBlock {

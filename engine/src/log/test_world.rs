@@ -79,7 +79,7 @@ impl World {
     pub fn steal(&mut self) -> (Sealed, Option<Sealed>) {
         let mut thief = self.logs[0].lock();
         let own = thief.seal().expect("has something");
-        let stolen = thief.carry(&mut self.logs[1].lock(), own.buffer.len() - own.len);
+        let stolen = thief.carry(&own, &mut self.logs[1].lock(), own.buffer.len() - own.len);
         drop(thief);
         (self.write(own), stolen.map(|stolen| self.write(stolen)))
     }
@@ -94,7 +94,10 @@ impl World {
             log: block.log(),
             sequence: block.sequence,
         };
-        self.logs[sealed.log.0 as usize].lock().give_back(block.buffer);
+        let mut latch = self.logs[sealed.log.0 as usize].lock();
+        latch.give_back(block.buffer);
+        latch.complete(sealed.sequence);
+        drop(latch);
         sealed
     }
 

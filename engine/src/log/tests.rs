@@ -1,6 +1,7 @@
 //! Tests of the log room: blocks that a peer carries, holes, room for long blocks.
 #![cfg(not(any(loom, feature = "shuttle")))]
 
+use super::segment::OpenBlocks;
 use super::test_world::{DATABASE, SEGMENT_BYTES, Sealed, World};
 use super::*;
 use crate::base::{Csn, Epoch, Location, LogId};
@@ -100,12 +101,14 @@ fn nothing_is_stolen_where_a_place_is_promised_or_there_is_no_room() {
     world.append(1, 10);
     // Somebody appended to the thief's log: the place behind the block may be promised to that record.
     world.append(0, 10);
-    assert!(world.logs[0].lock().carry(&mut world.logs[1].lock(), 1 << 16).is_none());
-    world.logs[0].lock().seal().expect("has something");
-    assert!(world.logs[0].lock().carry(&mut world.logs[1].lock(), 4095).is_none(), "the buffer has no room");
-    let stolen = world.logs[0].lock().carry(&mut world.logs[1].lock(), 4096).expect("now");
+    assert!(world.logs[0].lock().carry(&own, &mut world.logs[1].lock(), 1 << 16).is_none());
+    let newest = world.logs[0].lock().seal().expect("has something");
+    let carry = |behind, room| world.logs[0].lock().carry(behind, &mut world.logs[1].lock(), room);
+    assert!(carry(&own, 1 << 16).is_none(), "the block behind that one has the place");
+    assert!(carry(&newest, 4095).is_none(), "the buffer has no room");
+    let stolen = carry(&newest, 4096).expect("now");
     assert_eq!(stolen.offset, own.offset + 2 * 4096);
-    assert!(world.logs[0].lock().carry(&mut world.logs[1].lock(), 4096).is_none(), "nothing is left");
+    assert!(carry(&newest, 4096).is_none(), "nothing is left");
     assert_eq!(world.logs[1].lock().first_volatile_csn(), Some(Csn(2)), "it is not idle while they fly");
 }
 
@@ -121,7 +124,7 @@ fn whoever_waits_for_a_long_block_has_a_checkpoint_made_before_the_log_is_at_its
             return segment;
         }
     };
-    (1..=5).for_each(|csn| segments.retire(take(SEGMENT_BYTES), Csn(csn)));
+    (1..=5).for_each(|csn| segments.retire(take(SEGMENT_BYTES), Csn(csn), OpenBlocks::default()));
     segments.press();
     assert!(!segments.is_pressed(), "there is room for three");
     assert!(segments.take(4 * SEGMENT_BYTES).is_none());
@@ -207,4 +210,25 @@ fn one_csn_below_the_watermark_vouches_for_all_blocks_before_it() {
     assert_eq!(end(&[2], 3), Some((2, 2)));
     assert_eq!(end(&[2], 2), Some((1, 1)));
     assert_eq!(end(&[4, 5], 6), Some((3, 3)), "nothing says that there were more");
+}
+
+/// In mapped memory a record is durable before its block is written, so a checkpoint may cover one that still waits for its write.
+#[test]
+fn the_place_of_a_block_that_is_not_written_is_nobody_elses() {
+    let mut world = World::new();
+    let last = world.append(0, 40_000);
+    let waiting = world.logs[0].lock().seal().expect("has something");
+    world.append(0, 40_000);
+    let next = world.logs[0].lock().seal().expect("has something");
+    assert_ne!(waiting.segment, next.segment, "the first segment is full");
+    let in_use = world.segments.bytes_in_use();
+    world.segments.recycle(last, last).expect("memory");
+    assert_eq!(world.segments.bytes_in_use(), in_use);
+    // Landed out of order: it is parked, and written all the same.
+    world.write(next);
+    world.segments.recycle(last, last).expect("memory");
+    assert_eq!(world.segments.bytes_in_use(), in_use);
+    world.write(waiting);
+    world.segments.recycle(last, last).expect("memory");
+    assert_eq!(world.segments.bytes_in_use(), in_use - SEGMENT_BYTES);
 }

@@ -9,6 +9,8 @@ mod exact;
 #[cfg(not(feature = "shuttle"))]
 mod failure;
 mod mapped;
+#[cfg(not(feature = "shuttle"))]
+mod passive;
 #[cfg(feature = "shuttle")]
 mod preempting;
 #[cfg(feature = "shuttle")]

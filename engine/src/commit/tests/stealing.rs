@@ -104,6 +104,21 @@ fn what_is_written_because_it_is_due_takes_neighbours_along() {
     assert!(world.commit.watermark() > own.csn);
 }
 
+/// Bounded blocks are sealed ahead: behind the oldest, which is written, the next has its place already.
+#[test]
+fn nothing_is_stolen_behind_a_block_that_is_not_the_newest() {
+    let world = world(Settings { gather_max: 2, ..settings(2) });
+    world.warm(2);
+    let mut all: Vec<Ticket> = (0..4).map(|_| world.fill(0, 0)).collect();
+    all.push(world.fill(1, 0));
+    world.clock.advance(Duration::from_secs(2));
+    world.end(0);
+    world.commit.wait(all.iter().copied(), None).expect("commits");
+    let csns = all.iter().map(|ticket| ticket.csn).collect();
+    assert!(world.durable_csns().is_superset(&csns), "{csns:?}");
+    assert!(world.commit.metrics().stolen_blocks.get() <= 1);
+}
+
 #[test]
 fn nobody_steals_what_nobody_wants_or_outside_its_group_or_with_a_group_of_one() {
     let lazy = world(settings(2));

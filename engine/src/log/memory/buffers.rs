@@ -30,6 +30,8 @@ pub struct MemoryBuffers {
 struct Unfenced {
     /// At or below the first of them, above everything fenced.
     first: Csn,
+    /// `first` is that of a record.
+    is_known: bool,
     last: Csn,
     /// Who stored them; 0 for several threads.
     by: u64,
@@ -93,7 +95,7 @@ impl MemoryBuffers {
         memory.memory.store(memory.layout.buffer_offset(buffer) + at as u64, record);
         let by = thread::number();
         self.unfenced = Some(match self.unfenced {
-            None => Unfenced { first: csn, last: csn, by },
+            None => Unfenced { first: csn, is_known: true, last: csn, by },
             Some(before) => Unfenced { last: csn, by: if before.by == by { by } else { 0 }, ..before },
         });
     }
@@ -101,6 +103,11 @@ impl MemoryBuffers {
     /// At or below the first record that is not fenced.
     pub(in crate::log) fn first_unfenced(&self) -> Option<Csn> {
         self.unfenced.map(|unfenced| unfenced.first)
+    }
+
+    /// Whether that is a record's own.
+    pub(in crate::log) fn knows_first_unfenced(&self) -> bool {
+        self.unfenced.is_none_or(|unfenced| unfenced.is_known)
     }
 
     /// The last record that is not fenced.
@@ -124,7 +131,10 @@ impl MemoryBuffers {
     /// Every record up to `csn` is durable: by a barrier that began after it was inserted, or in a segment.
     pub(in crate::log) fn fenced_up_to(&mut self, csn: Csn) {
         self.unfenced = match self.unfenced {
-            Some(left) if left.last > csn => Some(Unfenced { first: left.first.max(csn.next()), ..left }),
+            Some(left) if left.last > csn && left.first <= csn => {
+                Some(Unfenced { first: csn.next(), is_known: false, ..left })
+            }
+            Some(left) if left.last > csn => Some(left),
             _ => None,
         };
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   prepared by the preparer ──▶ READY ──take──▶ ACTIVE (a log writes it) ──retire──▶ RETIRED ──recycle──▶ READY
-//!                                                                             max CSN <= durable checkpoint
+//!                                                                             max CSN <= durable checkpoint,
+//!                                                                             and no block of it is still to be written
 //! ```
 //!
 //! 1. Segments in use never take more than `log_bytes_max`; at the bound `take` says no, and the commit room waits for a
@@ -10,7 +11,8 @@
 //! 2. A recycled segment is not written to become READY: its old blocks are recognised as stale by their epoch, sequence
 //!    and CSNs.
 //! 3. What a killed process left is removed, not recycled: a write of its may still be on its way, and would land on another block.
-//! 4. The number in a file's name is a slot, it says nothing about order.
+//! 4. A checkpoint may cover a block that is not written yet: its records are durable in mapped memory. Its place is nobody else's before it is.
+//! 5. The number in a file's name is a slot, it says nothing about order.
 
 mod pressure;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
@@ -22,6 +24,7 @@ use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 use crate::device::{AskedInVain, File, OpenMode, SECTOR_BYTES, Storage};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Event, Mutex, thread};
 use pressure::Checkpoints;
 use std::sync::Arc;
@@ -38,10 +41,45 @@ pub struct Segment {
     pub len: u64,
 }
 
+/// How many blocks have their place in a segment and are not written yet: until they are, nobody else may write there.
+#[derive(Clone, Debug, Default)]
+pub struct OpenBlocks(Arc<AtomicU32>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub struct OpenBlock(OpenBlocks);
+
+impl OpenBlocks {
+    /// One more.
+    #[must_use]
+    pub fn open(&self) -> OpenBlock {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OpenBlock(self.clone())
+    }
+
+    fn any(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
+}
+
+impl Drop for OpenBlock {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A segment that is full.
+#[derive(Debug)]
+struct Retired {
+    segment: Segment,
+    max_csn: Csn,
+    open: OpenBlocks,
+}
+
 #[derive(Debug, Default)]
 struct State {
     ready: Vec<Segment>,
-    retired: Vec<(Segment, Csn)>,
+    retired: Vec<Retired>,
     bytes_active: u64,
     next_id: u64,
     /// Segments with lower numbers may be those of a killed process.
@@ -145,7 +183,8 @@ impl SegmentPool {
             state.own_ids = state.next_id;
         }
         state.adopted_bytes += segment.len;
-        state.retired.push((segment, max_csn.unwrap_or(Csn::ZERO)));
+        let max_csn = max_csn.unwrap_or(Csn::ZERO);
+        state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default() });
     }
 
     /// Takes over a segment in which recovery found no block at all: a crash between its making and its first use. It is not
@@ -334,11 +373,11 @@ impl SegmentPool {
         segment
     }
 
-    /// An ACTIVE segment is full: RETIRED with the highest CSN in it.
-    pub fn retire(&self, segment: Segment, max_csn: Csn) {
+    /// An ACTIVE segment is full: RETIRED with the highest CSN in it, and the blocks that are still to be written there.
+    pub fn retire(&self, segment: Segment, max_csn: Csn, open: OpenBlocks) {
         let mut state = self.state.lock();
         state.bytes_active -= segment.len;
-        state.retired.push((segment, max_csn));
+        state.retired.push(Retired { segment, max_csn, open });
         drop(state);
         self.filled.notify_all();
     }
@@ -349,7 +388,7 @@ impl SegmentPool {
         &self.filled
     }
 
-    /// Makes segments READY again that a durable checkpoint covers: with nothing above `covered`, which is at or below its CSN
+    /// Makes segments READY again that a durable checkpoint covers and whose blocks are written: with nothing above `covered`, which is at or below its CSN
     /// `checkpoint`. Removes those that are too many, too large or not ours; before [`SegmentPool::await_ready`] that waits until there are others.
     ///
     /// # Errors
@@ -359,11 +398,15 @@ impl SegmentPool {
         {
             let mut state = self.state.lock();
             let retired = std::mem::take(&mut state.retired);
-            for (segment, max_csn) in retired {
+            for full in retired {
+                let is_needed = full.max_csn > covered || full.open.any();
+                if is_needed && !planted::is(Bug::SegmentRecycledEarly) {
+                    state.retired.push(full);
+                    continue;
+                }
+                let segment = full.segment;
                 let fits = segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX;
-                if max_csn > covered && !planted::is(Bug::SegmentRecycledEarly) {
-                    state.retired.push((segment, max_csn));
-                } else if fits && (segment.id.0 >= state.own_ids || planted::is(Bug::KilledSegmentAdopted)) {
+                if fits && (segment.id.0 >= state.own_ids || planted::is(Bug::KilledSegmentAdopted)) {
                     state.ready.push(segment);
                 } else {
                     state.surplus.push(segment.id);
@@ -460,7 +503,7 @@ enum Work {
 }
 
 fn bytes_in_use(state: &State) -> u64 {
-    state.bytes_active + state.retired.iter().map(|(segment, _)| segment.len).sum::<u64>()
+    state.bytes_active + state.retired.iter().map(|full| full.segment.len).sum::<u64>()
 }
 
 fn bytes_kept(state: &State) -> u64 {
@@ -468,6 +511,6 @@ fn bytes_kept(state: &State) -> u64 {
 }
 
 fn bytes_between(state: &State, above: Csn, last: Csn) -> u64 {
-    let between = state.retired.iter().filter(|(_, max_csn)| *max_csn > above && *max_csn <= last);
-    between.map(|(segment, _)| segment.len).sum()
+    let between = state.retired.iter().filter(|full| full.max_csn > above && full.max_csn <= last);
+    between.map(|full| full.segment.len).sum()
 }

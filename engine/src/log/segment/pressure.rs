@@ -165,5 +165,5 @@ impl SegmentPool {
 /// Whether there is a full segment that the next checkpoint may free.
 fn can_be_freed(state: &State) -> bool {
     let is_kept = |csn: Csn| state.kept.is_some_and(|(covered, last)| csn > covered && csn <= last);
-    state.retired.iter().any(|(_, max_csn)| !is_kept(*max_csn))
+    state.retired.iter().any(|full| !is_kept(full.max_csn))
 }

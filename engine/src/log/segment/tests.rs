@@ -34,7 +34,7 @@ fn take(pool: &SegmentPool, len: u64) -> Option<Segment> {
 /// Takes and fills segments whose newest records have these CSNs.
 fn fill(pool: &SegmentPool, csns: &[u64]) {
     for csn in csns {
-        pool.retire(take(pool, 1).expect("there is room"), Csn(*csn));
+        pool.retire(take(pool, 1).expect("there is room"), Csn(*csn), OpenBlocks::default());
     }
 }
 
@@ -52,7 +52,7 @@ fn segments_in_use_stay_within_the_bound() {
     let active = take(&pool, 1).expect("there is room for two");
     assert!(take(&pool, 1).is_none());
     assert_eq!((pool.bytes_in_use(), pool.file_bytes()), (2 * SEGMENT_BYTES, 3 * SEGMENT_BYTES));
-    pool.retire(active, Csn(9));
+    pool.retire(active, Csn(9), OpenBlocks::default());
     pool.recycle(Csn(4), Csn(4)).expect("no I/O");
     assert!(take(&pool, 1).is_none(), "nothing is covered");
     pool.recycle(Csn(5), Csn(5)).expect("no I/O");
@@ -66,7 +66,10 @@ fn a_recovery_that_found_the_log_full_may_take_a_little_more_until_a_checkpoint(
     (1..=3).for_each(|id| adopt(&pool, id, id));
     let taken: Vec<Segment> = std::iter::from_fn(|| take(&pool, 1)).take(9).collect();
     assert_eq!(taken.len() as u64, RECOVERY_SEGMENTS);
-    taken.into_iter().zip(4..).for_each(|(segment, csn)| pool.retire(segment, Csn(csn)));
+    taken
+        .into_iter()
+        .zip(4..)
+        .for_each(|(segment, csn)| pool.retire(segment, Csn(csn), OpenBlocks::default()));
     let names = || disk.files().iter().filter(|name| name.contains("0000000")).count();
     let before = names();
     prepare(&pool);

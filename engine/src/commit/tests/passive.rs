@@ -1,0 +1,39 @@
+//! Logs in mapped memory, step by step.
+
+use super::*;
+
+/// Somebody drained log 0 up to `last`; meanwhile a transaction of log 1, far ahead, drew the next CSN, and one of log 0 the one after that.
+#[test]
+fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
+    let settings =
+        Settings { logs: 2, dependency: Some(Dependency::Gsn), ..super::settings(Preset::Passive) };
+    let world = World::with(settings, Hooks::default());
+    let core = &world.commit.core;
+    let lazy = |log| world.asynchronous(log, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    lazy(0);
+    let latch = |log: usize| core.writers[log].log.lock();
+    let last = latch(0).last_unfenced_csn().expect("nobody fences what is lazy");
+    let pending = world.pending(Csn::ZERO, Durability::Lazy, false);
+    let (body, kind) = ([1; 40], RecordKind::Whole);
+    let far = Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(150), kind };
+    let far = world.commit.precommit(LogId(1), far, pending, || ()).expect("pre-commits");
+    assert_eq!(far.csn, last.next());
+    let volatile = lazy(0);
+    {
+        let mut latch = latch(1);
+        latch.fence();
+        core.settle(&core.writers[1], &latch);
+    }
+    {
+        let mut latch = latch(0);
+        latch.fenced_up_to(last);
+        core.settle(&core.writers[0], &latch);
+    }
+    core.rescan();
+    let clocks = core.clocks.as_ref().expect("the rule goes by them");
+    assert!(clocks.reach() < clocks.of(volatile.csn), "a record that is not durable is within reach");
+    assert!(world.commit.watermark() <= volatile.csn);
+    // Whoever waits for it has it fenced.
+    world.commit.wait([volatile], None).expect("commits");
+    assert!(world.durable_csns().contains(&volatile.csn));
+}
