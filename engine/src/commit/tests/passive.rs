@@ -29,9 +29,10 @@ fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
         latch.fenced_up_to(last);
         core.settle(&core.writers[0], &latch);
     }
-    core.rescan();
+    // What drew its clock beside the drain may be anywhere below that of the other log's record.
     let clocks = core.clocks.as_ref().expect("the rule goes by them");
-    assert!(clocks.reach() < clocks.of(volatile.csn), "a record that is not durable is within reach");
+    assert!(clocks.holds_back(LogId(0), Gsn(150)), "a record that is not durable may be within reach");
+    core.rescan();
     assert!(world.commit.watermark() <= volatile.csn);
     // Whoever waits for it has it fenced.
     world.commit.wait([volatile], None).expect("commits");
