@@ -204,12 +204,13 @@ fn stolen_records_survive() {
 }
 
 /// A bit in a carried block, or in the thief's block before it: what is lost is refused, with the segment it was in and, if the header can
-/// still be read, the log whose it was. The newest blocks are a torn tail.
+/// still be read, the log whose it was. The newest blocks are a torn tail; or, if a newer record of the other log vouches for what was in the last block
+/// of a log, the transactions are named that are missing.
 fn rot_is_found() {
     let settings = settings(Dependency::Dsn);
     let (disk, told) = sample(&settings, 4, None);
     let whole = disk.crash(CrashKind::Kill, disk.operations(), 1);
-    let (mut refused, mut harmless) = (0, 0);
+    let (mut refused, mut harmless, mut unplaced) = (0, 0, 0);
     for (path, bytes) in segments(&whole) {
         let blocks = blocks(&bytes);
         for pair in blocks.windows(2).filter(|pair| pair[1].2) {
@@ -230,7 +231,12 @@ fn rot_is_found() {
                                 .storage(Arc::new(damaged.clone()));
                             let problems =
                                 report.verify("simulated", None).expect("runs").problems.join("\n");
-                            assert!(problems.contains(&format!("log {log}, epoch")), "{context}: {problems}");
+                            let is_placed = problems.contains(&format!("log {log}, epoch"));
+                            if !is_placed && problems.contains("are in no whole block of the log") {
+                                unplaced += 1;
+                                continue;
+                            }
+                            assert!(is_placed, "{context}: {problems}");
                             if offset == at + 200 {
                                 let place = format!("{path} at byte {at}");
                                 let short = path.trim_start_matches("log/");
@@ -246,5 +252,7 @@ fn rot_is_found() {
             }
         }
     }
-    assert!(refused > 50 && harmless < 20, "{refused} refused, {harmless} not, {} told", told.len());
+    let figures =
+        format!("{refused} refused, {unplaced} of them without a place, {harmless} not, {} told", told.len());
+    assert!(refused > 50 && harmless < 20 && unplaced <= 4, "{figures}");
 }
