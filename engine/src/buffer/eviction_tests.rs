@@ -1,0 +1,76 @@
+//! Waiting for memory: who is told when some is given back, and when somebody gives up. The test is who evicts.
+
+use super::test_sources::{Images, PAGE_BYTES};
+use super::{ExclusiveGuard, Leaving, Pool};
+use crate::base::{ErrorKind, PageId};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Until a thread that has asked for memory sleeps.
+const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// With memory for `pages` and what 399 page ids need, and the pages 1 to 399 in the store.
+fn pool_with(pages: u64, source: Arc<Images>) -> Arc<Pool> {
+    let pool = Pool::new(PAGE_BYTES, pages * PAGE_BYTES as u64, source).expect("small");
+    pool.restore((1..400).map(PageId)).expect("each id once");
+    pool.set_evicting(true);
+    pool
+}
+
+/// Holds so many pages.
+fn hold(pool: &Pool, pages: u64) -> Vec<ExclusiveGuard<'_>> {
+    (100..100 + pages).map(|page| pool.exclusive(PageId(page)).expect("room")).collect()
+}
+
+/// What was asked before does not count.
+fn forget_what_was_asked(pool: &Pool) {
+    pool.wait_for_pressure(Some(Duration::ZERO));
+}
+
+/// Passes that freed nothing began while the turn kept pages in memory. What leaves after it was no hope for who had waited beside
+/// it: the moment it ended these passes were too many.
+#[test]
+fn who_waited_beside_a_turn_does_not_give_up_because_it_ends() {
+    let kept = PageId(50);
+    let pool = pool_with(40, Arc::new(Images::default()));
+    let turn = pool.take_turn().expect("nobody has it");
+    let version = pool.optimistic(kept).expect("room").version();
+    let _held = hold(&pool, pool.resident_pages_max() - 1);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| pool.exclusive(PageId(60)).map(drop));
+        for _ in 0..4 {
+            pool.wait_for_pressure(None);
+            pool.eviction_was_futile(None);
+        }
+        pool.wait_for_pressure(None);
+        drop(turn);
+        sleep(A_MOMENT);
+        let mut leaving = Leaving::default();
+        leaving.push(pool.claim_unchanged(kept, version).expect("nobody holds it"));
+        assert_eq!(leaving.evict(), 1);
+        waiter.join().expect("no panic").expect("a page has left");
+    });
+}
+
+#[test]
+fn turns_that_follow_each_other_keep_nobody_waiting_for_ever() {
+    let pool = pool_with(40, Arc::new(Images::default()));
+    let _held = hold(&pool, pool.resident_pages_max());
+    forget_what_was_asked(&pool);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| pool.exclusive(PageId(60)).map(drop).expect_err("full").kind());
+        pool.wait_for_pressure(None);
+        for _ in 0..60 {
+            let _turn = pool.take_turn().expect("nobody has it");
+            pool.wait_for_pressure(Some(Duration::from_millis(10)));
+            pool.eviction_was_futile(None);
+        }
+        let begun = Instant::now();
+        while !waiter.is_finished() && begun.elapsed() < Duration::from_secs(5) {
+            sleep(A_MOMENT);
+        }
+        assert!(waiter.is_finished(), "after 60 passes");
+        assert_eq!(waiter.join().expect("no panic"), ErrorKind::OutOfMemory);
+    });
+}
