@@ -1,8 +1,9 @@
 //! Waiting for memory: who is told when some is given back, and when somebody gives up. The test is who evicts.
 
 use super::test_sources::{Images, PAGE_BYTES};
-use super::{ExclusiveGuard, Leaving, Pool};
+use super::{ExclusiveGuard, Leaving, Pool, ReadAhead};
 use crate::base::{ErrorKind, PageId};
+use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -73,4 +74,22 @@ fn turns_that_follow_each_other_keep_nobody_waiting_for_ever() {
         assert!(waiter.is_finished(), "after 60 passes");
         assert_eq!(waiter.join().expect("no panic"), ErrorKind::OutOfMemory);
     });
+}
+
+/// It holds what it has claimed. Each page that it asked for in vain took two passes, and whoever needed one of those it had waited.
+#[test]
+fn who_reads_ahead_reads_what_it_has_when_there_is_no_memory_for_more() {
+    let images = Arc::new(Images::default());
+    let pool = pool_with(256, images.clone());
+    let _held = hold(&pool, pool.resident_pages_max() - 2);
+    forget_what_was_asked(&pool);
+    let before = images.reads.load(Ordering::Relaxed);
+    let _thread = ReadAhead::start(&pool).expect("a thread");
+    pool.read_ahead((20..40).map(PageId));
+    while images.reads.load(Ordering::Relaxed) < before + 2 {
+        pool.wait_for_pressure(Some(Duration::from_millis(50)));
+        pool.eviction_was_futile(None);
+    }
+    let passes = pool.evictions_in_vain();
+    assert!(passes <= 10, "{passes} passes");
 }
