@@ -180,9 +180,8 @@ impl<'p> Leaving<'p> {
         let Some(pool) = self.pages.first().map(ExclusiveGuard::pool) else { return 0 };
         pool.discard(self.pages.iter().map(ExclusiveGuard::page_id));
         self.pages.into_iter().for_each(ExclusiveGuard::release_evicted);
-        pool.give_memory(count);
         pool.eviction.evicted.add(count);
-        pool.eviction.freed.notify_all();
+        pool.give_memory(count);
         count
     }
 }
@@ -256,7 +255,7 @@ impl Pool {
         self.eviction.hindrance.lock().is_some()
     }
 
-    /// Others take less than before: who waits for memory looks again.
+    /// There is more memory for pages, or others take less of it: who waits for some looks again.
     pub fn budget_grew(&self) {
         self.eviction.freed.notify_all();
     }
