@@ -120,9 +120,10 @@ impl Pool {
         }));
     }
 
-    /// So many pages less have memory.
+    /// So many pages less have memory: who waits for some looks again.
     pub(super) fn give_memory(&self, pages: u64) {
         self.resident.fetch_sub(pages, Ordering::Relaxed);
+        self.budget_grew();
     }
 
     /// Pages that may have memory now: what is left of the budget.
@@ -145,10 +146,13 @@ impl Pool {
             let recycled = &mut self.free.lock().recycled;
             recycled.split_off(recycled.len() - recycled.len().min(most as usize))
         };
+        if ids.is_empty() {
+            return 0;
+        }
         self.discard(ids.iter().copied());
         let count = ids.len() as u64;
-        self.give_memory(count);
         self.free.lock().cold.append(&mut ids);
+        self.give_memory(count);
         count
     }
 

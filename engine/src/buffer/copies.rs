@@ -75,7 +75,10 @@ impl Window {
         let images = Region::new(pages * (page_bytes / size_of::<u64>())).ok()?;
         pool.ahead.copies.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         let wanted = Vec::with_capacity(pages);
-        Some(Window { wanted, images, pool: pool.clone(), charge: pool.account.charge(bytes) })
+        let charge = pool.account.charge(bytes);
+        // Pages have to leave for it.
+        pool.check_budget();
+        Some(Window { wanted, images, pool: pool.clone(), charge })
     }
 
     fn image(&self, index: usize) -> &[AtomicU64] {

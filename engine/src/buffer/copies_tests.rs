@@ -5,6 +5,7 @@ use super::{Copies, Leaving, Pool, ReadAhead};
 use crate::base::PageId;
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const BYTE: usize = 64;
 
@@ -92,6 +93,23 @@ fn all_copies_take_an_eighth_of_the_memory_and_are_charged() {
         copies.ask(&pool, &pages([1])) && copies.ask(&pool, &pages([2])) && copies.ask(&pool, &pages([3]))
     );
     assert_eq!(pool.account().bytes(), 2 * window, "the first is used again");
+}
+
+/// A window was charged, and nobody asked whether the pages still fit beside it: they stayed until somebody needed one more.
+#[test]
+fn who_takes_memory_for_copies_asks_for_pages_to_leave() {
+    let (pool, _) = pool(256);
+    pool.set_evicting(true);
+    let held: Vec<_> = (0..240).map(|_| pool.allocate().expect("room")).collect();
+    pool.wait_for_pressure(Some(Duration::ZERO));
+    assert!(!pool.is_over_budget());
+    let mut scans: Vec<Copies> = (0..8).map(|_| Copies::default()).collect();
+    assert!(scans.iter_mut().all(|copies| copies.ask(&pool, &pages([1]))));
+    assert!(pool.is_over_budget());
+    let (begun, long) = (Instant::now(), Duration::from_secs(10));
+    pool.wait_for_pressure(Some(long));
+    assert!(begun.elapsed() < long, "nobody has asked");
+    drop(held);
 }
 
 #[test]

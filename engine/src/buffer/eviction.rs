@@ -13,7 +13,7 @@
 //! 1. Who evicts waits for no latch and for no lock that is held while memory is waited for. So threads may wait for
 //!    memory with latches held.
 //! 2. A waiter gives up only after two passes that began after it and freed nothing: what cannot leave memory belongs to
-//!    changes that are not committed.
+//!    changes that are not committed. Beside another's turn it waits longer, and when a turn ends it counts anew.
 
 use super::guard::ExclusiveGuard;
 use super::latch::{State, Version};
@@ -64,14 +64,22 @@ impl Eviction {
 
     /// Waits until `got` is true; false if there is no hope. What another's turn keeps in memory may leave it soon.
     pub(super) fn wait(&self, turns: &Turns, got: impl Fn() -> bool) -> bool {
-        let futile_before = self.futile.load(Ordering::SeqCst);
+        let mut ended = turns.ended();
+        let mut counted_from = self.futile.load(Ordering::SeqCst);
+        let longest = counted_from + FUTILE_PASSES_BESIDE_A_TURN;
         loop {
             let ticket = self.freed.ticket();
             if got() {
                 return true;
             }
-            let most = if turns.is_of_another() { FUTILE_PASSES_BESIDE_A_TURN } else { FUTILE_PASSES };
-            let hopeless = self.futile.load(Ordering::SeqCst) >= futile_before + most;
+            let beside_a_turn = turns.is_of_another();
+            if turns.ended() != ended {
+                // No pass has looked at what was kept. Turns that follow each other keep nobody waiting for ever.
+                ended = turns.ended();
+                counted_from = self.futile.load(Ordering::SeqCst).min(longest);
+            }
+            let most = if beside_a_turn { longest } else { counted_from + FUTILE_PASSES };
+            let hopeless = self.futile.load(Ordering::SeqCst) >= most;
             if hopeless || !self.attached.load(Ordering::SeqCst) {
                 return false;
             }
@@ -172,9 +180,8 @@ impl<'p> Leaving<'p> {
         let Some(pool) = self.pages.first().map(ExclusiveGuard::pool) else { return 0 };
         pool.discard(self.pages.iter().map(ExclusiveGuard::page_id));
         self.pages.into_iter().for_each(ExclusiveGuard::release_evicted);
-        pool.give_memory(count);
         pool.eviction.evicted.add(count);
-        pool.eviction.freed.notify_all();
+        pool.give_memory(count);
         count
     }
 }
@@ -248,7 +255,7 @@ impl Pool {
         self.eviction.hindrance.lock().is_some()
     }
 
-    /// Others take less than before: who waits for memory looks again.
+    /// There is more memory for pages, or others take less of it: who waits for some looks again.
     pub fn budget_grew(&self) {
         self.eviction.freed.notify_all();
     }

@@ -37,6 +37,8 @@ mod copies;
 mod copies_tests;
 mod demand;
 mod eviction;
+#[cfg(all(test, not(any(loom, miri, feature = "shuttle"))))]
+mod eviction_tests;
 mod guard;
 mod ids;
 pub mod latch;

@@ -445,9 +445,7 @@ impl Pool {
             Some(page) => page,
             None => {
                 self.take_memory()?;
-                self.cold_id(before).inspect_err(|_| {
-                    self.resident.fetch_sub(1, Ordering::Relaxed);
-                })?
+                self.cold_id(before).inspect_err(|_| self.give_memory(1))?
             }
         };
         let entry = self.entry(page);
@@ -487,6 +485,8 @@ impl Pool {
         self.set_flags(self.entry(guard.page_id()), 0);
         let page = guard.release_free();
         self.free.lock().recycled.push(page);
+        // Its memory is for whoever waits for some.
+        self.budget_grew();
     }
 
     /// Whether the id is a page. Can change at once unless the caller holds a latch.
@@ -590,7 +590,7 @@ impl Drop for FaultClaim<'_> {
             return;
         }
         if self.has_memory {
-            self.pool.resident.fetch_sub(1, Ordering::Relaxed);
+            self.pool.give_memory(1);
         }
         self.entry.latch.release_to(State::Evicted);
     }

@@ -207,12 +207,9 @@ impl Pool {
             let may_wait =
                 at_limit == AtLimit::Wait || at_limit == AtLimit::WaitForFirst && claims.is_empty();
             let has_memory = if may_wait { self.take_memory().is_ok() } else { self.take_memory_now() };
-            if !has_memory && at_limit == AtLimit::Wait {
-                continue;
-            }
             if !has_memory {
-                // Who has waited for the first in vain gives up.
-                done = if may_wait { 0 } else { index };
+                // Who needs what is claimed waits for it: it is not kept longer. Who has waited for the first in vain gives up.
+                done = if claims.is_empty() { 0 } else { index };
                 break;
             }
             if entry.latch.claim_evicted() {

@@ -40,7 +40,7 @@ pub(super) struct Turns {
     holder: AtomicU64,
     /// Threads, the first has the turn.
     line: Mutex<VecDeque<u64>>,
-    /// Turns that have ended. Written under `line`.
+    /// Turns that have ended. Written under `line`; read by anybody.
     ended: AtomicU64,
     moved: Event,
     /// Pages that stay, 0 for none. Written by who has the turn; read by who evicts.
@@ -95,13 +95,13 @@ impl Turns {
 
     /// For a thread in the line. False if it has left it, because it does not move.
     fn await_turn(&self, me: u64) -> bool {
-        let (mut looks, mut ended) = (0, self.ended.load(Ordering::SeqCst));
+        let (mut looks, mut ended) = (0, self.ended());
         loop {
             let ticket = self.moved.ticket();
             if self.is_of(me) {
                 return true;
             }
-            let now = self.ended.load(Ordering::SeqCst);
+            let now = self.ended();
             if now != ended {
                 (looks, ended) = (0, now);
             }
@@ -147,10 +147,16 @@ impl Turns {
         self.holder.store(line.front().copied().unwrap_or(0), Ordering::SeqCst);
     }
 
+    /// Turns that have ended.
+    pub(super) fn ended(&self) -> u64 {
+        self.ended.load(Ordering::SeqCst)
+    }
+
     /// Whether somebody else has the turn.
     #[inline]
     pub(super) fn is_of_another(&self) -> bool {
-        let holder = self.holder.load(Ordering::Relaxed);
+        // Acquire: who sees that nobody has it sees the last one among those that have ended.
+        let holder = self.holder.load(Ordering::Acquire);
         holder != 0 && holder != thread::number()
     }
 
