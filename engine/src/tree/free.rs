@@ -9,6 +9,7 @@ use super::node::Node;
 use super::overflow::LargeSubtree;
 use super::{Tree, check};
 use crate::base::{ErrorKind, PageId, Result};
+use crate::buffer::Overdraft;
 
 /// A page that is to be freed, with all below it.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,8 @@ impl Tree {
     /// # Errors
     /// A page cannot be read; or, with nothing left in `rest`, [`ErrorKind::Corruption`] of the first damaged page.
     pub fn free_pages(&self, rest: &mut Vec<Subtree>) -> Result<()> {
+        // Each page that is brought in is freed at once.
+        let _overdraft = Overdraft::begin();
         let mut damaged = Ok(());
         while let Some(subtree) = rest.pop() {
             let freed = match subtree {

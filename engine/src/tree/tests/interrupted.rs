@@ -1,10 +1,12 @@
-//! Freeing pages that cannot be read for a while.
+//! Freeing pages that cannot be read for a while, or that find no memory.
 
 use super::{Horizon, push_out, put};
 use crate::base::{Error, ErrorKind, PageId, Result};
 use crate::buffer::{PageSource, Pool};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::tree::{LargeReader, LargeReference, LargeWriter, LeafHint, REFERENCE_BYTES, Subtree, Tree};
+use crate::tree::{
+    LargeReader, LargeReference, LargeWriter, LeafHint, REFERENCE_BYTES, Subtree, Tree, overflow,
+};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -92,4 +94,43 @@ fn what_was_freed_before_a_page_could_not_be_read_is_not_freed_again() {
         );
     }
     assert!(used_again > 0, "what was freed was not used again");
+}
+
+/// Frees with `free`, where no memory is left for pages, the pages that `make` made and that are not in memory.
+fn free_without_memory<T>(make: impl FnOnce(&Arc<Pool>) -> T, free: impl FnOnce(&Pool, T)) {
+    let (pool, images) = pool(50);
+    let made = make(&pool);
+    let pages = allocated(&pool);
+    assert!(pages.len() >= 5);
+    push_out(&pool, &images.images);
+    let held: Vec<_> = std::iter::from_fn(|| pool.allocate().ok()).collect();
+    assert!(held.len() >= 12);
+    free(&pool, made);
+    assert!(
+        pages.iter().all(|page| !pool.is_allocated(*page)),
+        "{pages:?} of which are left {:?}",
+        allocated(&pool)
+    );
+}
+
+/// A writer that had found no memory for its next page found none for bringing in those that it gave up either: they stayed.
+#[test]
+fn a_value_that_is_given_up_goes_although_there_is_no_memory_to_bring_it_in() {
+    let make = |pool: &Arc<Pool>| {
+        let mut writer = LargeWriter::new(pool.clone(), 0);
+        writer.write(&[7; 5 * PAGE_BYTES]).expect("room");
+        writer
+    };
+    free_without_memory(make, |_, writer| drop(writer));
+}
+
+#[test]
+fn a_value_without_reference_goes_although_there_is_no_memory_to_bring_it_in() {
+    let make = |pool: &Arc<Pool>| write_value(pool, 5 * PAGE_BYTES);
+    free_without_memory(make, |pool, value| overflow::free(pool, &value).expect("one page at a time"));
+}
+
+#[test]
+fn a_tree_goes_although_there_is_no_memory_to_bring_it_in() {
+    free_without_memory(tree_with_values, |_, tree| tree.destroy().expect("one page at a time"));
 }
