@@ -14,7 +14,8 @@ use crate::recovery::{Running, check_log};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
 use crate::transaction::TableHold;
-use crate::tree::overflow;
+use crate::tree::Subtree;
+use crate::tree::overflow::{self, LargeSubtree};
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 
@@ -40,7 +41,7 @@ pub struct VerifyReport {
 }
 
 /// Tables with the pages that everything else of them is below.
-type Held = Vec<(TableHold, Vec<PageId>)>;
+type Held = Vec<(TableHold, Vec<Subtree>)>;
 
 pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyReport> {
     let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
@@ -110,6 +111,8 @@ impl Check<'_> {
         if unnamed {
             for (table, from) in self.hold_all() {
                 for from in from {
+                    // The keys of a value whose leaf is free are not known.
+                    let Subtree::Node(from) = from else { continue };
                     let visited = table.tree.visit_pages(from, &mut |page, lower, upper| {
                         if wanted.contains(&page) {
                             let keys = key_range(lower, upper);
@@ -180,17 +183,29 @@ impl Check<'_> {
         // Pages come and go: what counts is a look while no checkpoint frees any, at the trees as they are then.
         let again = || -> Result<BTreeSet<PageId>> {
             let _held = self.inner.system.hold_retired();
-            let mut large = self.inner.system.retired_values();
+            let pool = &self.inner.pool;
+            let retired = self.inner.system.retired_values();
+            let mut large: Vec<_> =
+                retired.iter().map(|reference| LargeSubtree::whole(pool, reference)).collect();
             for (table, from) in self.hold_all() {
                 for from in from {
+                    let from = match from {
+                        Subtree::Node(page) => page,
+                        Subtree::Large(subtree) => {
+                            large.push(subtree);
+                            continue;
+                        }
+                    };
                     table.tree.visit_pages(from, &mut |page, _, _| {
                         leaked.remove(&page);
                     })?;
-                    table.tree.visit_large_values(from, &mut |reference| large.push(*reference))?;
+                    table.tree.visit_large_values(from, &mut |reference| {
+                        large.push(LargeSubtree::whole(pool, reference));
+                    })?;
                 }
             }
-            for reference in large {
-                overflow::visit_pages(&self.inner.pool, &reference, &mut |page| {
+            for subtree in large {
+                overflow::visit_pages(pool, subtree, &mut |page| {
                     leaked.remove(&page);
                 })?;
             }

@@ -332,12 +332,16 @@ impl ImageWriter {
                 Ok(())
             }
             Err(error) => {
-                // They stay in use (W2).
-                let mut state = self.store.state.lock();
-                (first.0..first.0 + blocks).for_each(|block| state.settle(BlockNumber(block)));
+                self.leave(first, blocks);
                 Err(error)
             }
         }
+    }
+
+    /// The blocks stay in use (W2).
+    fn leave(&self, first: BlockNumber, blocks: u64) {
+        let mut state = self.store.state.lock();
+        (first.0..first.0 + blocks).for_each(|block| state.settle(BlockNumber(block)));
     }
 }
 
@@ -350,10 +354,22 @@ impl Drop for ImageWriter {
         }
         // What is in no block yet never will be.
         self.packer = None;
-        let mut written = Vec::new();
-        if let Err(error) = self.reap(true, &mut written) {
-            tracing::debug!(%error, "a write of page images that nobody needs any more failed");
+        let (mut written, mut before) = (Vec::new(), usize::MAX);
+        // A failed write says nothing of the others.
+        loop {
+            let left = self.in_flight.iter().flatten().count();
+            if left == 0 || left >= before {
+                break;
+            }
+            before = left;
+            if let Err(error) = self.reap(true, &mut written) {
+                tracing::debug!(%error, "a write of page images that nobody needs any more failed");
+            }
         }
         written.iter().for_each(|image| self.store.discard(image.reference));
+        for lost in std::mem::take(&mut self.in_flight).into_iter().flatten() {
+            // The queue failed: nobody knows whether they were written.
+            self.leave(lost.first, lost.blocks);
+        }
     }
 }

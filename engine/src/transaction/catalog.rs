@@ -13,10 +13,10 @@
 //!    does not keep it from being dropped. Holding first counts, then looks at the mark of the drop; freeing pages comes
 //!    after the mark, and waits until nobody holds the table.
 
-use crate::base::{Csn, Error, ErrorKind, Location, PageId, Result, TableId};
+use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Event, Mutex, MutexGuard};
-use crate::tree::Tree;
+use crate::tree::{Subtree, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -157,8 +157,8 @@ impl Drop for TableHold {
 pub struct DroppedTable {
     /// The table.
     pub table: Arc<TableState>,
-    /// The pages to be freed, with all below them.
-    pub rest: Vec<PageId>,
+    /// What is left to be freed.
+    pub rest: Vec<Subtree>,
 }
 
 /// All tables of a database.
@@ -272,7 +272,9 @@ impl CatalogGuard<'_> {
     pub fn remove(&mut self, table: &Arc<TableState>) {
         table.dropped.store(true, Ordering::SeqCst);
         self.inner.by_name.remove(&table.name);
-        self.inner.dropped.push(DroppedTable { table: table.clone(), rest: vec![table.tree.root()] });
+        self.inner
+            .dropped
+            .push(DroppedTable { table: table.clone(), rest: vec![Subtree::Node(table.tree.root())] });
     }
 
     /// All live tables.
@@ -300,8 +302,9 @@ impl CatalogGuard<'_> {
 
     /// Holds all tables that have pages, dropped ones too: each with the pages that everything else is below.
     #[must_use]
-    pub fn hold_all(&self) -> Vec<(TableHold, Vec<PageId>)> {
-        let live = self.inner.by_name.values().map(|table| (table.clone(), vec![table.tree.root()]));
+    pub fn hold_all(&self) -> Vec<(TableHold, Vec<Subtree>)> {
+        let root = |table: &TableState| vec![Subtree::Node(table.tree.root())];
+        let live = self.inner.by_name.values().map(|table| (table.clone(), root(table)));
         let dropped = self.inner.dropped.iter().map(|dropped| (dropped.table.clone(), dropped.rest.clone()));
         live.chain(dropped).map(|(table, pages)| (TableHold::new(table), pages)).collect()
     }

@@ -29,6 +29,7 @@ mod check;
 pub mod content;
 mod descent;
 mod edit;
+mod free;
 pub mod image;
 mod merge;
 mod node;
@@ -40,12 +41,13 @@ mod tests;
 mod write;
 
 pub use check::{PageDamage, TreeSummary};
+pub use free::Subtree;
 pub use node::{EntryMeta, Held, max_entry_bytes, max_key_bytes};
 pub use overflow::{LargeReader, LargeReference, LargeWriter, REFERENCE_BYTES, VALUE_BYTES_MAX};
 pub use scan::{BatchEntry, LeafBatch};
 pub use write::{LeafHint, LeafWrite};
 
-use crate::base::{ErrorKind, PageId, Result};
+use crate::base::{PageId, Result};
 use crate::buffer::{ExclusiveGuard, HIDDEN_ROUND, Interrupt, Pool};
 use descent::Target;
 use edit::{Fences, NodeMut};
@@ -175,67 +177,5 @@ impl Tree {
         });
         leaf.validate()?;
         Ok((leaf.page_id(), meta))
-    }
-
-    /// Frees all pages, those of large values too. Nobody else may be using the tree.
-    ///
-    /// # Errors
-    /// As [`Tree::free_pages`].
-    pub fn destroy(self) -> Result<()> {
-        self.free_pages(&mut vec![self.root])
-    }
-
-    /// Frees the pages in `rest` and all below them; after a failure `rest` is what is left to be freed. A damaged page, and
-    /// what is below it, stays allocated: nobody knows what was in it. Nobody else may be using the tree.
-    ///
-    /// # Errors
-    /// A page cannot be read; or, with nothing left in `rest`, [`ErrorKind::Corruption`] of the first damaged page.
-    pub fn free_pages(&self, rest: &mut Vec<PageId>) -> Result<()> {
-        let mut damaged = Ok(());
-        // A parent is freed before its children are looked at: a damaged page that refers to itself, or up, then meets a
-        // page that does not exist instead of waiting for a latch that this thread holds.
-        while let Some(page) = rest.last().copied() {
-            let guard = match self.pool.exclusive(page) {
-                Err(error) if error.kind() == ErrorKind::Corruption => {
-                    rest.pop();
-                    damaged = damaged.and(Err(error));
-                    continue;
-                }
-                guard => guard?,
-            };
-            let node = Node::new(guard.bytes());
-            let (below, large) = if node.is_leaf() {
-                (Vec::new(), check::references(node))
-            } else {
-                ((0..=node.count()).map(|index| node.child(index)).collect(), Ok(Vec::new()))
-            };
-            match large {
-                Ok(large) if large.is_empty() => {}
-                Ok(large) => {
-                    drop(guard);
-                    damaged = damaged.and(self.free_large(&large)?);
-                    rest.pop();
-                    self.pool.free(self.pool.exclusive(page)?);
-                    continue;
-                }
-                Err(error) => damaged = damaged.and(Err(error)),
-            }
-            rest.pop();
-            rest.extend(below);
-            self.pool.free(guard);
-        }
-        damaged
-    }
-
-    /// Frees large values; the inner result is the first that is damaged.
-    fn free_large(&self, references: &[LargeReference]) -> Result<Result<()>> {
-        let mut damaged = Ok(());
-        for reference in references {
-            match overflow::free(&self.pool, reference) {
-                Err(error) if error.kind() != ErrorKind::Corruption => return Err(error),
-                freed => damaged = damaged.and(freed),
-            }
-        }
-        Ok(damaged)
     }
 }

@@ -36,7 +36,7 @@ mod check;
 mod free;
 
 pub use check::{check, visit_pages};
-pub use free::{free, free_by, free_or_keep};
+pub use free::{LargeSubtree, free, free_by, free_or_keep};
 
 use super::descent::retry;
 use super::node::{HEADER_WORD, KIND_OVERFLOW, WORD};
@@ -44,7 +44,7 @@ use crate::base::account::Charge;
 use crate::base::checksum::crc_append;
 use crate::base::encoding::Reader;
 use crate::base::{Error, ErrorKind, PageId, Result};
-use crate::buffer::{ExclusiveGuard, PAGE_HEADER_BYTES, PageBytes, Pool};
+use crate::buffer::{ExclusiveGuard, Overdraft, PAGE_HEADER_BYTES, PageBytes, Pool};
 use std::sync::Arc;
 
 /// Longest value: 1 GiB less 64 KiB.
@@ -416,6 +416,8 @@ impl LargeWriter {
 
 impl Drop for LargeWriter {
     fn drop(&mut self) {
+        // Often it is given up because there is no memory. Each page that is brought in is freed at once.
+        let _overdraft = Overdraft::begin();
         // The newest first: these are in memory, and what they give back is room for those that have to be brought in.
         for page in self.pages.drain(..).rev() {
             // Nobody knows of the page, so its latch is soon free: only a checkpoint and who evicts look at it.

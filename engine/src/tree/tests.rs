@@ -3,6 +3,7 @@
 mod checkpoint;
 mod concurrent;
 mod damaged;
+mod interrupted;
 mod model;
 mod rules;
 mod starved;
@@ -10,9 +11,10 @@ mod timing;
 
 use super::{EntryMeta, LeafBatch, LeafHint, Tree, TreeObserver};
 use crate::base::{Error, PageId, Result};
-use crate::buffer::{ExclusiveGuard, PageSource, Pool};
+use crate::buffer::{ExclusiveGuard, Leaving, PageSource, Pool};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 /// Stamps below `horizon` are settled; counts structure changes.
 #[derive(Default)]
@@ -42,6 +44,24 @@ impl PageSource for NoImages {
 
 pub(super) fn pool(page_bytes: usize, pages: u64) -> Arc<Pool> {
     Pool::new(page_bytes, pages * page_bytes as u64, Arc::new(NoImages)).expect("small")
+}
+
+/// Has every page leave that nobody holds and nothing keeps; `images` gets their images.
+pub(super) fn push_out(pool: &Pool, images: &Mutex<HashMap<PageId, Vec<u8>>>) {
+    let mut candidates = Vec::new();
+    pool.next_candidates(usize::MAX >> 1, 2 * pool.page_count(), &mut candidates);
+    let mut leaving = Leaving::default();
+    for page in candidates {
+        let mut image = vec![0; pool.page_bytes()];
+        let Some(state) = pool.look_at_marked(page, |bytes| bytes.copy_to(0, &mut image)) else {
+            continue;
+        };
+        let Some(claimed) = pool.claim_unchanged(page, state.version) else { continue };
+        images.lock().expect("no panic").insert(page, image);
+        claimed.set_clean(false);
+        leaving.push(claimed);
+    }
+    leaving.evict();
 }
 
 pub(super) fn tree(page_bytes: usize) -> (Tree, Arc<Horizon>) {

@@ -143,6 +143,34 @@ fn images_are_written_side_by_side_and_reported_when_they_are_there() {
     assert_eq!(reopened.usage(), store.usage(), "no block is lost");
 }
 
+/// A writer that is given up after a failed write stopped waiting for the others at the next one that failed. Their blocks, which
+/// nobody gave back or recorded any more, counted as available for ever: on a full disk space was promised that was not there.
+#[test]
+fn no_block_is_with_a_writer_that_is_gone_however_many_of_its_writes_fail() {
+    let give_up = |seed: u64, fault: Fault| {
+        let disk = SimulatedStorage::new(seed);
+        let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+        // One page to a write.
+        let mut writer = store.writer(&disk, 17 * PAGE as u64).expect("a queue");
+        writer.push(PageId(1), Csn(1), Heat::Hot, |_| Some((ImageKind::Settled, 0))).expect("the disk works");
+        disk.inject(fault);
+        let pushed = (2..=12).try_for_each(|page| {
+            writer.push(PageId(page), Csn(1), Heat::Hot, |_| Some((ImageKind::Settled, 0))).map(drop)
+        });
+        drop(writer);
+        assert!(disk.faults_struck() > 0);
+        assert_eq!(store.state.lock().unrecorded.len(), 0, "seed {seed}, {fault:?}");
+        pushed
+    };
+    for seed in 0..8 {
+        let fails =
+            Fault { operation: OperationKind::Write, after: seed, kind: FaultKind::ForEver, error: 5 };
+        give_up(seed, fails).expect("no write has been looked at");
+        let fails = Fault { operation: OperationKind::Open, after: seed, kind: FaultKind::Once, error: 5 };
+        give_up(seed, fails).expect_err("a write could not be begun");
+    }
+}
+
 #[test]
 fn removed_pages_give_back_their_blocks_and_the_mapping_shrinks() {
     let disk = new_disk();

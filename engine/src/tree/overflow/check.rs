@@ -1,18 +1,21 @@
 //! Looking at all pages of a large value: which they are, and whether they are what they should be.
 
-use super::{CONTENT_OFFSET, LargeReference, Shape, check_page, children, is_at, look, misplaced, root_of};
+use super::{
+    CONTENT_OFFSET, LargeReference, LargeSubtree, Shape, check_page, children, is_at, look, misplaced,
+    root_of,
+};
 use crate::base::checksum::crc_append;
 use crate::base::{Error, PageId, Result};
 use crate::buffer::Pool;
 use std::collections::HashSet;
 
-/// Tells `visit` of every page of a value, which must not be freed meanwhile; content pages are not read.
+/// Tells `visit` of every page of a value, or of a part of it, which must not be freed meanwhile; content pages are not read.
 ///
 /// # Errors
 /// `Corruption` for an index page that is not what belongs there; I/O.
-pub fn visit_pages(pool: &Pool, reference: &LargeReference, visit: &mut dyn FnMut(PageId)) -> Result<()> {
-    let shape = Shape::new(pool, reference.len);
-    let mut rest = vec![root_of(shape, reference)];
+pub fn visit_pages(pool: &Pool, subtree: LargeSubtree, visit: &mut dyn FnMut(PageId)) -> Result<()> {
+    let LargeSubtree { shape, top } = subtree;
+    let mut rest = vec![top];
     while let Some(place) = rest.pop() {
         visit(place.page);
         if place.level > 0 {

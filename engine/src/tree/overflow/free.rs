@@ -3,7 +3,7 @@
 use super::{LargeReference, Place, Shape, children, is_at, look, misplaced, root_of};
 use crate::base::planted::{self, Bug};
 use crate::base::{ErrorKind, PageId, Result};
-use crate::buffer::{ExclusiveGuard, Pool};
+use crate::buffer::{ExclusiveGuard, Overdraft, Pool};
 
 /// Frees the pages of a value that nobody refers to.
 ///
@@ -22,21 +22,53 @@ pub fn free_by(
     reference: &LargeReference,
     release: &mut dyn FnMut(ExclusiveGuard<'_>),
 ) -> Result<()> {
-    let shape = Shape::new(pool, reference.len);
+    // Each page that is brought in is freed at once.
+    let _overdraft = Overdraft::begin();
     let mut failed = Ok(());
     // From the top: a damaged page that refers to itself, or up, meets a page that is not there.
-    let mut rest = vec![root_of(shape, reference)];
-    while let Some(place) = rest.pop() {
-        match take(pool, shape, place) {
-            Ok(_) if planted::is(Bug::OverflowPageLeaked) && rest.is_empty() => {}
-            Ok((below, guard)) => {
-                release(guard);
-                rest.extend(below);
-            }
+    let mut rest = vec![LargeSubtree::whole(pool, reference)];
+    while let Some(subtree) = rest.pop() {
+        match subtree.free_top(pool, release) {
+            Ok(below) => rest.extend(below),
             Err(error) => failed = failed.and(Err(error)),
         }
     }
     failed
+}
+
+/// A page of a large value, with all below it.
+#[derive(Clone, Copy, Debug)]
+pub struct LargeSubtree {
+    pub(super) shape: Shape,
+    pub(super) top: Place,
+}
+
+impl LargeSubtree {
+    /// A whole value.
+    #[must_use]
+    pub fn whole(pool: &Pool, reference: &LargeReference) -> LargeSubtree {
+        let shape = Shape::new(pool, reference.len);
+        LargeSubtree { shape, top: root_of(shape, reference) }
+    }
+
+    /// Has `release` free the page at the top, and returns what was below it.
+    ///
+    /// # Errors
+    /// As [`free`]: nothing was freed.
+    pub fn free_top(
+        self,
+        pool: &Pool,
+        release: &mut dyn FnMut(ExclusiveGuard<'_>),
+    ) -> Result<Vec<LargeSubtree>> {
+        let LargeSubtree { shape, top } = self;
+        let (below, guard) = take(pool, shape, top)?;
+        // Who frees the last of what is left first comes to the beginning of the value last.
+        let is_last = top.level == 0 && top.first == 0;
+        if !(is_last && planted::is(Bug::OverflowPageLeaked)) {
+            release(guard);
+        }
+        Ok(below.into_iter().map(|top| LargeSubtree { shape, top }).collect())
+    }
 }
 
 /// [`free`] for a value of which nothing may be lost because a page cannot be read now. The inner result says what was damaged; pages

@@ -5,7 +5,7 @@
 
 use super::Horizon;
 use crate::base::{PageId, Result};
-use crate::buffer::{Copies, Leaving, PageSource, Pool};
+use crate::buffer::{Copies, PageSource, Pool};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tree::{LeafBatch, LeafHint, Tree};
 use std::collections::HashMap;
@@ -30,21 +30,7 @@ impl SlowImages {
 
     /// Has every page leave that nobody holds and nothing keeps.
     fn push_out(&self) {
-        let pool = self.pool();
-        let mut candidates = Vec::new();
-        pool.next_candidates(usize::MAX >> 1, 2 * pool.page_count(), &mut candidates);
-        let mut leaving = Leaving::default();
-        for page in candidates {
-            let mut image = vec![0; PAGE_BYTES];
-            let Some(state) = pool.look_at_marked(page, |bytes| bytes.copy_to(0, &mut image)) else {
-                continue;
-            };
-            let Some(claimed) = pool.claim_unchanged(page, state.version) else { continue };
-            self.images.lock().expect("no panic").insert(page, image);
-            claimed.set_clean(false);
-            leaving.push(claimed);
-        }
-        leaving.evict();
+        super::push_out(&self.pool(), &self.images);
     }
 }
 
