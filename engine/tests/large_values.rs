@@ -12,6 +12,17 @@ fn settings() -> Settings {
     Settings { memory_bytes: 512 << 20, ..Settings::default() }
 }
 
+/// The least memory there is: a value leaves it while it is written.
+fn tight() -> Settings {
+    Settings {
+        memory_bytes: 1 << 20,
+        segment_bytes: 256 << 10,
+        log_buffer_bytes: 64 << 10,
+        compression: Compression::None,
+        ..Settings::default()
+    }
+}
+
 fn open(storage: &Arc<MemoryStorage>) -> Database {
     Database::builder().settings(settings()).storage(storage.clone()).open("memory").expect("opens")
 }
@@ -379,15 +390,8 @@ fn no_page_is_lost_when_a_retired_value_cannot_be_read_to_be_freed() {
     let mut struck = 0;
     for after in 0..30 {
         let disk = SimulatedStorage::new(after);
-        let settings = Settings {
-            memory_bytes: 1 << 20,
-            segment_bytes: 256 << 10,
-            log_buffer_bytes: 64 << 10,
-            compression: Compression::None,
-            ..Settings::default()
-        };
         let open = || {
-            let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+            let builder = Database::builder().settings(tight()).storage(Arc::new(disk.clone()));
             builder.open("x").expect("opens")
         };
         let db = open();
@@ -427,14 +431,7 @@ fn values_written_after_a_failed_read_of_a_dropped_table_outlive_its_end() {
     let mut interrupted = 0;
     for after in 0..12 {
         let disk = SimulatedStorage::new(after);
-        let settings = Settings {
-            memory_bytes: 1 << 20,
-            segment_bytes: 256 << 10,
-            log_buffer_bytes: 64 << 10,
-            compression: Compression::None,
-            ..Settings::default()
-        };
-        let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
+        let builder = Database::builder().settings(tight()).storage(Arc::new(disk.clone()));
         let db = builder.open("x").expect("opens");
         let before = pages(&db);
         let insert = |table: &Table, keys: std::ops::Range<u64>| {

@@ -61,7 +61,11 @@ impl LargeSubtree {
         release: &mut dyn FnMut(ExclusiveGuard<'_>),
     ) -> Result<Vec<LargeSubtree>> {
         let LargeSubtree { shape, top } = self;
-        let (below, guard) = take(pool, shape, top)?;
+        let guard = pool.exclusive(top.page)?;
+        if !is_at(guard.bytes(), shape, top) {
+            return Err(misplaced(top.page));
+        }
+        let below = if top.level > 0 { children(guard.bytes(), shape, top) } else { Vec::new() };
         // Who frees the last of what is left first comes to the beginning of the value last.
         let is_last = top.level == 0 && top.first == 0;
         if !(is_last && planted::is(Bug::OverflowPageLeaked)) {
@@ -92,23 +96,13 @@ pub fn free_or_keep(pool: &Pool, reference: &LargeReference, left: &mut Vec<Page
             }
         }
     }
-    let (mut failed, last) = (Ok(()), all.len() - 1);
-    for (n, place) in all.into_iter().enumerate() {
-        match take(pool, shape, place) {
-            Ok(_) if planted::is(Bug::OverflowPageLeaked) && n == last => {}
-            Ok((_, guard)) => pool.free(guard),
+    let mut failed = Ok(());
+    for top in all {
+        match (LargeSubtree { shape, top }).free_top(pool, &mut |guard| pool.free(guard)) {
+            Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Corruption => failed = failed.and(Err(error)),
-            Err(_) => left.push(place.page),
+            Err(_) => left.push(top.page),
         }
     }
     Ok(failed)
-}
-
-fn take(pool: &Pool, shape: Shape, place: Place) -> Result<(Vec<Place>, ExclusiveGuard<'_>)> {
-    let guard = pool.exclusive(place.page)?;
-    if !is_at(guard.bytes(), shape, place) {
-        return Err(misplaced(place.page));
-    }
-    let below = if place.level > 0 { children(guard.bytes(), shape, place) } else { Vec::new() };
-    Ok((below, guard))
 }
