@@ -3,6 +3,7 @@
 use crate::support;
 use quenchdb::base::random::Random;
 use quenchdb::base::surroundings::Surroundings;
+use quenchdb::commit::presets;
 use quenchdb::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
 use quenchdb::sync::simulation;
 use quenchdb::{Compression, Settings};
@@ -109,6 +110,15 @@ impl Trouble {
         Trouble::Mishap(Mishap { operation: OperationKind::Any, after, kind: one_of(random, &kinds) })
     }
 
+    /// Whether nothing may be refused because of it: the device does what it says, if slowly or in pieces.
+    pub fn lets_work(self) -> bool {
+        match self {
+            Trouble::None => true,
+            Trouble::Mishap(mishap) => mishap.kind.keeps_promises(),
+            _ => false,
+        }
+    }
+
     pub fn befall(self, disk: &SimulatedStorage) {
         match self {
             Trouble::None => {}
@@ -123,6 +133,39 @@ impl Trouble {
     }
 }
 
+/// Sizes and times, the same in all lives of a database or not: nothing that is kept depends on them.
+fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
+    let (logs, passive) = (settings.logs, settings.log_memory.is_some());
+    let us = Duration::from_micros;
+    let sized = Settings {
+        log_buffer_bytes: one_of(random, &[64 << 10, 100_000, 128 << 10, 256 << 10]),
+        // Here and there so little that commits wait for checkpoints.
+        log_bytes_max: one_of(random, &[1 << 20, 8 << 20, 8 << 20]),
+        checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
+        flush_unit_bytes: one_of(random, &[4096, 4096, 5000, 16 << 10]),
+        chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
+        gather_window: one_of(random, &[us(0), us(0), us(300)]),
+        gather_siblings: one_of(random, &[0, 1, 5]),
+        gather_max: one_of(random, &[0, 0, 0, 1, 2, 3]),
+        loss_window: one_of(random, &[us(1_000), us(10_000), us(10_000)]),
+        await_company: random.chance(3, 4),
+        queue_entries: one_of(random, &[1024, 32_768]),
+        writes_in_flight: 1 + random.below(3) as usize,
+        acknowledgment_group: one_of(random, &[1, 2, 4]),
+        idle_most: one_of(random, &[us(0), us(50), us(2_000)]),
+        insertion_latency: if passive { one_of(random, &[us(0), us(0), us(2)]) } else { us(0) },
+        ..settings.clone()
+    };
+    let fits = sized.validate().is_ok() && presets::check(&sized, logs).is_ok();
+    let rest = Settings { gather_window: us(0), gather_max: 0, log_bytes_max: 8 << 20, ..sized.clone() };
+    let rest_fits = rest.validate().is_ok() && presets::check(&rest, logs).is_ok();
+    match (fits, rest_fits) {
+        (true, _) => sized,
+        (_, true) => rest,
+        _ => Settings { log_bytes_max: 8 << 20, ..settings },
+    }
+}
+
 impl Config {
     pub fn of(seed: u64, points: u64) -> Config {
         let mut random = Random::from_seed(seed);
@@ -132,13 +175,9 @@ impl Config {
             compression: if random.chance(1, 4) { Compression::None } else { Compression::Lz4 },
             memory_bytes: if tight { 1 << 20 } else { 4 << 20 },
             segment_bytes: 64 << 10,
-            log_buffer_bytes: one_of(&mut random, &[64 << 10, 256 << 10]),
-            log_bytes_max: 8 << 20,
-            checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
-            flush_unit_bytes: one_of(&mut random, &[4096, 4096, 16 << 10]),
-            chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
             ..support::any_protocol(seed, &mut random)
         };
+        let settings = with_any_sizes(settings, &mut random);
         let trouble = if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
         let trouble = trouble.or_inside(seed, 4);
         Config {
@@ -154,20 +193,16 @@ impl Config {
         }
     }
 
-    /// The same sizes with another protocol: a database may be opened with any.
+    /// The same memory with another protocol, and other sizes: a database may be opened with any.
     pub fn other_protocol(&self, random: &mut Random) -> Settings {
         let other = support::any_protocol(random.next_u64(), random);
         let own = self.settings.clone();
-        Settings {
+        let other = Settings {
             compression: own.compression,
             memory_bytes: own.memory_bytes,
             segment_bytes: own.segment_bytes,
-            log_buffer_bytes: own.log_buffer_bytes,
-            log_bytes_max: own.log_bytes_max,
-            checkpoint_log_bytes: own.checkpoint_log_bytes,
-            flush_unit_bytes: own.flush_unit_bytes,
-            chunk_bytes: own.chunk_bytes,
             ..other
-        }
+        };
+        with_any_sizes(other, random)
     }
 }

@@ -11,6 +11,9 @@ pub struct Figures {
     pub kills: u64,
     pub crashes_in_recovery: u64,
     pub crashes_in_checkpoint: u64,
+    /// Those before a life on a device that breaks its promises, and in one; in none of the other figures.
+    #[serde(default)]
+    pub crashes_unjudged: u64,
     /// By how many crashes there were one inside the life after the other.
     pub crashes_by_depth: BTreeMap<u64, u64>,
     pub lives: u64,
@@ -42,6 +45,7 @@ impl Figures {
         self.kills += other.kills;
         self.crashes_in_recovery += other.crashes_in_recovery;
         self.crashes_in_checkpoint += other.crashes_in_checkpoint;
+        self.crashes_unjudged += other.crashes_unjudged;
         self.lives += other.lives;
         self.transactions += other.transactions;
         self.acknowledged += other.acknowledged;

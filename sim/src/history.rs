@@ -39,6 +39,13 @@ struct History<'a> {
 /// Lives with troubles, one after the other, once the device has broken a promise.
 const BROKEN_LIVES_MAX: u64 = 3;
 
+/// A crash whose disk is judged by the life after it, or one before a life on a device that breaks its promises.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    Yes,
+    No,
+}
+
 /// A disk after a crash, with what must be on it.
 struct Crashed {
     disk: SimulatedStorage,
@@ -73,6 +80,9 @@ impl History<'_> {
             context: format!("seed {}, first life", self.config.seed),
         };
         let lived = self.live(&disk, script);
+        if let (Some(error), true) = (&lived.refused, self.config.trouble.lets_work()) {
+            panic!("seed {}, first life: {error}", self.config.seed);
+        }
         for point in 0..self.config.points {
             let crashed = self.crash(
                 &disk,
@@ -84,6 +94,7 @@ impl History<'_> {
                     faults: BTreeSet::new(),
                     context: format!("seed {}, point {point}", self.config.seed),
                 },
+                Judged::Yes,
             );
             self.go_on(crashed);
         }
@@ -106,7 +117,13 @@ impl History<'_> {
     }
 
     /// Ends a life somewhere: inside its recovery, inside a checkpoint, or anywhere.
-    fn crash(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed) -> Crashed {
+    fn crash(
+        &mut self,
+        disk: &SimulatedStorage,
+        lived: &Lived,
+        before: &Crashed,
+        judged: Judged,
+    ) -> Crashed {
         let end = disk.operations();
         let opened_at = lived.opened_at.unwrap_or(end);
         let checkpoints = &lived.checkpoints;
@@ -119,16 +136,20 @@ impl History<'_> {
             _ => self.random.below(end as u64 + 1) as usize,
         };
         let kind = if self.random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
-        let in_recovery = before.depth > 0 && at < opened_at;
+        let in_recovery = before.depth > 0 && (1..opened_at).contains(&at);
         let in_checkpoint = checkpoints.iter().any(|range| range.contains(&at));
         let figures = &mut self.figures;
-        match kind {
-            CrashKind::PowerCut => figures.power_cuts += 1,
-            CrashKind::Kill => figures.kills += 1,
+        if judged == Judged::Yes {
+            match kind {
+                CrashKind::PowerCut => figures.power_cuts += 1,
+                CrashKind::Kill => figures.kills += 1,
+            }
+            figures.crashes_in_recovery += u64::from(in_recovery);
+            figures.crashes_in_checkpoint += u64::from(in_checkpoint);
+            *figures.crashes_by_depth.entry(before.depth + 1).or_default() += 1;
+        } else {
+            figures.crashes_unjudged += 1;
         }
-        figures.crashes_in_recovery += u64::from(in_recovery);
-        figures.crashes_in_checkpoint += u64::from(in_checkpoint);
-        *figures.crashes_by_depth.entry(before.depth + 1).or_default() += 1;
         let place = if in_recovery {
             " in recovery"
         } else if in_checkpoint {
@@ -179,18 +200,18 @@ impl History<'_> {
             judged: true,
             context: crashed.context.clone(),
         };
-        let bearable = matches!(trouble, Trouble::None);
         let lived = self.live(&crashed.disk, script.clone());
         self.figures.note_pairs(&crashed.faults, &lived.faults);
-        if let (Some(error), true) = (&lived.refused, bearable) {
+        if let (Some(error), true) = (&lived.refused, trouble.lets_work()) {
             panic!("{}: {error}", crashed.context);
         }
         if !last {
-            let next = self.crash(&crashed.disk, &lived, &crashed);
+            let next = self.crash(&crashed.disk, &lived, &crashed, Judged::Yes);
             return self.go_on(next);
         }
         if self.random.chance(1, 8) {
-            return self.break_promises(crashed, script);
+            let next = self.crash(&crashed.disk, &lived, &crashed, Judged::No);
+            return self.break_promises(next, script);
         }
         if self.random.chance(1, 4) {
             let end = crashed.disk.operations();
@@ -222,11 +243,12 @@ impl History<'_> {
             };
             let lived = self.live(&crashed.disk, script);
             self.figures.note_pairs(&crashed.faults, &lived.faults);
-            crashed = self.crash(&crashed.disk, &lived, &crashed);
-            trouble = match self.random.below(4) {
+            crashed = self.crash(&crashed.disk, &lived, &crashed, Judged::No);
+            trouble = match self.random.below(5) {
                 _ if crashed.depth == deepest => Trouble::None,
                 0 => Trouble::any_broken_promise(&mut self.random),
                 1 => Trouble::any_bearable(&mut self.random),
+                2 => Trouble::None.or_inside(self.random.next_u64(), 1),
                 _ => Trouble::None,
             };
         }

@@ -35,8 +35,7 @@ pub struct Script {
     pub must: BTreeSet<Id>,
     /// A clean end; otherwise the machine stops under it.
     pub close: bool,
-    /// Whether what is found is judged. Not where the device broke its promises: then nothing may panic or wait for ever, and no row
-    /// may be what was never written.
+    /// Whether what is found is judged. Not where the device broke its promises: then nothing may panic or wait for ever.
     pub judged: bool,
     pub context: String,
 }
@@ -55,6 +54,19 @@ pub struct Lived {
     pub found: Option<Content>,
     /// Why it could not be opened.
     pub refused: Option<quenchdb::Error>,
+}
+
+/// Whether a transaction may fail with this where nothing is wrong: memory is short, or somebody else was first.
+fn is_expected(error: &quenchdb::Error) -> bool {
+    error.kind() == ErrorKind::OutOfMemory || error.is_retryable()
+}
+
+impl Shared {
+    /// Where nothing is wrong that keeps transactions from going on they have to.
+    fn expect(&self, error: &quenchdb::Error) {
+        let works = self.script.judged && self.script.trouble.lets_work();
+        assert!(!works || is_expected(error), "{}: {error}", self.script.context);
+    }
 }
 
 /// Shared by the threads of a life.
@@ -116,12 +128,16 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         }
     };
     lived.opened_at = Some(disk.operations());
-    let bearable = script.judged && matches!(script.trouble, Trouble::None);
-    if bearable {
+    let works = script.judged && script.trouble.lets_work();
+    if works {
         lived.found = Some(judge(&db, &script.must, &script.context));
     }
-    if let Ok(tables) = Tables::of(&db, script.tight) {
-        let lists = db.table_or_create("lists").ok().filter(|_| bearable && script.number == 0);
+    let tables = Tables::of(&db, script.tight);
+    if let (true, Err(error)) = (works, &tables) {
+        assert!(is_expected(error), "{}: tables: {error}", script.context);
+    }
+    if let Ok(tables) = tables {
+        let lists = db.table_or_create("lists").ok().filter(|_| works && script.number == 0);
         let lists = lists.map(|table| (table, Lists::default()));
         let notes = Mutex::default();
         let shared = Arc::new(Shared {
@@ -143,7 +159,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         figures.acknowledged += lived.acknowledged.len() as u64;
         figures.happened("thread panic or early end", notes.early_ends);
         figures.happened("clock jump", notes.clock_jumps);
-        figures.happened("memory refused", if bearable { notes.refused_memory } else { 0 });
+        figures.passed("memory short", notes.refused_memory);
         figures.passed("space refused", notes.refused_space);
         figures.judged += judge_lists(&shared, &mut notes.history);
     }
@@ -156,7 +172,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     }
     if script.close {
         let closed = db.close();
-        if bearable {
+        if works {
             closed.unwrap_or_else(|error| panic!("{}, close: {error}", script.context));
         }
     } else {
@@ -230,8 +246,11 @@ fn work(shared: &Arc<Shared>, number: u8) {
             let begun = lists.ticks.next();
             match list_transaction(&shared.db, table, lists, &mut record, &mut random) {
                 Ok(ended) => record.end(begun, ended.at, ended.outcome),
-                // Refused for want of memory, or poisoned by a clock that jumped.
-                Err(_) => record.end(begun, SOME_TIME, Outcome::Unknown),
+                // Refused for want of memory.
+                Err(error) => {
+                    shared.expect(&error);
+                    record.end(begun, SOME_TIME, Outcome::Unknown);
+                }
             }
         }
         match one(&shared.db, &shared.tables, id, &mut random) {
@@ -239,8 +258,13 @@ fn work(shared: &Arc<Shared>, number: u8) {
             Ok(Told::Later(handle)) => handles.push((id, handle)),
             Ok(Told::Nothing) => {}
             Err(error) if error.kind() == ErrorKind::OutOfMemory => shared.notes.lock().refused_memory += 1,
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => shared.notes.lock().refused_space += 1,
-            Err(_) => break,
+            Err(error) => {
+                shared.expect(&error);
+                if error.kind() != ErrorKind::OutOfSpace {
+                    break;
+                }
+                shared.notes.lock().refused_space += 1;
+            }
         }
         shared.notes.lock().transactions += 1;
         for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
@@ -271,7 +295,7 @@ fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: 
         }
         3 => {
             let bits = 1 + random.below(22);
-            simulation::jump(Duration::from_micros(random.below(1 << bits)));
+            simulation::jump(Duration::from_micros(1 + random.below(1 << bits)));
             shared.notes.lock().clock_jumps += 1;
         }
         4 => *snapshot = shared.db.begin_read().ok(),

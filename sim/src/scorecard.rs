@@ -183,6 +183,7 @@ impl Sums {
             at_least("crashes inside a checkpoint", figures.crashes_in_checkpoint, (5_000, 250_000)),
             at_least("crashes of a life after a crash", deep(2), (5_000, 250_000)),
             at_least("crashes three lives deep or deeper", deep(3), (1_000, 250_000)),
+            at_least("crashes of devices that break promises", figures.crashes_unjudged, (500, 25_000)),
             at_least("kinds of faults that fired", figures.happenings.len() as u64, (24, kinds)),
             at_least("pairs of kinds, one in a later life", figures.pairs.len() as u64, (500, kinds * kinds)),
             at_least("pairs of preset and rule", figures.protocols.len() as u64, (48, 48)),

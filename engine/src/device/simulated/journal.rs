@@ -347,6 +347,21 @@ impl Disk {
         }
     }
 
+    /// A process is killed in the middle of a write that it waits for: nothing of it is there, or its beginning, or all, and none of it is
+    /// durable. Nothing comes later: the process ends when the write does.
+    pub(super) fn begin_killed(&mut self, change: &Change, random: &mut Random, counts: &mut FaultCounts) {
+        if let Change::Write { path, offset, bytes, .. } = change {
+            let sectors = bytes.len() / SECTOR;
+            let kept = random.below(sectors as u64 + 1) as usize * SECTOR;
+            if kept > 0 {
+                if kept < bytes.len() {
+                    counts.count("write torn by a kill");
+                }
+                self.write(path, *offset, &bytes[..kept].into(), false);
+            }
+        }
+    }
+
     fn flush_directory(&mut self, directory: &str) {
         self.files.retain(|path, file| {
             let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -378,7 +393,9 @@ impl Disk {
             let name_survives = file.name_durable || random.chance(survives, 16);
             let removal_survives = file.removed && random.chance(survives, 16);
             if !name_survives || removal_survives {
-                counts.count("name lost by a power cut");
+                if !name_survives {
+                    counts.count("name lost by a power cut");
+                }
                 lost.push(path.clone());
                 continue;
             }
@@ -405,8 +422,11 @@ impl Disk {
                 let keep = match random.below(4) {
                     0 => continue,
                     1 => {
-                        counts.count("write torn by a kill");
-                        random.below((bytes.len() / SECTOR) as u64 + 1) as usize * SECTOR
+                        let keep = random.below((bytes.len() / SECTOR) as u64 + 1) as usize * SECTOR;
+                        if keep > 0 && keep < bytes.len() {
+                            counts.count("write torn by a kill");
+                        }
+                        keep
                     }
                     2 if !file.claimed => {
                         self.late.push(write(bytes));
@@ -479,11 +499,14 @@ impl FileImage {
         let in_flight = std::mem::take(&mut self.in_flight);
         unsure.extend(in_flight.into_iter().map(|(offset, bytes)| Pending::Write { offset, bytes }));
         if random.chance(1, 2) {
-            if unsure.len() > 1 {
-                counts.count("writes reordered by a power cut");
-            }
+            let mut reordered = false;
             for i in (1..unsure.len()).rev() {
-                unsure.swap(i, random.below(i as u64 + 1) as usize);
+                let other = random.below(i as u64 + 1) as usize;
+                unsure.swap(i, other);
+                reordered |= i != other;
+            }
+            if reordered {
+                counts.count("writes reordered by a power cut");
             }
         }
         for pending in unsure {
@@ -500,6 +523,7 @@ impl FileImage {
                         }
                     }
                     match kept {
+                        0 if bytes.is_empty() => {}
                         0 => counts.count("write lost by a power cut"),
                         kept if kept < bytes.len().div_ceil(SECTOR) => {
                             counts.count("write torn by a power cut");

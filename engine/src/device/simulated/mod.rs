@@ -9,7 +9,8 @@
 //!                   ├─ power cut: each 512-byte sector of each pending write survives or not, in any order, and of the write that
 //!                   │  was to be the next operation, durable or not: it was on its way
 //!                   └─ SIGKILL: all stay visible and pending; writes in flight land wholly, partly, or during the
-//!                      life of the next storage
+//!                      life of the next storage; of a write that somebody was waiting for, which was to be the next operation, the
+//!                      beginning may be there, visible and pending
 //! ```
 //!
 //! 1. What was flushed before the crash always survives.
@@ -120,15 +121,17 @@ impl SimulatedStorage {
     #[must_use]
     pub fn crash(&self, kind: CrashKind, operations: usize, seed: u64) -> SimulatedStorage {
         let mut random = Random::from_seed(seed);
+        let mut counts = FaultCounts::default();
         let mut disk = {
             let mut world = self.shared.world.lock();
             let mut disk = world.after(operations);
-            if let (CrashKind::PowerCut, Some(next)) = (kind, world.journal.get(operations)) {
-                disk.begin(next);
+            match (kind, world.journal.get(operations)) {
+                (CrashKind::PowerCut, Some(next)) => disk.begin(next),
+                (CrashKind::Kill, Some(next)) => disk.begin_killed(next, &mut random, &mut counts),
+                (_, None) => {}
             }
             disk
         };
-        let mut counts = FaultCounts::default();
         disk.crash(kind, &mut random, &mut counts);
         let crashed = SimulatedStorage::on(disk, random.next_u64());
         crashed.shared.world.lock().faults.counts = counts;
