@@ -271,7 +271,12 @@ impl Core {
             first.get_or_insert(writer);
             writer.duty.lower_due(levels::NOW);
         }
-        let Some(writer) = first else { return false };
+        let Some(writer) = first else {
+            // As in `advance_logs`.
+            clocks.rescan();
+            self.rescan();
+            return self.is_committed(csn);
+        };
         if several && self.flushers_run() {
             self.wake_flushers();
             return false;
