@@ -61,6 +61,7 @@ bugs! {
     CarriedBlockForgotten "carried-block-forgotten" "log" "Recovery passes by blocks that another log carried." "rule 3";
     StolenCsnNotCounted "stolen-csn-not-counted" "log" "A segment is retired without regard to the CSNs of blocks that it carries for other logs." "I8, stream 5";
     SegmentRecycledEarly "segment-recycled-early" "log" "A segment is used again although it holds records above the checkpoint." "I8";
+    PlaceUsedEarly "place-used-early" "log" "A segment is used again although a block that has its place there is not written yet." "segment 4";
     KilledSegmentAdopted "killed-segment-adopted" "log" "A segment of a killed process is used again instead of removed." "segment 3";
     SegmentNameNotFlushed "segment-name-not-flushed" "log" "The directory is not flushed after a segment was made." "I5";
     FenceSkipped "fence-skipped" "log" "Records in mapped memory count without a fence." "I5, I1";
@@ -78,10 +79,12 @@ bugs! {
     SlotsBeforeCounter "slots-before-counter" "commit" "The scan for W looks at the slots before the counter." "rule 1";
     DirectPredecessorsOnly "direct-predecessors-only" "commit" "By the exact rule a predecessor counts as committed when its own record is durable." "rule 13";
     GsnNotAbovePredecessors "gsn-not-above-predecessors" "commit" "A record's GSN is above its log's, but not above its transaction's." "rule 13";
+    DrainedClockBelieved "drained-clock-believed" "commit" "Behind a drain the clock of a log is that of another log's record." "rule 13";
     OwnLogIsEnough "own-log-is-enough" "commit" "A transaction that avoids remote flushes does not wait for those before it in its log." "rule 13";
     FragmentsNotAwaited "fragments-not-awaited" "commit" "A transaction divided by page is acknowledged when its last fragment is durable." "I1";
     QueueTellsEarly "queue-tells-early" "commit" "A group acknowledgment takes one transaction more than is durable." "I1";
     WatermarkNotStored "watermark-not-stored" "commit" "Records do not store the watermark." "I10";
+    StolenBehindOlder "stolen-behind-older" "commit" "What a worker steals gets its place behind the newest block of its log, and is written behind an older one." "I1, I3";
     StolenRangeLost "stolen-range-lost" "commit" "The bytes that a worker stole are not copied into its write." "rule 3";
     StragglersNotDrained "stragglers-not-drained" "commit" "Who depends on a straggler takes it for fenced without a barrier." "I1, I5";
     BoundedLossNeverDue "bounded-loss-never-due" "commit" "Nobody writes a commit of bounded loss before the window has passed." "I14";
@@ -107,6 +110,7 @@ bugs! {
     SeparatorLost "separator-lost" "tree" "A split does not tell the parent of the new page." "tree order";
     MergeDropsRow "merge-drops-row" "tree" "A merge leaves out the last row of the right leaf." "tree order";
     ScanSkipsAtBorder "scan-skips-at-border" "tree" "A scan that goes on with the next batch passes by its first row." "every row once";
+    ValueFreedTwice "value-freed-twice" "tree" "A large value of a dropped table is freed from its beginning again after a failed read." "free 1";
     OverflowPageLeaked "overflow-page-leaked" "tree" "The last page of a large value is not freed." "overflow 3";
 
     BlockReusedEarly "block-reused-early" "store" "The block of a page is free as soon as it has a newer image." "I8, F1";

@@ -47,6 +47,7 @@ impl Core {
     pub(super) fn complete(&self, writer: &LogWriter, sequence: u64, buffer: AlignedBuffer, begun: Nanos) {
         let now = self.clock.now();
         if self.poison.is_raised() {
+            writer.write_ended(now);
             return;
         }
         self.land_block(writer, sequence, Some(buffer), begun, now);
@@ -106,6 +107,16 @@ impl Core {
         }
     }
 
+    /// Has the first flusher look again later if somebody needs a higher W and no log is at work for that: one that had announced itself
+    /// below it may be about to draw above it, or to have been fenced, and whoever did so tells nobody.
+    pub(super) fn look_again_for_w(&self) {
+        let is_at_work = |writer: &LogWriter| writer.is_led() || writer.in_flight() > 0;
+        if self.needed().is_some() && !self.writers.iter().any(is_at_work) {
+            let due = levels::after(self.clock.now(), GRACE);
+            self.acknowledge_due.fetch_min(due.0, Ordering::SeqCst);
+        }
+    }
+
     pub(super) fn acknowledge_due(&self) -> Nanos {
         Nanos(self.acknowledge_due.load(Ordering::SeqCst))
     }
@@ -113,6 +124,8 @@ impl Core {
     /// Acknowledges what was left to the first flusher. What completes from now on is left to it anew.
     pub(super) fn acknowledge_left(&self) {
         self.acknowledge_due.store(levels::NEVER.0, Ordering::SeqCst);
+        // Not everybody who makes W rise has it computed.
+        self.rescan();
         if self.acknowledge_all(true) {
             // A committer may have waited for room.
             self.progress.notify_all();

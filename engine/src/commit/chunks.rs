@@ -103,7 +103,7 @@ impl Commit {
             }
             // The pin can be revoked meanwhile: the space may be what it keeps.
             drop(begun);
-            self.await_room(chunks.log, record.body.len())?;
+            self.core.await_room(chunks.log, record.body.len(), pending.waits)?;
         }
     }
 

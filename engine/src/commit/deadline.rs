@@ -16,7 +16,9 @@
 //!    it first and then looks whether the thread sleeps. All four are sequentially consistent, so one of the two sees the other.
 //! 3. A thread that is inside the hanging write stays there: nothing can call it back. What belongs to it stays with it, so the room is
 //!    **abandoned**: its threads are not waited for, and its queues are not dropped, which would wait. The process may end.
-//! 4. What hangs may arrive later all the same. Its block is of this epoch, behind the end that the next recovery accepts.
+//! 4. It looks on when the room is poisoned for another reason, say because the same device has answered another write with an error: `close`
+//!    waits for the room's threads and queues, or for this one to say that a write hangs.
+//! 5. What hangs may arrive later all the same. Its block is of this epoch, behind the end that the next recovery accepts.
 //!
 //! Left out: reads, and writes of pages. A checkpoint that hangs stops no commit before the log is full.
 
@@ -41,6 +43,8 @@ pub(super) struct Deadline {
     stop: AtomicBool,
     /// A write has hung: do not wait for threads and queues.
     missed: AtomicBool,
+    /// That is so now, or one of the room's threads has ended.
+    over: Event,
 }
 
 /// What was seen of a log: how many of its writes had ended, and at how many looks in a row that was so with others under way.
@@ -53,7 +57,7 @@ struct Seen {
 impl Deadline {
     pub(super) fn new(patience: Duration) -> Deadline {
         let (asleep, stop, missed) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        Deadline { patience, event: Event::new(), asleep, stop, missed }
+        Deadline { patience, event: Event::new(), asleep, stop, missed, over: Event::new() }
     }
 
     /// True if somebody is to look. A scheduler that explores has no time.
@@ -78,6 +82,11 @@ impl Deadline {
     pub(super) fn is_missed(&self) -> bool {
         self.missed.load(Ordering::SeqCst)
     }
+
+    /// Happens when a write has hung, or one of the room's threads has ended.
+    pub(super) fn over(&self) -> &Event {
+        &self.over
+    }
 }
 
 impl Core {
@@ -88,7 +97,7 @@ impl Core {
         let deadline = &self.deadline;
         loop {
             let woken = deadline.event.ticket();
-            if deadline.stop.load(Ordering::SeqCst) || self.poison.is_raised() {
+            if deadline.stop.load(Ordering::SeqCst) {
                 return;
             }
             if !self.writes_are_under_way() {
@@ -113,6 +122,7 @@ impl Core {
                         deadline.patience.as_millis()
                     );
                     self.fail(Error::new(ErrorKind::Io, what));
+                    deadline.over.notify_all();
                     return;
                 }
             }

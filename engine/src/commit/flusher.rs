@@ -45,11 +45,13 @@ pub(super) struct Flusher {
     /// When it will look again; zero while it runs. Stored by the thread, and zeroed by whoever wakes it.
     wakes_at: AtomicU64,
     stop: AtomicBool,
+    ended: AtomicBool,
 }
 
 impl Flusher {
     pub(super) fn new() -> Flusher {
-        Flusher { event: Event::new(), wakes_at: AtomicU64::new(RUNNING), stop: AtomicBool::new(false) }
+        let (wakes_at, stop, ended) = (AtomicU64::new(RUNNING), AtomicBool::new(false), AtomicBool::new(false));
+        Flusher { event: Event::new(), wakes_at, stop, ended }
     }
 
     /// Wakes the thread if it would sleep past `due`.
@@ -67,9 +69,24 @@ impl Flusher {
         self.event.notify_all();
     }
 
+    /// The thread has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
     /// False once it was told to stop: waiters then write for themselves.
     pub(super) fn is_running(&self) -> bool {
         !self.stop.load(Ordering::SeqCst)
+    }
+}
+
+/// Says when the thread of a flusher has ended, however it does.
+struct Running<'a>(&'a Core, usize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.flushers[self.1].ended.store(true, Ordering::SeqCst);
+        self.0.deadline.over().notify_all();
     }
 }
 
@@ -83,6 +100,7 @@ struct Flight<'a> {
 impl Core {
     /// The thread.
     pub(super) fn run_flusher(&self, number: usize) {
+        let _running = Running(self, number);
         // Nobody would keep its promises.
         let _alive = Inside::new(self, "the flusher thread");
         let mut queue = None;
@@ -104,7 +122,11 @@ impl Core {
         let flusher = &self.flushers[number];
         let woken = flusher.event.ticket();
         flusher.wakes_at.store(NEVER.0, Ordering::SeqCst);
-        let due = if self.poison.is_raised() { NEVER } else { self.earliest_due(number) };
+        let mut due = if self.poison.is_raised() { NEVER } else { self.earliest_due(number) };
+        if number == 0 && due == NEVER && !self.poison.is_raised() {
+            self.look_again_for_w();
+            due = self.acknowledge_due();
+        }
         if due > now && flusher.is_running() {
             flusher.wakes_at.store(due.0, Ordering::SeqCst);
             flusher.event.wait(woken, (due != NEVER).then(|| due.since(now)));
@@ -234,15 +256,14 @@ impl Core {
     /// Completes what was reaped, acknowledges, and then lets the leads go, which wakes the waiters.
     fn land(&self, flights: &mut [Option<Flight<'_>>], done: &mut Vec<Completion>, begun: Nanos) {
         let mut landed = Vec::with_capacity(done.len());
-        for Completion { token, buffer, result } in done.drain(..) {
-            let flight = flights.get_mut(token as usize).and_then(Option::take);
-            match (flight, result) {
-                (Some(flight), Ok(())) => {
+        self.fail_if_any_failed(done);
+        for Completion { token, buffer, .. } in done.drain(..) {
+            match flights.get_mut(token as usize).and_then(Option::take) {
+                Some(flight) => {
                     self.complete(flight.lead.writer(), flight.sequence, buffer, begun);
                     landed.push(flight);
                 }
-                (_, Err(error)) => self.fail(error),
-                (None, Ok(())) => {
+                None => {
                     self.fail(Error::new(
                         ErrorKind::Io,
                         "the device completed a write that nobody asked for",

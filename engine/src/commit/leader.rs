@@ -246,14 +246,15 @@ impl Core {
         }
         let is_behind = |w: &&LogWriter| self.watermark.holds_back(w.id, csn) && !w.is_only_carried();
         let mut behind = self.writers.iter().filter(is_behind);
-        // Who had announced itself below has drawn above since, and wakes nobody for that: looked at again, W may have passed.
+        // Who had announced itself below has drawn above since, or did so while its latch was waited for, and wakes nobody for that: looked at
+        // again, W may have passed.
         let Some(first) = behind.next() else { return csn < self.rescan() || self.land_below(csn) };
         if self.flushers_run() && behind.next().is_some() {
             // Side by side instead of one after the other.
             self.demand(csn, None);
             return false;
         }
-        self.advance(first, csn, NOW)
+        self.advance(first, csn, NOW) || csn < self.rescan()
     }
 
     /// Has the flusher write, now, every log that holds W back at or below `csn`, except the one of `own`, whose
@@ -322,7 +323,10 @@ impl Core {
             |error| if planted::is(Bug::FailedWriteRetried) { block.file.flush() } else { Err(error) };
         match written.or_else(retry) {
             Ok(()) => self.complete(writer, block.sequence, block.buffer, begun),
-            Err(error) => self.fail(error),
+            Err(error) => {
+                self.fail(error);
+                writer.write_ended(self.clock.now());
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) const PACE: Duration = Duration::from_micros(200);
 
 /// `moment` plus `by`.
 pub(super) fn after(moment: Nanos, by: Duration) -> Nanos {
-    Nanos(moment.0.saturating_add(by.as_nanos() as u64))
+    Nanos(moment.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
 }
 
 /// No log is written more often than this because the device is fast: a write costs its thread two switches.
@@ -78,6 +78,13 @@ mod tests {
         assert_eq!(due(Durability::Durable, ready, ready), Nanos(10_200_000));
         assert_eq!(due(Durability::BoundedLoss, ready, ready), Nanos(16_000_000));
         assert_eq!(due(Durability::Lazy, ready, ready), NEVER);
+    }
+
+    #[test]
+    fn a_moment_beyond_all_time_is_never() {
+        assert_eq!(after(Nanos(5), Duration::from_secs(1 << 55)), NEVER);
+        assert_eq!(after(Nanos(5), Duration::from_secs(18_446_744_074)), NEVER);
+        assert_eq!(after(NEVER, Duration::from_nanos(1)), NEVER);
     }
 
     #[test]

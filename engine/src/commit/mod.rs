@@ -282,12 +282,12 @@ impl Commit {
         self.core.precommit_now(log, record, pending, preparing)
     }
 
-    /// Waits until a record with a body of `body_len` bytes would find room. Others may take it first.
+    /// Waits until a record with a body of `body_len` bytes, whose committer waits, would find room. Others may take it first.
     ///
     /// # Errors
     /// As [`Commit::precommit`].
     pub fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
-        self.core.await_room(log, body_len)
+        self.core.await_room(log, body_len, true)
     }
 
     /// The disk is full: has a checkpoint made if it would make room for pages, and waits for it. False if there is no hope.

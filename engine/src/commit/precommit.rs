@@ -145,8 +145,8 @@ impl Core {
         }
     }
 
-    pub(super) fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
-        self.reserve_record(self.writer(log), body_len, false).map(drop)
+    pub(super) fn await_room(&self, log: LogId, body_len: usize, waits: bool) -> Result<()> {
+        self.reserve_record(self.writer(log), body_len, !waits).map(drop)
     }
 
     /// The latch of a log that has room for a record with a body of `body_len` bytes.
@@ -393,8 +393,8 @@ impl Core {
                     }
                 }
                 Obstacle::Undecided => {
-                    // Where acknowledging is left to somebody, he may be late.
-                    let left_over = self.axes.acknowledger != Acknowledger::Leader;
+                    // Where acknowledging is left to somebody, he may be late; who fences for others tells nobody.
+                    let left_over = self.axes.acknowledger != Acknowledger::Leader || self.is_passive();
                     if left_over && self.acknowledge_all(true) {
                         continue;
                     }

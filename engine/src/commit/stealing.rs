@@ -157,6 +157,10 @@ impl Core {
                 continue;
             }
             let Some(mut theirs) = victim.log.try_lock() else { continue };
+            if victim.has_sealed() {
+                // Since that look. What is stolen behind a sealed block would take its due time away.
+                continue;
+            }
             if let Some(carried) = latch.carry(block, &mut theirs, room) {
                 room -= carried.len;
                 thief.will_carry(carried.first_csn);

@@ -4,6 +4,7 @@ use super::flusher::Flusher;
 use super::{Commit, Core};
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::thread;
+use std::time::Duration;
 
 /// Poisons the room if it is dropped by a panic that began after it was made: what the engine was doing is half done, and nobody knows which
 /// half. A panic of the user's own code is no matter of it.
@@ -37,6 +38,32 @@ impl Core {
             ErrorKind::Poisoned,
             format!("{who} panicked inside the engine: this is a bug"),
         ));
+    }
+}
+
+/// How often `close` looks for writes of a poisoned room that nobody reaps.
+const REAP_EVERY: Duration = Duration::from_millis(1);
+
+impl Core {
+    /// Waits until the flushers have ended, and the queues of workers their writes. False if one hangs: then nothing is to be waited for.
+    fn await_end_of_writes(&self) -> bool {
+        loop {
+            let over = self.deadline.over().ticket();
+            if self.deadline.is_missed() {
+                return false;
+            }
+            let mut in_queues = false;
+            for writer in self.writers.iter().filter(|writer| writer.in_flight() > 0) {
+                if let Some(_lead) = writer.try_lead(self) {
+                    self.reap(writer, false);
+                }
+                in_queues |= writer.in_flight() > 0;
+            }
+            if !in_queues && self.flushers.iter().all(Flusher::has_ended) {
+                return true;
+            }
+            self.deadline.over().wait(over, in_queues.then_some(REAP_EVERY));
+        }
     }
 }
 
@@ -81,9 +108,10 @@ impl Commit {
     /// Ends all threads, but for what a hanging write holds.
     pub(super) fn end_threads(&self) {
         self.core.flushers.iter().for_each(Flusher::stop);
-        self.core.deadline.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
-        if self.core.deadline.is_missed() {
+        let hangs = !threads.is_empty() && !self.core.await_end_of_writes();
+        self.core.deadline.stop();
+        if hangs {
             // One of them may be inside that write, and a queue that is dropped waits for its writes.
             std::mem::forget(self.core.clone());
             self.core.segments.close(false);

@@ -178,6 +178,14 @@ impl Core {
         writer.with_worker_queue(|depth| self.storage.write_queue(depth), |queue| queue.submit(request))
     }
 
+    /// Poisons the room if one of these failed, before any of them counts: without direct I/O the error of one write may have been told to
+    /// another's flush of the same file.
+    pub(super) fn fail_if_any_failed(&self, done: &[Completion]) {
+        if let Some(error) = done.iter().find_map(|completion| completion.result.as_ref().err()) {
+            self.fail(error.duplicate());
+        }
+    }
+
     /// Completes what the worker's queue has finished; with `wait` at least one write. The caller leads. True if there
     /// was any.
     pub(super) fn reap(&self, writer: &LogWriter, wait: bool) -> bool {
@@ -189,14 +197,10 @@ impl Core {
         }
         let any = !done.is_empty();
         let begun = writer.last_write().0;
-        for Completion { token, buffer, result } in done {
-            match result {
-                Ok(()) => {
-                    self.complete(writer, token, buffer, begun);
-                    self.complete_carried(writer, token);
-                }
-                Err(error) => self.fail(error),
-            }
+        self.fail_if_any_failed(&done);
+        for Completion { token, buffer, .. } in done {
+            self.complete(writer, token, buffer, begun);
+            self.complete_carried(writer, token);
         }
         any
     }

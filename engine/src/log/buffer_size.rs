@@ -9,6 +9,8 @@
 //! While the device is slow more is appended between two writes, so blocks become longer, and so do buffers, before anybody has to wait for
 //! one. A fast device gets short buffers, which stay in the processor's caches. A buffer of another length is given up when it comes back.
 
+use crate::device::SECTOR_BYTES;
+
 /// Blocks that say that less would do.
 const CALM: u32 = if cfg!(feature = "simulation") { 8 } else { 1024 };
 const LEAST: usize = 64 << 10;
@@ -24,16 +26,19 @@ pub struct BufferSize {
 }
 
 impl BufferSize {
-    /// Up to `most` bytes, a whole number of sectors, and at least 64 KiB and two blocks of `flush_unit`, unless that is more.
+    /// Up to `most` bytes, and at least 64 KiB and two blocks of `flush_unit`, unless that is more. Whole sectors, as buffers are, or else
+    /// none that comes back would have the length that is looked for.
     #[must_use]
     pub fn up_to(most: usize, flush_unit: usize) -> BufferSize {
-        let least = LEAST.max(2 * flush_unit).min(most);
+        let most = most.next_multiple_of(SECTOR_BYTES);
+        let least = LEAST.max(2 * flush_unit).next_multiple_of(SECTOR_BYTES).min(most);
         BufferSize { bytes: least, least, most, calm: 0 }
     }
 
-    /// Always the same.
+    /// Always the same: whole sectors.
     #[must_use]
     pub fn fixed(bytes: usize) -> BufferSize {
+        let bytes = bytes.next_multiple_of(SECTOR_BYTES);
         BufferSize { bytes, least: bytes, most: bytes, calm: 0 }
     }
 
@@ -63,7 +68,7 @@ impl BufferSize {
         }
         self.calm = if len > self.bytes / 8 { 0 } else { self.calm + 1 };
         if self.calm >= CALM {
-            self.bytes = (self.bytes / 2 / 4096 * 4096).max(self.least);
+            self.bytes = (self.bytes / 2 / SECTOR_BYTES * SECTOR_BYTES).max(self.least);
             self.calm = 0;
         }
     }
@@ -95,6 +100,21 @@ mod tests {
             size.sealed(if n % 1000 == 0 { 200 << 10 } else { 4096 });
         }
         assert_eq!(size.bytes(), 512 << 10, "a long block comes now and then");
+    }
+
+    /// A buffer has whole sectors: one of another length than is looked for would be given up when it comes back.
+    #[test]
+    fn it_is_always_as_long_as_a_buffer_can_be() {
+        for (most, unit) in [(1_000_000, 300_000), (100_000, 4096), (70_000, 5000), (1 << 20, 100_000)] {
+            let mut size = BufferSize::up_to(most, unit);
+            for n in 0..4 * CALM as usize {
+                size.sealed(if n % 3 == 0 && n < 30 { size.bytes() } else { 100 });
+                assert!(size.bytes().is_multiple_of(SECTOR_BYTES), "{size:?}");
+                assert!(size.bytes() <= size.most(), "{size:?}");
+            }
+            assert!(size.most() >= most);
+        }
+        assert!(BufferSize::fixed(70_001).bytes().is_multiple_of(SECTOR_BYTES));
     }
 
     #[test]

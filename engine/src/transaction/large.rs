@@ -20,7 +20,8 @@ use super::view::View;
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::buffer::ExclusiveGuard;
 use crate::sync::epoch::pin;
-use crate::tree::{Held, LargeReader, LargeReference, LargeWriter, overflow};
+use crate::tree::overflow::{self, LargeSubtree};
+use crate::tree::{Held, LargeReader, LargeReference, LargeWriter};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -175,7 +176,9 @@ impl ActiveTransaction {
     pub(super) fn give_up(&self, table: &TableState, value: OwnValue) {
         let owner = value.owner.word();
         let mut release = |guard: ExclusiveGuard<'_>| self.system.free_unfinished(owner, guard);
-        if let Err(error) = overflow::free_by(table.tree.pool(), &value.reference, &mut release) {
+        let pool = table.tree.pool();
+        let whole = LargeSubtree::whole(pool, &value.reference);
+        if let Err(error) = overflow::free_by(pool, whole, &mut release) {
             // The owner stays, so that pages that could not be had are in no checkpoint.
             tracing::error!(%error, "pages of a large value that was taken back stay allocated");
             self.system.versions.set_stamp(value.owner, Stamp::LEFT_BEHIND);

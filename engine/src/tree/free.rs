@@ -6,8 +6,9 @@
 //!    not exist instead of waiting for a latch that this thread holds.
 
 use super::node::Node;
-use super::overflow::LargeSubtree;
+use super::overflow::{self, LargeSubtree};
 use super::{Tree, check};
+use crate::base::planted::{self, Bug};
 use crate::base::{ErrorKind, PageId, Result};
 use crate::buffer::Overdraft;
 
@@ -41,6 +42,9 @@ impl Tree {
         while let Some(subtree) = rest.pop() {
             let freed = match subtree {
                 Subtree::Node(page) => self.free_node(page, rest),
+                Subtree::Large(large) if planted::is(Bug::ValueFreedTwice) => {
+                    overflow::free_by(&self.pool, large, &mut |guard| self.pool.free(guard))
+                }
                 Subtree::Large(large) => large
                     .free_top(&self.pool, &mut |guard| self.pool.free(guard))
                     .map(|below| rest.extend(below.into_iter().map(Subtree::Large))),

@@ -39,6 +39,7 @@ detectors! {
     CarriedBlockForgotten: tests("stealing", ""), SEEDS;
     StolenCsnNotCounted: tests("lib", "log::tests");
     SegmentRecycledEarly: tests("lib", "log::tests");
+    PlaceUsedEarly: tests("lib", "log::tests");
     KilledSegmentAdopted: tests("late_writes", "");
     SegmentNameNotFlushed: SEEDS;
     FenceSkipped: SEEDS;
@@ -56,10 +57,12 @@ detectors! {
     SlotsBeforeCounter: tests("lib", "watermark");
     DirectPredecessorsOnly: tests("lib", "commit::exact");
     GsnNotAbovePredecessors: tests("lib", "commit::gsn");
+    DrainedClockBelieved: tests("lib", "commit::tests::passive");
     OwnLogIsEnough: tests("lib", "commit::gsn");
     FragmentsNotAwaited: tests("by_page", "a_transaction_is_whole");
     QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
     WatermarkNotStored: tests("damage", "a_hole_in_the_log");
+    StolenBehindOlder: tests("lib", "commit::tests::stealing");
     StolenRangeLost: tests("stealing", ""), SEEDS;
     StragglersNotDrained: tests("dependencies", "passive"), SEEDS;
     BoundedLossNeverDue: tests("lib", "commit::levels");
@@ -85,6 +88,7 @@ detectors! {
     SeparatorLost: tests("lib", "tree::tests::checkpoint");
     MergeDropsRow: tests("lib", "tree::tests::checkpoint");
     ScanSkipsAtBorder: tests("basics", "ranges_run_from_both_ends"), SEEDS;
+    ValueFreedTwice: tests("large_values", "outlive");
     OverflowPageLeaked: tests("large_values", "overwriting_deleting"), SEEDS;
 
     BlockReusedEarly: SEEDS;

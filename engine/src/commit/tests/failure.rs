@@ -4,7 +4,7 @@ use super::*;
 use std::time::Instant;
 
 /// What a test thread says within ten seconds.
-fn in_time<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+pub fn in_time<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::spawn(move || drop(send.send(run())));
     receive.recv_timeout(Duration::from_secs(10)).unwrap_or_else(|_| panic!("{what}: hangs"))
@@ -49,6 +49,30 @@ fn a_write_that_never_completes_is_given_up() {
         }
         std::thread::sleep(Duration::from_millis(5));
         assert!(!world.commit.is_committed_ticket(told.0) && world.commit.is_committed(before.csn), "{what}");
+    }
+}
+
+/// A dying device: one write has failed, another never ends.
+#[test]
+fn a_write_that_hangs_when_another_has_failed_does_not_keep_close_waiting() {
+    let background = |preset| Settings { writer: Some(Writer::Background), ..settings(preset) };
+    let worker =
+        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
+    for settings in [background(Preset::Group), background(Preset::Autonomous), worker] {
+        let what = format!("{settings:?}");
+        let settings = Settings { write_deadline: Duration::from_millis(200), ..settings };
+        let world = Arc::new(World::with(settings, Hooks::default()));
+        let disk = world.disk.clone();
+        disk.hold();
+        let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
+        world.commit.end_of_transaction(LogId(0), world.clock.now(), world.clock.now(), false);
+        eventually("under way", || disk.writes() == 1);
+        world.commit.core.fail(Error::new(ErrorKind::Io, "another write failed"));
+        let theirs = world.clone();
+        let closed = in_time(&what, move || theirs.commit.close());
+        assert_eq!(closed.expect_err("poisoned").kind(), ErrorKind::Poisoned, "{what}");
+        assert!(!world.commit.is_committed_ticket(ticket));
+        disk.release();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Logs in mapped memory, step by step.
 
+use super::failure::in_time;
 use super::*;
 
 /// Somebody drained log 0 up to `last`; meanwhile a transaction of log 1, far ahead, drew the next CSN, and one of log 0 the one after that.
@@ -37,4 +38,38 @@ fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
     // Whoever waits for it has it fenced.
     world.commit.wait([volatile], None).expect("commits");
     assert!(world.durable_csns().contains(&volatile.csn));
+}
+
+/// W rises when a log is fenced, and nobody has it computed who would tell of it.
+#[test]
+fn who_was_held_up_by_a_straggler_is_told_when_another_commit_has_fenced_it() {
+    let settings = Settings { logs: 2, dependency: Some(Dependency::Dsn), ..super::settings(Preset::Passive) };
+    let world = World::with(settings, Hooks::default());
+    let straggler = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
+    let held_up = world.asynchronous(1, straggler.csn, Durability::Durable).expect("room");
+    world.blocking(0, Csn::ZERO).expect("commits");
+    let now = world.clock.now();
+    world.commit.end_of_transaction(LogId(1), now, now, false);
+    eventually("told", || world.commit.is_committed_ticket(held_up));
+    eventually("counted", || world.commit.metrics().committed_writers.get() == 3);
+}
+
+/// Who fences for others tells nobody; so a committer that finds a queue full has to.
+#[test]
+fn a_full_queue_is_emptied_by_whoever_finds_it_full() {
+    let settings = Settings {
+        queue_entries: 1024,
+        acknowledger: Some(Acknowledger::Leader),
+        ..super::settings(Preset::Passive)
+    };
+    let mut world = World::with(settings, Hooks::default());
+    world.body_bytes = 1;
+    for _ in 0..1023 {
+        world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
+    }
+    // The flusher has looked, and does not again.
+    std::thread::sleep(Duration::from_millis(5));
+    let world = Arc::new(world);
+    let theirs = world.clone();
+    in_time("a full queue", move || theirs.asynchronous(0, Csn::ZERO, Durability::Lazy)).expect("room");
 }

@@ -399,7 +399,7 @@ impl SegmentPool {
             let mut state = self.state.lock();
             let retired = std::mem::take(&mut state.retired);
             for full in retired {
-                let is_needed = full.max_csn > covered || full.open.any();
+                let is_needed = full.max_csn > covered || (full.open.any() && !planted::is(Bug::PlaceUsedEarly));
                 if is_needed && !planted::is(Bug::SegmentRecycledEarly) {
                     state.retired.push(full);
                     continue;

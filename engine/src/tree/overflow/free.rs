@@ -10,23 +10,23 @@ use crate::buffer::{ExclusiveGuard, Overdraft, Pool};
 /// # Errors
 /// A page is not what belongs there, or cannot be read: it and those below it stay allocated.
 pub fn free(pool: &Pool, reference: &LargeReference) -> Result<()> {
-    free_by(pool, reference, &mut |guard| pool.free(guard))
+    free_by(pool, LargeSubtree::whole(pool, reference), &mut |guard| pool.free(guard))
 }
 
-/// [`free`], with `release` freeing each page.
+/// [`free`] for a value, or a part of it, with `release` freeing each page.
 ///
 /// # Errors
 /// The same.
 pub fn free_by(
     pool: &Pool,
-    reference: &LargeReference,
+    subtree: LargeSubtree,
     release: &mut dyn FnMut(ExclusiveGuard<'_>),
 ) -> Result<()> {
     // Each page that is brought in is freed at once.
     let _overdraft = Overdraft::begin();
     let mut failed = Ok(());
     // From the top: a damaged page that refers to itself, or up, meets a page that is not there.
-    let mut rest = vec![LargeSubtree::whole(pool, reference)];
+    let mut rest = vec![subtree];
     while let Some(subtree) = rest.pop() {
         match subtree.free_top(pool, release) {
             Ok(below) => rest.extend(below),
