@@ -133,37 +133,39 @@ impl Trouble {
     }
 }
 
-/// Sizes and times, the same in all lives of a database or not: nothing that is kept depends on them.
+/// Sizes and times, which may be others in each life; of what goes with some protocols only, whatever goes with this one.
 fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
-    let (logs, passive) = (settings.logs, settings.log_memory.is_some());
     let us = Duration::from_micros;
-    let sized = Settings {
+    let mut sized = Settings {
         log_buffer_bytes: one_of(random, &[64 << 10, 100_000, 128 << 10, 256 << 10]),
-        // Here and there so little that commits wait for checkpoints.
-        log_bytes_max: one_of(random, &[1 << 20, 8 << 20, 8 << 20]),
+        log_bytes_max: 8 << 20,
         checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
         flush_unit_bytes: one_of(random, &[4096, 4096, 5000, 16 << 10]),
         chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
-        gather_window: one_of(random, &[us(0), us(0), us(300)]),
-        gather_siblings: one_of(random, &[0, 1, 5]),
-        gather_max: one_of(random, &[0, 0, 0, 1, 2, 3]),
         loss_window: one_of(random, &[us(1_000), us(10_000), us(10_000)]),
         await_company: random.chance(3, 4),
         queue_entries: one_of(random, &[1024, 32_768]),
-        writes_in_flight: 1 + random.below(3) as usize,
-        acknowledgment_group: one_of(random, &[1, 2, 4]),
-        idle_most: one_of(random, &[us(0), us(50), us(2_000)]),
-        insertion_latency: if passive { one_of(random, &[us(0), us(0), us(2)]) } else { us(0) },
-        ..settings.clone()
+        ..settings
     };
-    let fits = sized.validate().is_ok() && presets::check(&sized, logs).is_ok();
-    let rest = Settings { gather_window: us(0), gather_max: 0, log_bytes_max: 8 << 20, ..sized.clone() };
-    let rest_fits = rest.validate().is_ok() && presets::check(&rest, logs).is_ok();
-    match (fits, rest_fits) {
-        (true, _) => sized,
-        (_, true) => rest,
-        _ => Settings { log_bytes_max: 8 << 20, ..settings },
-    }
+    let mut perhaps = |set: fn(&mut Settings, u64)| {
+        let mut other = sized.clone();
+        set(&mut other, random.below(4));
+        if other.validate().is_ok() && presets::check(&other, other.logs).is_ok() {
+            sized = other;
+        }
+    };
+    // Here and there so little that commits wait for checkpoints.
+    perhaps(|settings, n| settings.log_bytes_max = if n == 0 { 1 << 20 } else { 8 << 20 });
+    perhaps(|settings, n| {
+        settings.gather_window = Duration::from_micros([0, 0, 0, 300][n as usize]);
+        settings.gather_siblings = n as usize;
+    });
+    perhaps(|settings, n| settings.gather_max = [0, 0, 1, 3][n as usize]);
+    perhaps(|settings, n| settings.writes_in_flight = 1 + n as usize % 3);
+    perhaps(|settings, n| settings.acknowledgment_group = 1 + n as usize);
+    perhaps(|settings, n| settings.idle_most = Duration::from_micros([0, 50, 50, 2_000][n as usize]));
+    perhaps(|settings, n| settings.insertion_latency = Duration::from_micros(n / 2));
+    sized
 }
 
 impl Config {

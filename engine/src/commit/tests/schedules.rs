@@ -211,32 +211,6 @@ fn waiters_for_records_that_nobody_flushes_are_never_stranded() {
     }
 }
 
-/// A log announces itself below a CSN that somebody waits for, and draws one above it. That wakes nobody: whoever waits has to see it.
-#[test]
-fn whoever_waits_for_w_is_not_left_behind_by_a_log_that_draws_above() {
-    fn one_waits(explored: &Explored, thread: u32, dsn: Csn) {
-        let world = &explored.world;
-        let log = thread % world.commit.core.writers.len() as u32;
-        if thread > 0 {
-            explored.precommit(log, explored.pending(Durability::Lazy, false));
-            return;
-        }
-        let pending = world.pending(dsn, Durability::Durable, true);
-        let ticket = explored.precommit(log, pending);
-        world.commit.finish(ticket, pending).expect("commits");
-        explored.told(ticket);
-    }
-    let per_transaction = Settings { logs: 2, ..settings(Preset::PerTransaction) };
-    for settings in points().into_iter().chain([small(per_transaction)]) {
-        explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
-            one_waits(explored, thread, explored.world.commit.newest_drawn());
-        });
-        explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
-            one_waits(explored, thread, Pending::EVERYTHING);
-        });
-    }
-}
-
 /// Stragglers are stored while others are drained: a barrier counts for what was stored before it.
 #[test]
 fn whoever_depends_on_a_straggler_waits_until_it_is_fenced() {
