@@ -402,15 +402,20 @@ fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: 
     let facts = storage.facts();
     let asks = settings.preset == Preset::Autonomous && settings.writer.is_none();
     if asks && settings.durability_method.is_none() && !settings.read_only {
-        let known = ProbeReport::decode(&manifest.probe, facts.device_number);
-        let chosen = match known {
+        let chosen = match ProbeReport::decode(&manifest.probe, facts.device_number) {
             Some(method) => method,
-            None => {
-                let report = probe::choose(storage, cores(), PROBE_TIME)?;
-                tracing::info!(?report, "durability methods measured beside busy threads");
-                manifest.probe = report.encode(facts.device_number);
-                report.chosen
-            }
+            None => match probe::choose(storage, cores(), PROBE_TIME) {
+                Ok(report) => {
+                    tracing::info!(?report, "durability methods measured beside busy threads");
+                    manifest.probe = report.encode(facts.device_number);
+                    report.chosen
+                }
+                // A full disk, for example, is to be opened all the same. The next open measures.
+                Err(error) => {
+                    tracing::warn!(%error, "durability methods could not be measured");
+                    MethodSetting::Flusher
+                }
+            },
         };
         settings.durability_method = Some(chosen);
     }

@@ -354,7 +354,7 @@ impl Settings {
         within("acknowledgment_group", self.acknowledgment_group as u64, 1, 64)?;
         within("acknowledgment_odds", self.acknowledgment_odds.into(), 0, 64)?;
         within("stealing_group", self.stealing_group.unwrap_or(1) as u64, 0, 64)?;
-        within("idle_most", self.idle_most.as_micros() as u64, 0, 10_000)?;
+        within("idle_most", microseconds(self.idle_most), 0, 10_000)?;
         within("queue_entries", self.queue_entries as u64, 1024, 32_768)?;
         if self.flush_unit_bytes != 0 {
             within("flush_unit_bytes", self.flush_unit_bytes as u64, 4096, 1 << 20)?;
@@ -369,17 +369,17 @@ impl Settings {
         if self.chunk_bytes != 0 {
             within("chunk_bytes", self.chunk_bytes as u64, 512, buffer as u64 / 2)?;
         }
-        within("loss_window", self.loss_window.as_millis() as u64, 1, 60_000)?;
+        within("loss_window", milliseconds(self.loss_window), 1, 60_000)?;
         if !self.write_deadline.is_zero() {
-            within("write_deadline", self.write_deadline.as_millis() as u64, 100, 3_600_000)?;
+            within("write_deadline", milliseconds(self.write_deadline), 100, 3_600_000)?;
         }
-        within("gather_window", self.gather_window.as_millis() as u64, 0, 1_000)?;
-        within("flush_interval", self.flush_interval().as_millis() as u64, 0, 1_000)?;
+        within("gather_window", milliseconds(self.gather_window), 0, 1_000)?;
+        within("flush_interval", milliseconds(self.flush_interval()), 0, 1_000)?;
         if self.log_memory_bytes != 0 {
             within("log_memory_bytes", self.log_memory_bytes, 1 << 20, 64 << 30)?;
         }
-        within("insertion_latency", self.insertion_latency.as_micros() as u64, 0, 1_000)?;
-        within("lock_wait", self.lock_wait.as_millis() as u64, 0, 3_600_000)?;
+        within("insertion_latency", microseconds(self.insertion_latency), 0, 1_000)?;
+        within("lock_wait", milliseconds(self.lock_wait), 0, 3_600_000)?;
         let contradiction = |name, what: &str| Err(Error::invalid(what).at(Location::Setting(name)));
         if !self.segment_bytes.is_multiple_of(4096) {
             return contradiction("segment_bytes", "not a multiple of 4096");
@@ -420,6 +420,15 @@ impl Settings {
     }
 }
 
+/// As many as can be said: one that is too long stays so.
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,6 +445,29 @@ mod tests {
             error.to_string(),
             "1000 is outside 0 to 256 (at setting `logs`); fix the call or the setting"
         );
+    }
+
+    /// A number of milliseconds or microseconds beyond 64 bits was taken for its remainder, which is in the range.
+    #[test]
+    fn a_duration_that_is_far_too_long_is_refused_like_one_that_is_a_little_too_long() {
+        let (milliseconds, microseconds) = (
+            Duration::from_secs(18_446_744_073_709_552),
+            Duration::from_micros(u64::MAX) + Duration::from_micros(2),
+        );
+        let base = Settings::default;
+        let cases = [
+            ("loss_window", Settings { loss_window: milliseconds, ..base() }),
+            ("write_deadline", Settings { write_deadline: milliseconds, ..base() }),
+            ("gather_window", Settings { gather_window: milliseconds, ..base() }),
+            ("flush_interval", Settings { flush_interval: Some(milliseconds), ..base() }),
+            ("lock_wait", Settings { lock_wait: milliseconds, ..base() }),
+            ("idle_most", Settings { idle_most: microseconds, ..base() }),
+            ("insertion_latency", Settings { insertion_latency: microseconds, ..base() }),
+        ];
+        for (name, settings) in cases {
+            let error = settings.validate().expect_err(name).to_string();
+            assert!(error.contains(name) && error.contains(&u64::MAX.to_string()), "{name}: {error}");
+        }
     }
 
     #[test]

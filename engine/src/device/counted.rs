@@ -124,6 +124,10 @@ impl File for CountedFile {
         self.inner.unclaim();
     }
 
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
+    }
+
     fn descriptor(&self) -> Option<RawFd> {
         self.inner.descriptor()
     }
@@ -134,6 +138,21 @@ mod tests {
     use super::*;
     use crate::device::memory::MemoryStorage;
     use crate::device::{OpenMode, Storage};
+
+    #[cfg(not(miri))]
+    #[test]
+    fn it_is_direct_if_the_file_inside_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let trust = crate::base::settings::DeviceTrust::Auto;
+        let storage =
+            crate::device::file::FileStorage::open(directory.path(), trust, false, true).expect("ours");
+        for direct in [false, true] {
+            let file =
+                storage.open("f", OpenMode { create: true, read_only: false, direct }).expect("created");
+            let (wrapped, _) = CountedFile::wrap(file.clone());
+            assert_eq!(wrapped.is_direct(), file.is_direct(), "asked for: {direct}");
+        }
+    }
 
     #[test]
     fn what_succeeds_is_counted_and_what_fails_is_not() {

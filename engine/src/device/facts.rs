@@ -39,9 +39,9 @@ impl DurabilityMethod {
 /// What is known of the device.
 #[derive(Clone, Debug)]
 pub struct DeviceFacts {
-    /// For people: `vda`, `memory`, `simulated`.
+    /// For people: `vda`, `memory`, `simulated`; `vda, log on sdb`.
     pub name: String,
-    /// The device has a cache that a power cut empties.
+    /// The device, or one of them, has a cache that a power cut empties.
     pub volatile_cache: bool,
     /// The device can write through its cache (FUA).
     pub fua: bool,
@@ -49,12 +49,39 @@ pub struct DeviceFacts {
     pub direct_io: std::result::Result<(), String>,
     /// io_uring is in use; else the reason why not.
     pub io_uring: std::result::Result<(), String>,
-    /// Block devices share a flush only if this is equal.
+    /// Block devices share a flush only if this is equal. That of the database's own directory.
     pub device_number: u64,
 }
 
+impl DeviceFacts {
+    /// Part of the database is on this device. Durable is only what is durable on each of them.
+    fn join(&mut self, part: &str, other: &DeviceFacts) {
+        if other.device_number == self.device_number {
+            return;
+        }
+        if other.name != self.name {
+            self.name = format!("{}, {part} on {}", self.name, other.name);
+        }
+        self.volatile_cache |= other.volatile_cache;
+        self.fua &= other.fua;
+    }
+}
+
+/// Looks up the block devices under `directory` and under those of its `parts` that are there. One that is made later is where the
+/// directory is.
+pub(super) fn of_database(directory: &Path, parts: &[&str], trust: DeviceTrust) -> DeviceFacts {
+    let mut facts = of_directory(directory, trust);
+    for part in parts {
+        let path = directory.join(part);
+        if !matches!(path.try_exists(), Ok(false)) {
+            facts.join(part, &of_directory(&path, trust));
+        }
+    }
+    facts
+}
+
 /// Looks up the block device under `directory`. Where nothing is known the cache counts as volatile.
-pub(super) fn of_directory(directory: &Path, trust: DeviceTrust) -> DeviceFacts {
+fn of_directory(directory: &Path, trust: DeviceTrust) -> DeviceFacts {
     let number = std::fs::metadata(directory).map_or(0, |metadata| metadata.dev());
     let device = block_device(number);
     let read = |name: &str| {
@@ -85,4 +112,53 @@ fn block_device(number: u64) -> Option<PathBuf> {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}")).canonicalize().ok()?;
     if path.join("partition").exists() { path.parent().map(Path::to_path_buf) } else { Some(path) }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    fn device(name: &str, number: u64, volatile_cache: bool) -> DeviceFacts {
+        DeviceFacts {
+            name: name.into(),
+            volatile_cache,
+            fua: true,
+            direct_io: Ok(()),
+            io_uring: Ok(()),
+            device_number: number,
+        }
+    }
+
+    /// The directory was on a disk without a cache, its `log` on one with a cache: what was written there was acknowledged unflushed.
+    #[test]
+    fn a_cache_is_volatile_if_that_of_any_part_is() {
+        let mut facts = device("vda", 1, false);
+        facts.join("pages", &device("vda", 1, false));
+        assert_eq!((facts.name.as_str(), facts.volatile_cache), ("vda", false));
+        facts.join("log", &device("sdb", 2, true));
+        facts.join("pages", &device("vda", 1, false));
+        assert_eq!((facts.name.as_str(), facts.volatile_cache), ("vda, log on sdb", true));
+        assert_eq!(facts.device_number, 1);
+    }
+
+    #[test]
+    fn parts_are_looked_up_where_their_links_lead() {
+        let (directory, elsewhere) = (tempfile::tempdir().expect("free"), Path::new("/proc/self"));
+        let alone = of_database(directory.path(), &["log"], DeviceTrust::Auto);
+        assert!(!alone.name.contains("log on"), "there is none: {}", alone.name);
+        std::fs::create_dir(directory.path().join("log")).expect("free");
+        let beside = of_database(directory.path(), &["log"], DeviceTrust::Auto);
+        assert_eq!((&beside.name, beside.volatile_cache), (&alone.name, alone.volatile_cache));
+        std::fs::remove_dir(directory.path().join("log")).expect("empty");
+        std::os::unix::fs::symlink(elsewhere, directory.path().join("log")).expect("free");
+        // No block device: nothing is known of it, so it counts as volatile.
+        let linked = of_database(directory.path(), &["log"], DeviceTrust::Auto);
+        assert!(linked.volatile_cache);
+        assert!(
+            linked.name == alone.name || linked.name.contains(", log on no block device"),
+            "{}",
+            linked.name
+        );
+        assert!(!of_database(directory.path(), &["log"], DeviceTrust::Device).volatile_cache);
+    }
 }

@@ -4,6 +4,7 @@
 //! durable writes carry `RWF_DSYNC`. Where the file system refuses either, the plain way is taken and the
 //! [`DeviceFacts`] say why.
 
+use super::directory_lock::DirectoryLock;
 use super::facts::{self, DeviceFacts, DurabilityMethod};
 use super::queue::BlockingQueue;
 use super::uring::UringQueue;
@@ -15,8 +16,7 @@ use crate::base::{Error, ErrorKind, Location, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
-use std::collections::HashSet;
-use std::io::{IoSlice, Read, Seek, Write};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -27,8 +27,8 @@ const ZERO_CHUNK_BYTES: usize = 1 << 20;
 /// The same beside commits: a write that comes while it is on its way waits for less than it takes itself.
 const SMALL_ZERO_CHUNK_BYTES: usize = 64 << 10;
 
-/// Directories that this process has open: a file lock does not keep a process from itself.
-static OPEN_DIRECTORIES: std::sync::Mutex<Option<HashSet<PathBuf>>> = std::sync::Mutex::new(None);
+/// Directories in the database's. Each may be a mount point, or a link to a directory of another disk.
+const PARTS: [&str; 2] = ["log", "pages"];
 
 /// See the module's text.
 #[derive(Debug)]
@@ -38,6 +38,10 @@ pub struct FileStorage {
     /// whether it is a database's.
     facts: DeviceFacts,
     direct_io: OnceLock<std::result::Result<(), String>>,
+    /// Why a file is written through the page cache although direct I/O works in the directory: a part of it is elsewhere.
+    buffered: OnceLock<String>,
+    /// A ring could not be made since.
+    ring_refused: AtomicBool,
     create: bool,
     method: Arc<AtomicU8>,
     /// RWF_DSYNC was refused: flush after the write instead.
@@ -62,13 +66,15 @@ impl FileStorage {
         let directory = directory
             .canonicalize()
             .map_err(|e| Error::io(format!("cannot open the directory {}", directory.display()), e))?;
-        let mut facts = facts::of_directory(&directory, trust);
+        let mut facts = facts::of_database(&directory, &PARTS, trust);
         facts.io_uring = if io_uring { super::uring::available() } else { Err("switched off".into()) };
         let method = if facts.volatile_cache { DurabilityMethod::Dsync } else { DurabilityMethod::Plain };
         Ok(FileStorage {
             directory,
             facts,
             direct_io: OnceLock::new(),
+            buffered: OnceLock::new(),
+            ring_refused: AtomicBool::new(false),
             create,
             method: Arc::new(AtomicU8::new(method as u8)),
             dsync_refused: Arc::new(AtomicBool::new(false)),
@@ -81,6 +87,19 @@ impl FileStorage {
 
     fn path(&self, path: &str) -> PathBuf {
         self.directory.join(path)
+    }
+
+    /// A ring takes a descriptor and memory, which may be short for a while: then the writes are done one by one, and nothing fails.
+    fn queue_of(&self, ring: Result<UringQueue>) -> Box<dyn WriteQueue> {
+        match ring {
+            Ok(queue) => Box::new(queue),
+            Err(error) => {
+                if !self.ring_refused.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "writes are done one by one");
+                }
+                Box::new(BlockingQueue::new())
+            }
+        }
     }
 
     fn error(&self, what: &str, path: &str, error: std::io::Error) -> Error {
@@ -167,8 +186,14 @@ impl Storage for FileStorage {
         let opened =
             if direct { open(flags | OFlags::DIRECT).map(|fd| (fd, true)) } else { Err(Errno::INVAL) };
         let (fd, direct) = opened
-            .or_else(|_| open(flags).map(|fd| (fd, false)))
-            .map_err(|e| self.error("open a file", path, e.into()))?;
+            .or_else(|why| {
+                let fd = open(flags)?;
+                if direct {
+                    let _ = self.buffered.set(format!("{path} could not be opened with O_DIRECT: {why}"));
+                }
+                Ok((fd, false))
+            })
+            .map_err(|e: Errno| self.error("open a file", path, e.into()))?;
         Ok(Arc::new(RealFile {
             fd,
             path: path.to_string(),
@@ -222,7 +247,11 @@ impl Storage for FileStorage {
     }
 
     fn facts(&self) -> DeviceFacts {
-        DeviceFacts { direct_io: self.direct_io().clone(), ..self.facts.clone() }
+        let refused = self.ring_refused.load(Ordering::Relaxed);
+        let io_uring =
+            if refused { Err("a ring could not be made".into()) } else { self.facts.io_uring.clone() };
+        let buffered = self.buffered.get().map_or(Ok(()), |why| Err(why.clone()));
+        DeviceFacts { direct_io: self.direct_io().clone().and(buffered), io_uring, ..self.facts.clone() }
     }
 
     fn durability(&self) -> DurabilityMethod {
@@ -248,90 +277,9 @@ impl Storage for FileStorage {
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
         if self.facts.io_uring.is_ok() && !self.dsync_refused.load(Ordering::Relaxed) {
-            let method = match self.durability() {
-                // Without direct I/O a completed write is in the page cache.
-                DurabilityMethod::Plain if self.direct_io().is_err() => DurabilityMethod::WriteThenFlush,
-                method => method,
-            };
-            return Ok(Box::new(UringQueue::new(depth, method)?));
+            return Ok(self.queue_of(UringQueue::new(depth, self.durability())));
         }
         Ok(Box::new(BlockingQueue::new()))
-    }
-}
-
-/// The lock of a directory: a file lock against other processes, a set against this one.
-struct DirectoryLock {
-    directory: Option<PathBuf>,
-    _file: std::fs::File,
-}
-
-impl DirectoryLock {
-    fn take(directory: &Path, exclusive: bool) -> Result<DirectoryLock> {
-        let path = directory.join("LOCK");
-        let mut file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            // Without the right to write, readers can have it.
-            .or_else(|why| std::fs::File::open(&path).map_err(|_| why))
-            .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e))?;
-        let attempt = || if exclusive { file.try_lock() } else { file.try_lock_shared() };
-        let mut taken = attempt();
-        // A process that another thread has just forked holds copies of all files until it begins its own program.
-        for _ in 0..LOCK_ATTEMPTS {
-            if !matches!(taken, Err(std::fs::TryLockError::WouldBlock)) {
-                break;
-            }
-            std::thread::sleep(CLAIM_STEP);
-            taken = attempt();
-        }
-        if let Err(error) = taken {
-            return Err(match error {
-                // Readers share the lock and leave no name: the one in the file is that of the last writer.
-                std::fs::TryLockError::WouldBlock if exclusive && file.try_lock_shared().is_ok() => {
-                    Error::new(
-                        ErrorKind::Busy,
-                        format!("the database {} is open for reading by others", directory.display()),
-                    )
-                }
-                std::fs::TryLockError::WouldBlock => busy(directory, &mut file),
-                std::fs::TryLockError::Error(e) => Error::io(format!("cannot lock {}", path.display()), e),
-            });
-        }
-        if exclusive {
-            let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if !open.get_or_insert_with(HashSet::new).insert(directory.to_path_buf()) {
-                return Err(busy(directory, &mut file));
-            }
-            // For the message of whoever comes second; a failure to write it changes nothing.
-            let _ = file.set_len(0).and_then(|()| file.rewind());
-            let _ = writeln!(file, "{}", std::process::id());
-        }
-        Ok(DirectoryLock { directory: exclusive.then(|| directory.to_path_buf()), _file: file })
-    }
-}
-
-fn busy(directory: &Path, file: &mut std::fs::File) -> Error {
-    let mut holder = String::new();
-    let _ = file.rewind().and_then(|()| file.read_to_string(&mut holder));
-    let holder = match holder.trim() {
-        "" => "another process".to_string(),
-        pid if pid == std::process::id().to_string() => "this process".to_string(),
-        pid => format!("process {pid}"),
-    };
-    Error::new(ErrorKind::Busy, format!("the database {} is open in {holder}", directory.display()))
-}
-
-impl Drop for DirectoryLock {
-    fn drop(&mut self) {
-        if let Some(directory) = &self.directory {
-            let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some(set) = open.as_mut() {
-                set.remove(directory);
-            }
-        }
     }
 }
 
@@ -434,8 +382,6 @@ const XFS_MAGIC: u64 = 0x5846_5342;
 /// How long the writes of a killed owner may take to end.
 const CLAIM_WAIT: Duration = Duration::from_secs(5);
 const CLAIM_STEP: Duration = Duration::from_millis(1);
-/// Steps for which a lock that is taken is tried again.
-const LOCK_ATTEMPTS: u32 = 30;
 
 impl File for RealFile {
     /// The lock belongs to the open file description, which every request of an io_uring that is in flight keeps alive: the
@@ -577,5 +523,32 @@ impl File for RealFile {
 
     fn descriptor(&self) -> Option<RawFd> {
         Some(self.fd.as_raw_fd())
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::super::WriteRequest;
+    use super::*;
+
+    #[test]
+    fn without_a_descriptor_for_a_ring_writes_are_done_one_by_one_and_the_facts_say_so() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let storage = FileStorage::open(directory.path(), DeviceTrust::Auto, true, true).expect("ours");
+        let mut queue = storage.queue_of(Err(Error::io("cannot create an io_uring", Errno::MFILE.into())));
+        assert!(storage.facts().io_uring.is_err());
+        let mode = OpenMode { create: true, read_only: false, direct: true };
+        let file = storage.open("f", mode).expect("created");
+        let (mut buffer, len) = (AlignedBuffer::zeroed(SECTOR_BYTES), SECTOR_BYTES);
+        buffer.fill(7);
+        let request = WriteRequest { file: file.clone(), offset: 0, buffer, len, durable: true, token: 3 };
+        queue.submit(request).expect("a write");
+        let mut done = Vec::new();
+        queue.reap(true, &mut done).expect("done");
+        let [completion] = &done[..] else { panic!("{} completions", done.len()) };
+        assert!(completion.token == 3 && completion.result.is_ok());
+        let mut read = AlignedBuffer::zeroed(SECTOR_BYTES);
+        file.read_at(0, &mut read).expect("written");
+        assert!(read.iter().all(|byte| *byte == 7));
     }
 }

@@ -15,6 +15,7 @@
 mod asked;
 mod buffer;
 pub mod counted;
+mod directory_lock;
 pub mod facts;
 pub mod file;
 mod locks;
@@ -101,10 +102,11 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// Changes the method, before files are opened for writing.
     fn set_durability(&self, method: DurabilityMethod);
 
-    /// A queue for at most `depth` writes at a time, for one user at a time.
+    /// A queue for at most `depth` writes at a time, for one user at a time. Where what a queue takes is short, it is one that does each
+    /// write while it is submitted.
     ///
     /// # Errors
-    /// I/O, when the kernel refuses what it granted at open.
+    /// I/O.
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>>;
 
     /// Whether [`Storage::flush_together`] is one flush, however many files of `directory` there are.
@@ -246,7 +248,7 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight, and will write no more.
     fn unclaim(&self) {}
 
-    /// Writes go past the page cache.
+    /// Writes go past the page cache: on a device whose cache is durable they need no flush.
     fn is_direct(&self) -> bool {
         false
     }

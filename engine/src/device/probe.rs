@@ -7,7 +7,7 @@
 use super::facts::DurabilityMethod;
 use super::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage, WriteRequest};
 use crate::base::settings::MethodSetting;
-use crate::base::{Error, Result};
+use crate::base::{Error, ErrorKind, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hdrhistogram::Histogram;
 use std::sync::Arc;
@@ -176,18 +176,29 @@ fn beside_busy<T>(threads: usize, beside: impl FnOnce() -> Result<T>) -> Result<
 /// is no io_uring, there is nothing to choose: the flusher thread serves.
 ///
 /// # Errors
-/// `OutOfSpace`, I/O.
+/// `OutOfSpace`, I/O; `Busy` if a ring could not be made, so that something else was measured. The storage's method is as before.
 pub fn choose(storage: &Arc<dyn Storage>, threads: usize, each: Duration) -> Result<ProbeReport> {
     let only = ProbeReport { measured: Vec::new(), chosen: MethodSetting::Flusher };
     if !storage.facts().volatile_cache || storage.facts().io_uring.is_err() {
         return Ok(only);
     }
+    let before = storage.durability();
+    let measured = measure(storage, threads, each);
+    storage.set_durability(before);
+    let measured = measured?;
+    if let Err(why) = storage.facts().io_uring {
+        return Err(Error::new(ErrorKind::Busy, why));
+    }
+    Ok(ProbeReport { chosen: best(&measured), measured })
+}
+
+/// Leaves the storage with the method that it tried last.
+fn measure(storage: &Arc<dyn Storage>, threads: usize, each: Duration) -> Result<Vec<MethodMeasured>> {
     let scratch = Scratch::new(storage, 64 * SECTOR_BYTES as u64)?;
     let (undisturbed, ()) = beside_busy(threads, || {
         std::thread::sleep(each);
         Ok(())
     })?;
-    let before = storage.durability();
     let mut measured = Vec::new();
     for (method, _) in MethodSetting::ALL {
         storage.set_durability(match method {
@@ -205,8 +216,7 @@ pub fn choose(storage: &Arc<dyn Storage>, threads: usize, each: Duration) -> Res
             computation_left: left / undisturbed,
         });
     }
-    storage.set_durability(before);
-    Ok(ProbeReport { chosen: best(&measured), measured })
+    Ok(measured)
 }
 
 /// A worker's method has to be this much shorter than the flusher's: the flusher serves idle logs as well, its completions

@@ -7,20 +7,41 @@
 //! 4. What a thread submitted belongs to it: when it ends, the kernel gives up what it has not started (EFAULT, ECANCELED).
 //!    Nothing failed then, so whoever reaps starts the write again, from its beginning if it is durable by flush. A flush
 //!    that was given up was never tried, so this is not the repetition that 2 forbids.
+//! 5. The kernel may take fewer operations than it is offered; the others are offered again by the next call. If it took a write without
+//!    the flush that is linked to it, the two have nothing to do with each other any more, and that flush may come first. So it proves
+//!    nothing, and when both are done the write gets a flush of its own.
+//! 6. Plain completion says nothing of a write to the page cache: a file that is not direct is flushed after each.
 
 use super::facts::DurabilityMethod;
 use super::{AlignedBuffer, Completion, WriteQueue, WriteRequest};
 use crate::base::{Error, Result};
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 const DSYNC: i32 = 0x2;
 /// Marks the completion of a flush that follows a write.
 const FLUSH_BIT: u64 = 1 << 63;
+/// How long to wait when the kernel takes no operation, or does not let itself be asked for completions.
+pub(super) const RETRY: Duration = Duration::from_micros(200);
 
 /// Whether the kernel lets us use io_uring, and why not.
 pub(super) fn available() -> std::result::Result<(), String> {
-    IoUring::new(2).map(drop).map_err(|error| format!("io_uring is not available: {error}"))
+    let mut known = Probe::new();
+    let asked = IoUring::new(2).and_then(|ring| ring.submitter().register_probe(&mut known));
+    asked.map_err(|error| format!("io_uring is not available: {error}"))?;
+    match lacking(|code| known.is_supported(code)) {
+        None => Ok(()),
+        Some(what) => Err(format!("io_uring is not available: this kernel's cannot {what}")),
+    }
+}
+
+/// What we need and the kernel does not know.
+fn lacking(knows: impl Fn(u8) -> bool) -> Option<&'static str> {
+    let needed =
+        [(opcode::Write::CODE, "write"), (opcode::Read::CODE, "read"), (opcode::Fsync::CODE, "flush")];
+    needed.into_iter().find(|(code, _)| !knows(*code)).map(|(_, what)| what)
 }
 
 struct Slot {
@@ -29,7 +50,28 @@ struct Slot {
     written: usize,
     /// Operations that the kernel has not completed.
     pending: u32,
+    /// The kernel took the write without its flush (5).
+    link_lost: bool,
     error: Option<std::io::Error>,
+}
+
+impl Slot {
+    /// Whether its write is durable by a flush behind it.
+    fn is_flushed(&self, method: DurabilityMethod) -> bool {
+        let is_cached = method == DurabilityMethod::Plain && !self.request.file.is_direct();
+        self.request.durable && (method == DurabilityMethod::WriteThenFlush || is_cached)
+    }
+
+    fn flush(&self, index: usize) -> squeue::Entry {
+        let entry = opcode::Fsync::new(types::Fd(self.descriptor)).flags(types::FsyncFlags::DATASYNC);
+        entry.build().user_data(index as u64 | FLUSH_BIT)
+    }
+}
+
+/// Of the operations that are offered, oldest first, the kernel took so many: the slot whose write it took without the flush behind it.
+fn lost_link(offered: &VecDeque<u64>, taken: usize) -> Option<usize> {
+    let (last, next) = (*offered.get(taken.checked_sub(1)?)?, *offered.get(taken)?);
+    (last & FLUSH_BIT == 0 && next == last | FLUSH_BIT).then_some(last as usize)
 }
 
 /// See the module's text.
@@ -38,6 +80,8 @@ pub(super) struct UringQueue {
     slots: Vec<Option<Slot>>,
     in_flight: usize,
     method: DurabilityMethod,
+    /// Names of the operations that the kernel has not taken, oldest first.
+    offered: VecDeque<u64>,
     done: Vec<Completion>,
 }
 
@@ -46,31 +90,43 @@ impl UringQueue {
         let entries = (2 * depth.clamp(1, 1024)).next_power_of_two() as u32;
         let ring = IoUring::new(entries).map_err(|e| Error::io("cannot create an io_uring", e))?;
         let slots = (0..depth.max(1)).map(|_| None).collect();
-        Ok(UringQueue { ring, slots, in_flight: 0, method, done: Vec::new() })
+        Ok(UringQueue { ring, slots, in_flight: 0, method, offered: VecDeque::new(), done: Vec::new() })
     }
 
     /// Starts what is left of a slot's write.
     fn start(&mut self, index: usize) -> Result<()> {
+        self.offer(index);
+        self.enter(0)
+    }
+
+    fn offer(&mut self, index: usize) {
+        let method = self.method;
         let slot = self.slots[index].as_mut().expect("only called for a slot in use");
         let rest = &slot.request.buffer[slot.written..slot.request.len];
-        let durable = slot.request.durable;
-        let linked = durable && self.method == DurabilityMethod::WriteThenFlush;
-        let flags = if durable && self.method == DurabilityMethod::Dsync { DSYNC } else { 0 };
+        let linked = slot.is_flushed(method);
+        let flags = if slot.request.durable && method == DurabilityMethod::Dsync { DSYNC } else { 0 };
         let write = opcode::Write::new(types::Fd(slot.descriptor), rest.as_ptr(), rest.len() as u32)
             .offset(slot.request.offset + slot.written as u64)
             .rw_flags(flags)
             .build()
             .user_data(index as u64);
         slot.pending = if linked { 2 } else { 1 };
+        slot.link_lost = false;
         if linked {
-            let flush = opcode::Fsync::new(types::Fd(slot.descriptor))
-                .flags(types::FsyncFlags::DATASYNC)
-                .build()
-                .user_data(index as u64 | FLUSH_BIT);
+            let flush = slot.flush(index);
             self.push(&[write.flags(squeue::Flags::IO_LINK), flush]);
         } else {
             self.push(&[write]);
         }
+    }
+
+    /// Flushes what a slot's write has written.
+    fn flush(&mut self, index: usize) -> Result<()> {
+        let slot = self.slots[index].as_mut().expect("only called for a slot in use");
+        slot.pending = 1;
+        slot.link_lost = false;
+        let flush = slot.flush(index);
+        self.push(&[flush]);
         self.enter(0)
     }
 
@@ -78,32 +134,55 @@ impl UringQueue {
         // SAFETY: the buffer and the file of each entry live in the slot until its completions are reaped: the slot is
         // emptied only in `finish`, and dropping the queue reaps everything first.
         unsafe {
-            self.ring
-                .submission()
-                .push_multiple(entries)
-                .expect("the ring has two entries for each slot, and each slot submits at once");
+            self.ring.submission().push_multiple(entries).expect(
+                "the ring has two entries for each slot, which offers nothing before all it offered is done",
+            );
         }
+        self.offered.extend(entries.iter().map(squeue::Entry::get_user_data));
     }
 
     fn enter(&mut self, want: usize) -> Result<()> {
         loop {
-            match self.ring.submit_and_wait(want) {
+            let entered = self.ring.submit_and_wait(want);
+            self.note_taken();
+            match entered {
                 Ok(_) => return Ok(()),
                 Err(e) if e.raw_os_error() == Some(libc_eintr()) => {}
-                // The completion queue is full or memory is short: completions have to be taken first.
-                Err(e) if matches!(e.raw_os_error(), Some(11 | 16)) => return Ok(()),
+                // The completion queue is full or memory is short: completions have to be taken first. What was not taken is
+                // offered again by whoever enters next.
+                Err(e) if matches!(e.raw_os_error(), Some(11 | 16)) => {
+                    if want > 0 {
+                        std::thread::sleep(RETRY);
+                    }
+                    return Ok(());
+                }
                 Err(e) => return Err(Error::io("io_uring_enter failed", e)),
             }
         }
     }
 
+    /// Finds out how much of what is offered the kernel took, and whose link that broke.
+    fn note_taken(&mut self) {
+        let left = self.ring.submission().len();
+        let taken = self.offered.len().saturating_sub(left);
+        if let Some(index) = lost_link(&self.offered, taken)
+            && let Some(slot) = &mut self.slots[index]
+        {
+            slot.link_lost = true;
+        }
+        self.offered.drain(..taken);
+    }
+
+    /// After an error of one the others are taken nevertheless: the kernel tells of each only once.
     fn take_completions(&mut self) -> Result<()> {
         let completed: Vec<(u64, i32)> =
             self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
+        let mut all = Ok(());
         for (data, result) in completed {
-            self.complete((data & !FLUSH_BIT) as usize, data & FLUSH_BIT != 0, result)?;
+            let completed = self.complete((data & !FLUSH_BIT) as usize, data & FLUSH_BIT != 0, result);
+            all = all.and(completed);
         }
-        Ok(())
+        all
     }
 
     fn complete(&mut self, index: usize, is_flush: bool, result: i32) -> Result<()> {
@@ -126,7 +205,7 @@ impl UringQueue {
         if slot.pending > 0 {
             return Ok(());
         }
-        let linked = slot.request.durable && self.method == DurabilityMethod::WriteThenFlush;
+        let linked = slot.is_flushed(self.method);
         let is_short = slot.written < slot.request.len;
         let given_up = slot.error.as_ref().is_some_and(was_given_up);
         let retry = slot.error.as_ref().is_some_and(|e| matches!(e.raw_os_error(), Some(4 | 11)));
@@ -136,6 +215,9 @@ impl UringQueue {
                 slot.written = 0;
             }
             return self.start(index);
+        }
+        if slot.link_lost && slot.error.is_none() {
+            return self.flush(index);
         }
         self.finish(index);
         Ok(())
@@ -186,18 +268,23 @@ impl WriteQueue for UringQueue {
             .ok_or_else(|| Error::invalid("this queue writes only files of its own storage"))?;
         let index =
             self.slots.iter().position(Option::is_none).expect("fewer writes in flight than there are slots");
-        self.slots[index] = Some(Slot { request, descriptor, written: 0, pending: 0, error: None });
+        self.slots[index] =
+            Some(Slot { request, descriptor, written: 0, pending: 0, link_lost: false, error: None });
         self.in_flight += 1;
         self.start(index)
     }
 
     fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> Result<()> {
-        self.take_completions()?;
-        if wait {
-            self.wait_for_one()?;
+        let mut result = self.take_completions();
+        if result.is_ok() && !self.offered.is_empty() {
+            // Nobody else may come by.
+            result = self.enter(0);
+        }
+        if result.is_ok() && wait {
+            result = self.wait_for_one();
         }
         done.append(&mut self.done);
-        Ok(())
+        result
     }
 
     fn in_flight(&self) -> usize {
@@ -226,3 +313,146 @@ const _: fn() = || {
     is_send::<UringQueue>();
     is_send::<AlignedBuffer>();
 };
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::super::file::FileStorage;
+    use super::super::{File, OpenMode, SECTOR_BYTES, Storage};
+    use super::*;
+    use crate::base::settings::DeviceTrust;
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    /// A queue and a file for it; none without io_uring.
+    fn queue(
+        method: DurabilityMethod,
+        direct: bool,
+    ) -> Option<(tempfile::TempDir, Arc<dyn File>, UringQueue)> {
+        if let Err(why) = available() {
+            println!("SKIPPED: {why}");
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let storage = FileStorage::open(directory.path(), DeviceTrust::Auto, true, true).expect("ours");
+        let file = storage.open("f", OpenMode { create: true, read_only: false, direct }).expect("created");
+        let queue = UringQueue::new(4, method).expect("a ring");
+        Some((directory, file, queue))
+    }
+
+    fn request(file: &Arc<dyn File>, token: u64) -> WriteRequest {
+        let mut buffer = AlignedBuffer::zeroed(SECTOR_BYTES);
+        buffer.fill(token as u8);
+        let offset = token * SECTOR_BYTES as u64;
+        WriteRequest { file: file.clone(), offset, buffer, len: SECTOR_BYTES, durable: true, token }
+    }
+
+    fn expect_written(file: &Arc<dyn File>, done: &[Completion], tokens: &[u64]) {
+        let mut found: Vec<u64> = done.iter().map(|completion| completion.token).collect();
+        found.sort_unstable();
+        assert_eq!(found, tokens);
+        for completion in done {
+            assert!(completion.result.is_ok(), "{:?}", completion.result);
+            let mut read = AlignedBuffer::zeroed(SECTOR_BYTES);
+            file.read_at(completion.token * SECTOR_BYTES as u64, &mut read).expect("written");
+            assert!(read.iter().all(|byte| *byte == completion.token as u8));
+        }
+    }
+
+    fn pending(queue: &UringQueue, index: usize) -> Option<u32> {
+        queue.slots[index].as_ref().map(|slot| slot.pending)
+    }
+
+    #[test]
+    fn a_kernel_that_knows_rings_but_not_all_of_our_operations_will_not_do() {
+        assert_eq!(lacking(|_| true), None);
+        // Linux 5.1 to 5.5.
+        let old = [opcode::Readv::CODE, opcode::Writev::CODE, opcode::Fsync::CODE];
+        assert_eq!(lacking(|code| old.contains(&code)), Some("write"));
+        assert_eq!(lacking(|code| code != opcode::Read::CODE), Some("read"));
+        assert_eq!(lacking(|code| code != opcode::Fsync::CODE), Some("flush"));
+    }
+
+    /// The log was on a file system that refuses O_DIRECT, its device's cache durable: what was in the page cache only was acknowledged.
+    #[test]
+    fn a_durable_write_to_the_page_cache_is_flushed_also_where_plain_completion_is_enough() {
+        for direct in [false, true] {
+            let Some((_directory, file, mut queue)) = queue(DurabilityMethod::Plain, direct) else { return };
+            queue.submit(request(&file, 1)).expect("submitted");
+            let operations = if file.is_direct() { 1 } else { 2 };
+            assert_eq!(pending(&queue, 0), Some(operations), "direct: {}", file.is_direct());
+            let mut done = Vec::new();
+            queue.reap(true, &mut done).expect("reaped");
+            expect_written(&file, &done, &[1]);
+        }
+    }
+
+    #[test]
+    fn a_link_is_lost_where_the_kernel_stops_between_a_write_and_its_flush() {
+        let pair = |slot: u64| [slot, slot | FLUSH_BIT];
+        let offered: VecDeque<u64> = [&pair(3)[..], &[7], &pair(0), &[5 | FLUSH_BIT, 6]].concat().into();
+        let lost: Vec<_> = (0..=offered.len()).map(|taken| lost_link(&offered, taken)).collect();
+        assert_eq!(lost, [None, Some(3), None, None, Some(0), None, None, None]);
+        assert_eq!(lost_link(&VecDeque::new(), 0), None);
+        // What was taken before is not there any more: this flush's write went without it, and that is known already.
+        assert_eq!(lost_link(&[3 | FLUSH_BIT, 4].into(), 1), None);
+    }
+
+    #[test]
+    fn a_write_whose_link_was_lost_is_flushed_again_before_it_is_done() {
+        let Some((_directory, file, mut queue)) = queue(DurabilityMethod::WriteThenFlush, true) else {
+            return;
+        };
+        queue.submit(request(&file, 1)).expect("submitted");
+        queue.slots[0].as_mut().expect("in flight").link_lost = true;
+        let begun = Instant::now();
+        // Both operations have ended when the slot begins anew.
+        while queue.slots[0].as_ref().is_some_and(|slot| slot.link_lost) {
+            queue.take_completions().expect("taken");
+            assert!(begun.elapsed() < Duration::from_secs(60), "they never end");
+        }
+        assert!(queue.done.is_empty(), "nothing has flushed it behind the write");
+        assert_eq!(pending(&queue, 0), Some(1), "the flush");
+        let mut done = Vec::new();
+        queue.reap(true, &mut done).expect("reaped");
+        expect_written(&file, &done, &[1]);
+    }
+
+    /// The kernel had no memory when a worker submitted; afterwards it only looked for completions, and there were none.
+    #[test]
+    fn what_the_kernel_did_not_take_is_offered_again_by_whoever_looks_for_completions() {
+        let Some((_directory, file, mut queue)) = queue(DurabilityMethod::WriteThenFlush, true) else {
+            return;
+        };
+        let request = request(&file, 1);
+        let descriptor = request.file.descriptor().expect("a real file");
+        queue.slots[0] =
+            Some(Slot { request, descriptor, written: 0, pending: 0, link_lost: false, error: None });
+        queue.in_flight = 1;
+        queue.offer(0);
+        assert_eq!(queue.offered.len(), 2);
+        let (begun, mut done) = (Instant::now(), Vec::new());
+        while done.is_empty() {
+            queue.reap(false, &mut done).expect("reaped");
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody offers it again");
+        }
+        assert!(queue.offered.is_empty());
+        expect_written(&file, &done, &[1]);
+    }
+
+    /// What had been taken with the one that failed was forgotten, and dropping the queue waited for it for ever.
+    #[test]
+    fn an_error_of_the_queue_loses_no_completion_that_came_with_it() {
+        let Some((_directory, file, mut queue)) = queue(DurabilityMethod::Plain, true) else { return };
+        let nobodys = opcode::Nop::new().build().user_data(99);
+        queue.push(&[nobodys]);
+        for token in [1, 2] {
+            queue.submit(request(&file, token)).expect("submitted");
+        }
+        let operations = 1 + (0..2).filter_map(|index| pending(&queue, index)).sum::<u32>() as usize;
+        queue.ring.submit_and_wait(operations).expect("they end");
+        let mut done = Vec::new();
+        queue.reap(false, &mut done).expect_err("nobody asked for the first");
+        expect_written(&file, &done, &[1, 2]);
+        assert_eq!(queue.in_flight(), 0);
+    }
+}

@@ -4,18 +4,20 @@
 //! 2. A read that failed, fell short, or was never started is not judged here: the caller repeats it alone, and learns the
 //!    error with its place. Reads may be repeated.
 
+use super::uring::RETRY;
 use super::{ReadDone, ReadRequest};
 use crate::sync::Mutex;
 use io_uring::{IoUring, opcode, types};
 use std::os::fd::RawFd;
-use std::time::Duration;
 
 /// Reads in flight, at most: more gain nothing on any device that was looked at.
 const DEPTH: usize = 64;
-/// How long to wait when the kernel does not let itself be asked for completions.
-const RETRY: Duration = Duration::from_micros(200);
+/// Rings that are kept for later calls. Each is a descriptor, of which a process has 1024 if nobody gave it more, and some pages of the
+/// kernel's memory. Few calls come at the same time, for each has up to [`DEPTH`] reads in flight, and a few keep any device
+/// busy; a call that finds none makes one.
+const IDLE_MOST: usize = 8;
 
-/// Rings for the reads of one file; as many as there were calls at the same time.
+/// Rings for the reads of one file; as many as there are calls at the same time.
 #[derive(Default)]
 pub(super) struct ManyReads {
     idle: Mutex<Vec<IoUring>>,
@@ -103,7 +105,11 @@ impl Drop for Flight<'_> {
             self.wait();
             while self.land().is_some() {}
         }
-        self.home.lock().extend(self.ring.take());
+        let ring = self.ring.take();
+        let mut idle = self.home.lock();
+        if idle.len() < IDLE_MOST {
+            idle.extend(ring);
+        }
     }
 }
 
@@ -173,5 +179,21 @@ mod tests {
         // All were started together, and none is on its way any more.
         assert!(buffers.iter().all(|buffer| buffer.iter().all(|byte| *byte == 7)));
         assert_eq!(many.idle.lock().len(), 1, "the ring is kept");
+    }
+    /// A ring was kept for ever for each of the most calls that there ever were at the same time.
+    #[test]
+    fn of_many_calls_at_the_same_time_few_leave_their_ring() {
+        if super::super::uring::available().is_err() {
+            return;
+        }
+        let many = ManyReads::default();
+        let flight = |_| Flight { ring: IoUring::new(2).ok(), reads: 0, home: &many.idle };
+        let flights: Vec<_> = (0..2 * IDLE_MOST).map(flight).collect();
+        assert!(
+            flights.iter().filter(|flight| flight.ring.is_some()).count() > IDLE_MOST,
+            "rings can be made"
+        );
+        drop(flights);
+        assert_eq!(many.idle.lock().len(), IDLE_MOST);
     }
 }

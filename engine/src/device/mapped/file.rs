@@ -9,7 +9,8 @@
 //! MAP_SYNC also means that a store which the processor accepted needs no `fsync` for the file's own metadata. A processor whose
 //! write-back this build does not know gives a crash of the process only, wherever the file is.
 //!
-//! All blocks of the file are allocated before it is mapped: a store to a hole of a full file system would kill the process.
+//! All blocks of the file are allocated before it is mapped: a store to a hole of a full file system would kill the process. A new file
+//! has no length before it has its blocks.
 
 use super::{MapOptions, MappedMemory, MemoryFacts, Primitive, Survives, WORD_BYTES, absolute};
 use crate::base::{Error, ErrorKind, Location, Result};
@@ -128,7 +129,7 @@ fn settle_length(fd: &OwnedFd, path: &Path, options: MapOptions) -> Result<usize
         return Err(Error::corruption(what).at(place(path)));
     }
     if !options.read_only {
-        rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, wanted)
+        allocate(fd, there, wanted, |flags| rustix::fs::fallocate(fd, flags, 0, wanted))
             .map_err(|e| failed("allocate", path, e))?;
         rustix::fs::fsync(fd).map_err(|e| failed("flush", path, e))?;
         let parent = path.parent().unwrap_or(Path::new("/"));
@@ -138,6 +139,30 @@ fn settle_length(fd: &OwnedFd, path: &Path, options: MapOptions) -> Result<usize
         })?;
     }
     usize::try_from(wanted).map_err(|_| Error::invalid("more bytes than addresses").at(place(path)))
+}
+
+/// Makes a file of `there` bytes, none or `wanted`, one of `wanted` bytes and with all its blocks. The length is set at the end and at once:
+/// one that a full disk, a kill or a power cut had left halfway would be taken for the memory's at the next open.
+fn allocate(
+    fd: &OwnedFd,
+    there: u64,
+    wanted: u64,
+    fallocate: impl Fn(FallocateFlags) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let allocated = loop {
+        match fallocate(FallocateFlags::KEEP_SIZE) {
+            // A signal, for which large files give time.
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other,
+        }
+    };
+    let grown =
+        allocated.and_then(|()| if there < wanted { rustix::fs::ftruncate(fd, wanted) } else { Ok(()) });
+    if grown.is_err() {
+        // Gives back blocks that will not be used. The length is what it was, whether this succeeds or not.
+        let _ = rustix::fs::ftruncate(fd, there);
+    }
+    grown
 }
 
 /// The address, and whether the mapping is synchronous.
@@ -275,6 +300,34 @@ mod tests {
         let facts = memory.facts();
         assert_eq!(facts.survives, Survives::ProcessCrash, "{facts}");
         assert!(facts.to_string().contains("a crash of the process only"), "{facts}");
+    }
+
+    /// The length that a full disk left was taken for the memory's at the next open, which then had another one than was said, for ever.
+    #[test]
+    fn a_new_file_has_no_length_before_it_has_all_its_blocks() {
+        let directory = directory();
+        let path = directory.path().join("memory");
+        let file = std::fs::File::create_new(&path).expect("new");
+        let fd = OwnedFd::from(file);
+        let len = || rustix::fs::fstat(&fd).expect("open").st_size;
+        // The file system is full, or the process is killed, halfway: what is allocated by then counts, if it may.
+        let halfway = |flags: FallocateFlags| {
+            if flags.contains(FallocateFlags::KEEP_SIZE) {
+                Ok(())
+            } else {
+                rustix::fs::ftruncate(&fd, 1 << 19)
+            }
+        };
+        let refused = allocate(&fd, 0, 1 << 20, |flags| {
+            halfway(flags)?;
+            assert_eq!(len(), 0, "a kill leaves it so");
+            Err(rustix::io::Errno::NOSPC)
+        });
+        assert_eq!(refused, Err(rustix::io::Errno::NOSPC));
+        assert_eq!(len(), 0);
+        drop(fd);
+        let memory = map_file(&path, options(1 << 20)).expect("there is space now");
+        assert_eq!(memory.bytes(), 1 << 20);
     }
 
     #[test]

@@ -1,0 +1,94 @@
+//! The lock of a real directory: one writer, in this process or another, or any number of readers.
+
+use crate::base::{Error, ErrorKind, Result};
+use std::collections::HashSet;
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Directories that this process has open: a file lock does not keep a process from itself.
+static OPEN_DIRECTORIES: std::sync::Mutex<Option<HashSet<PathBuf>>> = std::sync::Mutex::new(None);
+
+/// Steps for which a lock that is taken is tried again.
+const LOCK_ATTEMPTS: u32 = 30;
+const STEP: Duration = Duration::from_millis(1);
+
+/// The lock of a directory: a file lock against other processes, a set against this one.
+pub(super) struct DirectoryLock {
+    directory: Option<PathBuf>,
+    _file: std::fs::File,
+}
+
+impl DirectoryLock {
+    /// Takes it.
+    ///
+    /// # Errors
+    /// `Busy` if somebody has it; I/O.
+    pub(super) fn take(directory: &Path, exclusive: bool) -> Result<DirectoryLock> {
+        let path = directory.join("LOCK");
+        let mut file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            // Without the right to write, readers can have it.
+            .or_else(|why| std::fs::File::open(&path).map_err(|_| why))
+            .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e))?;
+        let attempt = || if exclusive { file.try_lock() } else { file.try_lock_shared() };
+        let mut taken = attempt();
+        // A process that another thread has just forked holds copies of all files until it begins its own program.
+        for _ in 0..LOCK_ATTEMPTS {
+            if !matches!(taken, Err(std::fs::TryLockError::WouldBlock)) {
+                break;
+            }
+            std::thread::sleep(STEP);
+            taken = attempt();
+        }
+        if let Err(error) = taken {
+            return Err(match error {
+                // Readers share the lock and leave no name: the one in the file is that of the last writer.
+                std::fs::TryLockError::WouldBlock if exclusive && file.try_lock_shared().is_ok() => {
+                    Error::new(
+                        ErrorKind::Busy,
+                        format!("the database {} is open for reading by others", directory.display()),
+                    )
+                }
+                std::fs::TryLockError::WouldBlock => busy(directory, &mut file),
+                std::fs::TryLockError::Error(e) => Error::io(format!("cannot lock {}", path.display()), e),
+            });
+        }
+        if exclusive {
+            let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if !open.get_or_insert_with(HashSet::new).insert(directory.to_path_buf()) {
+                return Err(busy(directory, &mut file));
+            }
+            // For the message of whoever comes second; a failure to write it changes nothing.
+            let _ = file.set_len(0).and_then(|()| file.rewind());
+            let _ = writeln!(file, "{}", std::process::id());
+        }
+        Ok(DirectoryLock { directory: exclusive.then(|| directory.to_path_buf()), _file: file })
+    }
+}
+
+fn busy(directory: &Path, file: &mut std::fs::File) -> Error {
+    let mut holder = String::new();
+    let _ = file.rewind().and_then(|()| file.read_to_string(&mut holder));
+    let holder = match holder.trim() {
+        "" => "another process".to_string(),
+        pid if pid == std::process::id().to_string() => "this process".to_string(),
+        pid => format!("process {pid}"),
+    };
+    Error::new(ErrorKind::Busy, format!("the database {} is open in {holder}", directory.display()))
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.directory {
+            let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Some(set) = open.as_mut() {
+                set.remove(directory);
+            }
+        }
+    }
+}

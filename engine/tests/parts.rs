@@ -1,0 +1,56 @@
+//! A database whose log is on another device than the rest.
+
+mod support;
+
+use quenchdb::{Database, Preset};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use support::small;
+
+fn open(directory: &Path) -> Database {
+    Database::builder().settings(small(Preset::Auto, 1)).open(directory).expect("opens")
+}
+
+fn put(db: &Database, key: &str) {
+    let table = db.table_or_create("t").expect("free");
+    db.transact(|tx| tx.insert(&table, key, "1")).expect("commits");
+}
+
+/// What is durable was decided by the device under the directory alone. With a log on a disk with a volatile cache, and the directory on
+/// one without, no write of the log was flushed.
+#[test]
+fn the_device_under_the_log_is_looked_at_as_well() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
+        println!("SKIPPED: there is no /dev/shm to write to");
+        return;
+    };
+    let device = |path: &Path| std::fs::metadata(path).expect("there").dev();
+    if device(directory.path()) == device(elsewhere.path()) {
+        println!("SKIPPED: /dev/shm is no other device");
+        return;
+    }
+    let db = open(directory.path());
+    put(&db, "a");
+    let alone = db.statistics().device.name;
+    db.close().expect("closes");
+
+    let log = directory.path().join("log");
+    for entry in std::fs::read_dir(&log).expect("a database has one").flatten() {
+        std::fs::copy(entry.path(), elsewhere.path().join(entry.file_name())).expect("there is space");
+    }
+    std::fs::remove_dir_all(&log).expect("ours");
+    std::os::unix::fs::symlink(elsewhere.path(), &log).expect("free");
+
+    let db = open(directory.path());
+    put(&db, "b");
+    let facts = db.statistics().device;
+    assert!(facts.volatile_cache, "nothing is known of the device under /dev/shm");
+    let is_named = facts.name.starts_with(&alone) && facts.name.contains(", log on no block device");
+    assert!(is_named || alone.starts_with("no block device"), "{alone}; {}", facts.name);
+    db.close().expect("closes");
+
+    let db = open(directory.path());
+    assert_eq!(support::content(&db).len(), 2);
+    db.close().expect("closes");
+}

@@ -1,0 +1,142 @@
+//! The measurement of durability methods, which `autonomous` makes when it is first opened: what hinders it hinders nothing else.
+
+mod support;
+
+use quenchdb::device::memory::MemoryStorage;
+use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue, probe};
+use quenchdb::{Database, Error, ErrorKind, Preset, Result};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use support::small;
+
+/// The file that is measured with.
+const PROBE: &str = "quench-probe.tmp";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trouble {
+    None,
+    /// No space for the file that is measured with.
+    FullDisk,
+    /// Queues cannot be made.
+    NoQueue,
+    /// Queues can be made, but not such as were promised.
+    NoRing,
+}
+
+/// Memory that says that it is a device with a volatile cache and io_uring.
+#[derive(Debug)]
+struct Device {
+    inner: MemoryStorage,
+    trouble: Mutex<Trouble>,
+    method: Mutex<DurabilityMethod>,
+    probes: AtomicUsize,
+    ring_refused: AtomicBool,
+}
+
+impl Device {
+    fn new(trouble: Trouble) -> Arc<Device> {
+        Arc::new(Device {
+            inner: MemoryStorage::new(),
+            trouble: Mutex::new(trouble),
+            method: Mutex::new(DurabilityMethod::Plain),
+            probes: AtomicUsize::new(0),
+            ring_refused: AtomicBool::new(false),
+        })
+    }
+
+    fn trouble(&self) -> Trouble {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Storage for Device {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        if path == PROBE {
+            self.probes.fetch_add(1, Ordering::SeqCst);
+            if self.trouble() == Trouble::FullDisk {
+                return Err(Error::new(ErrorKind::OutOfSpace, "no space for what is measured with"));
+            }
+        }
+        self.inner.open(path, mode)
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        self.inner.list(directory)
+    }
+
+    fn create_directory(&self, path: &str) -> Result<()> {
+        self.inner.create_directory(path)
+    }
+
+    fn flush_directory(&self, directory: &str) -> Result<()> {
+        self.inner.flush_directory(directory)
+    }
+
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        self.inner.lock(exclusive)
+    }
+
+    fn facts(&self) -> DeviceFacts {
+        let refused = self.ring_refused.load(Ordering::SeqCst);
+        let io_uring = if refused { Err("a ring could not be made".into()) } else { Ok(()) };
+        DeviceFacts { volatile_cache: true, io_uring, ..self.inner.facts() }
+    }
+
+    fn durability(&self) -> DurabilityMethod {
+        *self.method.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_durability(&self, method: DurabilityMethod) {
+        *self.method.lock().unwrap_or_else(PoisonError::into_inner) = method;
+    }
+
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        match self.trouble() {
+            Trouble::NoQueue => return Err(Error::invalid("no queue")),
+            Trouble::NoRing => self.ring_refused.store(true, Ordering::SeqCst),
+            Trouble::None | Trouble::FullDisk => {}
+        }
+        self.inner.write_queue(depth)
+    }
+}
+
+/// Opens a database, uses and closes it; returns how often methods have been measured.
+fn open_and_close(device: &Arc<Device>) -> usize {
+    let settings = small(Preset::Autonomous, 1);
+    let opened = Database::builder().settings(settings).storage(device.clone()).open("x");
+    let db = opened.expect("only the measurement is hindered");
+    let table = db.table_or_create("t").expect("free");
+    db.transact(|tx| tx.insert(&table, "a", "1")).expect("commits");
+    db.close().expect("closes");
+    device.probes.load(Ordering::SeqCst)
+}
+
+/// A database on a full disk could not be opened, although it had space for its log set aside: the measurement wanted 256 KiB.
+#[test]
+fn a_disk_without_space_for_the_measurement_opens_and_measures_when_there_is_space() {
+    let device = Device::new(Trouble::FullDisk);
+    assert_eq!(open_and_close(&device), 1, "measured");
+    assert_eq!(open_and_close(&device), 2, "nothing was kept of a measurement that failed");
+    *device.trouble.lock().expect("nobody panicked") = Trouble::None;
+    assert_eq!(open_and_close(&device), 3, "there is space");
+    assert_eq!(open_and_close(&device), 3, "what was chosen is kept");
+}
+
+#[test]
+fn a_measurement_that_fails_or_measured_something_else_leaves_the_method_as_it_was() {
+    for (trouble, kind) in
+        [(Trouble::NoQueue, ErrorKind::InvalidArgument), (Trouble::NoRing, ErrorKind::Busy)]
+    {
+        let device = Device::new(trouble);
+        let storage: Arc<dyn Storage> = device.clone();
+        let error = probe::choose(&storage, 1, Duration::from_millis(1)).expect_err("hindered");
+        assert_eq!(error.kind(), kind, "{trouble:?}: {error}");
+        assert_eq!(device.durability(), DurabilityMethod::Plain, "{trouble:?}");
+        assert!(storage.list("").expect("memory").is_empty(), "{trouble:?}: a file stays behind");
+    }
+}
