@@ -9,7 +9,8 @@
 //! 4. `verify` finds nothing;
 //! 5. a reader that opened the newest checkpoint before the writer came back sees a consistent state, and the same to the end;
 //! 6. it can go on: more transactions run, and a second crash, inside recovery or after it, is judged the same way;
-//! 7. what was aborted is nowhere, and whoever only read is there only with whom it met.
+//! 7. what was aborted is nowhere, and whoever only read is there only with whom it met;
+//! 8. rows that one thread owns are as one of its commits left them, and while it lives they are what it reads.
 //!
 //! No transaction fails on a whole disk, but for want of memory where that is short. Opening once more, with nothing pending, is no crash: it is counted apart.
 //!
@@ -26,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use support::bank::{Id, Tables, Told, is_certain, judge_both, one};
+use support::shadow::{Owner, Past, Shadow, judge_shadows};
 use support::{Content, content};
 
 /// What the threads of a life know of it.
@@ -35,6 +37,7 @@ struct Work {
     acknowledged: Vec<(usize, Id)>,
     /// They must never be there.
     aborted: BTreeSet<Id>,
+    shadows: Vec<Past>,
 }
 
 impl Work {
@@ -134,6 +137,7 @@ fn work_in(
 ) {
     let mut random = Random::from_seed(life.seed ^ u64::from(thread) << 32);
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
+    let mut shadow = Shadow::of(db, [life.run, thread]).expect("a whole disk");
     let done = || done.lock().expect("no panic");
     let note = |id| done().acknowledged.push((storage.operations(), id));
     let bearable = |error: Error| {
@@ -159,10 +163,14 @@ fn work_in(
         for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
             note(id);
         }
+        if random.chance(1, 2) {
+            shadow.step(db, &|| storage.operations(), &mut random).unwrap_or_else(bearable);
+        }
         if random.chance(1, 20) {
             db.checkpoint().map_or_else(bearable, drop);
         }
     }
+    done().shadows.push(shadow.end());
 }
 
 /// Pages that left memory in all runs together.
@@ -189,10 +197,19 @@ fn count_protocol(settings: &Settings, operations: u64) {
     *PROTOCOLS.lock().expect("no panic").entry(name).or_default() += 1;
 }
 
-/// Judges a database by what is known of its lives. Returns its content.
-fn judge(db: &Database, must: &BTreeSet<Id>, lives: &[&Work], context: &str) -> Content {
+/// Judges a database by what is known of its lives. Returns its content, and which state the rows of each thread are in.
+fn judge(
+    db: &Database,
+    must: &BTreeSet<Id>,
+    lives: &[&Work],
+    least: impl Fn(&Past) -> usize,
+    context: &str,
+) -> (Content, BTreeMap<Owner, usize>) {
     let never = lives.iter().flat_map(|life| &life.aborted).copied().collect();
-    judge_both(db, must, &never, context)
+    let content = judge_both(db, must, &never, context);
+    let pasts: Vec<&Past> = lives.iter().flat_map(|life| &life.shadows).collect();
+    let states = judge_shadows(&content, &pasts, least, context);
+    (content, states)
 }
 
 /// Writes the files of a disk into a directory of their own, for `quench` to look at. Returns its path.
@@ -257,7 +274,7 @@ fn run(seed: u64, points: u64) -> Done {
         let (first_at, disk) = (at, storage.crash(first, at, first_fate));
         let reader = if point % 3 == 0 { open_checkpoint(&disk, &settings, &context) } else { None };
         let judge_reader = |reader: &Database, when: &str| {
-            judge(reader, &BTreeSet::new(), &[&first_life], &format!("{context}, {when}"))
+            judge(reader, &BTreeSet::new(), &[&first_life], |_| 0, &format!("{context}, {when}"))
         };
         let read = reader.as_ref().map(|reader| judge_reader(reader, "checkpoint"));
         let db = open(&disk, &settings).unwrap_or_else(|error| {
@@ -266,7 +283,7 @@ fn run(seed: u64, points: u64) -> Done {
         });
         OLD_CHUNKS.fetch_add(db.recovery().chunks_before_checkpoint, Ordering::Relaxed);
         done.crashes += 1;
-        let before = judge(&db, &must, &[&first_life], &context);
+        let (before, states) = judge(&db, &must, &[&first_life], |past| past.told_by(first_at), &context);
         let recovered_at = disk.operations();
         let life = Life { run: 1, tight: is_tight(seed), threads: 1, each: 4, seed: random.next_u64() };
         let more = work(&db, &disk, life);
@@ -303,7 +320,13 @@ fn run(seed: u64, points: u64) -> Done {
             panic!("{context}: {error}; see {kept:?}")
         });
         done.crashes += 1;
-        let once = judge(&db, &must_now, &[&first_life, &more], &context);
+        let least = |past: &Past| match states.get(&past.owner) {
+            // Of the second life.
+            None => past.told_by(at),
+            Some(state) if at >= recovered_at => *state,
+            Some(_) => past.told_by(first_at),
+        };
+        let (once, _) = judge(&db, &must_now, &[&first_life, &more], least, &context);
         let (watermark, csn) = (db.statistics().watermark, db.statistics().newest_csn);
         assert!(watermark >= Csn(csn.0), "{context}: something recovered is not durable");
         disk.stop();

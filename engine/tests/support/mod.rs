@@ -4,6 +4,7 @@
 pub mod bank;
 pub mod lists;
 pub mod loss;
+pub mod shadow;
 pub mod signs;
 
 use quenchdb::base::random::Random;
