@@ -8,7 +8,11 @@
 //! 3. opening again gives the same content;
 //! 4. `verify` finds nothing;
 //! 5. a reader that opened the newest checkpoint before the writer came back sees a consistent state, and the same to the end;
-//! 6. it can go on: more transactions run, and a second crash, inside recovery or after it, is judged the same way.
+//! 6. it can go on: more transactions run, and a second crash, inside recovery or after it, is judged the same way;
+//! 7. what was aborted is nowhere, and whoever only read is there only with whom it met;
+//! 8. rows that one thread owns are as one of its commits left them, and while it lives they are what it reads.
+//!
+//! No transaction fails on a whole disk, but for want of memory where that is short. Opening once more, with nothing pending, is no crash: it is counted apart.
 //!
 //! The number of crashes can be raised with `QUENCH_CRASHES`.
 
@@ -16,15 +20,31 @@ mod support;
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{CommitHandle, Compression, Csn, Database, Dependency, ErrorKind, Preset, Result, Settings};
+use quenchdb::{
+    CommitHandle, Compression, Csn, Database, Dependency, Error, ErrorKind, Preset, Result, Settings,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use support::bank::{Id, Tables, Told, judge, one};
-use support::content;
+use support::bank::{Id, Tables, Told, is_certain, judge_both, one};
+use support::shadow::{Owner, Past, Shadow, judge_shadows};
+use support::{Content, content};
 
-/// Acknowledged transactions with the number of disk operations at that time.
-type Acknowledged = Vec<(usize, Id)>;
+/// What the threads of a life know of it.
+#[derive(Default)]
+struct Work {
+    /// Acknowledged transactions with the number of disk operations at that time.
+    acknowledged: Vec<(usize, Id)>,
+    /// They must never be there.
+    aborted: BTreeSet<Id>,
+    shadows: Vec<Past>,
+}
+
+impl Work {
+    fn acknowledged_by(&self, operations: usize) -> BTreeSet<Id> {
+        self.acknowledged.iter().filter(|(at, _)| *at <= operations).map(|(_, id)| *id).collect()
+    }
+}
 
 /// Whether pages have to leave memory in this run.
 fn is_tight(seed: u64) -> bool {
@@ -82,44 +102,75 @@ fn open_checkpoint(disk: &SimulatedStorage, settings: &Settings, context: &str) 
     }
 }
 
-/// Transactions of several threads; stops at the first error that is no conflict (the disk was stopped).
-fn work(
-    db: &Database,
-    storage: &SimulatedStorage,
+/// A life on a whole disk.
+#[derive(Clone, Copy)]
+struct Life {
     run: u8,
     tight: bool,
     threads: u8,
     each: u8,
     seed: u64,
-) -> Acknowledged {
-    let acknowledged = Mutex::new(Vec::new());
-    let Ok(tables) = Tables::of(db, tight) else { return Vec::new() };
+}
+
+/// Transactions of several threads.
+fn work(db: &Database, storage: &SimulatedStorage, life: Life) -> Work {
+    let tables = Tables::of(db, life.tight).expect("a whole disk");
+    let done = Mutex::new(Work::default());
     std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (acknowledged, tables) = (&acknowledged, &tables);
-            scope.spawn(move || {
-                let mut random = Random::from_seed(seed ^ u64::from(thread) << 32);
-                let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
-                let note = |id| acknowledged.lock().expect("no panic").push((storage.operations(), id));
-                for n in 0..each {
-                    let id = [run, thread, n, 0];
-                    match one(db, tables, id, &mut random) {
-                        Ok(Told::Durable) => note(id),
-                        Ok(Told::Later(handle)) => handles.push((id, handle)),
-                        Ok(Told::Nothing) => {}
-                        Err(_) => return,
-                    }
-                    for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
-                        note(id);
-                    }
-                    if random.chance(1, 20) {
-                        let _ = db.checkpoint();
-                    }
-                }
-            });
+        for thread in 0..life.threads {
+            let (done, tables) = (&done, &tables);
+            scope.spawn(move || work_in(db, storage, life, thread, tables, done));
         }
     });
-    acknowledged.into_inner().expect("no panic")
+    let done = done.into_inner().expect("no panic");
+    assert!(life.run > 0 || !done.acknowledged.is_empty(), "seed {}: nothing was acknowledged", life.seed);
+    done
+}
+
+fn work_in(
+    db: &Database,
+    storage: &SimulatedStorage,
+    life: Life,
+    thread: u8,
+    tables: &Tables,
+    done: &Mutex<Work>,
+) {
+    let mut random = Random::from_seed(life.seed ^ u64::from(thread) << 32);
+    let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
+    let mut shadow = Shadow::of(db, [life.run, thread]).expect("a whole disk");
+    let done = || done.lock().expect("no panic");
+    let note = |id| done().acknowledged.push((storage.operations(), id));
+    let bearable = |error: Error| {
+        let memory = life.tight && error.kind() == ErrorKind::OutOfMemory;
+        assert!(memory, "seed {}: on a whole disk: {error}", life.seed);
+        REFUSED.fetch_add(1, Ordering::Relaxed);
+    };
+    for n in 0..life.each {
+        let id = [life.run, thread, n, 0];
+        match one(db, tables, id, &mut random) {
+            Ok(Told::Durable) => note(id),
+            Ok(Told::Later(handle)) => handles.push((id, handle)),
+            Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
+            Ok(Told::Aborted) => drop(done().aborted.insert(id)),
+            Ok(Told::Bounded | Told::Nothing) => {}
+            Err(error) => {
+                if is_certain(&error) {
+                    done().aborted.insert(id);
+                }
+                bearable(error);
+            }
+        }
+        for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
+            note(id);
+        }
+        if random.chance(1, 2) {
+            shadow.step(db, &|| storage.operations(), &mut random).unwrap_or_else(bearable);
+        }
+        if random.chance(1, 20) {
+            db.checkpoint().map_or_else(bearable, drop);
+        }
+    }
+    done().shadows.push(shadow.end());
 }
 
 /// Pages that left memory in all runs together.
@@ -133,6 +184,9 @@ static STOLEN: AtomicU64 = AtomicU64::new(0);
 /// Chunks older than the checkpoint that recoveries replayed.
 static OLD_CHUNKS: AtomicU64 = AtomicU64::new(0);
 
+/// Transactions that were refused for want of memory.
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+
 /// Workloads by preset and dependency rule.
 static PROTOCOLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
@@ -143,8 +197,19 @@ fn count_protocol(settings: &Settings, operations: u64) {
     *PROTOCOLS.lock().expect("no panic").entry(name).or_default() += 1;
 }
 
-fn acknowledged_by(acknowledged: &Acknowledged, operations: usize) -> BTreeSet<Id> {
-    acknowledged.iter().filter(|(at, _)| *at <= operations).map(|(_, id)| *id).collect()
+/// Judges a database by what is known of its lives. Returns its content, and which state the rows of each thread are in.
+fn judge(
+    db: &Database,
+    must: &BTreeSet<Id>,
+    lives: &[&Work],
+    least: impl Fn(&Past) -> usize,
+    context: &str,
+) -> (Content, BTreeMap<Owner, usize>) {
+    let never = lives.iter().flat_map(|life| &life.aborted).copied().collect();
+    let content = judge_both(db, must, &never, context);
+    let pasts: Vec<&Past> = lives.iter().flat_map(|life| &life.shadows).collect();
+    let states = judge_shadows(&content, &pasts, least, context);
+    (content, states)
 }
 
 /// Writes the files of a disk into a directory of their own, for `quench` to look at. Returns its path.
@@ -162,24 +227,33 @@ fn kind(random: &mut Random) -> CrashKind {
     if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill }
 }
 
-/// One workload, crashed `points` times, each followed by a second crash. Returns the number of crashes.
-fn run(seed: u64, points: u64) -> u64 {
+/// Crashes, and how often a database was opened once more after that.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    crashes: u64,
+    reopened: u64,
+}
+
+/// One workload, crashed `points` times, each followed by a second crash.
+fn run(seed: u64, points: u64) -> Done {
     let settings = settings(seed);
     let mut random = Random::from_seed(seed.wrapping_mul(0x9e37));
     let storage = SimulatedStorage::new(seed);
-    let acknowledged = {
+    let first_life = {
         let db = open(&storage, &settings).expect("a whole disk");
-        let told = work(&db, &storage, 0, is_tight(seed), 2, 20, seed);
+        let first = work(&db, &storage, Life { run: 0, tight: is_tight(seed), threads: 2, each: 20, seed });
+        let report = db.verify(None).expect("a whole disk");
+        assert!(report.problems.is_empty(), "seed {seed}, first life: {:?}", report.problems);
         EVICTED.fetch_add(db.statistics().pages_evicted, Ordering::Relaxed);
         STOLEN.fetch_add(db.statistics().stolen_blocks, Ordering::Relaxed);
         PACKED.fetch_add(db.statistics().packs.images_packed, Ordering::Relaxed);
         if random.chance(1, 4) {
             db.close().expect("a whole disk");
         }
-        told
+        first
     };
     let end = storage.operations();
-    let mut crashes = 0;
+    let mut done = Done::default();
     count_protocol(&settings, end as u64);
     let first_settings = settings;
     for point in 0..points {
@@ -195,23 +269,26 @@ fn run(seed: u64, points: u64) -> u64 {
             "seed {seed}, point {point}: {first:?} after {at} of {end} operations, by {}, {settings:?}",
             first_settings.preset
         );
-        let must = acknowledged_by(&acknowledged, at);
+        let must = first_life.acknowledged_by(at);
         let first_fate = random.next_u64();
         let (first_at, disk) = (at, storage.crash(first, at, first_fate));
         let reader = if point % 3 == 0 { open_checkpoint(&disk, &settings, &context) } else { None };
-        let read =
-            reader.as_ref().map(|reader| judge(reader, &BTreeSet::new(), &format!("{context}, checkpoint")));
+        let judge_reader = |reader: &Database, when: &str| {
+            judge(reader, &BTreeSet::new(), &[&first_life], |_| 0, &format!("{context}, {when}"))
+        };
+        let read = reader.as_ref().map(|reader| judge_reader(reader, "checkpoint"));
         let db = open(&disk, &settings).unwrap_or_else(|error| {
             let kept = keep(&storage.crash(first, at, first_fate), &format!("{seed}-{point}-first"));
             panic!("{context}: {error}; see {kept}")
         });
         OLD_CHUNKS.fetch_add(db.recovery().chunks_before_checkpoint, Ordering::Relaxed);
-        crashes += 1;
-        let before = judge(&db, &must, &context);
+        done.crashes += 1;
+        let (before, states) = judge(&db, &must, &[&first_life], |past| past.told_by(first_at), &context);
         let recovered_at = disk.operations();
-        let more = work(&db, &disk, 1, is_tight(seed), 1, 4, random.next_u64());
+        let life = Life { run: 1, tight: is_tight(seed), threads: 1, each: 4, seed: random.next_u64() };
+        let more = work(&db, &disk, life);
         if let Some(reader) = reader {
-            let again = judge(&reader, &BTreeSet::new(), &format!("{context}, checkpoint again"));
+            let again = judge_reader(&reader, "checkpoint again");
             assert_eq!(Some(again), read, "{context}: a reader's checkpoint has changed");
         }
         disk.stop();
@@ -221,7 +298,7 @@ fn run(seed: u64, points: u64) -> u64 {
         let second = kind(&mut random);
         let context = format!("{context}; then {second:?} after {at} (recovery ended at {recovered_at})");
         let mut must_now = must.clone();
-        must_now.extend(acknowledged_by(&more, at));
+        must_now.extend(more.acknowledged_by(at));
         if at >= recovered_at {
             // Whatever was served must stay.
             must_now.extend(
@@ -242,22 +319,29 @@ fn run(seed: u64, points: u64) -> u64 {
             ];
             panic!("{context}: {error}; see {kept:?}")
         });
-        crashes += 1;
-        let once = judge(&db, &must_now, &context);
+        done.crashes += 1;
+        let least = |past: &Past| match states.get(&past.owner) {
+            // Of the second life.
+            None => past.told_by(at),
+            Some(state) if at >= recovered_at => *state,
+            Some(_) => past.told_by(first_at),
+        };
+        let (once, _) = judge(&db, &must_now, &[&first_life, &more], least, &context);
         let (watermark, csn) = (db.statistics().watermark, db.statistics().newest_csn);
         assert!(watermark >= Csn(csn.0), "{context}: something recovered is not durable");
         disk.stop();
         drop(db);
-        if point % 4 == 0 {
+        // Now and then, and whatever the protocol was.
+        if point % 9 == 0 {
             let again = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
             let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}; reopened: {error}"));
             assert_eq!(content(&db), once, "{context}: recovering twice gives something else");
-            crashes += 1;
+            done.reopened += 1;
             again.stop();
             drop(db);
         }
     }
-    crashes
+    done
 }
 
 fn crashes_wanted() -> u64 {
@@ -272,26 +356,34 @@ fn no_crash_loses_what_was_acknowledged() {
     let (wanted, next) = (crashes_wanted(), AtomicU64::new(0));
     let first_seed: u64 = std::env::var("QUENCH_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let step: u64 = std::env::var("QUENCH_SEED_STEP").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let done: u64 = std::thread::scope(|scope| {
+    let done = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut done = 0;
-                    while done * WORKERS < wanted {
+                    let mut done = Done::default();
+                    while done.crashes * WORKERS < wanted {
                         let seed = first_seed + step * next.fetch_add(1, Ordering::Relaxed);
-                        done += run(seed, 40);
+                        let one = run(seed, 40);
+                        done.crashes += one.crashes;
+                        done.reopened += one.reopened;
                     }
                     done
                 })
             })
             .collect();
-        workers.into_iter().map(|worker| worker.join().expect("no violation")).sum()
+        let done = workers.into_iter().map(|worker| worker.join().expect("no violation"));
+        done.fold(Done::default(), |a, b| Done {
+            crashes: a.crashes + b.crashes,
+            reopened: a.reopened + b.reopened,
+        })
     });
+    let Done { crashes: done, reopened } = done;
+    let refused = REFUSED.load(Ordering::Relaxed);
     let evicted = EVICTED.load(Ordering::Relaxed);
     let packed = PACKED.load(Ordering::Relaxed);
     let stolen = STOLEN.load(Ordering::Relaxed);
     println!(
-        "{done} crashes, {evicted} pages left memory, {packed} images were packed, {stolen} blocks stolen"
+        "{done} crashes, {reopened} opened once more, {refused} transactions refused for want of memory, {evicted} pages left memory, {packed} images were packed, {stolen} blocks stolen"
     );
     println!("figures: {{\"crashes\": {done}}}");
     let protocols = PROTOCOLS.lock().expect("no panic");

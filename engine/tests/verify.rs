@@ -343,3 +343,60 @@ fn a_checkpoint_that_fails_to_free_a_dropped_table_leaves_it_to_the_next_one() {
     let after_crash = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
     assert_sound(&verify(&after_crash));
 }
+
+/// Whatever takes blocks and segments, or keeps them, gives every one back: after each step somebody owns each.
+#[test]
+fn no_block_and_no_segment_is_leaked() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let disk = SimulatedStorage::new(7);
+        let open = |disk: &SimulatedStorage| {
+            let settings = Settings { compression, memory_bytes: 1 << 20, ..settings(Preset::Group) };
+            Database::builder().settings(settings).storage(Arc::new(disk.clone()))
+        };
+        let db = open(&disk).open("simulated").expect("a whole disk");
+        let sound = |db: &Database| assert_sound(&db.verify(None).expect("runs"));
+        for round in 0..4u32 {
+            fill(&db, "stays", round * 100..round * 100 + 200);
+            sound(&db);
+            fill(&db, "goes", 0..100);
+            db.checkpoint().expect("a whole disk");
+            sound(&db);
+            // Blocks that only a reader's checkpoint has, and then nobody's.
+            let reader = open(&disk).open_checkpoint("simulated").expect("there is one");
+            db.drop_table("goes").expect("not used");
+            fill(&db, "stays", round * 100..round * 100 + 150);
+            db.checkpoint().expect("a whole disk");
+            assert!(db.statistics().store_held_bytes > 0);
+            sound(&db);
+            drop(reader);
+            db.checkpoint().expect("a whole disk");
+            sound(&db);
+            db.compact(None).expect("a whole disk");
+            sound(&db);
+            // A checkpoint that fails anywhere leaves its blocks to nobody.
+            for after in 0..12 {
+                fill(&db, "stays", 0..20);
+                let fault =
+                    Fault { operation: OperationKind::Write, after, kind: FaultKind::Once, error: 28 };
+                disk.inject(fault);
+                let _ = db.checkpoint();
+                disk.heal();
+                sound(&db);
+            }
+        }
+        let left = disk.duplicate();
+        disk.stop();
+        drop(db);
+        // Segments of a killed process are removed once a checkpoint covers them.
+        let db = open(&left).open("simulated").expect("a whole disk");
+        sound(&db);
+        db.checkpoint().expect("a whole disk");
+        sound(&db);
+        let stray = left.files().into_iter().find(|path| path.starts_with("log/")).expect("a segment");
+        left.write_file("log/00000999.seg", &left.read_file(&stray).expect("listed"));
+        assert_finds(&db.verify(None).expect("runs"), &["leaked file: log segment 999"]);
+        left.remove_file("log/00000999.seg");
+        db.close().expect("a whole disk");
+        assert_sound(&verify(&left));
+    }
+}

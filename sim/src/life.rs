@@ -256,7 +256,8 @@ fn work(shared: &Arc<Shared>, number: u8) {
         match one(&shared.db, &shared.tables, id, &mut random) {
             Ok(Told::Durable) => note(id),
             Ok(Told::Later(handle)) => handles.push((id, handle)),
-            Ok(Told::Nothing) => {}
+            Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
+            Ok(Told::Aborted | Told::Bounded | Told::Nothing) => {}
             Err(error) if error.kind() == ErrorKind::OutOfMemory => shared.notes.lock().refused_memory += 1,
             Err(error) => {
                 shared.expect(&error);

@@ -53,7 +53,7 @@ pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyRep
     let damaged = check_stored_pages(&inner.store, check.report, &mut progress);
     check.name_keys_of(damaged);
     let sound = check.report.problems.is_empty();
-    check.report.problems.extend(inner.store.check_space());
+    check.space()?;
     if sound {
         // Below a damaged page nobody knows what can be reached.
         check.leaks();
@@ -130,6 +130,19 @@ impl Check<'_> {
                 self.report.problems.push(format!("{owner}stored {page:?}: {problem}"));
             }
         }
+    }
+
+    /// Blocks and files: too many owners, or none. While no checkpoint is made nothing has an owner only in passing.
+    fn space(&mut self) -> Result<()> {
+        let Inner { store, segments, checkpointer, .. } = self.inner;
+        let (problems, leaked) = match checkpointer {
+            Some(checkpointer) => checkpointer.while_idle(|| (store.check_space(), segments.leaked())),
+            None => (store.check_space(), Ok(Vec::new())),
+        };
+        self.report.problems.extend(problems);
+        let problem = |id| format!("leaked file: log segment {id} is of no use, and nobody would remove it");
+        self.report.problems.extend(leaked?.into_iter().map(problem));
+        Ok(())
     }
 
     /// The newest CSN if no transaction is in progress and no dropped table waits for the next checkpoint: while that lasts a

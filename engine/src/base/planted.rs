@@ -62,6 +62,7 @@ bugs! {
     StolenCsnNotCounted "stolen-csn-not-counted" "log" "A segment is retired without regard to the CSNs of blocks that it carries for other logs." "I8, stream 5";
     SegmentRecycledEarly "segment-recycled-early" "log" "A segment is used again although it holds records above the checkpoint." "I8";
     PlaceUsedEarly "place-used-early" "log" "A segment is used again although a block that has its place there is not written yet." "segment 4";
+    SegmentForgotten "segment-forgotten" "log" "A segment that is not used again is not removed." "segment 6: no file is lost";
     KilledSegmentAdopted "killed-segment-adopted" "log" "A segment of a killed process is used again instead of removed." "segment 3";
     SegmentNameNotFlushed "segment-name-not-flushed" "log" "The directory is not flushed after a segment was made." "I5";
     FenceSkipped "fence-skipped" "log" "Records in mapped memory count without a fence." "I5, I1";
@@ -115,6 +116,7 @@ bugs! {
 
     BlockReusedEarly "block-reused-early" "store" "The block of a page is free as soon as it has a newer image." "I8, F1";
     ImagesNotFlushed "images-not-flushed" "store" "A manifest is published before the images that it names are flushed." "I5, checkpoint 3";
+    BlockLeaked "block-leaked" "store" "A block of the mapping that was replaced is not given back." "F4: no block is lost";
     MappingSlotSkipped "mapping-slot-skipped" "store" "The first changed page of each part of the mapping is not written to it." "R1";
     NewestSlotOverwritten "newest-slot-overwritten" "store" "A manifest is written first to the slot that holds the newest one." "N1";
     SecondSlotSkipped "second-slot-skipped" "store" "A manifest is written to one slot only." "N2";

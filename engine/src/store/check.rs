@@ -2,10 +2,17 @@
 //!
 //! The mapping was checked when it was loaded (M1); this looks whether rounds have kept it so. One hold of the lock, so
 //! that no round changes anything meanwhile; no block is read.
+//!
+//! While no round is open, every reference that is noted (F4) is known: it stands for something in the mapping, in an overlay, in the
+//! catalog, for the header, for something that is replaced but held for readers and backups, for an image that is with a writer, or for a block whose write failed
+//! (F3). So a block with fewer of these than are noted is leaked: nobody would ever give it back. A round has blocks in its hands that are
+//! in no table (its catalog, its parts of the mapping), and an undecided one keeps them: while there is one leaks are not looked for. Whoever wants to
+//! know keeps checkpoints from running. After an open there are none, since free space is derived.
 
 use super::blocks::{BlockNumber, BlockRef};
-use super::{PageStore, State};
+use super::{PageStore, Phase, State};
 use crate::base::PageId;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -59,7 +66,8 @@ impl State {
 }
 
 impl PageStore {
-    /// What is wrong with the use of space: blocks with more owners than they can have, and blocks in use that are marked as free.
+    /// What is wrong with the use of space: blocks with more owners than they can have, blocks in use that are marked as free, and, unless
+    /// a round is open, blocks that are marked as used by more than there is.
     #[must_use]
     pub fn check_space(&self) -> Vec<String> {
         let state = self.state.lock();
@@ -89,6 +97,42 @@ impl PageStore {
             let names: Vec<String> = owners.iter().map(Owner::to_string).collect();
             problems.push(format!("{} share a block (at {})", names.join(" and "), self.place(block)));
         }
+        if problems.is_empty() && state.phase == Phase::Idle {
+            problems.extend(self.miscounted(&state, &owners));
+        }
+        problems
+    }
+
+    /// Blocks whose references are not as many as are noted. `owners`: of each block, those in tables, which are not too many.
+    fn miscounted(&self, state: &State, owners: &[u8]) -> Vec<String> {
+        let mut held = HashMap::<BlockNumber, u8>::new();
+        state.free.held().for_each(|block| *held.entry(block).or_default() += 1);
+        // The header (B2).
+        held.insert(BlockNumber(0), 1);
+        let (mut first, mut leaked, mut problems) = (None, 0u64, Vec::new());
+        for (number, owners) in owners.iter().enumerate() {
+            let block = BlockNumber(number as u64);
+            let noted = state.free.users(block);
+            let others = held.get(&block).copied().unwrap_or(0) + state.unsettled.of(block, noted);
+            match noted.cmp(&(owners + others)) {
+                Ordering::Equal => {}
+                Ordering::Greater => {
+                    first.get_or_insert(block);
+                    leaked += 1;
+                }
+                Ordering::Less if problems.len() < PROBLEMS_MAX => problems.push(format!(
+                    "a block has {owners} images or other content and {others} that somebody may need, but {noted} are noted (at {})",
+                    self.place(block)
+                )),
+                Ordering::Less => {}
+            }
+        }
+        if let Some(first) = first {
+            problems.push(format!(
+                "leaked block: {leaked} are marked as used by more than there is, the first at {}",
+                self.place(first)
+            ));
+        }
         problems
     }
 
@@ -103,7 +147,10 @@ mod tests {
     use crate::base::{Csn, DatabaseId};
     use crate::device::AlignedBuffer;
     use crate::device::memory::MemoryStorage;
+    use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
     use crate::store::blocks::BlockKind;
+    use crate::store::{Heat, ImageKind};
+    use std::sync::Arc;
 
     #[test]
     fn blocks_that_are_shared_or_marked_as_free_are_found() {
@@ -140,5 +187,90 @@ mod tests {
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert!(problems[0].contains("page 7 is marked as free"), "{problems:?}");
         assert!(problems[1].contains("page 550 is marked as free"), "{problems:?}");
+    }
+
+    fn rounds(store: &Arc<PageStore>, csns: std::ops::RangeInclusive<u64>) {
+        for csn in csns {
+            let round = store.begin_round(csn as u32, Csn(csn)).expect("no other round");
+            for page in 1..=20 {
+                let mut image = AlignedBuffer::zeroed(4096);
+                let block = store.write_block(BlockKind::Page, page, &mut image, Csn(csn)).expect("memory");
+                round.record(PageId(page), block);
+            }
+            round.write_blob(b"catalog").expect("memory");
+            store.round_committed(round.finish().expect("memory"));
+        }
+    }
+
+    #[test]
+    fn blocks_that_nobody_owns_are_found_and_those_of_writers_and_holders_are_not() {
+        let storage = MemoryStorage::new();
+        let store = PageStore::create(&storage, DatabaseId(1), 4096).expect("memory");
+        store.compress(crate::base::settings::Compression::Lz4);
+        rounds(&store, 1..=2);
+        let held = store.hold();
+        rounds(&store, 3..=3);
+        assert!(store.usage().held_blocks > 0);
+        // A pack of three images: one gets into a table, one is given back, one is still with its writer.
+        let mut writer = store.writer(&storage, 256 << 10).expect("a queue");
+        for page in 1..=3 {
+            let image = |_: &mut [u8]| Some((ImageKind::Settled, 0));
+            writer.push(PageId(page), Csn(4), Heat::Cold, image).expect("memory");
+            assert_eq!(store.check_space(), [""; 0], "with the writer");
+        }
+        let mut written = Vec::new();
+        writer.reap(true, &mut written).expect("memory");
+        assert!(
+            written.len() == 3 && written.iter().all(|w| w.reference.block() == written[0].reference.block())
+        );
+        assert_eq!(store.check_space(), [""; 0], "written");
+        store.record(written[0].page, written[0].reference, false);
+        assert_eq!(store.check_space(), [""; 0], "one is recorded");
+        store.discard(written[1].reference);
+        assert_eq!(store.check_space(), [""; 0], "and one given back");
+        let pack = written[2].reference.block();
+        // Forgotten by its writer.
+        store.state.lock().unsettled.recorded(pack, 2);
+        let problems = store.check_space();
+        let is_leak = |problems: &[String], blocks| {
+            problems.len() == 1 && problems[0].contains(&format!("leaked block: {blocks} are marked"))
+        };
+        assert!(is_leak(&problems, 1), "{problems:?}");
+        store.state.lock().set_working(PageId(3), written[2].reference);
+        assert_eq!(store.check_space(), [""; 0]);
+        drop(held);
+        assert_eq!(store.check_space(), [""; 0]);
+        let (lost, _) = store.state.lock().free.allocate_run(2).expect("free blocks");
+        let problems = store.check_space();
+        assert!(is_leak(&problems, 2), "{problems:?}");
+        let place = store.place(lost).to_string();
+        assert!(problems[0].ends_with(&place), "{problems:?}");
+        // A round has such blocks.
+        let round = store.begin_round(4, Csn(4)).expect("no other round");
+        assert_eq!(store.check_space(), [""; 0]);
+        drop(round);
+        assert!(is_leak(&store.check_space(), 2));
+    }
+
+    #[test]
+    fn a_block_whose_write_failed_is_not_leaked_and_one_that_was_given_back_too_often_is_found() {
+        let disk = SimulatedStorage::new(1);
+        let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("a whole disk");
+        rounds(&store, 1..=2);
+        let free = store.usage().free_blocks;
+        disk.inject(Fault { operation: OperationKind::Write, after: 0, kind: FaultKind::Once, error: 5 });
+        let round = store.begin_round(3, Csn(3)).expect("no other round");
+        round.write_blob(b"another catalog").expect_err("an error of the device");
+        drop(round);
+        assert_eq!((store.usage().free_blocks, store.check_space()), (free - 1, vec![]), "F3");
+        {
+            let mut state = store.state.lock();
+            // Held for somebody who reads the last checkpoint, and in the mapping still.
+            let (generation, reference) = (state.free.hold(), state.mapping.get(PageId(5)));
+            state.free.committed(generation + 1, Vec::new());
+            state.free.release_image(PageId(5), reference.block());
+        }
+        let problems = store.check_space();
+        assert!(problems.len() == 1 && problems[0].contains("but 1 are noted"), "{problems:?}");
     }
 }

@@ -23,6 +23,13 @@ const BATCH: usize = 64;
 /// Bytes of buffers for writing.
 const WRITER_BYTES: u64 = 256 << 10;
 
+impl State {
+    /// At most `most` free blocks side by side before `bound`.
+    pub(super) fn allocate_before(&mut self, bound: u64, most: u64) -> Option<(BlockNumber, u64)> {
+        self.free.allocate_between(1, bound, most)
+    }
+}
+
 impl PageStore {
     /// The length, in blocks, that the file need not exceed: what is in use, and a twentieth.
     #[must_use]
@@ -162,11 +169,6 @@ impl PageStore {
                 state.moving_parts.insert(part);
             }
         }
-    }
-
-    /// At most `most` free blocks side by side before `bound`.
-    pub(super) fn allocate_before(&self, bound: u64, most: u64) -> Option<(BlockNumber, u64)> {
-        self.state.lock().free.allocate_between(1, bound, most)
     }
 
     /// Cuts off the free end of the file, all of it.

@@ -267,6 +267,11 @@ impl FreeSpace {
         self.fills.held_blocks()
     }
 
+    /// The block of each replaced thing that somebody may need: once for each.
+    pub fn held(&self) -> impl Iterator<Item = BlockNumber> + '_ {
+        self.held.iter().map(|held| held.block)
+    }
+
     /// The checkpoint committed last is the first with this block, which holds no images.
     pub fn note_birth(&mut self, block: BlockNumber) {
         self.note(Content::Other(block));

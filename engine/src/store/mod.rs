@@ -56,6 +56,7 @@ mod round;
 mod space;
 #[cfg(test)]
 mod tests;
+mod unsettled;
 mod writer;
 
 pub use blob::BlobRef;
@@ -87,8 +88,9 @@ use overlay::Overlay;
 use packing::Packing;
 use reserve::{Full, Watched};
 use space::{Need, OnReplaced, Replaced};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
+use unsettled::Unsettled;
 
 /// The file of the page store, in the database directory.
 pub const PAGES_PATH: &str = "pages/data";
@@ -156,8 +158,8 @@ struct State {
     need: Need,
     /// Parts of the mapping that the next round writes though nothing in them has changed.
     moving_parts: BTreeSet<usize>,
-    /// Blocks that are with a writer, none of whose images has been recorded yet, nor all discarded.
-    unrecorded: HashSet<BlockNumber>,
+    /// Blocks in use that are in no table.
+    unsettled: Unsettled,
     /// The disk was full when the file had to grow last.
     full: Option<Full>,
     /// When somebody was last refused because of that.
@@ -225,9 +227,7 @@ impl State {
     /// A writer has no use for a block, or for one of its images.
     fn give_back(&mut self, block: BlockNumber) {
         self.free.release(block);
-        if !self.free.is_used(block) {
-            self.settle(block);
-        }
+        self.unsettled.given_back(block, self.free.users(block));
     }
 }
 
@@ -367,7 +367,7 @@ impl PageStore {
             replaced: Replaced::default(),
             need: Need::default(),
             moving_parts: BTreeSet::new(),
-            unrecorded: HashSet::new(),
+            unsettled: Unsettled::default(),
             full: None,
             refused: None,
             phase: Phase::Idle,
@@ -570,12 +570,11 @@ impl PageStore {
     }
 
     /// At most `most` free blocks side by side; the file grows if there are none.
-    fn allocate_run(&self, most: u64) -> Result<(BlockNumber, u64)> {
-        let mut state = self.state.lock();
+    fn allocate_run(&self, state: &mut State, most: u64) -> Result<(BlockNumber, u64)> {
         if let Some(run) = state.free.allocate_run(most) {
             return Ok(run);
         }
-        self.grow(&mut state, 1)?;
+        self.grow(state, 1)?;
         Ok(state.free.allocate_run(most).expect("the file has just grown"))
     }
 
@@ -587,11 +586,12 @@ impl PageStore {
         image: &mut AlignedBuffer,
         csn: Csn,
     ) -> Result<BlockRef> {
-        let (block, _) = self.allocate_run(1)?;
+        let (block, _) = self.allocate_run(&mut self.state.lock(), 1)?;
         let len = self.source.page_bytes;
         let reference = blocks::seal(&mut image[..len], self.source.identity(kind, subject), csn, block);
         // If this fails the block stays in use (F3).
-        self.source.file.write_at(self.source.offset(reference), &image[..len])?;
+        let written = self.source.file.write_at(self.source.offset(reference), &image[..len]);
+        written.inspect_err(|_| self.state.lock().unsettled.lose(block))?;
         Ok(reference)
     }
 }

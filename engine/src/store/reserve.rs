@@ -94,14 +94,14 @@ pub(super) struct Full {
 }
 
 impl State {
-    /// A block with a writer is recorded, given back, or lost.
+    /// A block, or an image of one, that was with a writer is about to be in a table.
     pub(super) fn settle(&mut self, block: BlockNumber) {
-        self.unrecorded.remove(&block);
+        self.unsettled.recorded(block, self.free.users(block));
     }
 
     /// Blocks that can be written: free, or with a writer that may give them back.
     pub(super) fn available(&self) -> u64 {
-        self.free.free_blocks() + self.unrecorded.len() as u64
+        self.free.free_blocks() + self.unsettled.whole()
     }
 
     /// Blocks of a mapping of all pages and of the catalog, with `more` new pages, some of them roots of new tables.

@@ -237,14 +237,17 @@ impl ImageWriter {
     }
 
     fn new_run(&mut self) -> Result<Run> {
-        let (first, blocks) = match self.bound {
-            None => self.store.allocate_run(self.run_pages)?,
-            Some(bound) => self
-                .store
-                .allocate_before(bound, self.run_pages)
-                .ok_or_else(|| Error::new(ErrorKind::OutOfSpace, "no block before the bound is free"))?,
+        let (first, blocks) = {
+            let mut state = self.store.state.lock();
+            let run = match self.bound {
+                None => self.store.allocate_run(&mut state, self.run_pages)?,
+                Some(bound) => state
+                    .allocate_before(bound, self.run_pages)
+                    .ok_or_else(|| Error::new(ErrorKind::OutOfSpace, "no block before the bound is free"))?,
+            };
+            state.unsettled.begin(run.0, run.1);
+            run
         };
-        self.store.state.lock().unrecorded.extend((first.0..first.0 + blocks).map(BlockNumber));
         let bytes = blocks as usize * self.store.page_bytes();
         let fits = self.buffers.iter().position(|buffer| buffer.len() >= bytes);
         let buffer = fits.map_or_else(|| AlignedBuffer::zeroed(bytes), |at| self.buffers.swap_remove(at));
@@ -341,7 +344,7 @@ impl ImageWriter {
     /// The blocks stay in use (W2).
     fn leave(&self, first: BlockNumber, blocks: u64) {
         let mut state = self.store.state.lock();
-        (first.0..first.0 + blocks).for_each(|block| state.settle(BlockNumber(block)));
+        (first.0..first.0 + blocks).for_each(|block| state.unsettled.lose(BlockNumber(block)));
     }
 }
 

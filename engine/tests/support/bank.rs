@@ -2,10 +2,12 @@
 //!
 //! Transfers between accounts, each with a row in a journal; chains of values that transactions read and lengthen; a large value
 //! for each chain. Balances follow from the journal, and a chain's journal rows have no gaps if everything that was read is there.
+//! Some transactions only read, and note whom they met; see `signs`.
 
+use super::signs::{Signs, View};
 use super::{Content, content};
 use quenchdb::base::random::Random;
-use quenchdb::{CommitHandle, Database, Durability, Isolation, Result, Table, Transaction};
+use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, Result, Table, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const ACCOUNTS: u8 = 6;
@@ -22,6 +24,7 @@ pub struct Tables {
     pub documents: Table,
     /// Long rows that are overwritten at random, where memory is to be short.
     ballast: Option<Table>,
+    signs: Signs,
 }
 
 impl Tables {
@@ -32,6 +35,7 @@ impl Tables {
             chains: db.table_or_create("chains")?,
             documents: db.table_or_create("documents")?,
             ballast: if tight { Some(db.table_or_create("ballast")?) } else { None },
+            signs: Signs::of(db)?,
         })
     }
 }
@@ -60,6 +64,7 @@ pub fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) 
     row.extend(amount.to_le_bytes());
     row.extend(length.to_le_bytes());
     row.push(write_document(tx, tables, chain, length, random)?);
+    row.push(tables.signs.put_up(tx, id, random)?.unwrap_or(NO_SIGN));
     row.resize(row.len() + random.below(200) as usize, 7);
     if let Some(ballast) = &tables.ballast {
         for _ in 0..4 {
@@ -67,6 +72,30 @@ pub fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) 
         }
     }
     tx.insert(&tables.journal, id, row)
+}
+
+/// The first byte of a row of the journal that is not of the bank: the rest says whom its transaction met.
+const MET: u8 = u8::MAX;
+/// The transaction took down no sign.
+const NO_SIGN: u8 = u8::MAX;
+
+/// Reads only, and writes down whom it met.
+fn meet(tx: &mut Transaction, tables: &Tables, id: Id, newest: &[Id], random: &mut Random) -> Result<()> {
+    let met = tables.signs.look(View::Transaction(tx), newest, random)?;
+    tx.insert(&tables.journal, id, [&[MET], met.as_flattened()].concat())
+}
+
+/// Reads only, and writes nothing. Whom it met, durable now.
+fn look_only(db: &Database, tables: &Tables, random: &mut Random) -> Result<Vec<Id>> {
+    if random.chance(1, 2) {
+        let newest = tables.signs.newest_acknowledged();
+        let snapshot = db.begin_read()?;
+        return tables.signs.look(View::Snapshot(&snapshot), &newest, random);
+    }
+    let newest = tables.signs.newest();
+    let tx = db.begin()?;
+    let met = tables.signs.look(View::Transaction(&tx), &newest, random)?;
+    tx.commit().map(|_| met)
 }
 
 /// What a transaction did to its chain's document.
@@ -115,39 +144,91 @@ fn write_document(
     Ok(if small { WRITTEN_SMALL } else { WRITTEN })
 }
 
-/// What is known of a commit when its call returns.
+/// What is known of a transaction when its call returns.
 pub enum Told {
     Durable,
     /// It may be asked.
     Later(CommitHandle),
+    /// Committed with bounded loss: to be there when the loss window has passed, see `loss`.
+    Bounded,
+    /// It only read. These must be there.
+    Met(Vec<Id>),
+    /// It must never be there.
+    Aborted,
     Nothing,
+}
+
+/// Whether a transaction that ended with this error is certainly not committed; see `Transaction::commit`.
+pub fn is_certain(error: &Error) -> bool {
+    let before_anything_happened = [
+        ErrorKind::Conflict,
+        ErrorKind::Poisoned,
+        ErrorKind::OutOfSpace,
+        ErrorKind::OutOfMemory,
+        ErrorKind::InvalidArgument,
+    ];
+    before_anything_happened.contains(&error.kind())
 }
 
 /// A transaction, begun again as long as others are in its way.
 pub fn one(db: &Database, tables: &Tables, id: Id, random: &mut Random) -> Result<Told> {
+    let part = random.below(10);
+    if part == 0 {
+        return look_only(db, tables, random).map(Told::Met);
+    }
+    let moves_money = part > 2;
     loop {
-        let kind = random.below(6);
-        let durability = if kind == 0 { Durability::BoundedLoss } else { Durability::Durable };
+        let kind = random.below(7);
+        let durability = match kind {
+            0 => Durability::BoundedLoss,
+            1 => Durability::Lazy,
+            _ => Durability::Durable,
+        };
+        let newest = tables.signs.newest();
         let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
-        match step(&mut tx, tables, id, random) {
+        let done = if moves_money {
+            step(&mut tx, tables, id, random)
+        } else {
+            meet(&mut tx, tables, id, &newest, random)
+        };
+        match done {
             Err(error) if error.is_retryable() => continue,
             done => done?,
         }
         if random.chance(1, 10) {
             tx.abort();
-            return Ok(Told::Nothing);
+            return Ok(Told::Aborted);
         }
-        return match kind {
-            0 => tx.commit().map(|_| Told::Nothing),
-            1 => tx.commit_async()?.wait().map(|()| Told::Durable),
-            2 | 3 => tx.commit_async().map(Told::Later),
+        let told = match kind {
+            0 => tx.commit().map(|_| Told::Bounded),
+            1 => tx.commit().map(|_| Told::Nothing),
+            2..=4 => tx.commit_async().map(Told::Later),
             _ => tx.commit().map(|_| Told::Durable),
         };
+        let mut told = told?;
+        if moves_money {
+            tables.signs.is_up(id);
+        }
+        if kind == 2
+            && let Told::Later(handle) = told
+        {
+            handle.wait()?;
+            told = Told::Durable;
+        }
+        if moves_money && matches!(told, Told::Durable) {
+            tables.signs.is_acknowledged(id);
+        }
+        return Ok(told);
     }
 }
 
 /// Judges a database: content, and what must be in it.
 pub fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
+    judge_both(db, must, &BTreeSet::new(), context)
+}
+
+/// Judges a database: content, what must be in it, and what must not.
+pub fn judge_both(db: &Database, must: &BTreeSet<Id>, never: &BTreeSet<Id>, context: &str) -> Content {
     let all = content(db);
     let rows = |table: &str| {
         all.iter()
@@ -159,6 +240,11 @@ pub fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
     for id in must {
         assert!(journal.contains_key(&id[..]), "{context}: acknowledged {id:?} is lost");
     }
+    for id in never {
+        assert!(!journal.contains_key(&id[..]), "{context}: {id:?} is there, and was aborted");
+    }
+    let journal = judge_met(journal, context);
+    judge_signs(&all, &journal, context);
     let mut balances: BTreeMap<u8, i64> = BTreeMap::new();
     let mut chains: BTreeMap<u8, BTreeSet<i64>> = BTreeMap::new();
     for (id, row) in &journal {
@@ -183,6 +269,29 @@ pub fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
     let report = db.verify(None).expect("runs");
     assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
     all
+}
+
+/// Whoever is there, so is everybody whom it met. Returns the rows of the bank.
+fn judge_met(mut journal: BTreeMap<Vec<u8>, Vec<u8>>, context: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    for (id, row) in journal.iter().filter(|(_, row)| row[0] == MET) {
+        for met in row[1..].chunks(size_of::<Id>()) {
+            assert!(journal.contains_key(met), "{context}: {id:?} met {met:?}, which is lost");
+        }
+    }
+    journal.retain(|_, row| row[0] != MET);
+    journal
+}
+
+/// The signs that are up are those of the transactions that are there, but for those that were taken down.
+fn judge_signs(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &str) {
+    let mut expected: BTreeSet<&[u8]> = journal.keys().map(Vec::as_slice).collect();
+    for (id, row) in journal.iter().filter(|(_, row)| row[20] != NO_SIGN) {
+        let down = [id[0], id[1], row[20], 0];
+        assert!(expected.remove(&down[..]), "{context}: {id:?} took down {down:?}, which is lost");
+    }
+    let up: BTreeSet<&[u8]> =
+        all.keys().filter(|(table, _)| table == "signs").map(|(_, key)| &key[..]).collect();
+    assert_eq!(up, expected, "{context}: the journal and the signs disagree");
 }
 
 /// A chain's document is the one of the last link that touched it.

@@ -3,6 +3,9 @@
 
 pub mod bank;
 pub mod lists;
+pub mod loss;
+pub mod shadow;
+pub mod signs;
 
 use quenchdb::base::random::Random;
 use quenchdb::commit::presets;

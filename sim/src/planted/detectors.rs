@@ -40,6 +40,7 @@ detectors! {
     StolenCsnNotCounted: tests("lib", "log::tests");
     SegmentRecycledEarly: tests("lib", "log::tests");
     PlaceUsedEarly: tests("lib", "log::tests");
+    SegmentForgotten: tests("verify", "no_block_and_no_segment_is_leaked");
     KilledSegmentAdopted: tests("late_writes", "");
     SegmentNameNotFlushed: SEEDS;
     FenceSkipped: SEEDS;
@@ -93,6 +94,7 @@ detectors! {
 
     BlockReusedEarly: SEEDS;
     ImagesNotFlushed: SEEDS;
+    BlockLeaked: tests("verify", "no_block_and_no_segment_is_leaked");
     MappingSlotSkipped: tests("lib", "store::tests::crash"), SEEDS;
     NewestSlotOverwritten: tests("lib", "store::tests::manifest");
     SecondSlotSkipped: tests("lib", "store::tests::manifest");

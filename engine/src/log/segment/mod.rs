@@ -13,13 +13,14 @@
 //! 3. What a killed process left is removed, not recycled: a write of its may still be on its way, and would land on another block.
 //! 4. A checkpoint may cover a block that is not written yet: its records are durable in mapped memory. Its place is nobody else's before it is.
 //! 5. The number in a file's name is a slot, it says nothing about order.
+//! 6. Every segment file is READY, ACTIVE, RETIRED, being made, or to be removed: what is none of these would stay until the next open.
 
 mod pressure;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
 use super::DIRECTORY;
-use super::names::path_of;
+use super::names::{id_of, path_of};
 use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
@@ -27,6 +28,7 @@ use crate::device::{AskedInVain, File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Event, Mutex, thread};
 use pressure::Checkpoints;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,6 +83,9 @@ struct State {
     ready: Vec<Segment>,
     retired: Vec<Retired>,
     bytes_active: u64,
+    active: BTreeSet<SegmentId>,
+    /// Being prepared.
+    making: Option<SegmentId>,
     next_id: u64,
     /// Segments with lower numbers may be those of a killed process.
     own_ids: u64,
@@ -304,16 +309,22 @@ impl SegmentPool {
             let mut state = self.state.lock();
             state.next_id = state.next_id.max(1);
             state.next_id += 1;
-            SegmentId(state.next_id - 1)
+            let id = SegmentId(state.next_id - 1);
+            state.making = Some(id);
+            id
         };
         let len = len.max(self.segment_bytes).next_multiple_of(SECTOR_BYTES as u64);
         let result = self.create(id, len);
-        if result.is_err() {
-            // Half a segment must not keep the space that is missing.
-            let _ = self.storage.remove(&path_of(id));
+        // Half a segment must not keep the space that is missing.
+        let stays = result.is_err() && self.storage.remove(&path_of(id)).is_err();
+        let mut state = self.state.lock();
+        state.making = None;
+        if stays {
+            state.surplus.push(id);
         }
         let file = result?;
-        self.state.lock().ready.push(Segment { id, file, len });
+        state.ready.push(Segment { id, file, len });
+        drop(state);
         self.prepared.notify_all();
         Ok(())
     }
@@ -357,7 +368,10 @@ impl SegmentPool {
             _ => None,
         };
         match &segment {
-            Some(segment) => state.bytes_active += segment.len,
+            Some(segment) => {
+                state.bytes_active += segment.len;
+                state.active.insert(segment.id);
+            }
             None => {
                 state.missed = state.missed.max(len);
                 if fits.is_none() && !state.wanted.contains(&len) {
@@ -377,6 +391,7 @@ impl SegmentPool {
     pub fn retire(&self, segment: Segment, max_csn: Csn, open: OpenBlocks) {
         let mut state = self.state.lock();
         state.bytes_active -= segment.len;
+        state.active.remove(&segment.id);
         state.retired.push(Retired { segment, max_csn, open });
         drop(state);
         self.filled.notify_all();
@@ -408,7 +423,7 @@ impl SegmentPool {
                 let fits = segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX;
                 if fits && (segment.id.0 >= state.own_ids || planted::is(Bug::KilledSegmentAdopted)) {
                     state.ready.push(segment);
-                } else {
+                } else if !planted::is(Bug::SegmentForgotten) {
                     state.surplus.push(segment.id);
                 }
             }
@@ -425,8 +440,32 @@ impl SegmentPool {
     }
 
     fn remove_surplus(&self) -> Result<()> {
-        let surplus = std::mem::take(&mut self.state.lock().surplus);
-        surplus.into_iter().try_for_each(|id| self.storage.remove(&path_of(id)))
+        let surplus = self.state.lock().surplus.clone();
+        for id in surplus {
+            // Known until it is gone, so that the next attempt finds it.
+            self.storage.remove(&path_of(id))?;
+            self.state.lock().surplus.retain(|other| *other != id);
+        }
+        Ok(())
+    }
+
+    /// Segment files that belong to nothing (6). Nothing is recycled meanwhile.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn leaked(&self) -> Result<Vec<SegmentId>> {
+        let files = || -> Result<BTreeSet<SegmentId>> {
+            Ok(self.storage.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)).collect())
+        };
+        // Before what is known: a file is known before it is made.
+        let mut leaked = files()?;
+        leaked.retain(|id| !self.state.lock().knows(*id));
+        if !leaked.is_empty() {
+            // One whose making failed was removed meanwhile.
+            let there = files()?;
+            leaked.retain(|id| there.contains(id));
+        }
+        Ok(leaked.into_iter().collect())
     }
 
     /// Makes `take` say no, as if the log were at its bound.
@@ -500,6 +539,14 @@ enum Work {
     Closed,
     Prepare(u64),
     Nothing,
+}
+
+impl State {
+    fn knows(&self, id: SegmentId) -> bool {
+        let files = self.ready.iter().chain(self.retired.iter().map(|full| &full.segment));
+        let others = self.surplus.iter().chain(&self.active).chain(&self.making);
+        files.map(|segment| &segment.id).chain(others).any(|known| *known == id)
+    }
 }
 
 fn bytes_in_use(state: &State) -> u64 {

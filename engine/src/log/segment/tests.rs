@@ -182,3 +182,42 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
     assert!(pool.refusal(pool.begin_waiting()).is_none(), "that was before");
     assert!(!told_after(&|| pool.close(false)));
 }
+
+#[test]
+fn every_file_is_known_in_each_state_until_it_is_gone_and_one_that_is_not_is_found() {
+    let (pool, disk, clock) = pool(8);
+    let none_leaked = || assert_eq!(pool.leaked().expect("a healthy disk"), []);
+    adopt(&pool, 1, 5);
+    prepare(&pool);
+    none_leaked();
+    let segment = take(&pool, 1).expect("there is room");
+    prepare(&pool);
+    none_leaked();
+    pool.retire(segment, Csn(9), OpenBlocks::default());
+    none_leaked();
+    pool.await_ready(1).expect("there is one");
+    // A file that cannot be removed now is removed next time.
+    let fails = |after| Fault { operation: OperationKind::Open, after, kind: FaultKind::Once, error: 5 };
+    disk.inject(fails(0));
+    pool.recycle(Csn(5), Csn(5)).expect_err("the file of the killed process stays");
+    none_leaked();
+    assert!(disk.files().contains(&path_of(SegmentId(1))));
+    pool.recycle(Csn(5), Csn(5)).expect("a healthy disk");
+    assert!(!disk.files().contains(&path_of(SegmentId(1))));
+    none_leaked();
+    // Nor does what is left of one that could not be made stay for ever.
+    let files = disk.files().len();
+    let broken = Fault { operation: OperationKind::Any, after: 1, kind: FaultKind::ForEver, error: 28 };
+    disk.inject(broken);
+    assert!(pool.take(4 * SEGMENT_BYTES).is_none());
+    prepare(&pool);
+    disk.heal();
+    none_leaked();
+    clock.advance(Duration::from_secs(60));
+    pool.recycle(Csn(5), Csn(5)).expect("a healthy disk");
+    assert!(disk.files().len() <= files);
+    let forgotten = pool.create(SegmentId(77), SEGMENT_BYTES).expect("a healthy disk");
+    assert_eq!(pool.leaked().expect("a healthy disk"), [SegmentId(77)]);
+    pool.adopt(Segment { id: SegmentId(77), file: forgotten, len: SEGMENT_BYTES }, Some(Csn(7)));
+    none_leaked();
+}

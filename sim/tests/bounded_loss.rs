@@ -1,0 +1,102 @@
+//! A crash loses of the commits with bounded loss no more than those of the loss window: by the simulation's clock, which says when each was told and
+//! when the machine stopped.
+
+#[path = "../../engine/tests/support/mod.rs"]
+mod support;
+
+use quenchdb::base::clock::Clock;
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::sync::simulation::{self, Plan};
+use quenchdb::sync::{Mutex, thread};
+use quenchdb::{Database, Durability, Isolation, Preset, Settings};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use support::bank::{Id, Tables, judge, step};
+use support::loss::Bounded;
+
+const LOSS_WINDOW: Duration = Duration::from_millis(8);
+/// What a write takes here at most, with the time until its thread is woken.
+const WRITE: Duration = Duration::from_millis(1);
+
+fn settings(seed: u64, preset: Preset) -> Settings {
+    Settings {
+        loss_window: LOSS_WINDOW,
+        checkpoint_log_bytes: if seed.is_multiple_of(2) { 64 << 10 } else { 0 },
+        ..support::small(preset, 1 + seed as usize % 3)
+    }
+}
+
+fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
+    let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+    builder.open("simulated").expect("a whole disk")
+}
+
+/// Commits of two threads that wait for nothing, with pauses. Each that is overdue is noted with the number of disk operations.
+fn live(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, Id)> {
+    let db = open(disk, settings);
+    let overdue: Arc<Mutex<Vec<(usize, Id)>>> = Arc::default();
+    let shared =
+        Arc::new((db.clone(), Tables::of(&db, false).expect("a whole disk"), disk.clone(), overdue.clone()));
+    let threads = (0..2).map(|number| {
+        let shared = shared.clone();
+        let thread = thread::spawn("worker", move || {
+            let (db, tables, disk, overdue) = &*shared;
+            let mut random = Random::from_seed(seed ^ u64::from(number) << 32);
+            let (clock, mut bounded) = (Clock::real(), Bounded::new(LOSS_WINDOW, WRITE));
+            let now = || Duration::from_nanos(clock.now().0);
+            for n in 0..12 {
+                let id = [0, number, n, 0];
+                loop {
+                    let mut tx =
+                        db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("a whole disk");
+                    match step(&mut tx, tables, id, &mut random) {
+                        Err(error) if error.is_retryable() => continue,
+                        done => done.expect("a whole disk"),
+                    }
+                    tx.commit().expect("a whole disk");
+                    break;
+                }
+                bounded.told(id, now());
+                thread::sleep(Duration::from_micros(random.below(6_000)));
+                let due = bounded.overdue(now());
+                overdue.lock().extend(due.into_iter().map(|id| (disk.operations(), id)));
+            }
+        });
+        thread.expect("a thread")
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().expect("no panic");
+    }
+    disk.stop();
+    let overdue = std::mem::take(&mut *overdue.lock());
+    overdue
+}
+
+#[test]
+fn no_commit_of_bounded_loss_is_lost_when_its_window_has_passed() {
+    let _alone = support::alone();
+    let (mut overdue, mut lost) = (0, 0);
+    for seed in 0..8 * Preset::ALL.len() as u64 {
+        let preset = Preset::ALL[seed as usize % Preset::ALL.len()];
+        let (disk, settings) = (SimulatedStorage::new(seed), settings(seed, preset));
+        let (due, _) = simulation::run(Plan::of(seed), || live(&disk, seed, &settings));
+        overdue += due.len();
+        let mut random = Random::from_seed(seed);
+        for point in 0..12 {
+            let at = random.below(disk.operations() as u64 + 1) as usize;
+            let must: BTreeSet<Id> = due.iter().filter(|(then, _)| *then <= at).map(|(_, id)| *id).collect();
+            let left = disk.crash(CrashKind::PowerCut, at, random.next_u64());
+            let context = format!("seed {seed}, {preset}, point {point}, after {at}");
+            simulation::run(Plan::of(seed), || {
+                let db = open(&left, &settings);
+                let found = judge(&db, &must, &context);
+                lost += 24 - found.keys().filter(|(table, _)| table == "journal").count();
+                left.stop();
+            });
+        }
+    }
+    println!("{overdue} commits overdue, {lost} not there after a crash");
+    assert!(overdue > 500 && lost > 100, "{overdue} overdue, {lost} lost");
+}
