@@ -1,4 +1,5 @@
-//! A device that fails: every operation of a small workload in turn, once or for ever, with EIO and with ENOSPC.
+//! A device that fails: every operation of a small workload in turn, once or for ever, with EIO and with ENOSPC, with every preset; and
+//! every read of one that has to read its pages first.
 //!
 //! Whatever fails, nothing panics or hangs, nothing acknowledged is lost, transactions stay whole, and what was committed can
 //! still be read. After a failed log write nothing commits any more until the database is reopened; after a failed
@@ -25,6 +26,8 @@ fn settings(preset: Preset) -> Settings {
         log_bytes_max: 1 << 20,
         checkpoint_log_bytes: 0,
         flush_unit_bytes: 4096,
+        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
+        log_memory_bytes: if preset == Preset::Passive { 1 << 20 } else { 0 },
         ..Settings::default()
     }
 }
@@ -196,8 +199,14 @@ fn after_the_failure(
     judge(&crashed, preset, told, &format!("{context}, reopened after {kind:?}"));
 }
 
-const VARIANTS: [(FaultKind, i32); 3] =
-    [(FaultKind::Once, EIO), (FaultKind::ForEver, EIO), (FaultKind::Once, ENOSPC)];
+const VARIANTS: [(FaultKind, i32); 4] = [
+    (FaultKind::Once, EIO),
+    (FaultKind::ForEver, EIO),
+    (FaultKind::Once, ENOSPC),
+    (FaultKind::ForEver, ENOSPC),
+];
+/// Threads of the engine do their operations in no fixed order, so some run may have one or two less than others.
+const MISSES: u64 = 3;
 
 /// One run with one fault; false if the workload ended before it struck.
 fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
@@ -218,12 +227,23 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
         reads_go_on(&db, &table, &work.told, context);
     }
     if fault.operation == OperationKind::Write {
-        // Only checkpoints write without asking for durability.
-        let all = work.told.iter().all(|(n, fate)| *fate == Fate::Acknowledged || n % 5 == 1);
+        // Only checkpoints write without asking for durability. But nothing is committed that no checkpoint would have space for.
+        let no_space = fault.kind == FaultKind::ForEver && fault.error == ENOSPC;
+        let goes_on = |fate| fate == Fate::Acknowledged || no_space && fate == Fate::No;
+        let all = work.told.iter().all(|(n, fate)| goes_on(*fate) || n % 5 == 1);
         assert!(all, "{context}: a failed checkpoint stopped commits: {:?}", work.told);
-        if fault.kind == FaultKind::Once && struck {
+        if struck && fault.kind == FaultKind::Once {
             db.checkpoint()
                 .unwrap_or_else(|error| panic!("{context}: no checkpoint after a failed one: {error}"));
+        }
+        if struck && no_space {
+            disk.heal();
+            // A full disk is not asked all the time.
+            let end = Instant::now() + Duration::from_secs(3);
+            while let Err(error) = db.transact(|tx| tx.insert(&table, [201, 0], "x")) {
+                assert!(Instant::now() < end, "{context}: there is space again, but {error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
     if !struck {
@@ -237,22 +257,83 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
     struck
 }
 
+/// The same of one that was closed, and has its pages on the disk alone: a read fails, and whoever needs it is told. Nothing else is harmed.
+fn one_read(preset: Preset, fault: Fault, context: &str) -> bool {
+    let disk = SimulatedStorage::new(fault.after);
+    let db = open(&disk, preset).expect("a whole disk");
+    let table = db.create_table("t").expect("a whole disk");
+    let mut told = work(&db, &table, 0, context).told;
+    drop(table);
+    db.close().expect("a whole disk");
+    told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
+    let db = open(&disk, preset).expect("a whole disk");
+    let table = db.table("t").expect("it was made");
+    disk.inject(fault);
+    let mut failed = 0;
+    for n in 0..24 {
+        let snapshot = db.begin_read().expect("it reads nothing");
+        match snapshot.get(&table, [n, 0]) {
+            Ok(found) => assert_eq!(found, Some(value(n)), "{context}: {n}"),
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::OutOfSpace), "{context}: {error}");
+                assert!(error.location().is_some(), "{context}: does not say where: {error}");
+                failed += 1;
+            }
+        }
+    }
+    let work = work(&db, &table, 24, context);
+    let struck = disk.faults_struck() > 0;
+    let refused = work.told.values().filter(|fate| **fate == Fate::No).count();
+    let no_checkpoint = work.checkpoints.iter().filter(|made| made.is_err()).count();
+    assert!(
+        struck || failed + refused + no_checkpoint == 0,
+        "{context}: nothing failed, but {:?}",
+        work.told
+    );
+    if fault.kind == FaultKind::Once {
+        assert!(failed + refused + no_checkpoint <= 1, "{context}: one read failed, and several were told");
+    }
+    told.extend(work.told);
+    disk.heal();
+    db.flush().unwrap_or_else(|error| panic!("{context}: a read is no reason to stop: {error}"));
+    told.values_mut().filter(|fate| **fate == Fate::Unknown).for_each(|fate| *fate = Fate::Acknowledged);
+    reads_go_on(&db, &table, &told, context);
+    db.checkpoint().unwrap_or_else(|error| panic!("{context}: the disk is well: {error}"));
+    after_the_failure(&disk, db, preset, &told, context, fault.after);
+    struck
+}
+
+/// Every N of each kind of operation, and some faults of each kind have to strike.
 fn every_fault(preset: Preset) {
-    use OperationKind::{DurableWrite, Flush, Open, Write, ZeroExtend};
+    use OperationKind::{DurableWrite, Flush, Open, Read, Write, ZeroExtend};
+    // At least so many of each variant; of `ZeroExtend` of all four, since a segment may be ready before faults are armed.
+    let operations = [(Read, 4), (Write, 6), (DurableWrite, 3), (Flush, 2), (ZeroExtend, 0), (Open, 3)];
     let mut runs = 0;
-    for operation in [Write, DurableWrite, Flush, ZeroExtend, Open] {
+    for (operation, least) in operations {
+        let mut struck = 0;
         for (kind, error) in VARIANTS {
+            let (mut misses, mut hits) = (0, 0);
             for after in 0.. {
                 let fault = Fault { operation, after, kind, error };
                 let context = format!("{preset:?}, {fault:?}");
                 let for_thread = context.clone();
                 runs += 1;
-                if !in_time(&context, move || one_fault(preset, fault, &for_thread)) {
+                let run = if operation == Read { one_read } else { one_fault };
+                if in_time(&context, move || run(preset, fault, &for_thread)) {
+                    (misses, hits) = (0, hits + 1);
+                } else {
+                    misses += 1;
+                }
+                if misses == MISSES {
                     break;
                 }
                 assert!(after < 500, "{context}: the workload never ends");
             }
+            assert!(hits >= least, "{preset:?}: {hits} of {operation:?} failed, {kind:?} with error {error}");
+            struck += hits;
         }
+        assert!(struck > 0, "{preset:?}: no {operation:?} failed");
+        println!("{preset:?}, {operation:?}: {struck} failed");
     }
     println!("{preset:?}: {runs} runs");
 }
@@ -268,6 +349,11 @@ fn any_operation_may_fail_group() {
 }
 
 #[test]
+fn any_operation_may_fail_queued() {
+    every_fault(Preset::Queued);
+}
+
+#[test]
 fn any_operation_may_fail_autonomous() {
     every_fault(Preset::Autonomous);
 }
@@ -280,6 +366,16 @@ fn any_operation_may_fail_pipelined() {
 #[test]
 fn any_operation_may_fail_restricted() {
     every_fault(Preset::Restricted);
+}
+
+#[test]
+fn any_operation_may_fail_passive() {
+    every_fault(Preset::Passive);
+}
+
+#[test]
+fn any_operation_may_fail_auto() {
+    every_fault(Preset::Auto);
 }
 
 /// Any operation of opening may fail, of a new, a crashed and a closed database: the next attempt succeeds.

@@ -6,23 +6,23 @@
 //! cargo test -p quenchdb --test formats -- --ignored make_samples
 //! ```
 //!
-//! when a format has changed and before that is released. Existing samples stay as they are: they are what users have.
+//! when a format has changed and before that is released, with `QUENCH_SAMPLES=` and the names of those that are new. Existing samples
+//! stay as they are: they are what users have.
 
+#[path = "formats/samples.rs"]
+mod samples;
 mod support;
 
 use quenchdb::base::checksum::crc;
 use quenchdb::base::random::Random;
-use quenchdb::device::Storage;
-use quenchdb::device::mapped::MapOptions;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::{
-    BackupOptions, Compression, Database, Dependency, Durability, Error, ErrorKind, Isolation, Layout,
-    Location, MemoryCache, Preset, RestoreOptions, Result, Settings, Table,
+    BackupOptions, Compression, Database, Error, ErrorKind, Location, Preset, RestoreOptions, Result,
+    Settings,
 };
+use samples::{MEMORY, NEWEST, data, make, make_named, make_with, names, pack, settings_in_memory, unpack};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use support::{Content, content, place};
 
 const SECTOR: usize = 4096;
@@ -47,234 +47,14 @@ fn open(disk: &SimulatedStorage) -> Result<Database> {
     Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// A database and what must be in it.
-struct Sample {
-    db: Database,
-    expected: Content,
-}
-
-impl Sample {
-    fn put(&mut self, table: &Table, name: &str, rows: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) {
-        let rows: Vec<_> = rows.collect();
-        let put = |tx: &mut quenchdb::Transaction| {
-            rows.iter().try_for_each(|(key, value)| tx.insert(table, key, value))
-        };
-        self.db.transact(put).expect("commits");
-        self.expected.extend(rows.into_iter().map(|(key, value)| ((name.to_string(), key), value)));
-    }
-
-    fn remove(&mut self, table: &Table, name: &str, keys: impl Iterator<Item = Vec<u8>>) {
-        let keys: Vec<_> = keys.collect();
-        let remove =
-            |tx: &mut quenchdb::Transaction| keys.iter().try_for_each(|key| tx.remove(table, key).map(drop));
-        self.db.transact(remove).expect("commits");
-        keys.into_iter().for_each(|key| drop(self.expected.remove(&(name.to_string(), key))));
-    }
-
-    /// Transactions whose redo is in chunks: rows, a large value, and one that rolls back into a chunk.
-    fn fill_in_chunks(&mut self) {
-        let long = self.db.table_or_create("long").expect("works");
-        self.put(&long, "long", (0..120u8).map(|n| (vec![n], vec![n; 600])));
-        self.put(&long, "long", [(vec![200], vec![7; 50_000])].into_iter());
-        let mut tx = self.db.begin().expect("free");
-        let key = |n: u8| vec![220, n];
-        (0..20).for_each(|n| tx.insert(&long, key(n), vec![n; 600]).expect("fits"));
-        let savepoint = tx.savepoint();
-        (20..80).for_each(|n| tx.insert(&long, key(n), vec![n; 600]).expect("fits"));
-        tx.rollback_to(savepoint).expect("own savepoint");
-        tx.commit().expect("commits");
-        self.expected.extend((0..20).map(|n| (("long".to_string(), key(n)), vec![n; 600])));
-    }
-
-    /// Transactions of two logs that read what is not durable yet: their records list it.
-    fn fill_with_lists(&mut self) {
-        let chain = self.db.table_or_create("chain").expect("works");
-        let lazy = |n: u8| {
-            let mut tx = self.db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("free");
-            for earlier in n.saturating_sub(3)..n {
-                assert!(tx.get(&chain, [earlier]).expect("readable").is_some());
-            }
-            tx.insert(&chain, [n], vec![n; 50]).expect("fits");
-            tx.commit().expect("commits");
-        };
-        for n in 0..12 {
-            // Threads are spread over the logs.
-            std::thread::scope(|scope| scope.spawn(|| lazy(n)).join()).expect("no panic");
-        }
-        self.expected.extend((0..12).map(|n| (("chain".to_string(), vec![n]), vec![n; 50])));
-        self.put(&chain, "chain", (0..12).map(|n| (vec![100 + n], vec![n; 10])));
-        let seen = self.db.transact(|tx| tx.get(&chain, [11])).expect("commits");
-        assert!(seen.is_some(), "whoever reads it waits until it is durable");
-    }
-
-    /// One of everything that the formats have in version 1, `at` saying which values. The same on every call.
-    fn fill(&mut self, at: u8) {
-        let rows = self.db.table_or_create("rows").expect("works");
-        let large = self.db.table_or_create("large values").expect("works");
-        let gone = self.db.table_or_create("gone").expect("works");
-        self.put(&gone, "gone", (0..20).map(|n| (vec![n], vec![at; 100])));
-        for some in 0..8u16 {
-            let numbered = |n: u16| (n.to_be_bytes().to_vec(), vec![at; 60 + n as usize % 300]);
-            self.put(&rows, "rows", (some * 80..some * 80 + 80).map(numbered));
-        }
-        // A patch: the same length, other bytes.
-        let key = |n: u16| n.to_be_bytes().to_vec();
-        let patched = |n: u16| [vec![at; 10], vec![at + 1; 5], vec![at; 45 + n as usize % 300]].concat();
-        self.put(&rows, "rows", (0..30).map(|n| (key(n * 7), patched(n * 7))));
-        self.remove(&rows, "rows", (0..100).map(|n| key(n * 6 + 1)));
-        // Long enough for pages of their own: one, and several.
-        let long = |len: usize| (0..len).map(|n| at ^ (n / 1000) as u8).collect::<Vec<u8>>();
-        let lens = [3_000, 5_000, 20_000, 9_000];
-        self.put(&large, "large values", (0..4).map(|n| (vec![b'k', n], long(lens[n as usize]))));
-        self.remove(&large, "large values", [vec![b'k', 3]].into_iter());
-        drop(gone);
-        self.db.drop_table("gone").expect("unused");
-        self.expected.retain(|(table, _), _| table != "gone");
-    }
+fn open_well(disk: &SimulatedStorage) -> Database {
+    open(disk).unwrap_or_else(|error| panic!("it is whole: {error}"))
 }
 
 /// Version of a log block with what came last.
 const NEWEST_LOG: u16 = 4;
 /// Of a manifest: that of a checkpoint with pages of large values in progress.
 const NEWEST_MANIFEST: u32 = 5;
-
-/// The version that the present build writes, of samples.
-const NEWEST: u32 = 6;
-
-/// Closed, or killed with a checkpoint and a log after it; with what there was in `version`, and the same on every call.
-fn make(closed: bool, version: u32) -> (SimulatedStorage, Content) {
-    make_with(closed, version, Compression::Lz4)
-}
-
-fn make_with(closed: bool, version: u32, compression: Compression) -> (SimulatedStorage, Content) {
-    let disk = SimulatedStorage::new(1);
-    let mut settings = Settings { compression, ..settings() };
-    if version >= 4 {
-        (settings.logs, settings.dependency) = (2, Some(Dependency::Exact));
-    }
-    if version >= 5 {
-        settings.layout = Some(Layout::ByPage);
-    }
-    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
-    let mut sample =
-        Sample { db: builder.open("simulated").expect("an empty disk"), expected: Content::new() };
-    sample.fill(10);
-    // Pages that leave memory beside a snapshot keep their stamps.
-    let snapshot = sample.db.begin_read().expect("free");
-    sample.fill(15);
-    let ballast = sample.db.create_table("ballast").expect("new");
-    for some in 0..80u8 {
-        sample.put(&ballast, "ballast", (0..20).map(|n| (vec![some, n], vec![some; 700])));
-    }
-    drop(snapshot);
-    // A value in progress of which there are pages that have left memory: the checkpoint lists them.
-    let unfinished = (version >= 6 && !closed).then(|| {
-        let large = sample.db.table_or_create("large values").expect("works");
-        let mut tx = sample.db.begin().expect("free");
-        tx.insert(&large, "unfinished", vec![9; 1_200_000]).expect("it needs no more memory than there is");
-        tx
-    });
-    sample.db.checkpoint().expect("works");
-    sample.fill(20);
-    if version >= 2 {
-        sample.fill_in_chunks();
-    }
-    if version >= 4 {
-        sample.fill_with_lists();
-    }
-    if closed {
-        sample.db.close().expect("works");
-        return (disk.duplicate(), sample.expected);
-    }
-    let expected = sample.expected;
-    let killed = disk.crash(CrashKind::Kill, disk.operations(), 1).duplicate();
-    disk.stop();
-    drop(unfinished);
-    (killed, expected)
-}
-
-fn data() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
-}
-
-/// A storage in one file: for each file path and length, then runs: count, and one byte to repeat or, with the high bit of the
-/// count, as many bytes.
-fn pack(disk: &SimulatedStorage) -> Vec<u8> {
-    const LITERAL: u32 = 1 << 31;
-    let mut packed = Vec::new();
-    for path in disk.files() {
-        let bytes = disk.read_file(&path).expect("listed");
-        packed.extend(format!("{path}\n{}\n", bytes.len()).bytes());
-        let mut literal: Vec<u8> = Vec::new();
-        let flush = |literal: &mut Vec<u8>, packed: &mut Vec<u8>| {
-            if !literal.is_empty() {
-                packed.extend((literal.len() as u32 | LITERAL).to_le_bytes());
-                packed.append(literal);
-            }
-        };
-        for run in bytes.chunk_by(|a, b| a == b) {
-            if run.len() < 8 {
-                literal.extend(run);
-            } else {
-                flush(&mut literal, &mut packed);
-                packed.extend((run.len() as u32).to_le_bytes());
-                packed.push(run[0]);
-            }
-        }
-        flush(&mut literal, &mut packed);
-    }
-    packed
-}
-
-fn unpack(packed: &[u8]) -> SimulatedStorage {
-    fn line<'a>(rest: &mut &'a [u8]) -> &'a str {
-        let end = rest.iter().position(|byte| *byte == b'\n').expect("a whole sample");
-        let (line, after) = rest.split_at(end);
-        *rest = &after[1..];
-        std::str::from_utf8(line).expect("a path or a number")
-    }
-    fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
-        let (taken, after) = rest.split_at(len);
-        *rest = after;
-        taken
-    }
-    let disk = SimulatedStorage::new(2);
-    let mut rest = packed;
-    while !rest.is_empty() {
-        let path = line(&mut rest).to_string();
-        let len: usize = line(&mut rest).parse().expect("a length");
-        let mut bytes = Vec::with_capacity(len);
-        while bytes.len() < len {
-            let count = u32::from_le_bytes(take(&mut rest, 4).try_into().expect("four bytes"));
-            match count >> 31 {
-                0 => bytes.resize(bytes.len() + count as usize, take(&mut rest, 1)[0]),
-                _ => bytes.extend(take(&mut rest, (count & !(1 << 31)) as usize)),
-            }
-        }
-        if path == MEMORY {
-            let len = bytes.len() as u64;
-            let (cache, latency) = (MemoryCache::Volatile, Duration::ZERO);
-            let options = MapOptions {
-                create: true,
-                read_only: false,
-                bytes: len,
-                new_bytes: len,
-                cache,
-                store: None,
-                latency,
-            };
-            let memory = disk.map_memory(Path::new(MEMORY), options).expect("simulated");
-            memory.store(0, &bytes);
-            memory.barrier();
-            continue;
-        }
-        disk.write_file(&path, &bytes);
-    }
-    disk
-}
-
-/// The mapped memory of a simulated disk, among the files of a packed one.
-const MEMORY: &str = "mapped-memory";
 
 /// Made by a build of before manifests of version 5: killed while its newest commits were in mapped memory alone. 200 rows of lengths that
 /// grow, one after the other; every fifth commit took the row of half its number away.
@@ -324,13 +104,16 @@ fn kinds(disk: &SimulatedStorage) -> Vec<u8> {
 #[test]
 #[ignore = "writes samples into the source tree: see the file's text"]
 fn make_samples() {
-    let version = format!("v{NEWEST}");
-    for (closed, name) in [(true, "closed"), (false, "killed")] {
-        let (disk, _) = make(closed, NEWEST);
-        let path = data().join(format!("{version}-{name}.sample"));
-        assert!(!path.exists(), "{} is what users have: it stays as it is", path.display());
-        std::fs::create_dir_all(data()).expect("the source tree");
-        std::fs::write(path, pack(&disk)).expect("the source tree");
+    let wanted = std::env::var("QUENCH_SAMPLES").unwrap_or_default();
+    let is_wanted = |name: &&String| wanted.split(' ').any(|wanted| wanted == name.as_str());
+    // A backup is made with the increment that adds to it.
+    for name in names().iter().filter(is_wanted).filter(|name| !name.contains("backup")) {
+        let (disks, _) = make_named(name);
+        for (disk, name) in disks.iter().rev().zip([name, &name.replace("increment", "backup")]) {
+            let path = data().join(name);
+            assert!(!path.exists(), "{} is what users have: it stays as it is", path.display());
+            std::fs::write(path, pack(disk)).expect("the source tree");
+        }
     }
 }
 
@@ -370,33 +153,56 @@ fn without_compression_nothing_says_that_there_could_be_packs() {
     }
 }
 
+fn stored(name: &str) -> SimulatedStorage {
+    unpack(&std::fs::read(data().join(name)).unwrap_or_else(|error| panic!("{name}: {error}")))
+}
+
+#[test]
+fn no_sample_is_missing_and_none_is_left_out() {
+    let entries = std::fs::read_dir(data()).expect("part of the source");
+    let mut found: Vec<String> =
+        entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect();
+    found.sort();
+    assert_eq!(found, names());
+}
+
 #[test]
 fn samples_of_every_version_open_and_are_whole() {
-    let mut samples: Vec<PathBuf> = std::fs::read_dir(data())
-        .expect("part of the source")
-        .map(|entry| entry.expect("readable").path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == "sample"))
-        .collect();
-    samples.sort();
-    assert!(samples.len() >= 2);
-    for path in samples {
-        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
-        let packed = std::fs::read(&path).expect("readable");
+    let is_database =
+        |name: &&String| ["closed.", "killed.", "memory.s"].iter().any(|end| name.contains(end));
+    let names: Vec<String> = names().iter().filter(is_database).cloned().collect();
+    assert_eq!(names.len(), 2 * NEWEST as usize + 1);
+    for name in names {
         let closed = name.contains("closed");
-        let version = name[1..].split('-').next().and_then(|n| n.parse().ok()).expect("v, a number, a dash");
-        let (_, expected) = make(closed, version);
-        let disk = unpack(&packed);
+        let in_memory = name.contains(MEMORY);
+        let (_, expected) = make_named(&name);
+        let disk = stored(&name);
+        assert_eq!(disk.read_memory().is_empty(), !in_memory, "{name}");
+        if name == "v6-mapped-memory.sample" {
+            let manifest = disk.read_file("MANIFEST").expect("there");
+            assert_eq!(
+                manifest[8].max(manifest[(1 << 20) + 8]),
+                5,
+                "a value in progress, as no earlier sample"
+            );
+        }
+        let settings = if in_memory { settings_in_memory() } else { settings() };
+        let open = |disk: &SimulatedStorage| {
+            Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("sample")
+        };
         let check = |db: &Database, how: &str| {
             assert!(content(db) == expected, "{name} {how}: other content");
             let problems = db.verify(None).expect("runs").problems;
             assert_eq!(problems, Vec::<String>::new(), "{name} {how}");
         };
         let read = Database::builder().memory_bytes(16 << 20).storage(Arc::new(disk.clone())).read_only(true);
+        let read = if in_memory { read.log_memory(MEMORY) } else { read };
         let reader = read.open("sample").unwrap_or_else(|error| panic!("{name}, read-only: {error}"));
         check(&reader, "read-only");
         drop(reader);
         let db = open(&disk).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!((db.recovery().clean, db.recovery().discarded), (closed, 0), "{name}");
+        assert!(closed || db.recovery().replayed > 10, "{name}: {:?}", db.recovery());
         check(&db, "opened");
         db.checkpoint().expect("works");
         check(&db, "after a checkpoint");
@@ -406,7 +212,27 @@ fn samples_of_every_version_open_and_are_whole() {
         check(&open(&disk).expect("closed"), "reopened");
         let restored = SimulatedStorage::new(4);
         Database::restore([place(&backup)], place(&restored), RestoreOptions::default()).expect("sound");
-        check(&open(&restored).expect("restored"), "restored");
+        check(&open_well(&restored), "restored");
+    }
+}
+
+#[test]
+fn backups_of_every_version_restore_and_can_be_added_to() {
+    let chain = ["v6-backup.sample", "v6-increment.sample"];
+    for parts in [&chain[..1], &chain[..]] {
+        let (_, mut expected) = make_named(parts[parts.len() - 1]);
+        let backups: Vec<SimulatedStorage> = parts.iter().map(|name| stored(name)).collect();
+        let restored = SimulatedStorage::new(4);
+        Database::restore(backups.iter().map(place), place(&restored), RestoreOptions::default())
+            .unwrap_or_else(|error| panic!("{parts:?}: {error}"));
+        let db = open_well(&restored);
+        assert!(content(&db) == expected, "{parts:?}: other content");
+        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new(), "{parts:?}");
+        let table = db.table_or_create("more").expect("works");
+        db.transact(|tx| tx.insert(&table, "key", "value")).expect("commits");
+        expected.insert(("more".into(), b"key".to_vec()), b"value".to_vec());
+        assert!(content(&db) == expected, "{parts:?}: it can be written to");
+        db.close().expect("works");
     }
 }
 

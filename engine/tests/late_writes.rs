@@ -9,48 +9,133 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::small;
 
-fn settings() -> Settings {
+/// How a database is that is killed, and how many kills of it there are.
+struct Kind {
+    name: &'static str,
+    settings: fn() -> Settings,
+    kills: u64,
+    /// At any time, and not most often while a write is in flight.
+    any_time: bool,
+    /// At least so many writes are late.
+    late: usize,
+}
+
+fn common(preset: Preset, logs: usize) -> Settings {
     Settings {
-        writer: Some(Writer::Worker),
-        acknowledger: Some(Acknowledger::Workers),
-        dependency: Some(Dependency::Dsn),
         flush_unit_bytes: 4096,
         flush_interval: Some(Duration::ZERO),
         memory_bytes: 4 << 20,
         log_bytes_max: 8 << 20,
-        ..small(Preset::Autonomous, 1)
+        ..small(preset, logs)
     }
 }
 
-fn open(disk: &SimulatedStorage) -> Result<Database> {
-    Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
+/// Written by the flusher: a committer that writes for itself has no write in flight when the simulated disk is taken away.
+fn by_flusher(settings: Settings) -> Settings {
+    Settings { writer: Some(Writer::Background), ..settings }
 }
 
-/// Commits rows `from..to` and waits for none of them.
+/// The first is where the old code fails at the first seed.
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "a worker's log",
+        settings: || Settings {
+            writer: Some(Writer::Worker),
+            acknowledger: Some(Acknowledger::Workers),
+            dependency: Some(Dependency::Dsn),
+            ..common(Preset::Autonomous, 1)
+        },
+        kills: 200,
+        any_time: true,
+        late: 15,
+    },
+    Kind {
+        name: "autonomous, 3 logs",
+        settings: || common(Preset::Autonomous, 3),
+        kills: 40,
+        any_time: false,
+        late: 4,
+    },
+    Kind {
+        name: "restricted, 2 logs",
+        settings: || by_flusher(common(Preset::Restricted, 2)),
+        kills: 40,
+        any_time: false,
+        late: 4,
+    },
+    Kind {
+        name: "group, 2 logs",
+        settings: || by_flusher(common(Preset::Group, 2)),
+        kills: 40,
+        any_time: false,
+        late: 4,
+    },
+    Kind {
+        name: "pipelined, 2 logs",
+        settings: || common(Preset::Pipelined, 2),
+        kills: 40,
+        any_time: false,
+        late: 4,
+    },
+    Kind { name: "auto, 2 logs", settings: || common(Preset::Auto, 2), kills: 40, any_time: false, late: 4 },
+];
+
+fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
+    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+/// Commits rows `from..to` in three threads and waits for none of them.
 fn write(db: &Database, from: u32, to: u32) {
     let table = db.table_or_create("rows").expect("free");
-    for n in from..to {
-        let mut tx = db.begin().expect("free");
-        tx.insert(&table, n.to_be_bytes(), vec![n as u8; 900]).expect("fits");
-        tx.commit_async().expect("a whole disk");
-    }
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let table = &table;
+            scope.spawn(move || {
+                for n in (from + thread..to).step_by(3) {
+                    let mut tx = db.begin().expect("free");
+                    tx.insert(table, n.to_be_bytes(), vec![n as u8; 900]).expect("fits");
+                    tx.commit_async().expect("a whole disk");
+                }
+            });
+        }
+    });
 }
 
 #[test]
 fn a_segment_is_not_used_again_while_a_killed_process_may_still_write_to_it() {
-    let (mut random, mut late) = (Random::from_seed(1), 0);
-    for seed in 0..200 {
+    for kind in KINDS {
+        let late = kill_again_and_again(kind);
+        println!("{}: {} kills, {late} late writes", kind.name, kind.kills);
+        assert!(late >= kind.late, "{}: only {late} writes were late", kind.name);
+    }
+}
+
+/// When it is killed: any time, or, where few writes are in flight at any time, most often while one is.
+fn moment(disk: &SimulatedStorage, kind: &Kind, random: &mut Random) -> usize {
+    let lines = disk.describe(0);
+    let submitted = lines.iter().enumerate().filter(|(_, line)| line.starts_with("submitted log/"));
+    let moments: Vec<usize> = submitted.map(|(at, _)| at + 1).collect();
+    if kind.any_time || moments.is_empty() || random.chance(1, 8) {
+        return random.below(disk.operations() as u64) as usize;
+    }
+    moments[random.below(moments.len() as u64) as usize]
+}
+
+fn kill_again_and_again(kind: &Kind) -> usize {
+    let (settings, mut random, mut late) = ((kind.settings)(), Random::from_seed(1), 0);
+    for seed in 0..kind.kills {
+        let context = format!("{}, seed {seed}", kind.name);
         let disk = SimulatedStorage::new(seed);
-        let db = open(&disk).expect("a whole disk");
+        let db = open(&disk, &settings).expect("a whole disk");
         write(&db, 0, 150);
-        let at = random.below(disk.operations() as u64) as usize;
+        let at = moment(&disk, kind, &mut random);
         disk.stop();
         drop(db);
 
         let disk = disk.crash(CrashKind::Kill, at, random.next_u64());
         disk.hold_late_writes(true);
         late += disk.late_writes();
-        let db = open(&disk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
         // All that is there is in the checkpoint, and its segments are free for what follows.
         for from in [1000, 2000, 3000] {
             db.checkpoint().expect("a whole disk");
@@ -63,8 +148,8 @@ fn a_segment_is_not_used_again_while_a_killed_process_may_still_write_to_it() {
         disk.stop();
         drop(db);
 
-        let db = open(&kill).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        assert!(support::content(&db) == there, "seed {seed}: something is missing");
+        let db = open(&kill, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert!(support::content(&db) == there, "{context}: something is missing");
     }
-    assert!(late > 15, "only {late} writes were late");
+    late
 }

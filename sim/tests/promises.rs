@@ -3,6 +3,8 @@
 //! one log, a log for each thread, transactions divided by page, and logs in mapped memory. Each time it is told what was struck (a log block, a page's image, a part of
 //! the mapping, the manifest), and what the engine finds of it when it opens, reads, and verifies. What cannot be found out is named here.
 
+#[path = "promises/rot.rs"]
+mod rot;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
 
@@ -275,12 +277,22 @@ fn struck_in(well: &SimulatedStorage, logs: usize, lines: &[String], struck: &[S
         return "flush";
     }
     let Some((path, offset)) = place_of(line) else { return "flush" };
-    let is_write = |line: &&String| line.starts_with("durable write ") || line.starts_with("write ");
-    let later: Vec<&String> = lines[operation + 1..].iter().filter(is_write).collect();
-    match class_of(well, operation + 1, &path, offset) {
+    class_of_write(well, lines, operation, &path, offset)
+}
+
+/// The same of a write that is line `operation`, and of log blocks whether others follow.
+fn class_of_write(
+    well: &SimulatedStorage,
+    lines: &[String],
+    operation: usize,
+    path: &str,
+    offset: u64,
+) -> &'static str {
+    let later: Vec<&String> = lines[operation + 1..].iter().filter(|line| is_write(line)).collect();
+    match class_of(well, operation + 1, path, offset) {
         "log block" if later.iter().any(|line| line.contains("MANIFEST")) => "log block below the checkpoint",
         "log block" => {
-            let log = log_of(well, operation + 1, &path, offset);
+            let log = log_of(well, operation + 1, path, offset);
             let others = later.iter().filter(|line| line.contains("log/")).filter_map(|line| place_of(line));
             let logs: Vec<u32> = others.map(|(path, at)| log_of(well, lines.len(), &path, at)).collect();
             match () {
@@ -291,6 +303,10 @@ fn struck_in(well: &SimulatedStorage, logs: usize, lines: &[String], struck: &[S
         }
         class => class,
     }
+}
+
+fn is_write(line: &str) -> bool {
+    line.starts_with("durable write ") || line.starts_with("write ")
 }
 
 /// Whose the log block is.
@@ -493,27 +509,5 @@ fn a_fence_that_lies_loses_what_is_not_fenced_again() {
         assert_answers(&found, "newest fence", &[Prefix, Whole]);
         assert_answers(&found, "manifest", &[Whole]);
         assert_answers(&found, "flush", &FOUND_OR_REPLACED);
-    }
-}
-
-/// Every read of an open finds a bit of what it reads flipped, for good: in the log, the manifest, the mapping, a page.
-#[test]
-fn rot_is_found_but_in_the_newest_log_block() {
-    for life in [one_log(), several_logs(), by_page(), in_memory(2)] {
-        let _alone = support::alone();
-        let well = SimulatedStorage::new(SEED);
-        let history = life.live(&well);
-        let mut found: BTreeMap<Answer, u64> = BTreeMap::new();
-        for after in 0.. {
-            let left = well.crash(CrashKind::Kill, well.operations(), SEED);
-            left.inject_mishap(Mishap { operation: OperationKind::Read, after, kind: MishapKind::Rot });
-            let answer = judge(&life, &left, &history, &format!("rot in read {after}"));
-            if left.fault_counts().of("bit rot") == 0 {
-                break;
-            }
-            *found.entry(answer).or_default() += 1;
-        }
-        println!("{} bit rot: {found:?}", life.settings.preset.name());
-        assert!(found.contains_key(&Refused), "{found:?}");
     }
 }

@@ -61,8 +61,9 @@ pub struct TortureArgs {
 const ROWS_MAX: u64 = 200_000;
 /// The same where a round is over in a moment.
 const ROWS_MAX_AT_CALLS: u64 = 3_000;
-/// How long a child may take to get to its call.
+/// How long a child may take to get to its call; and to its first one, without which its kind is left out from then on.
 const UNTIL_CALL: Duration = Duration::from_millis(400);
+const UNTIL_FIRST_CALL: Duration = Duration::from_millis(1500);
 const SIGKILL: i32 = 9;
 /// Problems that are printed.
 const SHOWN_MAX: usize = 20;
@@ -106,7 +107,7 @@ impl Torture<'_> {
     fn work_and_kill(&mut self, delay: Duration) -> Result<()> {
         let program = std::env::current_exe()?;
         let mut command = match &self.calls {
-            Some(calls) => calls.command(program.as_os_str()),
+            Some(calls) => calls.command(program.as_os_str(), &self.args.directory, &self.database),
             None => Command::new(program),
         };
         let stderr = calls::errors_of(&self.args.directory);
@@ -175,7 +176,12 @@ impl Torture<'_> {
     fn judge_end(&mut self, stopped: Option<ExitStatus>, stderr: &str) {
         let Some(calls) = &mut self.calls else { return };
         let what = calls.describe();
-        calls.advance(stopped.is_some());
+        let killed = stopped.is_some_and(|status| status.signal() == Some(SIGKILL));
+        let struck = calls.was_struck(killed, &self.args.directory);
+        calls.advance(struck);
+        if stopped.is_some() && !struck {
+            self.violations.push(format!("{what}: the child ended, but nothing had struck it: {stderr}"));
+        }
         match stopped.map(|status| (status.code(), status.signal())) {
             None | Some((_, Some(SIGKILL))) => self.kills += 1,
             Some((Some(2), None)) => self.complaints += 1,
@@ -211,7 +217,11 @@ impl Torture<'_> {
         } else {
             20 + self.random.below(self.args.life - 20)
         };
-        let delay = if self.calls.is_some() { UNTIL_CALL } else { Duration::from_millis(delay) };
+        let delay = match &self.calls {
+            Some(calls) if calls.is_first() => UNTIL_FIRST_CALL,
+            Some(_) => UNTIL_CALL,
+            None => Duration::from_millis(delay),
+        };
         self.work_and_kill(delay)?;
         match self.check() {
             Ok(findings) => {
@@ -285,6 +295,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
             "at_calls": torture.calls.as_ref().map(|calls| calls.met),
             "complaints": torture.complaints,
             "calls": torture.calls.as_ref().map(Calls::summary),
+            "struck": torture.calls.as_ref().map(Calls::struck),
             "acknowledged": acknowledged,
             "lost": torture.lost,
             "violations": violations,

@@ -55,6 +55,16 @@ pub fn json(output: &Output) -> Value {
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
 }
 
+/// Says that a test is left out, because this machine lacks something: on the standard error itself, which the harness does not keep from view. With
+/// `QUENCH_SKIP=deny` it fails instead.
+#[track_caller]
+pub fn skip(why: &dyn std::fmt::Display) {
+    // Not `eprintln`, which is captured.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+    let denied = std::env::var("QUENCH_SKIP").is_ok_and(|skip| skip == "deny");
+    assert!(!denied, "QUENCH_SKIP=deny, but {why}");
+}
+
 /// A directory that goes with the result.
 pub fn directory() -> tempfile::TempDir {
     // Beside the build, not in /tmp, which may be memory.

@@ -213,6 +213,7 @@ const PLAIN: Scenario = Scenario {
     run: verify,
     judge: judge_database,
     reads_only: false,
+    took_its_path: None,
 };
 
 pub const SCENARIOS: &[Scenario] = &[

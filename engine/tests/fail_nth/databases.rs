@@ -5,6 +5,7 @@ use crate::{Scenario, Stage, judge_database, open};
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Compression, Database, Layout, Preset, Settings, Table, Writer as Who};
 use std::io::Read;
+use std::sync::Barrier;
 use std::time::Duration;
 
 fn small(preset: Preset, logs: usize) -> Settings {
@@ -130,12 +131,14 @@ fn chunks(stage: &mut Stage) {
         stage.writer.put(&db, &table, Size(12, 900), how);
     }
     stage.writer.wait_all();
+    let before = db.statistics().log_bytes;
     let taken_back = db.begin().and_then(|mut tx| {
         (0..12u8).try_for_each(|row| tx.insert(&table, [250, row], vec![row; 900]))?;
         tx.abort();
         Ok(())
     });
     stage.attempt(taken_back);
+    stage.seen = db.statistics().log_bytes - before;
     stage.writer.put(&db, &table, Size(2, 100), How::Wait);
 }
 
@@ -144,7 +147,7 @@ fn fragments(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
     for how in [How::Wait, How::Async, How::Wait, How::Loss, How::Wait] {
-        stage.writer.put(&db, &table, Size(10, 900), how);
+        stage.writer.put(&db, &table, Size(40, 250), how);
     }
     stage.writer.wait_all();
     stage.writer.flush(&db);
@@ -166,6 +169,30 @@ fn two_threads(stage: &mut Stage) {
             stage.writer.put(&db, &table, Size(2, 1200), how);
         }
         stage.writer.wait_all();
+    });
+    stage.writer.deeds.append(&mut other.deeds);
+    stage.writer.errors.append(&mut other.errors);
+    stage.writer.flush(&db);
+}
+
+/// Two threads commit what nobody waits for yet, each in a log of its own, and then wait for what is due at the same time.
+fn together(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    let mut other = Writer::new(&stage.disks[0], 1, Vec::new());
+    let both = Barrier::new(2);
+    let work = |writer: &mut Writer| {
+        for _ in 0..3 {
+            both.wait();
+            writer.put(&db, &table, Size(2, 600), How::Async);
+            writer.put(&db, &table, Size(2, 600), How::Async);
+            both.wait();
+            writer.wait_all();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| work(&mut other));
+        work(&mut stage.writer);
     });
     stage.writer.deeds.append(&mut other.deeds);
     stage.writer.errors.append(&mut other.errors);
@@ -365,6 +392,43 @@ fn stealing() -> Settings {
     }
 }
 
+/// A transaction that was taken back had written some of its changes.
+fn in_chunks(stage: &Stage, _: &Database) -> bool {
+    stage.seen > 4096
+}
+
+/// Some block has a version that only fragments need.
+fn in_fragments(stage: &Stage, _: &Database) -> bool {
+    let disk = &stage.disks[0];
+    let segments = disk.files().into_iter().filter(|path| path.starts_with("log/"));
+    let has_fragment = |bytes: Vec<u8>| bytes.chunks(4096).any(|block| block[4..10] == *b"QLOG\x04\0");
+    segments.filter_map(|path| disk.read_file(&path)).any(has_fragment)
+}
+
+/// The log did not fit into what recovery keeps of it, and what had to be read again is more than one window.
+fn in_windows(stage: &Stage, db: &Database) -> bool {
+    let report = db.recovery();
+    let window_bytes = stage.settings.memory_bytes / 32;
+    report.replayed > 0 && report.log_bytes > report.log_file_bytes + window_bytes
+}
+
+fn stole(_: &Stage, db: &Database) -> bool {
+    db.statistics().stolen_blocks > 0
+}
+
+fn shared_a_flush(_: &Stage, db: &Database) -> bool {
+    db.statistics().shared_flushes > 0
+}
+
+fn evicted(_: &Stage, db: &Database) -> bool {
+    db.statistics().pages_evicted > 0
+}
+
+/// What mapped memory had was written to the device.
+fn destaged(_: &Stage, db: &Database) -> bool {
+    db.statistics().device_writes > 0
+}
+
 const PLAIN: Scenario = Scenario {
     name: "",
     settings: group,
@@ -372,6 +436,7 @@ const PLAIN: Scenario = Scenario {
     run: commit,
     judge: judge_database,
     reads_only: false,
+    took_its_path: None,
 };
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -385,7 +450,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: reopen,
         ..PLAIN
     },
-    Scenario { name: "recover in windows", settings: tight, prepare: long_log, run: reopen, ..PLAIN },
+    Scenario {
+        name: "recover in windows",
+        settings: tight,
+        prepare: long_log,
+        run: reopen,
+        took_its_path: Some(in_windows),
+        ..PLAIN
+    },
     Scenario { name: "commit: per-transaction", settings: || small(Preset::PerTransaction, 1), ..PLAIN },
     Scenario { name: "commit: group", ..PLAIN },
     Scenario { name: "commit: queued", settings: || small(Preset::Queued, 1), ..PLAIN },
@@ -397,29 +469,44 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "commit: passive, full buffers",
         settings: || small(Preset::Passive, 1),
         run: destage,
+        took_its_path: Some(destaged),
         ..PLAIN
     },
     Scenario {
         name: "commit in chunks",
         settings: || Settings { chunk_bytes: 2048, ..group() },
         run: chunks,
+        took_its_path: Some(in_chunks),
         ..PLAIN
     },
     Scenario {
         name: "commit in fragments by page",
         settings: || Settings { layout: Some(Layout::ByPage), ..small(Preset::Auto, 3) },
         run: fragments,
+        took_its_path: Some(in_fragments),
         ..PLAIN
     },
-    Scenario { name: "stealing", settings: stealing, run: two_threads, ..PLAIN },
+    Scenario { name: "stealing", settings: stealing, run: two_threads, took_its_path: Some(stole), ..PLAIN },
     Scenario {
         name: "shared flush",
-        settings: || Settings { shared_flush: Some(true), ..small(Preset::Auto, 2) },
-        run: two_threads,
+        settings: || Settings {
+            writer: Some(Who::Background),
+            shared_flush: Some(true),
+            flush_interval: Some(Duration::from_millis(3)),
+            ..small(Preset::Autonomous, 2)
+        },
+        run: together,
+        took_its_path: Some(shared_a_flush),
         ..PLAIN
     },
     Scenario { name: "checkpoint", run: checkpoint, ..PLAIN },
-    Scenario { name: "eviction", settings: tight_with_long_pages, run: evict, ..PLAIN },
+    Scenario {
+        name: "eviction",
+        settings: tight_with_long_pages,
+        run: evict,
+        took_its_path: Some(evicted),
+        ..PLAIN
+    },
     Scenario {
         name: "split and merge",
         settings: || Settings { compression: Compression::None, ..group() },
@@ -431,6 +518,7 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "uncommitted value longer than memory",
         settings: || Settings { log_bytes_max: 32 << 20, segment_bytes: 4 << 20, ..tight() },
         run: uncommitted_value,
+        took_its_path: Some(evicted),
         ..PLAIN
     },
     Scenario { name: "create and drop tables", prepare: with_second_table, run: tables, ..PLAIN },

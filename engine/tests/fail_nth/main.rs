@@ -41,6 +41,8 @@ pub(crate) struct Scenario {
     pub(crate) judge: fn(&After, &str),
     /// Nothing is written, so nothing can be full and no crash can matter.
     pub(crate) reads_only: bool,
+    /// Whether a run did what the scenario is named for, if that can be told; it must in the run without a fault.
+    pub(crate) took_its_path: Option<fn(&Stage, &Database) -> bool>,
 }
 
 /// Where one run of a scenario takes place.
@@ -57,6 +59,8 @@ pub(crate) struct Stage {
     pub(crate) done: Option<Vec<usize>>,
     /// The run meets a full disk by itself.
     pub(crate) fills_up: bool,
+    /// What the run counts for [`Scenario::took_its_path`].
+    pub(crate) seen: u64,
 }
 
 /// What is left after a run, or a crash in it.
@@ -75,7 +79,17 @@ impl Stage {
     fn new(settings: &Settings, disks: Vec<SimulatedStorage>, deeds: Vec<Deed>) -> Stage {
         let writer = Writer::new(&disks[0], 0, deeds);
         let (settings, armed_at) = (settings.clone(), Vec::new());
-        Stage { settings, disks, fault: None, armed_at, db: None, writer, done: None, fills_up: false }
+        Stage {
+            settings,
+            disks,
+            fault: None,
+            armed_at,
+            db: None,
+            writer,
+            done: None,
+            fills_up: false,
+            seen: 0,
+        }
     }
 
     /// From here on the fault counts operations.
@@ -110,6 +124,12 @@ impl Stage {
     /// What the scenario is about was reported as done.
     pub(crate) fn note_done(&mut self) {
         self.done = Some(self.disks.iter().map(SimulatedStorage::operations).collect());
+    }
+
+    /// See [`Scenario::took_its_path`].
+    fn took(&self, scenario: &Scenario) -> bool {
+        let took = |took: fn(&Stage, &Database) -> bool| self.db.as_ref().is_some_and(|db| took(self, db));
+        scenario.took_its_path.is_none_or(took)
     }
 
     fn struck(&self) -> bool {
@@ -182,6 +202,8 @@ struct Counts {
     /// For each disk the highest N that struck, plus 1.
     operations: Vec<u64>,
     runs: u64,
+    /// Of them, those that took the path that the scenario is named for; none if that cannot be told.
+    on_path: Option<u64>,
     crashes: u64,
     seconds: f64,
 }
@@ -223,14 +245,14 @@ impl Prepared {
         Stage::new(&self.settings, disks, self.deeds.clone())
     }
 
-    /// One run; false if it ended before the fault struck.
-    fn one_fault(&self, side: usize, fault: Fault, context: &str) -> bool {
+    /// One run: whether the fault struck before it ended, and whether it took its path.
+    fn one_fault(&self, side: usize, fault: Fault, context: &str) -> (bool, bool) {
         let mut stage = self.stage();
         stage.fault = Some((side, fault));
         (self.scenario.run)(&mut stage);
         assert!(!stage.armed_at.is_empty(), "{context}: the scenario arms no fault");
         stage.judge_errors(context);
-        let struck = stage.struck();
+        let (struck, took) = (stage.struck(), stage.took(self.scenario));
         stage.disks.iter().for_each(SimulatedStorage::heal);
         stage.goes_on(context);
         stage.disks.iter().for_each(SimulatedStorage::stop);
@@ -246,7 +268,7 @@ impl Prepared {
             done: stage.done.is_some(),
         };
         (self.scenario.judge)(&after, context);
-        struck
+        (struck, took)
     }
 
     /// Crashes of one run after each operation of one of its disks.
@@ -298,7 +320,8 @@ fn exhaust(scenario: &'static Scenario) -> Counts {
     let (disks, deeds) = (scenario.prepare)(&settings);
     let sides = disks.len();
     let prepared = Arc::new(Prepared { scenario, settings, disks, deeds });
-    let mut counts = Counts { name: scenario.name, operations: vec![0; sides], ..Counts::default() };
+    let on_path = scenario.took_its_path.map(|_| 0);
+    let mut counts = Counts { name: scenario.name, operations: vec![0; sides], on_path, ..Counts::default() };
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
     let (from, with) = (number("FAIL_FROM").unwrap_or(0), number("FAIL_WITH"));
     let variants = if scenario.reads_only { &VARIANTS[..2] } else { &VARIANTS[..] };
@@ -313,7 +336,9 @@ fn exhaust(scenario: &'static Scenario) -> Counts {
                 let (runner, for_thread) = (prepared.clone(), context.clone());
                 counts.runs += 1;
                 let slow = Instant::now();
-                if in_time(&context, move || runner.one_fault(side, fault, &for_thread)) {
+                let (struck, took) = in_time(&context, move || runner.one_fault(side, fault, &for_thread));
+                counts.on_path = counts.on_path.map(|runs| runs + u64::from(took));
+                if struck {
                     misses = 0;
                     counts.operations[side] = counts.operations[side].max(after + 1);
                 } else {
@@ -359,10 +384,12 @@ fn every_operation_of_every_scenario_may_fail_or_be_the_last() {
     });
     let mut table = table.into_inner().expect("no panic");
     table.sort_by_key(|counts| scenarios.iter().position(|scenario| scenario.name == counts.name));
-    println!("{:<44} {:>12} {:>6} {:>8} {:>8}", "scenario", "operations", "runs", "crashes", "seconds");
-    for Counts { name, operations, runs, crashes, seconds } in &table {
+    let head = ["scenario", "operations", "runs", "on path", "crashes", "seconds"];
+    println!("{:<44} {:>12} {:>6} {:>8} {:>8} {:>8}", head[0], head[1], head[2], head[3], head[4], head[5]);
+    for Counts { name, operations, runs, on_path, crashes, seconds } in &table {
         let operations = operations.iter().map(u64::to_string).collect::<Vec<_>>().join("+");
-        println!("{name:<44} {operations:>12} {runs:>6} {crashes:>8} {seconds:>8.1}");
+        let on_path = on_path.map_or("-".into(), |runs| runs.to_string());
+        println!("{name:<44} {operations:>12} {runs:>6} {on_path:>8} {crashes:>8} {seconds:>8.1}");
     }
     let sum = |of: fn(&Counts) -> u64| table.iter().map(of).sum::<u64>();
     let (runs, crashes) = (sum(|counts| counts.runs), sum(|counts| counts.crashes));
@@ -373,6 +400,12 @@ fn every_operation_of_every_scenario_may_fail_or_be_the_last() {
             counts.operations.iter().all(|struck| *struck > 0),
             "{}: no operation ever failed",
             counts.name
+        );
+        let (runs, of_them) = (counts.runs, counts.on_path);
+        let name = counts.name;
+        assert!(
+            of_them.is_none_or(|of_them| of_them * 8 >= runs),
+            "{name}: on its path in {of_them:?} of {runs}"
         );
     }
     assert!(!wanted.is_empty() || table.len() >= 20 && crashes > 1000, "that is not everything");

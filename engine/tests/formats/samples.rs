@@ -1,0 +1,300 @@
+//! Samples: databases with one of everything that the formats have, and the files in which they are kept.
+
+use quenchdb::device::Storage;
+use quenchdb::device::mapped::MapOptions;
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{
+    BackupOptions, Compression, Database, Dependency, Durability, Isolation, Layout, MemoryCache, Preset,
+    Settings, Table,
+};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::support::{Content, place};
+use super::{open, settings};
+use std::sync::Arc;
+
+/// The version that the present build writes, of samples.
+pub const NEWEST: u32 = 6;
+
+/// A database and what must be in it.
+struct Sample {
+    db: Database,
+    expected: Content,
+}
+
+impl Sample {
+    fn put(&mut self, table: &Table, name: &str, rows: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) {
+        let rows: Vec<_> = rows.collect();
+        let put = |tx: &mut quenchdb::Transaction| {
+            rows.iter().try_for_each(|(key, value)| tx.insert(table, key, value))
+        };
+        self.db.transact(put).expect("commits");
+        self.expected.extend(rows.into_iter().map(|(key, value)| ((name.to_string(), key), value)));
+    }
+
+    fn remove(&mut self, table: &Table, name: &str, keys: impl Iterator<Item = Vec<u8>>) {
+        let keys: Vec<_> = keys.collect();
+        let remove =
+            |tx: &mut quenchdb::Transaction| keys.iter().try_for_each(|key| tx.remove(table, key).map(drop));
+        self.db.transact(remove).expect("commits");
+        keys.into_iter().for_each(|key| drop(self.expected.remove(&(name.to_string(), key))));
+    }
+
+    /// Transactions whose redo is in chunks: rows, a large value, and one that rolls back into a chunk.
+    fn fill_in_chunks(&mut self) {
+        let long = self.db.table_or_create("long").expect("works");
+        self.put(&long, "long", (0..120u8).map(|n| (vec![n], vec![n; 600])));
+        self.put(&long, "long", [(vec![200], vec![7; 50_000])].into_iter());
+        let mut tx = self.db.begin().expect("free");
+        let key = |n: u8| vec![220, n];
+        (0..20).for_each(|n| tx.insert(&long, key(n), vec![n; 600]).expect("fits"));
+        let savepoint = tx.savepoint();
+        (20..80).for_each(|n| tx.insert(&long, key(n), vec![n; 600]).expect("fits"));
+        tx.rollback_to(savepoint).expect("own savepoint");
+        tx.commit().expect("commits");
+        self.expected.extend((0..20).map(|n| (("long".to_string(), key(n)), vec![n; 600])));
+    }
+
+    /// Transactions of two logs that read what is not durable yet: their records list it.
+    fn fill_with_lists(&mut self) {
+        let chain = self.db.table_or_create("chain").expect("works");
+        let lazy = |n: u8| {
+            let mut tx = self.db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("free");
+            for earlier in n.saturating_sub(3)..n {
+                assert!(tx.get(&chain, [earlier]).expect("readable").is_some());
+            }
+            tx.insert(&chain, [n], vec![n; 50]).expect("fits");
+            tx.commit().expect("commits");
+        };
+        for n in 0..12 {
+            // Threads are spread over the logs.
+            std::thread::scope(|scope| scope.spawn(|| lazy(n)).join()).expect("no panic");
+        }
+        self.expected.extend((0..12).map(|n| (("chain".to_string(), vec![n]), vec![n; 50])));
+        self.put(&chain, "chain", (0..12).map(|n| (vec![100 + n], vec![n; 10])));
+        let seen = self.db.transact(|tx| tx.get(&chain, [11])).expect("commits");
+        assert!(seen.is_some(), "whoever reads it waits until it is durable");
+    }
+
+    /// One of everything that the formats have in version 1, `at` saying which values. The same on every call.
+    fn fill(&mut self, at: u8) {
+        let rows = self.db.table_or_create("rows").expect("works");
+        let large = self.db.table_or_create("large values").expect("works");
+        let gone = self.db.table_or_create("gone").expect("works");
+        self.put(&gone, "gone", (0..20).map(|n| (vec![n], vec![at; 100])));
+        for some in 0..8u16 {
+            let numbered = |n: u16| (n.to_be_bytes().to_vec(), vec![at; 60 + n as usize % 300]);
+            self.put(&rows, "rows", (some * 80..some * 80 + 80).map(numbered));
+        }
+        // A patch: the same length, other bytes.
+        let key = |n: u16| n.to_be_bytes().to_vec();
+        let patched = |n: u16| [vec![at; 10], vec![at + 1; 5], vec![at; 45 + n as usize % 300]].concat();
+        self.put(&rows, "rows", (0..30).map(|n| (key(n * 7), patched(n * 7))));
+        self.remove(&rows, "rows", (0..100).map(|n| key(n * 6 + 1)));
+        // Long enough for pages of their own: one, and several.
+        let long = |len: usize| (0..len).map(|n| at ^ (n / 1000) as u8).collect::<Vec<u8>>();
+        let lens = [3_000, 5_000, 20_000, 9_000];
+        self.put(&large, "large values", (0..4).map(|n| (vec![b'k', n], long(lens[n as usize]))));
+        self.remove(&large, "large values", [vec![b'k', 3]].into_iter());
+        drop(gone);
+        self.db.drop_table("gone").expect("unused");
+        self.expected.retain(|(table, _), _| table != "gone");
+    }
+}
+
+/// Closed, or killed with a checkpoint and a log after it; with what there was in `version`, and the same on every call.
+pub fn make(closed: bool, version: u32) -> (SimulatedStorage, Content) {
+    make_with(closed, version, Compression::Lz4)
+}
+
+pub fn make_with(closed: bool, version: u32, compression: Compression) -> (SimulatedStorage, Content) {
+    make_of(Settings { compression, ..settings() }, closed, version)
+}
+
+/// Killed, with its newest commits in mapped memory, of which some are in segments, too.
+pub fn make_in_memory(version: u32) -> (SimulatedStorage, Content) {
+    make_of(settings_in_memory(), false, version)
+}
+
+pub fn settings_in_memory() -> Settings {
+    let log_memory = Some(MEMORY.into());
+    Settings { preset: Preset::Passive, log_memory, log_memory_bytes: 1 << 20, ..settings() }
+}
+
+fn make_of(mut settings: Settings, closed: bool, version: u32) -> (SimulatedStorage, Content) {
+    let disk = SimulatedStorage::new(1);
+    if version >= 4 {
+        (settings.logs, settings.dependency) = (2, Some(Dependency::Exact));
+    }
+    if version >= 5 {
+        settings.layout = Some(Layout::ByPage);
+    }
+    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
+    let mut sample =
+        Sample { db: builder.open("simulated").expect("an empty disk"), expected: Content::new() };
+    sample.fill(10);
+    // Pages that leave memory beside a snapshot keep their stamps.
+    let snapshot = sample.db.begin_read().expect("free");
+    sample.fill(15);
+    let ballast = sample.db.create_table("ballast").expect("new");
+    for some in 0..80u8 {
+        sample.put(&ballast, "ballast", (0..20).map(|n| (vec![some, n], vec![some; 700])));
+    }
+    drop(snapshot);
+    // A value in progress of which there are pages that have left memory: the checkpoint lists them.
+    let unfinished = (version >= 6 && !closed).then(|| {
+        let large = sample.db.table_or_create("large values").expect("works");
+        let mut tx = sample.db.begin().expect("free");
+        tx.insert(&large, "unfinished", vec![9; 1_200_000]).expect("it needs no more memory than there is");
+        tx
+    });
+    sample.db.checkpoint().expect("works");
+    sample.fill(20);
+    if version >= 2 {
+        sample.fill_in_chunks();
+    }
+    if version >= 4 {
+        sample.fill_with_lists();
+    }
+    if closed {
+        sample.db.close().expect("works");
+        return (disk.duplicate(), sample.expected);
+    }
+    let expected = sample.expected;
+    let killed = disk.crash(CrashKind::Kill, disk.operations(), 1).duplicate();
+    disk.stop();
+    drop(unfinished);
+    (killed, expected)
+}
+
+/// A backup of a closed database and what it restores to, and an increment of it, which adds a table.
+pub fn make_backups(version: u32) -> [(SimulatedStorage, Content); 2] {
+    let (disk, expected) = make(true, version);
+    let (full, increment) = (SimulatedStorage::new(3), SimulatedStorage::new(4));
+    let mut sample = Sample { db: open(&disk).expect("closed"), expected };
+    sample.db.backup(place(&full), BackupOptions::default()).expect("sound");
+    let of_full = sample.expected.clone();
+    let later = sample.db.create_table("later").expect("new");
+    sample.put(&later, "later", (0..40).map(|n| (vec![n], vec![n; 90])));
+    let base = Some(place(&full));
+    sample.db.backup(place(&increment), BackupOptions { base, ..BackupOptions::default() }).expect("sound");
+    sample.db.close().expect("works");
+    [(full.duplicate(), of_full), (increment.duplicate(), sample.expected)]
+}
+
+/// The files that must be there: what users have. A name ends in `packed` if the present code could not make what is in it.
+pub fn names() -> Vec<String> {
+    let ends = ["closed.sample", "killed.sample"];
+    let mut names: Vec<String> = (1..=NEWEST).flat_map(|n| ends.map(|end| format!("v{n}-{end}"))).collect();
+    names.extend(
+        ["v5-mapped-memory.packed", "v6-backup.sample", "v6-increment.sample", "v6-mapped-memory.sample"]
+            .map(String::from),
+    );
+    names.sort();
+    names
+}
+
+/// What is in the sample of that name, made anew. Of a backup, with what it is restored from.
+pub fn make_named(name: &str) -> (Vec<SimulatedStorage>, Content) {
+    let (version, kind) = name[1..].split_once('-').expect("v, a number, a dash");
+    let version = version.parse().expect("a number");
+    let ((disk, expected), base) = match kind.strip_suffix(".sample").expect("made by this code") {
+        "closed" => (make(true, version), None),
+        "killed" => (make(false, version), None),
+        "mapped-memory" => (make_in_memory(version), None),
+        backup => {
+            let [full, increment] = make_backups(version);
+            match backup {
+                "backup" => (full, None),
+                "increment" => (increment, Some(full.0)),
+                other => panic!("{other}: no kind of sample"),
+            }
+        }
+    };
+    (base.into_iter().chain([disk]).collect(), expected)
+}
+
+pub fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+/// A storage in one file: for each file path and length, then runs: count, and one byte to repeat or, with the high bit of the
+/// count, as many bytes.
+pub fn pack(disk: &SimulatedStorage) -> Vec<u8> {
+    const LITERAL: u32 = 1 << 31;
+    let mut packed = Vec::new();
+    let files = disk.files().into_iter().map(|path| (disk.read_file(&path).expect("listed"), path));
+    let memory = Some((disk.read_memory(), MEMORY.to_string())).filter(|(bytes, _)| !bytes.is_empty());
+    for (bytes, path) in files.chain(memory) {
+        packed.extend(format!("{path}\n{}\n", bytes.len()).bytes());
+        let mut literal: Vec<u8> = Vec::new();
+        let flush = |literal: &mut Vec<u8>, packed: &mut Vec<u8>| {
+            if !literal.is_empty() {
+                packed.extend((literal.len() as u32 | LITERAL).to_le_bytes());
+                packed.append(literal);
+            }
+        };
+        for run in bytes.chunk_by(|a, b| a == b) {
+            if run.len() < 8 {
+                literal.extend(run);
+            } else {
+                flush(&mut literal, &mut packed);
+                packed.extend((run.len() as u32).to_le_bytes());
+                packed.push(run[0]);
+            }
+        }
+        flush(&mut literal, &mut packed);
+    }
+    packed
+}
+
+pub fn unpack(packed: &[u8]) -> SimulatedStorage {
+    fn line<'a>(rest: &mut &'a [u8]) -> &'a str {
+        let end = rest.iter().position(|byte| *byte == b'\n').expect("a whole sample");
+        let (line, after) = rest.split_at(end);
+        *rest = &after[1..];
+        std::str::from_utf8(line).expect("a path or a number")
+    }
+    fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
+        let (taken, after) = rest.split_at(len);
+        *rest = after;
+        taken
+    }
+    let disk = SimulatedStorage::new(2);
+    let mut rest = packed;
+    while !rest.is_empty() {
+        let path = line(&mut rest).to_string();
+        let len: usize = line(&mut rest).parse().expect("a length");
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let count = u32::from_le_bytes(take(&mut rest, 4).try_into().expect("four bytes"));
+            match count >> 31 {
+                0 => bytes.resize(bytes.len() + count as usize, take(&mut rest, 1)[0]),
+                _ => bytes.extend(take(&mut rest, (count & !(1 << 31)) as usize)),
+            }
+        }
+        if path == MEMORY {
+            let len = bytes.len() as u64;
+            let (cache, latency) = (MemoryCache::Volatile, Duration::ZERO);
+            let options = MapOptions {
+                create: true,
+                read_only: false,
+                bytes: len,
+                new_bytes: len,
+                cache,
+                store: None,
+                latency,
+            };
+            let memory = disk.map_memory(Path::new(MEMORY), options).expect("simulated");
+            memory.store(0, &bytes);
+            memory.barrier();
+            continue;
+        }
+        disk.write_file(&path, &bytes);
+    }
+    disk
+}
+
+/// The mapped memory of a simulated disk, among the files of a packed one.
+pub const MEMORY: &str = "mapped-memory";
