@@ -17,7 +17,7 @@
 //! 3. A deleted key's entry is removed from its page after its version was given back.
 
 use super::catalog::TableState;
-use super::descriptor::{Descriptors, Status};
+use super::descriptor::{Descriptors, Stamp};
 use super::versions::{Before, Undo, VersionHandle, Versions};
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
@@ -220,7 +220,7 @@ impl Garbage {
         };
         for &(csn, handle) in &queue {
             if csn <= bound {
-                prune_below(shard, handle, csn, &pins, horizon.descriptors, versions, guard);
+                prune_below(shard, handle, csn, &pins, versions, guard);
             }
         }
         queue.retain(|(_, handle)| !versions.is_settled(handle.word()));
@@ -244,20 +244,25 @@ fn is_worth_pruning(queue: &Queue, bound: Csn, pins: &[Csn], pruning: Pruning) -
 }
 
 /// Lets the version `handle` of `csn` take over its predecessors' before-images while no pin is between them.
+///
+/// Both must carry their CSNs themselves. A version that was taken over is marked ABORTED: nobody refers to it any more, so it takes over
+/// nothing, and who was on the way to it looks again. One that only its transaction's descriptor calls committed is yet to be stamped.
 fn prune_below(
     shard: usize,
     handle: VersionHandle,
     csn: Csn,
     pins: &[Csn],
-    descriptors: &Descriptors,
     versions: &Arc<Versions>,
     guard: &Guard,
 ) {
     loop {
         let Some(version) = versions.read(handle, guard) else { return };
+        if version.stamp != Stamp::committed(csn) {
+            return;
+        }
         let Some(prior) = VersionHandle::from_word(version.undo.prior) else { return };
         let Some(predecessor) = versions.read(prior, guard) else { return };
-        let Status::Committed(older) = descriptors.status(predecessor.stamp) else { return };
+        let Some(older) = predecessor.stamp.csn() else { return };
         let first_not_before = pins.partition_point(|pin| *pin < older);
         let seen = pins.get(first_not_before).is_some_and(|pin| *pin < csn);
         if seen || older >= csn {
@@ -270,14 +275,90 @@ fn prune_below(
         };
         let undo = Undo { prior: predecessor.undo.prior, before };
         versions.replace_undo(handle, undo, guard);
+        versions.set_stamp(prior, Stamp::ABORTED);
         versions.give_back_later(shard, prior, guard);
     }
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
-    use super::super::descriptor::Stamp;
+    use super::super::view::{Outcome, View};
     use super::*;
+    use crate::tree::Held;
+
+    /// Gives back what waits for an epoch, which takes until no other test's thread is in one.
+    fn give_back_what_waits(versions: &Versions) {
+        let waits = || versions.given_back_later() > 0;
+        (0..10_000).take_while(|_| waits()).for_each(|_| {
+            pin().flush();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        });
+        assert!(!waits());
+    }
+
+    /// Once a version that had been pruned, and waited for an epoch, was itself pruned: what it took over was given back although its
+    /// former successor went on referring to it.
+    #[test]
+    fn what_was_pruned_takes_nothing_over_any_more() {
+        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let chain = |csn, prior, before: &[u8], shard| {
+            let undo = Undo { prior, before: Before::Value(before.into()) };
+            let handle = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
+            garbage.push(shard, Csn(csn), std::iter::once(handle), std::iter::empty());
+            handle.word()
+        };
+        let ten = chain(10, 0, b"old", 0);
+        let twenty = chain(20, ten, b"of 10", 0);
+        let newest = chain(300, twenty, b"of 20", 1);
+        let [old, middle] = [5, 15].map(|csn| {
+            let id = descriptors.take().expect("free");
+            descriptors.pin(id, || Csn(csn));
+            id
+        });
+        let prune = |shard| {
+            let horizon = Horizon { bound: Csn(300), descriptors: &descriptors };
+            garbage.collect_shard(shard, &versions, &horizon, usize::MAX, Pruning::Now);
+        };
+        let seen_at_five = || {
+            let view = View { snapshot: Csn(5), own: Stamp(0) };
+            let mut value = b"of 300".to_vec();
+            let outcome = view.resolve(newest, Held::Value, &mut value, &versions, &descriptors, &pin());
+            (outcome, value)
+        };
+        let reader = pin();
+        prune(1);
+        descriptors.release(middle);
+        prune(0);
+        drop(reader);
+        give_back_what_waits(&versions);
+        assert!(versions.is_settled(twenty));
+        assert_eq!(seen_at_five(), (Outcome::Value(Csn(0)), b"old".to_vec()));
+        prune(1);
+        give_back_what_waits(&versions);
+        assert!(versions.is_settled(ten), "nobody needs it without the snapshot in the middle");
+        assert_eq!(seen_at_five(), (Outcome::Value(Csn(0)), b"old".to_vec()));
+        descriptors.release(old);
+    }
+
+    /// Once it was given back, and its transaction stamped what had the slot by then.
+    #[test]
+    fn a_version_that_its_transaction_has_yet_to_stamp_is_not_pruned() {
+        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let [snapshot, writer] = std::array::from_fn(|_| descriptors.take().expect("free"));
+        descriptors.pin(snapshot, || Csn(1));
+        let undo = |prior| Undo { prior, before: Before::Tombstone };
+        let below = versions.create(0, descriptors.stamp(writer), undo(0), &pin()).expect("room");
+        descriptors.set_preparing(writer);
+        descriptors.set_ready(writer, Csn(20));
+        let above = versions.create(0, Stamp::committed(Csn(30)), undo(below.word()), &pin()).expect("room");
+        garbage.push(0, Csn(30), std::iter::once(above), std::iter::empty());
+        let horizon = Horizon { bound: Csn(30), descriptors: &descriptors };
+        garbage.collect_all(&versions, &horizon, Pruning::Now);
+        give_back_what_waits(&versions);
+        assert!(!versions.is_settled(below.word()));
+    }
 
     /// Once the device was far behind when a queue was pruned: what could not be judged counted as what snapshots need. The next pruning
     /// waited for twice as much, which did not fit in memory.
