@@ -14,8 +14,11 @@
 //!
 //! 1. One thread at a time collects; it alone gives slots of committed versions back.
 //! 2. The horizon's bound (newest acknowledged CSN, watermark) is read before the pins are scanned.
-//! 3. A deleted key's entry is removed from its page after its version was given back.
+//! 3. A deleted key's entry is removed from its page after its version was given back, and not forgotten before. Where another transaction
+//!    has changed or locked the entry by then, it is for that one to see to it ([`Change::deleted`], and a change that is taken back).
 
+#[cfg(doc)]
+use super::active::Change;
 use super::catalog::TableState;
 use super::descriptor::{Descriptors, Stamp};
 use super::versions::{Before, Undo, VersionHandle, Versions};
@@ -30,7 +33,7 @@ use std::sync::Arc;
 const SHARDS: usize = 16;
 /// Committed versions in a shard between two attempts to collect it.
 const COLLECT_EVERY: usize = 64;
-/// Most versions given back by one transaction's end, so that nobody pays for a long pause of others at once.
+/// Most versions given back, and most entries removed, by one transaction's end, so that nobody pays for a long pause of others at once.
 const COLLECT_MOST: usize = 1024;
 /// A shard in which so many can be judged is pruned when a snapshot holds its front.
 const PRUNE_AT: usize = 4096;
@@ -40,9 +43,18 @@ const PRUNE_BEHIND: u64 = 4096;
 #[derive(Debug, Default)]
 struct Queue {
     versions: VecDeque<(Csn, VersionHandle)>,
-    deletes: VecDeque<(Csn, Arc<TableState>, Box<[u8]>)>,
+    deletes: VecDeque<Delete>,
     since_collection: usize,
     judged: Judged,
+}
+
+/// A deleted key, until its entry may go.
+#[derive(Debug)]
+pub struct Delete {
+    /// The version of what was deleted.
+    pub version: VersionHandle,
+    pub table: Arc<TableState>,
+    pub key: Box<[u8]>,
 }
 
 /// What the last pruning found: the next one may be of no use.
@@ -99,12 +111,12 @@ impl Garbage {
         shard: usize,
         csn: Csn,
         versions: impl Iterator<Item = VersionHandle>,
-        deletes: impl Iterator<Item = (Arc<TableState>, Box<[u8]>)>,
+        deletes: impl Iterator<Item = Delete>,
     ) -> bool {
         let mut queue = self.shards[shard % SHARDS].lock();
         let before = queue.versions.len();
         queue.versions.extend(versions.map(|handle| (csn, handle)));
-        queue.deletes.extend(deletes.map(|(table, key)| (csn, table, key)));
+        queue.deletes.extend(deletes);
         queue.since_collection += queue.versions.len() - before;
         if queue.since_collection < COLLECT_EVERY {
             return false;
@@ -164,7 +176,7 @@ impl Garbage {
             }
         }
         versions.give_back(shard, &done, &guard);
-        self.purge(shard, oldest);
+        self.purge(shard, versions, most, &guard);
         let (bytes, bytes_max) = versions.bytes();
         let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
         if pruning == Pruning::Now || behind && bytes > bytes_max / 2 {
@@ -175,24 +187,24 @@ impl Garbage {
         }
     }
 
-    /// Removes entries of deleted keys (invariant 3). A failure only leaves a tombstone for a later split to drop.
-    fn purge(&self, shard: usize, oldest: Csn) {
-        loop {
+    /// Removes entries of deleted keys (invariant 3).
+    fn purge(&self, shard: usize, versions: &Versions, most: usize, guard: &Guard) {
+        // The entry has another version if this one was pruned.
+        let is_gone = |version| versions.read(version, guard).is_none_or(|v| v.stamp == Stamp::ABORTED);
+        for _ in 0..most {
             let next = {
                 let mut queue = self.shards[shard].lock();
                 match queue.deletes.front() {
-                    Some((csn, ..)) if *csn <= oldest || planted::is(Bug::TombstonePurgedEarly) => {
+                    Some(delete) if is_gone(delete.version) || planted::is(Bug::TombstonePurgedEarly) => {
                         queue.deletes.pop_front()
                     }
                     _ => None,
                 }
             };
-            let Some((_, table, key)) = next else { return };
+            let Some(Delete { table, key, .. }) = next else { return };
             // Not as a user: that would keep the table from being dropped.
             let Some(table) = table.hold() else { continue };
-            if let Err(error) = table.tree.purge(&key) {
-                tracing::debug!(%error, table = table.name, "a tombstone stays");
-            }
+            purge(&table, &key);
         }
     }
 
@@ -229,6 +241,13 @@ impl Garbage {
         let newer = std::mem::replace(&mut shared.versions, queue);
         shared.versions.extend(newer);
         shared.judged = Judged { bound, left, pins: pins.partition_point(|pin| *pin < bound) };
+    }
+}
+
+/// Removes the entry of a deleted key if nobody needs it. A failure only leaves a tombstone for a later split to drop.
+pub(super) fn purge(table: &TableState, key: &[u8]) {
+    if let Err(error) = table.tree.purge(key) {
+        tracing::debug!(%error, table = table.name, "a tombstone stays");
     }
 }
 

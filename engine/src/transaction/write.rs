@@ -271,13 +271,16 @@ impl ActiveTransaction {
             Intent::Lock if absent => leaf.put(word, true, &[]),
             Intent::Lock => leaf.set_stamp(word),
         }
+        // Its entry is one of a deleted key, whoever deleted it.
+        let deleted = matches!(intent, Intent::Delete)
+            || matches!(intent, Intent::Lock) && leaf.entry().is_some_and(|entry| entry.tombstone);
         let start = self.scratch.keys.len() as u32;
         self.scratch.keys.extend_from_slice(key);
         self.scratch.changes.push(Change {
             table: table_index,
             key: (start, start + key.len() as u32),
             version,
-            deleted: matches!(intent, Intent::Delete) || matches!(intent, Intent::Lock) && absent,
+            deleted,
             lock: matches!(intent, Intent::Lock),
         });
         if let Some(buffer) = old_value {
