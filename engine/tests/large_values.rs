@@ -238,6 +238,26 @@ fn an_old_snapshot_reads_the_value_that_it_saw() {
     assert!(pages(&open(&storage)) < 10);
 }
 
+/// Once the lock counted as what had brought the value: it was freed under a snapshot from before the lock.
+#[test]
+fn a_value_that_was_only_locked_is_as_old_as_it_was() {
+    let (_storage, db, table) = database();
+    put(&db, &table, 1, 500_000);
+    let old = db.begin_read().expect("free");
+    db.transact(|tx| {
+        tx.get_for_update(&table, KEY)?;
+        tx.insert(&table, "another key", "committed with the lock")
+    })
+    .expect("commits");
+    db.transact(|tx| tx.insert(&table, KEY, "small")).expect("commits");
+    db.flush().expect("collects");
+    put(&db, &table, 2, 500_000);
+    assert!(old.get(&table, KEY).expect("readable") == Some(Pattern::all(1, 500_000)));
+    drop(old);
+    db.transact(|tx| tx.remove(&table, KEY)).expect("commits");
+    assert!(pages(&db) < 10);
+}
+
 #[test]
 fn a_read_committed_reader_keeps_its_value_while_the_transaction_goes_on_reading() {
     let (_storage, db, table) = database();

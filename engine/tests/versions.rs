@@ -1,8 +1,11 @@
 //! Memory for old versions: who keeps them, for how long, and what writers meet when it is nearly full.
 
 use quenchdb::base::random::Random;
+use quenchdb::device::memory::MemoryStorage;
 use quenchdb::device::simulated::{Mishap, MishapKind, OperationKind, SimulatedStorage};
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table};
+use quenchdb::{
+    Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Snapshot, Table, Transaction,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -120,5 +123,74 @@ fn who_holds_the_snapshot_that_keeps_versions_is_refused_and_not_slowed_down() {
         assert!(if own { waited == 0 } else { waited > 0 && waited < 100 }, "own {own}: {waited} waited");
         drop(snapshot);
         write().expect("there is room again");
+    }
+}
+
+/// A table with rows that have just been deleted, all at once; a snapshot still sees them.
+fn deleted_at_once(db: &Database, table: &Table, rows: u64) -> Snapshot {
+    let each = |f: &dyn Fn(&mut Transaction, [u8; 8]) -> Result<()>| {
+        db.transact(|tx| (0..rows).try_for_each(|n| f(tx, n.to_be_bytes()))).expect("room");
+    };
+    each(&|tx, key| tx.insert(table, key, [0; 60]));
+    let snapshot = db.begin_read().expect("free");
+    each(&|tx, key| tx.remove(table, key).map(drop));
+    snapshot
+}
+
+fn in_memory() -> (Database, Table) {
+    let settings = Settings { preset: Preset::Group, checkpoint_log_bytes: 0, ..Settings::default() };
+    let db = Database::builder().settings(settings).storage(Arc::new(MemoryStorage::default()));
+    let db = db.open("x").expect("opens");
+    let table = db.create_table("t").expect("new");
+    (db, table)
+}
+
+/// Pages and rows, deleted ones included, when everything is gone that can go.
+fn left(db: &Database) -> (u64, u64) {
+    db.flush().expect("whole storage");
+    let report = db.verify(None).expect("runs");
+    assert_eq!(report.problems, Vec::<String>::new());
+    (report.pages, report.entries)
+}
+
+/// The end of a small transaction gives back some of the versions of a large one. Once it also went through all rows that the large one had
+/// deleted: of most nobody could say yet whether they might go, and they were forgotten.
+#[test]
+fn rows_that_were_deleted_all_at_once_are_gone_when_small_transactions_have_followed() {
+    let (db, table) = in_memory();
+    drop(deleted_at_once(&db, &table, 30_000));
+    let other = db.create_table("other").expect("new");
+    for n in 0..500u64 {
+        db.transact(|tx| tx.insert(&other, n.to_be_bytes(), [0; 8])).expect("room");
+    }
+    let (pages, rows) = left(&db);
+    assert!(pages < 20 && rows == 500, "{pages} pages, {rows} rows");
+}
+
+/// Once a deleted row that somebody held, or had set and then took back, when its time had come was never looked at again.
+#[test]
+fn deleted_rows_that_were_held_meanwhile_are_gone_in_the_end() {
+    type Hold = fn(&mut Transaction, &Table, [u8; 8]) -> Result<()>;
+    let lock: Hold = |tx, table, key| tx.get_for_update(table, key).map(drop);
+    let set: Hold = |tx, table, key| tx.insert(table, key, b"again");
+    let abort: fn(&Database, Transaction) = |_, tx| drop(tx);
+    let commit: fn(&Database, Transaction) = |_, tx| {
+        tx.commit().expect("commits");
+    };
+    let commit_other: fn(&Database, Transaction) = |db, mut tx| {
+        let other = db.create_table("other").expect("new");
+        tx.insert(&other, b"k", b"v").expect("room");
+        tx.commit().expect("commits");
+    };
+    for (hold, end) in [(lock, abort), (lock, commit), (lock, commit_other), (set, abort)] {
+        let (db, table) = in_memory();
+        let snapshot = deleted_at_once(&db, &table, 10_000);
+        let mut tx = db.begin().expect("free");
+        (0..10_000u64).try_for_each(|n| hold(&mut tx, &table, n.to_be_bytes())).expect("free rows");
+        drop(snapshot);
+        db.flush().expect("whole storage");
+        end(&db, tx);
+        let (pages, rows) = left(&db);
+        assert!(pages < 20 && rows < 2, "{pages} pages, {rows} rows");
     }
 }

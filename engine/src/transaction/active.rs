@@ -4,6 +4,7 @@ use super::catalog::TableState;
 use super::clocks::TransactionClock;
 use super::counters::LOG_INSERTS_TIMED_ONE_IN;
 use super::descriptor::{DescriptorId, Descriptors, Progress, Stamp};
+use super::garbage::{Delete, purge};
 use super::large::{OwnValue, Replaced};
 use super::retired::Retired;
 use super::system::TransactionSystem;
@@ -18,7 +19,7 @@ use crate::commit::{Chunks, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
-use crate::tree::{LeafHint, LeafWrite};
+use crate::tree::{EntryMeta, LeafHint, LeafWrite};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ pub(super) struct Change {
     /// Where the key is in the transaction's key bytes.
     pub(super) key: (u32, u32),
     pub(super) version: VersionHandle,
+    /// The entry is one of a deleted key, which this transaction deleted or only locked.
     pub(super) deleted: bool,
     /// Only a lock: nothing was changed.
     pub(super) lock: bool,
@@ -329,6 +331,12 @@ impl ActiveTransaction {
             leaf.set_stamp(version.undo.prior);
         } else if newest {
             put_back(&mut leaf, version.undo);
+            // The collector may have come for a deleted row meanwhile, and does not come again.
+            let is_over = |entry: EntryMeta| entry.tombstone && self.system.versions.is_settled(entry.stamp);
+            if leaf.entry().is_some_and(is_over) {
+                drop(leaf);
+                purge(table, key);
+            }
         }
         Ok(newest)
     }
@@ -434,7 +442,11 @@ impl ActiveTransaction {
         let scratch = &*self.scratch;
         let deletes = scratch.changes.iter().filter(|change| change.deleted).map(|change| {
             let key = &scratch.keys[change.key.0 as usize..change.key.1 as usize];
-            (scratch.tables[change.table as usize].clone(), key.into())
+            Delete {
+                version: change.version,
+                table: scratch.tables[change.table as usize].clone(),
+                key: key.into(),
+            }
         });
         if !scratch.replaced.is_empty() {
             self.system.retired.retire(scratch.replaced.iter().map(|replaced| Retired {

@@ -69,6 +69,11 @@ impl Stamp {
         Stamp(csn.0)
     }
 
+    /// The CSN, if that is what it is.
+    pub(super) fn csn(self) -> Option<Csn> {
+        (self.0 & IN_PROGRESS == 0).then_some(Csn(self.0))
+    }
+
     fn in_progress(slot: usize, generation: u64) -> Stamp {
         Stamp(IN_PROGRESS | generation << 16 | slot as u64)
     }

@@ -14,10 +14,13 @@
 //!
 //! 1. One thread at a time collects; it alone gives slots of committed versions back.
 //! 2. The horizon's bound (newest acknowledged CSN, watermark) is read before the pins are scanned.
-//! 3. A deleted key's entry is removed from its page after its version was given back.
+//! 3. A deleted key's entry is removed from its page after its version was given back, and not forgotten before. Where another transaction
+//!    has changed or locked the entry by then, it is for that one to see to it ([`Change::deleted`], and a change that is taken back).
 
+#[cfg(doc)]
+use super::active::Change;
 use super::catalog::TableState;
-use super::descriptor::{Descriptors, Status};
+use super::descriptor::{Descriptors, Stamp};
 use super::versions::{Before, Undo, VersionHandle, Versions};
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
@@ -30,7 +33,7 @@ use std::sync::Arc;
 const SHARDS: usize = 16;
 /// Committed versions in a shard between two attempts to collect it.
 const COLLECT_EVERY: usize = 64;
-/// Most versions given back by one transaction's end, so that nobody pays for a long pause of others at once.
+/// Most versions given back, and most entries removed, by one transaction's end, so that nobody pays for a long pause of others at once.
 const COLLECT_MOST: usize = 1024;
 /// A shard in which so many can be judged is pruned when a snapshot holds its front.
 const PRUNE_AT: usize = 4096;
@@ -40,9 +43,18 @@ const PRUNE_BEHIND: u64 = 4096;
 #[derive(Debug, Default)]
 struct Queue {
     versions: VecDeque<(Csn, VersionHandle)>,
-    deletes: VecDeque<(Csn, Arc<TableState>, Box<[u8]>)>,
+    deletes: VecDeque<Delete>,
     since_collection: usize,
     judged: Judged,
+}
+
+/// A deleted key, until its entry may go.
+#[derive(Debug)]
+pub struct Delete {
+    /// The version of what was deleted.
+    pub version: VersionHandle,
+    pub table: Arc<TableState>,
+    pub key: Box<[u8]>,
 }
 
 /// What the last pruning found: the next one may be of no use.
@@ -99,12 +111,12 @@ impl Garbage {
         shard: usize,
         csn: Csn,
         versions: impl Iterator<Item = VersionHandle>,
-        deletes: impl Iterator<Item = (Arc<TableState>, Box<[u8]>)>,
+        deletes: impl Iterator<Item = Delete>,
     ) -> bool {
         let mut queue = self.shards[shard % SHARDS].lock();
         let before = queue.versions.len();
         queue.versions.extend(versions.map(|handle| (csn, handle)));
-        queue.deletes.extend(deletes.map(|(table, key)| (csn, table, key)));
+        queue.deletes.extend(deletes);
         queue.since_collection += queue.versions.len() - before;
         if queue.since_collection < COLLECT_EVERY {
             return false;
@@ -164,7 +176,7 @@ impl Garbage {
             }
         }
         versions.give_back(shard, &done, &guard);
-        self.purge(shard, oldest);
+        self.purge(shard, versions, most, &guard);
         let (bytes, bytes_max) = versions.bytes();
         let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
         if pruning == Pruning::Now || behind && bytes > bytes_max / 2 {
@@ -175,24 +187,24 @@ impl Garbage {
         }
     }
 
-    /// Removes entries of deleted keys (invariant 3). A failure only leaves a tombstone for a later split to drop.
-    fn purge(&self, shard: usize, oldest: Csn) {
-        loop {
+    /// Removes entries of deleted keys (invariant 3).
+    fn purge(&self, shard: usize, versions: &Versions, most: usize, guard: &Guard) {
+        // The entry has another version if this one was pruned.
+        let is_gone = |version| versions.read(version, guard).is_none_or(|v| v.stamp == Stamp::ABORTED);
+        for _ in 0..most {
             let next = {
                 let mut queue = self.shards[shard].lock();
                 match queue.deletes.front() {
-                    Some((csn, ..)) if *csn <= oldest || planted::is(Bug::TombstonePurgedEarly) => {
+                    Some(delete) if is_gone(delete.version) || planted::is(Bug::TombstonePurgedEarly) => {
                         queue.deletes.pop_front()
                     }
                     _ => None,
                 }
             };
-            let Some((_, table, key)) = next else { return };
+            let Some(Delete { table, key, .. }) = next else { return };
             // Not as a user: that would keep the table from being dropped.
             let Some(table) = table.hold() else { continue };
-            if let Err(error) = table.tree.purge(&key) {
-                tracing::debug!(%error, table = table.name, "a tombstone stays");
-            }
+            purge(&table, &key);
         }
     }
 
@@ -220,7 +232,7 @@ impl Garbage {
         };
         for &(csn, handle) in &queue {
             if csn <= bound {
-                prune_below(shard, handle, csn, &pins, horizon.descriptors, versions, guard);
+                prune_below(shard, handle, csn, &pins, versions, guard);
             }
         }
         queue.retain(|(_, handle)| !versions.is_settled(handle.word()));
@@ -229,6 +241,13 @@ impl Garbage {
         let newer = std::mem::replace(&mut shared.versions, queue);
         shared.versions.extend(newer);
         shared.judged = Judged { bound, left, pins: pins.partition_point(|pin| *pin < bound) };
+    }
+}
+
+/// Removes the entry of a deleted key if nobody needs it. A failure only leaves a tombstone for a later split to drop.
+pub(super) fn purge(table: &TableState, key: &[u8]) {
+    if let Err(error) = table.tree.purge(key) {
+        tracing::debug!(%error, table = table.name, "a tombstone stays");
     }
 }
 
@@ -244,20 +263,25 @@ fn is_worth_pruning(queue: &Queue, bound: Csn, pins: &[Csn], pruning: Pruning) -
 }
 
 /// Lets the version `handle` of `csn` take over its predecessors' before-images while no pin is between them.
+///
+/// Both must carry their CSNs themselves. A version that was taken over is marked ABORTED: nobody refers to it any more, so it takes over
+/// nothing, and who was on the way to it looks again. One that only its transaction's descriptor calls committed is yet to be stamped.
 fn prune_below(
     shard: usize,
     handle: VersionHandle,
     csn: Csn,
     pins: &[Csn],
-    descriptors: &Descriptors,
     versions: &Arc<Versions>,
     guard: &Guard,
 ) {
     loop {
         let Some(version) = versions.read(handle, guard) else { return };
+        if version.stamp != Stamp::committed(csn) {
+            return;
+        }
         let Some(prior) = VersionHandle::from_word(version.undo.prior) else { return };
         let Some(predecessor) = versions.read(prior, guard) else { return };
-        let Status::Committed(older) = descriptors.status(predecessor.stamp) else { return };
+        let Some(older) = predecessor.stamp.csn() else { return };
         let first_not_before = pins.partition_point(|pin| *pin < older);
         let seen = pins.get(first_not_before).is_some_and(|pin| *pin < csn);
         if seen || older >= csn {
@@ -270,14 +294,90 @@ fn prune_below(
         };
         let undo = Undo { prior: predecessor.undo.prior, before };
         versions.replace_undo(handle, undo, guard);
+        versions.set_stamp(prior, Stamp::ABORTED);
         versions.give_back_later(shard, prior, guard);
     }
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
-    use super::super::descriptor::Stamp;
+    use super::super::view::{Outcome, View};
     use super::*;
+    use crate::tree::Held;
+
+    /// Gives back what waits for an epoch, which takes until no other test's thread is in one.
+    fn give_back_what_waits(versions: &Versions) {
+        let waits = || versions.given_back_later() > 0;
+        (0..10_000).take_while(|_| waits()).for_each(|_| {
+            pin().flush();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        });
+        assert!(!waits());
+    }
+
+    /// Once a version that had been pruned, and waited for an epoch, was itself pruned: what it took over was given back although its
+    /// former successor went on referring to it.
+    #[test]
+    fn what_was_pruned_takes_nothing_over_any_more() {
+        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let chain = |csn, prior, before: &[u8], shard| {
+            let undo = Undo { prior, before: Before::Value(before.into()) };
+            let handle = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
+            garbage.push(shard, Csn(csn), std::iter::once(handle), std::iter::empty());
+            handle.word()
+        };
+        let ten = chain(10, 0, b"old", 0);
+        let twenty = chain(20, ten, b"of 10", 0);
+        let newest = chain(300, twenty, b"of 20", 1);
+        let [old, middle] = [5, 15].map(|csn| {
+            let id = descriptors.take().expect("free");
+            descriptors.pin(id, || Csn(csn));
+            id
+        });
+        let prune = |shard| {
+            let horizon = Horizon { bound: Csn(300), descriptors: &descriptors };
+            garbage.collect_shard(shard, &versions, &horizon, usize::MAX, Pruning::Now);
+        };
+        let seen_at_five = || {
+            let view = View { snapshot: Csn(5), own: Stamp(0) };
+            let mut value = b"of 300".to_vec();
+            let outcome = view.resolve(newest, Held::Value, &mut value, &versions, &descriptors, &pin());
+            (outcome, value)
+        };
+        let reader = pin();
+        prune(1);
+        descriptors.release(middle);
+        prune(0);
+        drop(reader);
+        give_back_what_waits(&versions);
+        assert!(versions.is_settled(twenty));
+        assert_eq!(seen_at_five(), (Outcome::Value(Csn(0)), b"old".to_vec()));
+        prune(1);
+        give_back_what_waits(&versions);
+        assert!(versions.is_settled(ten), "nobody needs it without the snapshot in the middle");
+        assert_eq!(seen_at_five(), (Outcome::Value(Csn(0)), b"old".to_vec()));
+        descriptors.release(old);
+    }
+
+    /// Once it was given back, and its transaction stamped what had the slot by then.
+    #[test]
+    fn a_version_that_its_transaction_has_yet_to_stamp_is_not_pruned() {
+        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let [snapshot, writer] = std::array::from_fn(|_| descriptors.take().expect("free"));
+        descriptors.pin(snapshot, || Csn(1));
+        let undo = |prior| Undo { prior, before: Before::Tombstone };
+        let below = versions.create(0, descriptors.stamp(writer), undo(0), &pin()).expect("room");
+        descriptors.set_preparing(writer);
+        descriptors.set_ready(writer, Csn(20));
+        let above = versions.create(0, Stamp::committed(Csn(30)), undo(below.word()), &pin()).expect("room");
+        garbage.push(0, Csn(30), std::iter::once(above), std::iter::empty());
+        let horizon = Horizon { bound: Csn(30), descriptors: &descriptors };
+        garbage.collect_all(&versions, &horizon, Pruning::Now);
+        give_back_what_waits(&versions);
+        assert!(!versions.is_settled(below.word()));
+    }
 
     /// Once the device was far behind when a queue was pruned: what could not be judged counted as what snapshots need. The next pruning
     /// waited for twice as much, which did not fit in memory.

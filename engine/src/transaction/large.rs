@@ -37,7 +37,7 @@ pub(super) struct OwnValue {
 pub(super) struct Replaced {
     /// Index of the change.
     pub change: usize,
-    /// CSN of the replaced value, as far as known.
+    /// CSN of the replaced value, 0 if that is not known.
     pub birth: Csn,
     pub reference: LargeReference,
 }

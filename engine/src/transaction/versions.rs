@@ -260,7 +260,8 @@ impl Versions {
         }
     }
 
-    /// Replaces the in-progress stamp with the CSN, or with ABORTED. Only the writer calls this.
+    /// Replaces the in-progress stamp with the CSN, or with ABORTED. Only the writer calls this, and the collector, for a version that
+    /// it has pruned.
     pub fn set_stamp(&self, handle: VersionHandle, stamp: Stamp) {
         self.slot(handle.index()).stamp.store(stamp.0, Ordering::Release);
     }

@@ -7,7 +7,7 @@ use super::large::Replaced;
 use super::versions::{Before, Undo, Version, VersionHandle};
 use super::view::Sight;
 use crate::base::planted::{self, Bug};
-use crate::base::{ErrorKind, PageId, Result};
+use crate::base::{Csn, ErrorKind, PageId, Result};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{Held, LargeReference, LeafHint, LeafWrite, REFERENCE_BYTES};
 use std::sync::Arc;
@@ -191,7 +191,7 @@ impl ActiveTransaction {
         let system = self.system.clone();
         let view = super::view::View { snapshot: self.snapshot.get(), own: self.own };
         let (sight, version) = view.sight(entry.stamp, &system.versions, &system.descriptors, guard);
-        let birth = match sight {
+        let csn = match sight {
             Sight::InProgress(other) => return Ok(Attempt::Wait(other)),
             Sight::Again => return Ok(Attempt::Again),
             Sight::LeftBehind => {
@@ -206,7 +206,7 @@ impl ActiveTransaction {
             }
             Sight::TooNew(csn) | Sight::Seen(csn) => csn,
         };
-        self.depend_on(birth);
+        self.depend_on(csn);
         let existed = !entry.tombstone;
         let own = version.filter(|version| version.stamp == self.own);
         if own.is_some() {
@@ -234,7 +234,11 @@ impl ActiveTransaction {
         let replaced = if let Before::Reference(reference) = &before { Some(**reference) } else { None };
         let change = self.scratch.changes.len();
         self.apply(table, leaf, key, intent, Undo { prior: entry.stamp, before }, guard)?;
-        self.scratch.replaced.extend(replaced.map(|reference| Replaced { change, birth, reference }));
+        self.scratch.replaced.extend(replaced.map(|reference| {
+            // What only locked the row did not bring the value.
+            let is_lock = version.is_some_and(|version| matches!(version.undo.before, Before::Unchanged));
+            Replaced { change, birth: if is_lock { Csn::ZERO } else { csn }, reference }
+        }));
         Ok(Attempt::Done(existed))
     }
 
@@ -267,13 +271,16 @@ impl ActiveTransaction {
             Intent::Lock if absent => leaf.put(word, true, &[]),
             Intent::Lock => leaf.set_stamp(word),
         }
+        // Its entry is one of a deleted key, whoever deleted it.
+        let deleted = matches!(intent, Intent::Delete)
+            || matches!(intent, Intent::Lock) && leaf.entry().is_some_and(|entry| entry.tombstone);
         let start = self.scratch.keys.len() as u32;
         self.scratch.keys.extend_from_slice(key);
         self.scratch.changes.push(Change {
             table: table_index,
             key: (start, start + key.len() as u32),
             version,
-            deleted: matches!(intent, Intent::Delete) || matches!(intent, Intent::Lock) && absent,
+            deleted,
             lock: matches!(intent, Intent::Lock),
         });
         if let Some(buffer) = old_value {
