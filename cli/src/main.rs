@@ -1,7 +1,8 @@
 //! The `quench` program: dispatches to one module a command and turns the outcome into an exit code.
 //!
 //! 0: done. 1: done, and something is wrong (key not found, damage found, a promise broken). 2: could not be done; one
-//! line on standard error says why.
+//! line on standard error says why. Whoever reads the output may go away: rows that nobody reads are not missed, and what a command
+//! finds wrong is in its exit code all the same.
 
 mod bank;
 mod bench;
@@ -127,6 +128,7 @@ fn main() -> ExitCode {
     match std::panic::catch_unwind(|| run(cli)) {
         Ok(Ok(Outcome::Done)) => ExitCode::SUCCESS,
         Ok(Ok(Outcome::Wrong)) => ExitCode::from(1),
+        // Of rows: all else is printed with the outcome known (`print_text`).
         Ok(Err(error)) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
             output::complain(&output::one_line(&error));

@@ -43,22 +43,26 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Prints `value` as one JSON object on a line of its own.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(value)?)?;
-    out.flush()?;
-    Ok(())
+    print_text(&serde_json::to_string(value)?)
 }
 
-/// Prints text to standard output.
+/// Prints text to standard output. If its reader went away the command goes on: what it finds is also in its exit code.
 pub fn print_text(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let mut print = || {
+        out.write_all(text.as_bytes())?;
+        out.write_all(end.as_bytes())?;
+        out.flush()
+    };
+    match print() {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        printed => Ok(printed?),
     }
-    out.flush()?;
-    Ok(())
 }
+
+/// Rows between two words of progress.
+const ROWS_A_STEP: u64 = 4096;
 
 /// Progress of long work, drawn only when standard error is a terminal.
 #[derive(Clone)]
@@ -72,7 +76,7 @@ impl Progress {
     /// Nothing is drawn until the first [`Progress::at`].
     pub fn new() -> Progress {
         if !std::io::stderr().is_terminal() {
-            return Progress { bar: ProgressBar::hidden(), live: None };
+            return Progress::hidden();
         }
         let bar = ProgressBar::new(0);
         if let Ok(style) =
@@ -81,6 +85,29 @@ impl Progress {
             bar.set_style(style);
         }
         Progress { bar, live: None }
+    }
+
+    /// Counts the rows of `table` as they pass: nobody knows how many there are.
+    pub fn rows<T>(&self, table: &str, rows: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+        let shown = !self.bar.is_hidden();
+        if let Ok(style) = ProgressStyle::with_template("{msg:<28} {elapsed:>4}") {
+            self.bar.set_style(style);
+        }
+        (0u64..).zip(rows).map(move |(number, row)| {
+            if shown && number.is_multiple_of(ROWS_A_STEP) {
+                self.bar.set_message(format!("{table}: {number} rows"));
+            }
+            row
+        })
+    }
+
+    /// For a command that writes rows to standard output: if that is a terminal they are to be seen there, and no bar among them.
+    pub fn beside_output() -> Progress {
+        if std::io::stdout().is_terminal() { Progress::hidden() } else { Progress::new() }
+    }
+
+    fn hidden() -> Progress {
+        Progress { bar: ProgressBar::hidden(), live: None }
     }
 
     /// For a run that may be watched.

@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::Value;
+use std::path::Path;
 use support::*;
 
 #[test]
@@ -83,9 +84,11 @@ fn what_another_process_has_open_can_be_read_and_backed_up_as_of_its_newest_chec
     let csn = db.checkpoint().expect("works").csn;
     db.transact(|tx| tx.insert(&table, "b", "2")).expect("commits");
     let path = text(&path);
-    let refused = run(&["get", path, "t", "a"]);
-    expect_code(&refused, 2);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--checkpoint"));
+    for command in [vec!["get", path, "t", "a"], vec!["verify", path]] {
+        let refused = run(&command);
+        expect_code(&refused, 2);
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("--checkpoint"));
+    }
     let found = run(&["get", path, "t", "a", "--checkpoint"]);
     expect_code(&found, 0);
     assert_eq!(found.stdout, b"1\n");
@@ -100,10 +103,95 @@ fn what_another_process_has_open_can_be_read_and_backed_up_as_of_its_newest_chec
     let stat = json(&run(&["stat", path, "--checkpoint", "--json"]));
     assert_eq!((&stat["checkpoint_csn"], &stat["checkpoint_readers"]), (&csn.0.into(), &1.into()));
     let (backup, restored) = (directory.path().join("backup"), directory.path().join("restored"));
+    // That a checkpoint is copied is said when it was, and not beside the reason why it could not be.
+    let (full, none) = (directory.path().join("full"), directory.path().join("none"));
+    std::fs::create_dir(&full).expect("ours");
+    std::fs::write(full.join("letter"), b"dear").expect("ours");
+    for arguments in
+        [vec!["backup", path, text(&full)], vec!["backup", path, text(&backup), "--base", text(&none)]]
+    {
+        let refused = run(&arguments);
+        expect_code(&refused, 2);
+        assert!(!String::from_utf8_lossy(&refused.stderr).contains("newest checkpoint"), "it was not");
+    }
     let made = run(&["backup", path, text(&backup)]);
     expect_code(&made, 0);
-    assert!(String::from_utf8_lossy(&made.stderr).contains("newest checkpoint"), "it is said");
+    assert!(String::from_utf8_lossy(&made.stderr).contains("newest checkpoint was copied"), "it is said");
     expect_code(&run(&["restore", text(&backup), text(&restored)]), 0);
     assert_eq!(run(&["dump", text(&restored), "t"]).stdout, b"a\t1\n");
     assert_eq!(db.checkpoint_readers().len(), 0);
+}
+
+/// Copies the files of a database that is open: what a crash of this moment would leave.
+fn copy_as_crashed(from: &Path, to: &Path) {
+    for part in ["", "log", "pages"] {
+        std::fs::create_dir(to.join(part)).expect("ours");
+        for entry in std::fs::read_dir(from.join(part)).expect("there").map(|entry| entry.expect("readable"))
+        {
+            let is_file = entry.file_type().expect("known").is_file();
+            if is_file && entry.file_name() != "LOCK" {
+                std::fs::copy(entry.path(), to.join(part).join(entry.file_name())).expect("room");
+            }
+        }
+    }
+}
+
+/// A reader kept the program from opening the database for writing, and what was only in the log was missing from the backup.
+#[test]
+fn a_backup_beside_readers_has_everything_or_is_refused() {
+    let root = directory();
+    let path = |name: &str| root.path().join(name);
+    let (closed, crashed) = (path("closed"), path("crashed"));
+    let builder = || quenchdb::Database::builder().memory_bytes(16 << 20).segment_bytes(1 << 20);
+    let db = builder().open(&closed).expect("opens");
+    let table = db.create_table("t").expect("new");
+    db.transact(|tx| tx.insert(&table, "a", "1")).expect("commits");
+    copy_as_crashed(&closed, &crashed);
+    drop(table);
+    db.close().expect("closes");
+    let (one, two) = (path("one"), path("two"));
+    let reader = builder().read_only(true).open(&crashed).expect("opens");
+    let refused = run(&["backup", text(&crashed), text(&one)]);
+    expect_code(&refused, 2);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("was not closed") && said.contains("open for reading by others"), "{said}");
+    assert!(!one.exists());
+    drop(reader);
+    expect_code(&run(&["backup", text(&crashed), text(&one)]), 0);
+    let reader = builder().read_only(true).open(&closed).expect("opens");
+    let made = run(&["backup", text(&closed), text(&two)]);
+    expect_code(&made, 0);
+    assert_eq!(String::from_utf8_lossy(&made.stderr), "", "nothing is missing");
+    drop(reader);
+    for backup in [&one, &two] {
+        assert_eq!(run(&["dump", text(backup), "t"]).stdout, b"a\t1\n");
+    }
+}
+
+#[test]
+fn a_restore_that_is_refused_makes_no_target() {
+    let root = directory();
+    let path = |name: &str| root.path().join(name);
+    let (db, full, target, none) = (path("db"), path("full"), path("target"), path("none"));
+    expect_code(&run_with_input(&["load", text(&db), "t", "-"], b"a\t1\n"), 0);
+    expect_code(&run(&["backup", text(&db), text(&full)]), 0);
+    let restore = |more: &[&str]| run(&[&["restore", text(&full), text(&target)], more].concat());
+    for wrong in [&["--log", text(&none)][..], &["--log", text(root.path())], &["--to", "1000000"]] {
+        expect_code(&restore(wrong), 2);
+        assert!(!target.exists(), "{wrong:?}");
+    }
+    expect_code(&restore(&[]), 0);
+    assert_eq!(run(&["dump", text(&target), "t"]).stdout, b"a\t1\n");
+}
+
+#[test]
+fn a_checkpoint_whose_pages_are_missing_says_so() {
+    let root = directory();
+    let db = root.path().join("db");
+    expect_code(&run(&["put", text(&db), "t", "a", "1"]), 0);
+    std::fs::remove_file(db.join("pages/data")).expect("it was there");
+    let refused = run(&["get", text(&db), "t", "a", "--checkpoint"]);
+    expect_code(&refused, 2);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("pages/data") && !said.contains("no database"), "{said}");
 }

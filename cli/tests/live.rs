@@ -1,4 +1,4 @@
-//! `--live` on a terminal of its own: it draws, ends when it is asked to, and gives the terminal back.
+//! On a terminal of its own: `--live` draws, ends when it is asked to, and gives the terminal back; long work says how far it is.
 
 mod support;
 
@@ -57,7 +57,14 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
+    /// `quench bench`, in a directory.
     fn start(arguments: &[&str], directory: &std::path::Path) -> OnTerminal {
+        let mut command = quench(&[&["bench"], arguments].concat());
+        command.current_dir(directory);
+        OnTerminal::with(command)
+    }
+
+    fn with(mut command: Command) -> OnTerminal {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("ours");
         let name = ptsname(&terminal, Vec::new()).expect("it has a name");
@@ -66,8 +73,7 @@ impl OnTerminal {
         let size = Winsize { ws_row: LINES as u16, ws_col: COLUMNS as u16, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&other_end, size).expect("a size");
         let end = || Stdio::from(other_end.try_clone().expect("one more"));
-        let mut command: Command = quench(&[&["bench"], arguments].concat());
-        command.current_dir(directory).env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
+        command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().expect("the program starts");
         let terminal = File::from(terminal);
         let (mut reader, written) = (terminal.try_clone().expect("one more"), Arc::default());
@@ -99,9 +105,9 @@ impl OnTerminal {
         !tcgetattr(&self.other_end).expect("a terminal").local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Waits for its end; what it wrote after it had gone back from its other screen.
+    /// Waits for its end; all that it wrote.
     #[track_caller]
-    fn end(mut self) -> (ExitStatus, String) {
+    fn wait(&mut self) -> (ExitStatus, String) {
         let began = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("ours") {
@@ -113,10 +119,16 @@ impl OnTerminal {
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        assert!(!self.is_raw(), "the terminal is as it was");
         // What is on its way to the thread that reads.
         std::thread::sleep(Duration::from_millis(200));
-        let written = self.written();
+        (status, self.written())
+    }
+
+    /// Waits for its end; what it wrote after it had gone back from its other screen.
+    #[track_caller]
+    fn end(mut self) -> (ExitStatus, String) {
+        let (status, written) = self.wait();
+        assert!(!self.is_raw(), "the terminal is as it was");
         let (before, after) = written.rsplit_once(LEAVE).expect("it goes back from its screen");
         assert!(before.contains(ENTER) && !after.contains(ENTER), "{written:?}");
         (status, after.to_string())
@@ -185,4 +197,24 @@ fn without_a_terminal_one_line_says_so() {
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains("--live does not go with"));
     }
+}
+
+#[test]
+fn reading_everything_says_how_far_it_is_but_not_among_rows() {
+    let directory = directory();
+    let (path, file) = (directory.path().join("db"), directory.path().join("rows"));
+    let db = text(&path);
+    expect_code(&run_with_input(&["load", db, "t", "-"], b"a\t1\nb\t2\n"), 0);
+    let written = |arguments: &[&str]| {
+        let (status, written) = OnTerminal::with(quench(arguments)).wait();
+        assert_eq!(status.code(), Some(0), "{written}");
+        written
+    };
+    for arguments in [&["tables", db, "--count"][..], &["dump", db, "t", text(&file)]] {
+        let written = written(arguments);
+        assert!(written.contains("t: 0 rows"), "{arguments:?}: {written:?}");
+    }
+    assert!(written(&["log", db]).contains("log bytes scanned"));
+    let rows = written(&["dump", db, "t"]);
+    assert!(rows.contains("a\t1") && !rows.contains("rows"), "{rows:?}");
 }

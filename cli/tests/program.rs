@@ -137,6 +137,7 @@ fn a_file_is_put_got_dumped_and_loaded_as_one_value() {
     expect_code(&run_with_input(&["put", db, "t", "input", "-"], &bytes[..100_000]), 0);
     assert!(run(&["get", db, "t", "large", "--raw"]).stdout == bytes);
     assert!(run(&["get", db, "t", "input", "--raw"]).stdout == bytes[..100_000]);
+    assert_eq!(json(&run(&["verify", db, "--json"]))["large_values"], 2);
     let dump = run(&["dump", db, "t"]).stdout;
     expect_code(&run_with_input(&["load", copy, "t", "-"], &dump), 0);
     assert!(run(&["get", copy, "t", "large", "--raw"]).stdout == bytes);
@@ -149,7 +150,7 @@ fn a_file_is_put_got_dumped_and_loaded_as_one_value() {
 #[test]
 fn what_cannot_be_done_ends_with_code_2_and_one_line() {
     let dir = directory();
-    let path = dir.path().join("db");
+    let (path, torture) = (dir.path().join("db"), dir.path().join("torture"));
     let db = text(&path);
     expect_code(&run(&["put", db, "t", "a", "1"]), 0);
     for arguments in [
@@ -159,9 +160,16 @@ fn what_cannot_be_done_ends_with_code_2_and_one_line() {
         vec!["put", db, "t", "", "empty key"],
         vec!["put", db, "t", "\\q", "bad escape"],
         vec!["load", db, "t", "/no/such/file"],
+        vec!["scan", "/no/such/directory", "t", "--from", "b", "--to", "a"],
+        vec!["scan", db, "no such table", "--from", "b", "--to", "a"],
+        vec!["torture", text(&torture), "--preset", "group", "--log-memory", "memory", "--seconds", "1"],
     ] {
         expect_code(&run(&arguments), 2);
     }
+    assert!(!torture.exists());
+    let none = run(&["scan", db, "t", "--from", "b", "--to", "a"]);
+    expect_code(&none, 0);
+    assert!(none.stdout.is_empty());
     let stranger = dir.path().join("stranger");
     std::fs::create_dir(&stranger).expect("created");
     std::fs::write(stranger.join("notes.txt"), "mine").expect("written");
@@ -261,6 +269,65 @@ fn a_reader_that_goes_away_is_no_error() {
     let output = child.wait_with_output().expect("ends");
     expect_code(&output, 0);
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The exit code of a command whose output nobody reads.
+fn code_unread(arguments: &[&str]) -> Option<i32> {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    quench(arguments).stdout(writer).stderr(Stdio::null()).status().expect("the program starts").code()
+}
+
+#[test]
+fn what_is_found_wrong_is_in_the_exit_code_whoever_reads_the_rest() {
+    let dir = directory();
+    let path = dir.path().join("db");
+    let db = text(&path);
+    expect_code(&run(&["put", db, "t", "a", "1"]), 0);
+    assert_eq!(code_unread(&["verify", db]), Some(0));
+    assert_eq!(code_unread(&["get", db, "t", "a"]), Some(0));
+    assert_eq!(code_unread(&["get", db, "t", "b", "--json"]), Some(1));
+    let pages = path.join("pages/data");
+    let mut bytes = std::fs::read(&pages).expect("there");
+    bytes.chunks_mut(4096).skip(1).for_each(|block| block[100] ^= 1);
+    std::fs::write(&pages, bytes).expect("ours");
+    for format in [&[][..], &["--json"]] {
+        let arguments = [&["verify", db], format].concat();
+        expect_code(&run(&arguments), 1);
+        assert_eq!(code_unread(&arguments), Some(1));
+    }
+}
+
+/// A dump used to begin by emptying the file.
+#[test]
+fn a_dump_takes_the_place_of_a_file_when_it_is_complete() {
+    let dir = directory();
+    let (path, dumps) = (dir.path().join("db"), dir.path().join("dumps"));
+    let rows: String = (0..1000).map(|i| format!("{i:08}\t{}\n", "v".repeat(100))).collect();
+    expect_code(&run_with_input(&["load", text(&path), "t"], rows.as_bytes()), 0);
+    std::fs::create_dir(&dumps).expect("ours");
+    let (file, link) = (dumps.join("t.tsv"), dir.path().join("link"));
+    std::fs::write(&file, b"the last one").expect("ours");
+    std::os::unix::fs::symlink(&file, &link).expect("ours");
+    let names = || std::fs::read_dir(&dumps).expect("ours").count();
+    // Files longer than some KiB are refused, and the signal for that (25) is ignored.
+    let limited = Command::new("sh")
+        .args(["-c", "ulimit -f 8; trap '' 25; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_quench")])
+        .args(["dump", text(&path), "t", text(&file)])
+        .output()
+        .expect("a shell");
+    expect_code(&limited, 2);
+    assert_eq!(std::fs::read(&file).expect("it stays"), b"the last one");
+    assert_eq!(names(), 1, "nothing is left beside it");
+    for to in [&file, &link] {
+        std::fs::write(&file, b"the last one").expect("ours");
+        expect_code(&run(&["dump", text(&path), "t", text(to)]), 0);
+        assert!(std::fs::read(&file).expect("there") == rows.as_bytes());
+    }
+    assert!(link.is_symlink() && names() == 1);
+    expect_code(&run(&["dump", text(&path), "t", text(&dumps.join("new"))]), 0);
+    expect_code(&run(&["dump", text(&path), "t", "/dev/null"]), 0);
+    assert_eq!(names(), 2);
 }
 
 #[test]

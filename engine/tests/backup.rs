@@ -334,6 +334,11 @@ fn nothing_that_is_there_is_overwritten() {
     expect_refusal(onto(&full), kind, "there is a backup");
     expect_refusal(onto(&restored), kind, "there is a database");
     expect_refusal(onto(&foreign), ErrorKind::InvalidArgument, "other files");
+    // What a kill leaves of finding out about direct I/O is nothing.
+    let probed = SimulatedStorage::new(1);
+    probed.write_file(".quench-direct-probe", &[0; 4096]);
+    target(&probed.duplicate()).expect("as good as empty");
+    onto(&probed).expect("as good as empty");
 }
 
 #[test]

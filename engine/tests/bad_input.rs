@@ -252,6 +252,27 @@ fn a_foreign_file_with_our_name_is_no_manifest() {
     assert_eq!(std::fs::read(directory.path().join("MANIFEST")).expect("there"), before);
 }
 
+/// Story: the number after the one in such a name overflowed.
+#[test]
+fn a_file_with_a_number_that_no_segment_gets_is_named_whether_the_database_was_closed_or_killed() {
+    let directory = tempfile::tempdir().expect("space");
+    let path = directory.path().join("database");
+    let refuses = |context: &str| {
+        let name = format!("{}.seg", u64::MAX);
+        std::fs::write(path.join("log").join(&name), [0; 4096]).expect("space");
+        let error = builder().open(&path).expect_err("no number is left for the next segment");
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{context}: {error}");
+        assert!(error.to_string().contains(&name), "{context}: {error}");
+        std::fs::remove_file(path.join("log").join(&name)).expect("there");
+    };
+    builder().open(&path).expect("opens").close().expect("closes");
+    refuses("closed");
+    assert!(!in_another_process("crash", &path).status.success(), "it aborts");
+    refuses("killed");
+    let db = builder().open(&path).expect("opens");
+    assert_eq!(rows(&db, "t").len(), 100);
+}
+
 #[test]
 fn a_path_that_is_a_file_is_refused() {
     let directory = tempfile::tempdir().expect("space");

@@ -145,7 +145,7 @@ fn a_transaction_has_a_record_in_each_log_of_its_pages() {
             }
         }
     }
-    let records = Database::dump_log(&copy).expect("readable");
+    let records = Database::dump_log(&copy, None).expect("readable");
     let fragments: Vec<_> =
         records.iter().filter(|r| r.part.as_deref().is_some_and(|p| p.starts_with("fragment"))).collect();
     assert!(fragments.len() > 120, "most transactions are in several logs: {}", fragments.len());

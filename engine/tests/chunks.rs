@@ -255,7 +255,7 @@ fn the_log_is_printed_with_its_parts() {
             }
         }
     }
-    let printed = Database::dump_log(&copy).expect("readable");
+    let printed = Database::dump_log(&copy, None).expect("readable");
     let parts: Vec<String> = printed.iter().filter_map(|record| record.part.clone()).collect();
     assert!(parts.len() > 3, "{parts:?}");
     assert!(parts[0].starts_with("chunk 0, from byte 0"), "{parts:?}");

@@ -191,6 +191,30 @@ fn crash_while_compacting(rows: u32, compression: Compression) {
     }
 }
 
+/// Story: compacting cut the file to what was in use and a twentieth, although the pages that a transaction in progress had changed were
+/// promised their space. Then somebody else took that of the disk: the transaction was committed, and no checkpoint could be made any more.
+#[test]
+fn what_a_transaction_in_progress_was_promised_is_left_to_it() {
+    let (disk, db, table) = thinned(20_000, 32 << 20, Compression::None);
+    let mut expected = content(&db);
+    let mut tx = db.begin().expect("free");
+    for n in (0..20_000).step_by(100) {
+        let (key, mut value) = row(n);
+        value[0] ^= 1;
+        tx.insert(&table, key, &value).expect("fits");
+        expected.insert(key.to_vec(), value);
+    }
+    let report = db.compact(None).expect("a sound database");
+    assert!(report.bytes_after < report.bytes_before / 2, "{report:?}");
+    let files = disk.files();
+    let size: usize = files.iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len()).sum();
+    disk.set_capacity(Some(size as u64));
+    tx.commit().expect("there is room in the log");
+    db.checkpoint().expect("the space was promised");
+    assert_eq!(content(&db), expected);
+    assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
+}
+
 #[test]
 fn a_large_file_that_is_mostly_free_shrinks_by_itself() {
     let disk = SimulatedStorage::new(1);

@@ -64,14 +64,19 @@ fn put(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8) -> Re
     db.transact(|tx| rows.clone().try_for_each(|row| tx.insert(table, row.to_be_bytes(), value(row, fill))))
 }
 
-/// Inserts rows although the disk was full a moment ago.
-fn put_soon(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8, context: &str) {
+/// Does what a disk may still refuse that was full a moment ago.
+fn soon(context: &str, mut work: impl FnMut() -> Result<()>) {
     let begun = Instant::now();
-    while let Err(error) = put(db, table, rows.clone(), fill) {
+    while let Err(error) = work() {
         assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
         assert!(begun.elapsed() < PROMPT, "{context}: there is space, but it does not go on: {error}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Inserts rows although the disk was full a moment ago.
+fn put_soon(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8, context: &str) {
+    soon(context, || put(db, table, rows.clone(), fill));
 }
 
 /// Inserts rows, a few in each transaction, until one is refused; returns the number of the next row.
@@ -395,6 +400,59 @@ fn many_threads_are_refused_together_and_go_on_together() {
     assert_sound(&db, "threads");
     drop((table, db));
     assert_survives(&disk, &settings, &rows, "threads");
+}
+
+/// Story: a process that is killed on a full disk leaves segments with nothing in them that is needed. Recovery wanted new ones before it
+/// let go of any: the database could not be opened, so nothing could be deleted.
+#[test]
+fn a_database_that_went_down_on_a_full_disk_can_be_opened_and_emptied() {
+    for (step, preset) in Preset::ALL.into_iter().enumerate() {
+        for kind in [CrashKind::Kill, CrashKind::PowerCut] {
+            // To be replayed; without any not one segment is needed.
+            for changes in [0, 3] {
+                opens_on_a_full_disk(preset, 400_000 + step as u64 * 91_811, kind, changes);
+            }
+        }
+    }
+}
+
+fn opens_on_a_full_disk(preset: Preset, room: u64, kind: CrashKind, changes: u32) {
+    let context = format!("{preset:?}, {room} bytes of room, {kind:?}, {changes} changes");
+    let settings = settings(preset, 8 << 20);
+    let (disk, db, table) = start(room, &settings);
+    disk.set_capacity(Some(size(&disk) + room));
+    let mut rows = Rows::new();
+    let next = fill_up_for_good(&db, &table, &mut rows, 0, 1, &context);
+    db.checkpoint().unwrap_or_else(|error| panic!("{context}: no room was kept: {error}"));
+    for row in 0..changes {
+        put(&db, &table, row..row + 1, 2).unwrap_or_else(|error| panic!("{context}: change {row}: {error}"));
+        rows.insert(row, 2);
+    }
+    let disk = disk.crash(kind, usize::MAX, 7);
+    drop((table, db));
+    let full = size(&disk);
+    disk.set_capacity(Some(full));
+    let db = open(&disk, settings).unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
+    let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_rows(&db, &table, &rows, &context);
+    let removed: Vec<u32> = rows.keys().copied().filter(|row| *row >= next / 4).collect();
+    for few in removed.chunks(20) {
+        soon(&context, || {
+            let gone = db
+                .transact(|tx| few.iter().try_for_each(|row| tx.remove(&table, row.to_be_bytes()).map(drop)));
+            gone.or_else(|error| db.checkpoint().and(Err(error)))
+        });
+    }
+    rows.retain(|row, _| *row < next / 4);
+    db.checkpoint().unwrap_or_else(|error| panic!("{context}: what is left is not written: {error}"));
+    db.compact(None).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(size(&disk) + (256 << 10) < full, "{context}: {} of {full} bytes are in use", size(&disk));
+    put_soon(&db, &table, next..next + 50, 3, &context);
+    rows.extend((next..next + 50).map(|row| (row, 3)));
+    assert_rows(&db, &table, &rows, &context);
+    assert_sound(&db, &context);
+    drop(table);
+    db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
 }
 
 /// `ENOSPC` where the reserve does not help, because the file system broke its promise: at each write in turn.

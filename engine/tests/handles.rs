@@ -163,6 +163,50 @@ fn what_outlives_the_database_goes_on_or_says_why_not() {
     });
 }
 
+/// Story: a snapshot that had outlived its database read blocks that the next opening had used again. It said that the database was damaged,
+/// and was to be restored from a backup.
+#[test]
+fn a_snapshot_that_outlives_its_database_takes_nothing_for_damage() {
+    const ROWS: u32 = 8_000;
+    let value = |fill: u32, n: u32| (0..300u32).map(|at| (fill + n * at) as u8).collect::<Vec<u8>>();
+    let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
+    let open = || builder().storage(storage.clone()).open("x").expect("free");
+    let change = |db: &Database, fill: u32| {
+        let table = db.table_or_create("t").expect("there");
+        for first in (0..ROWS).step_by(100) {
+            let rows = first..first + 100;
+            db.transact(|tx| {
+                rows.clone().try_for_each(|n| tx.insert(&table, n.to_be_bytes(), value(fill, n)))
+            })
+            .expect("commits");
+        }
+    };
+    let db = open();
+    change(&db, 1);
+    db.close().expect("closes");
+    // Nothing is in memory yet.
+    let db = open();
+    let (table, snapshot) = (db.table("t").expect("there"), db.begin_read().expect("free"));
+    db.close().expect("closes");
+    let db = open();
+    for fill in 2..4 {
+        change(&db, fill);
+        db.checkpoint().expect("works");
+    }
+    let mut refused = 0;
+    for n in (0..ROWS).step_by(40) {
+        match snapshot.get(&table, n.to_be_bytes()) {
+            Ok(found) => assert_eq!(found, Some(value(1, n)), "{n}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{n}: {error}");
+                assert!(error.to_string().contains("the database was closed"), "{n}: {error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "no block was used again");
+}
+
 #[test]
 fn closing_while_others_commit_keeps_what_was_acknowledged() {
     in_time(|| {

@@ -405,7 +405,7 @@ fn any_preset_finds_the_memory_that_the_database_needs_or_is_refused() {
         assert!(db.verify(None).expect("runs").problems.is_empty());
         assert_eq!(db.statistics().log_memory.expect("needed").survives, Survives::ProcessCrash);
     }
-    assert!(Database::dump_log(&database).expect("readable").len() >= 300);
+    assert!(Database::dump_log(&database, None).expect("readable").len() >= 300);
     // It is not where it was.
     let moved = directory.path().join("moved");
     std::fs::rename(&memory, &moved).expect("renamed");

@@ -391,3 +391,63 @@ fn a_crash_while_the_log_is_replayed_leaves_nothing_that_opens() {
     }
     assert!(whole > 0);
 }
+
+/// A wrong `to` or a wrong directory used to be found out when all pages had been copied, and the target was spoilt.
+#[test]
+fn what_can_be_refused_is_before_the_target_is_touched() {
+    let mut original = Original::new();
+    original.work(30);
+    let full = original.back_up(None);
+    original.work(10);
+    let increment = original.back_up(Some(&full));
+    let at = original.csn();
+    original.work(10);
+    original.crash();
+    let mut other = Original::new();
+    other.work(5);
+    other.crash();
+    let (log, foreign, nothing) = (original.remains(false), other.remains(false), SimulatedStorage::new(0));
+    let target = SimulatedStorage::new(3);
+    type Attempt = Result<(SimulatedStorage, RestoreReport)>;
+    let attempt = |backups: &[&SimulatedStorage], log: Option<&SimulatedStorage>, to, settings| -> Attempt {
+        let options = RestoreOptions { log: log.map(place), to, settings, ..RestoreOptions::default() };
+        let report = Database::restore(backups.iter().map(|disk| place(disk)), place(&target), options)?;
+        Ok((target.clone(), report))
+    };
+    let chain = [&full, &increment];
+    let without_memory = Settings { memory_bytes: 0, ..settings() };
+    let wrong = ErrorKind::InvalidArgument;
+    for (refused, kind, what) in [
+        (attempt(&chain, None, Some(Csn(at.0 + 1)), settings()), wrong, "without a log"),
+        (attempt(&chain, Some(&log), Some(Csn(at.0 - 1)), settings()), wrong, "before the last backup"),
+        (attempt(&chain, Some(&foreign), None, settings()), wrong, "of database"),
+        (attempt(&chain, Some(&nothing), None, settings()), ErrorKind::NotFound, "no log"),
+        (attempt(&[&increment], Some(&log), None, settings()), wrong, "begin with the full backup"),
+        (attempt(&chain, Some(&log), None, without_memory), wrong, "memory_bytes"),
+    ] {
+        expect_refusal(refused, kind, what);
+    }
+    assert_eq!((target.files(), target.operations()), (Vec::new(), 0));
+    let (_, report) = attempt(&chain, Some(&log), None, settings()).expect("the same target");
+    let (last, expected) = original.history.last_key_value().expect("not empty");
+    assert_eq!(report.csn, *last);
+    assert_eq!(&content(&open(&target).expect("it opens")), expected);
+}
+
+/// Settings that say that nothing is to be written would have it restored without the log, and call that done.
+#[test]
+fn the_log_is_replayed_whatever_the_settings_say_of_opening() {
+    let mut original = Original::new();
+    original.work(20);
+    let full = original.back_up(None);
+    original.work(10);
+    original.crash();
+    let remains = original.remains(true);
+    let settings = Settings { read_only: true, create: false, ..settings() };
+    let options = RestoreOptions { log: Some(place(&remains)), settings, ..RestoreOptions::default() };
+    let target = SimulatedStorage::new(3);
+    let report = Database::restore([place(&full)], place(&target), options).expect("it can be restored");
+    let (last, expected) = original.history.last_key_value().expect("not empty");
+    assert_eq!(report.csn, *last);
+    assert_eq!(&content(&open(&target).expect("it opens")), expected);
+}

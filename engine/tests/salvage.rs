@@ -4,8 +4,10 @@ mod support;
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::{Compression, Database, Result, SalvageReport, Settings};
-use std::sync::Arc;
+use quenchdb::{Compression, Database, ErrorKind, Progress, Result, SalvageReport, Settings};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use support::{Content, content, place};
 
 const BLOCK: usize = 4096;
@@ -227,4 +229,123 @@ fn nonsense_of_any_kind_is_an_error_or_a_report_and_never_a_panic() {
             assert!(error.location().is_some(), "round {round}: {error}");
         }
     }
+}
+
+/// Salvage used to end at the first key that was too long for the pages of the new database, and left what it had by then.
+#[test]
+fn a_key_that_only_a_longer_page_holds_is_salvaged() {
+    for with_manifest in [true, false] {
+        let disk = SimulatedStorage::new(1);
+        let settings = Settings { memory_bytes: 16 << 20, ..settings() };
+        let long = Settings { page_bytes: 32768, ..settings.clone() };
+        let builder = Database::builder().settings(long).storage(Arc::new(disk.clone()));
+        let db = builder.open("simulated").expect("an empty disk");
+        let table = db.create_table("t").expect("new");
+        let key = vec![b'k'; 600];
+        db.transact(|tx| tx.insert(&table, &key, "value")).expect("it fits");
+        db.close().expect("a whole disk");
+        if !with_manifest {
+            disk.remove_file("MANIFEST");
+        }
+        let target = SimulatedStorage::new(2);
+        Database::salvage(place(&disk), place(&target), settings, None).expect("everything is there");
+        let db = open(&target).expect("the new database opens");
+        assert_eq!(db.statistics().page_bytes, 32768);
+        assert_eq!(content(&db), Content::from([(("t".to_string(), key), b"value".to_vec())]));
+    }
+}
+
+fn files(disk: &SimulatedStorage) -> BTreeMap<String, Vec<u8>> {
+    let with_bytes = |path: String| {
+        let bytes = disk.read_file(&path).expect("listed");
+        (path, bytes)
+    };
+    disk.files().into_iter().map(with_bytes).collect()
+}
+
+#[test]
+fn what_is_in_the_target_is_refused_and_stays_as_it_is() {
+    let (disk, _) = sample(true, Compression::Lz4);
+    // It was not closed: to open it would be to recover it.
+    let (database, _) = sample(false, Compression::Lz4);
+    let letter = SimulatedStorage::new(1);
+    letter.write_file("letter", b"dear");
+    for (target, kind) in [
+        (&database, ErrorKind::AlreadyExists),
+        (&letter, ErrorKind::InvalidArgument),
+        (&disk, ErrorKind::AlreadyExists),
+    ] {
+        let before = files(target);
+        let refused = Database::salvage(place(&disk), place(target), settings(), None);
+        assert_eq!(refused.expect_err("it is not empty").kind(), kind);
+        assert!(files(target) == before, "{kind:?}");
+    }
+}
+
+#[test]
+fn where_there_is_nothing_to_begin_with_the_target_stays_empty() {
+    let (disk, expected) = sample(true, Compression::Lz4);
+    let (nothing, target) = (SimulatedStorage::new(1), SimulatedStorage::new(2));
+    let refused = Database::salvage(place(&nothing), place(&target), settings(), None);
+    assert_eq!(refused.expect_err("there are no pages").kind(), ErrorKind::NotFound);
+    assert_eq!(target.files(), Vec::<String>::new());
+    Database::salvage(place(&disk), place(&target), settings(), None).expect("and is good for another");
+    assert_eq!(content(&open(&target).expect("opens")), expected);
+}
+
+/// Names in a directory and in its parts, with what is in the files.
+fn entries(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut entries = BTreeMap::new();
+    for part in ["", "log", "pages"] {
+        for entry in
+            std::fs::read_dir(directory.join(part)).expect("there").map(|entry| entry.expect("readable"))
+        {
+            let name = format!("{part}/{}", entry.file_name().to_string_lossy());
+            entries.insert(name, std::fs::read(entry.path()).unwrap_or_default());
+        }
+    }
+    entries
+}
+
+#[test]
+fn the_source_is_only_read_and_its_lock_is_respected() {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+    let at = |name: &str| root.path().join(name);
+    let source = at("source");
+    let db = Database::builder().settings(settings()).open(&source).expect("an empty directory");
+    fill(&db, "a", 0..50, 100);
+    let expected = content(&db);
+    let refused = Database::salvage(&source, &at("busy"), settings(), None);
+    assert_eq!(refused.expect_err("it is open").kind(), ErrorKind::Busy);
+    db.close().expect("closes");
+    for (target, with_lock) in [("one", true), ("two", false)] {
+        if !with_lock {
+            // As in a copy of the files that matter.
+            std::fs::remove_file(source.join("LOCK")).expect("it was there");
+        }
+        let before = entries(&source);
+        let report = Database::salvage(&source, &at(target), settings(), None).expect("sound");
+        assert!(report.is_whole(), "{report:?}");
+        assert!(entries(&source) == before, "with a lock: {with_lock}");
+        let db = Database::builder().settings(settings()).open(at(target)).expect("the new database opens");
+        assert_eq!(content(&db), expected);
+    }
+}
+
+#[test]
+fn whose_the_blocks_are_is_found_out_in_one_pass_that_one_hears_of() {
+    let (disk, _) = sample(true, Compression::Lz4);
+    disk.remove_file("MANIFEST");
+    let len = disk.read_file("pages/data").expect("there").len() as u64;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = heard.clone();
+    let progress: Progress = Box::new(move |what, done, total| {
+        if what == "bytes looked at" {
+            hears.lock().expect("nobody panics").push((done, total));
+        }
+    });
+    let target = SimulatedStorage::new(2);
+    Database::salvage(place(&disk), place(&target), settings(), Some(progress)).expect("pages are there");
+    let pieces: Vec<(u64, u64)> = (0..len).step_by(1 << 20).map(|offset| (offset, len)).collect();
+    assert_eq!(*heard.lock().expect("nobody panics"), pieces);
 }

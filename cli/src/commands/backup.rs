@@ -1,8 +1,8 @@
 //! `backup`, `restore`, `compact`: a database is copied, a copy becomes a database, and one gets rid of free space.
 
 use super::inspect::DatabaseArgs;
-use super::{is_busy, open_checkpoint, open_to_write};
-use crate::output::{Outcome, Progress, print_json, print_text};
+use super::{is_busy, open_checkpoint, open_to_read, open_to_write};
+use crate::output::{Outcome, Progress, complain, print_json, print_text};
 use anyhow::{Context, Result};
 use quenchdb::{BackupOptions, Csn, Database, LostRange, Place, RestoreOptions, Settings};
 use serde_json::json;
@@ -28,17 +28,28 @@ pub struct BackupArgs {
     checkpoint: bool,
 }
 
-/// To make a checkpoint and copy it, or the newest one of whoever writes.
-fn open_to_back_up(args: &BackupArgs) -> Result<Database> {
+/// To make a checkpoint and copy it, or the newest one of whoever writes: then also what is to be said of that.
+fn open_to_back_up(args: &BackupArgs) -> Result<(Database, Option<String>)> {
     if args.checkpoint {
-        return open_checkpoint(&args.directory);
+        return Ok((open_checkpoint(&args.directory)?, None));
     }
-    match open_to_write(&args.directory, false) {
+    let busy = match open_to_write(&args.directory, false) {
+        Err(error) if is_busy(&error) => error,
+        opened => return Ok((opened?, None)),
+    };
+    // Readers are in the way as well. Beside them there is all in the checkpoint if the database was closed, and nobody who would make
+    // another if it was not. Beside a writer there is always one that lacks something.
+    match open_to_read(&args.directory) {
         Err(error) if is_busy(&error) => {
-            crate::output::complain(&format!("{error:#}: its newest checkpoint is copied"));
-            open_checkpoint(&args.directory)
+            let busy =
+                error.downcast_ref::<quenchdb::Error>().map_or("it is in use", quenchdb::Error::message);
+            let said = format!("{busy}: its newest checkpoint was copied");
+            Ok((open_checkpoint(&args.directory)?, Some(said)))
         }
-        opened => opened,
+        Ok(database) if !database.recovery().clean => {
+            Err(busy.context("it was not closed, and a backup would lack what is only in its log"))
+        }
+        opened => Ok((opened?, None)),
     }
 }
 
@@ -63,7 +74,7 @@ pub struct RestoreArgs {
 
 /// Runs `backup`.
 pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
-    let database = open_to_back_up(args)?;
+    let (database, said) = open_to_back_up(args)?;
     let progress = Progress::new();
     let options = BackupOptions {
         base: args.base.as_ref().map(Place::from),
@@ -74,6 +85,9 @@ pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
     progress.finish();
     let report = made.with_context(|| format!("cannot back up to {}", args.target.display()))?;
     database.close()?;
+    if let Some(said) = said {
+        complain(&said);
+    }
     if as_json {
         print_json(&json!({
             "csn": report.csn.0,

@@ -1,9 +1,9 @@
 //! `tables`, `stat`, `verify`, `checkpoint`, `log`: what is in a database and whether it is sound.
 
-use super::{SourceArgs, open_checkpoint, open_to_write};
+use super::{SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
-use quenchdb::{Database, Statistics};
+use quenchdb::{Database, Snapshot, Statistics};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
@@ -55,12 +55,7 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
         }
         let mut rows = None;
         if args.count {
-            let mut count = 0u64;
-            for row in snapshot.range::<&[u8]>(&database.table(&name)?, ..) {
-                row?;
-                count += 1;
-            }
-            rows = Some(count);
+            rows = Some(count(&database, &snapshot, &name)?);
         }
         let _ = write!(text, "{name}");
         if let Some(rows) = rows {
@@ -75,6 +70,15 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
         print_text(&text)?;
     }
     Ok(Outcome::Done)
+}
+
+/// Rows of a table.
+fn count(database: &Database, snapshot: &Snapshot, table: &str) -> Result<u64> {
+    let progress = Progress::new();
+    let range = snapshot.range::<&[u8]>(&database.table(table)?, ..);
+    let counted = progress.rows(table, range).try_fold(0, |count, row| row.map(|_| count + 1));
+    progress.finish();
+    Ok(counted?)
 }
 
 fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
@@ -177,13 +181,15 @@ pub fn verify(args: &SourceArgs, as_json: bool) -> Result<Outcome> {
         builder.verify(&args.directory, Some(progress.callback()))
     };
     progress.finish();
-    let report = checked.with_context(|| format!("cannot check {}", args.directory.display()))?;
+    let checked = checked.with_context(|| format!("cannot check {}", args.directory.display()));
+    let report = checked.map_err(hint_at_checkpoint)?;
     let sound = report.problems.is_empty();
     if as_json {
         print_json(&json!({
             "sound": sound,
             "tables": report.tables,
             "pages": report.pages,
+            "large_values": report.large_values,
             "entries": report.entries,
             "stored_pages": report.stored_pages,
             "log_blocks": report.log_blocks,
@@ -234,7 +240,10 @@ pub fn checkpoint(args: &DatabaseArgs, as_json: bool) -> Result<Outcome> {
 
 /// Runs `log`.
 pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
-    let records = Database::dump_log(&args.directory)?;
+    let progress = Progress::new();
+    let records = Database::dump_log(&args.directory, Some(progress.callback()));
+    progress.finish();
+    let records = records?;
     let first = args.limit.map_or(0, |limit| records.len().saturating_sub(limit));
     let mut out = BufWriter::new(std::io::stdout().lock());
     for r in &records[first..] {

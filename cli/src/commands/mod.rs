@@ -37,10 +37,13 @@ impl SourceArgs {
 }
 
 /// Opens an existing database for reading.
-fn open_to_read(directory: &Path) -> Result<Database> {
-    open(directory, true, false).map_err(|error| {
-        if is_busy(&error) { error.context("--checkpoint reads beside a writer") } else { error }
-    })
+pub fn open_to_read(directory: &Path) -> Result<Database> {
+    open(directory, true, false).map_err(hint_at_checkpoint)
+}
+
+/// What whoever only reads can do if somebody else has the database.
+pub fn hint_at_checkpoint(error: anyhow::Error) -> anyhow::Error {
+    if is_busy(&error) { error.context("--checkpoint reads beside a writer") } else { error }
 }
 
 /// Opens a database for writing.

@@ -192,11 +192,6 @@ fn bounds(args: &ScanArgs) -> Result<KeyRange> {
 /// Runs `scan`.
 pub fn scan(args: &ScanArgs, as_json: bool) -> Result<Outcome> {
     let bounds = bounds(args)?;
-    if let (Bound::Included(from), Bound::Excluded(to)) = &bounds
-        && from >= to
-    {
-        return Ok(Outcome::Done);
-    }
     let (_database, table, snapshot) = args.source.table(&args.table)?;
     let range = snapshot.range(&table, bounds);
     let rows: Box<dyn Iterator<Item = _>> =

@@ -6,7 +6,7 @@ pub mod child;
 
 use crate::bench::{parse_preset, positive_seconds};
 use crate::output::{Outcome, Progress, one_line, print_json, print_text};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use calls::{Calls, Trouble};
 use check::{Acknowledged, Findings};
 use child::Way;
@@ -243,6 +243,9 @@ impl Torture<'_> {
 
 /// Runs it. Stops at the first round that finds something wrong, so that the database can be looked at.
 pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
+    if args.log_memory.is_some() && args.preset != Preset::Passive {
+        bail!("--log-memory goes with --preset passive, not with {}", args.preset.name());
+    }
     std::fs::create_dir_all(&args.directory)
         .with_context(|| format!("cannot create {}", args.directory.display()))?;
     let database = args.directory.join("torture-db");

@@ -2,7 +2,7 @@
 
 use super::builder::Progress;
 use super::database::Database;
-use crate::backup::{self, BackupReport, CompactReport, Source};
+use crate::backup::{self, BackupReport, Chain, CompactReport, Source};
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
 use crate::base::{Csn, Error, Result};
@@ -40,11 +40,12 @@ impl From<Arc<dyn Storage>> for Place {
 }
 
 impl Place {
-    pub(super) fn open(&self, create: bool) -> Result<Arc<dyn Storage>> {
+    /// Of the settings those of the device count.
+    pub(super) fn open(&self, create: bool, settings: &Settings) -> Result<Arc<dyn Storage>> {
         match self {
             Place::Storage(storage) => Ok(storage.clone()),
             Place::Directory(path) => {
-                let Settings { device_trust, io_uring, .. } = Settings::default();
+                let Settings { device_trust, io_uring, .. } = *settings;
                 Ok(Arc::new(FileStorage::open(path, device_trust, io_uring, create)?))
             }
         }
@@ -70,7 +71,7 @@ pub struct RestoreOptions {
     pub log: Option<Place>,
     /// The last transaction to be replayed; without it all that can be. Needs `log`, unless it is that of the last backup.
     pub to: Option<Csn>,
-    /// Memory for replaying, how pages are compressed, and the like.
+    /// Memory for replaying, how pages are compressed, what is believed of the device, and the like.
     pub settings: Settings,
     /// Hears of pages and transactions restored.
     pub progress: Option<Progress>,
@@ -106,8 +107,10 @@ impl Database {
         let clock = Clock::real();
         let start = clock.now();
         let mut progress = options.progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
-        let base = options.base.map(|base| base.open(false)).transpose()?;
-        let target = target.into().open(true)?;
+        // What is believed of the database's device need not hold for another.
+        let anywhere = Settings { io_uring: self.inner.settings.io_uring, ..Settings::default() };
+        let base = options.base.map(|base| base.open(false, &anywhere)).transpose()?;
+        let target = target.into().open(true, &anywhere)?;
         let storage = &*self.inner.storage;
         let (manifest, _held) = match &self.inner.checkpointer {
             Some(checkpointer) => {
@@ -133,9 +136,10 @@ impl Database {
     /// can be taken for its log. Durable when this returns.
     ///
     /// # Errors
-    /// `AlreadyExists` or `InvalidArgument` if the target is not empty, the backups do not follow each other, or the log is not
-    /// theirs; `Corruption` if one is damaged or not complete, or the log lacks transactions that are needed (the error says how far
-    /// it can go); `OutOfSpace`, I/O. What was written by then cannot be opened.
+    /// Before anything is put into the target: `AlreadyExists` or `InvalidArgument` if it is not empty, the backups do not follow each
+    /// other, the log is not theirs, or `to` cannot be reached from them; `NotFound` if one of them or the log is missing; `Corruption`
+    /// if a description of a backup is damaged or not complete. Later: `Corruption` if a page of a backup is damaged, or the log lacks
+    /// transactions that are needed (the error says how far it can go); `OutOfSpace`, I/O. What was written by then cannot be opened.
     pub fn restore(
         backups: impl IntoIterator<Item = impl Into<Place>>,
         target: impl Into<Place>,
@@ -143,26 +147,27 @@ impl Database {
     ) -> Result<RestoreReport> {
         let clock = Clock::real();
         let start = clock.now();
-        let mut progress = options.progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
-        let backups: Vec<Arc<dyn Storage>> =
-            backups.into_iter().map(|place| place.into().open(false)).collect::<Result<_>>()?;
-        let target = target.into().open(true)?;
+        let RestoreOptions { log, to, settings, progress } = options;
+        let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        // What can be refused is before there is anything in the target: it can be used for the next attempt.
+        settings.validate()?;
+        let backups = backups.into_iter().map(|place| place.into().open(false, &settings));
+        let chain = Chain::open(&backups.collect::<Result<Vec<_>>>()?)?;
+        let log = log.map(|log| log.open(false, &settings)).transpose()?;
+        let copied = log.map(|log| CopiedLog::new(log, chain.source(), to)).transpose()?;
+        let csn = chain.source().checkpoint;
+        if copied.is_none() && to.is_some_and(|to| to != csn) {
+            let what = format!("without a log the backups bring back CSN {csn} and no other");
+            return Err(Error::invalid(what));
+        }
+        let target = target.into().open(true, &settings)?;
         let lock = target.lock(true)?;
-        let restored =
-            backup::restore_pages(&backups, &*target, options.settings.compression, &mut *progress)?;
-        drop(lock);
+        let restored = backup::restore_pages(&chain, &*target, settings.compression, &mut *progress)?;
+        drop((lock, chain));
         // Until the end the directory is marked, and nobody opens it.
-        let (csn, replayed) = match options.log {
-            Some(log) => {
-                let copied = CopiedLog::new(log.open(false)?, &restored.source, options.to)?;
-                replay(copied, target.clone(), options.settings, progress)?
-            }
-            None if options.to.is_none_or(|to| to == restored.csn()) => (restored.csn(), 0),
-            None => {
-                let csn = restored.csn();
-                let what = format!("without a log the backups bring back CSN {csn} and no other");
-                return Err(Error::invalid(what));
-            }
+        let (csn, replayed) = match copied {
+            Some(copied) => replay(copied, target.clone(), settings, progress)?,
+            None => (restored.csn(), 0),
         };
         backup::finish_restore(&*target)?;
         Ok(RestoreReport {
@@ -205,10 +210,30 @@ fn replay(
     settings: Settings,
     progress: Progress,
 ) -> Result<(Csn, u64)> {
+    // Whatever they say of opening.
+    let settings = Settings { read_only: false, ..settings };
     let mut builder = Database::builder().settings(settings).storage(target).on_recovery(progress);
     builder.copied = Some(copied);
     let database = builder.open("a database that is being restored")?;
     let (csn, replayed) = (database.statistics().newest_csn, database.recovery().replayed);
     database.close()?;
     Ok((csn, replayed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::settings::DeviceTrust;
+
+    #[test]
+    fn what_the_settings_say_of_the_device_counts_in_a_directory() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let place = Place::from(directory.path());
+        for (device_trust, volatile) in [(DeviceTrust::Flush, true), (DeviceTrust::Device, false)] {
+            let settings = Settings { device_trust, io_uring: false, ..Settings::default() };
+            let facts = place.open(false, &settings).expect("there").facts();
+            assert_eq!(facts.volatile_cache, volatile);
+            assert_eq!(facts.io_uring, Err("switched off".to_string()));
+        }
+    }
 }

@@ -445,11 +445,11 @@ impl Database {
         self.inner.close()
     }
 
-    /// The records of the log of a database that nobody has open, in CSN order.
+    /// The records of the log of a database that nobody has open, in CSN order. `progress` hears of log bytes scanned.
     ///
     /// # Errors
     /// As opening it read-only.
-    pub fn dump_log(path: impl AsRef<Path>) -> Result<Vec<DumpedRecord>> {
+    pub fn dump_log(path: impl AsRef<Path>, progress: Option<Progress>) -> Result<Vec<DumpedRecord>> {
         let settings = Settings::default();
         let storage =
             crate::device::file::FileStorage::open(path.as_ref(), settings.device_trust, false, false)?;
@@ -461,7 +461,9 @@ impl Database {
         let (_, mut manifest) = open()?;
         let mut settings = Settings { read_only: true, ..settings };
         let memories = log_memory::open(&*storage, &mut settings, &mut manifest, 1, 0)?;
-        crate::log::dump(&storage, memories.found.as_ref(), manifest.database, manifest.covered)
+        let progress = Mutex::new(progress.unwrap_or_else(|| Box::new(|_, _, _| ())));
+        let scanned = |done, total| (progress.lock())("log bytes scanned", done, total);
+        crate::log::dump(&storage, memories.found.as_ref(), manifest.database, manifest.covered, &scanned)
     }
 
     pub(super) fn checkpointer(&self) -> Result<&Checkpointer> {

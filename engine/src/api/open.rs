@@ -190,7 +190,7 @@ fn open_checkpoint(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Resul
     if creation_state(&**storage).map_err(no_database)? != CreationState::Complete {
         return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
     }
-    let (manifest, store) = PageStore::open_newest_checkpoint(storage).map_err(no_database)?;
+    let (manifest, store) = PageStore::open_newest_checkpoint(storage)?;
     settings.page_bytes = manifest.page_bytes as usize;
     Ok(Opened { lock: None, file: None, manifest, store })
 }

@@ -8,6 +8,8 @@ use super::transaction::Transaction;
 use crate::backup::{self, SalvageReport, SalvageSink};
 use crate::base::settings::Settings;
 use crate::base::{Error, ErrorKind, Result};
+use crate::device::Storage;
+use crate::store::Remains;
 use std::collections::HashMap;
 
 /// Rows in one transaction.
@@ -16,13 +18,16 @@ const ROWS: usize = 512;
 const BYTES: usize = 1 << 20;
 
 impl Database {
-    /// Copies what is readable of the damaged database `source` to a new one in `target`, an empty directory. The source is only read,
-    /// and it must not be open. Works without a manifest, mapping or catalog: see `docs/backup.md` for what is taken
-    /// from where. What could not be read is in the report. The log records above the checkpoint are held in memory.
+    /// Copies what is readable of the damaged database `source` to a new one in `target`, an empty directory (made if it is missing).
+    /// The source is only read, so it may be where nothing can be written, and it must not be open. Works without a manifest, mapping
+    /// or catalog: see `docs/backup.md` for what is taken from where. What could not be read is in the report. The log records above the
+    /// checkpoint are held in memory. Pages of the new database are as long as the settings say, or as the source's if those are longer,
+    /// so that every key has room.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is a database in the target; `Busy` if the source is open; `NotFound` or `Corruption` if there is
-    /// nothing to begin with; those of writing to the new database.
+    /// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Busy` if the source is open; `NotFound` or `Corruption` if there is
+    /// nothing to begin with: until then nothing is put into the target. Those of writing to the new database: what was written by then is
+    /// a database with a part of the rows.
     pub fn salvage(
         source: impl Into<Place>,
         target: impl Into<Place>,
@@ -30,10 +35,17 @@ impl Database {
         progress: Option<Progress>,
     ) -> Result<SalvageReport> {
         let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
-        let source = source.into().open(false)?;
-        let target = target.into().open(true)?;
-        let _lock = source.lock(false)?;
+        settings.validate()?;
+        let place = source.into();
+        let source = place.open(false, &settings)?;
+        let _lock = lock_for_reading(&place, &*source)?;
+        let target = target.into().open(true, &settings)?;
+        backup::refuse_unless_empty(&*target)?;
+        let remains = Remains::look(&*source, &mut *progress)?;
+        let page_bytes = settings.page_bytes.max(remains.page_bytes());
+        let settings = Settings { page_bytes, create: true, read_only: false, ..settings };
         let database = Database::builder().settings(settings).storage(target).open("salvage")?;
+        // Somebody may have made one meanwhile.
         if database.statistics().newest_csn.0 > 0 || !database.tables().is_empty() {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
@@ -41,11 +53,23 @@ impl Database {
             ));
         }
         let mut sink = Sink { database: &database, tables: HashMap::new(), open: None, rows: 0, bytes: 0 };
-        let report = backup::salvage(&source, &mut sink, &mut *progress)?;
+        let report = backup::salvage(&source, &remains, &mut sink, &mut *progress)?;
         sink.commit()?;
         drop(sink);
         database.close()?;
         Ok(report)
+    }
+}
+
+/// The file in a directory that its lock is on.
+const LOCK_PATH: &str = "LOCK";
+
+/// Whoever opens a database in a directory makes the file that the lock is on. Where there is none nobody has it open (it is a copy, for
+/// instance), and to make one would be to write to the source.
+fn lock_for_reading(place: &Place, source: &dyn Storage) -> Result<Option<Box<dyn Send + Sync>>> {
+    match place {
+        Place::Directory(path) if matches!(path.join(LOCK_PATH).try_exists(), Ok(false)) => Ok(None),
+        _ => source.lock(false).map(Some),
     }
 }
 

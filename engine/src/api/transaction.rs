@@ -195,7 +195,8 @@ impl Transaction {
 }
 
 /// A consistent read-only view of the database. `Send` and `Sync`, owned; what it returns can not be lost in a crash.
-/// While it lives, the versions it may need are kept.
+/// While it lives, the versions it may need are kept. When the database has been closed it reads on, until somebody opens that again and
+/// writes: what is not in memory then is an error (`InvalidArgument`).
 #[derive(Debug)]
 pub struct Snapshot {
     pub(super) snapshot: ReadSnapshot,
@@ -215,8 +216,8 @@ impl Snapshot {
     /// The value of `key`.
     ///
     /// # Errors
-    /// `InvalidArgument` for a bad key, `NotFound` for a dropped table, `Poisoned` where the answer could still be
-    /// lost, I/O, `Corruption`.
+    /// `InvalidArgument` for a bad key, or if the database was closed and the row is not where it was; `NotFound` for a dropped
+    /// table, `Poisoned` where the answer could still be lost, I/O, `Corruption`.
     pub fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(table, key, &mut value)?.then_some(value))

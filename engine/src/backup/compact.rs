@@ -30,8 +30,8 @@ pub struct CompactReport {
     pub seconds: f64,
 }
 
-/// Compacts until the file is at most a twentieth longer than what is in use, or some rounds gain nothing: what backups and
-/// readers of older checkpoints hold does not move. (`seconds` of the report is for the caller.)
+/// Compacts until the file is at most a twentieth longer than what is in use, or as much as transactions in progress have reserved, or until
+/// some rounds gain nothing: what backups and readers of older checkpoints hold does not move. (`seconds` of the report is for the caller.)
 ///
 /// # Errors
 /// Those of a checkpoint; `Corruption` if an image that should move is damaged. The database is as it was.

@@ -32,11 +32,12 @@ mod salvage;
 pub use compact::{CompactReport, compact};
 pub use description::{BACKUP_PATH, BackupId, Base, Description};
 pub use full_or_increment::{BackupReport, Source, back_up};
-pub use restore::{RESTORING_PATH, Restored, finish_restore, restore_pages};
+pub use restore::{Chain, RESTORING_PATH, Restored, finish_restore, restore_pages};
 pub use salvage::{LostRange, SalvageReport, SalvageSink, SalvagedTable, salvage};
 
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::Storage;
+use crate::device::file::DIRECT_PROBE;
 use crate::store::MANIFEST_PATH;
 
 /// Progress: what, how much is done, how much there is.
@@ -45,11 +46,14 @@ pub type ProgressFn<'a> = &'a mut (dyn FnMut(&str, u64, u64) + Send);
 /// Pages between two words of progress.
 const PROGRESS_PAGES: u64 = 256;
 
-/// What an empty directory may hold: what `mkfs` leaves, and our own lock.
-const NOTHING: [&str; 2] = ["LOCK", "lost+found"];
+/// What an empty directory may hold: what `mkfs` leaves, our own lock, and what a kill leaves of finding out about direct I/O.
+const NOTHING: [&str; 3] = ["LOCK", "lost+found", DIRECT_PROBE];
 
-/// K3.
-fn refuse_unless_empty(storage: &dyn Storage) -> Result<()> {
+/// K3, for backups, restores and what is salvaged.
+///
+/// # Errors
+/// `AlreadyExists` or `InvalidArgument` that names what is there; I/O.
+pub fn refuse_unless_empty(storage: &dyn Storage) -> Result<()> {
     let names = storage.list("")?;
     let has = |name: &str| names.iter().any(|other| other == name);
     let place = |path: &str| Location::File { path: path.into(), offset: 0 };

@@ -18,15 +18,23 @@ pub const RESTORING_PATH: &str = "RESTORING";
 pub struct Restored {
     /// Of the new database, published.
     pub manifest: Manifest,
-    /// Of the source at the last backup; what its log is judged by.
-    pub source: Manifest,
     /// Pages copied.
     pub pages: u64,
     /// Bytes of page images copied.
     pub bytes: u64,
 }
 
+/// A full backup and the increments that follow it, open: each page that the last one lists is in one of them.
+#[derive(Debug)]
+pub struct Chain {
+    /// Not empty.
+    links: Vec<Link>,
+    /// For each link, which of its images are wanted.
+    shares: Vec<Vec<(PageId, BlockRef)>>,
+}
+
 /// A backup of the chain, open.
+#[derive(Debug)]
 struct Link {
     description: Description,
     store: Arc<PageStore>,
@@ -34,30 +42,53 @@ struct Link {
     pages: Vec<(PageId, BlockRef)>,
 }
 
-/// Makes a new database in `target`, an empty directory, of a full backup and increments in their order, as of the last one,
-/// in which images are compressed like this. It cannot be opened before [`finish_restore`].
+impl Chain {
+    /// Opens backups, in their order. Only reads; images are looked at when they are restored.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is none or they do not follow each other; `NotFound`; `Corruption` if one is damaged or not complete;
+    /// `Unsupported`; I/O.
+    pub fn open(backups: &[Arc<dyn Storage>]) -> Result<Chain> {
+        if backups.is_empty() {
+            return Err(Error::invalid("there is no backup to restore"));
+        }
+        let links = open_links(backups)?;
+        let shares = shares(&links)?;
+        Ok(Chain { links, shares })
+    }
+
+    fn last(&self) -> &Link {
+        self.links.last().expect("there is a backup in a chain")
+    }
+
+    /// The source's manifest at the last backup; what its log is judged by.
+    #[must_use]
+    pub fn source(&self) -> &Manifest {
+        &self.last().description.manifest
+    }
+}
+
+/// Makes a new database in `target`, an empty directory, of a chain, as of its last backup, in which images are compressed like this.
+/// It cannot be opened before [`finish_restore`].
 ///
 /// # Errors
-/// `AlreadyExists` or `InvalidArgument` if the target is not empty or the backups do not follow each other; `Corruption` if one
-/// is damaged or not complete; `OutOfSpace`; I/O.
+/// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Corruption` if a backup is damaged; `OutOfSpace`; I/O.
 pub fn restore_pages(
-    backups: &[Arc<dyn Storage>],
+    chain: &Chain,
     target: &dyn Storage,
     compression: Compression,
     progress: ProgressFn<'_>,
 ) -> Result<Restored> {
-    let chain = open_chain(backups)?;
-    let Some(last) = chain.last() else { return Err(Error::invalid("there is no backup to restore")) };
     refuse_unless_empty(target)?;
     target.open(RESTORING_PATH, OpenMode { create: true, read_only: false, direct: true })?.flush()?;
     target.flush_directory("")?;
-    let source = last.description.manifest.clone();
+    let (last, source) = (chain.last(), chain.source());
     let (csn, page_bytes) = (source.checkpoint, source.page_bytes as usize);
     let database = DatabaseId(Random::from_entropy().next_u64());
     let mut copy = StoreCopy::create(target, database, page_bytes, csn, compression)?;
     let (mut done, total) = (0, last.description.source.len() as u64);
-    for (number, wanted) in shares(&chain)?.iter().enumerate() {
-        chain[number].store.visit_images(wanted, &mut |image| {
+    for (link, wanted) in chain.links.iter().zip(&chain.shares) {
+        link.store.visit_images(wanted, &mut |image| {
             check_image(image, &last.description)?;
             if done % PROGRESS_PAGES == 0 {
                 progress("pages restored", done, total);
@@ -69,9 +100,9 @@ pub fn restore_pages(
     progress("pages restored", total, total);
     let catalog = source.store.catalog.as_ref().map(|blob| last.store.read_blob(blob)).transpose()?;
     let root = copy.finish(catalog.as_deref())?;
-    let manifest = Manifest { store: root, ..first_manifest(database, &source) };
+    let manifest = Manifest { store: root, ..first_manifest(database, source) };
     ManifestFile::create(target, &manifest)?;
-    Ok(Restored { manifest, source, pages: total, bytes: total * page_bytes as u64 })
+    Ok(Restored { manifest, pages: total, bytes: total * page_bytes as u64 })
 }
 
 /// The database can be opened from now on.
@@ -101,7 +132,7 @@ fn first_manifest(database: DatabaseId, source: &Manifest) -> Manifest {
     }
 }
 
-fn open_chain(backups: &[Arc<dyn Storage>]) -> Result<Vec<Link>> {
+fn open_links(backups: &[Arc<dyn Storage>]) -> Result<Vec<Link>> {
     let mut chain: Vec<Link> = Vec::with_capacity(backups.len());
     for (number, storage) in backups.iter().enumerate() {
         let description = Description::read(&**storage)?;

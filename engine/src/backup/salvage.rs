@@ -102,18 +102,18 @@ impl SalvageReport {
 /// A range of keys.
 type Range = (Vec<u8>, Option<Vec<u8>>);
 
-/// Reads what can be read in `storage`, and has `sink` write it.
+/// Reads what can be read in `storage`, where pages have these `remains`, and has `sink` write it.
 ///
 /// # Errors
-/// Those of the sink; `NotFound` or `Corruption` if there is nothing to begin with. Damage is in the report.
+/// Those of the sink. Damage is in the report.
 pub fn salvage(
     storage: &Arc<dyn Storage>,
+    remains: &Remains,
     sink: &mut dyn SalvageSink,
     progress: ProgressFn<'_>,
 ) -> Result<SalvageReport> {
-    let remains = Remains::look(&**storage, &mut |done, total| progress("blocks looked at", done, total))?;
     let mut report = SalvageReport { remarks: remains.remarks.clone(), ..SalvageReport::default() };
-    let mut walk = Walk { remains: &remains, sink, report: &mut report, visited: HashSet::new() };
+    let mut walk = Walk { remains, sink, report: &mut report, visited: HashSet::new() };
     let (tables, known) = walk.tables();
     for (done, table) in tables.iter().enumerate() {
         progress("tables read", done as u64, tables.len() as u64);

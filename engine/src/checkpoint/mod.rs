@@ -18,7 +18,8 @@
 //!    with all participants latched. So the images are the tree as it was when the round began, each page once.
 //! 2. A page stays dirty if something in it is newer than C, so the next round images it again.
 //! 3. The manifest is published only when every transaction up to C is committed, and every image is durable.
-//! 4. The blocks and log segments of the previous checkpoint are released after that, never before.
+//! 4. The blocks and log segments of the previous checkpoint are released after that, never before. A file that cannot be removed then
+//!    is no failure of the checkpoint.
 //! 5. A page is clean only when its image is recorded. A failed round leaves the previous checkpoint and the log as they were,
 //!    and its images to the next round.
 //! 6. Pages that leave memory hand in their image first (see `evict`), so the round takes only pages that are in memory.
@@ -312,7 +313,10 @@ impl Checkpointer {
         self.csn.store(csn.0, Ordering::Release);
         self.covered.store(covered.0, Ordering::Release);
         self.replay.checkpointed(committed);
-        self.system.commit().recycle(covered, csn)?;
+        if let Err(error) = self.system.commit().recycle(covered, csn) {
+            // The checkpoint is there. What is left is nobody's.
+            tracing::warn!(%error, "log segments that are not needed stay; the next checkpoint removes them");
+        }
         self.system.collect_all();
         if !close {
             self.repack_a_little(pacer);

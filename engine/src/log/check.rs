@@ -162,10 +162,12 @@ pub fn read_contents(
 ) -> Result<LogContents> {
     let mut contents = LogContents::default();
     let mut segments = Vec::from_iter(memory.cloned());
-    for id in storage.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)) {
+    for name in storage.list(DIRECTORY)? {
         let mode = OpenMode { create: false, read_only: true, direct: true };
-        match storage.open(&path_of(id), mode).and_then(|file| Ok((file.len()?, file))) {
-            Ok((len, file)) => segments.push(Segment { id, file, len }),
+        let open = |id| storage.open(&path_of(id), mode).and_then(|file| Ok((id, file.len()?, file)));
+        match id_of(&name).and_then(|id| id.map(open).transpose()) {
+            Ok(Some((id, len, file))) => segments.push(Segment { id, file, len }),
+            Ok(None) => {}
             Err(error) => contents.note_unreadable(error),
         }
     }

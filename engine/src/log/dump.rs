@@ -41,7 +41,7 @@ pub struct DumpedRecord {
     pub operations: Vec<String>,
 }
 
-/// All records above `covered` in segments and in what mapped memory holds, in CSN order.
+/// All records above `covered` in segments and in what mapped memory holds, in CSN order. `progress` hears bytes done and bytes to read.
 ///
 /// # Errors
 /// Those of reading the log.
@@ -50,10 +50,11 @@ pub fn dump(
     memory: Option<&Segment>,
     database: DatabaseId,
     covered: Csn,
+    progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Vec<DumpedRecord>> {
     let (threads, read_only, piece_bytes, keep_bytes) = (1, true, 1 << 20, 0);
     let options = ScanOptions { database, covered, threads, read_only, piece_bytes, keep_bytes };
-    let scan = scan(storage, options, memory, &|_, _| {})?;
+    let scan = scan(storage, options, memory, progress)?;
     let mut out = Vec::new();
     for chain in &scan.chains {
         for block in load_all(chain.accepted()) {

@@ -290,6 +290,8 @@ pub struct ScannedSegment {
     pub segment: Segment,
     /// Highest CSN in any block in it, stale ones included; 0 if there is no block.
     pub max_csn: Csn,
+    /// The oldest epoch of which it has a block above what is covered; `None` if it has no such block.
+    pub oldest: Option<Epoch>,
 }
 
 /// What one log holds of one epoch above what the checkpoint covers.
@@ -342,7 +344,7 @@ pub fn scan(
 ) -> Result<Scan> {
     let mut segments = Vec::from_iter(memory.cloned());
     for name in storage.list(DIRECTORY)? {
-        let Some(id) = id_of(&name) else { continue };
+        let Some(id) = id_of(&name)? else { continue };
         let mode = OpenMode { create: false, read_only: options.read_only, direct: true };
         let file = storage.open(&path_of(id), mode)?;
         let len = file.len()?;
@@ -358,8 +360,9 @@ pub fn scan(
         let mut pieces = Pieces::new(options);
         while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (blocks, max_csn) = scan_segment(segment, options, &mut pieces, &keep)?;
+            let oldest = blocks.iter().map(ScannedBlock::epoch).min();
             let mut found = found.lock();
-            found.0.push(ScannedSegment { segment: segment.clone(), max_csn });
+            found.0.push(ScannedSegment { segment: segment.clone(), max_csn, oldest });
             found.1.extend(blocks);
             progress(done.fetch_add(segment.len, Ordering::Relaxed) + segment.len, total);
         }

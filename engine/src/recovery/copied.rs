@@ -34,11 +34,15 @@ impl CopiedLog {
     /// end. A manifest in `storage` is believed if it is that database's.
     ///
     /// # Errors
-    /// `InvalidArgument` if `to` is before the backup or the manifest is of another database; `Corruption`, I/O.
+    /// `InvalidArgument` if `to` is before the backup or the manifest is of another database; `NotFound` if there is no log;
+    /// `Corruption`, I/O.
     pub fn new(storage: Arc<dyn Storage>, backup: &Manifest, to: Option<Csn>) -> Result<CopiedLog> {
         if let Some(to) = to.filter(|to| *to < backup.checkpoint) {
             let at = backup.checkpoint;
             return Err(Error::invalid(format!("CSN {to} is before the last backup, which is at CSN {at}")));
+        }
+        if storage.list(DIRECTORY)?.is_empty() {
+            return Err(no_log());
         }
         let newer = match ManifestFile::open(&*storage, true) {
             Ok((_, manifest)) => Some(manifest),
@@ -99,6 +103,11 @@ impl CopiedLog {
     }
 }
 
+fn no_log() -> Error {
+    let place = Location::File { path: DIRECTORY.into(), offset: 0 };
+    Error::new(ErrorKind::NotFound, "there is no log in this directory").at(place)
+}
+
 /// The newer manifest with the backup's checkpoint and everything that both know of earlier epochs.
 fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let Some(newer) = newer else { return Ok(backup.clone()) };
@@ -132,8 +141,7 @@ impl Recovery<'_> {
     ) -> Result<Manifest> {
         let scan = self.scan_copied(copied, progress)?;
         if scan.segments.is_empty() {
-            let place = Location::File { path: DIRECTORY.into(), offset: 0 };
-            return Err(Error::new(ErrorKind::NotFound, "there is no log in this directory").at(place));
+            return Err(no_log());
         }
         copied.check_epochs(&scan)?;
         let (selection, _) = self.select_and_redo(&copied.source, scan, report, progress)?;

@@ -8,7 +8,9 @@
 //!    and recovers again.
 //! 2. What a recovery discards is named in the manifest (void CSNs, accepted ends), so it stays discarded although the log
 //!    still holds it.
-//! 3. No epoch writes into a segment that a killed process left: when a checkpoint covers it, it is removed.
+//! 3. No epoch writes into a segment that a killed process left: when a checkpoint covers it, it is removed. On a full disk one that is
+//!    needless is removed at once: all that it holds is covered, or of an epoch after the manifest's, which counts for nobody. So no
+//!    recovery, this one or another after a crash in it, finds anything else than if it were there.
 //! 4. The log is read twice: the scan learns what is there, then its records come in CSN order, a window at a time. What fits
 //!    in memory is kept between the two.
 //! 5. A database that was closed needs none of this: its checkpoint is everything.
@@ -31,13 +33,13 @@ pub use copied::CopiedLog;
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Settings;
-use crate::base::{Charge, Csn, Epoch, Error, Location, LogId, PageId, Result};
+use crate::base::{Charge, Csn, Epoch, Error, ErrorKind, Location, LogId, PageId, Result};
 use crate::buffer::Pool;
 use crate::checkpoint::{MeasuredReplay, ReplayLimits, StoredCatalog, decode_catalog};
 use crate::device::{OpenMode, Storage};
 use crate::log::{
-    BufferSize, Chain, DIRECTORY, Log, RecordKind, Reserve, Scan, ScanOptions, Segment, SegmentPool,
-    record_bytes,
+    BufferSize, Chain, DIRECTORY, Log, RecordKind, Reserve, Scan, ScanOptions, ScannedSegment, Segment,
+    SegmentPool, record_bytes,
 };
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::Mutex;
@@ -149,7 +151,7 @@ impl Recovery<'_> {
     ///
     /// # Errors
     /// `Corruption` with the place where committed data is lost or damaged; `Unsupported`, `OutOfMemory`, `OutOfSpace`,
-    /// I/O. The files are then as they were.
+    /// I/O. The files are then as they were, but for segments that nobody needs, on a full disk.
     pub fn run(
         &self,
         file: &ManifestFile,
@@ -233,12 +235,13 @@ impl Recovery<'_> {
         }
         segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
+        self.await_first_segments(file, &segments)?;
         let epoch = Epoch(manifest.reserved_epoch.0 + 1);
         let first_csn = manifest.next_csn;
         (manifest.epoch, manifest.reserved_epoch) = (epoch, epoch);
         manifest.clean = planted::is(Bug::CleanMarkKept);
         (manifest.first_csn, manifest.epochs) = (first_csn, Vec::new());
-        let logs = self.new_logs(&manifest, &segments)?;
+        let logs = self.new_logs(&manifest, &segments);
         file.publish(&manifest)?;
         Ok(Recovered { manifest, logs, segments, first_csn, report: RecoveryReport::default() })
     }
@@ -250,16 +253,25 @@ impl Recovery<'_> {
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
-        let scan = self.scan(&manifest, false, report, progress)?;
-        let moved = self.move_to_segment(&scan)?;
+        let mut scan = self.scan(&manifest, false, report, progress)?;
         let segments = self.segment_pool()?;
-        for found in &scan.segments {
+        // Taken, not copied: a file that is removed gives its space back when nobody has it open.
+        for found in std::mem::take(&mut scan.segments) {
             // None is ever written to, not even one that looks empty: a write of the killed process may still be on its way to it.
+            let is_needless = is_needless(&found, &manifest);
             match found.max_csn {
                 Csn::ZERO => segments.adopt_empty(&found.segment),
-                max_csn => segments.adopt(found.segment.clone(), Some(max_csn)),
+                max_csn if is_needless => segments.adopt_needless(found.segment, max_csn),
+                max_csn => segments.adopt(found.segment, Some(max_csn)),
             }
         }
+        let moved = match self.move_to_segment(&scan) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                settle(file)?;
+                if segments.remove_needless() { self.move_to_segment(&scan)? } else { return Err(error) }
+            }
+            moved => moved?,
+        };
         if let Some((segment, max_csn)) = moved {
             segments.adopt(segment, Some(max_csn));
         }
@@ -287,11 +299,12 @@ impl Recovery<'_> {
             // A second attempt must not share an epoch with what this one is about to write.
             file.publish(&manifest)?;
         }
+        self.await_first_segments(file, segments)?;
         let first_csn = selection.last_csn.next();
         (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
         manifest.next_table = self.system.catalog().lock().next_id();
         manifest.epochs.push(entry);
-        let logs = self.new_logs(&manifest, segments)?;
+        let logs = self.new_logs(&manifest, segments);
         append_again(&logs[0], &copies)?;
         let prepared = self.logs.min(SEGMENTS_AT_OPEN) as u64;
         progress("log segments prepared", prepared, prepared);
@@ -403,7 +416,7 @@ impl Recovery<'_> {
     fn segment_files(&self) -> Result<Vec<Segment>> {
         let mut segments = Vec::new();
         for name in self.storage.list(DIRECTORY)? {
-            let Some(id) = crate::log::segment_id(&name) else { continue };
+            let Some(id) = crate::log::segment_id(&name)? else { continue };
             let mode = OpenMode { create: false, read_only: self.settings.read_only, direct: true };
             let file = self.storage.open(&format!("{DIRECTORY}/{name}"), mode)?;
             let len = file.len()?;
@@ -417,8 +430,19 @@ impl Recovery<'_> {
         SegmentPool::new(self.storage.clone(), settings.segment_bytes, settings.log_bytes_max, SPARE_SEGMENTS)
     }
 
-    fn new_logs(&self, manifest: &Manifest, segments: &Arc<SegmentPool>) -> Result<Vec<Arc<Log>>> {
-        segments.await_ready(self.logs.min(SEGMENTS_AT_OPEN))?;
+    /// Waits for the segments of the new epoch, for which a full disk may need the room of others.
+    fn await_first_segments(&self, file: &ManifestFile, segments: &SegmentPool) -> Result<()> {
+        let count = self.logs.min(SEGMENTS_AT_OPEN);
+        match segments.await_ready(count) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                settle(file)?;
+                segments.await_ready_on_full_disk(count)
+            }
+            ready => ready,
+        }
+    }
+
+    fn new_logs(&self, manifest: &Manifest, segments: &Arc<SegmentPool>) -> Vec<Arc<Log>> {
         let log = |id| {
             let (database, epoch) = (manifest.database, manifest.epoch);
             Arc::new(Log::new(
@@ -430,7 +454,7 @@ impl Recovery<'_> {
                 self.pool.account().clone(),
             ))
         };
-        Ok((0..self.logs).map(log).collect())
+        (0..self.logs).map(log).collect()
     }
 }
 
@@ -438,6 +462,17 @@ impl Recovery<'_> {
 const SPARE_SEGMENTS: usize = 2;
 /// Segments made before the database is served; logs beyond that get theirs when they are first used.
 const SEGMENTS_AT_OPEN: usize = 2;
+
+/// Whether no recovery needs a segment: see the module's third rule.
+fn is_needless(found: &ScannedSegment, manifest: &Manifest) -> bool {
+    found.oldest.is_none_or(|epoch| epoch > manifest.epoch)
+}
+
+/// Has the manifest that was found in both slots, durably, before something goes that only an older one needs: the process that wrote it
+/// may have been killed before it was.
+fn settle(file: &ManifestFile) -> Result<()> {
+    file.publish(&file.read()?).map(drop)
+}
 
 /// What is to be done for the records of a window, chunks left out; `earlier` is what its last parts continue.
 fn redo_of<'a>(window: &'a Window, records: &[FoundRecord], earlier: &'a [Earlier]) -> Vec<Redo<'a>> {

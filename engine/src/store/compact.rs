@@ -31,12 +31,12 @@ impl State {
 }
 
 impl PageStore {
-    /// The length, in blocks, that the file need not exceed: what is in use, and a twentieth.
+    /// The length, in blocks, that the file need not exceed: what is in use, and a twentieth, or the reserve if that is more.
     #[must_use]
     pub fn compact_blocks(&self) -> u64 {
         let state = self.state.lock();
-        let used = state.free.blocks() - state.free.free_blocks();
-        used + used / 20
+        let used = state.used();
+        used + state.kept(self).max(used / 20)
     }
 
     /// Moves at most `most` images from blocks at or behind `bound` to free blocks before it, for the next round, and notes which
@@ -118,7 +118,7 @@ impl PageStore {
         let mut writer = self.writer_before(storage, WRITER_BYTES, Some(bound))?;
         let (mut written, mut moved, mut full) = (Vec::new(), 0, false);
         for batch in images.chunks(BATCH) {
-            full |= !self.can_spare(BATCH as u64);
+            full |= !self.can_spare(batch.len() as u64);
             if full {
                 break;
             }
@@ -171,16 +171,17 @@ impl PageStore {
         }
     }
 
-    /// Cuts off the free end of the file, all of it.
+    /// Cuts off the free end of the file, but for the reserve: a transaction in progress has been promised that it can be written.
     ///
     /// # Errors
     /// I/O: the file stays as long as it is.
     pub fn cut_free_end(&self) -> Result<()> {
         let mut state = self.state.lock();
-        let end = state.free.used_end();
+        let end = state.free.used_end().max(state.used() + state.kept(self));
         if end < state.free.blocks() {
             self.source.file.set_len(end * self.source.page_bytes as u64)?;
             state.free.cut(end);
+            state.full = None;
         }
         Ok(())
     }

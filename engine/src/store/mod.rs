@@ -80,6 +80,7 @@ use crate::base::{Account, Csn, DatabaseId, Error, ErrorKind, PageId, Result};
 use crate::device::counted::{CountedFile, Traffic};
 use crate::device::{AlignedBuffer, OpenMode, Storage};
 use crate::sync::Mutex;
+use crate::sync::atomic::AtomicBool;
 use blocks::{BlockKind, BlockNumber};
 use codec::Codecs;
 use free::FreeSpace;
@@ -265,7 +266,9 @@ pub struct PageStore {
     /// Readers of checkpoints; none of a store that is open read-only while nobody writes.
     readers: Option<Readers>,
     /// What keeps the blocks that this store reads.
-    _slot: Option<ReaderSlot>,
+    slot: Option<ReaderSlot>,
+    /// Another owner may have the file, and write to any block. Set once.
+    released: AtomicBool,
 }
 
 impl PageStore {
@@ -388,13 +391,9 @@ impl PageStore {
             on_replaced,
             buffers,
             readers: None,
-            _slot: None,
+            slot: None,
+            released: AtomicBool::new(false),
         }
-    }
-
-    /// Nothing more will be written: another owner may have the file, though this one can still be read.
-    pub fn release(&self) {
-        self.source.file.unclaim();
     }
 
     /// Length of a page and of a block.

@@ -2,20 +2,47 @@
 //!
 //! Whoever reads holds no lock meanwhile, so a block may be freed and used again under him. What he read counts if it is what the
 //! reference means; if it is not, and the reference has changed, he reads again.
+//!
+//! A snapshot may outlive its database. It reads on as long as the file is as the database left it. When another opening has used blocks
+//! again they are not what the references mean, and that is no damage.
 
 use super::blocks::{self, BlockRef, ImageKind};
 use super::pack::{self, Opened};
 use super::{BlobRef, PageStore, blob};
 use crate::base::planted::{self, Bug};
-use crate::base::{Error, Location, PageId, Result};
+use crate::base::{Error, ErrorKind, Location, PageId, Result};
 use crate::device::{AlignedBuffer, ReadRequest, SECTOR_BYTES};
+use crate::sync::atomic::Ordering;
 
 impl PageStore {
+    /// Nothing more will be written: another owner may have the file, though this one can still be read.
+    pub fn release(&self) {
+        // Before anybody else can write a block.
+        self.released.store(true, Ordering::SeqCst);
+        self.source.file.unclaim();
+    }
+
+    /// Of a block that is not what it was, whether that is damage is not known any more: somebody else may have written to it.
+    fn unless_released(&self, error: Error) -> Error {
+        let kept = self.slot.is_some() || !self.released.load(Ordering::SeqCst);
+        if kept || !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported) {
+            return error;
+        }
+        let what =
+            "the database was closed, and the page is not where it was then: read from one that is open";
+        let closed = Error::invalid(what);
+        match error.location() {
+            Some(place) => closed.at(place.clone()),
+            None => closed,
+        }
+    }
+
     /// Reads the newest image of `page` into `into` (of `page_bytes`), verifies it, and tells which kind it is. Any thread,
     /// at any time.
     ///
     /// # Errors
-    /// `Corruption` with [`Location::Page`] if there is no image or it is not what was written; I/O.
+    /// `Corruption` with [`Location::Page`] if there is no image or it is not what was written; `InvalidArgument` instead if the store was
+    /// released, unless it is a reader's; I/O.
     pub fn read_page(&self, page: PageId, into: &mut [u8]) -> Result<ImageKind> {
         if into.len() != self.source.page_bytes {
             return Err(Error::invalid("the buffer for a page is not as long as a page"));
@@ -34,7 +61,8 @@ impl PageStore {
                 state.free.learn(reference.block(), opened.images);
             }
             if result.is_ok() || now == reference {
-                return result.map(|opened| opened.kind);
+                drop(state);
+                return result.map(|opened| opened.kind).map_err(|error| self.unless_released(error));
             }
             reference = now;
         }

@@ -253,7 +253,7 @@ impl PageStore {
         let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
         let mut store = Self::open_with(&**storage, database, page_bytes, &manifest.store, true)?;
         store.readers = Some(Readers::new(storage.clone(), database));
-        store._slot = Some(slot);
+        store.slot = Some(slot);
         Ok((manifest, Arc::new(store)))
     }
 

@@ -12,13 +12,17 @@ use super::mapping::{decode_references, references_per_block};
 use super::pack;
 use super::{Manifest, ManifestFile, PAGES_PATH};
 use crate::base::{Csn, DatabaseId, Error, PageId, Result};
-use crate::device::{AlignedBuffer, File, OpenMode, Storage};
+use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 const PAGE_SIZES: [usize; 4] = [4096, 8192, 16384, 32768];
-/// Read at a time.
+/// Read at a time: whole blocks, whichever of these sizes they have.
 const READ_BYTES: usize = 1 << 20;
+const _: () = assert!(READ_BYTES.is_multiple_of(PAGE_SIZES[3]));
+
+/// What is being done, how much of it is done, how much there is.
+type ProgressFn<'a> = &'a mut dyn FnMut(&str, u64, u64);
 
 /// See the module's text.
 #[derive(Debug)]
@@ -51,12 +55,12 @@ struct FoundImage {
 }
 
 impl Remains {
-    /// Looks at everything. `progress` hears of blocks.
+    /// Looks at everything. `progress` hears of blocks; before that of bytes, if it has to be found out how long a block is.
     ///
     /// # Errors
     /// `NotFound` without a file of pages; `Corruption` if nothing in it says whose it is; `Unsupported` if images are compressed with
     /// what this build lacks; I/O.
-    pub fn look(storage: &dyn Storage, progress: &mut dyn FnMut(u64, u64)) -> Result<Remains> {
+    pub fn look(storage: &dyn Storage, progress: ProgressFn<'_>) -> Result<Remains> {
         let mut remarks = Vec::new();
         let manifest = match ManifestFile::open(storage, true) {
             Ok((_, manifest)) => Some(manifest),
@@ -69,7 +73,7 @@ impl Remains {
         let known = manifest.as_ref().map(|manifest| (manifest.database, manifest.page_bytes as usize));
         let (database, page_bytes) = match known {
             Some(known) => known,
-            None => identify(&*file)?,
+            None => identify(&*file, progress)?,
         };
         let (images, mapping) = (BTreeMap::new(), HashMap::new());
         let (found, unreadable, codecs) = (HashMap::new(), BTreeSet::new(), Codecs::default());
@@ -152,16 +156,19 @@ impl Remains {
         (Some(&found) == self.found.get(&block)).then_some(image)
     }
 
-    fn scan(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn scan(&mut self, progress: ProgressFn<'_>) -> Result<()> {
         let blocks = self.file.len()? / self.page_bytes as u64;
         let step = (READ_BYTES / self.page_bytes) as u64;
+        let mut buffer = AlignedBuffer::zeroed(READ_BYTES);
         for first in (0..blocks).step_by(step as usize) {
-            progress(first, blocks);
+            progress("blocks looked at", first, blocks);
             let count = step.min(blocks - first);
-            let mut bytes = AlignedBuffer::zeroed(count as usize * self.page_bytes);
-            if self.file.read_at(first * self.page_bytes as u64, &mut bytes).is_err() {
-                self.remarks.push(format!("blocks {first} to {} cannot be read", first + count - 1));
-                continue;
+            let bytes = &mut buffer[..count as usize * self.page_bytes];
+            let unreadable = read_what_can_be(&*self.file, first * self.page_bytes as u64, bytes);
+            if unreadable > 0 {
+                let last = first + count - 1;
+                let what = format!("blocks {first} to {last}: sectors that cannot be read: {unreadable}");
+                self.remarks.push(what);
             }
             for (block, image) in (first..first + count).zip(bytes.chunks_exact(self.page_bytes)) {
                 let found = blocks::identify(image).filter(|found| found.database == self.database);
@@ -271,15 +278,17 @@ impl Remains {
 }
 
 /// Whose blocks these are and how long: what most of them say.
-fn identify(file: &dyn File) -> Result<(DatabaseId, usize)> {
-    let len = file.len()?;
+fn identify(file: &dyn File, progress: ProgressFn<'_>) -> Result<(DatabaseId, usize)> {
+    let sector = SECTOR_BYTES as u64;
+    let len = file.len()? / sector * sector;
     let mut votes: HashMap<(DatabaseId, usize), u64> = HashMap::new();
-    for page_bytes in PAGE_SIZES {
-        let mut image = AlignedBuffer::zeroed(page_bytes);
-        for block in 0..len / page_bytes as u64 {
-            if file.read_at(block * page_bytes as u64, &mut image).is_ok()
-                && let Some(found) = blocks::identify(&image)
-            {
+    let mut buffer = AlignedBuffer::zeroed(READ_BYTES);
+    for offset in (0..len).step_by(READ_BYTES) {
+        progress("bytes looked at", offset, len);
+        let bytes = &mut buffer[..(len - offset).min(READ_BYTES as u64) as usize];
+        read_what_can_be(file, offset, bytes);
+        for page_bytes in PAGE_SIZES {
+            for found in bytes.chunks_exact(page_bytes).filter_map(blocks::identify) {
                 *votes.entry((found.database, page_bytes)).or_default() += 1;
             }
         }
@@ -288,4 +297,43 @@ fn identify(file: &dyn File) -> Result<(DatabaseId, usize)> {
         votes.into_iter().max_by_key(|((database, page_bytes), votes)| (*votes, *page_bytes, database.0));
     most.map(|(known, _)| known)
         .ok_or_else(|| Error::corruption("there is no whole block in the file of pages").at(file.location(0)))
+}
+
+/// Fills `bytes`, whole sectors, from `offset`. Where that fails each sector is read alone: of one that cannot be read zeros take the place,
+/// which are no block. Returns how many those are.
+fn read_what_can_be(file: &dyn File, offset: u64, bytes: &mut [u8]) -> usize {
+    if file.read_at(offset, bytes).is_ok() {
+        return 0;
+    }
+    let mut unreadable = 0;
+    for (number, sector) in bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+        if file.read_at(offset + (number * SECTOR_BYTES) as u64, sector).is_err() {
+            sector.fill(0);
+            unreadable += 1;
+        }
+    }
+    unreadable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
+
+    #[test]
+    fn a_sector_that_cannot_be_read_takes_nothing_else_with_it() {
+        let disk = SimulatedStorage::new(1);
+        disk.write_file(PAGES_PATH, &[7; 4 * SECTOR_BYTES]);
+        let mode = OpenMode { create: false, read_only: true, direct: true };
+        let file = disk.open(PAGES_PATH, mode).expect("there");
+        // All at once, and then the third alone.
+        for after in [0, 3] {
+            disk.inject(Fault { operation: OperationKind::Read, after, kind: FaultKind::Once, error: 5 });
+        }
+        let mut bytes = AlignedBuffer::zeroed(4 * SECTOR_BYTES);
+        assert_eq!(read_what_can_be(&*file, 0, &mut bytes), 1);
+        for (sector, expected) in bytes.chunks_exact(SECTOR_BYTES).zip([7, 7, 0, 7]) {
+            assert!(sector.iter().all(|byte| *byte == expected));
+        }
+    }
 }

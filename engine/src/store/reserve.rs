@@ -19,6 +19,8 @@
 //! *Eviction keeps it*: a page that leaves memory takes one block and is dirty no more. While a checkpoint is written its
 //! blocks must not be taken for that: [`PageStore::spares_blocks`].
 //!
+//! *Moving images and cutting the file leave it*: they take and give away only what is not in the bound for what is dirty.
+//!
 //! *Packs.* An image that is written may have to get a block to itself, so nothing above becomes less. But a checkpoint does not give back
 //! the block of a page that changed if that holds an image of another page, which did not. So let S be the images in packs beyond the first
 //! of each; at most min(D, S) blocks are not given back for that reason, and the bound is `D + N + min(D, S) + 2 * O`. (Let G be the blocks
@@ -128,6 +130,19 @@ impl State {
         };
         pages + more + UNASKED
     }
+
+    /// Free blocks that nobody else may have, and that the file is not cut by: the bound for what is dirty. If nothing is, what a
+    /// checkpoint writes for images that are for the next round; if there are none, it has nothing to write.
+    pub(super) fn kept(&self, store: &PageStore) -> u64 {
+        let Some(Watched { demand, .. }) = store.watched.get() else { return 0 };
+        if demand.dirty.load(Ordering::Relaxed) > 0 {
+            self.demanded(demand, store.page_bytes(), ReservedFor::Change)
+        } else if self.working.len() > 0 {
+            self.other_blocks(demand, store.page_bytes(), 0)
+        } else {
+            0
+        }
+    }
 }
 
 impl PageStore {
@@ -172,12 +187,15 @@ impl PageStore {
         Err(self.refusal(&full.error, missing))
     }
 
-    /// True if so many blocks are left when the reserve is taken away, or the file can grow for it.
+    /// True if so many blocks are left when the reserve is taken away; the file grows for it.
     pub(super) fn can_spare(&self, blocks: u64) -> bool {
-        let Some(Watched { demand, .. }) = self.watched.get() else { return true };
-        let state = self.state.lock();
-        let needed = state.demanded(demand, self.page_bytes(), ReservedFor::Change);
-        state.full.is_none() || state.available() >= needed + blocks
+        if self.watched.get().is_none() {
+            return true;
+        }
+        let mut state = self.state.lock();
+        let missing = (state.kept(self) + blocks).saturating_sub(state.available());
+        // Whether the disk has space is not known before it was asked.
+        missing == 0 || state.full.is_none() && self.grow(&mut state, missing).is_ok()
     }
 
     fn refusal(&self, error: &Error, missing_blocks: u64) -> Error {

@@ -139,7 +139,7 @@ impl State {
         self.replaced = Replaced { working, ..Replaced::default() };
     }
 
-    fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         self.free.blocks() - self.free.free_blocks()
     }
 

@@ -11,16 +11,19 @@
 //! 2. A recycled segment is not written to become READY: its old blocks are recognised as stale by their epoch, sequence
 //!    and CSNs.
 //! 3. What a killed process left is removed, not recycled: a write of its may still be on its way, and would land on another block.
+//!    (In a file that has no name any more it harms nobody.)
 //! 4. A checkpoint may cover a block that is not written yet: its records are durable in mapped memory. Its place is nobody else's before it is.
 //! 5. The number in a file's name is a slot, it says nothing about order.
 //! 6. Every segment file is READY, ACTIVE, RETIRED, being made, or to be removed: what is none of these would stay until the next open.
+//! 7. A database that was not closed has at least one file, so that recovery can tell a lost log from an empty one.
 
+mod leftovers;
 mod pressure;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
 use super::DIRECTORY;
-use super::names::{id_of, path_of};
+use super::names::{check_new, id_of, path_of};
 use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
@@ -76,6 +79,8 @@ struct Retired {
     segment: Segment,
     max_csn: Csn,
     open: OpenBlocks,
+    /// Found by a recovery that needs nothing of it; nor does any other.
+    needless: bool,
 }
 
 #[derive(Debug, Default)]
@@ -95,8 +100,7 @@ struct State {
     missed: u64,
     /// Why the last preparation failed. Stands until one succeeds; whoever asks for a segment has it tried again.
     failure: Option<Error>,
-    /// Too many or too large, to be removed once there are READY ones: a database that runs is never without segments,
-    /// so that recovery can tell a lost log from an empty one.
+    /// Too many or too large, to be removed once there are READY ones (rule 7), or that could not be removed.
     surplus: Vec<SegmentId>,
     started: bool,
     /// The last preparation found no space on the disk; forgotten when one succeeds.
@@ -104,7 +108,7 @@ struct State {
     /// When somebody was last told that the disk is full.
     refused: Option<Nanos>,
     checkpoints: Checkpoints,
-    /// Somebody waits at the bound, or on a full disk.
+    /// Somebody waits at the bound, or on a full disk; or that has no READY segment left.
     pressed: bool,
     /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
     /// nothing could be appended otherwise, and so no checkpoint be reached.
@@ -179,28 +183,6 @@ impl SegmentPool {
         }))
     }
 
-    /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`. `None`: the database was closed, and
-    /// nobody writes to it. It is recycled.
-    pub fn adopt(&self, segment: Segment, max_csn: Option<Csn>) {
-        let mut state = self.state.lock();
-        state.next_id = state.next_id.max(segment.id.0 + 1);
-        if max_csn.is_some() {
-            state.own_ids = state.next_id;
-        }
-        state.adopted_bytes += segment.len;
-        let max_csn = max_csn.unwrap_or(Csn::ZERO);
-        state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default() });
-    }
-
-    /// Takes over a segment in which recovery found no block at all: a crash between its making and its first use. It is not
-    /// used, since a write of the killed process may still be on its way to it, but removed when there are others, so that
-    /// recoveries that are interrupted again and again do not leave more and more.
-    pub fn adopt_empty(&self, segment: &Segment) {
-        let mut state = self.state.lock();
-        state.next_id = state.next_id.max(segment.id.0 + 1);
-        state.surplus.push(segment.id);
-    }
-
     /// Keeps spare segments ready, from a thread of its own.
     ///
     /// # Errors
@@ -227,28 +209,6 @@ impl SegmentPool {
         .map_err(|error| Error::io("cannot start the thread that prepares log segments", error))?;
         *self.preparer.lock() = Some(handle);
         Ok(())
-    }
-
-    /// Waits until `count` segments, at most the spare ones, are ready.
-    ///
-    /// # Errors
-    /// `OutOfSpace`, I/O.
-    pub fn await_ready(&self, count: usize) -> Result<()> {
-        loop {
-            let ticket = self.prepared.ticket();
-            if let Some(failure) = self.failure() {
-                return Err(failure);
-            }
-            let there = {
-                let mut state = self.state.lock();
-                state.started = state.ready.len() >= count.min(self.spare);
-                state.started
-            };
-            if there {
-                return self.remove_surplus();
-            }
-            self.prepared.wait(ticket, None);
-        }
     }
 
     /// Stops the preparer; with `wait` returns when it has ended.
@@ -330,6 +290,7 @@ impl SegmentPool {
     }
 
     fn create(&self, id: SegmentId, len: u64) -> Result<Arc<dyn File>> {
+        check_new(id)?;
         let mode = OpenMode { create: true, read_only: false, direct: true };
         let file = self.storage.open(&path_of(id), mode)?;
         file.zero_extend_resting(len, &mut |took| self.rest(took))?;
@@ -392,7 +353,9 @@ impl SegmentPool {
         let mut state = self.state.lock();
         state.bytes_active -= segment.len;
         state.active.remove(&segment.id);
-        state.retired.push(Retired { segment, max_csn, open });
+        state.retired.push(Retired { segment, max_csn, open, needless: false });
+        // Whoever opens the database after a kill on a full disk needs the room of a segment with nothing above the checkpoint.
+        state.pressed |= state.full.is_some() && state.ready.is_empty();
         drop(state);
         self.filled.notify_all();
     }
@@ -407,14 +370,15 @@ impl SegmentPool {
     /// `checkpoint`. Removes those that are too many, too large or not ours; before [`SegmentPool::await_ready`] that waits until there are others.
     ///
     /// # Errors
-    /// I/O while removing.
+    /// I/O while removing: the first one. All else is done, and what could not be removed is tried again the next time.
     pub fn recycle(&self, covered: Csn, checkpoint: Csn) -> Result<()> {
         let started;
         {
             let mut state = self.state.lock();
             let retired = std::mem::take(&mut state.retired);
             for full in retired {
-                let is_needed = full.max_csn > covered || (full.open.any() && !planted::is(Bug::PlaceUsedEarly));
+                let is_needed =
+                    full.max_csn > covered || (full.open.any() && !planted::is(Bug::PlaceUsedEarly));
                 if is_needed && !planted::is(Bug::SegmentRecycledEarly) {
                     state.retired.push(full);
                     continue;
@@ -439,23 +403,14 @@ impl SegmentPool {
         if started { self.remove_surplus() } else { Ok(()) }
     }
 
-    fn remove_surplus(&self) -> Result<()> {
-        let surplus = self.state.lock().surplus.clone();
-        for id in surplus {
-            // Known until it is gone, so that the next attempt finds it.
-            self.storage.remove(&path_of(id))?;
-            self.state.lock().surplus.retain(|other| *other != id);
-        }
-        Ok(())
-    }
-
-    /// Segment files that belong to nothing (6). Nothing is recycled meanwhile.
+    /// Segment files that belong to nothing (rule 6). Nothing is recycled meanwhile.
     ///
     /// # Errors
     /// I/O.
     pub fn leaked(&self) -> Result<Vec<SegmentId>> {
         let files = || -> Result<BTreeSet<SegmentId>> {
-            Ok(self.storage.list(DIRECTORY)?.iter().filter_map(|name| id_of(name)).collect())
+            let names = self.storage.list(DIRECTORY)?;
+            names.iter().filter_map(|name| id_of(name).transpose()).collect()
         };
         // Before what is known: a file is known before it is made.
         let mut leaked = files()?;

@@ -38,11 +38,27 @@ fn fill(pool: &SegmentPool, csns: &[u64]) {
     }
 }
 
-/// As left by a process that was killed.
-fn adopt(pool: &SegmentPool, id: u64, csn: u64) {
+fn found(pool: &SegmentPool, id: u64) -> Segment {
     let id = SegmentId(id);
     let file = pool.create(id, SEGMENT_BYTES).expect("a healthy disk");
-    pool.adopt(Segment { id, file, len: SEGMENT_BYTES }, Some(Csn(csn)));
+    Segment { id, file, len: SEGMENT_BYTES }
+}
+
+/// As left by a process that was killed.
+fn adopt(pool: &SegmentPool, id: u64, csn: u64) {
+    pool.adopt(found(pool, id), Some(Csn(csn)));
+}
+
+/// The same, and nobody needs it.
+fn adopt_needless(pool: &SegmentPool, id: u64, csn: u64) {
+    pool.adopt_needless(found(pool, id), Csn(csn));
+}
+
+/// Numbers of the files.
+fn files(disk: &SimulatedStorage) -> Vec<u64> {
+    let paths = disk.files();
+    let names = paths.iter().filter_map(|path| path.strip_prefix("log/"));
+    names.filter_map(|name| crate::log::segment_id(name).expect("no high number")).map(|id| id.0).collect()
 }
 
 #[test]
@@ -110,6 +126,90 @@ fn on_a_full_disk_a_checkpoint_is_asked_for_only_if_it_would_free_something() {
     pool.press();
     assert!(pool.is_pressed());
     assert!(pool.refusal(ticket).is_none());
+}
+
+/// Once the whole list of what was to be removed was lost with the first file that could not be, and a checkpoint that was there was
+/// said to have failed.
+#[test]
+fn a_file_that_cannot_be_removed_keeps_no_other_and_goes_with_a_later_checkpoint() {
+    let (pool, disk, _) = pool(20);
+    (1..=3).for_each(|id| adopt(&pool, id, id));
+    prepare(&pool);
+    pool.await_ready(1).expect("one is ready");
+    disk.inject(Fault { operation: OperationKind::Open, after: 1, kind: FaultKind::Once, error: 5 });
+    let error = pool.recycle(Csn(5), Csn(5)).expect_err("the second one stays");
+    assert_eq!((error.kind(), files(&disk)), (ErrorKind::Io, vec![2, 4]));
+    pool.recycle(Csn(5), Csn(5)).expect("a healthy disk");
+    assert_eq!(files(&disk), [4]);
+}
+
+#[test]
+fn on_a_full_disk_what_nobody_needs_makes_room_but_for_the_last_file() {
+    let (pool, disk, _) = pool(20);
+    (1..=2).for_each(|id| adopt_needless(&pool, id, id));
+    pool.adopt_empty(&found(&pool, 3));
+    disk.set_capacity(Some(3 * SEGMENT_BYTES));
+    prepare(&pool);
+    assert_eq!(pool.await_ready(1).expect_err("it is full").kind(), ErrorKind::OutOfSpace);
+    assert_eq!(files(&disk), [1, 2, 3]);
+    assert!(pool.remove_needless());
+    assert_eq!(files(&disk).len(), 1, "a crash at this moment leaves a log");
+    assert_eq!(pool.bytes_in_use(), 0);
+    assert!(!pool.remove_needless() && files(&disk).len() == 1);
+    prepare(&pool);
+    pool.await_ready(1).expect("there is room now");
+    assert!(files(&disk).iter().all(|id| *id > 3), "{:?}", files(&disk));
+    // What is needed is the log that stays.
+    let (pool, disk, _) = self::pool(20);
+    adopt(&pool, 1, 1);
+    adopt_needless(&pool, 2, 9);
+    assert!(pool.remove_needless());
+    assert_eq!((files(&disk), pool.bytes_in_use()), (vec![1], SEGMENT_BYTES));
+    assert!(!pool.remove_needless());
+}
+
+/// What is ready after opening on a disk that is full, of two segments, with so many that are needed and so many that are not.
+fn ready_on_full_disk(needed: u64, needless: u64) -> Result<Vec<u64>> {
+    let disk = SimulatedStorage::new(1);
+    let pool = SegmentPool::new(Arc::new(disk.clone()), SEGMENT_BYTES, 20 * SEGMENT_BYTES, 2)?;
+    (1..=needed).for_each(|id| adopt(&pool, id, id));
+    (needed + 1..=needed + needless).for_each(|id| adopt_needless(&pool, id, id));
+    disk.set_capacity(Some((needed + needless) * SEGMENT_BYTES));
+    pool.start()?;
+    assert_eq!(pool.await_ready(2).expect_err("it is full").kind(), ErrorKind::OutOfSpace);
+    let ready = pool.await_ready_on_full_disk(2);
+    pool.close(true);
+    let there = files(&disk);
+    assert!((1..=needed).all(|id| there.contains(&id)), "{there:?}");
+    assert!(!there.is_empty());
+    ready.map(|()| there)
+}
+
+#[test]
+fn one_segment_will_do_on_a_full_disk() {
+    let count = |needed, needless| ready_on_full_disk(needed, needless).map(|there| there.len());
+    assert_eq!(count(0, 3).expect("two fit"), 2);
+    assert_eq!(count(0, 2).expect("the last file goes when there is another"), 2);
+    assert_eq!(count(2, 1).expect("one fits"), 3);
+    for (needed, needless) in [(2, 0), (0, 1)] {
+        let refused = count(needed, needless).expect_err("no room can be made");
+        assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{needed} {needless}");
+    }
+}
+
+#[test]
+fn on_a_full_disk_a_checkpoint_is_asked_for_when_the_last_segment_is_in_use() {
+    let (pool, disk, _) = pool(20);
+    let segments = [take(&pool, 1), take(&pool, 1)].map(|segment| segment.expect("there is room"));
+    let [first, second] = segments;
+    pool.retire(first, Csn(1), OpenBlocks::default());
+    assert!(!pool.is_pressed(), "the disk is not full");
+    disk.set_capacity(Some(0));
+    while take(&pool, 1).is_some() {}
+    pool.retire(second, Csn(2), OpenBlocks::default());
+    assert!(pool.is_pressed(), "whoever is killed now leaves nothing but what is needed");
+    pool.recycle(Csn(2), Csn(2)).expect("no I/O");
+    assert!(!pool.is_pressed());
 }
 
 #[test]

@@ -398,7 +398,8 @@ fn salvage_finds_images_in_packs_without_a_mapping() {
     let root = commit_packed(&store, &disk, &pages(1..=20, 2));
     file.publish(&Manifest { store: root, ..manifest }).expect("publishes");
     let version = |image: &AlignedBuffer| u64::from(image[32]);
-    let look = |disk: &SimulatedStorage| Remains::look(disk as &dyn Storage, &mut |_, _| ()).expect("looks");
+    let look =
+        |disk: &SimulatedStorage| Remains::look(disk as &dyn Storage, &mut |_, _, _| ()).expect("looks");
     let remains = look(&disk);
     for page in 1..=50 {
         let images = remains.images(PageId(page));

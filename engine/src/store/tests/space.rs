@@ -120,3 +120,35 @@ fn a_closed_database_is_as_long_as_what_is_in_it() {
     commit(&store, [1], 2);
     assert!(store.usage().blocks < 4500, "{:?}", store.usage());
 }
+
+/// Once the file was cut to what was in use, and images moved into the blocks that were left in it, although a transaction in progress had
+/// been promised that what it had made dirty could be written.
+#[test]
+fn compacting_leaves_the_reserve_to_what_is_dirty() {
+    let disk = new_disk();
+    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    let demand = Arc::new(Demand::default());
+    store.keep_reserve(demand.clone(), Clock::manual());
+    commit(&store, 1..=1000, 1);
+    let round = begin(&store).expect("idle");
+    (2..=500).step_by(2).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
+    let finished = round.finish().expect("the disk works");
+    store.round_committed(finished);
+    demand.dirty.store(300, Ordering::Relaxed);
+    store.reserve(ReservedFor::Change).expect("a large disk");
+    store.cut_free_end().expect("the disk works");
+    let kept = store.usage().free_blocks;
+    assert!((300..400).contains(&kept), "{kept}");
+    // Nobody knows yet that there is no more.
+    disk.set_capacity(Some(0));
+    assert!(!store.is_disk_full());
+    assert_eq!(store.move_tail(&disk, 700, 1000, &|| ()).expect("the disk works"), 0);
+    assert_eq!(store.usage().free_blocks, kept);
+    // Written, it is not needed any more.
+    demand.dirty.store(0, Ordering::Relaxed);
+    assert!(store.move_tail(&disk, 700, 1000, &|| ()).expect("the disk works") > 100);
+    commit(&store, [], 0);
+    store.cut_free_end().expect("the disk works");
+    let end = store.state.lock().free.used_end();
+    assert!(store.usage().blocks == end && end < 1100, "{:?}", store.usage());
+}

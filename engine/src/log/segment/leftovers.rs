@@ -1,0 +1,149 @@
+//! Files that are not needed any more, or never were: what a process left that was killed, and what is too much.
+//!
+//! ```text
+//!   found by recovery ── not a block in it ──────────────────────────────▶ surplus ──another is READY──▶ removed
+//!                     ├─ needless: covered, or it counts for nobody ─▶ RETIRED ─┐ ▲
+//!                     └─ needed ──────────────────────────────────────▶ RETIRED ─┴─┘ a checkpoint covers it
+//!                                       needless, and the disk is full: surplus at once, all but the last file
+//! ```
+//!
+//! Nothing of this is written to again. A file that could not be removed stays surplus.
+
+use super::{DIRECTORY, OpenBlocks, Retired, Segment, SegmentPool, path_of};
+use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
+
+impl SegmentPool {
+    /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`. `None`: the database was closed, and
+    /// nobody writes to it. It is recycled.
+    pub fn adopt(&self, segment: Segment, max_csn: Option<Csn>) {
+        self.retire_found(segment, max_csn, false);
+    }
+
+    /// As [`SegmentPool::adopt`] one of a killed process that no recovery needs: what is in it is covered, or counts for nobody. It makes
+    /// room if the disk is full: see [`SegmentPool::remove_needless`].
+    pub fn adopt_needless(&self, segment: Segment, max_csn: Csn) {
+        self.retire_found(segment, Some(max_csn), true);
+    }
+
+    fn retire_found(&self, segment: Segment, max_csn: Option<Csn>, needless: bool) {
+        let mut state = self.state.lock();
+        state.next_id = state.next_id.max(segment.id.0 + 1);
+        if max_csn.is_some() {
+            state.own_ids = state.next_id;
+        }
+        state.adopted_bytes += segment.len;
+        let max_csn = max_csn.unwrap_or(Csn::ZERO);
+        state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default(), needless });
+    }
+
+    /// Takes over a segment in which recovery found no block at all: a crash between its making and its first use. It is not
+    /// used, since a write of the killed process may still be on its way to it, but removed when there are others, so that
+    /// recoveries that are interrupted again and again do not leave more and more.
+    pub fn adopt_empty(&self, segment: &Segment) {
+        let mut state = self.state.lock();
+        state.next_id = state.next_id.max(segment.id.0 + 1);
+        state.surplus.push(segment.id);
+    }
+
+    /// Waits until `count` segments, at most the spare ones, are ready.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, I/O.
+    pub fn await_ready(&self, count: usize) -> Result<()> {
+        loop {
+            let ticket = self.prepared.ticket();
+            let (ready, failure) = {
+                let state = self.state.lock();
+                (state.ready.len(), state.failure.as_ref().map(Error::duplicate))
+            };
+            if ready >= count.min(self.spare) {
+                self.serve();
+                return Ok(());
+            }
+            if let Some(failure) = failure {
+                return Err(failure);
+            }
+            self.prepared.wait(ticket, None);
+        }
+    }
+
+    /// As [`SegmentPool::await_ready`], after that has found the disk full: first without what nobody needs, and if that gives room for one
+    /// segment only, with that one. The other logs get theirs when a checkpoint has freed something.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, I/O.
+    pub fn await_ready_on_full_disk(&self, count: usize) -> Result<()> {
+        loop {
+            let removed = self.remove_needless();
+            match self.await_ready(count) {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && !removed => {
+                    return self.await_ready(1).map_err(|_| error);
+                }
+                Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Makes room for the first segment on a full disk: removes what recovery found and nobody needs. True if there was anything. The caller
+    /// has made durable what says that nobody needs it. One file stays (rule 7): the last one goes when another is READY.
+    pub fn remove_needless(&self) -> bool {
+        let (ids, closed) = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let needless: Vec<Retired> = state.retired.extract_if(.., |full| full.needless).collect();
+            let bytes: u64 = needless.iter().map(|full| full.segment.len).sum();
+            state.adopted_bytes = state.adopted_bytes.saturating_sub(bytes);
+            state.surplus.extend(needless.iter().map(|full| full.segment.id));
+            let others = !state.ready.is_empty() || !state.retired.is_empty();
+            let stay = if others { 0 } else { state.surplus.len().min(1) };
+            (state.surplus[stay..].to_vec(), needless)
+        };
+        // The space of a file that is open is not free.
+        drop(closed);
+        let (removed, _) = self.remove(&ids);
+        if removed > 0 {
+            tracing::info!(removed, "the disk is full: log segments that nobody needs make room");
+        }
+        removed > 0
+    }
+
+    /// There are segments to write to, so what is too much can go.
+    fn serve(&self) {
+        self.state.lock().started = true;
+        if let Err(error) = self.remove_surplus() {
+            tracing::warn!(%error, "a log segment that nobody needs stays until the next checkpoint");
+        }
+    }
+
+    pub(super) fn remove_surplus(&self) -> Result<()> {
+        let surplus = self.state.lock().surplus.clone();
+        self.remove(&surplus).1
+    }
+
+    /// Removes surplus files, durably. How many, and why the first of the others could not be. Each is surplus until it is gone.
+    fn remove(&self, ids: &[SegmentId]) -> (usize, Result<()>) {
+        let (mut removed, mut result) = (0, Ok(()));
+        for id in ids {
+            match self.storage.remove(&path_of(*id)) {
+                Ok(()) => {
+                    removed += 1;
+                    self.state.lock().surplus.retain(|other| other != id);
+                }
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        if removed > 0 {
+            // A file system may keep the space until then.
+            result = result.and(self.storage.flush_directory(DIRECTORY));
+            let mut state = self.state.lock();
+            if state.full.take().is_some() {
+                // There is space now.
+                state.failure = None;
+            }
+            drop(state);
+            self.work.notify_all();
+        }
+        (removed, result)
+    }
+}
