@@ -70,8 +70,7 @@ fn live(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, 
         thread.join().expect("no panic");
     }
     disk.stop();
-    let overdue = std::mem::take(&mut *overdue.lock());
-    overdue
+    std::mem::take(&mut *overdue.lock())
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn live(
                     let (db, tables, acknowledged) = &*shared;
                     let mut random = Random::from_seed(seed ^ u64::from(number));
                     // Pages have to leave memory before their thread has anything to do.
-                    for n in 0..if threads == "quench-evictor" { 24 } else { 6 } {
+                    for n in 0..if threads == "quench-evictor" { 24 } else { 10 } {
                         let id = [0, number, n, 0];
                         match one(db, tables, id, &mut random) {
                             Ok(Told::Durable) => drop(acknowledged.lock().insert(id)),
