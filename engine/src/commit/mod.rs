@@ -358,20 +358,25 @@ impl Commit {
         self.core.poll(ticket, waker)
     }
 
-    /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs (rule 5).
+    /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs (rule 5). From then on it counts as
+    /// acknowledged: who read it may tell others.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed; `InvalidArgument` if it was never drawn.
     pub fn wait_committed(&self, csn: Csn) -> Result<()> {
-        self.core.await_version(csn)
+        self.core.await_version(csn)?;
+        self.core.acknowledged_up_to(csn);
+        Ok(())
     }
 
-    /// Waits until every CSN up to `csn` is durable, causing the writes that takes.
+    /// Waits until every CSN up to `csn` is durable, causing the writes that takes. From then on they count as acknowledged.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed.
     pub fn wait_watermark(&self, csn: Csn) -> Result<()> {
-        self.core.await_settled(csn, ErrorKind::Poisoned, None)
+        self.core.await_settled(csn, ErrorKind::Poisoned, None)?;
+        self.core.acknowledged_up_to(csn);
+        Ok(())
     }
 
     /// True if `csn` is committed (rule 7).

@@ -4,14 +4,16 @@
 use super::active::ActiveTransaction;
 use super::*;
 use crate::base::clock::Clock;
-use crate::base::settings::{Durability, Settings};
+use crate::base::settings::{Acknowledger, Dependency, Durability, Preset, Settings};
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, PageId, Result};
 use crate::buffer::{PageSource, Pool};
 use crate::commit::{Commit, Hooks, Start};
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
+use crate::device::simulated::{Mishap, MishapKind, OperationKind, SimulatedStorage};
 use crate::log::{BufferSize, Log, SegmentPool};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Bound of the memory for versions.
@@ -27,34 +29,33 @@ impl PageSource for NoImages {
 
 /// Transactions in memory, and a table.
 fn system() -> (Arc<TransactionSystem>, Arc<TableState>) {
+    system_on(Arc::new(MemoryStorage::new()), &Settings { logs: 1, ..Settings::default() })
+}
+
+fn system_on(storage: Arc<dyn Storage>, settings: &Settings) -> (Arc<TransactionSystem>, Arc<TableState>) {
     let clock = Clock::real();
     let pool = Pool::new(4096, 1 << 20, Arc::new(NoImages)).expect("small");
     let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
     let system = Arc::new(TransactionSystem::new(pool, limits, VERSION_BYTES, clock.clone()));
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let segments = SegmentPool::new(storage.clone(), 64 << 10, 64 << 20, 2).expect("memory");
     segments.start().expect("a thread");
     segments.await_ready(2).expect("memory");
-    let log = Log::new(
-        LogId(0),
-        DatabaseId(1),
-        Epoch(1),
-        BufferSize::fixed(64 << 10),
-        segments.clone(),
-        Arc::default(),
-    );
+    let log = |id| {
+        let (database, buffer) = (DatabaseId(1), BufferSize::fixed(64 << 10));
+        Arc::new(Log::new(LogId(id), database, Epoch(1), buffer, segments.clone(), Arc::default()))
+    };
     let (first_csn, hooks) = (Csn(1), Hooks::default());
     let start = Start {
         storage,
-        logs: vec![Arc::new(log)],
+        logs: (0..settings.logs as u32).map(log).collect(),
         memory: None,
-        segments,
+        segments: segments.clone(),
         first_csn,
         epoch: Epoch(1),
         clock,
         hooks,
     };
-    system.connect(Commit::start(&Settings::default(), start).expect("a thread"), 1);
+    system.connect(Commit::start(settings, start).expect("a thread"), settings.logs);
     let table = system.create_table("t").expect("new");
     (system, table)
 }
@@ -186,4 +187,47 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
     drop(snapshot);
+}
+
+/// Runs `f` in a thread that writes to another log than this one.
+fn in_another_log<T: Send>(system: &TransactionSystem, than: LogId, f: impl FnOnce() -> T + Send) -> T {
+    let run = move || match system.log_of_thread() == than {
+        true => in_another_log(system, than, f),
+        false => f(),
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
+}
+
+/// A snapshot that sees its own thread's commit waits until that is committed. By then nobody else may have been told: what it returned was
+/// not in a snapshot that another thread began after that.
+#[test]
+fn a_snapshot_sees_what_another_snapshot_returned_before_it_began() {
+    let disk = SimulatedStorage::new(1);
+    let settings = Settings {
+        preset: Preset::Autonomous,
+        logs: 2,
+        dependency: Some(Dependency::Exact),
+        acknowledger: Some(Acknowledger::Background),
+        ..Settings::default()
+    };
+    let (system, table) = system_on(Arc::new(disk.clone()), &settings);
+    // The thread that acknowledges what nobody waits for does not come back.
+    disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
+    put(&system, &table, b"stuck", b"x").expect("free row");
+    let begun = std::time::Instant::now();
+    while disk.fault_counts().of("stuck") == 0 {
+        assert!(begun.elapsed().as_secs() < 10, "nobody writes it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let read = || {
+        let snapshot = ReadSnapshot::begin(&system).expect("free");
+        snapshot.get(&table, b"key", &mut Vec::new()).expect("committed")
+    };
+    let own = in_another_log(&system, system.log_of_thread(), || {
+        put(&system, &table, b"key", b"x").expect("free row");
+        read()
+    });
+    let later = read();
+    disk.heal();
+    assert_eq!((own, later), (true, true), "time went backwards");
 }
