@@ -267,6 +267,19 @@ fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
 }
 
 #[test]
+fn a_table_exists_already_only_when_its_creation_is_durable() {
+    with_a_table_that_is_not_durable(|disk, db| {
+        let (told, answer) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || told.send(db.create_table("t").expect_err("there").kind()));
+            answer.recv_timeout(Duration::from_millis(100)).expect_err("it could be lost");
+            disk.heal();
+            assert_eq!(answer.recv().expect("an answer"), ErrorKind::AlreadyExists);
+        });
+    });
+}
+
+#[test]
 fn transfers_from_many_threads_keep_the_sum() {
     for preset in Preset::ALL {
         let db = Database::builder().preset(preset).open_in_memory().expect("opens");

@@ -189,6 +189,52 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
     drop(snapshot);
 }
 
+/// A drop that found a user had marked the table already, for a moment: others who came in that moment were told that it was gone.
+#[test]
+fn a_drop_that_is_refused_is_seen_by_nobody() {
+    let (system, table) = system();
+    let mut user = begin(&system);
+    user.insert(&table, b"a", b"1").expect("free row");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                let refused = system.drop_table("t").expect_err("it is used");
+                assert_eq!(refused.kind(), ErrorKind::Busy);
+            }
+        });
+        let mut all_came = true;
+        for _ in 0..300_000 {
+            all_came &= table.hold().is_some();
+            all_came &= table.begin_use().inspect(|()| table.end_use()).is_ok();
+        }
+        done.store(true, Ordering::SeqCst);
+        assert!(all_came, "somebody was told that it was dropped");
+    });
+    drop(user);
+    system.drop_table("t").expect("nobody uses it");
+    assert!(table.hold().is_none());
+    assert_eq!(table.begin_use().expect_err("dropped").kind(), ErrorKind::NotFound);
+}
+
+/// The same with a drop that nobody is in the way of, and that the log has no room for.
+#[test]
+fn whoever_comes_while_a_drop_is_undecided_waits() {
+    let (system, table) = system();
+    let dropping = system.catalog().lock().prepare_drop("t").expect("nobody uses it");
+    assert!(!table.is_dropped());
+    std::thread::scope(|scope| {
+        let uses = scope.spawn(|| table.begin_use().map(|()| table.end_use()));
+        let holds = scope.spawn(|| table.hold().map(drop));
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(!uses.is_finished() && !holds.is_finished(), "it is not decided");
+        drop(dropping);
+        uses.join().expect("no panic").expect("it was not dropped");
+        holds.join().expect("no panic").expect("it was not dropped");
+    });
+    system.drop_table("t").expect("nobody uses it");
+}
+
 /// Runs `f` in a thread that writes to another log than this one.
 fn in_another_log<T: Send>(system: &TransactionSystem, than: LogId, f: impl FnOnce() -> T + Send) -> T {
     let run = move || match system.log_of_thread() == than {
