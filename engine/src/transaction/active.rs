@@ -13,7 +13,7 @@ use super::view::View;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
-use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result, admission};
+use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result, TableId, admission};
 use crate::buffer::Overdraft;
 use crate::commit::{Chunks, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
@@ -60,8 +60,9 @@ pub(super) struct Scratch {
     /// Large values that changes replaced, in the order of the changes.
     pub(super) replaced: Vec<Replaced>,
     pub(super) tables: Vec<Arc<TableState>>,
-    /// The leaf of the last write, and its table's root.
-    pub(super) hint: (crate::base::PageId, LeafHint),
+    /// The leaf of the last write, and the table whose leaf it is: the system's number, and the table's. Those are never used again, as
+    /// pages are: by another database, and by another table, perhaps before all pages of a dropped one are free.
+    pub(super) hint: ((u64, TableId), LeafHint),
     /// What these buffers take of the memory of the transaction's database, once that is much.
     charge: Option<WriteSetCharge>,
 }

@@ -189,6 +189,45 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
     drop(snapshot);
 }
 
+/// A thread remembers where it wrote last, also from one transaction to the next, by pages' numbers and versions. Those are the same in
+/// another database, or in one that was created where a table was dropped: a row went into the wrong table.
+#[test]
+fn where_a_thread_wrote_last_is_forgotten_in_another_database() {
+    let (one, table) = system();
+    let (other, also_t) = system();
+    assert_eq!(table.tree.root(), also_t.tree.root(), "made in the same way");
+    let others: Vec<_> = (0..8).map(|n| other.create_table(&format!("t{n}")).expect("new")).collect();
+    // So much that its root is no leaf.
+    (0..20u8).for_each(|n| put(&one, &table, &[n], &[n; 500]).expect("free row"));
+    for n in 0..200u8 {
+        put(&one, &table, &[255], &[n]).expect("free row");
+        put(&other, &also_t, &[255], &[n]).expect("free row");
+        assert_eq!(get(&other, &also_t, &[255]), Some(vec![n]));
+        for another in &others {
+            assert_eq!(get(&other, another, &[255]), None, "in {}, of the other database", another.name);
+            put(&other, another, &[1], &[n]).expect("free row");
+            put(&other, another, &[2], &[n]).expect("free row");
+        }
+    }
+}
+
+#[test]
+fn where_a_thread_wrote_last_is_forgotten_when_the_table_is_dropped() {
+    let (system, table) = system();
+    let root = table.tree.root();
+    (0..20u8).for_each(|n| put(&system, &table, &[n], &[n; 500]).expect("free row"));
+    drop(table);
+    system.drop_table("t").expect("nobody uses it");
+    // The checkpoint that frees the pages begins with the root.
+    let pool = system.pool();
+    pool.free(pool.exclusive(root).expect("in memory"));
+    let created = (0..100).map(|n| system.create_table(&format!("t{n}")).expect("new"));
+    let table =
+        created.into_iter().find(|table| table.tree.root() == root).expect("its number is used again");
+    put(&system, &table, &[255], b"new").expect("free row");
+    assert_eq!(get(&system, &table, &[255]), Some(b"new".to_vec()));
+}
+
 /// A drop that found a user had marked the table already, for a moment: others who came in that moment were told that it was gone.
 #[test]
 fn a_drop_that_is_refused_is_seen_by_nobody() {
