@@ -139,6 +139,41 @@ fn savepoints_take_back_what_came_after_them() {
     assert_eq!(other.rollback_to(savepoint).expect_err("not its own").kind(), ErrorKind::InvalidArgument);
 }
 
+/// A savepoint of a state that was rolled back itself was accepted once the transaction had as many changes again: it took back nothing, and
+/// cut the redo in the middle of an operation. A crash made the database unreadable.
+#[test]
+fn a_savepoint_of_a_state_that_was_rolled_back_is_refused() {
+    let disk = SimulatedStorage::new(1);
+    let open = |disk: &SimulatedStorage| {
+        Database::builder().storage(Arc::new(disk.clone())).open("x").expect("what it wrote it can read")
+    };
+    let (db, elsewhere) = (open(&disk), memory());
+    let table = db.create_table("t").expect("new");
+    let mut tx = db.begin().expect("free");
+    let first = tx.savepoint();
+    tx.insert(&table, "a", "1").expect("free row");
+    let second = tx.savepoint();
+    tx.insert(&table, "gone", "x").expect("free row");
+    let third = tx.savepoint();
+    tx.rollback_to(first).expect("own savepoint");
+    tx.insert(&table, "b", "a longer value than the other one").expect("free row");
+    let fourth = tx.savepoint();
+    tx.insert(&table, "gone", "x").expect("free row");
+    for refused in [second, third] {
+        let error = tx.rollback_to(refused).expect_err("that state is gone");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    tx.rollback_to(fourth).expect("own savepoint");
+    tx.rollback_to(fourth).expect("it stays valid");
+    // Of a transaction with the same number.
+    let other = elsewhere.begin().expect("free").savepoint();
+    assert_eq!(tx.rollback_to(other).expect_err("not its own").kind(), ErrorKind::InvalidArgument);
+    tx.commit().expect("commits");
+    let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
+    let row = (b"b".to_vec(), b"a longer value than the other one".to_vec());
+    assert_eq!(rows(&open(&disk), "t"), [row]);
+}
+
 #[test]
 fn get_for_update_holds_rows_that_are_there_and_rows_that_are_not() {
     let db = memory();
