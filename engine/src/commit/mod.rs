@@ -81,6 +81,7 @@ pub use metrics::CommitMetrics;
 pub use precommit::{Pending, Record};
 pub use queue::Predecessors;
 pub use threads::Inside;
+pub use waiters::WakerPlace;
 
 use crate::base::clock::{Clock, Nanos};
 use crate::base::settings::{Dependency, Settings};
@@ -352,10 +353,10 @@ impl Commit {
         self.core.is_committed_ticket(ticket)
     }
 
-    /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, and the writes that this needs
-    /// are caused.
-    pub fn poll(&self, ticket: Ticket, waker: &Waker) -> Option<Result<()>> {
-        self.core.poll(ticket, waker)
+    /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, instead of the one that was left at `place`, and the
+    /// writes that this needs are caused.
+    pub fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
+        self.core.poll(ticket, waker, place)
     }
 
     /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs (rule 5). From then on it counts as
