@@ -116,7 +116,7 @@ struct Descriptor {
     pin: AtomicU64,
     /// The stamp of the transaction that this one waits for, 0 if none. Written by the owner, read by cycle searches.
     waits_for: AtomicU64,
-    /// Token of the thread that began the transaction.
+    /// Token of the thread that wrote last in the transaction, or began it.
     thread: AtomicU64,
     /// Happens when the descriptor becomes free.
     finished: Event,
@@ -240,6 +240,15 @@ impl Descriptors {
         let csn = choose();
         pin.store(csn.0, Ordering::SeqCst);
         csn
+    }
+
+    /// The calling thread is the one that works for the transaction: it may have come from another.
+    #[inline]
+    pub(super) fn set_thread(&self, id: DescriptorId) {
+        let (thread, token) = (&self.get(id.slot).thread, thread_token());
+        if thread.load(Ordering::Relaxed) != token {
+            thread.store(token, Ordering::Relaxed);
+        }
     }
 
     /// The stamp that versions of this transaction carry until it commits.
@@ -372,6 +381,7 @@ impl Descriptors {
         other: DescriptorId,
         timeout: std::time::Duration,
     ) -> Result<()> {
+        self.set_thread(me);
         let mine = self.get(me.slot);
         mine.waits_for.store(self.stamp(other).0, Ordering::SeqCst);
         let result = self.wait_until_finished(me, other, timeout);

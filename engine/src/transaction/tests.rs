@@ -274,6 +274,21 @@ fn whoever_comes_while_a_drop_is_undecided_waits() {
     system.drop_table("t").expect("nobody uses it");
 }
 
+/// It belonged to the thread that began it: that thread got a conflict at once where it met the rows, though another went on with it.
+#[test]
+fn a_transaction_belongs_to_the_thread_that_works_for_it() {
+    let all = descriptor::Descriptors::default();
+    let (a, b) = (all.take().expect("free"), all.take().expect("free"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| all.set_thread(b)).join().expect("no panic");
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(10));
+            all.release(b);
+        });
+        all.wait_for(a, b, Duration::from_secs(60)).expect("another thread goes on with it");
+    });
+}
+
 /// Runs `f` in a thread that writes to another log than this one.
 fn in_another_log<T: Send>(system: &TransactionSystem, than: LogId, f: impl FnOnce() -> T + Send) -> T {
     let run = move || match system.log_of_thread() == than {

@@ -259,6 +259,8 @@ impl ActiveTransaction {
         let absent = matches!(undo.before, Before::Absent);
         let shard = Descriptors::slot(self.id);
         let version = self.system.versions.create(shard, self.own, undo, guard)?;
+        // Who meets the row from the same thread would wait for itself.
+        self.system.descriptors.set_thread(self.id);
         self.changed_leaf(leaf.page_id());
         let word = version.word();
         let table_index = self.table_index(table);
