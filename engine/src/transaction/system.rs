@@ -259,7 +259,7 @@ impl TransactionSystem {
     /// Open snapshots and transactions, and the oldest CSN one of them needs.
     pub fn snapshots(&self) -> (u64, Csn) {
         let bound = self.commit().newest_drawn();
-        (self.descriptors.pins().count() as u64, self.descriptors.oldest_pin(bound))
+        (self.descriptors.pins().len() as u64, self.descriptors.oldest_pin(bound))
     }
 
     /// A redo buffer as the commit room takes it.
