@@ -112,7 +112,7 @@ pub struct DescriptorId {
 struct Descriptor {
     /// generation << 2 | phase. Written by the owner; FREE -> ACTIVE by whoever takes the slot.
     state: AtomicU64,
-    /// Valid in READY. Written by the owner before READY.
+    /// Valid in READY. Written by the owner before READY (release); read between two looks at the state (acquire).
     csn: AtomicU64,
     /// The pinned snapshot; 0 while it is being chosen; `NO_PIN` without one. Written by the owner, read by collectors.
     pin: AtomicU64,
@@ -281,7 +281,7 @@ impl Descriptors {
     /// The CSN is drawn and its record is in the log buffer.
     pub fn set_ready(&self, id: DescriptorId, csn: Csn) {
         let descriptor = self.get(id.slot);
-        descriptor.csn.store(csn.0, Ordering::Relaxed);
+        descriptor.csn.store(csn.0, Ordering::Release);
         descriptor.state.store(id.generation << PHASE_BITS | READY, Ordering::SeqCst);
     }
 
@@ -290,7 +290,7 @@ impl Descriptors {
         let descriptor = self.get(id.slot);
         match descriptor.state.load(Ordering::SeqCst) & PHASE_MASK {
             PREPARING => Progress::Preparing,
-            READY => Progress::Ready(Csn(descriptor.csn.load(Ordering::Relaxed))),
+            READY => Progress::Ready(Csn(descriptor.csn.load(Ordering::Acquire))),
             _ => Progress::Active,
         }
     }
@@ -330,7 +330,7 @@ impl Descriptors {
                 ACTIVE => return Status::InProgress(DescriptorId { slot, generation }),
                 PREPARING => backoff.pause(),
                 READY => {
-                    let csn = descriptor.csn.load(Ordering::Relaxed);
+                    let csn = descriptor.csn.load(Ordering::Acquire);
                     if descriptor.state.load(Ordering::SeqCst) == state {
                         return Status::Committed(Csn(csn));
                     }
@@ -348,7 +348,7 @@ impl Descriptors {
             let mut backoff = Backoff::new();
             loop {
                 let state = descriptor.state.load(Ordering::SeqCst);
-                let number = descriptor.csn.load(Ordering::Relaxed);
+                let number = descriptor.csn.load(Ordering::Acquire);
                 let same = descriptor.state.load(Ordering::SeqCst) == state;
                 match state & PHASE_MASK {
                     PREPARING => {}
