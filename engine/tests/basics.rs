@@ -1,8 +1,10 @@
 //! A database as a user sees it: tables, transactions, isolation, closing and reopening.
 
 use quenchdb::device::memory::MemoryStorage;
+use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
 use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset};
 use std::sync::Arc;
+use std::time::Duration;
 
 fn memory() -> Database {
     Database::builder().open_in_memory().expect("opens")
@@ -93,7 +95,7 @@ fn a_writer_waits_for_another_threads_row_and_goes_on_when_it_aborts() {
             second.insert(&table, "a", "2").expect("goes on after the abort");
             second.commit().expect("commits");
         });
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         first.abort();
         waiter.join().expect("no panic");
     });
@@ -135,6 +137,41 @@ fn savepoints_take_back_what_came_after_them() {
     assert_eq!(rows(&db, "t"), vec![(b"a".to_vec(), b"1".to_vec()), (b"d".to_vec(), b"4".to_vec())]);
     let mut other = db.begin().expect("free");
     assert_eq!(other.rollback_to(savepoint).expect_err("not its own").kind(), ErrorKind::InvalidArgument);
+}
+
+/// A savepoint of a state that was rolled back itself was accepted once the transaction had as many changes again: it took back nothing, and
+/// cut the redo in the middle of an operation. A crash made the database unreadable.
+#[test]
+fn a_savepoint_of_a_state_that_was_rolled_back_is_refused() {
+    let disk = SimulatedStorage::new(1);
+    let open = |disk: &SimulatedStorage| {
+        Database::builder().storage(Arc::new(disk.clone())).open("x").expect("what it wrote it can read")
+    };
+    let (db, elsewhere) = (open(&disk), memory());
+    let table = db.create_table("t").expect("new");
+    let mut tx = db.begin().expect("free");
+    let first = tx.savepoint();
+    tx.insert(&table, "a", "1").expect("free row");
+    let second = tx.savepoint();
+    tx.insert(&table, "gone", "x").expect("free row");
+    let third = tx.savepoint();
+    tx.rollback_to(first).expect("own savepoint");
+    tx.insert(&table, "b", "a longer value than the other one").expect("free row");
+    let fourth = tx.savepoint();
+    tx.insert(&table, "gone", "x").expect("free row");
+    for refused in [second, third] {
+        let error = tx.rollback_to(refused).expect_err("that state is gone");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    tx.rollback_to(fourth).expect("own savepoint");
+    tx.rollback_to(fourth).expect("it stays valid");
+    // Of a transaction with the same number.
+    let other = elsewhere.begin().expect("free").savepoint();
+    assert_eq!(tx.rollback_to(other).expect_err("not its own").kind(), ErrorKind::InvalidArgument);
+    tx.commit().expect("commits");
+    let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
+    let row = (b"b".to_vec(), b"a longer value than the other one".to_vec());
+    assert_eq!(rows(&open(&disk), "t"), [row]);
 }
 
 #[test]
@@ -221,6 +258,62 @@ fn tables_are_created_dropped_listed_and_not_mixed_up() {
     assert_eq!(db.tables(), ["a", "b"]);
 }
 
+/// Begins to create the table "t", but the device does not answer until `disk` is healed or stopped. Others can open it already.
+fn with_a_table_that_is_not_durable(run: impl FnOnce(&SimulatedStorage, &Database)) {
+    let disk = SimulatedStorage::new(1);
+    let db = Database::builder().storage(Arc::new(disk.clone())).open("x").expect("opens");
+    disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
+    struct StopAtEnd<'a>(&'a SimulatedStorage);
+    impl Drop for StopAtEnd<'_> {
+        fn drop(&mut self) {
+            self.0.stop();
+        }
+    }
+    std::thread::scope(|scope| {
+        let _outcome = scope.spawn(|| db.create_table("t").map(drop));
+        let _stop = StopAtEnd(&disk);
+        while disk.fault_counts().of("stuck") == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        run(&disk, &db);
+    });
+}
+
+/// The first call of a snapshot on a table waited for the table's creation; after it had failed the second answered that there was no row.
+#[test]
+fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
+    with_a_table_that_is_not_durable(|disk, db| {
+        let table = db.table("t").expect("others see it");
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, "a", "1").expect("free row");
+        let _unasked = tx.commit_async().expect("ready");
+        let snapshot = db.begin_read().expect("free");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                disk.stop();
+            });
+            for _ in 0..2 {
+                let error = snapshot.get(&table, "other").expect_err("it cannot become durable");
+                assert_eq!(error.kind(), ErrorKind::Poisoned);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_table_exists_already_only_when_its_creation_is_durable() {
+    with_a_table_that_is_not_durable(|disk, db| {
+        let (told, answer) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || told.send(db.create_table("t").expect_err("there").kind()));
+            answer.recv_timeout(Duration::from_millis(100)).expect_err("it could be lost");
+            disk.heal();
+            assert_eq!(answer.recv().expect("an answer"), ErrorKind::AlreadyExists);
+        });
+    });
+}
+
 #[test]
 fn transfers_from_many_threads_keep_the_sum() {
     for preset in Preset::ALL {
@@ -298,7 +391,7 @@ fn version_memory_is_bounded_by_a_clear_error() {
     assert!(error.to_string().contains("version_bytes"), "{error}");
     // What an abort gives up is free when no thread of this process can be looking at it any more.
     let goes_on = |_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
         db.transact(|tx| tx.insert(&table, "k", "v")).is_ok()
     };
     assert!((0..500).any(goes_on), "goes on after the abort");
@@ -318,7 +411,7 @@ fn async_commits_are_waited_for_polled_and_timed() {
     last.wait().expect("durable");
     assert!(last.is_committed());
     for handle in handles {
-        assert!(handle.wait_timeout(std::time::Duration::from_secs(5)).expect("durable"));
+        assert!(handle.wait_timeout(Duration::from_secs(5)).expect("durable"));
     }
     db.flush().expect("durable");
 }
@@ -353,7 +446,7 @@ fn a_catalog_change_that_waits_for_log_space_does_not_keep_the_checkpoint_from_m
         let start = std::time::Instant::now();
         db.create_table(&format!("t{n}")).expect("a checkpoint makes room");
         db.drop_table(&format!("t{n}")).expect("a checkpoint makes room");
-        assert!(start.elapsed() < std::time::Duration::from_secs(4), "waited for itself");
+        assert!(start.elapsed() < Duration::from_secs(4), "waited for itself");
     }
     assert!(db.statistics().checkpoints >= 4);
 }

@@ -284,6 +284,31 @@ fn a_snapshot_is_not_from_the_future_because_of_another_database() {
     }
 }
 
+/// A thread remembered its newest commit in one database only: one in another made it forget, and it did not see its own row.
+#[test]
+fn a_thread_sees_what_it_committed_in_each_of_its_databases() {
+    for databases in [1, 20] {
+        let in_memory = |_| Database::builder().memory_bytes(1 << 20).open_in_memory().expect("opens");
+        let others: Vec<_> = (0..databases).map(in_memory).collect();
+        let tables: Vec<_> = others.iter().map(|db| db.create_table("t").expect("new")).collect();
+        let disk = SimulatedStorage::new(1);
+        let storage = Arc::new(disk.clone());
+        let db = Database::builder().settings(settings(0)).storage(storage).open("t").expect("opens");
+        let table = db.create_table("t").expect("new");
+        disk.set_delay(Duration::from_millis(300));
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, "key", "new").expect("no conflict");
+        let _unasked = tx.commit_async().expect("ready");
+        for (other, table) in others.iter().zip(&tables) {
+            other.transact(|tx| tx.insert(table, "key", "x")).expect("commits");
+        }
+        let snapshot = db.begin_read().expect("free");
+        let read = snapshot.get(&table, "key").expect("readable");
+        assert_eq!(read.as_deref(), Some(&b"new"[..]), "{databases} other databases");
+        disk.set_delay(Duration::ZERO);
+    }
+}
+
 /// When a transaction ran, in operations of its disk, and whether what it was told holds after a crash.
 #[derive(Clone, Copy)]
 struct Ran {

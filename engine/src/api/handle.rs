@@ -1,7 +1,7 @@
 //! A commit that was asked for and not waited for.
 
 use crate::base::{Csn, ErrorKind, Result};
-use crate::commit::{Commit, Ticket};
+use crate::commit::{Commit, Ticket, WakerPlace};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,17 +19,20 @@ pub struct CommitHandle {
     /// What has to be committed: the transaction, or what it read. No allocation for one or none.
     first: Option<Ticket>,
     others: Box<[Ticket]>,
+    waker: WakerPlace,
 }
 
 impl CommitHandle {
     pub(super) fn new(commit: Arc<Commit>, ticket: Ticket) -> CommitHandle {
-        CommitHandle { commit, csn: ticket.csn, first: Some(ticket), others: Box::default() }
+        let (others, waker) = (Box::default(), WakerPlace::default());
+        CommitHandle { commit, csn: ticket.csn, first: Some(ticket), others, waker }
     }
 
     /// Of a transaction that wrote nothing, and waits for what it read.
     pub(super) fn of_reader(commit: Arc<Commit>, read: Vec<Ticket>) -> CommitHandle {
         let mut read = read.into_iter();
-        CommitHandle { commit, csn: Csn::ZERO, first: read.next(), others: read.collect() }
+        let (first, others, waker) = (read.next(), read.collect(), WakerPlace::default());
+        CommitHandle { commit, csn: Csn::ZERO, first, others, waker }
     }
 
     fn tickets(&self) -> impl Iterator<Item = Ticket> {
@@ -74,9 +77,10 @@ impl Future for CommitHandle {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let CommitHandle { commit, first, others, waker, .. } = self.get_mut();
         // One after the other: the waker is with the first that is not committed.
-        for ticket in self.tickets() {
-            match self.commit.poll(ticket, context.waker()) {
+        for ticket in first.iter().chain(&*others) {
+            match commit.poll(*ticket, context.waker(), waker) {
                 Some(Ok(())) => {}
                 Some(failed) => return Poll::Ready(failed),
                 None => return Poll::Pending,

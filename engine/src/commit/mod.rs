@@ -81,6 +81,7 @@ pub use metrics::CommitMetrics;
 pub use precommit::{Pending, Record};
 pub use queue::Predecessors;
 pub use threads::Inside;
+pub use waiters::WakerPlace;
 
 use crate::base::clock::{Clock, Nanos};
 use crate::base::settings::{Dependency, Settings};
@@ -352,26 +353,31 @@ impl Commit {
         self.core.is_committed_ticket(ticket)
     }
 
-    /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, and the writes that this needs
-    /// are caused.
-    pub fn poll(&self, ticket: Ticket, waker: &Waker) -> Option<Result<()>> {
-        self.core.poll(ticket, waker)
+    /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, instead of the one that was left at `place`, and the
+    /// writes that this needs are caused.
+    pub fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
+        self.core.poll(ticket, waker, place)
     }
 
-    /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs (rule 5).
+    /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs (rule 5). From then on it counts as
+    /// acknowledged: who read it may tell others.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed; `InvalidArgument` if it was never drawn.
     pub fn wait_committed(&self, csn: Csn) -> Result<()> {
-        self.core.await_version(csn)
+        self.core.await_version(csn)?;
+        self.core.acknowledged_up_to(csn);
+        Ok(())
     }
 
-    /// Waits until every CSN up to `csn` is durable, causing the writes that takes.
+    /// Waits until every CSN up to `csn` is durable, causing the writes that takes. From then on they count as acknowledged.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed.
     pub fn wait_watermark(&self, csn: Csn) -> Result<()> {
-        self.core.await_settled(csn, ErrorKind::Poisoned, None)
+        self.core.await_settled(csn, ErrorKind::Poisoned, None)?;
+        self.core.acknowledged_up_to(csn);
+        Ok(())
     }
 
     /// True if `csn` is committed (rule 7).

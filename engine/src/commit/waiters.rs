@@ -1,14 +1,15 @@
 //! How do futures learn that their transaction is committed?
 //!
 //! Threads sleep on events and look for themselves (`leader.rs`). A future leaves its waker here, with its ticket; every
-//! acknowledgment wakes those whose transaction is committed. The bound is one waker per pending future of the caller.
+//! acknowledgment wakes those whose transaction is committed. The bound is one waker per pending future of the caller: a future that is polled
+//! with another waker than before leaves that one instead.
 //! A future that is polled is a waiter like any other: it causes the writes it needs, through the flusher.
 
 use super::levels::NOW;
 use super::{Core, Ticket};
 use crate::base::{ErrorKind, Result};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 /// Wakers of futures, by ticket.
@@ -16,21 +17,45 @@ use std::task::Waker;
 pub(super) struct Wakers {
     /// Length of `list`: keeps acknowledgers away from the mutex when there is none.
     count: AtomicUsize,
-    list: Mutex<Vec<(Ticket, Waker)>>,
+    list: Mutex<Vec<Left>>,
+    /// The place that was given out last.
+    last_place: AtomicU64,
+}
+
+/// A waker that was left here.
+#[derive(Debug)]
+struct Left {
+    place: u64,
+    ticket: Ticket,
+    waker: Waker,
+}
+
+/// Where a future leaves its waker, once it has left one: one of each future, and none of a clone of it.
+#[derive(Debug, Default)]
+pub struct WakerPlace(Option<u64>);
+
+impl Clone for WakerPlace {
+    fn clone(&self) -> WakerPlace {
+        WakerPlace(None)
+    }
 }
 
 impl Default for Wakers {
     fn default() -> Self {
-        Wakers { count: AtomicUsize::new(0), list: Mutex::new(Vec::new()) }
+        Wakers { count: AtomicUsize::new(0), list: Mutex::new(Vec::new()), last_place: AtomicU64::new(0) }
     }
 }
 
 impl Wakers {
-    /// Adds a waker; one that would wake the same task for the same ticket is not added twice.
-    fn add(&self, ticket: Ticket, waker: &Waker) {
+    /// Puts a waker at a place, instead of what was there.
+    fn put(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) {
+        let place = *place.0.get_or_insert_with(|| self.last_place.fetch_add(1, Ordering::Relaxed) + 1);
+        let mut new = Left { place, ticket, waker: waker.clone() };
+        // Declared after it, so that what was there is dropped without the mutex, as it is cloned: both are code of the caller.
         let mut list = self.list.lock();
-        if !list.iter().any(|(t, w)| *t == ticket && w.will_wake(waker)) {
-            list.push((ticket, waker.clone()));
+        match list.iter_mut().find(|left| left.place == place) {
+            Some(left) => std::mem::swap(left, &mut new),
+            None => list.push(new),
         }
         self.count.store(list.len(), Ordering::SeqCst);
     }
@@ -42,26 +67,26 @@ impl Wakers {
         }
         let woken: Vec<_> = {
             let mut list = self.list.lock();
-            let woken = list.extract_if(.., |(ticket, _)| decided(*ticket)).collect();
+            let woken = list.extract_if(.., |left| decided(left.ticket)).collect();
             self.count.store(list.len(), Ordering::SeqCst);
             woken
         };
         // A waker is code of the caller: not under our mutex.
-        for (_, waker) in woken {
-            waker.wake();
+        for left in woken {
+            left.waker.wake();
         }
     }
 }
 
 impl Core {
-    pub(super) fn poll(&self, ticket: Ticket, waker: &Waker) -> Option<Result<()>> {
+    pub(super) fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
         if let Some(outcome) = self.outcome(ticket) {
             return Some(outcome);
         }
         if self.is_passive() {
             self.drain_behind(ticket.csn);
         }
-        self.wakers.add(ticket, waker);
+        self.wakers.put(ticket, waker, place);
         let writer = self.writer(ticket.log);
         if writer.log.durable_csn() < ticket.csn {
             writer.duty.lower_due(NOW);
@@ -79,5 +104,36 @@ impl Core {
             return Some(Ok(()));
         }
         self.poison.is_raised().then(|| Err(self.poison.error(ErrorKind::OutcomeUnknown)))
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+    use crate::base::{Csn, LogId};
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_future_that_is_polled_with_ever_new_wakers_leaves_one_and_a_clone_another() {
+        let wakers = Wakers::default();
+        let ticket = |csn| Ticket { log: LogId(0), csn: Csn(csn), dsn: Csn::ZERO, is_exact: false };
+        let counts: Vec<_> = (0..10).map(|_| Arc::new(Count(AtomicUsize::new(0)))).collect();
+        let mut place = WakerPlace::default();
+        counts[..9].iter().for_each(|count| wakers.put(ticket(1), &Waker::from(count.clone()), &mut place));
+        wakers.put(ticket(1), &Waker::from(counts[9].clone()), &mut place.clone());
+        assert_eq!(wakers.list.lock().len(), 2);
+        wakers.wake(|decided| decided == ticket(2));
+        wakers.wake(|decided| decided == ticket(1));
+        let woken: Vec<_> = counts.iter().map(|count| count.0.load(Ordering::SeqCst)).collect();
+        assert_eq!(woken, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
     }
 }

@@ -3,7 +3,16 @@
 //! An [`EpochCell`] owns at most one value. Readers look at it under a [`Guard`] without locks; a value that is
 //! replaced is dropped when no guard that could have seen it is left. The library is crossbeam-epoch; this file adds the
 //! rule that makes it safe to use without `unsafe` above: **a value leaves a cell only through the cell, which retires it
-//! once**, and the references handed out live no longer than the guard.
+//! once**, and the references handed out live no longer than the guard, nor than the cell, which frees its value when it is dropped.
+//!
+//! ```compile_fail,E0505
+//! # use quenchdb::sync::epoch::{EpochCell, pin};
+//! let (cell, guard) = (EpochCell::default(), pin());
+//! cell.replace(Some(1), &guard);
+//! let value = cell.load(&guard);
+//! drop(cell);
+//! assert_eq!(value, Some(&1));
+//! ```
 
 use crossbeam_epoch::{Atomic, Owned, Shared};
 use std::sync::atomic::Ordering;
@@ -30,10 +39,10 @@ impl<T: Send + Sync + 'static> Default for EpochCell<T> {
 
 impl<T: Send + Sync + 'static> EpochCell<T> {
     /// The value, if there is one. Pairs with the release store of [`EpochCell::replace`].
-    pub fn load<'g>(&self, guard: &'g Guard) -> Option<&'g T> {
+    pub fn load<'g>(&'g self, guard: &'g Guard) -> Option<&'g T> {
         let shared = self.value.load(Ordering::Acquire, guard);
-        // SAFETY: the pointer is null or came from `Owned::new` in `replace`; it is retired only by `replace` and
-        // `Drop`, at most once because `swap` hands each pointer out once, and retired memory outlives `guard`.
+        // SAFETY: the pointer is null or came from `Owned::new` in `replace`. What `replace` has retired, once since `swap` hands each
+        // pointer out once, outlives `guard`; `Drop` frees only when no reference to the cell is left, and so none to its value.
         unsafe { shared.as_ref() }
     }
 
@@ -51,7 +60,7 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
 
 impl<T: Send + Sync + 'static> Drop for EpochCell<T> {
     fn drop(&mut self) {
-        // SAFETY: `&mut self` means that nobody else holds the cell, hence no reader can reach the value.
+        // SAFETY: `&mut self` means that nobody else holds the cell, hence neither the value: `load` borrows both.
         unsafe {
             let value = std::mem::replace(&mut self.value, Atomic::null());
             drop(value.try_into_owned());

@@ -1,4 +1,4 @@
-//! An active transaction: begin, savepoints, commit, abort.
+//! An active transaction: begin, commit, abort.
 
 use super::catalog::TableState;
 use super::clocks::TransactionClock;
@@ -13,7 +13,7 @@ use super::view::View;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
-use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result, admission};
+use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result, TableId, admission};
 use crate::buffer::Overdraft;
 use crate::commit::{Chunks, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
@@ -60,8 +60,11 @@ pub(super) struct Scratch {
     /// Large values that changes replaced, in the order of the changes.
     pub(super) replaced: Vec<Replaced>,
     pub(super) tables: Vec<Arc<TableState>>,
-    /// The leaf of the last write, and its table's root.
-    pub(super) hint: (crate::base::PageId, LeafHint),
+    /// The leaf of the last write, and the table whose leaf it is: the system's number, and the table's. Those are never used again, as
+    /// pages are: by another database, and by another table, perhaps before all pages of a dropped one are free.
+    pub(super) hint: ((u64, TableId), LeafHint),
+    /// The savepoints that can be rolled back to, oldest first.
+    pub(super) savepoints: Vec<u64>,
     /// What these buffers take of the memory of the transaction's database, once that is much.
     charge: Option<WriteSetCharge>,
 }
@@ -93,7 +96,8 @@ impl Scratch {
     fn list_bytes(&self) -> usize {
         let values =
             self.values.capacity() * size_of::<OwnValue>() + self.replaced.capacity() * size_of::<Replaced>();
-        self.keys.capacity() + self.changes.capacity() * size_of::<Change>() + values
+        let savepoints = self.savepoints.capacity() * size_of::<u64>();
+        self.keys.capacity() + self.changes.capacity() * size_of::<Change>() + values + savepoints
     }
 
     fn put_back(mut self: Box<Self>) {
@@ -107,17 +111,9 @@ impl Scratch {
         self.values.clear();
         self.replaced.clear();
         self.tables.clear();
+        self.savepoints.clear();
         let _ = SCRATCH.try_with(|cell| *cell.borrow_mut() = Some(self));
     }
-}
-
-/// A point to roll back to. Belongs to the transaction that made it.
-#[derive(Clone, Copy, Debug)]
-pub struct Savepoint {
-    owner: DescriptorId,
-    changes: usize,
-    values: usize,
-    redo: crate::log::RedoMark,
 }
 
 /// How a transaction ended.
@@ -146,6 +142,8 @@ pub struct ActiveTransaction {
     pub(super) used: RefCell<Vec<Arc<TableState>>>,
     /// Changes below this index belong to an earlier savepoint: they are not overwritten in place.
     pub(super) savepoint_changes: usize,
+    /// Serial of the newest savepoint.
+    pub(super) last_savepoint: u64,
     begun: Nanos,
     durability: Durability,
     /// What is in the log already of one whose redo is long.
@@ -183,6 +181,7 @@ impl ActiveTransaction {
             scratch: Scratch::take(),
             used: RefCell::new(Vec::new()),
             savepoint_changes: 0,
+            last_savepoint: 0,
             begun: system.clock.now(),
             durability,
             chunks: None,
@@ -256,42 +255,9 @@ impl ActiveTransaction {
         table.tree.prefetch(keys)
     }
 
-    /// A point to roll back to.
-    pub fn savepoint(&mut self) -> Savepoint {
-        self.savepoint_changes = self.scratch.changes.len();
-        Savepoint {
-            owner: self.id,
-            changes: self.scratch.changes.len(),
-            values: self.scratch.values.len(),
-            redo: self.scratch.redo.mark(),
-        }
-    }
-
-    /// Takes back everything since `savepoint`. What was read since stays a dependency.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a savepoint of another transaction or one that was rolled over. I/O or `Corruption` if a page
-    /// cannot be read: then the transaction can only abort.
-    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        if savepoint.owner != self.id || savepoint.changes > self.scratch.changes.len() {
-            return Err(Error::invalid("the savepoint does not belong to this state of this transaction"));
-        }
-        let first = savepoint.changes + usize::from(planted::is(Bug::RollbackLeavesRow));
-        if let Err(error) = self.take_back(first, savepoint.values) {
-            // Some of it is taken back in the pages, and none in the redo: only an abort makes sense of that.
-            self.broken = Some(error.duplicate());
-            return Err(error);
-        }
-        if !planted::is(Bug::RollbackKeepsRedo) {
-            self.scratch.redo.truncate(savepoint.redo);
-        }
-        self.savepoint_changes = savepoint.changes;
-        Ok(())
-    }
-
     /// Restores the entries of all changes from `first` on, newest first, and frees large values but the first `values`. After a
     /// failure the changes that were not restored are still there, and all values.
-    fn take_back(&mut self, first: usize, values: usize) -> Result<()> {
+    pub(super) fn take_back(&mut self, first: usize, values: usize) -> Result<()> {
         // It may be this transaction's changes that leave no memory for the way to them.
         let _overdraft = Overdraft::begin();
         let guard = pin();

@@ -4,24 +4,34 @@
 //!    table it went to.
 //! 2. A transaction or snapshot that touches a table is counted as its user until it ends. Dropping first marks the
 //!    table, then looks at the count; using first counts, then looks at the mark. Whichever comes second sees the
-//!    other, so no insert and drop of one table can both go through.
+//!    other, so no insert and drop of one table can both go through. The mark says *dropping* until the drop is in the log or
+//!    given up: who meets that waits until it is decided, so that a drop that fails is seen by nobody. Whoever drops waits for nobody meanwhile.
 //! 3. Table identifiers are never reused.
 //! 4. Creation and drop run under the catalog's lock from the check to the published change, and a checkpoint chooses
 //!    its CSN under the same lock: the list of tables as of that CSN is exact.
 //! 5. The pages of a dropped table are freed by the next checkpoint, before its round begins.
 //! 6. Who works on a tree without being a user (garbage collection, `verify`) *holds* the table: that keeps its pages, and
-//!    does not keep it from being dropped. Holding first counts, then looks at the mark of the drop; freeing pages comes
-//!    after the mark, and waits until nobody holds the table.
+//!    does not keep it from being dropped. Holding first counts, then looks at the mark, as using does; freeing pages comes
+//!    after the drop, and waits until nobody holds the table.
 
+use super::system::TransactionSystem;
+use crate::base::settings::Durability;
 use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Event, Mutex, MutexGuard};
+use crate::commit::{Pending, Predecessors, Ticket};
+use crate::log::RedoBuffer;
+use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Backoff, Event, Mutex, MutexGuard};
 use crate::tree::{Subtree, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Longest table name in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
+
+/// Marks of a table (invariant 2).
+const LIVE: u8 = 0;
+const DROPPING: u8 = 1;
+const DROPPED: u8 = 2;
 
 /// A table: its name, its tree, its users.
 #[derive(Debug)]
@@ -34,7 +44,8 @@ pub struct TableState {
     pub tree: Tree,
     /// CSN of the creation; 0 once that is settled (loaded from a checkpoint). Written once by the creator.
     create_csn: AtomicU64,
-    dropped: AtomicBool,
+    /// `LIVE`, `DROPPING` or `DROPPED`. Written under the catalog's lock, read by users and holders.
+    mark: AtomicU8,
     users: AtomicUsize,
     holders: AtomicUsize,
     /// Happens when a dropped table is not held any more.
@@ -50,7 +61,7 @@ impl TableState {
             name,
             tree,
             create_csn: AtomicU64::new(create_csn.0),
-            dropped: AtomicBool::new(false),
+            mark: AtomicU8::new(LIVE),
             users: AtomicUsize::new(0),
             holders: AtomicUsize::new(0),
             unheld: Event::new(),
@@ -67,13 +78,13 @@ impl TableState {
         self.create_csn.store(csn.0, Ordering::Release);
     }
 
-    /// Counts one more user (invariant 2). To be paired with [`TableState::end_use`].
+    /// Counts one more user (invariant 2), and waits while somebody tries to drop the table. To be paired with [`TableState::end_use`].
     ///
     /// # Errors
     /// `NotFound` if the table was dropped.
     pub fn begin_use(&self) -> Result<()> {
         self.users.fetch_add(1, Ordering::SeqCst);
-        if self.dropped.load(Ordering::SeqCst) {
+        if self.is_dropped_at_last() {
             self.end_use();
             return Err(Error::new(ErrorKind::NotFound, "the table was dropped")
                 .at(Location::Table(self.name.clone())));
@@ -90,13 +101,25 @@ impl TableState {
     #[must_use]
     pub fn hold(self: &Arc<Self>) -> Option<TableHold> {
         let hold = TableHold::new(self.clone());
-        (!self.is_dropped()).then_some(hold)
+        (!self.is_dropped_at_last()).then_some(hold)
+    }
+
+    /// Whether it is dropped, once that is decided. Who drops holds up others for nanoseconds, unless its thread is off the CPU.
+    #[inline]
+    fn is_dropped_at_last(&self) -> bool {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.mark.load(Ordering::SeqCst) {
+                DROPPING => backoff.pause(),
+                mark => return mark == DROPPED,
+            }
+        }
     }
 
     /// True if the table was dropped: whoever holds it should let go.
     #[must_use]
     pub fn is_dropped(&self) -> bool {
-        self.dropped.load(Ordering::SeqCst)
+        self.mark.load(Ordering::SeqCst) == DROPPED
     }
 
     /// Waits until nobody holds the table, which was dropped.
@@ -109,17 +132,40 @@ impl TableState {
             self.unheld.wait(ticket, None);
         }
     }
+}
 
-    /// Marks the table as dropped if nobody uses it (invariant 2).
-    fn mark_dropped(&self) -> Result<()> {
-        self.dropped.store(true, Ordering::SeqCst);
-        let users = self.users.load(Ordering::SeqCst);
-        if users == 0 {
-            return Ok(());
+/// A table that is being dropped. Unless [`CatalogGuard::remove`] publishes that, it is given up when this goes.
+#[derive(Debug)]
+pub struct Dropping {
+    table: Arc<TableState>,
+}
+
+impl Dropping {
+    /// Marks the table, if nobody uses it (invariant 2).
+    fn begin(table: Arc<TableState>) -> Result<Dropping> {
+        table.mark.store(DROPPING, Ordering::SeqCst);
+        let dropping = Dropping { table };
+        match dropping.users.load(Ordering::SeqCst) {
+            0 => Ok(dropping),
+            users => {
+                let what = format!("{users} open transactions or snapshots use the table");
+                Err(Error::new(ErrorKind::Busy, what).at(Location::Table(dropping.name.clone())))
+            }
         }
-        self.dropped.store(false, Ordering::SeqCst);
-        Err(Error::new(ErrorKind::Busy, format!("{users} open transactions or snapshots use the table"))
-            .at(Location::Table(self.name.clone())))
+    }
+}
+
+impl std::ops::Deref for Dropping {
+    type Target = Arc<TableState>;
+
+    fn deref(&self) -> &Arc<TableState> {
+        &self.table
+    }
+}
+
+impl Drop for Dropping {
+    fn drop(&mut self) {
+        let _ = self.mark.compare_exchange(DROPPING, LIVE, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
 
@@ -255,22 +301,16 @@ impl CatalogGuard<'_> {
     ///
     /// # Errors
     /// `NotFound`; `Busy` while it is used.
-    pub fn prepare_drop(&self, name: &str) -> Result<Arc<TableState>> {
+    pub fn prepare_drop(&self, name: &str) -> Result<Dropping> {
         let table = self.find(name).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "there is no such table").at(Location::Table(name.to_string()))
         })?;
-        table.mark_dropped()?;
-        Ok(table)
+        Dropping::begin(table)
     }
 
-    /// Takes the mark back: the drop could not be logged.
-    pub fn cancel_drop(&self, table: &TableState) {
-        table.dropped.store(false, Ordering::SeqCst);
-    }
-
-    /// Publishes a drop.
+    /// Publishes a drop, which is in the log.
     pub fn remove(&mut self, table: &Arc<TableState>) {
-        table.dropped.store(true, Ordering::SeqCst);
+        table.mark.store(DROPPED, Ordering::SeqCst);
         self.inner.by_name.remove(&table.name);
         self.inner
             .dropped
@@ -307,5 +347,100 @@ impl CatalogGuard<'_> {
         let live = self.inner.by_name.values().map(|table| (table.clone(), root(table)));
         let dropped = self.inner.dropped.iter().map(|dropped| (dropped.table.clone(), dropped.rest.clone()));
         live.chain(dropped).map(|(table, pages)| (TableHold::new(table), pages)).collect()
+    }
+}
+
+impl TransactionSystem {
+    /// Creates a table; durable when it returns.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `AlreadyExists`, `OutOfMemory`, and those of a commit.
+    pub fn create_table(&self, name: &str) -> Result<Arc<TableState>> {
+        let created = self.create_new_table(name);
+        let exists = created.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
+        if let (true, Ok(table)) = (exists, self.catalog().table(name)) {
+            // Whoever is told that it exists may rely on that.
+            self.commit().wait_committed(table.create_csn())?;
+        }
+        created
+    }
+
+    fn create_new_table(&self, name: &str) -> Result<Arc<TableState>> {
+        self.catalog().lock().check_new(name)?;
+        let tree = Tree::create_hidden(self.pool.clone(), self.observer.clone())?;
+        let created = self.change_catalog(|catalog, redo| {
+            catalog.check_new(name)?;
+            let table =
+                Arc::new(TableState::new(catalog.next_id(), name.to_string(), tree.clone(), Csn::MAX));
+            redo.create_table(table.id, name);
+            let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
+            // Rounds begin under the catalog's lock.
+            tree.publish();
+            catalog.insert(table.clone(), committed.0.csn);
+            Ok(Some((table, committed)))
+        });
+        let (table, (ticket, pending)) = match created {
+            Ok(created) => created,
+            Err(error) => {
+                if let Err(error) = tree.destroy() {
+                    tracing::warn!(%error, "pages of a table that was not created stay until the next open");
+                }
+                return Err(error);
+            }
+        };
+        self.commit().finish(ticket, pending)?;
+        Ok(table)
+    }
+
+    /// Drops a table; durable when it returns.
+    ///
+    /// # Errors
+    /// `NotFound`; `Busy` while transactions or snapshots use it; those of a commit.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let (ticket, pending) = self.change_catalog(|catalog, redo| {
+            let table = catalog.prepare_drop(name)?;
+            redo.drop_table(table.id);
+            let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
+            catalog.remove(&table);
+            Ok(Some(committed))
+        })?;
+        self.commit().finish(ticket, pending)
+    }
+
+    /// Runs `change` under the catalog's lock until it finds room in the log. It is waited for without the lock: a checkpoint,
+    /// which may be what makes the room, takes it too, and so does everybody who opens a table.
+    fn change_catalog<T>(
+        &self,
+        mut change: impl FnMut(&mut CatalogGuard<'_>, &mut RedoBuffer) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let mut redo = RedoBuffer::default();
+        loop {
+            redo.clear();
+            if let Some(done) = change(&mut self.catalog().lock(), &mut redo)? {
+                return Ok(done);
+            }
+            self.commit().await_room(self.log_of_thread(), redo.body().len())?;
+        }
+    }
+
+    /// Logs a change of the catalog: it depends on every transaction before it, and is a barrier in redo. `None` if there is
+    /// no room in the log now.
+    fn precommit_catalog_change(&self, redo: &RedoBuffer) -> Result<Option<(Ticket, Pending)>> {
+        let id = self.descriptors.take()?;
+        let now = self.clock.now();
+        let pending = Pending {
+            dsn: Pending::EVERYTHING,
+            predecessors: Predecessors::default(),
+            alone: false,
+            durability: Durability::Durable,
+            begun: now,
+            ready: now,
+            waits: true,
+        };
+        let commit = self.commit();
+        let preparing = || self.descriptors.set_preparing(id);
+        let result = commit.precommit_now(self.log_of_thread(), Self::record_of(redo), pending, preparing);
+        self.descriptors.release(id);
+        Ok(result?.map(|ticket| (ticket, pending)))
     }
 }

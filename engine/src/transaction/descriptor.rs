@@ -17,6 +17,8 @@
 //!    bound first and scans the pins afterwards, so it either sees the pin or has a bound below the number.
 //! 3. A generation is never reused within a slot, so a stamp whose generation has passed belongs to a finished
 //!    transaction: its versions carry a CSN by then, or are gone.
+//! 4. A pin can be copied, and its original move on then. A scan that looked at the copy's place before and at the original's after has
+//!    seen neither. So copies are counted, each before its original moves, and a scan during which the count rose is done again.
 
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
@@ -110,13 +112,13 @@ pub struct DescriptorId {
 struct Descriptor {
     /// generation << 2 | phase. Written by the owner; FREE -> ACTIVE by whoever takes the slot.
     state: AtomicU64,
-    /// Valid in READY. Written by the owner before READY.
+    /// Valid in READY. Written by the owner before READY (release); read between two looks at the state (acquire).
     csn: AtomicU64,
     /// The pinned snapshot; 0 while it is being chosen; `NO_PIN` without one. Written by the owner, read by collectors.
     pin: AtomicU64,
     /// The stamp of the transaction that this one waits for, 0 if none. Written by the owner, read by cycle searches.
     waits_for: AtomicU64,
-    /// Token of the thread that began the transaction.
+    /// Token of the thread that wrote last in the transaction, or began it.
     thread: AtomicU64,
     /// Happens when the descriptor becomes free.
     finished: Event,
@@ -143,6 +145,8 @@ pub struct Descriptors {
     chunks: Box<[OnceLock<Chunk>]>,
     /// Slots below this were used at least once.
     high_water: AtomicUsize,
+    /// Pins that were copied so far (invariant 4). Raised by who copied one.
+    copied: AtomicU64,
     grow: Mutex<()>,
 }
 
@@ -163,6 +167,7 @@ impl Default for Descriptors {
         Descriptors {
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
             high_water: AtomicUsize::new(0),
+            copied: AtomicU64::new(0),
             grow: Mutex::new(()),
         }
     }
@@ -242,6 +247,23 @@ impl Descriptors {
         csn
     }
 
+    /// The calling thread is the one that works for the transaction: it may have come from another.
+    #[inline]
+    pub(super) fn set_thread(&self, id: DescriptorId) {
+        let (thread, token) = (&self.get(id.slot).thread, thread_token());
+        if thread.load(Ordering::Relaxed) != token {
+            thread.store(token, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a free descriptor with the pin of another one, which the caller owns and can move or release then (invariant 4).
+    pub(super) fn take_pinned_like(&self, original: DescriptorId) -> Result<DescriptorId> {
+        let copy = self.take()?;
+        self.get(copy.slot).pin.store(self.get(original.slot).pin.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.copied.fetch_add(1, Ordering::SeqCst);
+        Ok(copy)
+    }
+
     /// The stamp that versions of this transaction carry until it commits.
     #[must_use]
     pub fn stamp(&self, id: DescriptorId) -> Stamp {
@@ -259,7 +281,7 @@ impl Descriptors {
     /// The CSN is drawn and its record is in the log buffer.
     pub fn set_ready(&self, id: DescriptorId, csn: Csn) {
         let descriptor = self.get(id.slot);
-        descriptor.csn.store(csn.0, Ordering::Relaxed);
+        descriptor.csn.store(csn.0, Ordering::Release);
         descriptor.state.store(id.generation << PHASE_BITS | READY, Ordering::SeqCst);
     }
 
@@ -268,7 +290,7 @@ impl Descriptors {
         let descriptor = self.get(id.slot);
         match descriptor.state.load(Ordering::SeqCst) & PHASE_MASK {
             PREPARING => Progress::Preparing,
-            READY => Progress::Ready(Csn(descriptor.csn.load(Ordering::Relaxed))),
+            READY => Progress::Ready(Csn(descriptor.csn.load(Ordering::Acquire))),
             _ => Progress::Active,
         }
     }
@@ -308,7 +330,7 @@ impl Descriptors {
                 ACTIVE => return Status::InProgress(DescriptorId { slot, generation }),
                 PREPARING => backoff.pause(),
                 READY => {
-                    let csn = descriptor.csn.load(Ordering::Relaxed);
+                    let csn = descriptor.csn.load(Ordering::Acquire);
                     if descriptor.state.load(Ordering::SeqCst) == state {
                         return Status::Committed(Csn(csn));
                     }
@@ -326,7 +348,7 @@ impl Descriptors {
             let mut backoff = Backoff::new();
             loop {
                 let state = descriptor.state.load(Ordering::SeqCst);
-                let number = descriptor.csn.load(Ordering::Relaxed);
+                let number = descriptor.csn.load(Ordering::Acquire);
                 let same = descriptor.state.load(Ordering::SeqCst) == state;
                 match state & PHASE_MASK {
                     PREPARING => {}
@@ -341,7 +363,7 @@ impl Descriptors {
     /// The oldest CSN that a pinned snapshot may need, at most `bound`. `bound` must have been read before this call.
     #[must_use]
     pub fn oldest_pin(&self, bound: Csn) -> Csn {
-        self.pins().fold(bound, Ord::min)
+        self.unless_copied(|| self.each_pin().fold(bound, Ord::min))
     }
 
     /// Whether a snapshot of the calling thread is pinned at `csn`.
@@ -354,7 +376,24 @@ impl Descriptors {
     }
 
     /// All pinned snapshots, in no order; 0 for one that is being chosen.
-    pub fn pins(&self) -> impl Iterator<Item = Csn> + '_ {
+    #[must_use]
+    pub fn pins(&self) -> Vec<Csn> {
+        self.unless_copied(|| self.each_pin().collect())
+    }
+
+    /// What `scan` found while no pin was copied (invariant 4). A copy is made for a large value that is opened: there is one soon.
+    fn unless_copied<T>(&self, mut scan: impl FnMut() -> T) -> T {
+        loop {
+            let copied = self.copied.load(Ordering::SeqCst);
+            let found = scan();
+            if self.copied.load(Ordering::SeqCst) == copied {
+                return found;
+            }
+        }
+    }
+
+    /// The pins, as they are when it comes to them.
+    fn each_pin(&self) -> impl Iterator<Item = Csn> + '_ {
         (0..self.high_water.load(Ordering::SeqCst))
             .map(|slot| self.get(slot).pin.load(Ordering::SeqCst))
             .filter(|pin| *pin != NO_PIN)
@@ -372,6 +411,7 @@ impl Descriptors {
         other: DescriptorId,
         timeout: std::time::Duration,
     ) -> Result<()> {
+        self.set_thread(me);
         let mine = self.get(me.slot);
         mine.waits_for.store(self.stamp(other).0, Ordering::SeqCst);
         let result = self.wait_until_finished(me, other, timeout);
@@ -473,6 +513,30 @@ mod tests {
         assert_eq!(all.oldest_pin(Csn(100)), Csn(40));
         all.release(a);
         assert_eq!(all.oldest_pin(Csn(100)), Csn(60));
+    }
+
+    /// Once a collector missed the snapshot of an open value: it had passed the copy's place before the copy, and came to the original
+    /// after it had moved.
+    #[test]
+    fn a_pin_that_is_copied_while_others_look_is_not_missed() {
+        let all = Descriptors::default();
+        let [first, middle, last] = std::array::from_fn(|_| all.take_any().expect("free"));
+        all.pin(middle, || Csn(100));
+        all.pin(last, || Csn(10));
+        all.release(first);
+        let mut looks = 0;
+        let pins: Vec<Csn> = all.unless_copied(|| {
+            looks += 1;
+            let mut pins = all.each_pin();
+            let seen = pins.next();
+            if looks == 1 {
+                let copy = all.take_pinned_like(last).expect("free");
+                assert_eq!(copy.slot, first.slot);
+                all.pin(last, || Csn(50));
+            }
+            seen.into_iter().chain(pins).collect()
+        });
+        assert_eq!((looks, pins), (2, vec![Csn(10), Csn(100), Csn(50)]));
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl Garbage {
         pruning: Pruning,
         guard: &Guard,
     ) {
-        let mut pins: Vec<Csn> = horizon.descriptors.pins().collect();
+        let mut pins = horizon.descriptors.pins();
         pins.sort_unstable();
         if pins.first() == Some(&Csn::ZERO) {
             return;

@@ -259,8 +259,7 @@ impl ActiveTransaction {
         self.depend_on(csn);
         if let (Some(OpenValue::Large(_, pin)), Isolation::ReadCommitted) = (&mut open, self.isolation) {
             // The transaction's own pin moves on with its next statement.
-            let id = self.system.descriptors.take()?;
-            self.system.descriptors.pin(id, || view.snapshot);
+            let id = self.system.descriptors.take_pinned_like(self.id)?;
             *pin = Some(Pinned { system: self.system.clone(), id });
         }
         Ok(open)

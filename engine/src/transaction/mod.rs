@@ -33,6 +33,7 @@ mod range;
 mod relief;
 mod replay;
 mod retired;
+mod savepoint;
 mod snapshot;
 mod system;
 #[cfg(test)]
@@ -42,13 +43,14 @@ pub mod versions;
 mod view;
 mod write;
 
-pub use active::{ActiveTransaction, Ended, Isolation, Savepoint};
+pub use active::{ActiveTransaction, Ended, Isolation};
 pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
 pub use counters::TransactionCounters;
 pub use large::OpenValue;
 pub use range::RangeCursor;
 pub use replay::{Replay, ReplayedValue};
 pub use retired::RetiredHeld;
+pub use savepoint::Savepoint;
 pub use snapshot::ReadSnapshot;
 pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionSystem};
 pub use unfinished::UnfinishedHeld;

@@ -99,7 +99,7 @@ impl RetiredValues {
         if thorough {
             unfinished.free_left(pool);
         }
-        let mut pins: Vec<Csn> = horizon.descriptors.pins().collect();
+        let mut pins = horizon.descriptors.pins();
         pins.sort_unstable();
         let oldest = pins.first().copied().unwrap_or(Csn::MAX).min(horizon.bound);
         if oldest == Csn::ZERO && !pins.is_empty() {

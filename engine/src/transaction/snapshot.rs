@@ -12,20 +12,67 @@ use crate::sync::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
 
+/// Systems of which a thread remembers what it committed.
+const REMEMBERED: usize = 8;
+
+/// The newest CSN that a thread committed in each system, by the systems' numbers: its snapshots are never below it.
+struct LastCommits {
+    /// The one of the newest commit first; 0 for none.
+    newest: [Cell<(u64, Csn)>; REMEMBERED],
+    /// The highest number that was forgotten.
+    forgotten: Cell<u64>,
+}
+
 thread_local! {
-    /// The newest CSN that this thread committed, and in which system, by its number: its snapshots are never below it.
-    static LAST_COMMIT: Cell<(u64, Csn)> = const { Cell::new((0, Csn::ZERO)) };
+    static LAST_COMMITS: LastCommits = const {
+        LastCommits {
+            newest: [const { Cell::new((0, Csn::ZERO)) }; REMEMBERED],
+            forgotten: Cell::new(0),
+        }
+    };
+}
+
+impl LastCommits {
+    #[inline]
+    fn remember(&self, system: u64, csn: Csn) {
+        if self.newest[0].get().0 != system {
+            self.bring_forward(system);
+        }
+        self.newest[0].set((system, csn));
+    }
+
+    /// Makes the first place that of `system`.
+    #[cold]
+    fn bring_forward(&self, system: u64) {
+        let mut before = (system, Csn::ZERO);
+        for place in &self.newest {
+            before = place.replace(before);
+            if before.0 == system || before.0 == 0 {
+                return;
+            }
+        }
+        self.forgotten.set(self.forgotten.get().max(before.0));
+    }
+
+    /// What the thread committed in `system`; `None` if that is forgotten.
+    fn of(&self, system: u64) -> Option<Csn> {
+        let known = self.newest.iter().map(Cell::get).find(|(number, _)| *number == system);
+        match known {
+            None if system <= self.forgotten.get() => None,
+            known => Some(known.map_or(Csn::ZERO, |(_, csn)| csn)),
+        }
+    }
 }
 
 /// Remembers what this thread committed, so that it reads its own writes.
-pub(super) fn remember_commit(system: &Arc<TransactionSystem>, csn: Csn) {
-    let _ = LAST_COMMIT.try_with(|cell| cell.set((system.number, csn)));
+pub(super) fn remember_commit(system: &TransactionSystem, csn: Csn) {
+    let _ = LAST_COMMITS.try_with(|commits| commits.remember(system.number, csn));
 }
 
-fn last_commit(system: &Arc<TransactionSystem>) -> Csn {
-    LAST_COMMIT
-        .try_with(Cell::get)
-        .map_or(Csn::ZERO, |(owner, csn)| if owner == system.number { csn } else { Csn::ZERO })
+fn last_commit(system: &TransactionSystem) -> Csn {
+    let last = LAST_COMMITS.try_with(|commits| commits.of(system.number)).unwrap_or(Some(Csn::ZERO));
+    // Whatever it was.
+    last.unwrap_or_else(|| system.commit().newest_drawn())
 }
 
 /// A consistent, durable view of the database at one CSN.
@@ -34,6 +81,8 @@ pub struct ReadSnapshot {
     pub(super) system: Arc<TransactionSystem>,
     id: DescriptorId,
     csn: Csn,
+    /// The newest acknowledged CSN when it began: snapshots that begin later see up to here in any case.
+    acknowledged: Csn,
     used: Mutex<Vec<Arc<TableState>>>,
 }
 
@@ -50,9 +99,12 @@ impl ReadSnapshot {
     /// `Busy` at the limit of open snapshots.
     pub fn begin(system: &Arc<TransactionSystem>) -> Result<ReadSnapshot> {
         let id = system.descriptors.take()?;
-        let csn =
-            system.descriptors.pin(id, || system.commit().newest_acknowledged().max(last_commit(system)));
-        Ok(ReadSnapshot { system: system.clone(), id, csn, used: Mutex::new(Vec::new()) })
+        let mut acknowledged = Csn::ZERO;
+        let csn = system.descriptors.pin(id, || {
+            acknowledged = system.commit().newest_acknowledged();
+            acknowledged.max(last_commit(system))
+        });
+        Ok(ReadSnapshot { system: system.clone(), id, csn, acknowledged, used: Mutex::new(Vec::new()) })
     }
 
     /// Its CSN.
@@ -66,21 +118,27 @@ impl ReadSnapshot {
     }
 
     pub(super) fn touch(&self, table: &Arc<TableState>) -> Result<()> {
-        let mut used = self.used.lock();
-        if !used.iter().any(|known| Arc::ptr_eq(known, table)) {
-            self.system.begin_use(table)?;
-            used.push(table.clone());
-            drop(used);
-            self.wait_committed(table.create_csn())?;
+        let is_known = |used: &[Arc<TableState>]| used.iter().any(|known| Arc::ptr_eq(known, table));
+        if is_known(&self.used.lock()) {
+            return Ok(());
         }
-        Ok(())
+        self.system.begin_use(table)?;
+        // Only then it is known: before, it may be lost, and nothing is to be said of it, to other threads either.
+        let committed = self.wait_committed(table.create_csn());
+        let mut used = self.used.lock();
+        if committed.is_ok() && !is_known(&used) {
+            used.push(table.clone());
+        } else {
+            table.end_use();
+        }
+        committed
     }
 
     pub(super) fn wait_committed(&self, csn: Csn) -> Result<()> {
         // What is newer than the snapshot was not seen.
         if csn > self.csn
             || planted::is(Bug::SnapshotReturnsVolatile)
-            || self.system.commit().is_committed(csn)
+            || csn <= self.acknowledged && self.system.commit().is_committed(csn)
         {
             return Ok(());
         }
@@ -133,7 +191,7 @@ impl ReadSnapshot {
     /// passed it.
     fn wait_committed_prefix(&self, newest: Csn) -> Result<()> {
         let commit = self.system.commit();
-        if newest == Csn::ZERO || newest < commit.watermark() {
+        if newest == Csn::ZERO || newest <= self.acknowledged && newest < commit.watermark() {
             return Ok(());
         }
         commit.wait_watermark(newest)

@@ -1,6 +1,6 @@
 //! The shared state of all transactions of a database, and the tree's way to ask about versions.
 
-use super::catalog::{Catalog, CatalogGuard, TableState};
+use super::catalog::{Catalog, TableState};
 use super::clocks::PageClocks;
 use super::counters::TransactionCounters;
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
@@ -13,7 +13,7 @@ use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Pieces, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
-use crate::commit::{Commit, Pending, Predecessors, Record, Ticket};
+use crate::commit::{Commit, Record};
 use crate::log::RedoBuffer;
 use crate::sync::Event;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -259,91 +259,7 @@ impl TransactionSystem {
     /// Open snapshots and transactions, and the oldest CSN one of them needs.
     pub fn snapshots(&self) -> (u64, Csn) {
         let bound = self.commit().newest_drawn();
-        (self.descriptors.pins().count() as u64, self.descriptors.oldest_pin(bound))
-    }
-
-    /// Creates a table; durable when it returns.
-    ///
-    /// # Errors
-    /// `InvalidArgument`, `AlreadyExists`, `OutOfMemory`, and those of a commit.
-    pub fn create_table(&self, name: &str) -> Result<Arc<TableState>> {
-        self.catalog.lock().check_new(name)?;
-        let tree = Tree::create_hidden(self.pool.clone(), self.observer.clone())?;
-        let created = self.change_catalog(|catalog, redo| {
-            catalog.check_new(name)?;
-            let table =
-                Arc::new(TableState::new(catalog.next_id(), name.to_string(), tree.clone(), Csn::MAX));
-            redo.create_table(table.id, name);
-            let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
-            // Rounds begin under the catalog's lock.
-            tree.publish();
-            catalog.insert(table.clone(), committed.0.csn);
-            Ok(Some((table, committed)))
-        });
-        let (table, (ticket, pending)) = match created {
-            Ok(created) => created,
-            Err(error) => {
-                tree.destroy()?;
-                return Err(error);
-            }
-        };
-        self.commit().finish(ticket, pending)?;
-        Ok(table)
-    }
-
-    /// Drops a table; durable when it returns.
-    ///
-    /// # Errors
-    /// `NotFound`; `Busy` while transactions or snapshots use it; those of a commit.
-    pub fn drop_table(&self, name: &str) -> Result<()> {
-        let (ticket, pending) = self.change_catalog(|catalog, redo| {
-            let table = catalog.prepare_drop(name)?;
-            redo.drop_table(table.id);
-            let committed = self.precommit_catalog_change(redo);
-            match &committed {
-                Ok(Some(_)) => catalog.remove(&table),
-                Ok(None) | Err(_) => catalog.cancel_drop(&table),
-            }
-            committed
-        })?;
-        self.commit().finish(ticket, pending)
-    }
-
-    /// Runs `change` under the catalog's lock until it finds room in the log. It is waited for without the lock: a checkpoint,
-    /// which may be what makes the room, takes it too, and so does everybody who opens a table.
-    fn change_catalog<T>(
-        &self,
-        mut change: impl FnMut(&mut CatalogGuard<'_>, &mut RedoBuffer) -> Result<Option<T>>,
-    ) -> Result<T> {
-        let mut redo = RedoBuffer::default();
-        loop {
-            redo.clear();
-            if let Some(done) = change(&mut self.catalog.lock(), &mut redo)? {
-                return Ok(done);
-            }
-            self.commit().await_room(self.log_of_thread(), redo.body().len())?;
-        }
-    }
-
-    /// Logs a change of the catalog: it depends on every transaction before it, and is a barrier in redo. `None` if there is
-    /// no room in the log now.
-    fn precommit_catalog_change(&self, redo: &RedoBuffer) -> Result<Option<(Ticket, Pending)>> {
-        let id = self.descriptors.take()?;
-        let now = self.clock.now();
-        let pending = Pending {
-            dsn: Pending::EVERYTHING,
-            predecessors: Predecessors::default(),
-            alone: false,
-            durability: crate::base::settings::Durability::Durable,
-            begun: now,
-            ready: now,
-            waits: true,
-        };
-        let commit = self.commit();
-        let preparing = || self.descriptors.set_preparing(id);
-        let result = commit.precommit_now(self.log_of_thread(), Self::record_of(redo), pending, preparing);
-        self.descriptors.release(id);
-        Ok(result?.map(|ticket| (ticket, pending)))
+        (self.descriptors.pins().len() as u64, self.descriptors.oldest_pin(bound))
     }
 
     /// A redo buffer as the commit room takes it.

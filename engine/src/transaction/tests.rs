@@ -4,14 +4,16 @@
 use super::active::ActiveTransaction;
 use super::*;
 use crate::base::clock::Clock;
-use crate::base::settings::{Durability, Settings};
+use crate::base::settings::{Acknowledger, Dependency, Durability, Preset, Settings};
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, PageId, Result};
 use crate::buffer::{PageSource, Pool};
 use crate::commit::{Commit, Hooks, Start};
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
+use crate::device::simulated::{Mishap, MishapKind, OperationKind, SimulatedStorage};
 use crate::log::{BufferSize, Log, SegmentPool};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Bound of the memory for versions.
@@ -27,34 +29,33 @@ impl PageSource for NoImages {
 
 /// Transactions in memory, and a table.
 fn system() -> (Arc<TransactionSystem>, Arc<TableState>) {
+    system_on(Arc::new(MemoryStorage::new()), &Settings { logs: 1, ..Settings::default() })
+}
+
+fn system_on(storage: Arc<dyn Storage>, settings: &Settings) -> (Arc<TransactionSystem>, Arc<TableState>) {
     let clock = Clock::real();
     let pool = Pool::new(4096, 1 << 20, Arc::new(NoImages)).expect("small");
     let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
     let system = Arc::new(TransactionSystem::new(pool, limits, VERSION_BYTES, clock.clone()));
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let segments = SegmentPool::new(storage.clone(), 64 << 10, 64 << 20, 2).expect("memory");
     segments.start().expect("a thread");
     segments.await_ready(2).expect("memory");
-    let log = Log::new(
-        LogId(0),
-        DatabaseId(1),
-        Epoch(1),
-        BufferSize::fixed(64 << 10),
-        segments.clone(),
-        Arc::default(),
-    );
+    let log = |id| {
+        let (database, buffer) = (DatabaseId(1), BufferSize::fixed(64 << 10));
+        Arc::new(Log::new(LogId(id), database, Epoch(1), buffer, segments.clone(), Arc::default()))
+    };
     let (first_csn, hooks) = (Csn(1), Hooks::default());
     let start = Start {
         storage,
-        logs: vec![Arc::new(log)],
+        logs: (0..settings.logs as u32).map(log).collect(),
         memory: None,
-        segments,
+        segments: segments.clone(),
         first_csn,
         epoch: Epoch(1),
         clock,
         hooks,
     };
-    system.connect(Commit::start(&Settings::default(), start).expect("a thread"), 1);
+    system.connect(Commit::start(settings, start).expect("a thread"), settings.logs);
     let table = system.create_table("t").expect("new");
     (system, table)
 }
@@ -186,4 +187,147 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
     drop(snapshot);
+}
+
+/// A thread remembers where it wrote last, also from one transaction to the next, by pages' numbers and versions. Those are the same in
+/// another database, or in one that was created where a table was dropped: a row went into the wrong table.
+#[test]
+fn where_a_thread_wrote_last_is_forgotten_in_another_database() {
+    let (one, table) = system();
+    let (other, also_t) = system();
+    assert_eq!(table.tree.root(), also_t.tree.root(), "made in the same way");
+    let others: Vec<_> = (0..8).map(|n| other.create_table(&format!("t{n}")).expect("new")).collect();
+    // So much that its root is no leaf.
+    (0..20u8).for_each(|n| put(&one, &table, &[n], &[n; 500]).expect("free row"));
+    for n in 0..200u8 {
+        put(&one, &table, &[255], &[n]).expect("free row");
+        put(&other, &also_t, &[255], &[n]).expect("free row");
+        assert_eq!(get(&other, &also_t, &[255]), Some(vec![n]));
+        for another in &others {
+            assert_eq!(get(&other, another, &[255]), None, "in {}, of the other database", another.name);
+            put(&other, another, &[1], &[n]).expect("free row");
+            put(&other, another, &[2], &[n]).expect("free row");
+        }
+    }
+}
+
+#[test]
+fn where_a_thread_wrote_last_is_forgotten_when_the_table_is_dropped() {
+    let (system, table) = system();
+    let root = table.tree.root();
+    (0..20u8).for_each(|n| put(&system, &table, &[n], &[n; 500]).expect("free row"));
+    drop(table);
+    system.drop_table("t").expect("nobody uses it");
+    // The checkpoint that frees the pages begins with the root.
+    let pool = system.pool();
+    pool.free(pool.exclusive(root).expect("in memory"));
+    let created = (0..100).map(|n| system.create_table(&format!("t{n}")).expect("new"));
+    let table =
+        created.into_iter().find(|table| table.tree.root() == root).expect("its number is used again");
+    put(&system, &table, &[255], b"new").expect("free row");
+    assert_eq!(get(&system, &table, &[255]), Some(b"new".to_vec()));
+}
+
+/// A drop that found a user had marked the table already, for a moment: others who came in that moment were told that it was gone.
+#[test]
+fn a_drop_that_is_refused_is_seen_by_nobody() {
+    let (system, table) = system();
+    let mut user = begin(&system);
+    user.insert(&table, b"a", b"1").expect("free row");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                let refused = system.drop_table("t").expect_err("it is used");
+                assert_eq!(refused.kind(), ErrorKind::Busy);
+            }
+        });
+        let mut all_came = true;
+        for _ in 0..300_000 {
+            all_came &= table.hold().is_some();
+            all_came &= table.begin_use().inspect(|()| table.end_use()).is_ok();
+        }
+        done.store(true, Ordering::SeqCst);
+        assert!(all_came, "somebody was told that it was dropped");
+    });
+    drop(user);
+    system.drop_table("t").expect("nobody uses it");
+    assert!(table.hold().is_none());
+    assert_eq!(table.begin_use().expect_err("dropped").kind(), ErrorKind::NotFound);
+}
+
+/// The same with a drop that nobody is in the way of, and that the log has no room for.
+#[test]
+fn whoever_comes_while_a_drop_is_undecided_waits() {
+    let (system, table) = system();
+    let dropping = system.catalog().lock().prepare_drop("t").expect("nobody uses it");
+    assert!(!table.is_dropped());
+    std::thread::scope(|scope| {
+        let uses = scope.spawn(|| table.begin_use().map(|()| table.end_use()));
+        let holds = scope.spawn(|| table.hold().map(drop));
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(!uses.is_finished() && !holds.is_finished(), "it is not decided");
+        drop(dropping);
+        uses.join().expect("no panic").expect("it was not dropped");
+        holds.join().expect("no panic").expect("it was not dropped");
+    });
+    system.drop_table("t").expect("nobody uses it");
+}
+
+/// It belonged to the thread that began it: that thread got a conflict at once where it met the rows, though another went on with it.
+#[test]
+fn a_transaction_belongs_to_the_thread_that_works_for_it() {
+    let all = descriptor::Descriptors::default();
+    let (a, b) = (all.take().expect("free"), all.take().expect("free"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| all.set_thread(b)).join().expect("no panic");
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(10));
+            all.release(b);
+        });
+        all.wait_for(a, b, Duration::from_secs(60)).expect("another thread goes on with it");
+    });
+}
+
+/// Runs `f` in a thread that writes to another log than this one.
+fn in_another_log<T: Send>(system: &TransactionSystem, than: LogId, f: impl FnOnce() -> T + Send) -> T {
+    let run = move || match system.log_of_thread() == than {
+        true => in_another_log(system, than, f),
+        false => f(),
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
+}
+
+/// A snapshot that sees its own thread's commit waits until that is committed. By then nobody else may have been told: what it returned was
+/// not in a snapshot that another thread began after that.
+#[test]
+fn a_snapshot_sees_what_another_snapshot_returned_before_it_began() {
+    let disk = SimulatedStorage::new(1);
+    let settings = Settings {
+        preset: Preset::Autonomous,
+        logs: 2,
+        dependency: Some(Dependency::Exact),
+        acknowledger: Some(Acknowledger::Background),
+        ..Settings::default()
+    };
+    let (system, table) = system_on(Arc::new(disk.clone()), &settings);
+    // The thread that acknowledges what nobody waits for does not come back.
+    disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
+    put(&system, &table, b"stuck", b"x").expect("free row");
+    let begun = std::time::Instant::now();
+    while disk.fault_counts().of("stuck") == 0 {
+        assert!(begun.elapsed().as_secs() < 10, "nobody writes it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let read = || {
+        let snapshot = ReadSnapshot::begin(&system).expect("free");
+        snapshot.get(&table, b"key", &mut Vec::new()).expect("committed")
+    };
+    let own = in_another_log(&system, system.log_of_thread(), || {
+        put(&system, &table, b"key", b"x").expect("free row");
+        read()
+    });
+    let later = read();
+    disk.heal();
+    assert_eq!((own, later), (true, true), "time went backwards");
 }

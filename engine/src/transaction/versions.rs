@@ -209,7 +209,8 @@ impl Versions {
         let bytes = self.bytes.fetch_add(size, Ordering::SeqCst) + size;
         self.pieces.are(bytes + self.retired.load(Ordering::Relaxed));
         let slot = self.slot(index);
-        slot.stamp.store(stamp.0, Ordering::Relaxed);
+        // Release: who takes this stamp for that of the slot's version before sees that its generation has passed.
+        slot.stamp.store(stamp.0, Ordering::Release);
         slot.undo.replace(Some(undo), guard);
         // The handle becomes reachable through a page latch, which orders these stores before any reader's loads.
         Ok(VersionHandle::new(index, slot.generation.load(Ordering::Relaxed)))
@@ -234,7 +235,7 @@ impl Versions {
     ///
     /// `guard` must have been pinned before the handle was read from a page or chain (invariant 3).
     #[must_use]
-    pub fn read<'g>(&self, handle: VersionHandle, guard: &'g Guard) -> Option<Version<'g>> {
+    pub fn read<'g>(&'g self, handle: VersionHandle, guard: &'g Guard) -> Option<Version<'g>> {
         let slot = self.slot_of(handle)?;
         if slot.generation.load(Ordering::Acquire) & GENERATION_MASK != handle.generation() {
             return None;

@@ -58,7 +58,7 @@ impl View {
     pub fn sight<'g>(
         &self,
         word: u64,
-        versions: &Versions,
+        versions: &'g Versions,
         descriptors: &Descriptors,
         guard: &'g Guard,
     ) -> (Sight, Option<Version<'g>>) {

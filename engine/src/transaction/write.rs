@@ -7,7 +7,7 @@ use super::large::Replaced;
 use super::versions::{Before, Undo, Version, VersionHandle};
 use super::view::Sight;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, ErrorKind, PageId, Result};
+use crate::base::{Csn, ErrorKind, Result, TableId};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{Held, LargeReference, LeafHint, LeafWrite, REFERENCE_BYTES};
 use std::sync::Arc;
@@ -103,13 +103,13 @@ impl ActiveTransaction {
         let (mut relieved, mut waited, mut checkpoints) = (None, 0, 0);
         loop {
             let guard = pin();
-            let mut hint = self.take_hint(table.tree.root());
+            let mut hint = self.take_hint(table.id);
             let attempt = {
                 let leaf = table.tree.write(key, room, &mut hint);
                 leaf.and_then(|leaf| leaf.reserve().map(|()| leaf))
                     .map(|mut leaf| self.attempt(table, &mut leaf, key, intent, &guard))
             };
-            self.scratch.hint = (table.tree.root(), hint);
+            self.scratch.hint = ((self.system.number, table.id), hint);
             let attempt = match attempt {
                 Err(error) if error.kind() == ErrorKind::OutOfSpace && waited < CHECKPOINTS_WAITED_FOR => {
                     waited += 1;
@@ -150,8 +150,8 @@ impl ActiveTransaction {
         }
     }
 
-    fn take_hint(&mut self, root: PageId) -> LeafHint {
-        if self.scratch.hint.0 == root {
+    fn take_hint(&mut self, table: TableId) -> LeafHint {
+        if self.scratch.hint.0 == (self.system.number, table) {
             std::mem::take(&mut self.scratch.hint.1)
         } else {
             LeafHint::default()
@@ -259,6 +259,8 @@ impl ActiveTransaction {
         let absent = matches!(undo.before, Before::Absent);
         let shard = Descriptors::slot(self.id);
         let version = self.system.versions.create(shard, self.own, undo, guard)?;
+        // Who meets the row from the same thread would wait for itself.
+        self.system.descriptors.set_thread(self.id);
         self.changed_leaf(leaf.page_id());
         let word = version.word();
         let table_index = self.table_index(table);

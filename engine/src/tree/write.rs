@@ -10,7 +10,8 @@ use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Version};
 use std::sync::Arc;
 
-/// Where the caller wrote last. If that leaf has not changed since, and covers the next key too, the descent is saved.
+/// Where the caller wrote last. If that leaf has not changed since, and covers the next key too, the descent is saved. Only to be used with
+/// the tree that it is from: elsewhere a page may have the same number and version, and a leaf of a tree that is gone may not be free yet.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LeafHint {
     leaf: Option<(PageId, Version)>,
@@ -69,7 +70,7 @@ impl Tree {
     ) -> Option<LeafWrite<'t>> {
         let (page, version) = hint.leaf?;
         let guard = self.pool.optimistic_at(page, version).ok()?.upgrade().ok()?;
-        // Same version: still the leaf it was, of the tree that the hint is used with.
+        // Same version: still the leaf it was. That it is of this tree is up to the caller.
         let node = Node::new(guard.bytes());
         if !node.is_leaf() || !node.covers(key) {
             return None;

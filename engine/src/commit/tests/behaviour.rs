@@ -263,7 +263,8 @@ fn a_future_is_woken_when_its_transaction_is_committed() {
         for level in [Durability::Durable, Durability::Lazy] {
             let ticket = world.asynchronous(0, Csn::ZERO, level).expect("pre-commits");
             let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-            while world.commit.poll(ticket, &waker).is_none() {
+            let mut place = WakerPlace::default();
+            while world.commit.poll(ticket, &waker, &mut place).is_none() {
                 std::thread::park_timeout(Duration::from_secs(5));
             }
             assert!(world.durable_csns().contains(&ticket.csn));

@@ -1,0 +1,67 @@
+//! Points inside a transaction to roll back to.
+//!
+//! A transaction keeps the serials of the savepoints that it can be rolled back to, oldest first. Rolling back to one makes those after it void:
+//! they are of a state that is gone, though as many changes and as much redo may come again.
+
+use super::active::ActiveTransaction;
+use super::descriptor::DescriptorId;
+use crate::base::planted::{self, Bug};
+use crate::base::{Error, Result};
+use crate::log::RedoMark;
+
+/// A point to roll back to. Belongs to the transaction that made it.
+#[derive(Clone, Copy, Debug)]
+pub struct Savepoint {
+    /// The system's number: transactions of another have the same identifiers.
+    system: u64,
+    owner: DescriptorId,
+    serial: u64,
+    changes: usize,
+    values: usize,
+    redo: RedoMark,
+}
+
+impl ActiveTransaction {
+    /// A point to roll back to.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let changes = self.scratch.changes.len();
+        // Without a change since the last one it is the same point: there are no more points than changes.
+        if self.scratch.savepoints.is_empty() || self.savepoint_changes != changes {
+            self.last_savepoint += 1;
+            self.scratch.savepoints.push(self.last_savepoint);
+        }
+        self.savepoint_changes = changes;
+        Savepoint {
+            system: self.system.number,
+            owner: self.id,
+            serial: self.scratch.savepoints.last().copied().unwrap_or_default(),
+            changes,
+            values: self.scratch.values.len(),
+            redo: self.scratch.redo.mark(),
+        }
+    }
+
+    /// Takes back everything since `savepoint`. What was read since stays a dependency.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a savepoint of another transaction or of a state that was rolled back itself. I/O or `Corruption` if a page
+    /// cannot be read: then the transaction can only abort.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let own = savepoint.system == self.system.number && savepoint.owner == self.id;
+        let (true, Ok(at)) = (own, self.scratch.savepoints.binary_search(&savepoint.serial)) else {
+            return Err(Error::invalid("the savepoint does not belong to this state of this transaction"));
+        };
+        let first = savepoint.changes + usize::from(planted::is(Bug::RollbackLeavesRow));
+        if let Err(error) = self.take_back(first, savepoint.values) {
+            // Some of it is taken back in the pages, and none in the redo: only an abort makes sense of that.
+            self.broken = Some(error.duplicate());
+            return Err(error);
+        }
+        if !planted::is(Bug::RollbackKeepsRedo) {
+            self.scratch.redo.truncate(savepoint.redo);
+        }
+        self.savepoint_changes = savepoint.changes;
+        self.scratch.savepoints.truncate(at + 1);
+        Ok(())
+    }
+}
