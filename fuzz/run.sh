@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes with cargo-fuzz: each target for so many seconds (60), or those that are named. Says so and ends if the tools are missing:
+# Fuzzes with cargo-fuzz: each target for so many seconds (60), or those that are named. Says so and fails if the tools are missing:
 #   rustup toolchain install nightly && cargo install cargo-fuzz
 # What is found goes to fuzz/corpus; --minimise reduces that to inputs that each reach something of their own, however often.
 set -euo pipefail
@@ -18,11 +18,13 @@ done
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/../target/fuzz}
 toolchain=${FUZZ_TOOLCHAIN:-nightly}
 if ! cargo "+$toolchain" fuzz --version >/dev/null 2>&1; then
-    echo "fuzz: needs cargo-fuzz and the toolchain '$toolchain' (FUZZ_TOOLCHAIN=...): not run. The stable smoke run is in cargo test -p quench-fuzz."
-    exit 0
+    echo "fuzz: needs cargo-fuzz and the toolchain '$toolchain' (FUZZ_TOOLCHAIN=...): not run. Install them with
+  rustup toolchain install $toolchain && cargo install cargo-fuzz
+The stable smoke run is in cargo test -p quench-fuzz." >&2
+    exit 1
 fi
 if ((${#targets[@]} == 0)); then
-    targets=(record segment manifest catalog memory load block page mapping api)
+    targets=(record segment manifest catalog memory load block description reader page mapping api)
 fi
 host=$(rustc "+$toolchain" -vV | sed -n 's/^host: //p')
 for target in "${targets[@]}"; do

@@ -30,7 +30,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "record", run: parsers::record, allocates: Some(64 << 10) },
     // A segment is read a mebibyte at a time.
     Target { name: "segment", run: parsers::segment, allocates: Some(2 << 20) },
@@ -39,8 +39,11 @@ pub const TARGETS: [Target; 10] = [
     Target { name: "memory", run: parsers::memory, allocates: Some(2 << 20) },
     Target { name: "load", run: parsers::load, allocates: Some(64 << 10) },
     Target { name: "block", run: pages::block, allocates: Some(64 << 10) },
-    Target { name: "page", run: pages::page, allocates: None },
-    Target { name: "mapping", run: pages::mapping, allocates: None },
+    Target { name: "description", run: parsers::description, allocates: Some(64 << 10) },
+    Target { name: "reader", run: parsers::reader, allocates: Some(64 << 10) },
+    Target { name: "page", run: pages::page, allocates: Some(128 << 10) },
+    // It runs a whole database, with a mebibyte of memory.
+    Target { name: "mapping", run: pages::mapping, allocates: Some(4 << 20) },
     Target { name: "api", run: api::api, allocates: None },
 ];
 

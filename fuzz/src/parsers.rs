@@ -1,17 +1,19 @@
 //! Parsers of bytes that come from files: log, manifest, catalog, mapped memory, lines.
 
 use crate::rows;
+use quenchdb::backup::{BACKUP_PATH, Description};
 use quenchdb::base::checksum::crc;
+use quenchdb::base::encoding::Reader;
 use quenchdb::checkpoint::{decode_catalog, decode_catalog_prefix, encode_catalog};
 use quenchdb::device::mapped::MapOptions;
 use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::device::{SECTOR_BYTES, Storage};
+use quenchdb::device::{OpenMode, SECTOR_BYTES, Storage};
 use quenchdb::log::memory::{MemoryState, find};
 use quenchdb::log::{
     BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, Record, ScanOptions, counting_bytes, dump, load_all, operations,
     scan,
 };
-use quenchdb::store::Manifest;
+use quenchdb::store::{Manifest, READERS_PATH, Readers};
 use quenchdb::{Csn, log};
 use std::path::Path;
 use std::sync::Arc;
@@ -137,24 +139,104 @@ pub(crate) fn segment(data: &[u8]) {
             }
         }
     }
-    let _ = dump(&storage, None, DATABASE, Csn::ZERO);
+    let _ = dump(&storage, None, DATABASE, Csn::ZERO, &|_, _| ());
     let wanted = log::Wanted { database: DATABASE, covered: Csn::ZERO, last_sequence: &|_, _| 3 };
     let _ = log::read_contents(&*storage, None, &wanted, &mut |_, _| {}, &mut |_, _| {});
+}
+
+fn seal_manifest(bytes: &mut [u8], version: u32) {
+    if bytes.len() < 32 {
+        return;
+    }
+    bytes[..8].copy_from_slice(b"QUENCHDB");
+    put_u32(bytes, 8, version);
+    let check = crc(&bytes[..12]);
+    put_u32(bytes, 12, check);
+    let body = bytes.len() - 32;
+    put_u32(bytes, 24, body as u32);
+    let check = quenchdb::base::checksum::crc_append(crc(&bytes[16..28]), &bytes[32..]);
+    put_u32(bytes, 28, check);
+}
+
+/// Where the manifest stands in the body of a description.
+fn manifest_in(body: &[u8]) -> Option<std::ops::Range<usize>> {
+    let mut reader = Reader::new(body);
+    reader.u64()?;
+    if reader.u8()? == 1 {
+        reader.u64()?;
+        reader.varint()?;
+    }
+    let manifest = reader.bytes()?;
+    let start = manifest.as_ptr() as usize - body.as_ptr() as usize;
+    Some(start..start + manifest.len())
+}
+
+/// The description of a backup; the first byte: its header and checksums are made anew, and the inner manifest's; else it is as it is. What is read is
+/// written as it was.
+pub(crate) fn description(data: &[u8]) {
+    let Some((how, data)) = data.split_first() else { return };
+    let mut bytes = data.to_vec();
+    if how & 1 == 1 && bytes.len() >= 32 {
+        let mut body = bytes.split_off(32);
+        if how & 2 == 2
+            && let Some(place) = manifest_in(&body)
+        {
+            seal_manifest(&mut body[place], u32::from(how >> 2 & 7));
+        }
+        bytes.clear();
+        bytes.extend_from_slice(b"QUENCHBK\x01\0\0\0");
+        bytes.extend_from_slice(&crc(&bytes).to_le_bytes());
+        bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&crc(&body).to_le_bytes());
+        let check = crc(&bytes[16..28]);
+        bytes.extend_from_slice(&check.to_le_bytes());
+        bytes.append(&mut body);
+    }
+    bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
+    let disk = SimulatedStorage::new(1);
+    disk.write_file(BACKUP_PATH, &bytes);
+    if let Ok(description) = Description::read(&disk) {
+        let again = SimulatedStorage::new(2);
+        description.complete(&*Description::begin(&again).expect("a whole disk")).expect("it was one");
+        assert!(Description::read(&again).expect("we wrote it") == description);
+        for (page, reference) in &description.source {
+            assert_eq!(description.find(*page), Some(*reference));
+        }
+    }
+}
+
+/// A reader's slot, locked: sealed if the first byte says so. Whatever is in it, somebody reads, or of another database.
+pub(crate) fn reader(data: &[u8]) {
+    let Some((how, data)) = data.split_first() else { return };
+    let mut bytes = data[..data.len().min(256)].to_vec();
+    if how & 1 == 1 && bytes.len() >= 44 {
+        bytes[..8].copy_from_slice(b"QUENCHRD");
+        put_u32(&mut bytes, 8, 1);
+        let check = crc(&bytes[16..44]);
+        put_u32(&mut bytes, 12, check);
+    }
+    let ours = bytes.get(16..24) == Some(&DATABASE.0.to_le_bytes()[..]);
+    let disk = SimulatedStorage::new(1);
+    let path = format!("{READERS_PATH}/00");
+    disk.write_file(&path, &bytes);
+    let mode = OpenMode { create: false, read_only: false, direct: false };
+    let slot = disk.open(&path, mode).expect("it was written");
+    assert!(slot.try_lock().expect("simulated"), "nobody has it");
+    let readers = Readers::new(Arc::new(disk), DATABASE);
+    let found = readers.list().expect("simulated");
+    // One that cannot be understood needs everything: only a whole slot of another database counts as nobody's.
+    assert!(found.len() == 1 || found.is_empty() && !ours && bytes.len() >= 44, "{found:?}");
+    if how & 1 == 1 && ours && bytes.len() >= 44 {
+        assert_eq!(found[0].generation.to_le_bytes(), bytes[24..32], "it is sealed and ours");
+    }
 }
 
 /// A slot: sealed if the first byte says so. What decodes is written as it was read.
 pub(crate) fn manifest(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let mut bytes = data.to_vec();
-    if how & 1 == 1 && bytes.len() >= 32 {
-        bytes[..8].copy_from_slice(b"QUENCHDB");
-        put_u32(&mut bytes, 8, u32::from(how >> 1 & 7));
-        let check = crc(&bytes[..12]);
-        put_u32(&mut bytes, 12, check);
-        let body = bytes.len() - 32;
-        put_u32(&mut bytes, 24, body as u32);
-        let check = quenchdb::base::checksum::crc_append(crc(&bytes[16..28]), &bytes[32..]);
-        put_u32(&mut bytes, 28, check);
+    if how & 1 == 1 {
+        seal_manifest(&mut bytes, u32::from(how >> 1 & 7));
     }
     assert!(Manifest::slot_bytes(&bytes) <= quenchdb::store::manifest::SLOT_BYTES);
     if let Ok(manifest) = Manifest::decode(&bytes) {
@@ -210,7 +292,7 @@ pub(crate) fn memory(data: &[u8]) {
         && let Ok(Some(segment)) = find(&memory, Csn(u64::from(how >> 4)), quenchdb::base::SegmentId(7), true)
     {
         let storage: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(1));
-        let _ = dump(&storage, Some(&segment), DATABASE, Csn::ZERO);
+        let _ = dump(&storage, Some(&segment), DATABASE, Csn::ZERO, &|_, _| ());
     }
 }
 

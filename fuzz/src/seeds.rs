@@ -5,7 +5,7 @@ use crate::parsers::DATABASE;
 use quenchdb::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
 use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::store::{Manifest, blocks};
-use quenchdb::{Database, Durability, Isolation, Preset, Settings};
+use quenchdb::{BackupOptions, Database, Durability, Isolation, Place, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -148,10 +148,53 @@ pub fn seeds() -> Seeds {
         plain("api", &format!("script-{n}"), [&[n * 43][..], &script].concat());
     }
     // Begin, write, write, commit, checkpoint, fault, begin, write, commit, kill.
+    for (name, files) in copies() {
+        plain(if name == "slot" { "reader" } else { "description" }, name, [&[1][..], &files].concat());
+    }
     let words =
         [0, 0, 0, 2, 1, 7, 9, 2, 3, 8, 251, 12, 1, 19, 21, 3, 0, 0, 0, 0, 0, 2, 1, 9, 9, 12, 1, 22, 23, 0];
     plain("api", "by-hand", words.to_vec());
     seeds
+}
+
+/// What backups and readers write: descriptions of a full backup and of an increment, and the slot of a reader.
+fn copies() -> Vec<(&'static str, Vec<u8>)> {
+    let disk = SimulatedStorage::new(4);
+    let settings = Settings {
+        memory_bytes: 4 << 20,
+        log_bytes_max: 4 << 20,
+        segment_bytes: 64 << 10,
+        checkpoint_log_bytes: 1 << 20,
+        ..Settings::default()
+    };
+    let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("x").expect("opens");
+    let table = db.create_table("t").expect("new");
+    let fill = |byte: u8| {
+        let insert = |tx: &mut quenchdb::Transaction| {
+            (0..60u8).try_for_each(|n| tx.insert(&table, [n], vec![byte; 300]))
+        };
+        db.transact(insert).expect("a whole disk");
+    };
+    let place = |disk: &SimulatedStorage| Place::Storage(Arc::new(disk.clone()));
+    let (full, increment) = (SimulatedStorage::new(5), SimulatedStorage::new(6));
+    fill(1);
+    db.backup(place(&full), BackupOptions::default()).expect("a whole disk");
+    fill(2);
+    let base = Some(place(&full));
+    db.backup(place(&increment), BackupOptions { base, ..BackupOptions::default() }).expect("a whole disk");
+    let beside = Database::builder().storage(Arc::new(disk.clone())).memory_bytes(4 << 20);
+    let _reader = beside.open_checkpoint("x").expect("there is one");
+    let file = |disk: &SimulatedStorage, path| disk.read_file(path).expect("it was written");
+    let description = |disk: &SimulatedStorage| {
+        let mut bytes = file(disk, "BACKUP");
+        // Behind its body it is padded.
+        bytes.truncate(32 + u64::from_le_bytes(bytes[16..24].try_into().expect("eight bytes")) as usize);
+        bytes
+    };
+    let mut slot = file(&disk, "readers/00");
+    slot.truncate(44);
+    slot[16..24].copy_from_slice(&DATABASE.0.to_le_bytes());
+    vec![("full", description(&full)), ("increment", description(&increment)), ("slot", slot)]
 }
 
 /// Pages of a small tree, three to an input.
