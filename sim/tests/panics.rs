@@ -59,11 +59,7 @@ fn live(
                     let mut random = Random::from_seed(seed ^ u64::from(number));
                     let mut later = Vec::new();
                     // Pages have to leave memory before their thread has anything to do.
-<<<<<<< HEAD
-                    for n in 0..if threads == "quench-evictor" { 24 } else { 10 } {
-=======
-                    for n in 0..if threads == "quench-evictor" { 48 } else { 6 } {
->>>>>>> tests13
+                    for n in 0..if threads == "quench-evictor" { 48 } else { 10 } {
                         let id = [0, number, n, 0];
                         match one(db, tables, id, &mut random) {
                             Ok(Told::Durable) => drop(acknowledged.lock().insert(id)),
