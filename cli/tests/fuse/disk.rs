@@ -55,7 +55,7 @@ impl Disk {
         match fuser::spawn_mount(files, &path, &config) {
             Ok(session) => Some(Disk { path, orders, _session: session }),
             Err(error) => {
-                println!("SKIPPED: no FUSE file system can be mounted here: {error}");
+                crate::support::skip(&format!("no FUSE file system can be mounted here: {error}"));
                 None
             }
         }
