@@ -59,11 +59,11 @@ pub struct RecoveryReport {
     pub replayed: u64,
     /// Whole records that were discarded because something they depend on is lost, none of them acknowledged.
     pub discarded: u64,
-    /// Row operations in them.
+    /// Row operations in those that were replayed.
     pub operations: u64,
-    /// Chunks of them that are older than the checkpoint: the log was kept for a transaction that was in progress then.
+    /// Chunks of those that are older than the checkpoint: the log was kept for a transaction that was in progress then.
     pub chunks_before_checkpoint: u64,
-    /// Bytes of their records.
+    /// Bytes of the records of those that were replayed.
     pub record_bytes: u64,
     /// Log bytes read, those that were read twice counted twice.
     pub log_bytes: u64,
@@ -225,7 +225,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn begin_epoch_after_close(&self, file: &ManifestFile, mut manifest: Manifest) -> Result<Recovered> {
+    fn begin_epoch_after_close(&self, file: &ManifestFile, manifest: Manifest) -> Result<Recovered> {
         let segments = self.segment_pool()?;
         for segment in self.segment_files()? {
             // Everything in it is in the checkpoint.
@@ -233,14 +233,25 @@ impl Recovery<'_> {
         }
         segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
+        let begun = self.begin_epoch(file, manifest, &segments);
+        begun.inspect_err(|_| segments.close(true))
+    }
+
+    fn begin_epoch(
+        &self,
+        file: &ManifestFile,
+        mut manifest: Manifest,
+        segments: &Arc<SegmentPool>,
+    ) -> Result<Recovered> {
         let epoch = Epoch(manifest.reserved_epoch.0 + 1);
         let first_csn = manifest.next_csn;
         (manifest.epoch, manifest.reserved_epoch) = (epoch, epoch);
         manifest.clean = planted::is(Bug::CleanMarkKept);
         (manifest.first_csn, manifest.epochs) = (first_csn, Vec::new());
-        let logs = self.new_logs(&manifest, &segments)?;
+        let logs = self.new_logs(&manifest, segments)?;
         file.publish(&manifest)?;
-        Ok(Recovered { manifest, logs, segments, first_csn, report: RecoveryReport::default() })
+        let (segments, report) = (segments.clone(), RecoveryReport::default());
+        Ok(Recovered { manifest, logs, segments, first_csn, report })
     }
 
     fn replay_log(
@@ -255,9 +266,11 @@ impl Recovery<'_> {
         let segments = self.segment_pool()?;
         for found in &scan.segments {
             // None is ever written to, not even one that looks empty: a write of the killed process may still be on its way to it.
-            match found.max_csn {
-                Csn::ZERO => segments.adopt_empty(&found.segment),
-                max_csn => segments.adopt(found.segment.clone(), Some(max_csn)),
+            if found.lowest_epoch.is_none_or(|epoch| epoch > manifest.epoch) {
+                // What a recovery that did not come to its end has appended again is where it took it from.
+                segments.adopt_unneeded(&found.segment);
+            } else {
+                segments.adopt(found.segment.clone(), Some(found.max_csn));
             }
         }
         if let Some((segment, max_csn)) = moved {
@@ -290,9 +303,9 @@ impl Recovery<'_> {
         let first_csn = selection.last_csn.next();
         (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
         manifest.next_table = self.system.catalog().lock().next_id();
-        manifest.epochs.push(entry);
+        manifest.add_epoch(entry);
         let logs = self.new_logs(&manifest, segments)?;
-        append_again(&logs[0], &copies)?;
+        segments.beyond_bound(|| append_again(&logs[0], &copies))?;
         let prepared = self.logs.min(SEGMENTS_AT_OPEN) as u64;
         progress("log segments prepared", prepared, prepared);
         file.publish(&manifest)?;

@@ -104,6 +104,8 @@ struct State {
     /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
     /// nothing could be appended otherwise, and so no checkpoint be reached.
     adopted_bytes: u64,
+    /// What is taken now has no bound.
+    beyond_bound: bool,
     /// What the last recycling would have freed but for chunks of transactions in progress: segments whose newest record is
     /// above the first and not above the second. `None` if it kept none, or one of these transactions has ended since.
     kept: Option<(Csn, Csn)>,
@@ -187,10 +189,10 @@ impl SegmentPool {
         state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default() });
     }
 
-    /// Takes over a segment in which recovery found no block at all: a crash between its making and its first use. It is not
-    /// used, since a write of the killed process may still be on its way to it, but removed when there are others, so that
-    /// recoveries that are interrupted again and again do not leave more and more.
-    pub fn adopt_empty(&self, segment: &Segment) {
+    /// Takes over a segment in which recovery found no block that counts: a crash between its making and its first use, or the end of a
+    /// recovery. It is not used, since a write of the killed process may still be on its way to it, but removed when there are others,
+    /// so that recoveries that are interrupted again and again do not leave more and more.
+    pub fn adopt_unneeded(&self, segment: &Segment) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
         state.surplus.push(segment.id);
@@ -256,10 +258,24 @@ impl SegmentPool {
         }
     }
 
+    /// Does `work` for a recovery: what that appends has been in the log before, so there is room for it, whatever the bound says. Nobody
+    /// else is there who could make a checkpoint.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn beyond_bound<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.state.lock().beyond_bound = true;
+        let done = work();
+        let mut state = self.state.lock();
+        state.beyond_bound = false;
+        state.adopted_bytes = bytes_in_use(&state);
+        done
+    }
+
     fn within_bound(&self, state: &State, in_use: u64, more: u64) -> bool {
         let after_recovery =
             state.adopted_bytes > 0 && in_use < state.adopted_bytes + RECOVERY_SEGMENTS * self.segment_bytes;
-        in_use + more <= self.bytes_max || after_recovery
+        in_use + more <= self.bytes_max || after_recovery || state.beyond_bound
     }
 
     fn next_work(&self) -> Work {
