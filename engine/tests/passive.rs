@@ -507,3 +507,69 @@ fn an_open_that_was_killed_leaves_nothing_half_durable_to_the_next() {
         }
     }
 }
+
+/// The table of buffers outlives a new division, and with other buffers it told of one log what another had written: two different blocks
+/// were number 1, and no open succeeded any more.
+#[test]
+fn what_the_table_said_of_buffers_of_another_length_is_not_believed() {
+    for (first, then) in [(64 << 10, 128 << 10), (128 << 10, 64 << 10)] {
+        let with = |log_buffer_bytes| Settings { log_buffer_bytes, memory_bytes: 16 << 20, ..settings(3) };
+        let disk = SimulatedStorage::new(1);
+        let db = open(&disk, with(first)).expect("a whole disk");
+        // A row in each log.
+        let (table, together) = (db.create_table("t").expect("new"), std::sync::Barrier::new(3));
+        std::thread::scope(|scope| {
+            let (db, table, together) = (&db, &table, &together);
+            for n in 0..3u8 {
+                scope.spawn(move || {
+                    together.wait();
+                    db.transact(|tx| tx.insert(table, [n], [n; 100])).expect("fenced");
+                    together.wait();
+                });
+            }
+        });
+        let killed = disk.crash(CrashKind::Kill, disk.operations(), 1);
+        disk.stop();
+        let db = open(&killed, with(then)).expect("recovers");
+        let table = db.table("t").expect("there");
+        db.transact(|tx| tx.insert(&table, [3], [3; 100])).expect("fenced");
+        let again = killed.crash(CrashKind::Kill, killed.operations(), 2);
+        killed.stop();
+        let db = open(&again, with(then)).unwrap_or_else(|error| panic!("{first}, then {then}: {error}"));
+        assert_eq!(row_count(&db), 4, "{first}, then {then}");
+        assert!(db.verify(None).expect("runs").problems.is_empty());
+    }
+}
+
+/// The log was looked at without the memory, and what only that had was reported as lost.
+#[test]
+fn verify_of_a_database_that_is_refused_looks_into_the_memory_too() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, settings(3)).expect("a whole disk");
+    let table = db.create_table("t").expect("new");
+    db.checkpoint().expect("a whole disk");
+    let together = std::sync::Barrier::new(3);
+    std::thread::scope(|scope| {
+        for n in 0..3u64 {
+            let (db, table, together) = (&db, &table, &together);
+            scope.spawn(move || {
+                let put = |row| db.transact(|tx| tx.insert(table, key(n, row), [1; 3000])).expect("fenced");
+                put(0);
+                together.wait();
+                // Of one log buffers are written, with watermarks above the first rows of the others.
+                (1..100).filter(|_| n == 0).for_each(put);
+                together.wait();
+            });
+        }
+    });
+    let left = disk.crash(CrashKind::Kill, disk.operations(), 1);
+    disk.stop();
+    let pages = left.read_file("pages/data").expect("there");
+    let header = &pages[..4096];
+    left.write_file("pages/data", &[header, &vec![0x55; pages.len() - 4096]].concat());
+    let builder = Database::builder().settings(plain()).storage(Arc::new(left.clone()));
+    let report = builder.verify("simulated", None).expect("can be told");
+    let says = |what: &str| report.problems.iter().any(|problem| problem.contains(what));
+    assert!(!report.problems.is_empty() && report.log_records > 100, "{report:#?}");
+    assert!(!says("committed transactions") && !says("log"), "{report:#?}");
+}

@@ -4,8 +4,11 @@ mod support;
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Compression, Database, Durability, Isolation, Preset, Settings, Table};
-use std::sync::{Arc, Mutex};
+use quenchdb::{
+    Acknowledger, Compression, Database, Dependency, Durability, Isolation, Preset, Settings, Table, Writer,
+};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 use support::content;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -157,6 +160,166 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
             }
         }
     }
+}
+
+/// Two logs, the watermark held by one row that is nowhere durable, and about 700 KiB above it in the other log, of at most a MiB. The
+/// recovery has to write all of that again.
+fn held_watermark() -> (SimulatedStorage, Settings) {
+    let settings = Settings {
+        logs: 2,
+        writer: Some(Writer::Worker),
+        acknowledger: Some(Acknowledger::Workers),
+        dependency: Some(Dependency::Exact),
+        stealing_group: Some(1),
+        flush_interval: Some(Duration::from_secs(1)),
+        idle_most: Duration::ZERO,
+        flush_unit_bytes: 48 << 10,
+        log_bytes_max: 1 << 20,
+        ..settings(Preset::Autonomous)
+    };
+    // Threads get their logs in turn.
+    let _alone = support::alone();
+    for attempt in 0.. {
+        let disk = SimulatedStorage::new(1);
+        let killed = with_held_watermark(&disk, &settings, attempt);
+        disk.stop();
+        if let Some(killed) = killed {
+            return (killed, settings);
+        }
+        assert!(attempt < 100, "the row was written each time");
+    }
+    unreachable!("it ends above")
+}
+
+/// `None` if both threads have the same log, or took so long that the row was written.
+fn with_held_watermark(
+    disk: &SimulatedStorage,
+    settings: &Settings,
+    attempt: u32,
+) -> Option<SimulatedStorage> {
+    let db = open(disk, settings.clone());
+    let create = || db.create_table("t").expect("new");
+    // Where a thread of its own does it, the turns of those that follow are others.
+    let of_its_own = || std::thread::scope(|scope| scope.spawn(create).join().expect("no panic"));
+    let table = if attempt % 2 == 1 { of_its_own() } else { create() };
+    let put = |key: u8, len: usize, durability| {
+        let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+        tx.insert(&table, [key], vec![key; len]).expect("fits");
+        tx.commit().expect("a whole disk");
+    };
+    let (begun, ended) = (Barrier::new(2), Barrier::new(2));
+    let killed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            put(100, 1, Durability::Lazy);
+            begun.wait();
+            ended.wait();
+        });
+        let other = scope.spawn(|| {
+            begun.wait();
+            (0..40).for_each(|n| put(n, 16 << 10, Durability::Durable));
+            // Before the first thread ends, which would write its row.
+            let killed = disk.crash(CrashKind::Kill, disk.operations(), 1);
+            ended.wait();
+            killed
+        });
+        other.join().expect("no panic")
+    });
+    let roomy = Settings { log_bytes_max: 64 << 20, ..settings.clone() };
+    (content(&open(&killed.duplicate(), roomy)).len() == 40).then_some(killed)
+}
+
+/// Nobody but the recovery could have made room, by a checkpoint that comes after it: it waited for ever.
+#[test]
+fn what_is_appended_again_has_room_in_a_log_at_its_bound() {
+    let (disk, settings) = held_watermark();
+    let (opened, opens) = std::sync::mpsc::channel();
+    std::thread::spawn(move || opened.send(open(&disk, settings)));
+    let db = opens.recv_timeout(Duration::from_secs(30)).expect("it does not wait for ever");
+    assert_eq!(content(&db).len(), 40);
+    let table = db.table("t").expect("there");
+    (0..50u8).for_each(|n| db.transact(|tx| tx.insert(&table, [n], [n; 16 << 10])).expect("room"));
+}
+
+#[test]
+fn what_interrupted_recoveries_appended_again_is_removed_by_the_next() {
+    let (mut disk, settings) = held_watermark();
+    let log_bytes = |disk: &SimulatedStorage| -> usize {
+        let files = disk.files();
+        let of_log = files.iter().filter(|path| path.starts_with("log/"));
+        of_log.map(|path| disk.read_file(path).expect("there").len()).sum()
+    };
+    let before = log_bytes(&disk);
+    for attempt in 0..5u64 {
+        let copy = disk.duplicate();
+        let db = open(&copy, settings.clone());
+        let operations = copy.describe(0);
+        copy.stop();
+        drop(db);
+        // Killed before either slot got the manifest, with all that was appended again behind it.
+        let writes = operations.iter().enumerate().filter(|(_, what)| what.contains(" MANIFEST "));
+        let (published, _) = writes.rev().nth(1).expect("two slots");
+        let killed = copy.crash(CrashKind::Kill, published, attempt);
+        let bytes = log_bytes(&killed);
+        assert!(
+            attempt > 0 || bytes > before + (500 << 10),
+            "{before}, then {bytes}: it was not killed late"
+        );
+        // Once for what was found, once for what this one has added.
+        assert!(bytes < 2 * before + (8 << 16), "attempt {attempt}: {before}, then {bytes}");
+        disk = killed;
+    }
+    assert_eq!(content(&open(&disk, settings)).len(), 40);
+}
+
+/// Each recovery wrote the voids of all earlier ones once more in each of their entries, until the manifest was too long.
+#[test]
+fn a_manifest_does_not_repeat_what_is_void_with_each_crash_that_no_checkpoint_follows() {
+    let settings = Settings {
+        // So that the two threads hardly ever share one, whoever else is there.
+        logs: 16,
+        writer: Some(Writer::Worker),
+        acknowledger: Some(Acknowledger::Workers),
+        dependency: Some(Dependency::Exact),
+        stealing_group: Some(1),
+        flush_interval: Some(Duration::from_secs(1)),
+        idle_most: Duration::ZERO,
+        flush_unit_bytes: 48 << 10,
+        ..settings(Preset::Autonomous)
+    };
+    let mut disk = SimulatedStorage::new(1);
+    let mut lengths = Vec::new();
+    for life in 0..12u64 {
+        let db = open(&disk, settings.clone());
+        let table = db.table_or_create("t").expect("free");
+        let (ping, pong) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            let (db, table, ping, pong) = (&db, &table, &ping, &pong);
+            for (thread, durability) in [Durability::Durable, Durability::Lazy].into_iter().enumerate() {
+                scope.spawn(move || {
+                    for n in 0..100u8 {
+                        if thread == 1 {
+                            ping.wait();
+                        }
+                        let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+                        tx.insert(table, [thread as u8, n], [life as u8]).expect("fits");
+                        tx.commit().expect("a whole disk");
+                        if thread == 0 {
+                            ping.wait();
+                        }
+                        pong.wait();
+                    }
+                });
+            }
+        });
+        let bytes = disk.read_file("MANIFEST").expect("there");
+        lengths.push(u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]));
+        let killed = disk.crash(CrashKind::PowerCut, disk.operations(), life);
+        disk.stop();
+        disk = killed;
+    }
+    let grown = |from: usize, to: usize| f64::from(lengths[to] - lengths[from]);
+    assert!(grown(0, 4) > 400.0, "nothing was void: {lengths:?}");
+    assert!(grown(7, 11) < 1.5 * grown(0, 4), "{lengths:?}");
 }
 
 fn puts(db: &Database, table: &Table, from: u64, to: u64) {

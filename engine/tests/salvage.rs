@@ -203,6 +203,32 @@ fn a_damaged_log_costs_what_it_held() {
 }
 
 #[test]
+fn a_sector_of_the_log_that_cannot_be_read_costs_its_transaction_only() {
+    let (disk, expected) = sample(false, Compression::Lz4);
+    let mut blocks: Vec<(u64, String, usize)> = Vec::new();
+    for path in disk.files().into_iter().filter(|path| path.starts_with("log/")) {
+        let bytes = disk.read_file(&path).expect("listed");
+        for at in (0..bytes.len()).step_by(BLOCK).filter(|at| bytes[at + 4..at + 8] == *b"QLOG") {
+            let sequence = u64::from_le_bytes(bytes[at + 32..at + 40].try_into().expect("eight bytes"));
+            blocks.push((sequence, path.clone(), at));
+        }
+    }
+    blocks.sort();
+    // Rows put once more as they were; then come the deletion, a table, and its rows.
+    let (_, path, at) = &blocks[blocks.len() - 4];
+    let start = *at as u64;
+    disk.make_unreadable(path, start..start + 100);
+    let (found, report) = salvage(&disk).expect("all else is there");
+    let differ = expected.iter().find(|(key, value)| found.get(*key) != Some(*value)).map(|(key, _)| key);
+    assert!(found == expected, "{differ:?}, {} rows of {}: {report:?}", found.len(), expected.len());
+    let told = report
+        .remarks
+        .iter()
+        .any(|remark| ["left out", path, &format!("byte {start}")].iter().all(|part| remark.contains(part)));
+    assert!(told && report.remarks.iter().any(|remark| remark.contains("about 1 trans")), "{report:?}");
+}
+
+#[test]
 fn nonsense_of_any_kind_is_an_error_or_a_report_and_never_a_panic() {
     let (disk, _) = sample(false, Compression::Lz4);
     let mut random = Random::from_seed(9);

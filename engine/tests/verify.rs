@@ -153,6 +153,24 @@ fn a_flipped_bit_in_the_log_of_a_crashed_database_is_reported_with_its_place() {
 }
 
 #[test]
+fn a_sector_of_the_log_that_cannot_be_read_costs_its_block_only() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group);
+    fill(&db, "t", 0..100);
+    let whole = db.verify(None).expect("runs");
+    assert_sound(&whole);
+    let block = blocks(&disk)[50].clone();
+    disk.make_unreadable(&block.path, block.offset as u64 + 512..block.offset as u64 + 513);
+    let report = db.verify(None).expect("runs");
+    assert_eq!(report.log_blocks, whole.log_blocks - 1, "{:#?}", report.problems);
+    let place = format!("byte {}", block.offset);
+    assert_finds(&report, &["cannot be read", &block.path, &place]);
+    assert_finds(&report, &[&format!("block {}:", block.sequence), &place]);
+    assert_finds(&report, &["1 committed transactions", &format!("CSN {}", block.last_csn)]);
+    assert_eq!(report.problems.len(), 3, "{:#?}", report.problems);
+}
+
+#[test]
 fn what_a_recovery_replayed_must_stay_in_the_log_until_a_checkpoint() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, Preset::Group);

@@ -288,13 +288,20 @@ impl Builder {
         self.settings.read_only = true;
         self.settings.validate()?;
         let storage = self.open_storage(path.as_ref())?;
+        let mut settings = self.settings.clone();
         match super::open::open(storage.clone(), path.as_ref(), self) {
             Ok(database) => database.verify(progress),
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 let mut progress = progress.take().unwrap_or_else(|| Box::new(|_, _, _| ()));
+                let mut report =
+                    VerifyReport { problems: vec![error.to_string()], ..VerifyReport::default() };
+                let more = verify::run_refused(&*storage, &mut settings, &mut report, &mut progress);
                 // Without a manifest there is nothing to be said but that.
-                let mut report = verify::run_refused(&*storage, &mut progress).unwrap_or_default();
-                report.problems.insert(0, error.to_string());
+                if let Err(more) = more.map_err(|more| more.to_string())
+                    && more != report.problems[0]
+                {
+                    report.problems.push(format!("nothing else was looked at: {more}"));
+                }
                 Ok(report)
             }
             Err(error) => Err(error),

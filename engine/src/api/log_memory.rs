@@ -89,7 +89,8 @@ pub(super) fn open(
     let mut old = None;
     if let Some(needed) = needed {
         let found = find_needed(storage, settings, manifest.database, &needed)?;
-        memories.found = find(&found, manifest.covered, next_id(storage)?, settings.read_only)?;
+        memories.found =
+            find(&found, (manifest.epoch, manifest.covered), next_id(storage)?, settings.read_only)?;
         if settings.read_only {
             manifest.log_memory = Some(needed);
             memories.facts = Some(found.mapped().facts());

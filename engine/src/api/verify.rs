@@ -5,6 +5,9 @@
 
 use super::builder::Progress;
 use super::database::Inner;
+use super::log_memory::{self, Memories};
+use crate::base::account::Account;
+use crate::base::settings::Settings;
 use crate::base::{Csn, PageId, Result};
 use crate::buffer::HIDDEN_ROUND;
 use crate::checkpoint::Checkpointer;
@@ -18,6 +21,7 @@ use crate::tree::Subtree;
 use crate::tree::overflow::{self, LargeSubtree};
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 /// What `verify` looked at, and what it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -292,13 +296,15 @@ fn check_stored_pages(
 }
 
 fn log(inner: &Inner, report: &mut VerifyReport, progress: &mut Progress) -> Result<()> {
+    let account = Some(inner.pool.account());
     let Some(checkpointer) = &inner.checkpointer else {
         if inner.at_checkpoint.is_some() {
             // The log is the writer's.
             return Ok(());
         }
         let (_, manifest) = ManifestFile::open(&*inner.storage, true)?;
-        return log_at_rest((&*inner.storage, inner.memory_found.as_ref()), &manifest, report, progress);
+        let log = (&*inner.storage, inner.memory_found.as_ref(), account);
+        return log_at_rest(log, &manifest, report, progress);
     };
     let manifest = checkpointer.manifest();
     let commit = inner.system.commit();
@@ -306,11 +312,11 @@ fn log(inner: &Inner, report: &mut VerifyReport, progress: &mut Progress) -> Res
     let watermark = commit.watermark_in_segments();
     let running = Running { watermark, ends: commit.durable_ends() };
     let covered = || Checkpointer::covered(checkpointer);
-    add_log((&*inner.storage, None), &manifest, Some(&running), &covered, report, progress)
+    add_log((&*inner.storage, None, account), &manifest, Some(&running), &covered, report, progress)
 }
 
-/// Where segments are, and what mapped memory holds besides.
-type LogAndMemory<'a> = (&'a dyn Storage, Option<&'a Segment>);
+/// Where segments are, what mapped memory holds besides, and what buffers are charged to.
+type LogAndMemory<'a> = (&'a dyn Storage, Option<&'a Segment>, Option<&'a Arc<Account>>);
 
 /// The log of a database that nobody writes.
 fn log_at_rest(
@@ -323,14 +329,14 @@ fn log_at_rest(
 }
 
 fn add_log(
-    (storage, memory): LogAndMemory<'_>,
+    (storage, memory, account): LogAndMemory<'_>,
     manifest: &Manifest,
     running: Option<&Running>,
     covered: &dyn Fn() -> Csn,
     report: &mut VerifyReport,
     progress: &mut Progress,
 ) -> Result<()> {
-    let found = check_log(storage, memory, manifest, running, covered, &mut **progress)?;
+    let found = check_log(storage, memory, account, manifest, running, covered, &mut **progress)?;
     report.log_blocks = found.blocks;
     report.log_records = found.records;
     report.problems.extend(found.problems);
@@ -340,22 +346,34 @@ fn add_log(
 /// What can still be said of a database whose open was refused because of damage.
 ///
 /// # Errors
-/// The lock is taken, or the manifest cannot be read.
-pub(super) fn run_refused(storage: &dyn Storage, progress: &mut Progress) -> Result<VerifyReport> {
+/// The lock is taken, or the manifest or the directory of the log cannot be read.
+pub(super) fn run_refused(
+    storage: &dyn Storage,
+    settings: &mut Settings,
+    report: &mut VerifyReport,
+    progress: &mut Progress,
+) -> Result<()> {
     let _lock = storage.lock(false)?;
-    let (_, manifest) = ManifestFile::open(storage, true)?;
-    let mut report = VerifyReport::default();
-    log_at_rest((storage, None), &manifest, &mut report, progress)?;
+    let (_, mut manifest) = ManifestFile::open(storage, true)?;
+    let memories = match manifest.log_memory {
+        Some(_) => log_memory::open(storage, settings, &mut manifest, 1, 0),
+        None => Ok(Memories::default()),
+    };
+    match memories {
+        Ok(memories) => log_at_rest((storage, memories.found.as_ref(), None), &manifest, report, progress)?,
+        // What is in segments alone would look as if something had been lost.
+        Err(error) => report.problems.push(format!("the log is not looked at: {error}")),
+    }
     let page_bytes = manifest.page_bytes as usize;
     match PageStore::open_read_only(storage, manifest.database, page_bytes, &manifest.store) {
         Ok(store) => {
-            let damaged = check_stored_pages(&store, &mut report, progress);
+            let damaged = check_stored_pages(&store, report, progress);
             let problem = |(page, problem)| format!("stored {page:?}: {problem}");
             report.problems.extend(damaged.into_iter().map(problem));
         }
         Err(error) => report.problems.push(format!("the page store: {error}")),
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Bytes shown of a key.

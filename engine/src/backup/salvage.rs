@@ -9,7 +9,7 @@
 //!   leaves that no readable node refers to fill the gaps that their fences lie in
 //!        │
 //!        ▼
-//!   the log above the checkpoint, transaction by transaction, as far as it is whole
+//!   the log above the checkpoint, each transaction that is there whole
 //! ```
 //!
 //! A row is taken only from a page that is whole and whose fences say that it is for that key, and each key from one page only. It
@@ -21,7 +21,10 @@ use crate::base::checksum::crc;
 use crate::base::{Csn, PageId, Result, TableId};
 use crate::checkpoint::{TableRecord, decode_catalog_prefix};
 use crate::device::Storage;
-use crate::log::{Operation, Record, RecordKind, ScanOptions, counting_bytes, load_all, operations, scan};
+use crate::log::{
+    LoadedBlock, Operation, Record, RecordKind, ScanOptions, counting_bytes, load, operations,
+    scan_what_is_readable,
+};
 use crate::store::{CsnSet, Manifest, Remains};
 use crate::tree::content::{Content, StoredPage, StoredRow, StoredValue, read_content};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -119,7 +122,7 @@ pub fn salvage(
         progress("tables read", done as u64, tables.len() as u64);
         walk.report.tables.entry(table.name.clone()).or_default();
         walk.sink.create_table(&table.name)?;
-        walk.below(&table.name, table.root, (Vec::new(), None), u8::MAX)?;
+        walk.below(&table.name, table.root, (Vec::new(), None), None)?;
     }
     walk.fill_gaps(!known)?;
     if let Some(manifest) = remains.manifest.clone() {
@@ -190,8 +193,9 @@ impl Walk<'_> {
         &image[..self.remains.page_bytes()]
     }
 
-    /// Reads what is below `page`, which is for `range` and of a level below `above`.
-    fn below(&mut self, table: &str, page: PageId, range: Range, above: u8) -> Result<()> {
+    /// Reads what is below `page`, which is for `range` and of the level below `above`, or of any. So levels fall from page to page,
+    /// whatever refers to what.
+    fn below(&mut self, table: &str, page: PageId, range: Range, above: Option<u8>) -> Result<()> {
         self.visited.insert(page);
         let mut gaps = vec![range];
         for (_, image) in self.remains.images(page) {
@@ -199,12 +203,12 @@ impl Walk<'_> {
                 break;
             }
             let Ok(node) = read_content(self.trim(&image)) else { continue };
-            let fits = if above == u8::MAX { true } else { node.level + 1 == above };
+            let fits = above.is_none_or(|above| node.level.checked_add(1) == Some(above));
             if fits && !matches!(node.content, Content::Overflow(_)) {
                 gaps = self.take(table, &node, gaps)?;
             }
         }
-        let level = if above == u8::MAX { u8::MAX } else { above - 1 };
+        let level = above.map_or(u8::MAX, |above| above - 1);
         let lost = gaps.into_iter().map(|(lower, upper)| LostRange { lower, upper, level });
         self.report.tables.entry(table.to_string()).or_default().lost.extend(lost);
         Ok(())
@@ -228,7 +232,7 @@ impl Walk<'_> {
                     for child in children {
                         let range = common(&part, &(child.lower.clone(), child.upper.clone()));
                         if let Some(range) = range.filter(|_| node.level > 0) {
-                            self.below(table, child.page, range, node.level)?;
+                            self.below(table, child.page, range, Some(node.level))?;
                         }
                     }
                 }
@@ -374,9 +378,6 @@ fn without(range: &Range, part: &Range) -> Vec<Range> {
     left
 }
 
-/// Bytes of log that stay in memory between looking and applying.
-const LOG_KEEP_BYTES: u64 = 64 << 20;
-
 /// Applies the transactions above the checkpoint that are whole, in CSN order.
 fn apply_log(
     storage: &Arc<dyn Storage>,
@@ -398,15 +399,16 @@ fn apply_log(
         threads: 1,
         read_only: true,
         piece_bytes: 1 << 20,
-        keep_bytes: LOG_KEEP_BYTES,
+        keep_bytes: 0,
     };
-    let found = match scan(storage, options, None, &|_, _| ()) {
+    let (found, left_out) = match scan_what_is_readable(storage, options) {
         Ok(found) => found,
         Err(error) => {
-            report.remarks.push(format!("the log is left out: {}", error.message()));
+            report.remarks.push(format!("the log is left out: {error}"));
             return Ok(());
         }
     };
+    report.remarks.extend(left_out.iter().map(|error| format!("of the log is left out: {error}")));
     let voids = manifest.epochs.iter().fold(CsnSet::default(), |voids, entry| voids.union(&entry.voids));
     let mut records: BTreeMap<Csn, Vec<u8>> = BTreeMap::new();
     for chain in &found.chains {
@@ -417,9 +419,13 @@ fn apply_log(
             None => 0,
         };
         let count = chain.blocks.iter().take_while(|block| block.sequence() <= end).count();
-        for block in load_all(&chain.blocks[..count]) {
-            let Ok(block) = block else { break };
-            for (_, record) in block.records().flatten() {
+        // One by one: what cannot be read any more is left out alone.
+        for block in chain.blocks[..count].iter().map(std::slice::from_ref) {
+            let loaded = load(block, 0).unwrap_or_else(|error| {
+                report.remarks.push(format!("of the log is left out: {error}"));
+                Vec::new()
+            });
+            for (_, record) in loaded.iter().flat_map(LoadedBlock::records).flatten() {
                 let csn = record.header.csn;
                 if csn > manifest.covered && csn < Csn::LIMIT && !voids.contains(csn) {
                     records.entry(csn).or_insert_with(|| record.bytes.to_vec());

@@ -51,6 +51,11 @@ id!(
     Epoch(u32), "epoch "
 );
 
+impl TableId {
+    /// No table reaches this; what a file says beyond it is corruption.
+    pub const LIMIT: TableId = TableId(u32::MAX - 1);
+}
+
 impl Csn {
     /// Before every transaction.
     pub const ZERO: Csn = Csn(0);

@@ -16,6 +16,7 @@
 use crate::base::encoding::{Reader, put_bytes, put_varint};
 use crate::base::{Error, PageId, Result, TableId};
 use crate::tree::{LargeReference, REFERENCE_BYTES};
+use std::collections::HashSet;
 
 /// A table in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +94,13 @@ fn decode_tables(reader: &mut Reader<'_>) -> Option<Vec<TableRecord>> {
 fn decode(bytes: &[u8]) -> Option<StoredCatalog> {
     let mut reader = Reader::new(bytes);
     let tables = decode_tables(&mut reader)?;
+    let (mut ids, mut names) = (HashSet::new(), HashSet::new());
+    if !tables
+        .iter()
+        .all(|table| table.id < TableId::LIMIT && ids.insert(table.id) && names.insert(&table.name))
+    {
+        return None;
+    }
     let mut retired = Vec::new();
     if !reader.is_empty() {
         for _ in 0..reader.varint()? {
@@ -130,6 +138,14 @@ mod tests {
         }
         let whole = [encode_catalog(&only_tables).len(), encode_catalog(&with_retired).len()];
         let bytes = encode_catalog(&full);
+        for wrong in [
+            TableRecord { id: TableId(2), ..only_tables.tables[0].clone() },
+            TableRecord { name: "other".into(), ..only_tables.tables[0].clone() },
+        ] {
+            let twice = [only_tables.tables.clone(), vec![wrong]].concat();
+            decode_catalog(&encode_catalog(&StoredCatalog { tables: twice, ..StoredCatalog::default() }))
+                .expect_err("one name or identifier for two tables");
+        }
         for len in (0..bytes.len()).filter(|len| !whole.contains(len)) {
             assert!(decode_catalog(&bytes[..len]).is_err());
         }

@@ -76,7 +76,7 @@ pub(super) fn version_of(rule: DependencyRule, kind: RecordKind) -> u16 {
 pub(super) enum NotABlock {
     /// Not the start of a block, or torn.
     Invalid,
-    /// A whole header of a later format.
+    /// A whole header of this database in a later format.
     NewerFormat(u16),
 }
 
@@ -111,10 +111,13 @@ impl BlockHeader {
     /// The header at the start of `bytes`, if it is one of a block of `database`. The payload need not be there.
     pub(super) fn decode_head(bytes: &[u8], database: DatabaseId) -> Result<BlockHeader, NotABlock> {
         let (header, version) = Self::parse(bytes).ok_or(NotABlock::Invalid)?;
+        if header.database != database {
+            return Err(NotABlock::Invalid);
+        }
         if version > VERSION {
             return Err(NotABlock::NewerFormat(version));
         }
-        let ours = header.database == database && version >= OLDEST_VERSION && header.sequence > 0;
+        let ours = version >= OLDEST_VERSION && header.sequence > 0;
         let possible = header.first_csn <= header.last_csn && header == header.within_limit();
         if ours && possible { Ok(header) } else { Err(NotABlock::Invalid) }
     }

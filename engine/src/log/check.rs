@@ -13,18 +13,27 @@
 //!                                  └ a hole: block 16, at byte 53,248 of log/00000003.seg
 //! ```
 //!
-//! A block that cannot be read says nothing of itself, so a hole gets its place from its neighbours: the blocks of a
-//! segment lie side by side, all of one log.
+//! A block that cannot be read says nothing of itself, so a hole gets its place from its neighbours: the blocks of a segment lie side by
+//! side. Most are of one log; where its blocks are without a gap, a peer may have carried the one that is missing, and the hole is a gap
+//! among the blocks of that one.
+//!
+//! A segment is read a piece at a time; what cannot be read costs its own sectors only.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use super::names::{id_of, path_of};
+use super::pieces::Pieces;
 use super::record::{Record, RecordHeader};
 use super::segment::Segment;
 use super::{DIRECTORY, block};
+use crate::base::account::Account;
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
-use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{OpenMode, SECTOR_BYTES, Storage};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Up to where a chain counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +124,7 @@ impl Covered {
 
     /// Where the bytes begin that nothing covers and that end at `offset`; `None` if there are none.
     fn uncovered_before(&self, offset: u64) -> Option<u64> {
-        let before = self.ranges.iter().rev().find(|(_, end)| *end <= offset);
+        let before = self.ranges.iter().rev().find(|(start, _)| *start < offset);
         let start = before.map_or(0, |(_, end)| *end);
         (start < offset).then_some(start)
     }
@@ -135,7 +144,7 @@ pub struct LogContents {
     broken: Vec<Broken>,
     /// In blocks that are whole.
     malformed: Vec<(Csn, LogDamage)>,
-    /// Segments that could not be read.
+    /// What could not be read.
     unreadable: Vec<Error>,
 }
 
@@ -145,6 +154,8 @@ pub struct Wanted<'a> {
     pub database: DatabaseId,
     /// Blocks at or below do not count.
     pub covered: Csn,
+    /// What buffers are charged to.
+    pub memory: Option<&'a Arc<Account>>,
     /// Up to which sequence the chain of a log and epoch counts; 0 for not at all.
     pub last_sequence: &'a dyn Fn(LogId, Epoch) -> u64,
 }
@@ -173,9 +184,11 @@ pub fn read_contents(
     }
     let total: u64 = segments.iter().map(|segment| segment.len).sum();
     let mut done = 0;
+    let mut pieces = Pieces::new(PIECE_BYTES, wanted.memory.cloned());
     for segment in segments {
         done += segment.len;
-        if let Err(error) = contents.read_segment(segment, wanted, seen) {
+        pieces.begin();
+        if let Err(error) = contents.read_segment(segment, &mut pieces, wanted, seen) {
             contents.note_unreadable(error);
         }
         progress(done, total);
@@ -194,21 +207,27 @@ impl LogContents {
     fn read_segment(
         &mut self,
         segment: Segment,
+        pieces: &mut Pieces,
         wanted: &Wanted<'_>,
         seen: &mut dyn FnMut(Epoch, &RecordHeader),
     ) -> Result<()> {
         let len = usize::try_from(segment.len).map_err(|_| Error::corruption("a segment is too long"))?;
         let whole = len - len % SECTOR_BYTES;
-        let mut bytes = AlignedBuffer::zeroed(whole);
-        // A segment whose preparation was cut short may be empty.
-        let bytes = &mut bytes[..whole];
-        if whole > 0 {
-            segment.file.read_at(0, bytes)?;
-        }
         let mut covered = Covered { segment, ranges: Vec::new() };
         let mut offset = 0;
-        while offset < bytes.len() {
-            let rest = &bytes[offset..];
+        while offset < whole {
+            let head = pieces.need(&covered.segment, offset, SECTOR_BYTES, whole);
+            let len = match head.map(|head| BlockHeader::decode_head(head, wanted.database)) {
+                Ok(Ok(header)) if header.device_bytes() <= whole - offset => header.device_bytes(),
+                _ => SECTOR_BYTES,
+            };
+            let rest = match pieces.need(&covered.segment, offset, len, whole) {
+                Ok(rest) => rest,
+                Err(error) => {
+                    offset = pieces.go_around(offset, len, error, &mut |error| self.unreadable.push(error));
+                    continue;
+                }
+            };
             let Ok(header) = BlockHeader::decode(rest, wanted.database) else {
                 self.note_broken(rest, &covered.segment, offset as u64, wanted);
                 offset += SECTOR_BYTES;
@@ -285,7 +304,7 @@ impl LogContents {
         self.segments.is_empty() && self.unreadable.is_empty()
     }
 
-    /// Segments that could not be read, with their place.
+    /// What could not be read, with its place.
     #[must_use]
     pub fn unreadable(&self) -> &[Error] {
         &self.unreadable
@@ -399,13 +418,28 @@ impl LogContents {
         });
         let behind = previous.filter(|found| self.segments[found.segment].is_uncovered(found.end()));
         let behind = behind.map(|found| self.location(found.segment, found.end()));
-        match before_next.or(behind) {
+        let carried = || self.only_gap(end.epoch).map(|(segment, at)| self.location(segment, at));
+        match before_next.or(behind).or_else(carried) {
             Some(location) => damage(location, "here should be a block, and there is no valid header"),
             None => damage(
                 Location::File { path: DIRECTORY.into(), offset: 0 },
                 "no segment holds it; the segment that did is gone or overwritten",
             ),
         }
+    }
+
+    /// Where between blocks of `epoch` are bytes that are none, if that is in one place only.
+    fn only_gap(&self, epoch: Epoch) -> Option<(usize, u64)> {
+        let chains = self.chains.range((epoch, LogId(0))..=(epoch, LogId(u32::MAX)));
+        let blocks = chains.flat_map(|(_, chain)| chain.values());
+        let mut places: Vec<_> = blocks.map(|found| (found.segment, found.offset, found.end())).collect();
+        places.sort_unstable();
+        let side_by_side = places.windows(2).filter(|pair| pair[0].0 == pair[1].0 && pair[0].2 < pair[1].1);
+        let mut gaps = side_by_side
+            .map(|pair| (pair[0].0, pair[0].2))
+            .filter(|(segment, at)| self.segments[*segment].is_uncovered(*at));
+        let first = gaps.next()?;
+        gaps.next().is_none().then_some(first)
     }
 
     fn location(&self, segment: usize, offset: u64) -> Location {

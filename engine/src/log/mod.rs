@@ -32,6 +32,7 @@ pub mod memory;
 mod names;
 mod parking;
 mod part;
+mod pieces;
 mod reader;
 mod record;
 mod redo;
@@ -50,7 +51,10 @@ pub use dump::{DumpedRecord, dump};
 pub use fragment::{FRAGMENTS_MAX, Fragment, Fragments};
 pub use names::{id_of as segment_id, next_id};
 pub use part::{Part, RecordKind, counting_bytes};
-pub use reader::{Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan};
+pub use reader::{
+    Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan,
+    scan_what_is_readable,
+};
 pub use record::{
     DependencyRule, LISTED_MAX, Operation, Pieces, RECORD_HEADER_BYTES, Record, RecordHeader,
     begins_with_catalog_change, first_operation, operations, record_bytes,

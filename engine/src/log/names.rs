@@ -9,7 +9,7 @@ const LIMIT: u64 = 1 << 62;
 
 /// The path of a segment.
 pub(super) fn path_of(id: SegmentId) -> String {
-    format!("{DIRECTORY}/{:08}.seg", id.0)
+    format!("{DIRECTORY}/{}", name_of(id))
 }
 
 /// The segment number in a file name, if it is one.
@@ -17,11 +17,19 @@ pub(super) fn path_of(id: SegmentId) -> String {
 /// # Errors
 /// `Corruption` that names the file if no segment has such a number.
 pub fn id_of(name: &str) -> Result<Option<SegmentId>> {
-    let Some(number) = name.strip_suffix(".seg").and_then(|number| number.parse::<u64>().ok()) else {
+    let Some(id) = name.strip_suffix(".seg").and_then(|number| number.parse().ok()).map(SegmentId) else {
         return Ok(None);
     };
-    check(SegmentId(number), name)?;
-    Ok(Some(SegmentId(number)))
+    // Not another way to write the number: the file would not be found.
+    if name != name_of(id) {
+        return Ok(None);
+    }
+    check(id, name)?;
+    Ok(Some(id))
+}
+
+fn name_of(id: SegmentId) -> String {
+    format!("{:08}.seg", id.0)
 }
 
 /// A number that a segment is about to get.
@@ -29,7 +37,7 @@ pub fn id_of(name: &str) -> Result<Option<SegmentId>> {
 /// # Errors
 /// As [`id_of`].
 pub(super) fn check_new(id: SegmentId) -> Result<()> {
-    check(id, &format!("{:08}.seg", id.0))
+    check(id, &name_of(id))
 }
 
 fn check(id: SegmentId, name: &str) -> Result<()> {
@@ -87,5 +95,16 @@ mod tests {
         make(LIMIT - 1);
         let error = next_id(&storage).expect_err("a file that the next open would refuse");
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    }
+
+    #[test]
+    fn only_the_name_that_is_given_to_a_segment_is_one() {
+        for id in [0, 1, 99_999_999, 100_000_000] {
+            let name = name_of(SegmentId(id));
+            assert_eq!(id_of(&name).expect("a segment"), Some(SegmentId(id)), "{name}");
+        }
+        for name in ["1.seg", "+0000001.seg", "000000001.seg", "0000000x.seg", "00000001"] {
+            assert_eq!(id_of(name).expect("no segment's"), None, "{name}");
+        }
     }
 }

@@ -5,9 +5,9 @@
 //!
 //! 1. Blocks at or below what the checkpoint covers do not matter, whatever they are. That is the checkpoint's CSN, or less while
 //!    chunks from before it are needed.
-//! 2. Of the rest, a log's *accepted* blocks in an epoch are the gap-free run of sequences that begins where the
-//!    checkpoint ends (the first block's predecessor is at or below it). What follows is *beyond*: only its watermarks
-//!    count, as witnesses of what must be there (invariant I10).
+//! 2. Of the rest, a log's *accepted* blocks in an epoch are the gap-free run of sequences that begins where what is covered ends (the
+//!    first block's predecessor is at or below it). What follows is *beyond*. This is for who shows the log; recovery decides by what the
+//!    manifest says, and from the checkpoint on (`recovery::select`, rules 1 and 2).
 //! 3. Two different blocks with one (log, epoch, sequence) above that cannot be: corruption. Nor can CSNs that
 //!    do not rise with position (I3).
 //!
@@ -19,6 +19,7 @@
 use super::DIRECTORY;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, VERSION};
 use super::names::{id_of, path_of};
+use super::pieces::Pieces;
 use super::record::{Record, RecordFacts};
 use super::segment::Segment;
 use crate::base::planted::{self, Bug};
@@ -292,6 +293,22 @@ pub struct ScannedSegment {
     pub max_csn: Csn,
     /// The oldest epoch of which it has a block above what is covered; `None` if it has no such block.
     pub oldest: Option<Epoch>,
+    /// Lowest epoch of any block in it, stale ones included.
+    pub lowest_epoch: Option<Epoch>,
+}
+
+/// The same, without the file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extent {
+    max_csn: Csn,
+    lowest_epoch: Option<Epoch>,
+}
+
+impl Extent {
+    fn add(&mut self, header: &BlockHeader) {
+        self.max_csn = self.max_csn.max(header.last_csn);
+        self.lowest_epoch = Some(self.lowest_epoch.map_or(header.epoch, |lowest| lowest.min(header.epoch)));
+    }
 }
 
 /// What one log holds of one epoch above what the checkpoint covers.
@@ -307,7 +324,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The gap-free run, in order.
+    /// The gap-free run, in order. Recovery has a rule of its own.
     #[must_use]
     pub fn accepted(&self) -> &[ScannedBlock] {
         &self.blocks[..self.accepted]
@@ -342,13 +359,50 @@ pub fn scan(
     memory: Option<&Segment>,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Scan> {
+    scan_with(storage, options, memory, progress, None)
+}
+
+/// The same of a log that may be damaged in any way: nothing is kept, what cannot be read is left out, and each such place is told.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn scan_what_is_readable(storage: &Arc<dyn Storage>, options: ScanOptions) -> Result<(Scan, Vec<Error>)> {
+    let left_out = Mutex::new(Vec::new());
+    let options = ScanOptions { keep_bytes: 0, ..options };
+    let scan = scan_with(storage, options, None, &|_, _| (), Some(&left_out))?;
+    let left_out = std::mem::take(&mut *left_out.lock());
+    Ok((scan, left_out))
+}
+
+/// What is left out, if something may be.
+type LeftOut<'a> = Option<&'a Mutex<Vec<Error>>>;
+
+/// An error that ends the scan, unless it may be left out.
+fn leave_out(left_out: LeftOut<'_>, error: Error) -> Result<()> {
+    match left_out {
+        Some(list) => {
+            list.lock().push(error);
+            Ok(())
+        }
+        None => Err(error),
+    }
+}
+
+fn scan_with(
+    storage: &Arc<dyn Storage>,
+    options: ScanOptions,
+    memory: Option<&Segment>,
+    progress: &(dyn Fn(u64, u64) + Sync),
+    left_out: LeftOut<'_>,
+) -> Result<Scan> {
     let mut segments = Vec::from_iter(memory.cloned());
     for name in storage.list(DIRECTORY)? {
         let Some(id) = id_of(&name)? else { continue };
         let mode = OpenMode { create: false, read_only: options.read_only, direct: true };
-        let file = storage.open(&path_of(id), mode)?;
-        let len = file.len()?;
-        segments.push(Segment { id, file, len });
+        match storage.open(&path_of(id), mode).and_then(|file| Ok((file.len()?, file))) {
+            Ok((len, file)) => segments.push(Segment { id, file, len }),
+            Err(error) => leave_out(left_out, error)?,
+        }
     }
     let total: u64 = segments.iter().map(|segment| segment.len).sum();
     let worth_it = 1 + (total / BYTES_PER_THREAD) as usize;
@@ -357,12 +411,13 @@ pub fn scan(
     let keep = AtomicU64::new(options.keep_bytes);
     let found = Mutex::new((Vec::new(), Vec::new()));
     let worker = || -> Result<()> {
-        let mut pieces = Pieces::new(options);
+        let mut pieces = Pieces::new(options.piece_bytes, None);
         while let Some(segment) = segments.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (blocks, max_csn) = scan_segment(segment, options, &mut pieces, &keep)?;
+            let (blocks, Extent { max_csn, lowest_epoch }) =
+                scan_segment(segment, options, &mut pieces, &keep, left_out)?;
             let oldest = blocks.iter().map(ScannedBlock::epoch).min();
             let mut found = found.lock();
-            found.0.push(ScannedSegment { segment: segment.clone(), max_csn, oldest });
+            found.0.push(ScannedSegment { segment: segment.clone(), max_csn, oldest, lowest_epoch });
             found.1.extend(blocks);
             progress(done.fetch_add(segment.len, Ordering::Relaxed) + segment.len, total);
         }
@@ -376,85 +431,34 @@ pub fn scan(
     let memory = memory.map(|segment| segment.id);
     scanned.retain(|found| Some(found.segment.id) != memory);
     scanned.sort_by_key(|found| found.segment.id);
-    Ok(Scan { segments: scanned, chains: chains(blocks, options.covered, memory)?, bytes: total })
+    Ok(Scan { segments: scanned, chains: chains(blocks, options.covered, memory, left_out)?, bytes: total })
 }
 
-/// A stretch of a segment in memory.
-struct Pieces {
-    piece_bytes: usize,
-    buffer: Option<AlignedBuffer>,
-    /// Offset of the buffer's first byte in the segment.
-    base: usize,
-    /// Bytes of the buffer that were read.
-    filled: usize,
-}
-
-impl Pieces {
-    fn new(options: ScanOptions) -> Pieces {
-        let piece_bytes = options.piece_bytes.next_multiple_of(SECTOR_BYTES);
-        Pieces { piece_bytes, buffer: None, base: 0, filled: 0 }
-    }
-
-    /// The `len` bytes at `offset`, and what was read behind them. Offsets never fall; what is before one is forgotten,
-    /// unless the buffer has the room for all of the segment. All numbers are whole sectors, inside `whole`.
-    fn need(&mut self, segment: &Segment, offset: usize, len: usize, whole: usize) -> Result<&[u8]> {
-        if offset + len > self.base + self.filled {
-            self.fill(segment, offset, len, whole)?;
-        }
-        let buffer = self.buffer.as_deref().unwrap_or_default();
-        Ok(&buffer[offset - self.base..self.filled])
-    }
-
-    fn fill(&mut self, segment: &Segment, offset: usize, len: usize, whole: usize) -> Result<()> {
-        let room = self.buffer.as_ref().map_or(0, |buffer| buffer.len());
-        if self.base + room < whole {
-            let passed = (offset - self.base).min(self.filled);
-            let least = len.max(self.piece_bytes.min(whole - offset));
-            if room < least {
-                let mut buffer = AlignedBuffer::zeroed(least);
-                if let Some(old) = &self.buffer {
-                    buffer[..self.filled - passed].copy_from_slice(&old[passed..self.filled]);
-                }
-                self.buffer = Some(buffer);
-            } else if let Some(buffer) = &mut self.buffer {
-                buffer.copy_within(passed..self.filled, 0);
-            }
-            (self.base, self.filled) = (offset, self.filled - passed);
-        }
-        let Some(buffer) = &mut self.buffer else { return Ok(()) };
-        let end = (offset - self.base + len).max(self.filled + self.piece_bytes);
-        let end = end.min(buffer.len()).min(whole - self.base);
-        segment.file.read_at((self.base + self.filled) as u64, &mut buffer[self.filled..end])?;
-        self.filled = end;
-        Ok(())
-    }
-}
-
-/// All whole blocks above what is covered in one segment, and the highest CSN of any block in it.
+/// All whole blocks above what is covered in one segment, and of any block in it how far they reach.
 fn scan_segment(
     segment: &Segment,
     options: ScanOptions,
     pieces: &mut Pieces,
     keep: &AtomicU64,
-) -> Result<(Vec<ScannedBlock>, Csn)> {
+    left_out: LeftOut<'_>,
+) -> Result<(Vec<ScannedBlock>, Extent)> {
     let len = usize::try_from(segment.len).map_err(|_| Error::corruption("a segment is too long"))?;
     let whole = len - len % SECTOR_BYTES;
     let take = |left: u64| left.checked_sub(whole as u64);
     if keep.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
-        (pieces.base, pieces.filled) = (0, 0);
-        let (found, max_csn) = find_blocks(segment, options, pieces, whole)?;
+        pieces.begin();
+        let (found, extent) = find_blocks(segment, options, pieces, whole, left_out)?;
         let source = Arc::new(Source { segment: segment.clone(), kept: None });
-        return Ok((placed(found, &source), max_csn));
+        return Ok((placed(found, &source), extent));
     }
-    let buffer = (whole > 0).then(|| AlignedBuffer::zeroed(whole));
-    let mut all = Pieces { buffer, ..Pieces::new(options) };
-    let (found, max_csn) = find_blocks(segment, options, &mut all, whole)?;
+    let mut all = Pieces::for_all(whole, options.piece_bytes);
+    let (found, extent) = find_blocks(segment, options, &mut all, whole, None)?;
     if found.is_empty() {
         keep.fetch_add(whole as u64, Ordering::Relaxed);
-        return Ok((Vec::new(), max_csn));
+        return Ok((Vec::new(), extent));
     }
-    let source = Arc::new(Source { segment: segment.clone(), kept: all.buffer.map(Arc::new) });
-    Ok((placed(found, &source), max_csn))
+    let source = Arc::new(Source { segment: segment.clone(), kept: all.into_buffer().map(Arc::new) });
+    Ok((placed(found, &source), extent))
 }
 
 /// A block's header, the highest watermark in its records, and its offset.
@@ -473,10 +477,22 @@ fn find_blocks(
     options: ScanOptions,
     pieces: &mut Pieces,
     whole: usize,
-) -> Result<(Vec<FoundBlock>, Csn)> {
-    let (mut blocks, mut max_csn, mut offset) = (Vec::new(), Csn::ZERO, 0);
+    left_out: LeftOut<'_>,
+) -> Result<(Vec<FoundBlock>, Extent)> {
+    let (mut blocks, mut extent, mut offset) = (Vec::new(), Extent::default(), 0);
+    // Where to go on if something cannot be read and may be left out.
+    let around = |pieces: &mut Pieces, offset, len, error: Error| match left_out {
+        Some(list) => Ok(pieces.go_around(offset, len, error, &mut |error| list.lock().push(error))),
+        None => Err(error),
+    };
     while offset < whole {
-        let head = pieces.need(segment, offset, SECTOR_BYTES, whole)?;
+        let head = match pieces.need(segment, offset, SECTOR_BYTES, whole) {
+            Ok(head) => head,
+            Err(error) => {
+                offset = around(pieces, offset, SECTOR_BYTES, error)?;
+                continue;
+            }
+        };
         let header = match BlockHeader::decode_head(head, options.database) {
             Ok(header) if header.device_bytes() <= whole - offset => header,
             Ok(_) | Err(NotABlock::Invalid) => {
@@ -487,26 +503,36 @@ fn find_blocks(
                 let what =
                     format!("log format {version} is newer than {VERSION}, the newest this build reads");
                 let error = Error::new(ErrorKind::Unsupported, what);
-                return Err(error.at(segment.file.location(offset as u64)));
+                leave_out(left_out, error.at(segment.file.location(offset as u64)))?;
+                offset += SECTOR_BYTES;
+                continue;
             }
         };
-        let bytes = pieces.need(segment, offset, header.device_bytes(), whole)?;
+        let bytes = match pieces.need(segment, offset, header.device_bytes(), whole) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                offset = around(pieces, offset, header.device_bytes(), error)?;
+                continue;
+            }
+        };
         let Some(payload) = header.payload_in(bytes) else {
             offset += SECTOR_BYTES;
             continue;
         };
-        max_csn = max_csn.max(header.last_csn);
+        extent.add(&header);
         let forgotten = planted::is(Bug::CarriedBlockForgotten) && header.carrier.is_some();
         if header.last_csn > options.covered && !forgotten {
-            let watermark = watermark_of(&header, payload).map_err(|(error, at)| {
+            let watermark = watermark_of(&header, payload).or_else(|(error, at)| {
                 let offset = (offset + BLOCK_HEADER_BYTES + at) as u64;
-                error.at(Location::Segment { log: header.log, segment: segment.id, offset })
-            })?;
-            blocks.push((header, watermark, offset));
+                let location = Location::Segment { log: header.log, segment: segment.id, offset };
+                // The records before it are whole.
+                leave_out(left_out, error.at(location)).map(|()| Csn::ZERO)
+            });
+            blocks.push((header, watermark?, offset));
         }
         offset += header.device_bytes();
     }
-    Ok((blocks, max_csn))
+    Ok((blocks, extent))
 }
 
 /// Goes over the records of a whole block: the highest watermark that can be true. Checksums of records are for later.
@@ -535,7 +561,12 @@ fn watermark_of(header: &BlockHeader, payload: &[u8]) -> std::result::Result<Csn
 }
 
 /// Sorts blocks into chains (rules 2 and 3). Of equal ones those of the segment `last` are left out.
-fn chains(mut blocks: Vec<ScannedBlock>, covered: Csn, last: Option<SegmentId>) -> Result<Vec<Chain>> {
+fn chains(
+    mut blocks: Vec<ScannedBlock>,
+    covered: Csn,
+    last: Option<SegmentId>,
+    left_out: LeftOut<'_>,
+) -> Result<Vec<Chain>> {
     blocks.sort_unstable_by_key(|block| {
         (block.epoch(), block.log(), block.sequence(), Some(block.segment()) == last)
     });
@@ -552,7 +583,7 @@ fn chains(mut blocks: Vec<ScannedBlock>, covered: Csn, last: Option<SegmentId>) 
         } else {
             continue;
         };
-        return Err(Error::corruption(what).at(b.location(0)));
+        leave_out(left_out, Error::corruption(what).at(b.location(0)))?;
     }
     blocks.dedup_by(|a, b| a.header == b.header);
     let chains = blocks.chunk_by(|a, b| (a.epoch(), a.log()) == (b.epoch(), b.log()));

@@ -5,8 +5,8 @@ use super::segment::OpenBlocks;
 use super::test_world::{DATABASE, SEGMENT_BYTES, Sealed, World};
 use super::*;
 use crate::base::{Csn, Epoch, Location, LogId};
-use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
+use crate::device::{OpenMode, Storage};
 use std::sync::Arc;
 
 #[test]
@@ -146,7 +146,7 @@ fn with_lost_blocks(lost: &[usize], at: u64) -> (LogContents, Vec<Sealed>) {
     };
     let blocks: Vec<Sealed> = (0..5).map(|_| block()).collect();
     lost.iter().for_each(|number| world.damage(&blocks[number - 1], at));
-    let wanted = Wanted { database: DATABASE, covered: Csn::ZERO, last_sequence: &|_, _| 5 };
+    let wanted = Wanted { database: DATABASE, covered: Csn::ZERO, memory: None, last_sequence: &|_, _| 5 };
     let contents = read_contents(&*world.storage, None, &wanted, &mut |_, _| (), &mut |_, _| ());
     (contents.expect("readable"), blocks)
 }
@@ -194,6 +194,38 @@ fn a_hole_is_told_by_its_blocks_its_csns_and_its_place() {
             assert_eq!(place, if is_known { begins } else { 0 }, "{lost:?} above {covered}, byte {at}");
         }
     }
+}
+
+/// It was told to be at the beginning of the segment of its log, where another block was.
+#[test]
+fn a_lost_block_that_a_peer_carried_is_looked_for_among_the_blocks_of_the_peer() {
+    let mut world = World::new();
+    let mut block = |log: usize| {
+        world.append(log, 100);
+        world.seal(log)
+    };
+    let (of_peer, mine) = ([block(0), block(0)], [block(1), block(1), block(1)]);
+    let file = |path: &str| {
+        let mode = OpenMode { create: false, read_only: false, direct: false };
+        world.storage.open(path, mode).expect("there")
+    };
+    let shift = |block: &Sealed, to: u64| {
+        let (file, mut bytes) = (file(&block.path), vec![0; 4096]);
+        file.read_at(block.offset, &mut bytes).expect("memory");
+        file.write_at(block.offset, &[0; 4096]).expect("memory");
+        file.write_at(to, &bytes).expect("memory");
+    };
+    // Mine are side by side without the second, which was carried between the peer's.
+    shift(&mine[2], mine[1].offset);
+    shift(&of_peer[1], of_peer[1].offset + 4096);
+    file(&of_peer[1].path).write_at(of_peer[1].offset, &[0x77; 4096]).expect("memory");
+    let wanted = Wanted { database: DATABASE, covered: Csn::ZERO, memory: None, last_sequence: &|_, _| 5 };
+    let contents = read_contents(&*world.storage, None, &wanted, &mut |_, _| (), &mut |_, _| ());
+    let end = ChainEnd { log: LOG, epoch: Epoch(1), sequence: 3, last_csn: Csn(5), dense: true };
+    let told = contents.expect("readable").damages(&[end], Csn::ZERO);
+    assert_eq!(told.iter().map(|damage| damage.blocks).collect::<Vec<_>>(), [(2, 2)]);
+    let place = Location::File { path: of_peer[1].path.clone(), offset: of_peer[1].offset };
+    assert_eq!(told[0].location, place, "{}", told[0]);
 }
 
 #[test]

@@ -9,11 +9,13 @@
 //! What is known is taken before the segments are read, what is covered after it: see [`crate::log::ChainEnd`].
 
 use super::ProgressFn;
+use crate::base::account::Account;
 use crate::base::{Csn, Epoch, LogId, Result};
 use crate::device::Storage;
 use crate::log::{ChainEnd, LogContents, Segment, Wanted, read_contents};
 use crate::store::{CsnSet, Manifest};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a running database knows of its log. Taken before the log is read, the watermark first.
 #[derive(Clone, Debug)]
@@ -35,7 +37,8 @@ pub struct LogReport {
     pub problems: Vec<String>,
 }
 
-/// Reads the whole log, and `memory`, which is what mapped memory holds and segments may lack. `running` is `None` if nobody has the database open for writing; `covered` gives up to where the newest
+/// Reads the whole log, and `memory`, which is what mapped memory holds and segments may lack. Buffers are charged to
+/// `account`. `running` is `None` if nobody has the database open for writing; `covered` gives up to where the newest
 /// durable checkpoint covers the log at the moment.
 ///
 /// # Errors
@@ -43,6 +46,7 @@ pub struct LogReport {
 pub fn check_log(
     storage: &dyn Storage,
     memory: Option<&Segment>,
+    account: Option<&Arc<Account>>,
     manifest: &Manifest,
     running: Option<&Running>,
     covered: &dyn Fn() -> Csn,
@@ -56,6 +60,7 @@ pub fn check_log(
     let wanted = Wanted {
         database: manifest.database,
         covered: manifest.covered,
+        memory: account,
         last_sequence: &|log, epoch| last_sequence(manifest, running, log, epoch),
     };
     let contents = read_contents(
@@ -80,7 +85,9 @@ pub fn check_log(
             .problems
             .push("the log is gone: a database that was not closed has at least one segment".into());
     }
-    report.problems.extend(contents.unreadable().iter().map(|error| format!("a log segment: {error}")));
+    report
+        .problems
+        .extend(contents.unreadable().iter().map(|error| format!("the log cannot be read: {error}")));
     for damage in contents.damages(&ends, covered) {
         let (lower, upper) = damage.csns;
         if !damage.conditional || lost.iter().any(|(first, last)| *last > lower && *first < upper) {

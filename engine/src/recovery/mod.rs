@@ -61,11 +61,11 @@ pub struct RecoveryReport {
     pub replayed: u64,
     /// Whole records that were discarded because something they depend on is lost, none of them acknowledged.
     pub discarded: u64,
-    /// Row operations in them.
+    /// Row operations in those that were replayed.
     pub operations: u64,
-    /// Chunks of them that are older than the checkpoint: the log was kept for a transaction that was in progress then.
+    /// Chunks of those that are older than the checkpoint: the log was kept for a transaction that was in progress then.
     pub chunks_before_checkpoint: u64,
-    /// Bytes of their records.
+    /// Bytes of the records of those that were replayed.
     pub record_bytes: u64,
     /// Log bytes read, those that were read twice counted twice.
     pub log_bytes: u64,
@@ -227,7 +227,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn begin_epoch_after_close(&self, file: &ManifestFile, mut manifest: Manifest) -> Result<Recovered> {
+    fn begin_epoch_after_close(&self, file: &ManifestFile, manifest: Manifest) -> Result<Recovered> {
         let segments = self.segment_pool()?;
         for segment in self.segment_files()? {
             // Everything in it is in the checkpoint.
@@ -235,15 +235,26 @@ impl Recovery<'_> {
         }
         segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
-        self.await_first_segments(file, &segments)?;
+        let begun = self.begin_epoch(file, manifest, &segments);
+        begun.inspect_err(|_| segments.close(true))
+    }
+
+    fn begin_epoch(
+        &self,
+        file: &ManifestFile,
+        mut manifest: Manifest,
+        segments: &Arc<SegmentPool>,
+    ) -> Result<Recovered> {
+        self.await_first_segments(segments)?;
         let epoch = Epoch(manifest.reserved_epoch.0 + 1);
         let first_csn = manifest.next_csn;
         (manifest.epoch, manifest.reserved_epoch) = (epoch, epoch);
         manifest.clean = planted::is(Bug::CleanMarkKept);
         (manifest.first_csn, manifest.epochs) = (first_csn, Vec::new());
-        let logs = self.new_logs(&manifest, &segments);
+        let logs = self.new_logs(&manifest, segments);
         file.publish(&manifest)?;
-        Ok(Recovered { manifest, logs, segments, first_csn, report: RecoveryReport::default() })
+        let (segments, report) = (segments.clone(), RecoveryReport::default());
+        Ok(Recovered { manifest, logs, segments, first_csn, report })
     }
 
     fn replay_log(
@@ -258,16 +269,17 @@ impl Recovery<'_> {
         // Taken, not copied: a file that is removed gives its space back when nobody has it open.
         for found in std::mem::take(&mut scan.segments) {
             // None is ever written to, not even one that looks empty: a write of the killed process may still be on its way to it.
-            let is_needless = is_needless(&found, &manifest);
-            match found.max_csn {
-                Csn::ZERO => segments.adopt_empty(&found.segment),
-                max_csn if is_needless => segments.adopt_needless(found.segment, max_csn),
-                max_csn => segments.adopt(found.segment, Some(max_csn)),
+            if found.lowest_epoch.is_none_or(|epoch| epoch > manifest.epoch) {
+                // What a recovery that did not come to its end has appended again is where it took it from.
+                segments.adopt_unneeded(&found.segment);
+            } else if is_needless(&found, &manifest) {
+                segments.adopt_needless(found.segment, found.max_csn);
+            } else {
+                segments.adopt(found.segment, Some(found.max_csn));
             }
         }
         let moved = match self.move_to_segment(&scan) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                settle(file)?;
                 if segments.remove_needless() { self.move_to_segment(&scan)? } else { return Err(error) }
             }
             moved => moved?,
@@ -299,13 +311,13 @@ impl Recovery<'_> {
             // A second attempt must not share an epoch with what this one is about to write.
             file.publish(&manifest)?;
         }
-        self.await_first_segments(file, segments)?;
+        self.await_first_segments(segments)?;
         let first_csn = selection.last_csn.next();
         (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
         manifest.next_table = self.system.catalog().lock().next_id();
-        manifest.epochs.push(entry);
+        manifest.add_epoch(entry);
         let logs = self.new_logs(&manifest, segments);
-        append_again(&logs[0], &copies)?;
+        segments.beyond_bound(|| append_again(&logs[0], &copies))?;
         let prepared = self.logs.min(SEGMENTS_AT_OPEN) as u64;
         progress("log segments prepared", prepared, prepared);
         file.publish(&manifest)?;
@@ -431,13 +443,10 @@ impl Recovery<'_> {
     }
 
     /// Waits for the segments of the new epoch, for which a full disk may need the room of others.
-    fn await_first_segments(&self, file: &ManifestFile, segments: &SegmentPool) -> Result<()> {
+    fn await_first_segments(&self, segments: &SegmentPool) -> Result<()> {
         let count = self.logs.min(SEGMENTS_AT_OPEN);
         match segments.await_ready(count) {
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                settle(file)?;
-                segments.await_ready_on_full_disk(count)
-            }
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => segments.await_ready_on_full_disk(count),
             ready => ready,
         }
     }
@@ -466,12 +475,6 @@ const SEGMENTS_AT_OPEN: usize = 2;
 /// Whether no recovery needs a segment: see the module's third rule.
 fn is_needless(found: &ScannedSegment, manifest: &Manifest) -> bool {
     found.oldest.is_none_or(|epoch| epoch > manifest.epoch)
-}
-
-/// Has the manifest that was found in both slots, durably, before something goes that only an older one needs: the process that wrote it
-/// may have been killed before it was.
-fn settle(file: &ManifestFile) -> Result<()> {
-    file.publish(&file.read()?).map(drop)
 }
 
 /// What is to be done for the records of a window, chunks left out; `earlier` is what its last parts continue.

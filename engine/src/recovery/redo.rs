@@ -13,8 +13,8 @@
 //! ```
 //!
 //! **Memory.** A step is [`STEP_BYTES`] long and points into the log's bytes. A batch has at most `steps_max` steps, and
-//! each thread a copy of one range: together at most `STEP_BYTES * steps_max * (1 + 1 / RANGES_PER_THREAD)` if keys spread,
-//! twice `STEP_BYTES * steps_max` if all are equal. A transaction may be divided between batches.
+//! each thread a copy of one range: together about `STEP_BYTES * steps_max * (1.25 + 1 / RANGES_PER_THREAD)` if keys spread. If all are
+//! equal it is one range and its copy, and each may have grown to twice what is in it: four times as much at the most. A transaction may be divided between batches.
 
 use super::chunks::Earlier;
 use super::threads;

@@ -1,13 +1,14 @@
 //! Work side by side, that ends with the call.
 
 use crate::base::{Error, Result};
+use crate::sync::Mutex;
 
 /// Threads that recovery uses: what redo does fills a processor.
 pub fn count() -> usize {
     crate::sync::thread::processors()
 }
 
-/// Runs `work` for each of `items`, each in a thread of its own; a single one in this thread.
+/// Runs `work` for each of `items`, each in a thread of its own as far as the system has any; the first in this thread.
 ///
 /// # Errors
 /// The first of `work`.
@@ -18,10 +19,11 @@ pub fn each<I: Send, T: Send>(
     if items.len() == 1 {
         return items.map(work).collect();
     }
-    let work = &work;
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = items.map(|item| scope.spawn(move || work(item))).collect();
-        let panicked = || Error::corruption("a thread of recovery panicked");
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(panicked()))).collect()
-    })
+    let items: Vec<Mutex<Option<I>>> = items.map(|item| Mutex::new(Some(item))).collect();
+    let done = crate::sync::thread::fan_out(items.len(), |index| {
+        let item = items[index].lock().take();
+        item.map(&work)
+    });
+    let panicked = || Error::corruption("a thread of recovery panicked");
+    done.into_iter().map(|done| done.flatten().unwrap_or_else(|| Err(panicked()))).collect()
 }

@@ -151,7 +151,8 @@ impl Windows {
         self.bytes_read_again
     }
 
-    /// Bytes of blocks that the scan has kept and no window has taken yet.
+    /// Bytes of blocks that the scan has kept and no window has taken yet. Memory has more: a segment stays there whole until its last
+    /// block was taken.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         let left = self.sources.iter().flat_map(|source| source.blocks.as_slice());

@@ -72,7 +72,8 @@ pub struct EpochEntry {
     pub last_csn: Csn,
     /// The accepted end of each log, ascending by log; nothing is taken from a log that is not listed.
     pub accepted: Vec<AcceptedEnd>,
-    /// CSNs that this and earlier recoveries discarded. Those at or below a checkpoint may be missing here.
+    /// CSNs that this and earlier recoveries discarded. Those at or below a checkpoint may be missing here, and those that a later
+    /// entry has.
     pub voids: CsnSet,
 }
 
@@ -146,6 +147,13 @@ impl Manifest {
             lists_pages: false,
             epochs: Vec::new(),
         }
+    }
+
+    /// Adds what a recovery decided about the epoch that had been running. It has all void CSNs above the checkpoint, so earlier entries
+    /// need not repeat them: they would grow with each crash that no checkpoint follows, until the manifest fits in no slot.
+    pub fn add_epoch(&mut self, entry: EpochEntry) {
+        self.epochs.iter_mut().for_each(|earlier| earlier.voids = CsnSet::default());
+        self.epochs.push(entry);
     }
 
     /// Drops what the checkpoint makes superfluous: void CSNs at or below it, and epochs that ended at or below it.
@@ -289,6 +297,8 @@ impl Manifest {
             (page_bytes_ok, "the page size"),
             (csns.iter().all(|csn| *csn < Csn::LIMIT), "a CSN is too large"),
             (self.reserved_epoch >= self.epoch, "the reserved epoch is below the running one"),
+            (self.reserved_epoch.0 < u32::MAX, "there is no epoch left"),
+            (self.next_table <= TableId::LIMIT, "a table identifier is too large"),
             (self.first_csn <= self.next_csn, "the next CSN is below the epoch's first"),
             (self.checkpoint < self.next_csn, "the next CSN is in the checkpoint already"),
             (self.covered <= self.checkpoint, "more of the log is covered than is in the checkpoint"),

@@ -14,6 +14,9 @@
 //! - N5: both slots are preallocated, so that publishing cannot run out of space.
 //! - N6: who reads beside a process that publishes may find both slots torn, for it looks at one after the other: then it looks
 //!   again. What it finds may have passed step 1 just now and not be durable yet; every transaction in it is, by the log.
+//! - N7: who opens it to publish acts on what is durable. A process that was killed in step 1, or whose flush failed, may have left a
+//!   manifest that can be read and that a power cut takes away, and the blocks that only the one before it names would be used again
+//!   until then. Where the slots differ the newest is written once more, in its place; where they are equal step 1 was done.
 
 use super::PAGES_PATH;
 use super::manifest::{Manifest, SLOT_BYTES};
@@ -132,7 +135,11 @@ impl ManifestFile {
     /// I/O.
     pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
         let file = open_file(storage, false, read_only)?;
-        let (slot, manifest) = newest_slot(&*file)?;
+        let (slot, manifest, twice) = newest_slot(&*file)?;
+        if !read_only && !twice {
+            // N7.
+            file.write_durable_at(slot_offset(slot), &read_manifest(&*file, slot)?)?;
+        }
         let newest = Newest { generation: manifest.generation, slot, failed: false, failure: None };
         Ok((ManifestFile { file, newest: Mutex::new(newest) }, manifest))
     }
@@ -143,7 +150,7 @@ impl ManifestFile {
     /// As [`ManifestFile::open`].
     pub fn read(&self) -> Result<Manifest> {
         let _no_publication = self.newest.lock();
-        newest_slot(&*self.file).map(|(_, manifest)| manifest)
+        newest_slot(&*self.file).map(|(_, manifest, _)| manifest)
     }
 
     /// Reads the newest manifest beside a process that may be publishing (N6).
@@ -161,7 +168,7 @@ impl ManifestFile {
             crate::sync::thread::sleep(TORN_READ_PAUSE);
             read = newest_slot(&*file);
         }
-        read.map(|(_, manifest)| manifest)
+        read.map(|(_, manifest, _)| manifest)
     }
 
     /// Replaces the manifest; its `generation` is set here, and returned. When it returns `Ok` the new one is durable in both slots.
@@ -232,21 +239,25 @@ fn read_manifest(file: &dyn File, slot: usize) -> Result<AlignedBuffer> {
     }
 }
 
-fn newest_slot(file: &dyn File) -> Result<(usize, Manifest)> {
+/// The newest manifest: in which slot it is, and whether it is in both.
+fn newest_slot(file: &dyn File) -> Result<(usize, Manifest, bool)> {
     let decode = |slot| Ok::<_, Error>(Manifest::decode(&read_manifest(file, slot)?));
     match (decode(0)?, decode(1)?) {
         (Ok(zero), Ok(one)) if zero.generation == one.generation && zero != one => {
             let what = "both slots of the manifest have the same generation but differ";
             Err(Error::corruption(what).at(file.location(0)))
         }
-        (Ok(zero), Ok(one)) => Ok(if one.generation > zero.generation { (1, one) } else { (0, zero) }),
+        (Ok(zero), Ok(one)) if zero.generation == one.generation => Ok((0, zero, true)),
+        (Ok(zero), Ok(one)) => {
+            Ok(if one.generation > zero.generation { (1, one, false) } else { (0, zero, false) })
+        }
         // A newer build has written here. The slot that we could read may be older than what it did.
         (Err(error), _) if error.kind() == ErrorKind::Unsupported => Err(error.at(file.location(0))),
         (_, Err(error)) if error.kind() == ErrorKind::Unsupported => {
             Err(error.at(file.location(slot_offset(1))))
         }
-        (Ok(zero), Err(_)) => Ok((0, zero)),
-        (Err(_), Ok(one)) => Ok((1, one)),
+        (Ok(zero), Err(_)) => Ok((0, zero, false)),
+        (Err(_), Ok(one)) => Ok((1, one, false)),
         (Err(zero), Err(one)) => {
             let what = format!(
                 "neither slot of the manifest is valid: at byte 0: {zero}; at byte {SLOT_BYTES}: {one}"

@@ -102,7 +102,8 @@ pub mod thread {
     }
 
     /// Calls `f` with each of the numbers below `count`, each in a thread of its own but the first, and returns what they
-    /// return, `None` for one that panicked. A controlled scheduler sees them one after the other.
+    /// return, `None` for one that panicked. Those for which the system has no thread left follow in this one. A controlled scheduler sees
+    /// them one after the other.
     pub fn fan_out<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<Option<T>> {
         #[cfg(feature = "simulation")]
         if super::simulation::is_simulated() {
@@ -110,9 +111,14 @@ pub mod thread {
         }
         std::thread::scope(|scope| {
             let f = &f;
-            let others: Vec<_> = (1..count).map(|i| scope.spawn(move || f(i))).collect();
+            let spawn = |i| std::thread::Builder::new().spawn_scoped(scope, move || f(i)).map_err(|_| i);
+            let others: Vec<_> = (1..count).map(spawn).collect();
             let first = (count > 0).then(|| Some(f(0)));
-            first.into_iter().chain(others.into_iter().map(|thread| thread.join().ok())).collect()
+            let others = others.into_iter().map(|thread| match thread {
+                Ok(thread) => thread.join().ok(),
+                Err(i) => Some(f(i)),
+            });
+            first.into_iter().chain(others).collect()
         })
     }
 

@@ -275,13 +275,16 @@ impl CatalogGuard<'_> {
     /// Checks that a table called `name` may be created.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty or too long name, `AlreadyExists`.
+    /// `InvalidArgument` for an empty or too long name, or if there is no identifier left; `AlreadyExists`.
     pub fn check_new(&self, name: &str) -> Result<()> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::invalid(format!(
                 "a table name has 1 to {NAME_BYTES_MAX} bytes, this one has {}",
                 name.len()
             )));
+        }
+        if self.next_id() >= TableId::LIMIT {
+            return Err(Error::invalid("there is no table identifier left"));
         }
         if self.inner.by_name.contains_key(name) {
             return Err(Error::new(ErrorKind::AlreadyExists, "the table exists already")

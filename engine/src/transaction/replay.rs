@@ -230,15 +230,17 @@ impl TransactionSystem {
         Ok(ReplayedValue { table, key: key.to_vec(), writer })
     }
 
-    /// Creates a table as the log says; its identifier was checked to be new.
+    /// Creates a table as the log says.
     ///
     /// # Errors
-    /// `OutOfMemory`; `Corruption` for a name that exists or is not allowed.
+    /// `OutOfMemory`; `Corruption` for a name or an identifier that exists or is not allowed.
     pub fn replay_create(&self, id: crate::base::TableId, name: &str, csn: Csn) -> Result<()> {
         let mut catalog = self.catalog().lock();
-        catalog.check_new(name).map_err(|error| {
-            Error::corruption(format!("the log creates table {id}: {error}")).at(Location::Transaction(csn))
-        })?;
+        let wrong = |what: String| misfit(&format!("the log creates table {id}: {what}"), csn);
+        if id.0 == 0 || id >= TableId::LIMIT || catalog.find_id(id).is_some() {
+            return Err(wrong("another has this identifier, or none can have it".into()));
+        }
+        catalog.check_new(name).map_err(|error| wrong(error.to_string()))?;
         let tree = self.create_tree()?;
         catalog.insert(Arc::new(TableState::new(id, name.to_string(), tree, csn)), csn);
         Ok(())

@@ -78,6 +78,8 @@ struct World {
     flushes: u64,
     ignore_fences: bool,
     holds_late_writes: bool,
+    /// Stretches of files that cannot be read.
+    unreadable: Vec<(String, std::ops::Range<u64>)>,
     /// What was stuck at a lower number goes on.
     releases: u64,
 }
@@ -104,6 +106,7 @@ impl SimulatedStorage {
             flushes: 0,
             ignore_fences: false,
             holds_late_writes: false,
+            unreadable: Vec::new(),
             releases: 0,
         };
         let locked = Arc::new(AtomicBool::new(false));
@@ -211,6 +214,11 @@ impl SimulatedStorage {
     #[must_use]
     pub fn read_memory(&self) -> Vec<u8> {
         self.shared.world.lock().disk.memory().visible().to_vec()
+    }
+
+    /// Whoever reads any of `bytes` of a file gets an I/O error.
+    pub fn make_unreadable(&self, path: &str, bytes: std::ops::Range<u64>) {
+        self.shared.world.lock().unreadable.push((path.to_string(), bytes));
     }
 
     /// Lets files take at most `bytes` together; `None` for no limit. Files that take more already do not grow.
@@ -535,6 +543,13 @@ impl File for SimulatedFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.storage.look(OperationKind::Read, &self.path, offset, buffer.len())?;
         let world = self.storage.shared.world.lock();
+        let end = offset + buffer.len() as u64;
+        let is_hit = |(path, bytes): &(String, std::ops::Range<u64>)| {
+            **path == *self.path && bytes.start < end && offset < bytes.end
+        };
+        if world.unreadable.iter().any(is_hit) {
+            return Err(failure(&self.path, offset, std::io::Error::from_raw_os_error(EIO)));
+        }
         let image = world.disk.visible(&self.path).ok_or_else(|| missing(&self.path))?;
         image.read(offset, buffer).map_err(|error| error.at(self.location(offset)))
     }

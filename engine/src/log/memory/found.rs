@@ -2,7 +2,7 @@
 
 use super::LogMemory;
 use crate::base::checksum::crc;
-use crate::base::{Csn, ErrorKind, Result, SegmentId};
+use crate::base::{Csn, Epoch, ErrorKind, Result, SegmentId};
 use crate::device::memory::MemoryStorage;
 use crate::device::{AlignedBuffer, OpenMode, Storage};
 use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes, version_of};
@@ -10,12 +10,20 @@ use crate::log::names::path_of;
 use crate::log::record::Record;
 use crate::log::segment::Segment;
 
-/// Makes durable what the memory holds, and gives it as a segment that is only in memory, with the blocks that have a record above
-/// `covered`. `None` if there are none. Its number is `id`.
+/// Makes durable what the memory holds, and gives it as a segment that is only in memory, with the blocks of `epoch` that have a
+/// record above `covered`. `None` if there are none. Its number is `id`.
+///
+/// `epoch` is the one that ran: a recovery has moved the blocks of any earlier one to a segment before it published the next. What the
+/// table still says of those is not true any more if the memory was divided anew since.
 ///
 /// # Errors
 /// `Unsupported` for records that this build does not know.
-pub fn find(memory: &LogMemory, covered: Csn, id: SegmentId, read_only: bool) -> Result<Option<Segment>> {
+pub fn find(
+    memory: &LogMemory,
+    (epoch, covered): (Epoch, Csn),
+    id: SegmentId,
+    read_only: bool,
+) -> Result<Option<Segment>> {
     if !read_only {
         // What a killed process left in a cache could vanish after it was served.
         memory.memory.flush();
@@ -24,7 +32,7 @@ pub fn find(memory: &LogMemory, covered: Csn, id: SegmentId, read_only: bool) ->
     let file = storage.open(&path_of(id), OpenMode { create: true, read_only: false, direct: false })?;
     let mut len = 0;
     for buffer in 0..memory.layout.buffers {
-        if let Some((header, block)) = block_in(memory, buffer)?
+        if let Some((header, block)) = block_in(memory, buffer, epoch)?
             && header.last_csn > covered
         {
             file.write_at(len, &block[..header.device_bytes()])?;
@@ -34,9 +42,9 @@ pub fn find(memory: &LogMemory, covered: Csn, id: SegmentId, read_only: bool) ->
     Ok((len > 0).then_some(Segment { id, file, len }))
 }
 
-/// The block of which `buffer` holds the records, as far as they are whole.
-fn block_in(memory: &LogMemory, buffer: u32) -> Result<Option<(BlockHeader, AlignedBuffer)>> {
-    let Some(entry) = memory.entry(buffer) else { return Ok(None) };
+/// The block of `epoch` of which `buffer` holds the records, as far as they are whole.
+fn block_in(memory: &LogMemory, buffer: u32, epoch: Epoch) -> Result<Option<(BlockHeader, AlignedBuffer)>> {
+    let Some(entry) = memory.entry(buffer).filter(|entry| entry.epoch == epoch) else { return Ok(None) };
     let mut bytes = AlignedBuffer::zeroed(memory.buffer_bytes());
     memory.memory.load(memory.layout.buffer_offset(buffer), &mut bytes);
     let mut header = BlockHeader {

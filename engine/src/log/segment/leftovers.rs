@@ -1,7 +1,7 @@
 //! Files that are not needed any more, or never were: what a process left that was killed, and what is too much.
 //!
 //! ```text
-//!   found by recovery ── not a block in it ──────────────────────────────▶ surplus ──another is READY──▶ removed
+//!   found by recovery ── no block in it, or of later epochs only ──────────▶ surplus ──another is READY──▶ removed
 //!                     ├─ needless: covered, or it counts for nobody ─▶ RETIRED ─┐ ▲
 //!                     └─ needed ──────────────────────────────────────▶ RETIRED ─┴─┘ a checkpoint covers it
 //!                                       needless, and the disk is full: surplus at once, all but the last file
@@ -36,10 +36,10 @@ impl SegmentPool {
         state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default(), needless });
     }
 
-    /// Takes over a segment in which recovery found no block at all: a crash between its making and its first use. It is not
-    /// used, since a write of the killed process may still be on its way to it, but removed when there are others, so that
-    /// recoveries that are interrupted again and again do not leave more and more.
-    pub fn adopt_empty(&self, segment: &Segment) {
+    /// Takes over a segment in which recovery found no block that counts: a crash between its making and its first use, or the end of a
+    /// recovery. It is not used, since a write of the killed process may still be on its way to it, but removed when there are others,
+    /// so that recoveries that are interrupted again and again do not leave more and more.
+    pub fn adopt_unneeded(&self, segment: &Segment) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
         state.surplus.push(segment.id);

@@ -113,6 +113,8 @@ struct State {
     /// Bytes that recovery found in use. Until a checkpoint frees them a little more may be taken whatever the bound says:
     /// nothing could be appended otherwise, and so no checkpoint be reached.
     adopted_bytes: u64,
+    /// What is taken now has no bound.
+    beyond_bound: bool,
     /// What the last recycling would have freed but for chunks of transactions in progress: segments whose newest record is
     /// above the first and not above the second. `None` if it kept none, or one of these transactions has ended since.
     kept: Option<(Csn, Csn)>,
@@ -221,10 +223,24 @@ impl SegmentPool {
         }
     }
 
+    /// Does `work` for a recovery: what that appends has been in the log before, so there is room for it, whatever the bound says. Nobody
+    /// else is there who could make a checkpoint.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn beyond_bound<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.state.lock().beyond_bound = true;
+        let done = work();
+        let mut state = self.state.lock();
+        state.beyond_bound = false;
+        state.adopted_bytes = bytes_in_use(&state);
+        done
+    }
+
     fn within_bound(&self, state: &State, in_use: u64, more: u64) -> bool {
         let after_recovery =
             state.adopted_bytes > 0 && in_use < state.adopted_bytes + RECOVERY_SEGMENTS * self.segment_bytes;
-        in_use + more <= self.bytes_max || after_recovery
+        in_use + more <= self.bytes_max || after_recovery || state.beyond_bound
     }
 
     fn next_work(&self) -> Work {

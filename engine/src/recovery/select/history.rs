@@ -290,7 +290,9 @@ impl History {
             return;
         }
         let entry = selection.entry(&decided);
-        self.manifest.epochs.push(entry);
+        let before = decided.voids().above(decided.checkpoint);
+        assert_eq!(entry.voids.union(&before), entry.voids, "what was void stays so");
+        self.manifest.add_epoch(entry);
         self.manifest.epoch = epoch;
         self.manifest.first_csn = selection.last_csn.next();
         self.manifest.next_csn = self.manifest.first_csn;
