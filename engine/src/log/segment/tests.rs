@@ -147,7 +147,7 @@ fn a_file_that_cannot_be_removed_keeps_no_other_and_goes_with_a_later_checkpoint
 fn on_a_full_disk_what_nobody_needs_makes_room_but_for_the_last_file() {
     let (pool, disk, _) = pool(20);
     (1..=2).for_each(|id| adopt_needless(&pool, id, id));
-    pool.adopt_empty(&found(&pool, 3));
+    pool.adopt_unneeded(&found(&pool, 3));
     disk.set_capacity(Some(3 * SEGMENT_BYTES));
     prepare(&pool);
     assert_eq!(pool.await_ready(1).expect_err("it is full").kind(), ErrorKind::OutOfSpace);
