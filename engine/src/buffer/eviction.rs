@@ -294,7 +294,7 @@ impl Pool {
     /// Copies a marked page's bytes without touching it; `None` if it is not marked any more. `copy` may be given torn bytes, and
     /// counts only if the result is not `None`.
     pub fn look_at_marked(&self, page: PageId, copy: impl FnOnce(PageBytes<'_>)) -> Option<PageState> {
-        let entry = self.entry(page);
+        let entry = self.entry_of(page)?;
         let version = entry.latch.begin_read_marked()?;
         let flags = entry.flags();
         let round = entry.round();
@@ -307,7 +307,7 @@ impl Pool {
     /// Holds a page exclusively if it is still what it was at `version` and nobody holds it. Never waits.
     #[must_use]
     pub fn claim_unchanged(&self, page: PageId, version: Version) -> Option<Claimed<'_>> {
-        let latch = &self.entry(page).latch;
+        let latch = &self.entry_of(page)?.latch;
         let untouched = latch.claim_marked(version);
         if !untouched && latch.upgrade(version).is_err() {
             return None;

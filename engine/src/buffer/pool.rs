@@ -253,11 +253,12 @@ impl Pool {
         self.resident.load(Ordering::Relaxed)
     }
 
-    /// The entry of a page that a guard holds.
+    /// The entry of a page that has one: a guard holds it, or is about to, or [`Pool::entry_of`] has found it.
     #[inline]
     pub(super) fn entry(&self, page: PageId) -> &Entry {
         debug_assert!((page.0 as usize) < self.entries.len());
-        // SAFETY: guards are made only by the methods below, each of which has found the page's entry with `get`.
+        // SAFETY: every entry is there from the beginning. Guards are made only by methods that have found the page's entry with `entry_of`
+        // or `get`, and whoever else calls this has the page from one of them, or a number below that of the entries.
         unsafe { self.entries.get_unchecked(page.0 as usize) }
     }
 
@@ -266,7 +267,7 @@ impl Pool {
         self.entries.get(page.0 as usize)
     }
 
-    /// The memory of a page that a guard holds.
+    /// The memory of a page that has an entry.
     #[inline]
     pub(super) fn words(&self, page: PageId) -> &[AtomicU64] {
         let start = (page.0 as usize) << self.word_shift;

@@ -43,10 +43,10 @@ impl ActiveTransaction {
     pub(super) fn end_after_panic(&mut self, progress: Progress) {
         self.system.panicked("a thread that committed");
         if let Progress::Ready(csn) = progress {
-            // Others may have seen it. Stamps are set once more where they have been.
-            let (stamp, versions) = (Stamp::committed(csn), &self.system.versions);
-            self.scratch.changes.iter().for_each(|change| versions.set_stamp(change.version, stamp));
-            self.scratch.values.iter().for_each(|value| versions.set_stamp(value.owner, stamp));
+            // Others may have seen it. What is stamped already may have been given back, and be somebody else's.
+            let (own, stamp, versions) = (self.own, Stamp::committed(csn), &self.system.versions);
+            self.scratch.changes.iter().for_each(|change| versions.change_stamp(change.version, own, stamp));
+            self.scratch.values.iter().for_each(|value| versions.change_stamp(value.owner, own, stamp));
             self.end();
         } else {
             self.system.descriptors.set_active_again(self.id);

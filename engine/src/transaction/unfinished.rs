@@ -15,8 +15,9 @@
 //! 2. A page that was freed may be somebody else's at once, and must not be listed then. A checkpoint holds the lock from before it
 //!    chooses C until its round has begun; a page is forgotten and freed under it. So a listed page that is freed later, and used again, has no
 //!    image of its new content in that round: the page is born in it.
-//! 3. Once the value is there at some C it is there for every later one: its pages are forgotten before anybody can free them
-//!    as those of a retired value, since that waits for the checkpoint too.
+//! 3. Once the value is there at some C it is there for every later one, so its pages are forgotten at the first such C. They may be freed as
+//!    those of a retired value before that, and be somebody else's: but what retired it is durable then, so the value is there at every C
+//!    that is chosen later, and none of them lists these pages.
 //! 4. Pages that are left of a retired value and could not be read to be freed are noted, too, for an owner that there never is
 //!    ([`LEFT`]), under the lock that a checkpoint holds from before it chooses C: so they are in its list if they have images in it.
 //! 5. What cannot be freed because it cannot be read stays noted, and is free after the next open.

@@ -267,6 +267,12 @@ impl Versions {
         self.slot(handle.index()).stamp.store(stamp.0, Ordering::Release);
     }
 
+    /// The same if the stamp is still `old`, that of a transaction in progress, which no other transaction ever has.
+    pub fn change_stamp(&self, handle: VersionHandle, old: Stamp, new: Stamp) {
+        let stamp = &self.slot(handle.index()).stamp;
+        let _ = stamp.compare_exchange(old.0, new.0, Ordering::Release, Ordering::Relaxed);
+    }
+
     /// Puts another before-image under a live version (pruning). Only the collector, which alone gives slots back,
     /// calls this.
     pub fn replace_undo(self: &Arc<Self>, handle: VersionHandle, undo: Undo, guard: &Guard) {
@@ -437,6 +443,22 @@ mod tests {
         versions.set_stamp(handle, Stamp::ABORTED);
         versions.give_back_later(0, handle, &pin());
         assert_eq!(versions.read(handle, &reader).expect("still there").stamp, Stamp::ABORTED);
+    }
+
+    /// Once who panicked after its commit stamped its versions again, and they were somebody else's by then.
+    #[test]
+    fn a_version_that_was_given_back_is_not_stamped_again() {
+        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
+        let (own, other, committed) = (Stamp(1 << 63 | 1), Stamp(1 << 63 | 2), Stamp::committed(Csn(7)));
+        let create = |stamp| versions.create(0, stamp, undo(b"x"), &pin()).expect("room");
+        let (first, second) = (create(own), create(own));
+        versions.give_back(0, &[first], &pin());
+        let again = create(other);
+        assert_eq!(again.index(), first.index());
+        versions.change_stamp(first, own, committed);
+        versions.change_stamp(second, own, committed);
+        let stamp = |handle| versions.read(handle, &pin()).expect("live").stamp;
+        assert_eq!((stamp(again), stamp(second)), (other, committed));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the store keeps of a page.
 //!
-//! A *settled* image shows a page as of some moment: every entry settled, no tombstones. The older values it needs come from
+//! A *settled* image shows a page as of some moment: every entry settled. One that a checkpoint makes has no tombstones; that of a page which
+//! leaves memory is a copy, so a tombstone that nobody needs any more may be in it, and stands for nothing. The older values it needs come from
 //! the transaction layer. They fit because of the room rule: an unsettled entry has kept the capacity of every value it had
 //! since it was last settled.
 //!
