@@ -117,13 +117,7 @@ impl History<'_> {
     }
 
     /// Ends a life somewhere: inside its recovery, inside a checkpoint, or anywhere.
-    fn crash(
-        &mut self,
-        disk: &SimulatedStorage,
-        lived: &Lived,
-        before: &Crashed,
-        judged: Judged,
-    ) -> Crashed {
+    fn crash(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed, judged: Judged) -> Crashed {
         let end = disk.operations();
         let opened_at = lived.opened_at.unwrap_or(end);
         let checkpoints = &lived.checkpoints;

@@ -50,7 +50,8 @@ pub(super) struct Flusher {
 
 impl Flusher {
     pub(super) fn new() -> Flusher {
-        let (wakes_at, stop, ended) = (AtomicU64::new(RUNNING), AtomicBool::new(false), AtomicBool::new(false));
+        let (wakes_at, stop, ended) =
+            (AtomicU64::new(RUNNING), AtomicBool::new(false), AtomicBool::new(false));
         Flusher { event: Event::new(), wakes_at, stop, ended }
     }
 

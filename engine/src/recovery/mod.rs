@@ -280,7 +280,11 @@ impl Recovery<'_> {
         }
         let moved = match self.move_to_segment(&scan) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                if segments.remove_needless() { self.move_to_segment(&scan)? } else { return Err(error) }
+                if segments.remove_needless() {
+                    self.move_to_segment(&scan)?
+                } else {
+                    return Err(error);
+                }
             }
             moved => moved?,
         };

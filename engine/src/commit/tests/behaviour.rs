@@ -543,7 +543,8 @@ fn cost_of_an_asynchronous_commit() {
 #[test]
 fn log_buffers_of_any_length_come_back() {
     for preset in [Preset::Restricted, Preset::Group, Preset::Auto] {
-        let settings = Settings { log_buffer_bytes: 1_000_000, flush_unit_bytes: 300_000, ..settings(preset) };
+        let settings =
+            Settings { log_buffer_bytes: 1_000_000, flush_unit_bytes: 300_000, ..settings(preset) };
         let mut world = World::with(settings, Hooks::default());
         world.body_bytes = 400_000;
         let world = Arc::new(world);

@@ -43,7 +43,8 @@ fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
 /// W rises when a log is fenced, and nobody has it computed who would tell of it.
 #[test]
 fn who_was_held_up_by_a_straggler_is_told_when_another_commit_has_fenced_it() {
-    let settings = Settings { logs: 2, dependency: Some(Dependency::Dsn), ..super::settings(Preset::Passive) };
+    let settings =
+        Settings { logs: 2, dependency: Some(Dependency::Dsn), ..super::settings(Preset::Passive) };
     let world = World::with(settings, Hooks::default());
     let straggler = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
     let held_up = world.asynchronous(1, straggler.csn, Durability::Durable).expect("room");
