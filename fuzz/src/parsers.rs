@@ -2,6 +2,7 @@
 
 use crate::rows;
 use quenchdb::backup::{BACKUP_PATH, Description};
+use quenchdb::base::Epoch;
 use quenchdb::base::checksum::crc;
 use quenchdb::base::encoding::Reader;
 use quenchdb::checkpoint::{decode_catalog, decode_catalog_prefix, encode_catalog};
@@ -140,7 +141,8 @@ pub(crate) fn segment(data: &[u8]) {
         }
     }
     let _ = dump(&storage, None, DATABASE, Csn::ZERO, &|_, _| ());
-    let wanted = log::Wanted { database: DATABASE, covered: Csn::ZERO, last_sequence: &|_, _| 3 };
+    let wanted =
+        log::Wanted { database: DATABASE, covered: Csn::ZERO, memory: None, last_sequence: &|_, _| 3 };
     let _ = log::read_contents(&*storage, None, &wanted, &mut |_, _| {}, &mut |_, _| {});
 }
 
@@ -288,11 +290,15 @@ pub(crate) fn memory(data: &[u8]) {
     for (number, buffer) in [0, 1].into_iter().zip(records.chunks(records.len().div_ceil(16).max(1) * 8)) {
         mapped.store(12288 + number * 65536 + BLOCK_HEADER_BYTES as u64, buffer);
     }
-    if let Ok(MemoryState::Formatted(_, memory)) = log::memory::LogMemory::look(mapped)
-        && let Ok(Some(segment)) = find(&memory, Csn(u64::from(how >> 4)), quenchdb::base::SegmentId(7), true)
-    {
-        let storage: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(1));
-        let _ = dump(&storage, Some(&segment), DATABASE, Csn::ZERO, &|_, _| ());
+    if let Ok(MemoryState::Formatted(_, memory)) = log::memory::LogMemory::look(mapped) {
+        // Only what is of the epoch that ran counts.
+        for epoch in (0..4).map(Epoch) {
+            let above = (epoch, Csn(u64::from(how >> 4)));
+            if let Ok(Some(segment)) = find(&memory, above, quenchdb::base::SegmentId(7), true) {
+                let storage: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(1));
+                let _ = dump(&storage, Some(&segment), DATABASE, Csn::ZERO, &|_, _| ());
+            }
+        }
     }
 }
 
