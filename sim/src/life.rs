@@ -65,7 +65,9 @@ impl Shared {
     /// Where nothing is wrong that keeps transactions from going on they have to.
     fn expect(&self, error: &quenchdb::Error) {
         let works = self.script.judged && self.script.trouble.lets_work();
-        assert!(!works || is_expected(error), "{}: {error}", self.script.context);
+        // When the clock has jumped a wait for log space may be over before it has begun.
+        let jumped = error.kind() == ErrorKind::OutOfSpace && self.notes.lock().clock_jumps > 0;
+        assert!(!works || is_expected(error) || jumped, "{}: {error}", self.script.context);
     }
 }
 

@@ -223,6 +223,8 @@ impl LogContents {
             };
             let rest = match pieces.need(&covered.segment, offset, len, whole) {
                 Ok(rest) => rest,
+                // Removed meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound => return Err(error),
                 Err(error) => {
                     offset = pieces.go_around(offset, len, error, &mut |error| self.unreadable.push(error));
                     continue;
