@@ -1,6 +1,5 @@
 //! One behaviour at a time.
 
-use super::failure::in_time;
 use super::*;
 use crate::log::RecordKind;
 use std::sync::atomic::AtomicUsize;
@@ -535,22 +534,6 @@ fn cost_of_an_asynchronous_commit() {
                 "{name}, {:?}, {level:?}: {each} ns, {flushes} flushes, {waits} waits for room",
                 Axes::of(&settings)
             );
-        }
-    }
-}
-
-/// A buffer has whole sectors. One that comes back longer than was asked for was no log's own any more, and soon there was none.
-#[test]
-fn log_buffers_of_any_length_come_back() {
-    for preset in [Preset::Restricted, Preset::Group, Preset::Auto] {
-        let settings =
-            Settings { log_buffer_bytes: 1_000_000, flush_unit_bytes: 300_000, ..settings(preset) };
-        let mut world = World::with(settings, Hooks::default());
-        world.body_bytes = 400_000;
-        let world = Arc::new(world);
-        for _ in 0..9 {
-            let theirs = world.clone();
-            in_time(preset.name(), move || theirs.blocking(0, Csn::ZERO)).expect("commits");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writes that never complete, threads that end or panic with bytes in their log.
+//! Writes that never complete, buffers that never come back, threads that end or panic with bytes in their log.
 
 use super::*;
 use std::time::Instant;
@@ -73,6 +73,22 @@ fn a_write_that_hangs_when_another_has_failed_does_not_keep_close_waiting() {
         assert_eq!(closed.expect_err("poisoned").kind(), ErrorKind::Poisoned, "{what}");
         assert!(!world.commit.is_committed_ticket(ticket));
         disk.release();
+    }
+}
+
+/// A buffer has whole sectors. One that comes back longer than was asked for was no log's own any more, and soon there was none.
+#[test]
+fn log_buffers_of_any_length_come_back() {
+    for preset in [Preset::Restricted, Preset::Group, Preset::Auto] {
+        let settings =
+            Settings { log_buffer_bytes: 1_000_000, flush_unit_bytes: 300_000, ..settings(preset) };
+        let mut world = World::with(settings, Hooks::default());
+        world.body_bytes = 400_000;
+        let world = Arc::new(world);
+        for _ in 0..9 {
+            let theirs = world.clone();
+            in_time(preset.name(), move || theirs.blocking(0, Csn::ZERO)).expect("commits");
+        }
     }
 }
 

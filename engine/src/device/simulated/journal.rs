@@ -340,24 +340,25 @@ impl Disk {
         }
     }
 
-    /// An operation is on its way when the power is cut: what a write of it has on the disk is as of one that was not flushed.
-    pub(super) fn begin(&mut self, change: &Change) {
-        if let Change::Write { path, offset, bytes, .. } = change {
-            self.write(path, *offset, bytes, false);
+    /// An operation is on its way when it happens. When the power is cut what a write of it has on the disk is as of one that was not
+    /// flushed. When its process is killed nothing of it is there, or its beginning, or all, and none of it is durable; nothing comes later,
+    /// because the process ends when the write does.
+    pub(super) fn begin(
+        &mut self,
+        kind: CrashKind,
+        change: &Change,
+        random: &mut Random,
+        counts: &mut FaultCounts,
+    ) {
+        let Change::Write { path, offset, bytes, .. } = change else { return };
+        if kind == CrashKind::PowerCut {
+            return self.write(path, *offset, bytes, false);
         }
-    }
-
-    /// A process is killed in the middle of a write that it waits for: nothing of it is there, or its beginning, or all, and none of it is
-    /// durable. Nothing comes later: the process ends when the write does.
-    pub(super) fn begin_killed(&mut self, change: &Change, random: &mut Random, counts: &mut FaultCounts) {
-        if let Change::Write { path, offset, bytes, .. } = change {
-            let sectors = bytes.len() / SECTOR;
-            let kept = random.below(sectors as u64 + 1) as usize * SECTOR;
-            if kept > 0 {
-                if kept < bytes.len() {
-                    counts.count("write torn by a kill");
-                }
-                self.write(path, *offset, &bytes[..kept].into(), false);
+        let kept = random.below((bytes.len() / SECTOR) as u64 + 1) as usize * SECTOR;
+        if kept > 0 {
+            self.write(path, *offset, &bytes[..kept].into(), false);
+            if kept < bytes.len() {
+                counts.count("write torn by a kill");
             }
         }
     }

@@ -8,9 +8,8 @@
 //!                   │
 //!                   ├─ power cut: each 512-byte sector of each pending write survives or not, in any order, and of the write that
 //!                   │  was to be the next operation, durable or not: it was on its way
-//!                   └─ SIGKILL: all stay visible and pending; writes in flight land wholly, partly, or during the
-//!                      life of the next storage; of a write that somebody was waiting for, which was to be the next operation, the
-//!                      beginning may be there, visible and pending
+//!                   └─ SIGKILL: all stay visible and pending; writes in flight land wholly, partly, or during the life of the next
+//!                      storage; of one that somebody waited for, which was to be the next operation, a beginning may be there
 //! ```
 //!
 //! 1. What was flushed before the crash always survives.
@@ -128,10 +127,8 @@ impl SimulatedStorage {
         let mut disk = {
             let mut world = self.shared.world.lock();
             let mut disk = world.after(operations);
-            match (kind, world.journal.get(operations)) {
-                (CrashKind::PowerCut, Some(next)) => disk.begin(next),
-                (CrashKind::Kill, Some(next)) => disk.begin_killed(next, &mut random, &mut counts),
-                (_, None) => {}
+            if let Some(next) = world.journal.get(operations) {
+                disk.begin(kind, next, &mut random, &mut counts);
             }
             disk
         };

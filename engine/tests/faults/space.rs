@@ -1,0 +1,65 @@
+//! Faults where space is given back, or there is none.
+
+use super::*;
+
+#[test]
+fn opening_on_a_full_disk_loses_nothing() {
+    for preset in Preset::ALL {
+        let disk = SimulatedStorage::new(1);
+        let db = open(&disk, preset).expect("a whole disk");
+        let table = db.create_table("t").expect("a whole disk");
+        let mut told = work(&db, &table, 0, "whole").told;
+        db.flush().expect("a whole disk");
+        told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
+        disk.stop();
+        drop(db);
+        let full = disk.duplicate();
+        full.set_capacity(Some(0));
+        if let Err(error) = open(&full, preset) {
+            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{preset:?}: {error}");
+        }
+        full.stop();
+        judge(&full.duplicate(), preset, &told, &format!("{preset:?}, after a full disk"));
+    }
+}
+
+/// Story: a checkpoint that was published was said to have failed if a segment that nobody needed could not be removed, and the segments
+/// after that one were forgotten.
+#[test]
+fn a_checkpoint_does_not_fail_because_old_segments_cannot_be_removed() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group).expect("a whole disk");
+    let table = db.create_table("t").expect("a whole disk");
+    let mut told = work(&db, &table, 0, "whole").told;
+    db.flush().expect("a whole disk");
+    told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
+    disk.stop();
+    drop((table, db));
+    let disk = disk.crash(CrashKind::Kill, disk.operations(), 1);
+    let segments = || disk.files().into_iter().filter(|path| path.starts_with("log/")).collect::<Vec<_>>();
+    let before = segments();
+    let db = open(&disk, Preset::Group).expect("a whole disk");
+    let left = || segments().iter().filter(|path| before.contains(path)).count();
+    assert!(left() >= 2, "{:?} of {before:?}", segments());
+    let all = left();
+    // Writes that are handed to a queue count among these operations; the removals come after them.
+    let published = (0..100).find(|after| {
+        disk.inject(Fault {
+            operation: OperationKind::Open,
+            after: *after,
+            kind: FaultKind::ForEver,
+            error: EIO,
+        });
+        let made = db.checkpoint();
+        disk.heal();
+        made.is_ok()
+    });
+    assert!(published.is_some(), "no checkpoint came so far");
+    assert_eq!((left(), db.checkpoints().count), (all, 1));
+    db.checkpoint().expect("a whole disk");
+    assert_eq!(left(), 0, "{:?}", segments());
+    disk.stop();
+    drop(db);
+    let crashed = disk.crash(CrashKind::PowerCut, disk.operations(), 2);
+    judge(&crashed, Preset::Group, &told, "removed");
+}
