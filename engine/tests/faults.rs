@@ -514,8 +514,6 @@ fn fill_up(preset: Preset, context: &str) {
     after_the_failure(&disk, db, preset, &told, context, 4);
 }
 
-/// Opening a database on a disk that is full to the last byte is refused; nothing is lost.
-
 /// Waiters in other threads learn of the failure, all of them.
 #[test]
 fn every_waiter_learns_of_a_failed_write() {

@@ -341,7 +341,7 @@ fn the_source_is_only_read_and_its_lock_is_respected() {
     let db = Database::builder().settings(settings()).open(&source).expect("an empty directory");
     fill(&db, "a", 0..50, 100);
     let expected = content(&db);
-    let refused = Database::salvage(&source, &at("busy"), settings(), None);
+    let refused = Database::salvage(&source, at("busy"), settings(), None);
     assert_eq!(refused.expect_err("it is open").kind(), ErrorKind::Busy);
     db.close().expect("closes");
     for (target, with_lock) in [("one", true), ("two", false)] {
@@ -350,7 +350,7 @@ fn the_source_is_only_read_and_its_lock_is_respected() {
             std::fs::remove_file(source.join("LOCK")).expect("it was there");
         }
         let before = entries(&source);
-        let report = Database::salvage(&source, &at(target), settings(), None).expect("sound");
+        let report = Database::salvage(&source, at(target), settings(), None).expect("sound");
         assert!(report.is_whole(), "{report:?}");
         assert!(entries(&source) == before, "with a lock: {with_lock}");
         let db = Database::builder().settings(settings()).open(at(target)).expect("the new database opens");

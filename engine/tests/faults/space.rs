@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// Opening a database on a disk that is full to the last byte is refused; nothing is lost.
 #[test]
 fn opening_on_a_full_disk_loses_nothing() {
     for preset in Preset::ALL {
