@@ -28,8 +28,10 @@ use std::time::Duration;
 /// An operation that a fault can strike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationKind {
-    /// Opening, creating or removing a file.
+    /// Opening, creating or removing a file, and handing a write to a queue.
     Open,
+    /// Removing a file alone.
+    Remove,
     /// Reading, and asking for a length or for names.
     Read,
     /// A write that is not durable at once.
@@ -51,10 +53,11 @@ pub enum OperationKind {
 impl OperationKind {
     /// Whether a fault armed for `self` counts `other`.
     fn covers(self, other: OperationKind) -> bool {
-        use OperationKind::{Any, AnyThatGrows, DurableWrite, Memory, Open, Write, ZeroExtend};
+        use OperationKind::{Any, AnyThatGrows, DurableWrite, Memory, Open, Remove, Write, ZeroExtend};
         match self {
             Any => other != Memory,
-            AnyThatGrows => matches!(other, Open | Write | DurableWrite | ZeroExtend),
+            AnyThatGrows => matches!(other, Open | Remove | Write | DurableWrite | ZeroExtend),
+            Open => matches!(other, Open | Remove),
             one => one == other,
         }
     }
@@ -303,7 +306,7 @@ impl Faults {
     fn count_error(&mut self, kind: OperationKind, error: i32, how_often: FaultKind) {
         self.counts.count(match kind {
             _ if error == super::ENOSPC => "full disk",
-            OperationKind::Open => "open error",
+            OperationKind::Open | OperationKind::Remove => "open error",
             OperationKind::Read => "read error",
             OperationKind::Flush => "flush error",
             _ => "write error",

@@ -425,7 +425,7 @@ impl Storage for SimulatedStorage {
     }
 
     fn remove(&self, path: &str) -> Result<()> {
-        self.change(OperationKind::Open, path, 0, Change::Remove { path: path.into() })
+        self.change(OperationKind::Remove, path, 0, Change::Remove { path: path.into() })
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>> {
