@@ -1,0 +1,129 @@
+//! What a recovery has to write to the log again: where there is no room for it, and when it is interrupted.
+
+mod support;
+
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Acknowledger, Database, Dependency, Durability, Isolation, Preset, Settings, Writer};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+use support::content;
+
+fn open(disk: &SimulatedStorage, settings: Settings) -> Database {
+    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated").expect("opens")
+}
+
+/// Two logs, the watermark held by one row that is nowhere durable, and about 700 KiB above it in the other log, of at most a MiB. The
+/// recovery has to write all of that again.
+fn held_watermark() -> (SimulatedStorage, Settings) {
+    let settings = Settings {
+        logs: 2,
+        writer: Some(Writer::Worker),
+        acknowledger: Some(Acknowledger::Workers),
+        dependency: Some(Dependency::Exact),
+        stealing_group: Some(1),
+        flush_interval: Some(Duration::from_secs(1)),
+        idle_most: Duration::ZERO,
+        flush_unit_bytes: 48 << 10,
+        log_bytes_max: 1 << 20,
+        preset: Preset::Autonomous,
+        memory_bytes: 32 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        checkpoint_log_bytes: 0,
+        ..Settings::default()
+    };
+    for attempt in 0.. {
+        let disk = SimulatedStorage::new(1);
+        let killed = with_held_watermark(&disk, &settings, attempt);
+        disk.stop();
+        if let Some(killed) = killed {
+            return (killed, settings);
+        }
+        assert!(attempt < 100, "the row was written each time");
+    }
+    unreachable!("it ends above")
+}
+
+/// `None` if both threads have the same log, or took so long that the row was written.
+fn with_held_watermark(
+    disk: &SimulatedStorage,
+    settings: &Settings,
+    attempt: u32,
+) -> Option<SimulatedStorage> {
+    let db = open(disk, settings.clone());
+    let create = || db.create_table("t").expect("new");
+    // Where a thread of its own does it, the turns of those that follow are others.
+    let of_its_own = || std::thread::scope(|scope| scope.spawn(create).join().expect("no panic"));
+    let table = if attempt % 2 == 1 { of_its_own() } else { create() };
+    let put = |key: u8, len: usize, durability| {
+        let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+        tx.insert(&table, [key], vec![key; len]).expect("fits");
+        tx.commit().expect("a whole disk");
+    };
+    let (begun, ended) = (Barrier::new(2), Barrier::new(2));
+    let killed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            put(100, 1, Durability::Lazy);
+            begun.wait();
+            ended.wait();
+        });
+        let other = scope.spawn(|| {
+            begun.wait();
+            (0..40).for_each(|n| put(n, 16 << 10, Durability::Durable));
+            // Before the first thread ends, which would write its row.
+            let killed = disk.crash(CrashKind::Kill, disk.operations(), 1);
+            ended.wait();
+            killed
+        });
+        other.join().expect("no panic")
+    });
+    let roomy = Settings { log_bytes_max: 64 << 20, ..settings.clone() };
+    (content(&open(&killed.duplicate(), roomy)).len() == 40).then_some(killed)
+}
+
+/// One test, because it depends on whose turn it is which log a thread gets.
+#[test]
+fn what_is_appended_again_has_room_and_is_removed_by_the_next_recovery_if_this_one_is_interrupted() {
+    let (disk, settings) = held_watermark();
+    has_room_in_a_log_at_its_bound(disk.duplicate(), settings.clone());
+    is_removed_by_the_next(disk, &settings);
+}
+
+/// Nobody but the recovery could have made room, by a checkpoint that comes after it: it waited for ever.
+fn has_room_in_a_log_at_its_bound(disk: SimulatedStorage, settings: Settings) {
+    let (opened, opens) = std::sync::mpsc::channel();
+    std::thread::spawn(move || opened.send(open(&disk, settings)));
+    let db = opens.recv_timeout(Duration::from_secs(30)).expect("it does not wait for ever");
+    assert_eq!(content(&db).len(), 40);
+    let table = db.table("t").expect("there");
+    (0..50u8).for_each(|n| db.transact(|tx| tx.insert(&table, [n], [n; 16 << 10])).expect("room"));
+}
+
+fn is_removed_by_the_next(mut disk: SimulatedStorage, settings: &Settings) {
+    let log_bytes = |disk: &SimulatedStorage| -> usize {
+        let files = disk.files();
+        let of_log = files.iter().filter(|path| path.starts_with("log/"));
+        of_log.map(|path| disk.read_file(path).expect("there").len()).sum()
+    };
+    let before = log_bytes(&disk);
+    for attempt in 0..5u64 {
+        let copy = disk.duplicate();
+        let db = open(&copy, settings.clone());
+        let operations = copy.describe(0);
+        copy.stop();
+        drop(db);
+        // Killed before either slot got the manifest, with all that was appended again behind it.
+        let writes = operations.iter().enumerate().filter(|(_, what)| what.contains(" MANIFEST "));
+        let (published, _) = writes.rev().nth(1).expect("two slots");
+        let killed = copy.crash(CrashKind::Kill, published, attempt);
+        let bytes = log_bytes(&killed);
+        assert!(
+            attempt > 0 || bytes > before + (500 << 10),
+            "{before}, then {bytes}: it was not killed late"
+        );
+        // Once for what was found, once for what this one has added.
+        assert!(bytes < 2 * before + (8 << 16), "attempt {attempt}: {before}, then {bytes}");
+        disk = killed;
+    }
+    assert_eq!(content(&open(&disk, settings.clone())).len(), 40);
+}
