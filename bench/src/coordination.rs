@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::Path;
 
 /// Context switches of all threads of this process that are alive, so far: voluntary (a thread slept) and not (it was preempted).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,18 +17,24 @@ impl Switches {
     /// Those so far. Threads that have ended are not in it: look while those of interest live.
     #[must_use]
     pub fn now() -> Switches {
-        let mut all = Switches::default();
         let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-        for task in tasks {
-            let text = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
-            let number = |name: &str| -> u64 {
-                let line = text.lines().find_map(|line| line.strip_prefix(name));
-                line.and_then(|rest| rest.trim_start_matches(':').trim().parse().ok()).unwrap_or(0)
-            };
-            all.voluntary += number("voluntary_ctxt_switches");
-            all.involuntary += number("nonvoluntary_ctxt_switches");
+        tasks.map(|task| Switches::of(&task.path())).fold(Switches::default(), |all, one| Switches {
+            voluntary: all.voluntary + one.voluntary,
+            involuntary: all.involuntary + one.involuntary,
+        })
+    }
+
+    /// Those of the thread with this directory in `/proc`.
+    fn of(task: &Path) -> Switches {
+        let text = std::fs::read_to_string(task.join("status")).unwrap_or_default();
+        let number = |name: &str| -> u64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.trim_start_matches(':').trim().parse().ok()).unwrap_or(0)
+        };
+        Switches {
+            voluntary: number("voluntary_ctxt_switches"),
+            involuntary: number("nonvoluntary_ctxt_switches"),
         }
-        all
     }
 
     /// Those since `before`.
@@ -117,14 +124,33 @@ impl fmt::Display for Coordination {
 mod tests {
     use super::*;
 
+    /// Its own switches only: the other tests' threads take theirs along when they end.
     #[test]
     fn a_thread_that_sleeps_is_switched() {
-        let before = Switches::now();
+        let own = || Switches::of(Path::new("/proc/thread-self"));
+        let before = own();
         for _ in 0..20 {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         // One that finds its time already over is not switched.
-        assert!(Switches::now().since(before).voluntary >= 10);
+        assert!(own().since(before).voluntary >= 10);
+    }
+
+    #[test]
+    fn all_threads_that_are_alive_are_counted() {
+        let own = || Switches::of(Path::new("/proc/thread-self"));
+        let (told, tell) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let sleeper = std::thread::spawn(move || {
+            (0..20).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
+            told.send(own()).expect("somebody waits");
+            ended.recv().expect_err("nothing is sent");
+        });
+        let others = tell.recv().expect("it tells").voluntary;
+        let (own, all) = (own().voluntary, Switches::now().voluntary);
+        assert!(others >= 10 && all >= own + others, "{all} of all, {own} and {others} of two");
+        drop(end);
+        sleeper.join().expect("no panic");
     }
 
     #[test]

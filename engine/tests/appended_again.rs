@@ -3,35 +3,15 @@
 mod support;
 
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Acknowledger, Database, Dependency, Durability, Isolation, Preset, Settings, Writer};
-use std::sync::{Arc, Barrier};
+use quenchdb::{Durability, Isolation, Settings};
+use std::sync::Barrier;
 use std::time::Duration;
-use support::content;
-
-fn open(disk: &SimulatedStorage, settings: Settings) -> Database {
-    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated").expect("opens")
-}
+use support::{content, open};
 
 /// Two logs, the watermark held by one row that is nowhere durable, and about 700 KiB above it in the other log, of at most a MiB. The
 /// recovery has to write all of that again.
 fn held_watermark() -> (SimulatedStorage, Settings) {
-    let settings = Settings {
-        logs: 2,
-        writer: Some(Writer::Worker),
-        acknowledger: Some(Acknowledger::Workers),
-        dependency: Some(Dependency::Exact),
-        stealing_group: Some(1),
-        flush_interval: Some(Duration::from_secs(1)),
-        idle_most: Duration::ZERO,
-        flush_unit_bytes: 48 << 10,
-        log_bytes_max: 1 << 20,
-        preset: Preset::Autonomous,
-        memory_bytes: 32 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        checkpoint_log_bytes: 0,
-        ..Settings::default()
-    };
+    let settings = Settings { log_bytes_max: 1 << 20, ..support::patient_workers(2) };
     for attempt in 0.. {
         let disk = SimulatedStorage::new(1);
         let killed = with_held_watermark(&disk, &settings, attempt);
@@ -50,7 +30,7 @@ fn with_held_watermark(
     settings: &Settings,
     attempt: u32,
 ) -> Option<SimulatedStorage> {
-    let db = open(disk, settings.clone());
+    let db = open(disk, settings);
     let create = || db.create_table("t").expect("new");
     // Where a thread of its own does it, the turns of those that follow are others.
     let of_its_own = || std::thread::scope(|scope| scope.spawn(create).join().expect("no panic"));
@@ -78,7 +58,7 @@ fn with_held_watermark(
         other.join().expect("no panic")
     });
     let roomy = Settings { log_bytes_max: 64 << 20, ..settings.clone() };
-    (content(&open(&killed.duplicate(), roomy)).len() == 40).then_some(killed)
+    (content(&open(&killed.duplicate(), &roomy)).len() == 40).then_some(killed)
 }
 
 /// One test, because it depends on whose turn it is which log a thread gets.
@@ -92,7 +72,7 @@ fn what_is_appended_again_has_room_and_is_removed_by_the_next_recovery_if_this_o
 /// Nobody but the recovery could have made room, by a checkpoint that comes after it: it waited for ever.
 fn has_room_in_a_log_at_its_bound(disk: SimulatedStorage, settings: Settings) {
     let (opened, opens) = std::sync::mpsc::channel();
-    std::thread::spawn(move || opened.send(open(&disk, settings)));
+    std::thread::spawn(move || opened.send(open(&disk, &settings)));
     let db = opens.recv_timeout(Duration::from_secs(30)).expect("it does not wait for ever");
     assert_eq!(content(&db).len(), 40);
     let table = db.table("t").expect("there");
@@ -108,7 +88,7 @@ fn is_removed_by_the_next(mut disk: SimulatedStorage, settings: &Settings) {
     let before = log_bytes(&disk);
     for attempt in 0..5u64 {
         let copy = disk.duplicate();
-        let db = open(&copy, settings.clone());
+        let db = open(&copy, settings);
         let operations = copy.describe(0);
         copy.stop();
         drop(db);
@@ -125,5 +105,5 @@ fn is_removed_by_the_next(mut disk: SimulatedStorage, settings: &Settings) {
         assert!(bytes < 2 * before + (8 << 16), "attempt {attempt}: {before}, then {bytes}");
         disk = killed;
     }
-    assert_eq!(content(&open(&disk, settings.clone())).len(), 40);
+    assert_eq!(content(&open(&disk, settings)).len(), 40);
 }

@@ -4,11 +4,8 @@ mod support;
 
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{
-    Acknowledger, Compression, Database, Dependency, Durability, Isolation, Preset, Settings, Table, Writer,
-};
+use quenchdb::{Compression, Database, Durability, Isolation, Preset, Settings, Table};
 use std::sync::{Arc, Barrier, Mutex};
-use std::time::Duration;
 use support::content;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -165,18 +162,8 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
 /// Each recovery wrote the voids of all earlier ones once more in each of their entries, until the manifest was too long.
 #[test]
 fn a_manifest_does_not_repeat_what_is_void_with_each_crash_that_no_checkpoint_follows() {
-    let settings = Settings {
-        // So that the two threads hardly ever share one, whoever else is there.
-        logs: 16,
-        writer: Some(Writer::Worker),
-        acknowledger: Some(Acknowledger::Workers),
-        dependency: Some(Dependency::Exact),
-        stealing_group: Some(1),
-        flush_interval: Some(Duration::from_secs(1)),
-        idle_most: Duration::ZERO,
-        flush_unit_bytes: 48 << 10,
-        ..settings(Preset::Autonomous)
-    };
+    // So many that the two threads hardly ever share one, whoever else is there.
+    let settings = support::patient_workers(16);
     let mut disk = SimulatedStorage::new(1);
     let mut lengths = Vec::new();
     for life in 0..12u64 {

@@ -15,7 +15,7 @@ use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::file::DIRECT_PROBE;
 use crate::device::memory::MemoryStorage;
 use crate::device::probe::{self, METHOD_PROBE, ProbeReport};
-use crate::device::{DurabilityMethod, Storage};
+use crate::device::{DurabilityMethod, LOCK_PATH, Storage};
 use crate::log::{BufferSize, SegmentPool};
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{
@@ -483,7 +483,7 @@ fn refuse_copies(names: &[String], read_only: bool) -> Result<()> {
 
 /// What an interrupted creation or probe leaves, and what `mkfs` does.
 const NOT_FOREIGN: [&str; 9] = [
-    "LOCK",
+    LOCK_PATH,
     "MANIFEST",
     "log",
     "log-memory",

@@ -8,7 +8,7 @@ use super::transaction::Transaction;
 use crate::backup::{self, SalvageReport, SalvageSink};
 use crate::base::settings::Settings;
 use crate::base::{Error, ErrorKind, Result};
-use crate::device::Storage;
+use crate::device::{LOCK_PATH, Storage};
 use crate::store::Remains;
 use std::collections::HashMap;
 
@@ -60,9 +60,6 @@ impl Database {
         Ok(report)
     }
 }
-
-/// The file in a directory that its lock is on.
-const LOCK_PATH: &str = "LOCK";
 
 /// Whoever opens a database in a directory makes the file that the lock is on. Where there is none nobody has it open (it is a copy, for
 /// instance), and to make one would be to write to the source.

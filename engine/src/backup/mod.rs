@@ -36,8 +36,8 @@ pub use restore::{Chain, RESTORING_PATH, Restored, finish_restore, restore_pages
 pub use salvage::{LostRange, SalvageReport, SalvageSink, SalvagedTable, salvage};
 
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::Storage;
 use crate::device::file::DIRECT_PROBE;
+use crate::device::{LOCK_PATH, Storage};
 use crate::store::MANIFEST_PATH;
 
 /// Progress: what, how much is done, how much there is.
@@ -47,7 +47,7 @@ pub type ProgressFn<'a> = &'a mut (dyn FnMut(&str, u64, u64) + Send);
 const PROGRESS_PAGES: u64 = 256;
 
 /// What an empty directory may hold: what `mkfs` leaves, our own lock, and what a kill leaves of finding out about direct I/O.
-const NOTHING: [&str; 3] = ["LOCK", "lost+found", DIRECT_PROBE];
+const NOTHING: [&str; 3] = [LOCK_PATH, "lost+found", DIRECT_PROBE];
 
 /// K3, for backups, restores and what is salvaged.
 ///

@@ -123,11 +123,13 @@ impl Core {
         let flusher = &self.flushers[number];
         let woken = flusher.event.ticket();
         flusher.wakes_at.store(NEVER.0, Ordering::SeqCst);
-        let mut due = if self.poison.is_raised() { NEVER } else { self.earliest_due(number) };
-        if number == 0 && due == NEVER && !self.poison.is_raised() {
-            self.look_again_for_w();
-            due = self.acknowledge_due();
-        }
+        let due = match self.poison.is_raised() {
+            true => NEVER,
+            false => match self.earliest_due(number) {
+                NEVER if number == 0 => self.look_again_for_w(),
+                due => due,
+            },
+        };
         if due > now && flusher.is_running() {
             flusher.wakes_at.store(due.0, Ordering::SeqCst);
             flusher.event.wait(woken, (due != NEVER).then(|| due.since(now)));

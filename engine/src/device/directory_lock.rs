@@ -6,6 +6,9 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The file in a directory that its lock is on.
+pub(crate) const LOCK_PATH: &str = "LOCK";
+
 /// Directories that this process has open: a file lock does not keep a process from itself.
 static OPEN_DIRECTORIES: std::sync::Mutex<Option<HashSet<PathBuf>>> = std::sync::Mutex::new(None);
 
@@ -25,7 +28,7 @@ impl DirectoryLock {
     /// # Errors
     /// `Busy` if somebody has it; I/O.
     pub(super) fn take(directory: &Path, exclusive: bool) -> Result<DirectoryLock> {
-        let path = directory.join("LOCK");
+        let path = directory.join(LOCK_PATH);
         let mut file = std::fs::OpenOptions::new()
             .read(true)
             .write(true)

@@ -30,6 +30,7 @@ mod uring_read;
 
 pub use asked::AskedInVain;
 pub use buffer::AlignedBuffer;
+pub(crate) use directory_lock::LOCK_PATH;
 pub use facts::{DeviceFacts, DurabilityMethod};
 
 use crate::base::{Location, Result};

@@ -149,20 +149,14 @@ mod tests {
     use crate::device::memory::MemoryStorage;
     use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
     use crate::store::blocks::BlockKind;
-    use crate::store::{Heat, ImageKind};
+    use crate::store::{Heat, ImageKind, Round};
     use std::sync::Arc;
 
     #[test]
     fn blocks_that_are_shared_or_marked_as_free_are_found() {
         let store = PageStore::create(&MemoryStorage::new(), DatabaseId(1), 4096).expect("memory");
         for csn in 1..=2 {
-            let round = store.begin_round(csn as u32, Csn(csn)).expect("no other round");
-            for page in 1..=600 {
-                let mut image = AlignedBuffer::zeroed(4096);
-                let block = store.write_block(BlockKind::Page, page, &mut image, Csn(csn)).expect("memory");
-                round.record(PageId(page), block);
-            }
-            round.write_blob(b"catalog").expect("memory");
+            let round = written(&store, csn, 600);
             assert_eq!(store.check_space(), [""; 0], "in the middle of a round");
             let finished = round.finish().expect("memory");
             store.round_committed(finished);
@@ -189,16 +183,21 @@ mod tests {
         assert!(problems[1].contains("page 550 is marked as free"), "{problems:?}");
     }
 
+    /// A round that is to be finished, with an image of each of so many pages.
+    fn written(store: &Arc<PageStore>, csn: u64, pages: u64) -> Round {
+        let round = store.begin_round(csn as u32, Csn(csn)).expect("no other round");
+        for page in 1..=pages {
+            let mut image = AlignedBuffer::zeroed(4096);
+            let block = store.write_block(BlockKind::Page, page, &mut image, Csn(csn)).expect("memory");
+            round.record(PageId(page), block);
+        }
+        round.write_blob(b"catalog").expect("memory");
+        round
+    }
+
     fn rounds(store: &Arc<PageStore>, csns: std::ops::RangeInclusive<u64>) {
         for csn in csns {
-            let round = store.begin_round(csn as u32, Csn(csn)).expect("no other round");
-            for page in 1..=20 {
-                let mut image = AlignedBuffer::zeroed(4096);
-                let block = store.write_block(BlockKind::Page, page, &mut image, Csn(csn)).expect("memory");
-                round.record(PageId(page), block);
-            }
-            round.write_blob(b"catalog").expect("memory");
-            store.round_committed(round.finish().expect("memory"));
+            store.round_committed(written(store, csn, 20).finish().expect("memory"));
         }
     }
 

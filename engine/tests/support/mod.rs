@@ -51,6 +51,20 @@ pub fn small(preset: Preset, logs: usize) -> Settings {
     }
 }
 
+/// Workers with logs of their own that leave alone what is lazy in another's: nobody steals, and an idle log is written a second later.
+pub fn patient_workers(logs: usize) -> Settings {
+    Settings {
+        writer: Some(Writer::Worker),
+        acknowledger: Some(Acknowledger::Workers),
+        dependency: Some(Dependency::Exact),
+        stealing_group: Some(1),
+        flush_interval: Some(Duration::from_secs(1)),
+        idle_most: Duration::ZERO,
+        flush_unit_bytes: 48 << 10,
+        ..small(Preset::Autonomous, logs)
+    }
+}
+
 /// One simulation at a time in a test process: what is put off until no thread can see it any more is done by any thread of the process.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());

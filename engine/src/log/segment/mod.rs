@@ -31,7 +31,7 @@ use crate::device::{AskedInVain, File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Event, Mutex, thread};
 use pressure::Checkpoints;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,8 +87,8 @@ struct Retired {
 struct State {
     ready: Vec<Segment>,
     retired: Vec<Retired>,
-    bytes_active: u64,
-    active: BTreeSet<SegmentId>,
+    /// With their lengths.
+    active: BTreeMap<SegmentId, u64>,
     /// Being prepared.
     making: Option<SegmentId>,
     next_id: u64,
@@ -345,10 +345,7 @@ impl SegmentPool {
             _ => None,
         };
         match &segment {
-            Some(segment) => {
-                state.bytes_active += segment.len;
-                state.active.insert(segment.id);
-            }
+            Some(segment) => drop(state.active.insert(segment.id, segment.len)),
             None => {
                 state.missed = state.missed.max(len);
                 if fits.is_none() && !state.wanted.contains(&len) {
@@ -367,7 +364,6 @@ impl SegmentPool {
     /// An ACTIVE segment is full: RETIRED with the highest CSN in it, and the blocks that are still to be written there.
     pub fn retire(&self, segment: Segment, max_csn: Csn, open: OpenBlocks) {
         let mut state = self.state.lock();
-        state.bytes_active -= segment.len;
         state.active.remove(&segment.id);
         state.retired.push(Retired { segment, max_csn, open, needless: false });
         // Whoever opens the database after a kill on a full disk needs the room of a segment with nothing above the checkpoint.
@@ -515,13 +511,13 @@ enum Work {
 impl State {
     fn knows(&self, id: SegmentId) -> bool {
         let files = self.ready.iter().chain(self.retired.iter().map(|full| &full.segment));
-        let others = self.surplus.iter().chain(&self.active).chain(&self.making);
+        let others = self.surplus.iter().chain(self.active.keys()).chain(&self.making);
         files.map(|segment| &segment.id).chain(others).any(|known| *known == id)
     }
 }
 
 fn bytes_in_use(state: &State) -> u64 {
-    state.bytes_active + state.retired.iter().map(|full| full.segment.len).sum::<u64>()
+    state.active.values().chain(state.retired.iter().map(|full| &full.segment.len)).sum()
 }
 
 fn bytes_kept(state: &State) -> u64 {
