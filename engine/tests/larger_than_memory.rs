@@ -231,7 +231,8 @@ fn who_evicts_sleeps_while_nothing_can_leave_and_nobody_asks() {
     assert!(before > 0);
     std::thread::sleep(Duration::from_millis(300));
     let more = db.statistics().evictions_in_vain - before;
-    assert!(more <= 2, "{more} passes");
+    // It would be hundreds. A few are those of who asks now and then: checkpoints, for one.
+    assert!(more <= 20, "{more} passes");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::config::{Config, Trouble};
 use crate::figures::Figures;
+use crate::known::Known;
 use crate::life::{Lived, Script, live};
-use crate::support::bank::Id;
 use quenchdb::Dependency;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
@@ -46,18 +46,14 @@ enum Judged {
     No,
 }
 
-/// A disk after a crash, with what must be on it.
+/// A disk after a crash, with what is known of it.
 struct Crashed {
     disk: SimulatedStorage,
-    must: BTreeSet<Id>,
+    known: Known,
     depth: u64,
     /// The kinds of faults that fired in the lives before.
     faults: BTreeSet<String>,
     context: String,
-}
-
-fn acknowledged_by(lived: &Lived, operations: usize) -> impl Iterator<Item = Id> {
-    lived.acknowledged.iter().filter(move |(at, _)| *at <= operations).map(|(_, id)| *id)
 }
 
 impl History<'_> {
@@ -74,7 +70,7 @@ impl History<'_> {
             each: self.config.each,
             trouble: self.config.trouble,
             threads_end_early: self.config.threads_end_early,
-            must: BTreeSet::new(),
+            known: Known::default(),
             close: self.random.chance(1, 4),
             judged: true,
             context: format!("seed {}, first life", self.config.seed),
@@ -89,7 +85,7 @@ impl History<'_> {
                 &lived,
                 &Crashed {
                     disk: disk.clone(),
-                    must: BTreeSet::new(),
+                    known: Known::default(),
                     depth: 0,
                     faults: BTreeSet::new(),
                     context: format!("seed {}, point {point}", self.config.seed),
@@ -153,18 +149,10 @@ impl History<'_> {
         };
         let context = format!("{}; {kind:?} after {at} of {end}{place}", before.context);
         (self.trace)(context.clone());
-        let mut must = before.must.clone();
-        must.extend(acknowledged_by(lived, at));
-        if at >= opened_at
-            && let Some(found) = &lived.found
-        {
-            // Whatever was served must stay.
-            let journal = found.keys().filter(|(table, _)| table == "journal");
-            must.extend(journal.map(|(_, id)| <Id>::try_from(&id[..]).expect("an id")));
-        }
+        let known = before.known.after(lived, at);
         let disk = disk.crash(kind, at, self.random.next_u64());
         let faults = before.faults.union(&lived.faults).cloned().collect();
-        Crashed { disk, must, depth: before.depth + 1, faults, context }
+        Crashed { disk, known, depth: before.depth + 1, faults, context }
     }
 
     /// A life after a crash, crashed again until it is deep enough; the last one is looked at once more.
@@ -189,7 +177,7 @@ impl History<'_> {
             each: 1 + self.random.below(4) as u8,
             trouble,
             threads_end_early: self.random.chance(1, 12),
-            must: crashed.must.clone(),
+            known: crashed.known.clone(),
             close: last && self.random.chance(1, 2),
             judged: true,
             context: crashed.context.clone(),

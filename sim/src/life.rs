@@ -3,10 +3,13 @@
 use crate::config::Trouble;
 use crate::ends;
 use crate::figures::Figures;
-use crate::support::Content;
-use crate::support::bank::{Id, Tables, Told, judge, one};
+use crate::known::{Found, Known};
+use crate::support::bank::{Id, Tables, Told, is_certain, one};
 use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
+use crate::support::loss::Bounded;
+use crate::support::shadow::{Past, Shadow};
 use quench_checker::{History, Level, Outcome};
+use quenchdb::base::clock::Clock;
 use quenchdb::base::random::Random;
 use quenchdb::base::surroundings::Surroundings;
 use quenchdb::device::simulated::SimulatedStorage;
@@ -31,8 +34,8 @@ pub struct Script {
     pub each: u8,
     pub trouble: Trouble,
     pub threads_end_early: bool,
-    /// Acknowledged before.
-    pub must: BTreeSet<Id>,
+    /// From the lives before.
+    pub known: Known,
     /// A clean end; otherwise the machine stops under it.
     pub close: bool,
     /// Whether what is found is judged. Not where the device broke its promises: then nothing may panic or wait for ever.
@@ -43,15 +46,19 @@ pub struct Script {
 /// What happened.
 #[derive(Debug, Default)]
 pub struct Lived {
-    /// With the number of disk operations at that time.
+    /// What must be there, from so many disk operations on: acknowledged, or of bounded loss and longer ago than its window.
     pub acknowledged: Vec<(usize, Id)>,
+    /// What must never be there.
+    pub aborted: BTreeSet<Id>,
+    /// Of each thread that had rows of its own.
+    pub shadows: Vec<Arc<Past>>,
     /// The number of disk operations when it was open.
     pub opened_at: Option<usize>,
     pub checkpoints: Vec<Range<usize>>,
     /// The kinds of faults that fired.
     pub faults: BTreeSet<String>,
     /// What it found.
-    pub found: Option<Content>,
+    pub found: Option<Found>,
     /// Why it could not be opened.
     pub refused: Option<quenchdb::Error>,
 }
@@ -62,7 +69,43 @@ fn is_expected(error: &quenchdb::Error) -> bool {
     matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::OutOfSpace) || error.is_retryable()
 }
 
+/// Of a log that never waits for checkpoints here.
+const ROOM: u64 = 8 << 20;
+/// What writing a log takes at most, on a device without troubles, with all that it waits for.
+const WRITES: Duration = Duration::from_millis(10);
+
 impl Shared {
+    /// Transaction `id`, of bounded loss, has returned.
+    fn is_bounded(&self, id: Id) {
+        let mut bounded = self.bounded.lock().expect("no panic under it");
+        bounded.iter_mut().for_each(|bounded| bounded.told(id, self.now()));
+    }
+
+    /// Whatever is overdue has to be there from now on.
+    fn note_overdue(&self) {
+        let mut bounded = self.bounded.lock().expect("no panic under it");
+        let overdue: Vec<Id> = bounded.iter_mut().flat_map(|bounded| bounded.overdue(self.now())).collect();
+        drop(bounded);
+        let operations = self.disk.operations();
+        self.notes.lock().overdue.extend(overdue.into_iter().map(|id| (operations, id)));
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.clock.now().0)
+    }
+
+    /// Notes why a transaction was refused. Whether others may do better.
+    fn goes_on_after(&self, error: &quenchdb::Error) -> bool {
+        if error.kind() == ErrorKind::OutOfMemory {
+            self.notes.lock().refused_memory += 1;
+            return true;
+        }
+        self.expect(error);
+        let no_space = error.kind() == ErrorKind::OutOfSpace;
+        self.notes.lock().refused_space += u64::from(no_space);
+        no_space
+    }
+
     /// Where nothing is wrong that keeps transactions from going on they have to.
     fn expect(&self, error: &quenchdb::Error) {
         let works = self.script.judged && self.script.trouble.lets_work();
@@ -78,13 +121,20 @@ pub struct Shared {
     pub tables: Tables,
     /// Where lists are kept, and how; not in lives with troubles.
     lists: Option<(Table, Lists)>,
+    clock: Clock,
     notes: Mutex<Notes>,
+    /// Not the simulation's mutexes, which a thread may be switched at, or panic: nothing is waited for under them.
+    shadows: std::sync::Mutex<Vec<Arc<Past>>>,
+    /// Not in lives with troubles, and no longer when the clock has jumped: nobody can say then what is overdue.
+    bounded: std::sync::Mutex<Option<Bounded>>,
 }
 
 /// What is written down while they work.
 #[derive(Default)]
 struct Notes {
     acknowledged: Vec<(usize, Id)>,
+    overdue: Vec<(usize, Id)>,
+    aborted: BTreeSet<Id>,
     checkpoints: Vec<Range<usize>>,
     transactions: u64,
     refused_memory: u64,
@@ -131,7 +181,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     lived.opened_at = Some(disk.operations());
     let works = script.judged && script.trouble.lets_work();
     if works {
-        lived.found = Some(judge(&db, &script.must, &script.context));
+        lived.found = Some(script.known.judge(&db, &script.context));
     }
     let tables = Tables::of(&db, script.tight);
     if let (true, Err(error)) = (works, &tables) {
@@ -140,14 +190,19 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     if let Ok(tables) = tables {
         let lists = db.table_or_create("lists").ok().filter(|_| works && script.number == 0);
         let lists = lists.map(|table| (table, Lists::default()));
-        let notes = Mutex::default();
+        let settings = &script.settings;
+        let is_on_time = works && matches!(script.trouble, Trouble::None) && settings.log_bytes_max == ROOM;
+        let bounded = is_on_time.then(|| Bounded::new(settings.loss_window, WRITES));
         let shared = Arc::new(Shared {
             script: script.clone(),
             disk: disk.clone(),
             db: db.clone(),
             tables,
             lists,
-            notes,
+            clock: Clock::real(),
+            notes: Mutex::default(),
+            shadows: std::sync::Mutex::default(),
+            bounded: std::sync::Mutex::new(bounded),
         });
         let threads: Vec<_> = (0..script.threads).filter_map(|number| start(&shared, number).ok()).collect();
         threads.into_iter().for_each(wait_for);
@@ -155,9 +210,18 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         heirs.into_iter().for_each(wait_for);
         let mut notes = shared.notes.lock();
         lived.acknowledged = std::mem::take(&mut notes.acknowledged);
+        lived.aborted = std::mem::take(&mut notes.aborted);
+        lived.shadows = std::mem::take(&mut *shared.shadows.lock().expect("no panic under it"));
         lived.checkpoints = std::mem::take(&mut notes.checkpoints);
         figures.transactions += notes.transactions;
         figures.acknowledged += lived.acknowledged.len() as u64;
+        figures.passed("loss window over", notes.overdue.len() as u64);
+        figures.passed("aborted", lived.aborted.len() as u64);
+        figures.passed(
+            "commits of rows of its own",
+            lived.shadows.iter().map(|past| past.commits() as u64).sum(),
+        );
+        lived.acknowledged.append(&mut notes.overdue);
         figures.happened("thread panic or early end", notes.early_ends);
         figures.happened("clock jump", notes.clock_jumps);
         figures.passed("memory short", notes.refused_memory);
@@ -226,9 +290,32 @@ fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle
     thread::spawn("worker", move || work(&shared, number))
 }
 
+/// The rows that a thread owns, where what it reads is judged. However it ends, what it did is noted.
+struct Own<'s> {
+    shadow: Option<Shadow>,
+    shared: &'s Shared,
+}
+
+impl<'s> Own<'s> {
+    fn of(shared: &'s Shared, number: u8) -> Own<'s> {
+        let script = &shared.script;
+        let shadow = script.judged.then(|| Shadow::of(&shared.db, [script.number, number]));
+        let shadow = shadow.and_then(|shadow| shadow.map_err(|error| shared.expect(&error)).ok());
+        Own { shadow, shared }
+    }
+}
+
+impl Drop for Own<'_> {
+    fn drop(&mut self) {
+        let past = self.shadow.as_mut().map(|shadow| Arc::new(shadow.end()));
+        self.shared.shadows.lock().expect("no panic under it").extend(past);
+    }
+}
+
 fn work(shared: &Arc<Shared>, number: u8) {
     let script = &shared.script;
     let mut random = Random::from_seed(script.seed ^ u64::from(number) << 32);
+    let mut own = Own::of(shared, number);
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
     let mut snapshot: Option<Snapshot> = None;
     let mut record = History::default();
@@ -258,16 +345,25 @@ fn work(shared: &Arc<Shared>, number: u8) {
             Ok(Told::Durable) => note(id),
             Ok(Told::Later(handle)) => handles.push((id, handle)),
             Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
-            Ok(Told::Aborted | Told::Bounded | Told::Nothing) => {}
-            Err(error) if error.kind() == ErrorKind::OutOfMemory => shared.notes.lock().refused_memory += 1,
+            Ok(Told::Bounded) => shared.is_bounded(id),
+            Ok(Told::Aborted) => drop(shared.notes.lock().aborted.insert(id)),
+            Ok(Told::Nothing) => {}
             Err(error) => {
-                shared.expect(&error);
-                if error.kind() != ErrorKind::OutOfSpace {
+                if is_certain(&error) {
+                    shared.notes.lock().aborted.insert(id);
+                }
+                if !shared.goes_on_after(&error) {
                     break;
                 }
-                shared.notes.lock().refused_space += 1;
             }
         }
+        if let Some(shadow) = own.shadow.as_mut().filter(|_| random.chance(1, 2))
+            && let Err(error) = shadow.step(&shared.db, &|| shared.disk.operations(), &mut random)
+            && !shared.goes_on_after(&error)
+        {
+            break;
+        }
+        shared.note_overdue();
         shared.notes.lock().transactions += 1;
         for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
             note(id);
@@ -299,6 +395,7 @@ fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: 
             let bits = 1 + random.below(22);
             // Before it happens: others notice at once.
             shared.notes.lock().clock_jumps += 1;
+            *shared.bounded.lock().expect("no panic under it") = None;
             simulation::jump(Duration::from_micros(1 + random.below(1 << bits)));
         }
         4 => *snapshot = shared.db.begin_read().ok(),

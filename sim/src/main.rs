@@ -5,6 +5,7 @@ mod config;
 mod ends;
 mod figures;
 mod history;
+mod known;
 mod life;
 mod many;
 mod planted;

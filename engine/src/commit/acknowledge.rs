@@ -207,7 +207,7 @@ impl Core {
                 |entry| {
                     let hardened = entry.csn <= durable;
                     if hardened && !self.is_content_with(&entry, w) {
-                        self.count_held_up(entry.csn, &entry.predecessors);
+                        self.count_held_up_entry(&entry);
                     }
                     // W never falls: one that is not held up now, but only behind others, never will be.
                     hardened
@@ -227,7 +227,7 @@ impl Core {
     fn put_aside(&self, writer: &LogWriter, entry: Entry) -> bool {
         let aside = self.axes.dependency == Dependency::Exact && writer.aside.put(entry);
         if aside {
-            self.count_held_up(entry.csn, &entry.predecessors);
+            self.count_held_up_entry(&entry);
         }
         aside
     }
@@ -250,22 +250,33 @@ impl Core {
         told.any |= !moments.is_empty();
     }
 
-    /// The record of a transaction is durable, and the dependency rule holds it up: counts that, and whether it need not have been. It
+    /// The record of a transaction is durable, and the dependency rule has held it up: counts that, and whether it need not have been. It
     /// is counted once.
-    fn count_held_up(&self, csn: Csn, predecessors: &Predecessors) {
+    pub(super) fn count_held_up(
+        &self,
+        csn: Csn,
+        predecessors: &Predecessors,
+        is_content: impl FnOnce() -> bool,
+    ) {
         if !self.has_durable_fragments(csn) {
             return;
         }
         self.metrics.rule_waits.add(1);
-        if self.is_exactly_committed(csn, predecessors) {
+        // In this order: what the rule waited for may have come since it was asked.
+        if self.is_exactly_committed(csn, predecessors) && !is_content() {
             self.metrics.false_waits.add(1);
         }
+    }
+
+    fn count_held_up_entry(&self, entry: &Entry) {
+        let is_content = || self.is_content_with(entry, self.watermark.get());
+        self.count_held_up(entry.csn, &entry.predecessors, is_content);
     }
 
     /// The same for a transaction that a thread waits with.
     pub(super) fn count_rule_wait(&self, ticket: Ticket, pending: &Pending) {
         if !self.is_committed_ticket(ticket) {
-            self.count_held_up(ticket.csn, &pending.predecessors);
+            self.count_held_up(ticket.csn, &pending.predecessors, || self.is_content_with_ticket(ticket));
         }
     }
 

@@ -29,7 +29,6 @@ pub struct Shadow {
 }
 
 /// What a thread did.
-#[derive(Debug)]
 pub struct Past {
     pub owner: Owner,
     /// After each commit, one whose outcome is unknown included, the last.
@@ -38,7 +37,23 @@ pub struct Past {
     told: Vec<(usize, usize)>,
 }
 
+impl std::fmt::Debug for Past {
+    /// Without the rows, which are many.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}, {} commits, told of {:?}", self.owner, self.commits(), self.told)
+    }
+}
+
 impl Past {
+    fn of(owner: Owner) -> Past {
+        Past { owner, states: vec![Rows::new()], told: Vec::new() }
+    }
+
+    /// How many there were, one whose outcome is unknown included.
+    pub fn commits(&self) -> usize {
+        self.states.len() - 1
+    }
+
     /// The last commit that was acknowledged by then.
     pub fn told_by(&self, operations: usize) -> usize {
         let told = self.told.iter().filter(|(at, _)| *at <= operations);
@@ -49,19 +64,20 @@ impl Past {
 impl Shadow {
     /// Of a thread that owns nothing yet.
     pub fn of(db: &Database, owner: Owner) -> Result<Shadow> {
-        let past = Past { owner, states: vec![Rows::new()], told: Vec::new() };
         Ok(Shadow {
             table: db.table_or_create(NAME)?,
-            past,
+            past: Past::of(owner),
             held: None,
             handles: Vec::new(),
             lost_track: false,
         })
     }
 
-    /// What is to be judged after a crash.
-    pub fn end(self) -> Past {
-        self.past
+    /// What is to be judged after a crash. Nothing comes after it.
+    pub fn end(&mut self) -> Past {
+        self.lost_track = true;
+        let owner = self.past.owner;
+        std::mem::replace(&mut self.past, Past::of(owner))
     }
 
     /// A transaction, or a look at an older state. `operations` counts those of the disk.

@@ -332,6 +332,19 @@ fn a_wait_is_false_if_the_commit_depends_on_nobody_it_waits_for() {
     assert_eq!(waits_of(Dependency::Csn, true), (1, 0));
 }
 
+/// What it waited for became durable between the two questions: of a rule that waits for nothing else waits were counted as false.
+#[test]
+fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
+    let settings = Settings { dependency: Some(Dependency::Exact), ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let pending = world.pending(Csn::ZERO, Durability::Durable, true);
+    let ticket = world.precommit(0, pending).expect("pre-commits");
+    world.commit.finish(ticket, pending).expect("commits");
+    core.count_held_up(ticket.csn, &pending.predecessors, || core.is_committed(ticket.csn));
+    assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (1, 0));
+}
+
 #[test]
 fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
     let settings = Settings { dependency: Some(Dependency::Csn), ..settings(Preset::Autonomous) };
