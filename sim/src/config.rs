@@ -42,6 +42,8 @@ pub enum Trouble {
     Panic(&'static str, u64),
     /// After so many requests for memory so many are refused.
     Memory(u64, u64),
+    /// After so many threads so many are not started.
+    Threads(u64, u64),
 }
 
 /// See [`Trouble::or_inside`].
@@ -92,8 +94,11 @@ impl Trouble {
         self
     }
 
-    /// One inside the process: a panic at any operation of any thread, or a refusal of memory; mostly early.
+    /// One inside the process: a panic at any operation of any thread, or a refusal of memory or of a thread; mostly early.
     fn any_inside(random: &mut Random) -> Trouble {
+        if random.chance(1, 8) {
+            return Trouble::Threads(random.below(8), 1 + random.below(3));
+        }
         if random.chance(1, 3) {
             let (bits, most) = (1 + random.below(10), 1 + random.below(7));
             return Trouble::Memory(random.below(1 << bits), 1 + random.below(1 << most));
@@ -128,6 +133,9 @@ impl Trouble {
             Trouble::Panic(threads, after) => simulation::panic_later(threads, after),
             Trouble::Memory(after, times) => {
                 Surroundings::of_this_thread().into_iter().for_each(|own| own.refuse_memory(after, times));
+            }
+            Trouble::Threads(after, times) => {
+                Surroundings::of_this_thread().into_iter().for_each(|own| own.refuse_threads(after, times));
             }
         }
     }

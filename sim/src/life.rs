@@ -151,7 +151,11 @@ pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> L
     let (disk, plan) = (disk.clone(), Plan::of(script.seed));
     let before = disk.fault_counts();
     let mut own = Figures { lives: 1, ..Figures::default() };
-    let (mut lived, summary) = simulation::run(plan, || live_simulated(&disk, script, &mut own));
+    let (mut lived, summary) = simulation::run(plan, || {
+        let lived = live_simulated(&disk, script, &mut own);
+        count_own_faults(&mut own);
+        lived
+    });
     own.decisions += summary.decisions;
     own.switches += summary.switches;
     own.mix(summary.fingerprint);
@@ -229,12 +233,6 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         figures.judged += judge_lists(&shared, &mut notes.history);
     }
     look_back(&db, figures);
-    let refused = Surroundings::of_this_thread().map_or(0, |own| own.refused());
-    figures.happened("memory refused", refused);
-    if let Some(thread) = simulation::planned_panic() {
-        let own = thread.starts_with("quench-");
-        figures.happened(if own { "panic of an engine thread" } else { "panic inside a call" }, 1);
-    }
     if script.close {
         let closed = db.close();
         if works {
@@ -246,6 +244,18 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     }
     healer.end();
     lived
+}
+
+/// What went wrong inside the process.
+fn count_own_faults(figures: &mut Figures) {
+    if let Some(own) = Surroundings::of_this_thread() {
+        figures.happened("memory refused", own.memory_refused());
+        figures.happened("thread refused", own.threads_refused());
+    }
+    if let Some(thread) = simulation::planned_panic() {
+        let own = thread.starts_with("quench-");
+        figures.happened(if own { "panic of an engine thread" } else { "panic inside a call" }, 1);
+    }
 }
 
 /// Waits for a thread; its panic is the caller's, unless it was planned.

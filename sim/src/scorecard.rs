@@ -77,7 +77,7 @@ const LONG_SEEDS: u64 = 100_000;
 /// Between the first seeds of two runs of a suite: more than it takes in one.
 const SEEDS_OF_A_SUITE: u64 = 100_000;
 /// Faults that the device knows nothing of: see `life`.
-const OTHER_FAULTS: u64 = 5;
+const OTHER_FAULTS: u64 = 6;
 
 impl Sums {
     fn of(asked: &Asked) -> Result<Sums> {

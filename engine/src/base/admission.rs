@@ -14,5 +14,6 @@ pub const fn is_refused() -> bool {
 #[cfg(feature = "simulation")]
 #[must_use]
 pub fn is_refused() -> bool {
-    super::surroundings::Surroundings::of_this_thread().is_some_and(|surroundings| surroundings.refuses())
+    super::surroundings::Surroundings::of_this_thread()
+        .is_some_and(|surroundings| surroundings.refuses_memory())
 }

@@ -14,10 +14,11 @@ pub struct Surroundings {
     /// Nanoseconds since the simulation began.
     now: AtomicU64,
     entropy: AtomicU64,
-    refusals: Mutex<Refusals>,
+    memory: Mutex<Refusals>,
+    threads: Mutex<Refusals>,
 }
 
-/// Which requests for memory are refused.
+/// Which requests for something are refused.
 #[derive(Debug, Default)]
 struct Refusals {
     /// So many are not,
@@ -25,6 +26,32 @@ struct Refusals {
     /// and then so many are.
     left: u64,
     refused: u64,
+}
+
+impl Refusals {
+    fn order(refusals: &Mutex<Refusals>, after: u64, times: u64) {
+        let mut refusals = refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        (refusals.after, refusals.left) = (after, times);
+    }
+
+    /// A request is made; true if it is refused.
+    fn refuse(refusals: &Mutex<Refusals>) -> bool {
+        let mut refusals = refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.left == 0 {
+            return false;
+        }
+        if refusals.after > 0 {
+            refusals.after -= 1;
+            return false;
+        }
+        refusals.left -= 1;
+        refusals.refused += 1;
+        true
+    }
+
+    fn refused(refusals: &Mutex<Refusals>) -> u64 {
+        refusals.lock().unwrap_or_else(PoisonError::into_inner).refused
+    }
 }
 
 /// Looking at the clock takes this long, so that whoever waits by looking sees time pass.
@@ -41,7 +68,8 @@ impl Surroundings {
         Arc::new(Surroundings {
             now: AtomicU64::new(0),
             entropy: AtomicU64::new(seed),
-            refusals: Mutex::default(),
+            memory: Mutex::default(),
+            threads: Mutex::default(),
         })
     }
 
@@ -80,30 +108,36 @@ impl Surroundings {
 
     /// Has requests for memory refused: `after` more are not, and then so many `times`.
     pub fn refuse_memory(&self, after: u64, times: u64) {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        (refusals.after, refusals.left) = (after, times);
+        Refusals::order(&self.memory, after, times);
     }
 
     /// A request for memory is made; true if it is refused.
     #[must_use]
-    pub fn refuses(&self) -> bool {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        if refusals.left == 0 {
-            return false;
-        }
-        if refusals.after > 0 {
-            refusals.after -= 1;
-            return false;
-        }
-        refusals.left -= 1;
-        refusals.refused += 1;
-        true
+    pub fn refuses_memory(&self) -> bool {
+        Refusals::refuse(&self.memory)
     }
 
     /// Requests for memory that were refused.
     #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).refused
+    pub fn memory_refused(&self) -> u64 {
+        Refusals::refused(&self.memory)
+    }
+
+    /// Has threads refused, likewise.
+    pub fn refuse_threads(&self, after: u64, times: u64) {
+        Refusals::order(&self.threads, after, times);
+    }
+
+    /// A thread is to be started; true if that is refused.
+    #[must_use]
+    pub fn refuses_thread(&self) -> bool {
+        Refusals::refuse(&self.threads)
+    }
+
+    /// Threads that were refused.
+    #[must_use]
+    pub fn threads_refused(&self) -> u64 {
+        Refusals::refused(&self.threads)
     }
 
     /// What the operating system would have drawn.

@@ -107,17 +107,6 @@ impl Core {
         }
     }
 
-    /// When the first flusher, for which nothing is due, looks again: soon if somebody needs a higher W and no log is at work for that.
-    /// A log that had announced itself below it may be about to draw above it, or to have been fenced, and whoever did so tells nobody.
-    pub(super) fn look_again_for_w(&self) -> Nanos {
-        let is_at_work = |writer: &LogWriter| writer.is_led() || writer.in_flight() > 0;
-        if self.needed().is_some() && !self.writers.iter().any(is_at_work) {
-            let due = levels::after(self.clock.now(), GRACE);
-            self.acknowledge_due.fetch_min(due.0, Ordering::SeqCst);
-        }
-        self.acknowledge_due()
-    }
-
     pub(super) fn acknowledge_due(&self) -> Nanos {
         Nanos(self.acknowledge_due.load(Ordering::SeqCst))
     }

@@ -45,14 +45,13 @@ pub(super) struct Flusher {
     /// When it will look again; zero while it runs. Stored by the thread, and zeroed by whoever wakes it.
     wakes_at: AtomicU64,
     stop: AtomicBool,
-    ended: AtomicBool,
+    alive: AtomicBool,
 }
 
 impl Flusher {
     pub(super) fn new() -> Flusher {
-        let (wakes_at, stop, ended) =
-            (AtomicU64::new(RUNNING), AtomicBool::new(false), AtomicBool::new(false));
-        Flusher { event: Event::new(), wakes_at, stop, ended }
+        let (wakes_at, stop) = (AtomicU64::new(RUNNING), AtomicBool::new(false));
+        Flusher { event: Event::new(), wakes_at, stop, alive: AtomicBool::new(false) }
     }
 
     /// Wakes the thread if it would sleep past `due`.
@@ -70,9 +69,18 @@ impl Flusher {
         self.event.notify_all();
     }
 
-    /// The thread has ended.
+    /// Its thread is about to be started.
+    pub(super) fn begins(&self) {
+        self.alive.store(true, Ordering::SeqCst);
+    }
+
+    /// Its thread has ended, or there is none.
+    pub(super) fn ends(&self) {
+        self.alive.store(false, Ordering::SeqCst);
+    }
+
     pub(super) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::SeqCst)
+        !self.alive.load(Ordering::SeqCst)
     }
 
     /// False once it was told to stop: waiters then write for themselves.
@@ -86,7 +94,7 @@ struct Running<'a>(&'a Core, usize);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.flushers[self.1].ended.store(true, Ordering::SeqCst);
+        self.0.flushers[self.1].ends();
         self.0.deadline.over().notify_all();
     }
 }
@@ -125,10 +133,7 @@ impl Core {
         flusher.wakes_at.store(NEVER.0, Ordering::SeqCst);
         let due = match self.poison.is_raised() {
             true => NEVER,
-            false => match self.earliest_due(number) {
-                NEVER if number == 0 => self.look_again_for_w(),
-                due => due,
-            },
+            false => self.earliest_due(number),
         };
         if due > now && flusher.is_running() {
             flusher.wakes_at.store(due.0, Ordering::SeqCst);
@@ -200,8 +205,8 @@ impl Core {
                 self.write_inline(lead.writer(), block, &self.metrics.flusher_flushes);
                 self.publish();
             }
-        } else if let Err(error) = self.write_in_parallel(queue, blocks) {
-            self.fail(error);
+        } else if !blocks.is_empty() {
+            self.write_in_parallel(queue, blocks);
         }
     }
 
@@ -209,17 +214,35 @@ impl Core {
         &'a self,
         queue: &mut Option<Box<dyn WriteQueue>>,
         blocks: Vec<(Lead<'a>, SealedBlock)>,
-    ) -> Result<()> {
-        if blocks.is_empty() {
-            return Ok(());
-        }
+    ) {
         let queue = match queue {
             Some(queue) => queue,
-            None => queue.insert(self.storage.write_queue(WRITES)?),
+            None => match self.storage.write_queue(WRITES) {
+                Ok(new) => queue.insert(new),
+                Err(error) => return self.fail(error),
+            },
         };
+        let mut flights = Vec::with_capacity(blocks.len());
+        if let Err(error) = self.fly(&mut **queue, blocks, &mut flights) {
+            self.fail(error);
+            // What is still on its way may hang, what is not does not.
+            let mut done = Vec::new();
+            while queue.in_flight() > 0 && queue.reap(true, &mut done).is_ok() {}
+            if queue.in_flight() == 0 {
+                let now = self.clock.now();
+                flights.iter().flatten().for_each(|flight| flight.lead.writer().write_ended(now));
+            }
+        }
+    }
+
+    fn fly<'a>(
+        &'a self,
+        queue: &mut dyn WriteQueue,
+        blocks: Vec<(Lead<'a>, SealedBlock)>,
+        flights: &mut Vec<Option<Flight<'a>>>,
+    ) -> Result<()> {
         let (begun, count) = (self.clock.now(), blocks.len());
         let shared = self.sharing.decide(count);
-        let mut flights = Vec::with_capacity(count);
         for (lead, block) in blocks {
             lead.writer().write_begins(begun);
             self.count_submitted(block.len, &self.metrics.flusher_flushes);
@@ -233,13 +256,13 @@ impl Core {
             queue.reap(true, &mut done)?;
             if !shared {
                 took += self.clock.now().since(begun) * done.len() as u32;
-                self.land(&mut flights, &mut done, begun);
+                self.land(flights, &mut done, begun);
             }
         }
         if shared {
-            self.flush_together(&flights, &done)?;
+            self.flush_together(flights, &done)?;
             took = self.clock.now().since(begun) * count as u32;
-            self.land(&mut flights, &mut done, begun);
+            self.land(flights, &mut done, begun);
         }
         self.sharing.note(count, shared, took / count as u32);
         Ok(())

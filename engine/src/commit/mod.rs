@@ -569,8 +569,10 @@ impl Core {
         self.flushers.iter().for_each(|flusher| flusher.wake_for(levels::NOW));
     }
 
-    /// Wakes those that write logs which hold W back at or below `csn`.
+    /// Wakes those that write logs which hold W back at or below `csn`, for transactions in queues. The first flusher looks for these again, soon:
+    /// a log that has announced itself below may be about to draw above, or to be fenced or appended to, and whoever does so tells nobody.
     fn wake_flushers_behind(&self, csn: Csn) {
+        self.leave_acknowledging(levels::after(self.clock.now(), flusher::GRACE));
         if let [the_only] = &*self.flushers {
             return the_only.wake_for(levels::NOW);
         }

@@ -289,11 +289,13 @@ impl Core {
     ) -> Nanos {
         let Pending { dsn, predecessors, durability, begun, ready, .. } = pending;
         writer.queue.push(Entry { csn, dsn, begun, ready, predecessors }, latch);
-        if durability == Durability::Durable {
-            if needed >= watermark {
-                writer.duty.raise_needs(needed);
-            }
-        } else {
+        match durability {
+            _ if needed < watermark => {}
+            Durability::Durable => writer.duty.raise_needs(needed),
+            Durability::BoundedLoss => writer.duty.raise_needs_later(needed),
+            Durability::Lazy => {}
+        }
+        if durability != Durability::Durable {
             writer.duty.tell(csn);
             if !self.told_any.load(Ordering::Relaxed) {
                 self.told_any.store(true, Ordering::SeqCst);

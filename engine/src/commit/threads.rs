@@ -92,8 +92,12 @@ impl Commit {
     pub(super) fn start_threads(&self) -> Result<()> {
         for number in 0..self.core.flushers.len() {
             let core = self.core.clone();
-            let thread = thread::spawn("quench-flusher", move || core.run_flusher(number))
-                .map_err(|error| Error::io("cannot start a flusher thread", error))?;
+            core.flushers[number].begins();
+            let thread = thread::spawn("quench-flusher", move || core.run_flusher(number));
+            let thread = thread.map_err(|error| {
+                self.core.flushers[number].ends();
+                Error::io("cannot start a flusher thread", error)
+            })?;
             self.threads.lock().push(thread);
         }
         if self.core.deadline.is_set() {
@@ -109,11 +113,15 @@ impl Commit {
     pub(super) fn end_threads(&self) {
         self.core.flushers.iter().for_each(Flusher::stop);
         let threads = std::mem::take(&mut *self.threads.lock());
-        let hangs = !threads.is_empty() && !self.core.await_end_of_writes();
+        let is_first = !threads.is_empty();
+        // Once a write has hung nothing is waited for, by nobody who comes after that either.
+        let hangs = self.core.deadline.is_missed() || is_first && !self.core.await_end_of_writes();
         self.core.deadline.stop();
         if hangs {
-            // One of them may be inside that write, and a queue that is dropped waits for its writes.
-            std::mem::forget(self.core.clone());
+            if is_first {
+                // One of them may be inside that write, and a queue that is dropped waits for its writes.
+                std::mem::forget(self.core.clone());
+            }
             self.core.segments.close(false);
         } else {
             for thread in threads {

@@ -25,7 +25,7 @@ use crate::base::planted::{self, Bug};
 use crate::base::random::Random;
 use crate::base::settings::{Acknowledger, Writer};
 use crate::base::{LogId, Result};
-use crate::device::{Completion, WriteRequest};
+use crate::device::{Completion, WriteQueue, WriteRequest};
 use crate::log::SealedBlock;
 use crate::sync::thread;
 use std::cell::{Cell, RefCell};
@@ -175,7 +175,18 @@ impl Core {
             durable: !planted::is(Bug::LogWriteNotDurable),
             token: sequence,
         };
-        writer.with_worker_queue(|depth| self.storage.write_queue(depth), |queue| queue.submit(request))
+        let mut is_on_its_way = false;
+        let submit = |queue: &mut dyn WriteQueue| {
+            let before = queue.in_flight();
+            let submitted = queue.submit(request);
+            is_on_its_way = queue.in_flight() > before;
+            submitted
+        };
+        let submitted = writer.with_worker_queue(|depth| self.storage.write_queue(depth), submit);
+        if submitted.is_err() && !is_on_its_way {
+            writer.write_ended(self.clock.now());
+        }
+        submitted
     }
 
     /// Poisons the room if one of these failed, before any of them counts: without direct I/O the error of one write may have been told to

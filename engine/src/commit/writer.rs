@@ -82,6 +82,8 @@ pub(super) struct Duty {
     due: AtomicU64,
     /// The highest DSN of a durable, asynchronous transaction of this log: somebody has to get W past it.
     needs: AtomicU64,
+    /// The same for transactions of bounded loss, as soon as they are durable themselves: until then nobody writes for them.
+    needs_later: AtomicU64,
     /// The newest CSN that was acknowledged to its caller before it was durable.
     told: AtomicU64,
     /// Records appended since the last seal.
@@ -116,6 +118,7 @@ impl LogWriter {
             duty: CachePadded::new(Duty {
                 due: AtomicU64::new(NEVER.0),
                 needs: AtomicU64::new(0),
+                needs_later: AtomicU64::new(0),
                 told: AtomicU64::new(0),
                 unsealed_records: AtomicU32::new(0),
             }),
@@ -404,6 +407,18 @@ impl Duty {
         }
     }
 
+    /// A transaction of bounded loss waits for W to pass `csn` from when its record is durable. Under the latch.
+    pub(super) fn raise_needs_later(&self, csn: Csn) {
+        if csn.0 > self.needs_later.load(Ordering::Relaxed) {
+            self.needs_later.store(csn.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Records of the log have become durable. Under the latch.
+    pub(super) fn hardened(&self) {
+        self.raise_needs(Csn(self.needs_later.load(Ordering::Relaxed)));
+    }
+
     /// The highest CSN that a transaction of this log waits for.
     pub(super) fn needs(&self) -> Csn {
         Csn(self.needs.load(Ordering::SeqCst))
@@ -444,6 +459,7 @@ mod tests {
         Duty {
             due: AtomicU64::new(NEVER.0),
             needs: AtomicU64::new(0),
+            needs_later: AtomicU64::new(0),
             told: AtomicU64::new(0),
             unsealed_records: AtomicU32::new(0),
         }

@@ -30,6 +30,9 @@ struct Shared {
     /// Keep nothing, for measurements.
     discard: AtomicBool,
     held: (Mutex<bool>, Condvar),
+    /// Files that are lengthened are held, too; how many are.
+    holds_growth: AtomicBool,
+    growing: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -68,6 +71,15 @@ impl Disk {
     pub fn hold(&self) {
         *self.shared.held.0.lock().expect("no panic") = true;
     }
+    /// As [`Disk::hold`], and files are not lengthened either.
+    pub fn hold_growth(&self) {
+        self.shared.holds_growth.store(true, Ordering::SeqCst);
+        self.hold();
+    }
+    /// Files that are held in the middle of being lengthened.
+    pub fn growing(&self) -> u64 {
+        self.shared.growing.load(Ordering::SeqCst)
+    }
     pub fn release(&self) {
         *self.shared.held.0.lock().expect("no panic") = false;
         self.shared.held.1.notify_all();
@@ -86,6 +98,13 @@ impl Disk {
 }
 
 impl Shared {
+    fn await_release(&self) {
+        let mut held = self.held.0.lock().expect("no panic");
+        while *held {
+            held = self.held.1.wait(held).expect("no panic");
+        }
+    }
+
     fn durable_write(&self) -> Result<()> {
         let nth = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
         let delay = self.delay_us.load(Ordering::SeqCst);
@@ -95,10 +114,7 @@ impl Shared {
         if let Some((clock, time)) = &*self.takes.lock().expect("no panic") {
             clock.advance(*time);
         }
-        let mut held = self.held.0.lock().expect("no panic");
-        while *held {
-            held = self.held.1.wait(held).expect("no panic");
-        }
+        self.await_release();
         let fails_from = self.fails_from.load(Ordering::SeqCst);
         if fails_from != 0 && nth >= fails_from {
             return Err(Error::io("simulated failure", std::io::Error::from_raw_os_error(5)));
@@ -149,6 +165,10 @@ impl File for DiskFile {
         Ok(())
     }
     fn zero_extend(&self, len: u64) -> Result<()> {
+        if self.shared.holds_growth.load(Ordering::SeqCst) {
+            self.shared.growing.fetch_add(1, Ordering::SeqCst);
+            self.shared.await_release();
+        }
         self.set_len(len)
     }
     fn reserve(&self, _from: u64, _to: u64) -> Result<()> {

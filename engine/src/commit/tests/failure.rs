@@ -76,6 +76,51 @@ fn a_write_that_hangs_when_another_has_failed_does_not_keep_close_waiting() {
     }
 }
 
+/// Whoever makes segments hangs in the same device. `close` let it be, and then the room was dropped, and waited for it.
+#[test]
+fn neither_close_nor_the_end_of_the_room_waits_for_a_device_that_hangs() {
+    let settings = Settings { write_deadline: Duration::from_millis(200), ..settings(Preset::Group) };
+    let world = World::with(settings, Hooks::default());
+    let disk = world.disk.clone();
+    disk.hold_growth();
+    world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
+    eventually("a segment is made", || disk.growing() > 0);
+    eventually("poisoned", || world.commit.poisoned().is_some());
+    let closed = in_time("close", move || world.commit.close());
+    assert_eq!(closed.expect_err("poisoned").kind(), ErrorKind::Poisoned);
+    disk.release();
+}
+
+/// What had failed counted as under way for ever, so as hanging, and all that the room holds was left behind.
+#[test]
+fn a_flush_that_failed_does_not_hang() {
+    for shared_flush in [true, false] {
+        let settings = Settings {
+            writer: Some(Writer::Background),
+            shared_flush: Some(shared_flush),
+            flush_interval: Some(Duration::ZERO),
+            write_deadline: Duration::from_millis(100),
+            logs: 4,
+            ..settings(Preset::Autonomous)
+        };
+        let world = World::with(settings, Hooks::default());
+        world.disk.fail_from_write(2);
+        // While the first is being written the others come together.
+        world.disk.hold();
+        world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
+        eventually("under way", || world.disk.writes() == 1);
+        for log in 0..4 {
+            world.asynchronous(log, Csn::ZERO, Durability::Durable).expect("room");
+        }
+        world.disk.release();
+        eventually("poisoned", || world.commit.poisoned().is_some());
+        std::thread::sleep(Duration::from_millis(400));
+        let core = Arc::downgrade(&world.commit.core);
+        drop(world);
+        assert!(core.upgrade().is_none(), "the room is left behind, as if a write hung");
+    }
+}
+
 /// A buffer has whole sectors. One that comes back longer than was asked for was no log's own any more, and soon there was none.
 #[test]
 fn log_buffers_of_any_length_come_back() {

@@ -8,6 +8,8 @@ mod disk;
 mod exact;
 #[cfg(not(feature = "shuttle"))]
 mod failure;
+#[cfg(not(feature = "shuttle"))]
+mod held_up;
 mod mapped;
 #[cfg(not(feature = "shuttle"))]
 mod passive;

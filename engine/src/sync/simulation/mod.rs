@@ -294,6 +294,9 @@ fn decide(condition: Condition, yields: bool) {
     in_simulation(|simulation, me| simulation.decide(me, condition, yields));
 }
 
+/// What the system says when it has no further thread.
+const EAGAIN: i32 = 11;
+
 /// Starts a thread; it runs when it is given the baton.
 fn spawn<T: Send + 'static>(
     name: &str,
@@ -301,6 +304,9 @@ fn spawn<T: Send + 'static>(
 ) -> std::io::Result<SimulatedJoinHandle<T>> {
     let simulation =
         in_simulation(|simulation, _| simulation.clone()).expect("asked by a thread of a simulation");
+    if simulation.surroundings.refuses_thread() {
+        return Err(std::io::Error::from_raw_os_error(EAGAIN));
+    }
     let gate = Arc::<Gate>::default();
     let task = simulation.add(name, Some(gate.clone()));
     let result = Arc::new(Mutex::new(None));

@@ -1,0 +1,125 @@
+//! Who is held up by the dependency rule, for how long, and who counts it.
+
+use super::*;
+
+#[test]
+fn a_stricter_rule_waits_for_what_has_nothing_to_do_with_the_commit() {
+    for (dependency, waits) in [(Dependency::Dsn, false), (Dependency::Csn, true)] {
+        let settings = Settings { dependency: Some(dependency), ..settings(Preset::Autonomous) };
+        let world = World::with(settings, Hooks::default());
+        let straggler = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+        let ticket = world.blocking(0, Csn::ZERO).expect("commits");
+        let durable = world.durable_csns();
+        assert_eq!(durable.contains(&straggler.csn), waits, "it causes the write that it waits for");
+        assert!(durable.contains(&ticket.csn));
+    }
+}
+
+/// Of a commit that depends on `read` of another log, is durable, and whose predecessors are not: held up, and falsely so.
+fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
+    let settings = Settings { dependency: Some(dependency), ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    let pending = world.pending(if read { other.csn } else { Csn::ZERO }, Durability::Durable, true);
+    let ticket = world.precommit(0, pending).expect("pre-commits");
+    let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
+    assert!(core.lead_write(&lead, &metrics.leader_flushes));
+    core.count_rule_wait(ticket, &pending);
+    let counted = (metrics.rule_waits.get(), metrics.false_waits.get());
+    drop(lead);
+    world.commit.finish(ticket, pending).expect("commits");
+    counted
+}
+
+#[test]
+fn a_wait_is_false_if_the_commit_depends_on_nobody_it_waits_for() {
+    assert_eq!(waits_of(Dependency::Dsn, false), (0, 0));
+    assert_eq!(waits_of(Dependency::Dsn, true), (1, 0));
+    assert_eq!(waits_of(Dependency::Csn, false), (1, 1));
+    assert_eq!(waits_of(Dependency::Csn, true), (1, 0));
+}
+
+/// What it waited for became durable between the two questions: of a rule that waits for nothing else waits were counted as false.
+#[test]
+fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
+    let settings = Settings { dependency: Some(Dependency::Exact), ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let pending = world.pending(Csn::ZERO, Durability::Durable, true);
+    let ticket = world.precommit(0, pending).expect("pre-commits");
+    world.commit.finish(ticket, pending).expect("commits");
+    core.count_held_up(ticket.csn, &pending.predecessors, || core.is_committed(ticket.csn));
+    assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (1, 0));
+}
+
+#[test]
+fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
+    let settings = Settings { dependency: Some(Dependency::Csn), ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+    for n in 0..10 {
+        let read = if n % 2 == 0 { other.csn } else { Csn::ZERO };
+        world.asynchronous(0, read, Durability::Lazy).expect("pre-commits");
+    }
+    let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
+    assert!(core.lead_write(&lead, &metrics.leader_flushes));
+    for _ in 0..3 {
+        core.acknowledge_all(true);
+        assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (10, 5));
+    }
+}
+
+/// Nobody wrote the lazy one's log for it: however old, it was lost with whatever else its log held from then on.
+#[test]
+fn a_commit_of_bounded_loss_is_not_held_up_by_anybodys_lazy_one() {
+    for dependency in Dependency::ALL {
+        for preset in [Preset::Autonomous, Preset::Restricted, Preset::Passive] {
+            let chosen = Settings { dependency: Some(dependency), logs: 2, ..settings(preset) };
+            if presets::check(&chosen, 2).is_err() {
+                continue;
+            }
+            let world = World::with(chosen, Hooks::default());
+            world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("room");
+            let first = world.asynchronous(0, Csn::ZERO, Durability::BoundedLoss).expect("room");
+            let second = world.asynchronous(0, first.csn, Durability::BoundedLoss).expect("room");
+            // To ask for it causes nothing.
+            eventually("as durable as was promised", || world.commit.is_committed_ticket(second));
+        }
+    }
+}
+
+/// The lazy one's log is written when its window has passed, and not before.
+#[test]
+fn what_commits_of_bounded_loss_need_is_not_written_sooner_than_they_are() {
+    let loss_window = Duration::from_secs(4);
+    let world = World::with(Settings { loss_window, ..settings(Preset::Autonomous) }, Hooks::default());
+    world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("room");
+    let first = world.asynchronous(0, Csn::ZERO, Durability::BoundedLoss).expect("room");
+    world.asynchronous(0, first.csn, Durability::BoundedLoss).expect("room");
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(world.disk.writes(), 0);
+}
+
+/// A log that has announced itself below W, and then was fenced, or finished its append, told nobody. Whoever was held up by it waited for ever, unless the
+/// first flusher happened to look: not if another had been woken for it, nor if somebody was just writing.
+#[test]
+fn whoever_was_held_up_by_a_log_that_had_nothing_to_write_is_told() {
+    for (preset, logs) in [(Preset::Restricted, 3), (Preset::Autonomous, 3)] {
+        let world = World::with(Settings { logs, ..settings(preset) }, Hooks::default());
+        let core = &world.commit.core;
+        let latch = core.writers[2].log.lock();
+        // It has announced and drawn, and appends nothing.
+        core.watermark.draw(LogId(2), &latch);
+        let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
+        let first = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("room");
+        let second = world.asynchronous(1, first.csn, Durability::Durable).expect("room");
+        eventually("durable", || core.writers[1].log.durable_csn() >= second.csn);
+        std::thread::sleep(Duration::from_millis(20));
+        drop(lead);
+        core.watermark.settle(LogId(2), None, &latch);
+        drop(latch);
+        eventually("told", || world.commit.metrics().committed_writers.get() == 2);
+    }
+}
