@@ -26,7 +26,7 @@ use quenchdb::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use support::bank::{Id, Tables, Told, is_certain, judge_both, one};
+use support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, judge_both, one};
 use support::shadow::{Owner, Past, Shadow, judge_shadows};
 use support::{Content, content};
 
@@ -147,7 +147,7 @@ fn work_in(
     };
     for n in 0..life.each {
         let id = [life.run, thread, n, 0];
-        match one(db, tables, id, &mut random) {
+        match one(db, tables, id, ALL_KINDS, &mut random) {
             Ok(Told::Durable) => note(id),
             Ok(Told::Later(handle)) => handles.push((id, handle)),
             Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
@@ -164,7 +164,7 @@ fn work_in(
             note(id);
         }
         if random.chance(1, 2) {
-            shadow.step(db, &|| storage.operations(), &mut random).unwrap_or_else(bearable);
+            shadow.step(db, &|| storage.operations(), ALL_KINDS, &mut random).unwrap_or_else(bearable);
         }
         if random.chance(1, 20) {
             db.checkpoint().map_or_else(bearable, drop);

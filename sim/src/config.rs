@@ -1,6 +1,7 @@
 //! What a seed decides: settings, threads, schedules, troubles.
 
 use crate::support;
+use crate::support::bank::{ALL_KINDS, LOOSE_KINDS};
 use quenchdb::base::random::Random;
 use quenchdb::base::surroundings::Surroundings;
 use quenchdb::commit::presets;
@@ -19,6 +20,8 @@ pub struct Config {
     pub threads: u8,
     /// Transactions of each thread of the first life.
     pub each: u8,
+    /// How transactions end.
+    pub kinds: u64,
     /// Crashes of the first life.
     pub points: u64,
     /// Crashes one inside the life after the other, at most.
@@ -196,6 +199,7 @@ impl Config {
             tight,
             threads,
             each: 4 + random.below(20) as u8,
+            kinds: if random.chance(1, 6) { LOOSE_KINDS } else { ALL_KINDS },
             points,
             depth: 2 + u64::from(random.chance(1, 2)),
             trouble,

@@ -4,7 +4,7 @@ use crate::config::Trouble;
 use crate::ends;
 use crate::figures::Figures;
 use crate::known::{Found, Known};
-use crate::support::bank::{Id, Tables, Told, is_certain, one};
+use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, one};
 use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
 use crate::support::loss::Bounded;
 use crate::support::shadow::{Past, Shadow};
@@ -32,6 +32,8 @@ pub struct Script {
     pub number: u8,
     pub threads: u8,
     pub each: u8,
+    /// How transactions end, see `bank`.
+    pub kinds: u64,
     pub trouble: Trouble,
     pub threads_end_early: bool,
     /// From the lives before.
@@ -192,7 +194,10 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         assert!(is_expected(error), "{}: tables: {error}", script.context);
     }
     if let Ok(tables) = tables {
-        let lists = db.table_or_create("lists").ok().filter(|_| works && script.number == 0);
+        let lists = db
+            .table_or_create("lists")
+            .ok()
+            .filter(|_| works && script.number == 0 && script.kinds == ALL_KINDS);
         let lists = lists.map(|table| (table, Lists::default()));
         let settings = &script.settings;
         let is_on_time = works && matches!(script.trouble, Trouble::None) && settings.log_bytes_max == ROOM;
@@ -351,7 +356,7 @@ fn work(shared: &Arc<Shared>, number: u8) {
                 }
             }
         }
-        match one(&shared.db, &shared.tables, id, &mut random) {
+        match one(&shared.db, &shared.tables, id, script.kinds, &mut random) {
             Ok(Told::Durable) => note(id),
             Ok(Told::Later(handle)) => handles.push((id, handle)),
             Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
@@ -368,7 +373,8 @@ fn work(shared: &Arc<Shared>, number: u8) {
             }
         }
         if let Some(shadow) = own.shadow.as_mut().filter(|_| random.chance(1, 2))
-            && let Err(error) = shadow.step(&shared.db, &|| shared.disk.operations(), &mut random)
+            && let Err(error) =
+                shadow.step(&shared.db, &|| shared.disk.operations(), script.kinds, &mut random)
             && !shared.goes_on_after(&error)
         {
             break;
@@ -411,7 +417,7 @@ fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: 
         4 => *snapshot = shared.db.begin_read().ok(),
         5 => *snapshot = None,
         6 => drop(shared.db.flush()),
-        7 => thread::sleep(Duration::from_micros(random.below(20_000))),
+        7..=11 => thread::sleep(Duration::from_micros(random.below(20_000))),
         _ => {}
     }
 }

@@ -12,7 +12,7 @@ use quenchdb::sync::{Mutex, thread};
 use quenchdb::{CommitHandle, Database, ErrorKind, Settings};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use support::bank::{Id, Tables, Told, judge, one};
+use support::bank::{ALL_KINDS, Id, Tables, Told, judge, one};
 
 fn settings(seed: u64) -> Settings {
     Settings {
@@ -61,7 +61,7 @@ fn live(
                     // Pages have to leave memory before their thread has anything to do.
                     for n in 0..if threads == "quench-evictor" { 48 } else { 10 } {
                         let id = [0, number, n, 0];
-                        match one(db, tables, id, &mut random) {
+                        match one(db, tables, id, ALL_KINDS, &mut random) {
                             Ok(Told::Durable) => drop(acknowledged.lock().insert(id)),
                             Ok(Told::Later(handle)) => later.push((id, handle)),
                             Ok(_) => {}

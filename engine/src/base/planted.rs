@@ -88,6 +88,7 @@ bugs! {
     StolenBehindOlder "stolen-behind-older" "commit" "What a worker steals gets its place behind the newest block of its log, and is written behind an older one." "I1, I3";
     StolenRangeLost "stolen-range-lost" "commit" "The bytes that a worker stole are not copied into its write." "rule 3";
     StragglersNotDrained "stragglers-not-drained" "commit" "Who depends on a straggler takes it for fenced without a barrier." "I1, I5";
+    NeedsForgotten "needs-forgotten" "commit" "A commit of bounded loss that is held up has nobody write what it needs." "I14";
     BoundedLossNeverDue "bounded-loss-never-due" "commit" "Nobody writes a commit of bounded loss before the window has passed." "I14";
     ChunksNotPinned "chunks-not-pinned" "commit" "A checkpoint covers chunks of transactions that are still open." "rule 16";
 

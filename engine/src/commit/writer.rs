@@ -23,6 +23,7 @@ use super::presets::Axes;
 use super::queue::{Aside, PendingQueue};
 use super::stealing::Carried;
 use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, LogId, Result};
 use crate::device::WriteQueue;
 use crate::log::{Log, LogGuard, SealedBlock};
@@ -416,7 +417,9 @@ impl Duty {
 
     /// Records of the log have become durable. Under the latch.
     pub(super) fn hardened(&self) {
-        self.raise_needs(Csn(self.needs_later.load(Ordering::Relaxed)));
+        if !planted::is(Bug::NeedsForgotten) {
+            self.raise_needs(Csn(self.needs_later.load(Ordering::Relaxed)));
+        }
     }
 
     /// The highest CSN that a transaction of this log waits for.

@@ -80,11 +80,17 @@ impl Shadow {
         std::mem::replace(&mut self.past, Past::of(owner))
     }
 
-    /// A transaction, or a look at an older state. `operations` counts those of the disk.
+    /// A transaction of one of the first `kinds` (see `bank`), or a look at an older state. `operations` counts those of the disk.
     ///
     /// # Panics
     /// If a read gives something else than the model.
-    pub fn step(&mut self, db: &Database, operations: &dyn Fn() -> usize, random: &mut Random) -> Result<()> {
+    pub fn step(
+        &mut self,
+        db: &Database,
+        operations: &dyn Fn() -> usize,
+        kinds: u64,
+        random: &mut Random,
+    ) -> Result<()> {
         if self.lost_track {
             return Ok(());
         }
@@ -100,7 +106,7 @@ impl Shadow {
                 self.look(Reader::Snapshot(snapshot), rows, random)?;
             }
         }
-        if let Some(commit) = self.transaction(db, random)? {
+        if let Some(commit) = self.transaction(db, kinds, random)? {
             self.past.told.push((operations(), commit));
         }
         for (commit, _) in self.handles.extract_if(.., |(_, handle)| handle.is_committed()) {
@@ -115,8 +121,8 @@ impl Shadow {
     }
 
     /// Returns the number of its commit if it was acknowledged.
-    fn transaction(&mut self, db: &Database, random: &mut Random) -> Result<Option<usize>> {
-        let kind = random.below(6);
+    fn transaction(&mut self, db: &Database, kinds: u64, random: &mut Random) -> Result<Option<usize>> {
+        let kind = random.below(kinds);
         let durability = match kind {
             0 => Durability::BoundedLoss,
             1 => Durability::Lazy,

@@ -66,6 +66,7 @@ detectors! {
     StolenBehindOlder: tests("lib", "commit::tests::stealing");
     StolenRangeLost: tests("stealing", ""), SEEDS;
     StragglersNotDrained: tests("dependencies", "passive"), SEEDS;
+    NeedsForgotten: tests("lib", "commit::tests::held_up"), SEEDS;
     BoundedLossNeverDue: tests("lib", "commit::levels");
     ChunksNotPinned: tests("chunks", "a_checkpoint_keeps_the_log"), SEEDS;
 
