@@ -118,12 +118,14 @@ impl History<'_> {
         let end = disk.operations();
         let opened_at = lived.opened_at.unwrap_or(end);
         let checkpoints = &lived.checkpoints;
-        let at = match self.random.below(4) {
+        let at = match self.random.below(5) {
             0 if before.depth > 0 => self.random.below(opened_at as u64 + 1) as usize,
             1 if !checkpoints.is_empty() => {
                 let range = &checkpoints[self.random.below(checkpoints.len() as u64) as usize];
                 range.start + self.random.below(range.len() as u64 + 1) as usize
             }
+            // Whatever was not written by itself never was.
+            2 => end,
             _ => self.random.below(end as u64 + 1) as usize,
         };
         let kind = if self.random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };

@@ -217,6 +217,11 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         threads.into_iter().for_each(wait_for);
         let heirs = std::mem::take(&mut shared.notes.lock().heirs);
         heirs.into_iter().for_each(wait_for);
+        if is_on_time && script.seed.is_multiple_of(2) {
+            // Nobody does anything until all windows are over.
+            thread::sleep(script.settings.loss_window + WRITES + Duration::from_micros(1));
+            shared.note_overdue();
+        }
         let mut notes = shared.notes.lock();
         lived.acknowledged = std::mem::take(&mut notes.acknowledged);
         lived.aborted = std::mem::take(&mut notes.aborted);
