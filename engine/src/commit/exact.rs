@@ -35,13 +35,13 @@ use crate::sync::atomic::{AtomicU64, Ordering, fence};
 /// Lines of all logs together.
 const LINES: usize = match () {
     () if cfg!(loom) => 2,
-    () if cfg!(any(miri, feature = "shuttle")) => 32,
+    () if cfg!(any(miri, feature = "shuttle", feature = "simulation")) => 32,
     () => 8192,
 };
 /// Two under loom, so that one is written over at once.
 const LINES_PER_LOG_MIN: usize = match () {
     () if cfg!(loom) => 2,
-    () if cfg!(any(miri, feature = "shuttle")) => 16,
+    () if cfg!(any(miri, feature = "shuttle", feature = "simulation")) => 16,
     () => 128,
 };
 /// Transactions of one chain that are looked at before the way is forgotten and found again.
