@@ -362,6 +362,42 @@ fn a_checkpoint_that_fails_to_free_a_dropped_table_leaves_it_to_the_next_one() {
     assert_sound(&verify(&after_crash));
 }
 
+/// Every checkpoint failed because of it, for ever, and so the log filled up.
+#[test]
+fn a_page_of_a_dropped_table_that_can_never_be_read_fails_one_checkpoint() {
+    for closes in [false, true] {
+        let disk = SimulatedStorage::new(1);
+        let db = open(&disk, Preset::Group);
+        fill(&db, "a", 0..100);
+        fill(&db, "b", 100..200);
+        db.close().expect("a whole disk");
+        let bytes = disk.read_file("pages/data").expect("a page store");
+        let found = |of: u8| {
+            bytes.windows(200).position(|bytes| bytes == [of; 200]).expect("the row is stored") as u64
+        };
+        let db = open(&disk, Preset::Group);
+        db.drop_table("a").expect("not used");
+        for row in [10, 90] {
+            disk.make_unreadable("pages/data", found(row)..found(row) + 1);
+        }
+        if closes {
+            db.close().expect("nobody needs the page");
+        } else {
+            assert_eq!(db.checkpoint().expect_err("it may be readable again").kind(), ErrorKind::Io);
+            db.checkpoint().expect("nobody needs the page");
+            db.checkpoint().expect("nobody needs the page");
+            db.close().expect("nobody needs the page");
+        }
+        let db = open(&disk, Preset::Group);
+        let table = db.table("b").expect("there");
+        assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 100);
+        // They stay allocated.
+        let report = db.verify(None).expect("runs");
+        assert_finds(&report, &["stored page", "Input/output error"]);
+        assert_eq!(report.problems.len(), 2, "{:#?}", report.problems);
+    }
+}
+
 /// Whatever takes blocks and segments, or keeps them, gives every one back: after each step somebody owns each.
 #[test]
 fn no_block_and_no_segment_is_leaked() {

@@ -39,7 +39,7 @@ pub use replay_model::{
 };
 
 use crate::base::clock::Clock;
-use crate::base::{Csn, PageId, Result, TableId};
+use crate::base::{Csn, ErrorKind, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
 use crate::device::Storage;
 use crate::store::{
@@ -335,19 +335,17 @@ impl Checkpointer {
         Ok(report)
     }
 
-    /// Frees the pages of dropped tables. What a failure leaves is for the next checkpoint.
-    fn free_dropped(&self, dropped: Vec<DroppedTable>) -> Result<()> {
+    /// Frees the pages of dropped tables. What a failure leaves is for the next checkpoint; when closing there is none, so it is tried again at once.
+    fn free_dropped(&self, dropped: Vec<DroppedTable>, closing: bool) -> Result<()> {
         let mut left = dropped.into_iter();
         while let Some(mut dropped) = left.next() {
             dropped.table.await_unheld();
-            let Err(error) = dropped.table.tree.free_pages(&mut dropped.rest) else { continue };
-            let table = &dropped.table.name;
-            if dropped.rest.is_empty() {
-                tracing::warn!(%error, table, "pages of a dropped table stay allocated because one is damaged");
-                continue;
+            let freed = free_pages(&mut dropped);
+            let freed = if closing && freed.is_err() { free_pages(&mut dropped) } else { freed };
+            if let Err(error) = freed {
+                self.system.catalog().lock().put_back_dropped(std::iter::once(dropped).chain(left));
+                return Err(error);
             }
-            self.system.catalog().lock().put_back_dropped(std::iter::once(dropped).chain(left));
-            return Err(error);
         }
         Ok(())
     }
@@ -365,7 +363,7 @@ impl Checkpointer {
             }
             drop(catalog);
             // Without the lock: it may take as long as reading all their pages.
-            self.free_dropped(dropped)?;
+            self.free_dropped(dropped, closing)?;
         };
         let _gate = self.imager.gate();
         let mut unfinished_held = self.system.hold_unfinished();
@@ -562,4 +560,24 @@ impl ImageWork<'_> {
         }
         result
     }
+}
+/// Frees the pages of a dropped table. A page that cannot be read at two times in a row stays allocated, with what is below it and with whatever else cannot be
+/// read the second time: as a damaged one does, and no checkpoint fails for it any more.
+fn free_pages(dropped: &mut DroppedTable) -> Result<()> {
+    let table = &dropped.table.name;
+    let mut gives_up = false;
+    while let Err(error) = dropped.table.tree.free_pages(&mut dropped.rest) {
+        let Some(failed_at) = dropped.rest.last().copied() else {
+            tracing::warn!(%error, table, "pages of a dropped table stay allocated because one is damaged");
+            return Ok(());
+        };
+        gives_up |= dropped.failed_at == Some(failed_at);
+        if error.kind() != ErrorKind::Io || !gives_up {
+            dropped.failed_at = Some(failed_at);
+            return Err(error);
+        }
+        tracing::warn!(%error, table, "pages of a dropped table stay allocated because one cannot be read");
+        dropped.rest.pop();
+    }
+    Ok(())
 }

@@ -205,6 +205,8 @@ pub struct DroppedTable {
     pub table: Arc<TableState>,
     /// What is left to be freed.
     pub rest: Vec<Subtree>,
+    /// A page of it could not be read the last time.
+    pub failed_at: Option<Subtree>,
 }
 
 /// All tables of a database.
@@ -315,9 +317,11 @@ impl CatalogGuard<'_> {
     pub fn remove(&mut self, table: &Arc<TableState>) {
         table.mark.store(DROPPED, Ordering::SeqCst);
         self.inner.by_name.remove(&table.name);
-        self.inner
-            .dropped
-            .push(DroppedTable { table: table.clone(), rest: vec![Subtree::Node(table.tree.root())] });
+        self.inner.dropped.push(DroppedTable {
+            table: table.clone(),
+            rest: vec![Subtree::Node(table.tree.root())],
+            failed_at: None,
+        });
     }
 
     /// All live tables.

@@ -13,7 +13,7 @@ use crate::base::{ErrorKind, PageId, Result};
 use crate::buffer::Overdraft;
 
 /// A page that is to be freed, with all below it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subtree {
     /// A node, with the large values of its entries.
     Node(PageId),

@@ -107,7 +107,7 @@ impl LargeReference {
 }
 
 /// How a value of some length is divided (invariant 2).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Shape {
     len: u64,
     /// Bytes behind a page's header.
@@ -147,7 +147,7 @@ impl Shape {
 }
 
 /// Where a page of a value belongs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
     page: PageId,
     level: u8,

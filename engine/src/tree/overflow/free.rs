@@ -37,7 +37,7 @@ pub fn free_by(
 }
 
 /// A page of a large value, with all below it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LargeSubtree {
     pub(super) shape: Shape,
     pub(super) top: Place,
