@@ -150,7 +150,7 @@ pub struct ActiveTransaction {
     pub(super) chunks: Option<Box<Chunks>>,
     /// Where the dependency rule goes by clocks.
     pub(super) clock: Option<TransactionClock>,
-    /// Why it cannot commit: a rollback to a savepoint failed half-way.
+    /// Why it can only abort: a rollback to a savepoint failed half-way.
     pub(super) broken: Option<Error>,
     open: bool,
     /// Inside a call; true for good after one that panicked.

@@ -93,6 +93,7 @@ impl ActiveTransaction {
     }
 
     fn change(&mut self, table: &Arc<TableState>, key: &[u8], intent: Intent<'_>) -> Result<bool> {
+        self.check_unbroken()?;
         self.touch(table)?;
         self.view();
         let room = match intent {
