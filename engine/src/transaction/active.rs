@@ -330,7 +330,9 @@ impl ActiveTransaction {
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted, nothing was changed.
     pub fn commit(mut self, waits: bool) -> Result<Ended> {
         if self.inside.get() {
-            self.stay_in_progress();
+            let system = self.system.clone();
+            drop(self);
+            return Err(system.check_whole().expect_err("a call has panicked, and dropping says so"));
         }
         if let Some(error) = self.broken.take() {
             return Err(error);
@@ -443,8 +445,8 @@ impl ActiveTransaction {
     }
 
     /// Takes everything back.
-    pub fn abort(mut self) {
-        self.abort_open();
+    pub fn abort(self) {
+        drop(self);
     }
 
     pub(super) fn abort_open(&mut self) {

@@ -182,6 +182,32 @@ fn after_a_rollback_that_failed_writes_are_refused_and_others_go_on() {
     system.commit().flush_all().expect("nobody panicked");
 }
 
+/// The story: a call panicked when it had changed the page and not noted that yet. Who caught the panic and ended the transaction freed its
+/// descriptor, and whoever met the row got an error instead of what was there before.
+#[test]
+fn after_a_panic_inside_a_call_others_see_what_was_before_however_the_transaction_ends() {
+    for commits in [true, false] {
+        let (system, table) = system();
+        put(&system, &table, b"a", b"old").expect("free row");
+        let mut tx = begin(&system);
+        let half_done = std::panic::AssertUnwindSafe(|| {
+            tx.guarded_mut(|tx| {
+                tx.insert(&table, b"a", b"new").expect("free row");
+                tx.scratch.changes.pop();
+                panic!("in the middle of a change");
+            });
+        });
+        std::panic::catch_unwind(half_done).expect_err("it panics");
+        if commits {
+            assert_eq!(tx.commit(false).expect_err("nobody knows what").kind(), ErrorKind::Poisoned);
+        } else {
+            tx.abort();
+        }
+        assert_eq!(get(&system, &table, b"a"), Some(b"old".to_vec()));
+        system.commit().check_whole().expect_err("nothing is acknowledged after that");
+    }
+}
+
 /// A checkpoint holds every version that ends while it is made. A writer that found no memory for another got an error, however soon
 /// the checkpoint would have ended.
 #[test]
