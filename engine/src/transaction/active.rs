@@ -491,7 +491,7 @@ impl ActiveTransaction {
         &self.system
     }
 
-    /// Charges what `more` bytes of redo need besides what is charged already; all transactions together have a bound.
+    /// Charges what `more` bytes of redo, or of a key without, need besides what is charged already; all transactions together have a bound.
     #[inline]
     pub(super) fn check_memory(&mut self, more: usize) -> Result<()> {
         let bytes = (self.scratch.redo.unwritten_len() + more + self.scratch.list_bytes()) as u64;
