@@ -8,7 +8,7 @@ use super::garbage::{Garbage, Horizon, Pruning};
 use super::retired::{Retired, RetiredHeld, RetiredValues};
 use super::unfinished::UnfinishedPages;
 use super::versions::{VersionHandle, Versions};
-use super::view::{Outcome, View};
+use super::view::{Outcome, Sight, View};
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Pieces, Result};
@@ -487,16 +487,21 @@ impl CheckpointView {
         self.csn
     }
 
-    /// What an entry held at the CSN, in `value`; `None` if the entry must be read again. With the entry's page latched
-    /// `None` does not happen for long: retry in place.
-    pub fn resolve(&self, word: u64, held: Held, value: &mut Vec<u8>, guard: &Guard) -> Option<Held> {
+    /// What an entry held at the CSN, in `value`, and whether a transaction in progress has changed or locked it since; `None` if the entry
+    /// must be read again. With the entry's page latched `None` does not happen for long: retry in place.
+    pub fn resolve(&self, word: u64, held: Held, value: &mut Vec<u8>, guard: &Guard) -> Option<(Held, bool)> {
         let view = View { snapshot: self.csn, own: Stamp(0) };
-        match self.system.resolve(view, word, held, value, guard) {
-            Outcome::Value(_) => Some(Held::Value),
-            Outcome::Reference(_) => Some(Held::Reference),
-            Outcome::Absent(_) => Some(Held::Nothing),
-            Outcome::Again => None,
+        let (sight, _) = view.sight(word, &self.system.versions, &self.system.descriptors, guard);
+        if let Sight::Seen(_) = sight {
+            return Some((held, false));
         }
+        let held = match self.system.resolve(view, word, held, value, guard) {
+            Outcome::Value(_) => Held::Value,
+            Outcome::Reference(_) => Held::Reference,
+            Outcome::Absent(_) => Held::Nothing,
+            Outcome::Again => return None,
+        };
+        Some((held, matches!(sight, Sight::InProgress(_))))
     }
 }
 
