@@ -227,7 +227,10 @@ impl ActiveTransaction {
         if used.iter().any(|known| Arc::ptr_eq(known, table)) {
             return Ok(());
         }
-        self.system.begin_use(table)?;
+        self.system.begin_use(table, |dropped| {
+            self.depend_on(dropped);
+            Ok(())
+        })?;
         self.depend_on(table.create_csn());
         used.push(table.clone());
         Ok(())

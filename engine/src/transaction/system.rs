@@ -390,13 +390,14 @@ impl TransactionSystem {
         view.resolve(word, held, value, &self.versions, &self.descriptors, guard)
     }
 
-    /// Begins the use of a table, which must be of this database: one of another would be changed under our CSNs.
-    pub(super) fn begin_use(&self, table: &TableState) -> Result<()> {
+    /// Begins the use of a table, which must be of this database: one of another would be changed under our CSNs. If it was dropped `met`
+    /// is called with the CSN of that, before anybody is told.
+    pub(super) fn begin_use(&self, table: &TableState, met: impl FnOnce(Csn) -> Result<()>) -> Result<()> {
         if !table.tree.is_in(&self.pool) {
             return Err(Error::invalid("the table belongs to another database, or to one that was closed")
                 .at(Location::Table(table.name.clone())));
         }
-        table.begin_use()
+        table.begin_use().or_else(|gone| met(table.drop_csn()).and(Err(gone)))
     }
 
     /// Checks a key.
