@@ -2,7 +2,7 @@
 
 use quenchdb::device::memory::MemoryStorage;
 use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset};
+use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Snapshot, Table};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -258,25 +258,32 @@ fn tables_are_created_dropped_listed_and_not_mixed_up() {
     assert_eq!(db.tables(), ["a", "b"]);
 }
 
-/// Begins to create the table "t", but the device does not answer until `disk` is healed or stopped. Others can open it already.
-fn with_a_table_that_is_not_durable(run: impl FnOnce(&SimulatedStorage, &Database)) {
-    let disk = SimulatedStorage::new(1);
-    let db = Database::builder().storage(Arc::new(disk.clone())).open("x").expect("opens");
-    disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
-    struct StopAtEnd<'a>(&'a SimulatedStorage);
-    impl Drop for StopAtEnd<'_> {
-        fn drop(&mut self) {
-            self.0.stop();
-        }
+struct StopAtEnd<'a>(&'a SimulatedStorage);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
+}
+
+/// Runs `change`, to which the device does not answer until `disk` is healed or stopped, and `run` meanwhile.
+fn while_it_is_not_durable(disk: &SimulatedStorage, change: impl FnOnce() + Send, run: impl FnOnce()) {
+    disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
     std::thread::scope(|scope| {
-        let _outcome = scope.spawn(|| db.create_table("t").map(drop));
-        let _stop = StopAtEnd(&disk);
+        scope.spawn(change);
+        let _stop = StopAtEnd(disk);
         while disk.fault_counts().of("stuck") == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        run(&disk, &db);
+        run();
     });
+}
+
+/// Begins to create the table "t". Others can open it already.
+fn with_a_table_that_is_not_durable(run: impl FnOnce(&SimulatedStorage, &Database)) {
+    let disk = SimulatedStorage::new(1);
+    let db = Database::builder().storage(Arc::new(disk.clone())).open("x").expect("opens");
+    while_it_is_not_durable(&disk, || drop(db.create_table("t")), || run(&disk, &db));
 }
 
 /// The first call of a snapshot on a table waited for the table's creation; after it had failed the second answered that there was no row.
@@ -312,6 +319,62 @@ fn a_table_exists_already_only_when_its_creation_is_durable() {
             assert_eq!(answer.recv().expect("an answer"), ErrorKind::AlreadyExists);
         });
     });
+}
+
+/// The twin: who was told of a drop, in whatever way, acted on it, and after a power cut the table was there with all its rows.
+#[test]
+fn a_table_is_gone_only_when_its_drop_is_durable() {
+    type Ask = fn(&Database, &Table, &Snapshot) -> Result<()>;
+    let asks: [Ask; 5] = [
+        |db, _, _| db.drop_table("t"),
+        |db, _, _| db.table("t").map(drop),
+        |db, table, _| db.begin_read()?.get(table, "a").map(drop),
+        |_, table, before| before.get(table, "a").map(drop),
+        |_, table, before| before.range::<&[u8]>(table, ..).next().expect("a row or an error").map(drop),
+    ];
+    let disk = SimulatedStorage::new(1);
+    let db = Database::builder().storage(Arc::new(disk.clone())).open("x").expect("opens");
+    let table = db.create_table("t").expect("new");
+    db.transact(|tx| tx.insert(&table, "a", "1")).expect("commits");
+    let before = db.begin_read().expect("free");
+    let meanwhile = || {
+        let (told, answers) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            for ask in asks {
+                let (told, db, table, before) = (told.clone(), &db, &table, &before);
+                scope.spawn(move || told.send(ask(db, table, before).expect_err("gone").kind()));
+            }
+            let _stop = StopAtEnd(&disk);
+            let early = answers.recv_timeout(Duration::from_millis(100));
+            early.expect_err("after a crash it could be there again");
+            disk.heal();
+            assert!(answers.iter().take(asks.len()).all(|kind| kind == ErrorKind::NotFound));
+        });
+    };
+    while_it_is_not_durable(&disk, || db.drop_table("t").expect("nobody uses it"), meanwhile);
+}
+
+/// It cannot become durable any more: nobody is told of it.
+#[test]
+fn nobody_is_told_of_a_drop_that_may_be_lost() {
+    let disk = SimulatedStorage::new(1);
+    let db = Database::builder().storage(Arc::new(disk.clone())).open("x").expect("opens");
+    let table = db.create_table("t").expect("new");
+    let meanwhile = || {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                disk.stop();
+            });
+            for _ in 0..2 {
+                let kind = db.table("t").expect_err("not there now").kind();
+                assert_eq!(kind, ErrorKind::Poisoned);
+                let kind = db.begin_read().expect("free").get(&table, "a").expect_err("not there now").kind();
+                assert_eq!(kind, ErrorKind::Poisoned);
+            }
+        });
+    };
+    while_it_is_not_durable(&disk, || drop(db.drop_table("t")), meanwhile);
 }
 
 #[test]

@@ -12,8 +12,11 @@
 
 mod support;
 
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Dependency, Durability, Isolation, Preset, Result, Settings, Table, Transaction};
+use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
+use quenchdb::{
+    Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table, Transaction,
+};
+use std::time::Duration;
 use support::{Content, content, open, small};
 
 const LOGS: usize = 3;
@@ -203,4 +206,55 @@ fn whoever_is_told_finds_after_a_power_cut_what_it_met_restricted() {
 #[test]
 fn whoever_is_told_finds_after_a_power_cut_what_it_met_passive() {
     judge_all(Preset::Passive);
+}
+
+/// The first drops a table, to which the device does not answer. The second finds that it is gone, and is told of its own commit no sooner than
+/// the first; and after a power cut before that it is not there without the drop.
+fn judge_drop(preset: Preset, rule: Dependency, salt: u64) {
+    let settings = settings(preset, rule);
+    let context = format!("{preset}, {rule:?}");
+    let disk = SimulatedStorage::new(salt);
+    let db = open(&disk, &settings);
+    let (gone, table) = (db.create_table("gone").expect("new"), db.create_table("t").expect("new"));
+    disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
+    std::thread::scope(|scope| {
+        let dropping = scope.spawn(|| db.drop_table("gone"));
+        while disk.fault_counts().of("stuck") == 0 {
+            assert!(!dropping.is_finished(), "{context}: written in another way");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (told, answer) = std::sync::mpsc::channel();
+        let (db, table) = (&db, &table);
+        let meeting = scope.spawn(move || {
+            let outcome = commit(db, Durability::Durable, |tx| {
+                let error = tx.get(&gone, "row").expect_err("it is dropped");
+                assert_eq!(error.kind(), ErrorKind::NotFound);
+                tx.insert(table, "last", "x")
+            });
+            told.send(()).expect("somebody listens");
+            outcome
+        });
+        let early = answer.recv_timeout(Duration::from_millis(50)).is_ok();
+        let cut = disk.crash(CrashKind::PowerCut, disk.operations(), salt);
+        disk.heal();
+        dropping.join().expect("no panic").expect("nobody uses it");
+        meeting.join().expect("no panic").expect("commits");
+        assert!(!early, "{context}: told before the drop was durable");
+        let after = open(&cut, &settings);
+        let last = content(&after).contains_key(&("t".to_string(), b"last".to_vec()));
+        assert!(!last || after.table("gone").is_err(), "{context}: without what it met");
+        cut.stop();
+    });
+    disk.stop();
+}
+
+#[test]
+fn whoever_is_told_that_a_table_is_gone_is_acknowledged_when_that_is_durable() {
+    let mut salt = 0;
+    for preset in [Preset::Autonomous, Preset::Restricted] {
+        for rule in Dependency::ALL.into_iter().filter(|rule| *rule != Dependency::LogOrder) {
+            salt += 1;
+            judge_drop(preset, rule, salt);
+        }
+    }
 }

@@ -108,12 +108,13 @@ impl Database {
         self.inner.system.create_table(name).map(|state| Table { state })
     }
 
-    /// The table called `name`.
+    /// The table called `name`. If there is none, which may be because somebody is dropping one, it says so once that is durable.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`; `Poisoned` if a table was dropped and that can no longer become durable.
     pub fn table(&self, name: &str) -> Result<Table> {
-        self.inner.system.catalog().table(name).map(|state| Table { state })
+        let _inside = self.inner.system.commit().inside(USER);
+        self.inner.system.table(name).map(|state| Table { state })
     }
 
     /// The table called `name`, created if it is missing.
@@ -144,7 +145,7 @@ impl Database {
         self.inner.system.drop_table(name)
     }
 
-    /// Names of all tables, in order.
+    /// Names of all tables, in order, as of now: creations and drops that are not durable yet count.
     #[must_use]
     pub fn tables(&self) -> Vec<String> {
         self.inner.system.catalog().names()

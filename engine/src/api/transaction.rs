@@ -134,7 +134,9 @@ impl Transaction {
     /// Takes back every change made since `savepoint`; the savepoint stays valid.
     ///
     /// # Errors
-    /// `InvalidArgument` for a savepoint of another transaction, or of a state that was rolled back itself.
+    /// `InvalidArgument` for a savepoint of another transaction, or of a state that was rolled back itself. I/O, `Corruption` or `OutOfMemory`
+    /// if a page cannot be had: then the transaction can only be aborted, and whatever would change something, and a commit, returns that
+    /// error again.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.active.guarded_mut(|active| active.rollback_to(savepoint))
     }

@@ -160,20 +160,23 @@ pub(super) fn image_as_of(
         }
         older.clear();
         older.extend_from_slice(value);
-        let held = loop {
-            if let Some(held) = view.resolve(entry.stamp, entry.held(), older, &guard) {
-                break held;
+        let (held, in_progress) = loop {
+            if let Some(resolved) = view.resolve(entry.stamp, entry.held(), older, &guard) {
+                break resolved;
             }
             if gave_up || !again() {
                 gave_up = true;
-                break Held::Nothing;
+                break (Held::Nothing, false);
             }
             older.clear();
             older.extend_from_slice(value);
         };
         match held {
             Held::Nothing => Resolved::Absent,
-            _ if older.as_slice() == value && held == entry.held() => Resolved::Keep,
+            _ if older.as_slice() == value && held == entry.held() => {
+                // Who locked the row, or put there what was there, takes that back without asking for space: the page stays dirty until then.
+                if in_progress { Resolved::Same } else { Resolved::Keep }
+            }
             Held::Value => Resolved::Older,
             Held::Reference => Resolved::OlderReference,
         }

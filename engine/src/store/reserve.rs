@@ -16,6 +16,9 @@
 //! mapping and the catalog. So at most N blocks and those of new mapping blocks are gone for good, which were in the bound
 //! besides; and no page is without an image now.
 //!
+//! *The end of a transaction asks for nothing*, whatever it takes back: a page in which a transaction in progress has changed or only locked
+//! something is dirty, images or not, and cannot leave memory.
+//!
 //! *Eviction keeps it*: a page that leaves memory takes one block and is dirty no more. While a checkpoint is written its
 //! blocks must not be taken for that: [`PageStore::spares_blocks`].
 //!

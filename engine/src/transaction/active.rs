@@ -150,7 +150,7 @@ pub struct ActiveTransaction {
     pub(super) chunks: Option<Box<Chunks>>,
     /// Where the dependency rule goes by clocks.
     pub(super) clock: Option<TransactionClock>,
-    /// Why it cannot commit: a rollback to a savepoint failed half-way.
+    /// Why it can only abort: a rollback to a savepoint failed half-way.
     pub(super) broken: Option<Error>,
     open: bool,
     /// Inside a call; true for good after one that panicked.
@@ -227,7 +227,10 @@ impl ActiveTransaction {
         if used.iter().any(|known| Arc::ptr_eq(known, table)) {
             return Ok(());
         }
-        self.system.begin_use(table)?;
+        self.system.begin_use(table, |dropped| {
+            self.depend_on(dropped);
+            Ok(())
+        })?;
         self.depend_on(table.create_csn());
         used.push(table.clone());
         Ok(())
@@ -330,7 +333,9 @@ impl ActiveTransaction {
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted, nothing was changed.
     pub fn commit(mut self, waits: bool) -> Result<Ended> {
         if self.inside.get() {
-            self.stay_in_progress();
+            let system = self.system.clone();
+            drop(self);
+            return Err(system.check_whole().expect_err("a call has panicked, and dropping says so"));
         }
         if let Some(error) = self.broken.take() {
             return Err(error);
@@ -443,8 +448,8 @@ impl ActiveTransaction {
     }
 
     /// Takes everything back.
-    pub fn abort(mut self) {
-        self.abort_open();
+    pub fn abort(self) {
+        drop(self);
     }
 
     pub(super) fn abort_open(&mut self) {
@@ -489,7 +494,7 @@ impl ActiveTransaction {
         &self.system
     }
 
-    /// Charges what `more` bytes of redo need besides what is charged already; all transactions together have a bound.
+    /// Charges what `more` bytes of redo, or of a key without, need besides what is charged already; all transactions together have a bound.
     #[inline]
     pub(super) fn check_memory(&mut self, more: usize) -> Result<()> {
         let bytes = (self.scratch.redo.unwritten_len() + more + self.scratch.list_bytes()) as u64;

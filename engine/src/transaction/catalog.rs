@@ -1,7 +1,8 @@
 //! The catalog: which tables exist, since when, and who uses them.
 //!
 //! 1. A table carries the CSN of its creation. Touching it makes that CSN a dependency, so that no insert outlives the
-//!    table it went to.
+//!    table it went to. Who is told that it was dropped depends on the drop in the same way. A call that answers that a table exists already,
+//!    or that none has this name, waits until that is durable.
 //! 2. A transaction or snapshot that touches a table is counted as its user until it ends. Dropping first marks the
 //!    table, then looks at the count; using first counts, then looks at the mark. Whichever comes second sees the
 //!    other, so no insert and drop of one table can both go through. The mark says *dropping* until the drop is in the log or
@@ -44,6 +45,8 @@ pub struct TableState {
     pub tree: Tree,
     /// CSN of the creation; 0 once that is settled (loaded from a checkpoint). Written once by the creator.
     create_csn: AtomicU64,
+    /// CSN of the drop; 0 before. Written once, before the mark says DROPPED.
+    drop_csn: AtomicU64,
     /// `LIVE`, `DROPPING` or `DROPPED`. Written under the catalog's lock, read by users and holders.
     mark: AtomicU8,
     users: AtomicUsize,
@@ -61,6 +64,7 @@ impl TableState {
             name,
             tree,
             create_csn: AtomicU64::new(create_csn.0),
+            drop_csn: AtomicU64::new(0),
             mark: AtomicU8::new(LIVE),
             users: AtomicUsize::new(0),
             holders: AtomicUsize::new(0),
@@ -72,6 +76,12 @@ impl TableState {
     #[must_use]
     pub fn create_csn(&self) -> Csn {
         Csn(self.create_csn.load(Ordering::Acquire))
+    }
+
+    /// CSN of the drop, of a table that was dropped.
+    #[must_use]
+    pub fn drop_csn(&self) -> Csn {
+        Csn(self.drop_csn.load(Ordering::Acquire))
     }
 
     fn set_create_csn(&self, csn: Csn) {
@@ -218,6 +228,8 @@ pub struct Catalog {
 #[derive(Debug, Default)]
 struct Inner {
     by_name: BTreeMap<String, Arc<TableState>>,
+    /// CSN of the newest drop.
+    newest_drop: Csn,
     dropped: Vec<DroppedTable>,
     next_id: u32,
 }
@@ -231,6 +243,13 @@ impl Catalog {
         self.inner.lock().by_name.get(name).cloned().ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "there is no such table").at(Location::Table(name.to_string()))
         })
+    }
+
+    /// What an answer about `name` that was given before this call rests on: the creation of the table, or if there is none, the newest
+    /// drop. A change of the catalog depends on all before it, so one that came in between stands for what it changed.
+    fn newest_change(&self, name: &str) -> Csn {
+        let inner = self.inner.lock();
+        inner.by_name.get(name).map_or(inner.newest_drop, |table| table.create_csn())
     }
 
     /// All names, in order.
@@ -314,7 +333,9 @@ impl CatalogGuard<'_> {
     }
 
     /// Publishes a drop, which is in the log.
-    pub fn remove(&mut self, table: &Arc<TableState>) {
+    pub fn remove(&mut self, table: &Arc<TableState>, drop_csn: Csn) {
+        table.drop_csn.store(drop_csn.0, Ordering::Release);
+        self.inner.newest_drop = drop_csn;
         table.mark.store(DROPPED, Ordering::SeqCst);
         self.inner.by_name.remove(&table.name);
         self.inner.dropped.push(DroppedTable {
@@ -358,18 +379,29 @@ impl CatalogGuard<'_> {
 }
 
 impl TransactionSystem {
+    /// The table called `name`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Poisoned` if it is not known whether that stays so.
+    pub fn table(&self, name: &str) -> Result<Arc<TableState>> {
+        self.once_durable(name, self.catalog().table(name))
+    }
+
     /// Creates a table; durable when it returns.
     ///
     /// # Errors
     /// `InvalidArgument`, `AlreadyExists`, `OutOfMemory`, and those of a commit.
     pub fn create_table(&self, name: &str) -> Result<Arc<TableState>> {
-        let created = self.create_new_table(name);
-        let exists = created.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
-        if let (true, Ok(table)) = (exists, self.catalog().table(name)) {
-            // Whoever is told that it exists may rely on that.
-            self.commit().wait_committed(table.create_csn())?;
+        self.once_durable(name, self.create_new_table(name))
+    }
+
+    /// Whoever is told that a table exists, or that it does not, may rely on that (invariant 1).
+    fn once_durable<T>(&self, name: &str, answer: Result<T>) -> Result<T> {
+        let tells = |error: &Error| matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound);
+        if answer.as_ref().is_err_and(tells) {
+            self.commit().wait_committed(self.catalog().newest_change(name))?;
         }
-        created
+        answer
     }
 
     fn create_new_table(&self, name: &str) -> Result<Arc<TableState>> {
@@ -404,13 +436,14 @@ impl TransactionSystem {
     /// # Errors
     /// `NotFound`; `Busy` while transactions or snapshots use it; those of a commit.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let (ticket, pending) = self.change_catalog(|catalog, redo| {
+        let dropped = self.change_catalog(|catalog, redo| {
             let table = catalog.prepare_drop(name)?;
             redo.drop_table(table.id);
             let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
-            catalog.remove(&table);
+            catalog.remove(&table, committed.0.csn);
             Ok(Some(committed))
-        })?;
+        });
+        let (ticket, pending) = self.once_durable(name, dropped)?;
         self.commit().finish(ticket, pending)
     }
 

@@ -70,6 +70,7 @@ impl ActiveTransaction {
         key: &[u8],
         reader: &mut dyn Read,
     ) -> Result<u64> {
+        self.check_unbroken()?;
         self.touch(table)?;
         let mark = self.scratch.redo.mark();
         let done = self.write_value(table, key, reader).and_then(|value| {

@@ -3,8 +3,8 @@
 //! 1. A panic of the user's code, between two calls or in code that the engine calls: the transaction is dropped, so it is taken back.
 //! 2. One inside a call is a bug of the engine, or of a device that the user brought: what the call was doing is half done, and nobody knows which
 //!    half. The commit room is poisoned, so nothing more is acknowledged or written to a checkpoint, and who waits is told. The transaction is
-//!    not taken back, which would need to know what it did: it stays in progress for good, so that others see what was before it. The next open
-//!    finds what was durable.
+//!    not taken back, which would need to know what it did: it stays in progress for good, so that others see what was before it. So it does
+//!    if somebody catches the panic and asks it to commit or abort. The next open finds what was durable.
 //! 3. One between the draw of the CSN and the end of the commit, too: the record may be durable, so whether it is committed is unknown.
 
 use super::active::ActiveTransaction;

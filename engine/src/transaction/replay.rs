@@ -256,7 +256,7 @@ impl TransactionSystem {
             return Err(Error::corruption(format!("the log drops table {id}, which is not there"))
                 .at(Location::Transaction(csn)));
         };
-        catalog.remove(&table);
+        catalog.remove(&table, csn);
         Ok(())
     }
 }

@@ -44,16 +44,18 @@ impl ActiveTransaction {
     /// Takes back everything since `savepoint`. What was read since stays a dependency.
     ///
     /// # Errors
-    /// `InvalidArgument` for a savepoint of another transaction or of a state that was rolled back itself. I/O or `Corruption` if a page
-    /// cannot be read: then the transaction can only abort.
+    /// `InvalidArgument` for a savepoint of another transaction or of a state that was rolled back itself. I/O, `Corruption` or
+    /// `OutOfMemory` if a page cannot be had: then the transaction can only abort.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.check_unbroken()?;
         let own = savepoint.system == self.system.number && savepoint.owner == self.id;
         let (true, Ok(at)) = (own, self.scratch.savepoints.binary_search(&savepoint.serial)) else {
             return Err(Error::invalid("the savepoint does not belong to this state of this transaction"));
         };
         let first = savepoint.changes + usize::from(planted::is(Bug::RollbackLeavesRow));
         if let Err(error) = self.take_back(first, savepoint.values) {
-            // Some of it is taken back in the pages, and none in the redo: only an abort makes sense of that.
+            // Some of it is taken back in the pages, and none in the redo; there may be fewer changes than before the newest savepoint.
+            // Only an abort makes sense of that.
             self.broken = Some(error.duplicate());
             return Err(error);
         }
@@ -63,5 +65,13 @@ impl ActiveTransaction {
         self.savepoint_changes = savepoint.changes;
         self.scratch.savepoints.truncate(at + 1);
         Ok(())
+    }
+    /// To be called by whatever changes something.
+    ///
+    /// # Errors
+    /// Those of a rollback that failed half-way: then the transaction can only abort.
+    #[inline]
+    pub(super) fn check_unbroken(&self) -> Result<()> {
+        self.broken.as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
     }
 }

@@ -122,7 +122,8 @@ impl ReadSnapshot {
         if is_known(&self.used.lock()) {
             return Ok(());
         }
-        self.system.begin_use(table)?;
+        // Whether it sees the drop or not: that is what it says.
+        self.system.begin_use(table, |dropped| self.system.commit().wait_committed(dropped))?;
         // Only then it is known: before, it may be lost, and nothing is to be said of it, to other threads either.
         let committed = self.wait_committed(table.create_csn());
         let mut used = self.used.lock();

@@ -8,7 +8,7 @@ use super::garbage::{Garbage, Horizon, Pruning};
 use super::retired::{Retired, RetiredHeld, RetiredValues};
 use super::unfinished::UnfinishedPages;
 use super::versions::{VersionHandle, Versions};
-use super::view::{Outcome, View};
+use super::view::{Outcome, Sight, View};
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Pieces, Result};
@@ -390,13 +390,14 @@ impl TransactionSystem {
         view.resolve(word, held, value, &self.versions, &self.descriptors, guard)
     }
 
-    /// Begins the use of a table, which must be of this database: one of another would be changed under our CSNs.
-    pub(super) fn begin_use(&self, table: &TableState) -> Result<()> {
+    /// Begins the use of a table, which must be of this database: one of another would be changed under our CSNs. If it was dropped `met`
+    /// is called with the CSN of that, before anybody is told.
+    pub(super) fn begin_use(&self, table: &TableState, met: impl FnOnce(Csn) -> Result<()>) -> Result<()> {
         if !table.tree.is_in(&self.pool) {
             return Err(Error::invalid("the table belongs to another database, or to one that was closed")
                 .at(Location::Table(table.name.clone())));
         }
-        table.begin_use()
+        table.begin_use().or_else(|gone| met(table.drop_csn()).and(Err(gone)))
     }
 
     /// Checks a key.
@@ -487,16 +488,21 @@ impl CheckpointView {
         self.csn
     }
 
-    /// What an entry held at the CSN, in `value`; `None` if the entry must be read again. With the entry's page latched
-    /// `None` does not happen for long: retry in place.
-    pub fn resolve(&self, word: u64, held: Held, value: &mut Vec<u8>, guard: &Guard) -> Option<Held> {
+    /// What an entry held at the CSN, in `value`, and whether a transaction in progress has changed or locked it since; `None` if the entry
+    /// must be read again. With the entry's page latched `None` does not happen for long: retry in place.
+    pub fn resolve(&self, word: u64, held: Held, value: &mut Vec<u8>, guard: &Guard) -> Option<(Held, bool)> {
         let view = View { snapshot: self.csn, own: Stamp(0) };
-        match self.system.resolve(view, word, held, value, guard) {
-            Outcome::Value(_) => Some(Held::Value),
-            Outcome::Reference(_) => Some(Held::Reference),
-            Outcome::Absent(_) => Some(Held::Nothing),
-            Outcome::Again => None,
+        let (sight, _) = view.sight(word, &self.system.versions, &self.system.descriptors, guard);
+        if let Sight::Seen(_) = sight {
+            return Some((held, false));
         }
+        let held = match self.system.resolve(view, word, held, value, guard) {
+            Outcome::Value(_) => Held::Value,
+            Outcome::Reference(_) => Held::Reference,
+            Outcome::Absent(_) => Held::Nothing,
+            Outcome::Again => return None,
+        };
+        Some((held, matches!(sight, Sight::InProgress(_))))
     }
 }
 

@@ -147,6 +147,67 @@ fn after_a_rollback_that_failed_a_transaction_can_only_abort() {
     put(&system, &table, b"a", b"other").expect("the row is free");
 }
 
+/// The story: a rollback failed half-way, and the next write of an own row looked for a change to overwrite behind a savepoint that had more
+/// changes before it than were left: a panic inside the engine, so that no commit of anybody was acknowledged any more.
+#[test]
+fn after_a_rollback_that_failed_writes_are_refused_and_others_go_on() {
+    let (system, table) = system();
+    let mut tx = begin(&system);
+    tx.insert(&table, b"a", b"1").expect("free row");
+    let first = tx.savepoint();
+    tx.insert(&table, b"b", b"1").expect("free row");
+    tx.insert(&table, b"c", b"1").expect("free row");
+    let second = tx.savepoint();
+    tx.insert(&table, b"d", b"1").expect("free row");
+    // What a rollback to the first leaves that cannot read the page of the second row.
+    tx.take_back(2, 0).expect("readable");
+    tx.broken = Some(Error::new(ErrorKind::Io, "a page cannot be read"));
+    let answers = [
+        tx.guarded_mut(|tx| tx.insert(&table, b"a", b"2")),
+        tx.guarded_mut(|tx| tx.insert(&table, b"a", &[2; 10_000])),
+        tx.guarded_mut(|tx| tx.insert_from(&table, b"a", &mut &[2; 10_000][..]).map(drop)),
+        tx.guarded_mut(|tx| tx.remove(&table, b"a").map(drop)),
+        tx.guarded_mut(|tx| tx.get_for_update(&table, b"a", &mut Vec::new()).map(drop)),
+        tx.guarded_mut(|tx| tx.rollback_to(second)),
+        tx.guarded_mut(|tx| tx.rollback_to(first)),
+    ];
+    for answer in answers {
+        assert_eq!(answer.expect_err("it can only abort").kind(), ErrorKind::Io);
+    }
+    drop(tx);
+    for key in [b"a", b"b", b"c", b"d"] {
+        assert_eq!(get(&system, &table, key), None);
+        put(&system, &table, key, b"other").expect("the row is free");
+    }
+    system.commit().flush_all().expect("nobody panicked");
+}
+
+/// The story: a call panicked when it had changed the page and not noted that yet. Who caught the panic and ended the transaction freed its
+/// descriptor, and whoever met the row got an error instead of what was there before.
+#[test]
+fn after_a_panic_inside_a_call_others_see_what_was_before_however_the_transaction_ends() {
+    for commits in [true, false] {
+        let (system, table) = system();
+        put(&system, &table, b"a", b"old").expect("free row");
+        let mut tx = begin(&system);
+        let half_done = std::panic::AssertUnwindSafe(|| {
+            tx.guarded_mut(|tx| {
+                tx.insert(&table, b"a", b"new").expect("free row");
+                tx.scratch.changes.pop();
+                panic!("in the middle of a change");
+            });
+        });
+        std::panic::catch_unwind(half_done).expect_err("it panics");
+        if commits {
+            assert_eq!(tx.commit(false).expect_err("nobody knows what").kind(), ErrorKind::Poisoned);
+        } else {
+            tx.abort();
+        }
+        assert_eq!(get(&system, &table, b"a"), Some(b"old".to_vec()));
+        system.commit().check_whole().expect_err("nothing is acknowledged after that");
+    }
+}
+
 /// A checkpoint holds every version that ends while it is made. A writer that found no memory for another got an error, however soon
 /// the checkpoint would have ended.
 #[test]

@@ -7,7 +7,7 @@ use super::large::Replaced;
 use super::versions::{Before, Undo, Version, VersionHandle};
 use super::view::Sight;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, ErrorKind, Result, TableId};
+use crate::base::{Csn, Error, ErrorKind, Result, TableId};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{Held, LargeReference, LeafHint, LeafWrite, REFERENCE_BYTES};
 use std::sync::Arc;
@@ -85,6 +85,8 @@ impl ActiveTransaction {
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         self.system.check_key(table, key)?;
+        // There is no redo, but a key to be kept.
+        self.check_memory(key.len())?;
         self.change(table, key, Intent::Lock)?;
         let (found, csn, leaf) = self.system.read(&table.tree, key, self.view(), value)?;
         self.met_leaf(leaf);
@@ -93,6 +95,7 @@ impl ActiveTransaction {
     }
 
     fn change(&mut self, table: &Arc<TableState>, key: &[u8], intent: Intent<'_>) -> Result<bool> {
+        self.check_unbroken()?;
         self.touch(table)?;
         self.view();
         let room = match intent {
@@ -252,6 +255,7 @@ impl ActiveTransaction {
         undo: Undo,
         guard: &Guard,
     ) -> Result<()> {
+        let place = place_of_key(self.scratch.keys.len(), key.len())?;
         let old_value = match &undo.before {
             Before::Value(_) => Some(std::mem::take(&mut self.scratch.value)),
             _ => None,
@@ -276,11 +280,10 @@ impl ActiveTransaction {
         // Its entry is one of a deleted key, whoever deleted it.
         let deleted = matches!(intent, Intent::Delete)
             || matches!(intent, Intent::Lock) && leaf.entry().is_some_and(|entry| entry.tombstone);
-        let start = self.scratch.keys.len() as u32;
         self.scratch.keys.extend_from_slice(key);
         self.scratch.changes.push(Change {
             table: table_index,
-            key: (start, start + key.len() as u32),
+            key: place,
             version,
             deleted,
             lock: matches!(intent, Intent::Lock),
@@ -360,6 +363,19 @@ impl ActiveTransaction {
     }
 }
 
+/// Where a key of `len` bytes comes to lie behind `before` bytes of others.
+fn place_of_key(before: usize, len: usize) -> Result<(u32, u32)> {
+    let place = |at: usize| {
+        u32::try_from(at).map_err(|_| {
+            Error::new(
+                ErrorKind::OutOfMemory,
+                "the keys that a transaction changes or locks are at most 4 GiB",
+            )
+        })
+    };
+    Ok((place(before)?, place(before + len)?))
+}
+
 /// A patch names an offset, which costs up to this many bytes.
 const PATCH_OVERHEAD_BYTES: usize = 3;
 
@@ -373,7 +389,8 @@ fn changed_range(old: &[u8], new: &[u8]) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::changed_range;
+    use super::{changed_range, place_of_key};
+    use crate::base::ErrorKind;
 
     #[test]
     fn the_changed_range_is_the_smallest() {
@@ -382,5 +399,15 @@ mod tests {
         assert_eq!(changed_range(b"abc", b"xyz"), (0, 3));
         assert_eq!(changed_range(b"", b""), (0, 0));
         assert_eq!(changed_range(b"aaaa", b"aaba"), (2, 3));
+    }
+    /// They began at the front again: a rollback put other rows back, and left these.
+    #[test]
+    fn keys_that_cannot_be_found_again_are_refused() {
+        assert_eq!(place_of_key(0, 5).expect("little"), (0, 5));
+        let most = u32::MAX as usize;
+        assert_eq!(place_of_key(most - 5, 5).expect("the last ones"), (u32::MAX - 5, u32::MAX));
+        for (before, len) in [(most - 4, 5), (most, 1), (most + 1, 1), (most * 2, 1)] {
+            assert_eq!(place_of_key(before, len).expect_err("too much").kind(), ErrorKind::OutOfMemory);
+        }
     }
 }

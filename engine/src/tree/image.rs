@@ -21,6 +21,8 @@ use crate::buffer::{PAGE_HEADER_BYTES, PageBytes, ScratchPage};
 pub enum Resolved {
     /// What it is in the page.
     Keep,
+    /// The same, but a change of nothing lies on it that may still be taken back.
+    Same,
     /// The older value that was filled in.
     Older,
     /// The reference to an older, large value that was filled in.
@@ -37,7 +39,7 @@ pub type Resolve<'a> = &'a mut dyn FnMut(EntryMeta, &[u8], &mut Vec<u8>) -> Reso
 pub enum Shown {
     /// Every entry as it is in the page.
     Newest,
-    /// Something in the page is newer.
+    /// Something in the page is newer, if only who holds it.
     Older,
     /// There is no image: the page is part of a large value whose owner is not there.
     Nothing,
@@ -76,8 +78,8 @@ pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> 
         let resolved = resolve(entry.meta, &value, &mut older);
         all_kept &= resolved == Resolved::Keep;
         let (content, large) = match resolved {
-            Resolved::Keep if entry.meta.tombstone => continue,
-            Resolved::Keep => (&value, entry.meta.large),
+            Resolved::Keep | Resolved::Same if entry.meta.tombstone => continue,
+            Resolved::Keep | Resolved::Same => (&value, entry.meta.large),
             Resolved::Older => (&older, false),
             Resolved::OlderReference => (&older, true),
             Resolved::Absent => continue,

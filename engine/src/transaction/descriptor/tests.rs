@@ -1,0 +1,129 @@
+//! Tests of descriptors.
+
+use super::*;
+use std::time::Duration;
+
+#[test]
+fn a_stamp_means_what_its_transaction_is() {
+    let all = Descriptors::default();
+    let id = all.take().expect("free");
+    let stamp = all.stamp(id);
+    assert_eq!(all.status(stamp), Status::InProgress(id));
+    all.set_preparing(id);
+    all.set_ready(id, Csn(7));
+    assert_eq!(all.status(stamp), Status::Committed(Csn(7)));
+    all.release(id);
+    assert_eq!(all.status(stamp), Status::Finished);
+    let again = all.take().expect("free");
+    assert_eq!(again.slot, id.slot, "the same thread gets its slot back");
+    assert_eq!(all.status(stamp), Status::Finished, "but in another generation");
+    assert_eq!(all.status(Stamp::committed(Csn(3))), Status::Committed(Csn(3)));
+    assert_eq!(all.status(Stamp::ABORTED), Status::Finished);
+    assert_eq!(all.status(Stamp::LEFT_BEHIND), Status::LeftBehind);
+}
+
+#[test]
+fn the_oldest_pin_counts_a_snapshot_that_is_being_chosen() {
+    let all = Descriptors::default();
+    let (a, b) = (all.take().expect("free"), all.take().expect("free"));
+    assert_eq!(all.oldest_pin(Csn(100)), Csn(100));
+    all.pin(a, || {
+        assert_eq!(all.oldest_pin(Csn(100)), Csn(0));
+        Csn(40)
+    });
+    all.pin(b, || Csn(60));
+    assert_eq!(all.oldest_pin(Csn(100)), Csn(40));
+    all.release(a);
+    assert_eq!(all.oldest_pin(Csn(100)), Csn(60));
+}
+
+/// Once a collector missed the snapshot of an open value: it had passed the copy's place before the copy, and came to the original
+/// after it had moved.
+#[test]
+fn a_pin_that_is_copied_while_others_look_is_not_missed() {
+    let all = Descriptors::default();
+    let [first, middle, last] = std::array::from_fn(|_| all.take_any().expect("free"));
+    all.pin(middle, || Csn(100));
+    all.pin(last, || Csn(10));
+    all.release(first);
+    let mut looks = 0;
+    let pins: Vec<Csn> = all.unless_copied(|| {
+        looks += 1;
+        let mut pins = all.each_pin();
+        let seen = pins.next();
+        if looks == 1 {
+            let copy = all.take_pinned_like(last).expect("free");
+            assert_eq!(copy.slot, first.slot);
+            all.pin(last, || Csn(50));
+        }
+        seen.into_iter().chain(pins).collect()
+    });
+    assert_eq!((looks, pins), (2, vec![Csn(10), Csn(100), Csn(50)]));
+}
+
+#[test]
+fn waiting_for_the_own_thread_is_a_conflict() {
+    let all = Descriptors::default();
+    let (a, b) = (all.take().expect("free"), all.take().expect("free"));
+    let error = all.wait_for(a, b, Duration::from_secs(60)).expect_err("would never end");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+}
+
+#[test]
+fn a_cycle_of_waits_is_a_conflict_for_one_and_the_other_goes_on() {
+    let all = std::sync::Arc::new(Descriptors::default());
+    let a = all.take().expect("free");
+    let other = all.clone();
+    let (send, receive) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let b = other.take().expect("free");
+        send.send(b).expect("receiver lives");
+        let result = other.wait_for(b, a, Duration::from_secs(20));
+        other.release(b);
+        result.is_ok()
+    });
+    let b = receive.recv().expect("sender lives");
+    let mine = all.wait_for(a, b, Duration::from_secs(20)).is_ok();
+    all.release(a);
+    let theirs = thread.join().expect("no panic");
+    assert!(mine != theirs || !mine, "two waits for each other cannot both succeed first");
+}
+
+#[test]
+fn a_waiter_is_woken_when_the_other_finishes() {
+    let all = std::sync::Arc::new(Descriptors::default());
+    let a = all.take().expect("free");
+    let other = all.clone();
+    let thread = std::thread::spawn(move || {
+        let b = other.take().expect("free");
+        let result = other.wait_for(b, a, Duration::from_secs(20));
+        other.release(b);
+        result
+    });
+    std::thread::sleep(Duration::from_millis(10));
+    all.release(a);
+    thread.join().expect("no panic").expect("no conflict");
+}
+
+/// A thread gets its last slot again. The search took a transaction in it for the one before, which was over, and followed the waits of who was
+/// being woken: a conflict in the middle of a queue for a row.
+#[test]
+fn who_waited_for_a_transaction_that_is_over_does_not_wait_for_the_next_one_in_its_slot() {
+    let all = Descriptors::default();
+    let before = all.take().expect("free");
+    let waiter = std::thread::scope(|scope| {
+        let takes = scope.spawn(|| all.take_any().expect("free"));
+        takes.join().expect("no panic")
+    });
+    // It is woken when that is over, and has no processor yet.
+    all.get(waiter.slot).waits_for.store(all.stamp(before).0, Ordering::SeqCst);
+    assert!(all.would_wait_for_ever(before, waiter));
+    all.release(before);
+    let next = all.take().expect("free");
+    assert_eq!(next.slot, before.slot, "the same thread gets its slot back");
+    assert!(!all.would_wait_for_ever(next, waiter));
+    // Nor does a transaction that is over wait for anybody.
+    all.get(next.slot).waits_for.store(all.stamp(waiter).0, Ordering::SeqCst);
+    assert!(all.would_wait_for_ever(waiter, next));
+    assert!(!all.would_wait_for_ever(waiter, before));
+}

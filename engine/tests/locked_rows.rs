@@ -1,0 +1,81 @@
+//! What rows take that a transaction only locks: of the memory, and of the disk that may be full when it ends.
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::{Database, ErrorKind, Settings};
+use std::sync::Arc;
+
+fn size(disk: &SimulatedStorage) -> u64 {
+    disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
+}
+
+/// Nothing that could be compressed.
+fn value(row: u32) -> Vec<u8> {
+    let mut random = Random::from_seed(u64::from(row));
+    (0..63).flat_map(|_| random.next_u64().to_le_bytes()).take(500).collect()
+}
+
+/// Keys without end: each was kept in whole by the transaction and counted nowhere.
+#[test]
+fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
+    const MEMORY_BYTES: u64 = 4 << 20;
+    let settings = Settings { memory_bytes: MEMORY_BYTES, version_bytes: 1 << 20, ..Settings::default() };
+    let db = Database::builder().settings(settings).open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    let mut tx = db.begin().expect("free");
+    // Pages leave out what keys have in common.
+    let key = |n: u32| [&[7; 490][..], &n.to_be_bytes()].concat();
+    let refused = (0..8000).find_map(|n| tx.get_for_update(&table, key(n)).err().map(|error| (n, error)));
+    let (locked, error) = refused.expect("a quarter of the memory is for all transactions in progress");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    assert!((500..=2100).contains(&locked), "{locked} rows");
+    // What is locked is locked, and goes with the transaction.
+    let mut other = db.begin().expect("free");
+    assert_eq!(other.insert(&table, key(0), "x").expect_err("locked").kind(), ErrorKind::Conflict);
+    drop(other);
+    tx.abort();
+    db.transact(|tx| tx.insert(&table, key(0), "x")).expect("the row is free");
+}
+
+/// A checkpoint imaged pages with locked rows and took them for clean; when the transaction ended they were dirty, and nobody had kept a block
+/// for them: if somebody else had filled the disk meanwhile, no checkpoint could be made until there was space again.
+#[test]
+fn a_checkpoint_fits_on_a_full_disk_after_many_locks_are_given_up() {
+    const ROWS: u32 = 4000;
+    let settings = Settings {
+        logs: 1,
+        page_bytes: 4096,
+        memory_bytes: 16 << 20,
+        version_bytes: 2 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 8 << 20,
+        checkpoint_log_bytes: 0,
+        ..Settings::default()
+    };
+    for commits in [false, true] {
+        let disk = SimulatedStorage::new(1);
+        let database = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+        let db = database.open("simulated").expect("a whole disk");
+        let table = db.create_table("t").expect("new");
+        db.transact(|tx| (0..ROWS).try_for_each(|n| tx.insert(&table, n.to_be_bytes(), value(n))))
+            .expect("a whole disk");
+        db.checkpoint().expect("a whole disk");
+        let mut tx = db.begin().expect("free");
+        for n in 0..ROWS {
+            assert!(tx.get_for_update(&table, n.to_be_bytes()).expect("free row").is_some());
+        }
+        db.checkpoint().expect("a whole disk");
+        db.compact(None).expect("a whole disk");
+        // Somebody else takes all the rest.
+        disk.set_capacity(Some(size(&disk)));
+        if commits {
+            tx.commit().map(drop).expect("nothing was changed")
+        } else {
+            tx.abort()
+        }
+        db.checkpoint().expect("what is dirty has its blocks");
+        db.verify(None).expect("readable");
+        disk.stop();
+    }
+}
