@@ -7,7 +7,7 @@
 //! ```
 
 use super::{SegmentPool, State, bytes_in_use, bytes_kept};
-use crate::base::clock::Nanos;
+use crate::base::clock::{Nanos, Patience};
 use crate::base::{Csn, Error, ErrorKind, Location};
 use std::time::Duration;
 
@@ -36,7 +36,8 @@ impl SegmentPool {
             let missed = state.missed.max(self.segment_bytes);
             let at_bound = !self.within_bound(&state, bytes_in_use(&state), missed);
             // On a full disk a checkpoint makes room only if there is a segment that it can recycle.
-            state.pressed = at_bound || state.full.is_some() && can_be_freed(&state);
+            // Others may wait for one for other reasons: it is taken back by its end only.
+            state.pressed |= at_bound || state.full.is_some() && can_be_freed(&state);
             state.pressed
         };
         if pressed {
@@ -117,9 +118,9 @@ impl SegmentPool {
         }
     }
 
-    /// Has a checkpoint made and waits for its end, at most `most`; true if it made room.
+    /// Has a checkpoint made and waits for its end, at most `most` of a machine that runs; true if it made room.
     pub fn await_checkpoint(&self, most: Duration) -> bool {
-        let begun = self.clock.now();
+        let mut patience = Patience::begin(&self.clock);
         let before = {
             let mut state = self.state.lock();
             state.pressed = true;
@@ -137,11 +138,11 @@ impl SegmentPool {
                     return false;
                 }
             }
-            let waited = self.clock.now().since(begun);
+            let waited = patience.waited();
             if waited >= most {
                 return false;
             }
-            self.prepared.wait(ticket, Some(most - waited));
+            self.prepared.wait(ticket, Some(Patience::LOOK.min(most - waited)));
         }
     }
 

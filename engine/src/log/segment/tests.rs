@@ -1,7 +1,9 @@
 //! How much log there may be, what a checkpoint is asked for, and a full disk. The calling thread prepares segments.
 
 use super::*;
+use crate::base::clock::Patience;
 use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
+use crate::sync::atomic::AtomicBool;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -257,9 +259,8 @@ fn a_full_disk_is_asked_again_after_a_while_and_another_failure_stands() {
 
 #[test]
 fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
-    let storage = Arc::new(SimulatedStorage::new(1));
-    let pool = SegmentPool::new(storage, SEGMENT_BYTES, SEGMENT_BYTES, 1).expect("a healthy disk");
-    assert!(!pool.await_checkpoint(Duration::from_millis(5)), "nobody makes one");
+    let (pool, _, clock) = pool(1);
+    assert!(!pool.await_checkpoint(Duration::ZERO), "nobody makes one");
     let (long, pool) = (Duration::from_secs(60), &pool);
     let told_after = |ends: &(dyn Fn() + Sync)| {
         std::thread::scope(|scope| {
@@ -272,7 +273,20 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
         })
     };
     pool.state.lock().pressed = false;
-    assert!(told_after(&|| pool.recycle(Csn(1), Csn(1)).expect("no I/O")));
+    assert!(told_after(&|| {
+        // A machine that was suspended has lost no time in which a checkpoint could have been made.
+        clock.advance(long);
+        std::thread::sleep(5 * Patience::LOOK);
+        pool.recycle(Csn(1), Csn(1)).expect("no I/O");
+    }));
+    // Somebody else presses meanwhile, who has no reason to ask for one.
+    let stands = AtomicBool::new(false);
+    assert!(told_after(&|| {
+        pool.press();
+        stands.store(pool.is_pressed(), Ordering::SeqCst);
+        pool.recycle(Csn(1), Csn(1)).expect("no I/O");
+    }));
+    assert!(stands.into_inner() && !pool.is_pressed(), "what others asked for stands until there is one");
     let error = Error::new(ErrorKind::Io, "the device is gone");
     let ticket = pool.begin_waiting();
     assert!(!told_after(&|| pool.checkpoint_failed(&error)));
