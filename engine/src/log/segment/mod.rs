@@ -447,6 +447,12 @@ impl SegmentPool {
         &self.prepared
     }
 
+    /// Length of a segment that nobody needs longer.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
     /// Why there is no segment, if preparing one failed.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
