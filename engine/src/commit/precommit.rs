@@ -409,7 +409,7 @@ impl Core {
                     if let Some(refusal) = self.segments.refusal(ticket) {
                         return Err(refusal);
                     }
-                    let failure = self.segments.failure();
+                    let failure = self.segments.failure_since(ticket);
                     let broken = failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace);
                     if waited >= if broken { BROKEN_WAIT } else { SPACE_WAIT } {
                         return Err(failure.unwrap_or_else(|| self.segments.full()));

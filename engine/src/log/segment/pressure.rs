@@ -25,6 +25,7 @@ pub(super) struct Checkpoints {
 pub struct SpaceTicket {
     since: Nanos,
     checkpoints_failed: u64,
+    attempts: u64,
 }
 
 impl SegmentPool {
@@ -48,7 +49,19 @@ impl SegmentPool {
     /// Begins to wait for a segment that [`SegmentPool::take`] did not have.
     #[must_use]
     pub fn begin_waiting(&self) -> SpaceTicket {
-        SpaceTicket { since: self.clock.now(), checkpoints_failed: self.state.lock().checkpoints.failed }
+        let state = self.state.lock();
+        let (checkpoints_failed, attempts) = (state.checkpoints.failed, state.attempts);
+        SpaceTicket { since: self.clock.now(), checkpoints_failed, attempts }
+    }
+
+    /// Why no segment could be made since `ticket`, or never will. An attempt that failed before, maybe long ago, says nothing of those that
+    /// are made for who waits now.
+    #[must_use]
+    pub fn failure_since(&self, ticket: SpaceTicket) -> Option<Error> {
+        let state = self.state.lock();
+        let is_new = state.attempts > ticket.attempts;
+        let failure = state.failure.as_ref().filter(|error| is_new || error.kind() == ErrorKind::Poisoned);
+        failure.map(Error::duplicate)
     }
 
     /// Why waiting since `ticket` is in vain: the disk is full and no checkpoint can change that, or the checkpoint that could has
@@ -112,7 +125,7 @@ impl SegmentPool {
         let mut state = self.state.lock();
         if state.full.is_some() && !self.was_just_full(&state) {
             // The preparer then sees that there are fewer than the spare ones.
-            state.failure = None;
+            state.forget_failure();
             drop(state);
             self.work.notify_all();
         }
