@@ -65,3 +65,51 @@ impl Clock {
         }
     }
 }
+
+/// How long somebody has waited who looks again and again: of the time between two looks no more than [`Patience::LOOK`] counts. A machine
+/// that was suspended, or a thread that did not run, costs one look, and whoever is waited for still has nearly all of his time.
+#[derive(Debug)]
+pub struct Patience {
+    clock: Clock,
+    last: Nanos,
+    waited: Duration,
+}
+
+impl Patience {
+    /// The most that looks should be apart.
+    pub const LOOK: Duration = Duration::from_millis(10);
+
+    /// Begins to wait.
+    #[must_use]
+    pub fn begin(clock: &Clock) -> Patience {
+        Patience { clock: clock.clone(), last: clock.now(), waited: Duration::ZERO }
+    }
+
+    /// To be called at each look.
+    pub fn waited(&mut self) -> Duration {
+        let now = self.clock.now();
+        self.waited += now.since(self.last).min(Patience::LOOK);
+        self.last = now;
+        self.waited
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_leap_between_two_looks_little_counts() {
+        let (clock, ms) = (Clock::manual(), Duration::from_millis);
+        let mut patience = Patience::begin(&clock);
+        let mut waited_after = |by| {
+            clock.advance(by);
+            patience.waited()
+        };
+        assert_eq!(waited_after(Duration::ZERO), Duration::ZERO);
+        assert_eq!(waited_after(ms(4)), ms(4));
+        assert_eq!(waited_after(ms(5)), ms(9), "short ones add up");
+        assert_eq!(waited_after(ms(3_600_000)), ms(19));
+        assert_eq!(waited_after(ms(10)), ms(29));
+    }
+}

@@ -17,7 +17,7 @@ use super::levels::{self, NEVER};
 use super::queue::{Entry, Predecessors};
 use super::writer::LogWriter;
 use super::{Core, Ticket};
-use crate::base::clock::Nanos;
+use crate::base::clock::{Nanos, Patience};
 use crate::base::planted::{self, Bug};
 use crate::base::settings::{Acknowledger, Dependency, Durability, Writer};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
@@ -26,7 +26,7 @@ use crate::log::{DependencyRule, LogGuard, RecordHeader, RecordKind, Reserve, re
 use crate::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a committer waits for log space before it gives up.
+/// How long a committer waits for log space before it gives up: see [`Patience`].
 pub(super) const SPACE_WAIT: Duration = Duration::from_secs(5);
 /// The same where no segment can be made because the device fails: waiting longer frees nothing.
 const BROKEN_WAIT: Duration = Duration::from_millis(100);
@@ -405,13 +405,13 @@ impl Core {
                     }
                 }
                 Obstacle::Space => {
-                    let (since, ticket) = *space_wanted
-                        .get_or_insert_with(|| (self.clock.now(), self.segments.begin_waiting()));
-                    let waited = self.clock.now().since(since);
+                    let (patience, ticket) = space_wanted
+                        .get_or_insert_with(|| (Patience::begin(&self.clock), self.segments.begin_waiting()));
+                    let (waited, ticket) = (patience.waited(), *ticket);
                     if let Some(refusal) = self.segments.refusal(ticket) {
                         return Err(refusal);
                     }
-                    let failure = self.segments.failure();
+                    let failure = self.segments.failure_since(ticket);
                     let broken = failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace);
                     if waited >= if broken { BROKEN_WAIT } else { SPACE_WAIT } {
                         return Err(failure.unwrap_or_else(|| self.segments.full()));

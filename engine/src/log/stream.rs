@@ -43,7 +43,7 @@ const BUFFERS: usize = 4;
 pub enum Reserve {
     /// Yes, and `append` cannot fail.
     Ready,
-    /// All buffers are full: have blocks written first.
+    /// All buffers are full, or the block would be longer than a segment: have blocks written first.
     BuffersFull,
     /// There is no segment for the next block: wait for one.
     NoSegment,
@@ -275,8 +275,8 @@ impl LogGuard<'_> {
         if ready != Reserve::Ready {
             return ready;
         }
-        let used = self.state.filling.as_ref().map_or(BLOCK_HEADER_BYTES, |filling| filling.used);
-        self.reserve_place(block_bytes(used - BLOCK_HEADER_BYTES + record_len) as u64)
+        let used = self.filled().map_or(0, |filling| filling.used - BLOCK_HEADER_BYTES);
+        self.reserve_place(used, block_bytes(used + record_len) as u64)
     }
 
     fn reserve_buffer(&mut self, record_len: usize) -> Reserve {
@@ -344,13 +344,17 @@ impl LogGuard<'_> {
         }
     }
 
-    /// Makes sure that a block of `len` bytes has a place: here or in a segment held for it.
-    fn reserve_place(&mut self, len: u64) -> Reserve {
+    /// Makes sure that a block of `len` bytes, `used` of them by records, has a place: here or in a segment held for it.
+    fn reserve_place(&mut self, used: usize, len: u64) -> Reserve {
         let state = &mut *self.state;
-        if state.active.as_ref().is_some_and(|active| active.offset + len <= active.segment.len) {
+        if state.active.as_ref().is_some_and(|active| active.has_room(len as usize)) {
             return Reserve::Ready;
         }
         if state.next_segment.as_ref().is_none_or(|segment| segment.len < len) {
+            // Only one record alone gets more than a segment. Those in the buffer have their place.
+            if used > 0 && len > self.log.segments.segment_bytes() {
+                return Reserve::BuffersFull;
+            }
             let Some(segment) = self.log.segments.take(len) else { return Reserve::NoSegment };
             if let Some(too_small) = state.next_segment.replace(segment) {
                 self.log.segments.retire(too_small, Csn::ZERO, OpenBlocks::default());

@@ -27,20 +27,16 @@ pub struct Sealed {
 
 impl World {
     pub fn new() -> World {
+        World::with_buffers(64 << 10)
+    }
+
+    pub fn with_buffers(buffer_bytes: usize) -> World {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let segments = SegmentPool::new(storage.clone(), SEGMENT_BYTES, 1 << 30, 3).expect("memory");
         segments.start().expect("a thread");
         segments.await_ready(3).expect("memory");
-        let log = |id| {
-            Log::new(
-                LogId(id),
-                DATABASE,
-                Epoch(1),
-                BufferSize::fixed(64 << 10),
-                segments.clone(),
-                Arc::default(),
-            )
-        };
+        let size = BufferSize::fixed(buffer_bytes);
+        let log = |id| Log::new(LogId(id), DATABASE, Epoch(1), size, segments.clone(), Arc::default());
         World { logs: vec![log(0), log(1)], storage, segments, next: 1 }
     }
 
@@ -68,6 +64,11 @@ impl World {
             match latch.reserve(record_bytes(body.len()), &mut None) {
                 Reserve::Ready => break,
                 Reserve::NoSegment => self.segments.prepared().wait(prepared, None),
+                Reserve::BuffersFull => {
+                    drop(latch);
+                    self.seal(log);
+                    latch = self.logs[log].lock();
+                }
                 refused => panic!("{refused:?}"),
             }
         }

@@ -135,6 +135,29 @@ fn whoever_waits_for_a_long_block_has_a_checkpoint_made_before_the_log_is_at_its
     assert_eq!(take(4 * SEGMENT_BYTES).len, 4 * SEGMENT_BYTES);
 }
 
+/// Where a buffer is longer than a segment each record beyond that once took a new segment, a sector longer than the one before, and gave that up
+/// empty: 48 files for a buffer of 256 KiB, all of them in use until the next checkpoint.
+#[test]
+fn a_block_is_longer_than_a_segment_only_for_one_long_record() {
+    let mut world = World::with_buffers(4 * SEGMENT_BYTES as usize);
+    let lens = |world: &World| -> Vec<u64> {
+        let mode = OpenMode { create: false, read_only: true, direct: false };
+        let len = |name: &String| world.storage.open(&format!("log/{name}"), mode)?.len();
+        let names = world.storage.list(DIRECTORY).expect("memory");
+        names.iter().map(|name| len(name).expect("there")).collect()
+    };
+    let records: Vec<u64> = (0..300).map(|_| world.append(0, 1000).0).collect();
+    assert!(world.segments.bytes_in_use() <= (300 * 1024 / SEGMENT_BYTES + 2) * SEGMENT_BYTES);
+    assert!(lens(&world).iter().all(|len| *len == SEGMENT_BYTES), "{:?}", lens(&world));
+    let long = world.append(0, 2 * SEGMENT_BYTES as usize);
+    let next = world.append(0, 1000);
+    world.seal(0);
+    let found = [records, vec![long.0, next.0]].concat();
+    assert_eq!(world.found(0), (found, 0));
+    let long = lens(&world).into_iter().filter(|len| *len > SEGMENT_BYTES).collect::<Vec<_>>();
+    assert_eq!(long, [2 * SEGMENT_BYTES + 4096]);
+}
+
 const LOG: LogId = LogId(1);
 
 /// Blocks 1 to 5 of a log, one record each: the block's number is its CSN. Those of `lost` have a wrong byte at `at`.

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::log::RecordKind;
-use std::sync::atomic::AtomicUsize;
 
 #[test]
 fn a_blocking_commit_is_durable_when_it_returns() {
@@ -229,27 +228,6 @@ fn close_flushes_commits_in_flight_and_refuses_new_ones() {
 }
 
 #[test]
-fn a_full_log_asks_for_space_and_goes_on_when_there_is_some() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counter = asked.clone();
-    let hooks = Hooks {
-        on_log_pressure: Box::new(move || {
-            counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        }),
-        ..Hooks::default()
-    };
-    let world = World::with(settings(Preset::Group), hooks);
-    world.fill_log();
-    std::thread::scope(|scope| {
-        let committer = scope.spawn(|| world.blocking(0, Csn::ZERO));
-        eventually("asked", || asked.load(std::sync::atomic::Ordering::SeqCst) > 0);
-        assert_eq!(world.commit.newest_drawn(), Csn(0), "nothing is drawn before there is space");
-        world.free_log();
-        committer.join().expect("no panic").expect("commits");
-    });
-}
-
-#[test]
 fn a_future_is_woken_when_its_transaction_is_committed() {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -355,16 +333,6 @@ fn a_full_queue_holds_up_committers_and_lets_them_go_on() {
     }
     world.commit.flush_all().expect("the disk is whole");
     assert_eq!(world.commit.metrics().committed.get(), QUEUE_ENTRIES as u64);
-}
-
-impl World {
-    fn fill_log(&self) {
-        self.commit.core.segments.pretend_full(true);
-    }
-    fn free_log(&self) {
-        self.commit.core.segments.pretend_full(false);
-        self.commit.recycle(Csn::MAX, Csn::MAX).expect("recycles");
-    }
 }
 
 /// An early version built the lead before it knew whether it was free; dropping it released the leader's.

@@ -18,6 +18,8 @@ mod preempting;
 #[cfg(feature = "shuttle")]
 mod schedules;
 #[cfg(not(feature = "shuttle"))]
+mod space;
+#[cfg(not(feature = "shuttle"))]
 mod stealing;
 #[cfg(not(feature = "shuttle"))]
 mod stress;
@@ -26,6 +28,7 @@ use super::*;
 use crate::base::Gsn;
 use crate::base::SegmentId;
 use crate::base::checksum::crc;
+use crate::base::clock::{Nanos, Patience};
 use crate::base::settings::{Acknowledger, Dependency, Durability, MethodSetting, Preset, Queue, Writer};
 use crate::log::memory::{MemoryId, MemoryState, find, needed_bytes};
 use crate::log::{BufferSize, RecordKind};

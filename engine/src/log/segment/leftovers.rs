@@ -139,7 +139,7 @@ impl SegmentPool {
             let mut state = self.state.lock();
             if state.full.take().is_some() {
                 // There is space now.
-                state.failure = None;
+                state.forget_failure();
             }
             drop(state);
             self.work.notify_all();

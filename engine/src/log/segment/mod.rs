@@ -96,10 +96,14 @@ struct State {
     own_ids: u64,
     /// Lengths asked for and not there.
     wanted: Vec<u64>,
+    /// The one of them that is being prepared.
+    wish: Option<u64>,
     /// The longest that was asked for in vain since the last recycling.
     missed: u64,
     /// Why the last preparation failed. Stands until one succeeds; whoever asks for a segment has it tried again.
     failure: Option<Error>,
+    /// Preparations that have ended.
+    attempts: u64,
     /// Too many or too large, to be removed once there are READY ones (rule 7), or that could not be removed.
     surplus: Vec<SegmentId>,
     started: bool,
@@ -248,14 +252,15 @@ impl SegmentPool {
         if state.closed {
             return Work::Closed;
         }
-        let in_use = bytes_in_use(&state);
         if self.was_just_full(&state) {
             // Whoever still wants one asks again.
             state.wanted.clear();
         }
         while let Some(len) = state.wanted.pop() {
-            let there = state.ready.iter().any(|segment| segment.len >= len);
-            if !there && self.within_bound(&state, in_use, len) {
+            // With the length that it will have: what `take` would refuse is not made.
+            let fits = self.within_bound(&state, bytes_in_use(&state), self.len_for(len));
+            if fits && self.usable(&state, len).is_none() {
+                state.wish = Some(len);
                 return Work::Prepare(len);
             }
         }
@@ -263,6 +268,19 @@ impl SegmentPool {
             return Work::Prepare(self.segment_bytes);
         }
         Work::Nothing
+    }
+
+    /// Length of a segment with room for `len` bytes.
+    fn len_for(&self, len: u64) -> u64 {
+        len.max(self.segment_bytes).next_multiple_of(SECTOR_BYTES as u64)
+    }
+
+    /// The shortest READY segment with room for `len` bytes that may be taken: a longer one may not be within the bound.
+    fn usable(&self, state: &State, len: u64) -> Option<usize> {
+        let in_use = bytes_in_use(state);
+        let fits = |segment: &Segment| segment.len >= len && self.within_bound(state, in_use, segment.len);
+        let usable = state.ready.iter().enumerate().filter(|(_, segment)| fits(segment));
+        usable.min_by_key(|(_, segment)| segment.len).map(|(index, _)| index)
     }
 
     fn prepare_or_note(&self, len: u64) {
@@ -275,6 +293,8 @@ impl SegmentPool {
         let full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
         state.full = full.then(|| AskedInVain::new(begun, self.clock.now()));
         state.failure = result.err();
+        state.attempts += 1;
+        state.wish = None;
         drop(state);
         self.prepared.notify_all();
     }
@@ -289,7 +309,7 @@ impl SegmentPool {
             state.making = Some(id);
             id
         };
-        let len = len.max(self.segment_bytes).next_multiple_of(SECTOR_BYTES as u64);
+        let len = self.len_for(len);
         let result = self.create(id, len);
         // Half a segment must not keep the space that is missing.
         let stays = result.is_err() && self.storage.remove(&path_of(id)).is_err();
@@ -320,7 +340,8 @@ impl SegmentPool {
     fn rest(&self, took: Duration) {
         let hurry = {
             let state = self.state.lock();
-            !state.started || !state.wanted.is_empty() || state.ready.is_empty() || state.closed
+            let waits = state.wish.is_some() || !state.wanted.is_empty();
+            !state.started || waits || state.ready.is_empty() || state.closed
         };
         if !hurry {
             thread::sleep(took.min(REST_MAX) * RESTS);
@@ -336,19 +357,14 @@ impl SegmentPool {
         if state.pretend_full {
             return None;
         }
-        let fits = state.ready.iter().position(|segment| segment.len >= len);
-        let in_use = bytes_in_use(&state);
-        let segment = match fits {
-            Some(index) if self.within_bound(&state, in_use, state.ready[index].len) => {
-                Some(state.ready.swap_remove(index))
-            }
-            _ => None,
-        };
+        let segment = self.usable(&state, len).map(|index| state.ready.swap_remove(index));
         match &segment {
             Some(segment) => drop(state.active.insert(segment.id, segment.len)),
             None => {
                 state.missed = state.missed.max(len);
-                if fits.is_none() && !state.wanted.contains(&len) {
+                // Whoever waits looks again and again, also while it is made.
+                let is_made = state.wish.is_some_and(|wish| wish >= len);
+                if !is_made && !state.wanted.contains(&len) {
                     state.wanted.push(len);
                 }
             }
@@ -404,7 +420,7 @@ impl SegmentPool {
                 }
             }
             state.kept = (covered < checkpoint).then_some((covered, checkpoint));
-            state.failure = None;
+            state.forget_failure();
             (state.pressed, state.missed) = (false, 0);
             state.checkpoints.done += 1;
             state.adopted_bytes = 0;
@@ -445,6 +461,12 @@ impl SegmentPool {
     #[must_use]
     pub fn prepared(&self) -> &Event {
         &self.prepared
+    }
+
+    /// Length of a segment that nobody needs longer.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
     }
 
     /// Why there is no segment, if preparing one failed.
@@ -509,6 +531,11 @@ enum Work {
 }
 
 impl State {
+    /// The device may do better now. That there is no preparer any more stands.
+    fn forget_failure(&mut self) {
+        drop(self.failure.take_if(|failure| failure.kind() != ErrorKind::Poisoned));
+    }
+
     fn knows(&self, id: SegmentId) -> bool {
         let files = self.ready.iter().chain(self.retired.iter().map(|full| &full.segment));
         let others = self.surplus.iter().chain(self.active.keys()).chain(&self.making);

@@ -7,7 +7,7 @@
 //! ```
 
 use super::{SegmentPool, State, bytes_in_use, bytes_kept};
-use crate::base::clock::Nanos;
+use crate::base::clock::{Nanos, Patience};
 use crate::base::{Csn, Error, ErrorKind, Location};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ pub(super) struct Checkpoints {
 pub struct SpaceTicket {
     since: Nanos,
     checkpoints_failed: u64,
+    attempts: u64,
 }
 
 impl SegmentPool {
@@ -36,7 +37,8 @@ impl SegmentPool {
             let missed = state.missed.max(self.segment_bytes);
             let at_bound = !self.within_bound(&state, bytes_in_use(&state), missed);
             // On a full disk a checkpoint makes room only if there is a segment that it can recycle.
-            state.pressed = at_bound || state.full.is_some() && can_be_freed(&state);
+            // Others may wait for one for other reasons: it is taken back by its end only.
+            state.pressed |= at_bound || state.full.is_some() && can_be_freed(&state);
             state.pressed
         };
         if pressed {
@@ -47,7 +49,19 @@ impl SegmentPool {
     /// Begins to wait for a segment that [`SegmentPool::take`] did not have.
     #[must_use]
     pub fn begin_waiting(&self) -> SpaceTicket {
-        SpaceTicket { since: self.clock.now(), checkpoints_failed: self.state.lock().checkpoints.failed }
+        let state = self.state.lock();
+        let (checkpoints_failed, attempts) = (state.checkpoints.failed, state.attempts);
+        SpaceTicket { since: self.clock.now(), checkpoints_failed, attempts }
+    }
+
+    /// Why no segment could be made since `ticket`, or never will. An attempt that failed before, maybe long ago, says nothing of those that
+    /// are made for who waits now.
+    #[must_use]
+    pub fn failure_since(&self, ticket: SpaceTicket) -> Option<Error> {
+        let state = self.state.lock();
+        let is_new = state.attempts > ticket.attempts;
+        let failure = state.failure.as_ref().filter(|error| is_new || error.kind() == ErrorKind::Poisoned);
+        failure.map(Error::duplicate)
     }
 
     /// Why waiting since `ticket` is in vain: the disk is full and no checkpoint can change that, or the checkpoint that could has
@@ -111,15 +125,15 @@ impl SegmentPool {
         let mut state = self.state.lock();
         if state.full.is_some() && !self.was_just_full(&state) {
             // The preparer then sees that there are fewer than the spare ones.
-            state.failure = None;
+            state.forget_failure();
             drop(state);
             self.work.notify_all();
         }
     }
 
-    /// Has a checkpoint made and waits for its end, at most `most`; true if it made room.
+    /// Has a checkpoint made and waits for its end, at most `most` of a machine that runs; true if it made room.
     pub fn await_checkpoint(&self, most: Duration) -> bool {
-        let begun = self.clock.now();
+        let mut patience = Patience::begin(&self.clock);
         let before = {
             let mut state = self.state.lock();
             state.pressed = true;
@@ -137,11 +151,11 @@ impl SegmentPool {
                     return false;
                 }
             }
-            let waited = self.clock.now().since(begun);
+            let waited = patience.waited();
             if waited >= most {
                 return false;
             }
-            self.prepared.wait(ticket, Some(most - waited));
+            self.prepared.wait(ticket, Some(Patience::LOOK.min(most - waited)));
         }
     }
 

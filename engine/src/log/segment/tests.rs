@@ -1,7 +1,9 @@
 //! How much log there may be, what a checkpoint is asked for, and a full disk. The calling thread prepares segments.
 
 use super::*;
+use crate::base::clock::Patience;
 use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
+use crate::sync::atomic::AtomicBool;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -257,9 +259,8 @@ fn a_full_disk_is_asked_again_after_a_while_and_another_failure_stands() {
 
 #[test]
 fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
-    let storage = Arc::new(SimulatedStorage::new(1));
-    let pool = SegmentPool::new(storage, SEGMENT_BYTES, SEGMENT_BYTES, 1).expect("a healthy disk");
-    assert!(!pool.await_checkpoint(Duration::from_millis(5)), "nobody makes one");
+    let (pool, _, clock) = pool(1);
+    assert!(!pool.await_checkpoint(Duration::ZERO), "nobody makes one");
     let (long, pool) = (Duration::from_secs(60), &pool);
     let told_after = |ends: &(dyn Fn() + Sync)| {
         std::thread::scope(|scope| {
@@ -272,7 +273,20 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
         })
     };
     pool.state.lock().pressed = false;
-    assert!(told_after(&|| pool.recycle(Csn(1), Csn(1)).expect("no I/O")));
+    assert!(told_after(&|| {
+        // A machine that was suspended has lost no time in which a checkpoint could have been made.
+        clock.advance(long);
+        std::thread::sleep(5 * Patience::LOOK);
+        pool.recycle(Csn(1), Csn(1)).expect("no I/O");
+    }));
+    // Somebody else presses meanwhile, who has no reason to ask for one.
+    let stands = AtomicBool::new(false);
+    assert!(told_after(&|| {
+        pool.press();
+        stands.store(pool.is_pressed(), Ordering::SeqCst);
+        pool.recycle(Csn(1), Csn(1)).expect("no I/O");
+    }));
+    assert!(stands.into_inner() && !pool.is_pressed(), "what others asked for stands until there is one");
     let error = Error::new(ErrorKind::Io, "the device is gone");
     let ticket = pool.begin_waiting();
     assert!(!told_after(&|| pool.checkpoint_failed(&error)));
@@ -281,6 +295,75 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
     assert!(refusal.to_string().contains("the device is gone"), "{refusal}");
     assert!(pool.refusal(pool.begin_waiting()).is_none(), "that was before");
     assert!(!told_after(&|| pool.close(false)));
+}
+
+/// Nobody got a segment then, though there was one or room for one: the first that was long enough was looked at alone.
+#[test]
+fn a_long_segment_that_is_beyond_the_bound_hides_no_short_one() {
+    let (mut pool, ..) = pool(6);
+    assert!(pool.take(4 * SEGMENT_BYTES).is_none());
+    prepare(&pool);
+    (101..=103).for_each(|id| adopt(&pool, id, 9));
+    pool.recycle(Csn(1), Csn(1)).expect("no I/O");
+    assert_eq!((pool.bytes_in_use(), pool.file_bytes()), (3 * SEGMENT_BYTES, 7 * SEGMENT_BYTES));
+    // One that has to be made, and two that are there.
+    for _ in 0..3 {
+        let segment = take(&pool, 1).expect("there is room for three short ones");
+        assert_eq!(segment.len, SEGMENT_BYTES);
+        pool.state.lock().wanted.push(1);
+        prepare(&pool);
+    }
+    assert!(pool.take(1).is_none() && matches!(pool.next_work(), Work::Nothing), "it is full");
+    pool.press();
+    assert!(pool.is_pressed());
+    // Nor is made what would be beyond it.
+    Arc::get_mut(&mut pool).expect("nobody else has it").bytes_max += SEGMENT_BYTES / 2;
+    assert!(pool.take(1).is_none() && matches!(pool.next_work(), Work::Nothing), "half a segment is no room");
+}
+
+/// Once whoever waited for a long segment, and looked again while it was made, had a second one made that nobody needed.
+#[test]
+fn what_somebody_waits_for_is_made_once() {
+    let (pool, ..) = pool(20);
+    let long = 4 * SEGMENT_BYTES;
+    assert!(pool.take(long).is_none());
+    let Work::Prepare(len) = pool.next_work() else { panic!("it is wanted") };
+    assert!(pool.take(long).is_none() && pool.take(1).is_none(), "it is not there yet");
+    pool.prepare_or_note(len);
+    assert_eq!(pool.take(long).expect("it was made").len, long);
+    assert!(matches!(pool.next_work(), Work::Prepare(SEGMENT_BYTES)), "the spare one, and no long one");
+    pool.prepare_or_note(SEGMENT_BYTES);
+    // Others are not forgotten: another has taken the one that was made, or it is too short.
+    assert!(pool.take(2 * SEGMENT_BYTES).is_none());
+    let Work::Prepare(len) = pool.next_work() else { panic!("it is wanted") };
+    assert!(pool.take(long).is_none());
+    pool.prepare_or_note(len);
+    let Work::Prepare(len) = pool.next_work() else { panic!("a longer one is wanted") };
+    assert_eq!(len, long);
+    pool.prepare_or_note(len);
+    assert!(pool.take(2 * SEGMENT_BYTES).is_some() && pool.take(long).is_some());
+    assert!(pool.take(long).is_none() && matches!(pool.next_work(), Work::Prepare(_)), "asked for again");
+}
+
+#[test]
+fn what_failed_before_somebody_waited_is_not_his_failure_unless_nothing_is_made_any_more() {
+    let (pool, disk, _) = pool(20);
+    let fails = |kind| Fault { operation: OperationKind::Open, after: 0, kind, error: 5 };
+    disk.inject(fails(FaultKind::Once));
+    prepare(&pool);
+    assert_eq!(pool.failure().expect("a spare one was to be made").kind(), ErrorKind::Io);
+    let ticket = pool.begin_waiting();
+    assert!(pool.failure_since(ticket).is_none(), "nobody has tried for him");
+    disk.inject(fails(FaultKind::ForEver));
+    assert!(take(&pool, 1).is_none());
+    assert_eq!(pool.failure_since(ticket).expect("now it was tried").kind(), ErrorKind::Io);
+    disk.heal();
+    assert!(take(&pool, 1).is_some() && pool.failure_since(ticket).is_none());
+    // The preparer is gone: no checkpoint changes that, nor a disk that has space again.
+    pool.state.lock().failure = Some(Error::new(ErrorKind::Poisoned, "it panicked"));
+    pool.recycle(Csn(1), Csn(1)).expect("no I/O");
+    let ticket = pool.begin_waiting();
+    assert_eq!(pool.failure_since(ticket).expect("it stands").kind(), ErrorKind::Poisoned);
 }
 
 #[test]
