@@ -14,6 +14,9 @@ const INTERRUPTED: i32 = 130;
 /// Other threads work until the program ends, and may make a file in a directory that is being removed.
 const REMOVALS: u32 = 20;
 
+/// Names that are tried for one directory.
+const NAMES_MAX: u32 = 1000;
+
 /// See the module. A SIGKILL of this process leaves it behind; its name says whose it was.
 #[derive(Debug)]
 pub struct Scratch {
@@ -62,13 +65,27 @@ impl Scratch {
         Scratch::within(&std::env::current_dir().context("no current directory")?, purpose)
     }
 
-    /// Creates `<parent>/quench-<purpose>-<pid>`.
+    /// Creates `<parent>/quench-<purpose>-<pid>`, with a number behind it if that is there: in a container every program has the same
+    /// process id, and one that was killed has left it, or one in another container has it.
     pub fn within(parent: &Path, purpose: &str) -> Result<Scratch> {
         handle_signals();
-        let path = parent.join(format!("quench-{purpose}-{}", std::process::id()));
+        let name = format!("quench-{purpose}-{}", std::process::id());
+        let mut path = parent.join(&name);
         // Under the lock, so that a signal finds it known as soon as it is there.
         let mut known = known();
-        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let mut created = std::fs::create_dir(&path);
+        for number in 1..NAMES_MAX {
+            if !matches!(&created, Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists) {
+                break;
+            }
+            if !known.contains(&path) {
+                let left = path.display();
+                crate::output::complain(&format!("{left} is there: remove it if whoever made it was killed"));
+            }
+            path = parent.join(format!("{name}-{number}"));
+            created = std::fs::create_dir(&path);
+        }
+        created.with_context(|| format!("cannot create {}", path.display()))?;
         known.push(path.clone());
         Ok(Scratch { path })
     }
@@ -90,5 +107,21 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         remove(&self.path);
         known().retain(|path| *path != self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_program_of_the_same_process_id_left_is_in_nobodys_way() {
+        let parent = tempfile::tempdir().expect("space");
+        let left = Scratch::within(parent.path(), "dump").expect("new").keep();
+        let next = Scratch::within(parent.path(), "dump").expect("another name");
+        assert!(left.is_dir() && next.path().is_dir() && left != next.path());
+        let path = next.path().to_path_buf();
+        drop(next);
+        assert!(left.is_dir() && !path.exists());
     }
 }

@@ -310,3 +310,31 @@ fn a_panic_in_a_closure_aborts_its_transaction_and_nothing_else() {
     put(&db, &table, "mine", "y");
     assert_eq!(db.statistics().open_snapshots, 0);
 }
+
+/// Transactions that outlived their database made the file of pages longer, which the next owner had: behind his back, where he had cut it, and
+/// with zeros over what he had written there if the file system cannot set space aside.
+#[test]
+fn a_transaction_of_a_closed_database_leaves_the_files_of_the_next_owner_alone() {
+    let directory = tempfile::tempdir().expect("space");
+    let db = builder().open(directory.path()).expect("opens");
+    let table = db.create_table("t").expect("new");
+    put(&db, &table, "a", "first");
+    // None writes so much that some of it would go to the log before its commit.
+    let mut stale: Vec<_> = (0..40).map(|_| db.begin().expect("free")).collect();
+    db.close().expect("closes");
+    let next = builder().open(directory.path()).expect("the transactions do not keep it");
+    let pages = directory.path().join("pages/data");
+    let length = || std::fs::metadata(&pages).expect("there").len();
+    let before = length();
+    let insert = |(number, tx): (usize, &mut Transaction)| {
+        (0..50u8).try_for_each(|row| tx.insert(&table, [number as u8, row], [1; 1000]))
+    };
+    let results: Vec<_> = stale.iter_mut().enumerate().map(insert).collect();
+    assert_eq!(length(), before);
+    for result in results {
+        assert_eq!(result.expect_err("closed").kind(), ErrorKind::InvalidArgument);
+    }
+    drop(stale);
+    assert_eq!(rows(&next, "t").len(), 1);
+    next.close().expect("closes");
+}

@@ -5,8 +5,9 @@ use crate::output::{Outcome, Progress};
 use crate::rows::write_rows;
 use crate::scratch::Scratch;
 use anyhow::{Context, Result};
-use std::fs::{File, Metadata};
-use std::io::BufWriter;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{BufWriter, ErrorKind};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// `quench dump`
@@ -20,7 +21,8 @@ pub struct DumpArgs {
     source: SourceArgs,
     /// Table
     table: String,
-    /// File to write, or - for standard output. It takes the place of one that is there when it is complete
+    /// File to write, or - for standard output. It takes the place of one that is there when it is complete: that has to be one that may
+    /// be written, in a directory in which files may be made; its owner stays if possible, and other names of it keep the old rows
     #[arg(default_value = "-")]
     file: PathBuf,
 }
@@ -50,7 +52,7 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// Has a file written. One that is there under this name stays as it is until the new one is complete and durable.
 fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
     let there = match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
         there => Some(there?),
     };
     if there.as_ref().is_some_and(|there| !there.is_file()) {
@@ -59,16 +61,77 @@ fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()
     }
     // Not the link is replaced, but what it leads to.
     let path = if there.is_some() { path.canonicalize()? } else { path.to_path_buf() };
+    if there.is_some() {
+        // What may not be written is not replaced either.
+        OpenOptions::new().write(true).open(&path)?;
+    }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let scratch = Scratch::within(parent, "dump")?;
     let new = scratch.path().join("rows");
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, File::create(&new)?);
     write(&mut out)?;
     let file = out.into_inner().map_err(|error| error.into_error())?;
-    if let Some(permissions) = there.as_ref().map(Metadata::permissions) {
-        file.set_permissions(permissions)?;
+    if let Some(there) = &there {
+        // Not everybody may give a file away. Permissions come after it, for it takes some of them.
+        let _ = fchown(&file, Some(there.uid()), Some(there.gid()));
+        file.set_permissions(Metadata::permissions(there))?;
     }
     file.sync_all()?;
     std::fs::rename(&new, &path)?;
-    Ok(File::open(parent)?.sync_all()?)
+    Ok(sync_directory(parent)?)
+}
+
+/// So that a new name outlives a power cut, where the directory may be read and its file system knows of such a thing.
+fn sync_directory(directory: &Path) -> std::io::Result<()> {
+    match File::open(directory).and_then(|directory| directory.sync_all()) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    fn dump(path: &Path) -> Result<()> {
+        write_file(path, |out| Ok(out.write_all(b"rows")?))
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_owner_and_permissions() {
+        let directory = tempfile::tempdir().expect("space");
+        let file = directory.path().join("t.tsv");
+        std::fs::write(&file, "old").expect("space");
+        // Only the superuser can give a file away.
+        let _ = chown(&file, Some(12345), Some(12346));
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).expect("ours");
+        let of = |metadata: Metadata| (metadata.uid(), metadata.gid(), metadata.mode());
+        let before = of(file.metadata().expect("there"));
+        dump(&file).expect("replaced");
+        assert_eq!(of(file.metadata().expect("there")), before);
+        assert_eq!(std::fs::read(&file).expect("there"), b"rows");
+    }
+
+    #[test]
+    fn what_may_not_be_written_is_not_replaced_and_a_directory_need_not_be_readable() {
+        let directory = tempfile::tempdir().expect("space");
+        let file = directory.path().join("t.tsv");
+        dump(&file).expect("new");
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o300)).expect("ours");
+        dump(&file).expect("replaced");
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o700)).expect("ours");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o444)).expect("ours");
+        // The superuser may write everything.
+        let may_write = OpenOptions::new().write(true).open(&file).is_ok();
+        assert_eq!(dump(&file).is_ok(), may_write);
+    }
 }

@@ -55,7 +55,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `Conflict` if another transaction changed the row since this one's snapshot, or holds it too long;
-    /// `InvalidArgument` for sizes; `OutOfMemory` at a bound.
+    /// `InvalidArgument` for sizes, or if the database was closed; `OutOfMemory` at a bound.
     pub fn insert(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.active.guarded_mut(|active| active.insert(&table.state, key, value))

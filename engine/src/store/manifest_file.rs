@@ -1,22 +1,23 @@
 //! The file `MANIFEST`: two slots, so that a new manifest replaces the old one in one step.
 //!
 //! ```text
-//!   byte 0          slot 0  (1 MiB)        publish:  1. write the slot that does not hold the newest, durably  <- the switch
+//!   byte 0          slot 0  (1 MiB)        publish:  1. write one slot, durably  <- the switch
 //!   byte 1 MiB      slot 1  (1 MiB)                  2. write the same bytes to the other slot, durably
 //! ```
 //!
 //! # Invariants
 //! - N1: at every moment one slot holds a whole manifest. A crash in step 1 leaves the old one, in step 2 the new one.
 //! - N2: outside a publication both slots are equal. Without step 2 a slot that rots later would let the previous
-//!   manifest win, whose blocks and log may have been reused.
+//!   manifest win, whose blocks and log may have been reused. So which slot is written first does not matter.
 //! - N3: the valid slot with the highest generation wins; two valid slots of one generation that differ are corruption.
-//! - N4 (I11): after a failed write nothing more is published: which slot is newest is unknown.
+//! - N4 (I11): after a failed write nothing more is published: what the slots hold is unknown.
 //! - N5: both slots are preallocated, so that publishing cannot run out of space.
 //! - N6: who reads beside a process that publishes may find both slots torn, for it looks at one after the other: then it looks
 //!   again. What it finds may have passed step 1 just now and not be durable yet; every transaction in it is, by the log.
-//! - N7: who opens it to publish acts on what is durable. A process that was killed in step 1, or whose flush failed, may have left a
-//!   manifest that can be read and that a power cut takes away, and the blocks that only the one before it names would be used again
-//!   until then. Where the slots differ the newest is written once more, in its place; where they are equal step 1 was done.
+//! - N7: who opens it to publish acts on what is durable, and finds N2 so. A process that was killed in step 1, or whose flush failed, may
+//!   have left a manifest that can be read and that a power cut takes away, and the blocks that only the one before it names would be used
+//!   again until then. Where the slots differ the newest is written once more in its place, and only when it is durable to the other slot,
+//!   which may be the only one that is durable before. What is written are the bytes that were decoded: a second read may find others.
 
 use super::PAGES_PATH;
 use super::manifest::{Manifest, SLOT_BYTES};
@@ -24,6 +25,7 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::Mutex;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// The file, in the database directory.
@@ -97,7 +99,6 @@ const TORN_READ_PAUSE: std::time::Duration = std::time::Duration::from_millis(2)
 #[derive(Debug)]
 struct Newest {
     generation: u64,
-    slot: usize,
     /// N4.
     failed: bool,
     /// How.
@@ -122,25 +123,27 @@ impl ManifestFile {
         file.set_len(0)?;
         file.zero_extend(2 * SLOT_BYTES as u64)?;
         storage.flush_directory("")?;
-        let newest = Mutex::new(Newest { generation: 0, slot: 1, failed: false, failure: None });
+        let newest = Mutex::new(Newest { generation: 0, failed: false, failure: None });
         let manifest_file = ManifestFile { file, newest };
         manifest_file.publish(first)?;
         Ok(manifest_file)
     }
 
-    /// Opens the file and reads the newest manifest.
+    /// Opens the file and reads the newest manifest. Both slots hold it then, unless `read_only`: that writes nothing.
     ///
     /// # Errors
     /// `NotFound`; `Corruption` that names both slots if neither is valid; `Unsupported` if either is of a newer version;
     /// I/O.
     pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
         let file = open_file(storage, false, read_only)?;
-        let (slot, manifest, twice) = newest_slot(&*file)?;
+        let Found { slot, manifest, bytes, twice } = find_newest(&*file)?;
         if !read_only && !twice {
             // N7.
-            file.write_durable_at(slot_offset(slot), &read_manifest(&*file, slot)?)?;
+            let other = 1 - slot;
+            let order = if planted::is(Bug::NewestSlotNotFirst) { [other, slot] } else { [slot, other] };
+            write_slots(&*file, &bytes, &order)?;
         }
-        let newest = Newest { generation: manifest.generation, slot, failed: false, failure: None };
+        let newest = Newest { generation: manifest.generation, failed: false, failure: None };
         Ok((ManifestFile { file, newest: Mutex::new(newest) }, manifest))
     }
 
@@ -150,7 +153,7 @@ impl ManifestFile {
     /// As [`ManifestFile::open`].
     pub fn read(&self) -> Result<Manifest> {
         let _no_publication = self.newest.lock();
-        newest_slot(&*self.file).map(|(_, manifest, _)| manifest)
+        find_newest(&*self.file).map(|found| found.manifest)
     }
 
     /// Reads the newest manifest beside a process that may be publishing (N6).
@@ -159,16 +162,16 @@ impl ManifestFile {
     /// As [`ManifestFile::open`].
     pub fn read_beside_writer(storage: &dyn Storage) -> Result<Manifest> {
         let file = open_file(storage, false, true)?;
-        let mut read = newest_slot(&*file);
+        let mut read = find_newest(&*file);
         for _ in 1..TORN_READS_MAX {
             match &read {
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 _ => break,
             }
             crate::sync::thread::sleep(TORN_READ_PAUSE);
-            read = newest_slot(&*file);
+            read = find_newest(&*file);
         }
-        read.map(|(_, manifest, _)| manifest)
+        read.map(|found| found.manifest)
     }
 
     /// Replaces the manifest; its `generation` is set here, and returned. When it returns `Ok` the new one is durable in both slots.
@@ -190,20 +193,14 @@ impl ManifestFile {
         let bytes = Manifest { generation, ..manifest.clone() }.encode()?;
         let mut buffer = AlignedBuffer::zeroed(bytes.len());
         buffer[..bytes.len()].copy_from_slice(&bytes);
-        let (mut first, mut second) = (1 - newest.slot, newest.slot);
-        if planted::is(Bug::NewestSlotOverwritten) {
-            std::mem::swap(&mut first, &mut second);
-        }
         // Set before writing: whatever ends this call early, a panic included, ends publishing.
         newest.failed = true;
-        let slots = if planted::is(Bug::SecondSlotSkipped) { &[first][..] } else { &[first, second] };
-        for slot in slots {
-            if let Err(error) = self.file.write_durable_at(slot_offset(*slot), &buffer) {
-                newest.failure = Some(error.duplicate());
-                return Err(error);
-            }
+        let slots: &[usize] = if planted::is(Bug::SecondSlotSkipped) { &[0] } else { &[0, 1] };
+        if let Err(error) = write_slots(&*self.file, &buffer, slots) {
+            newest.failure = Some(error.duplicate());
+            return Err(error);
         }
-        *newest = Newest { generation, slot: first, failed: false, failure: None };
+        *newest = Newest { generation, failed: false, failure: None };
         Ok(generation)
     }
 }
@@ -214,6 +211,11 @@ fn open_file(storage: &dyn Storage, create: bool, read_only: bool) -> Result<Arc
 
 fn slot_offset(slot: usize) -> u64 {
     (slot * SLOT_BYTES) as u64
+}
+
+/// One after the other: the next only when the one before is durable.
+fn write_slots(file: &dyn File, bytes: &[u8], slots: &[usize]) -> Result<()> {
+    slots.iter().try_for_each(|slot| file.write_durable_at(slot_offset(*slot), bytes))
 }
 
 /// The first `len` bytes of a slot; what the file does not have is zero.
@@ -235,29 +237,44 @@ fn read_manifest(file: &dyn File, slot: usize) -> Result<AlignedBuffer> {
     let start = read_slot(file, slot, READ_FIRST_BYTES)?;
     match Manifest::slot_bytes(&start) {
         len if len <= start.len() => Ok(start),
-        len => read_slot(file, slot, len),
+        // Whole sectors are read.
+        len => read_slot(file, slot, len.next_multiple_of(SECTOR_BYTES)),
     }
 }
 
-/// The newest manifest: in which slot it is, and whether it is in both.
-fn newest_slot(file: &dyn File) -> Result<(usize, Manifest, bool)> {
-    let decode = |slot| Ok::<_, Error>(Manifest::decode(&read_manifest(file, slot)?));
-    match (decode(0)?, decode(1)?) {
-        (Ok(zero), Ok(one)) if zero.generation == one.generation && zero != one => {
-            let what = "both slots of the manifest have the same generation but differ";
-            Err(Error::corruption(what).at(file.location(0)))
-        }
-        (Ok(zero), Ok(one)) if zero.generation == one.generation => Ok((0, zero, true)),
-        (Ok(zero), Ok(one)) => {
-            Ok(if one.generation > zero.generation { (1, one, false) } else { (0, zero, false) })
-        }
+/// The newest manifest.
+struct Found {
+    /// It is in this slot.
+    slot: usize,
+    manifest: Manifest,
+    /// What it was decoded from.
+    bytes: AlignedBuffer,
+    /// Both slots hold it.
+    twice: bool,
+}
+
+fn find_newest(file: &dyn File) -> Result<Found> {
+    let read = |slot| {
+        let bytes = read_manifest(file, slot)?;
+        let decoded = Manifest::decode(&bytes);
+        Ok::<_, Error>(decoded.map(|manifest| Found { slot, manifest, bytes, twice: false }))
+    };
+    match (read(0)?, read(1)?) {
+        (Ok(zero), Ok(one)) => match zero.manifest.generation.cmp(&one.manifest.generation) {
+            Ordering::Less => Ok(one),
+            Ordering::Greater => Ok(zero),
+            Ordering::Equal if zero.manifest == one.manifest => Ok(Found { twice: true, ..zero }),
+            Ordering::Equal => {
+                let what = "both slots of the manifest have the same generation but differ";
+                Err(Error::corruption(what).at(file.location(0)))
+            }
+        },
         // A newer build has written here. The slot that we could read may be older than what it did.
         (Err(error), _) if error.kind() == ErrorKind::Unsupported => Err(error.at(file.location(0))),
         (_, Err(error)) if error.kind() == ErrorKind::Unsupported => {
             Err(error.at(file.location(slot_offset(1))))
         }
-        (Ok(zero), Err(_)) => Ok((0, zero, false)),
-        (Err(_), Ok(one)) => Ok((1, one, false)),
+        (Ok(found), Err(_)) | (Err(_), Ok(found)) => Ok(found),
         (Err(zero), Err(one)) => {
             let what = format!(
                 "neither slot of the manifest is valid: at byte 0: {zero}; at byte {SLOT_BYTES}: {one}"

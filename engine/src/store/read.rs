@@ -15,11 +15,22 @@ use crate::device::{AlignedBuffer, ReadRequest, SECTOR_BYTES};
 use crate::sync::atomic::Ordering;
 
 impl PageStore {
-    /// Nothing more will be written: another owner may have the file, though this one can still be read.
+    /// Nothing more will be written, nor the file made longer: another owner may have it, though this one can still be read.
     pub fn release(&self) {
-        // Before anybody else can write a block.
-        self.released.store(true, Ordering::SeqCst);
+        {
+            // Before anybody else can write a block, and while the file does not grow.
+            let _state = self.state.lock();
+            self.released.store(true, Ordering::SeqCst);
+        }
         self.source.file.unclaim();
+    }
+
+    /// A transaction may outlive its database, and ask for room for what it goes on changing.
+    pub(super) fn refuse_if_released(&self) -> Result<()> {
+        if self.released.load(Ordering::SeqCst) {
+            return Err(Error::invalid("the database was closed"));
+        }
+        Ok(())
     }
 
     /// Of a block that is not what it was, whether that is damage is not known any more: somebody else may have written to it.

@@ -22,7 +22,8 @@
 //! *Eviction keeps it*: a page that leaves memory takes one block and is dirty no more. While a checkpoint is written its
 //! blocks must not be taken for that: [`PageStore::spares_blocks`].
 //!
-//! *Moving images and cutting the file leave it*: they take and give away only what is not in the bound for what is dirty.
+//! *Moving images and cutting the file leave it*: they take and give away only what is not in the bound for what is dirty. If nothing is,
+//! they leave O: a close writes the catalog, and who drops a table, which asks for nothing, needs a checkpoint of it.
 //!
 //! *Packs.* An image that is written may have to get a block to itself, so nothing above becomes less. But a checkpoint does not give back
 //! the block of a page that changed if that holds an image of another page, which did not. So let S be the images in packs beyond the first
@@ -106,7 +107,7 @@ impl State {
 
     /// Blocks that can be written: free, or with a writer that may give them back.
     pub(super) fn available(&self) -> u64 {
-        self.free.free_blocks() + self.unsettled.whole()
+        self.free.free_blocks() + self.unsettled.coming_back()
     }
 
     /// Blocks of a mapping of all pages and of the catalog, with `more` new pages, some of them roots of new tables.
@@ -135,15 +136,13 @@ impl State {
     }
 
     /// Free blocks that nobody else may have, and that the file is not cut by: the bound for what is dirty. If nothing is, what a
-    /// checkpoint writes for images that are for the next round; if there are none, it has nothing to write.
+    /// checkpoint writes besides images.
     pub(super) fn kept(&self, store: &PageStore) -> u64 {
         let Some(Watched { demand, .. }) = store.watched.get() else { return 0 };
         if demand.dirty.load(Ordering::Relaxed) > 0 {
             self.demanded(demand, store.page_bytes(), ReservedFor::Change)
-        } else if self.working.len() > 0 {
-            self.other_blocks(demand, store.page_bytes(), 0)
         } else {
-            0
+            self.other_blocks(demand, store.page_bytes(), 0)
         }
     }
 }
@@ -158,10 +157,11 @@ impl PageStore {
     /// lock, and grows the file now and then; waits for nobody.
     ///
     /// # Errors
-    /// `OutOfSpace`: the disk is full, and the reserve is needed for what is dirty already.
+    /// `OutOfSpace`: the disk is full, and the reserve is needed for what is dirty already. `InvalidArgument`: the store was released.
     pub fn reserve(&self, page: ReservedFor) -> Result<()> {
         let Some(Watched { demand, clock }) = self.watched.get() else { return Ok(()) };
         let mut state = self.state.lock();
+        self.refuse_if_released()?;
         let wanted = state.demanded(demand, self.page_bytes(), page);
         let available = state.available();
         let needed = state.free.blocks() - available + wanted;
@@ -170,35 +170,41 @@ impl PageStore {
         if missing == 0 {
             return Ok(());
         }
-        let now = clock.now();
-        match &state.full {
-            Some(full) if full.asked.is_fresh(now) => {}
-            _ => match self.grow(&mut state, missing) {
-                Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                    state.full = Some(Full { error, asked: AskedInVain::new(now, clock.now()) });
-                }
-                Err(error) => {
-                    // Not a full disk: whether pages can be written is for the checkpoint to find out, which stops nobody.
-                    tracing::debug!(%error, "the file of the page store does not grow");
-                    return Ok(());
-                }
-                Ok(()) => return Ok(()),
-            },
+        match self.ask_disk(&mut state, clock, missing) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                state.refused = Some(clock.now());
+                Err(self.refusal(&error, missing))
+            }
+            Err(error) => {
+                // Not a full disk: whether pages can be written is for the checkpoint to find out, which stops nobody.
+                tracing::debug!(%error, "the file of the page store does not grow");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
-        state.refused = Some(clock.now());
-        let full = state.full.as_ref().expect("set above, or matched");
-        Err(self.refusal(&full.error, missing))
+    }
+
+    /// Has the file grow by what is `missing`: whether the disk has space is not known before it was asked. One that is full is not asked
+    /// again at once.
+    fn ask_disk(&self, state: &mut State, clock: &Clock, missing: u64) -> Result<()> {
+        let now = clock.now();
+        if let Some(full) = state.full.as_ref().filter(|full| full.asked.is_fresh(now)) {
+            return Err(full.error.duplicate());
+        }
+        self.grow(state, missing).inspect_err(|error| {
+            if error.kind() == ErrorKind::OutOfSpace {
+                let asked = AskedInVain::new(now, clock.now());
+                state.full = Some(Full { error: error.duplicate(), asked });
+            }
+        })
     }
 
     /// True if so many blocks are left when the reserve is taken away; the file grows for it.
     pub(super) fn can_spare(&self, blocks: u64) -> bool {
-        if self.watched.get().is_none() {
-            return true;
-        }
+        let Some(Watched { clock, .. }) = self.watched.get() else { return true };
         let mut state = self.state.lock();
         let missing = (state.kept(self) + blocks).saturating_sub(state.available());
-        // Whether the disk has space is not known before it was asked.
-        missing == 0 || state.full.is_none() && self.grow(&mut state, missing).is_ok()
+        missing == 0 || self.ask_disk(&mut state, clock, missing).is_ok()
     }
 
     fn refusal(&self, error: &Error, missing_blocks: u64) -> Error {
@@ -215,6 +221,7 @@ impl PageStore {
 
     /// Makes the file at least `least` blocks longer, and a step if there is room.
     pub(super) fn grow(&self, state: &mut State, least: u64) -> Result<()> {
+        self.refuse_if_released()?;
         if state.free.waits_for_readers() {
             // Some may have gone since the last checkpoint.
             let before = state.free.free_blocks();
@@ -267,13 +274,18 @@ impl PageStore {
         }
     }
 
-    /// True if a page may be written that the round in progress, if there is one, does not need: enough is left for that.
+    /// True if a page may be written that the round in progress, if there is one, does not need: enough is left for that; the file grows
+    /// for it. A round needs blocks until it is decided: after its images it writes the mapping.
     #[must_use]
     pub fn spares_blocks(&self) -> bool {
-        let Some(Watched { demand, .. }) = self.watched.get() else { return true };
-        let state = self.state.lock();
+        let Some(Watched { demand, clock }) = self.watched.get() else { return true };
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Writing | Phase::Finished) {
+            return true;
+        }
         let needed = demand.dirty.load(Ordering::Relaxed) + state.other_blocks(demand, self.page_bytes(), 0);
-        state.phase == Phase::Idle || state.available() > needed || state.full.is_none()
+        let missing = (needed + 1).saturating_sub(state.available());
+        missing == 0 || self.ask_disk(&mut state, clock, missing).is_ok()
     }
 
     /// True if the next checkpoint would give a good part of the reserve back.

@@ -245,7 +245,7 @@ impl ImageWriter {
                     .allocate_before(bound, self.run_pages)
                     .ok_or_else(|| Error::new(ErrorKind::OutOfSpace, "no block before the bound is free"))?,
             };
-            state.unsettled.begin(run.0, run.1);
+            state.unsettled.begin(run.0, run.1, self.bound.is_some());
             run
         };
         let bytes = blocks as usize * self.store.page_bytes();

@@ -97,7 +97,7 @@ detectors! {
     ImagesNotFlushed: SEEDS;
     BlockLeaked: tests("verify", "no_block_and_no_segment_is_leaked");
     MappingSlotSkipped: tests("lib", "store::tests::crash"), SEEDS;
-    NewestSlotOverwritten: tests("lib", "store::tests::manifest");
+    NewestSlotNotFirst: tests("lib", "store::tests::manifest");
     SecondSlotSkipped: tests("lib", "store::tests::manifest");
     RemovalForgotten: tests("lib", "store::tests::pages");
     ReserveNotKept: tests("full_disk", "at_every_fill_level_work");

@@ -3,6 +3,8 @@
 use super::*;
 use crate::base::random::Random;
 use crate::base::{Epoch, LogId, TableId, checksum};
+use crate::device::SECTOR_BYTES;
+use crate::device::simulated::{Mishap, MishapKind};
 use crate::store::manifest::{NeededMemory, SLOT_BYTES};
 use crate::store::manifest_file::MANIFEST_PATH;
 
@@ -201,17 +203,22 @@ fn seal(slot: &mut [u8], version: u8) {
 }
 
 #[test]
-fn either_slot_alone_is_enough_and_the_bad_one_is_written_first() {
-    for slot in 0..2 {
+fn either_slot_alone_is_enough_and_an_open_mends_the_bad_one() {
+    for (slot, failing) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let (disk, file) = created();
         file.publish(&full()).expect("publishes");
         damage(&disk, slot);
-        let (file, manifest) = ManifestFile::open(&disk, false).expect("the other slot");
+        let before = disk.operations();
+        let (_, manifest) = ManifestFile::open(&disk, true).expect("the other slot");
         assert_eq!((manifest.generation, manifest.checkpoint), (2, Csn(100)));
-        // Fails in the middle of the first write of the switch: the good slot must not be the one that is hit.
-        fail_once(&disk, OperationKind::DurableWrite, 0);
-        file.publish(&full()).expect_err("the disk fails");
-        assert_eq!(ManifestFile::open(&disk, false).expect("opens").1, manifest);
+        assert_eq!(disk.operations(), before, "an open that does not publish writes nothing");
+        // In whichever step it fails, the good slot stays.
+        fail_once(&disk, OperationKind::DurableWrite, failing);
+        ManifestFile::open(&disk, false).expect_err("the disk fails");
+        assert_eq!(ManifestFile::open(&disk, true).expect("opens").1, manifest);
+        ManifestFile::open(&disk, false).expect("opens");
+        damage(&disk, 1 - slot);
+        assert_eq!(ManifestFile::open(&disk, true).expect("the mended slot").1, manifest);
     }
 }
 
@@ -270,8 +277,8 @@ fn a_crash_in_any_step_of_a_publication_leaves_the_old_or_the_new_manifest() {
     }
 }
 
-/// After a power cut between the two steps of a publication the slots differ, and only one holds the newest manifest: the next publication, which may be
-/// torn, has to begin with the other. The manifest before the newest is not enough, its blocks may have been used since.
+/// After a power cut between the two steps of a publication the slots differ, and only one holds the newest manifest: neither the open that finds
+/// them so nor the next publication, which may be torn, may lose that. The manifest before the newest is not enough, its blocks may have been used since.
 #[test]
 fn a_publication_that_is_cut_after_one_that_was_cut_leaves_what_was_found_or_newer() {
     // Longer than a sector: others are there whole or not at all.
@@ -282,9 +289,9 @@ fn a_publication_that_is_cut_after_one_that_was_cut_leaves_what_was_found_or_new
     let mut newest_in_one_slot = 0;
     for (operations, seed) in (before..=disk.operations()).flat_map(|at| (0..8).map(move |seed| (at, seed))) {
         let crashed = disk.crash(CrashKind::PowerCut, operations, seed);
+        let before = crashed.operations();
         let (file, found) = ManifestFile::open(&crashed, false).expect("opens");
         newest_in_one_slot += u32::from(found.generation == 2 && operations < disk.operations());
-        let before = crashed.operations();
         file.publish(&long).expect("publishes");
         for (at, seed) in (before..=crashed.operations()).flat_map(|at| (0..8).map(move |seed| (at, seed))) {
             let again = crashed.crash(CrashKind::PowerCut, at, seed);
@@ -295,37 +302,90 @@ fn a_publication_that_is_cut_after_one_that_was_cut_leaves_what_was_found_or_new
     assert!(newest_in_one_slot > 0, "no cut was between the steps");
 }
 
-/// A process was killed between its write of a slot and the flush, or the flush failed: what is read then is not on the disk, and whoever
-/// acts on it uses blocks again that only the manifest before it names.
+/// Longer than what is read at first, so that a write of it can be torn in many places and almost any byte that rots counts.
+fn long() -> Manifest {
+    let mut long = Manifest { generation: 2, ..full() };
+    long.store.directory = (1..2500).map(|block| BlockRef(block << 24)).collect();
+    long
+}
+
+/// Of a manifest that is longer than what is read at first the last sector was not read, unless it was full: it was taken for a damaged one, in both
+/// slots.
 #[test]
-fn a_manifest_that_is_only_in_a_cache_is_made_durable_before_anybody_acts_on_it() {
-    for flush_failed in [false, true] {
+fn a_long_manifest_is_read_to_its_end() {
+    for more in [0, 1, 1000, 3000] {
         let (disk, file) = created();
-        let bytes = Manifest { generation: 2, ..full() }.encode().expect("fits");
-        let mut slot = AlignedBuffer::zeroed(bytes.len());
-        slot[..bytes.len()].copy_from_slice(&bytes);
-        let mode = OpenMode { create: false, read_only: false, direct: true };
-        let raw = disk.open(MANIFEST_PATH, mode).expect("there");
-        raw.write_at(SLOT_BYTES as u64, &slot).expect("written");
-        if flush_failed {
-            fail_once(&disk, OperationKind::Flush, 0);
-            raw.flush().expect_err("the disk fails");
-        }
-        drop(file);
-        let killed = disk.crash(CrashKind::Kill, disk.operations(), 1);
+        let mut long = long();
+        long.probe = vec![7; more];
+        file.publish(&long).expect("fits");
+        assert_eq!(ManifestFile::open(&disk, false).expect("whole").1, long);
+    }
+}
+
+/// A disk on which a process that was killed in the first step of a publication left [`long`] in slot 1, in a cache only.
+fn killed_in_step_one(flush_failed: bool) -> SimulatedStorage {
+    let (disk, _file) = created();
+    let bytes = long().encode().expect("fits");
+    let mut slot = AlignedBuffer::zeroed(bytes.len());
+    slot[..bytes.len()].copy_from_slice(&bytes);
+    let mode = OpenMode { create: false, read_only: false, direct: true };
+    let raw = disk.open(MANIFEST_PATH, mode).expect("there");
+    raw.write_at(SLOT_BYTES as u64, &slot).expect("written");
+    // The last write may be torn by the kill.
+    let zeros = AlignedBuffer::zeroed(SECTOR_BYTES);
+    raw.write_at((2 * SLOT_BYTES - SECTOR_BYTES) as u64, &zeros).expect("written");
+    if flush_failed {
+        fail_once(&disk, OperationKind::Flush, 0);
+        raw.flush().expect_err("the disk fails");
+    }
+    disk.crash(CrashKind::Kill, disk.operations(), 1)
+}
+
+/// A process was killed between its write of a slot and the flush, or the flush failed: what is read then is not on the disk, and whoever
+/// acts on it uses blocks again that only the manifest before it names. And a slot that is left with that one wins should the newest rot.
+#[test]
+fn a_manifest_that_is_only_in_a_cache_is_made_durable_in_both_slots_before_anybody_acts_on_it() {
+    for flush_failed in [false, true] {
+        let killed = killed_in_step_one(flush_failed);
+        let before = killed.operations();
         let (_file, found) = ManifestFile::open(&killed, false).expect("opens");
         assert_eq!(found.generation, 2);
-        for seed in 0..20 {
-            let cut = killed.crash(CrashKind::PowerCut, killed.operations(), seed);
-            let (_, again) = ManifestFile::open(&cut, false).expect("opens");
-            assert_eq!(again, found, "flush failed: {flush_failed}, seed {seed}");
+        for (at, seed) in (before..=killed.operations()).flat_map(|at| (0..20).map(move |seed| (at, seed))) {
+            let cut = killed.crash(CrashKind::PowerCut, at, seed);
+            let (_, again) = ManifestFile::open(&cut, true).expect("no step leaves none");
+            if at == killed.operations() {
+                assert_eq!(again, found, "flush failed: {flush_failed}, seed {seed}");
+                for slot in 0..2 {
+                    let one_rots = cut.duplicate();
+                    damage(&one_rots, slot);
+                    assert_eq!(ManifestFile::open(&one_rots, true).expect("the other slot").1, found);
+                }
+            }
         }
-        // Nothing is written where nothing is in doubt.
-        let (disk, _) = created();
-        let before = disk.operations();
-        ManifestFile::open(&disk, false).expect("opens");
-        assert_eq!(disk.operations(), before);
     }
+    // Nothing is written where nothing is in doubt.
+    let (disk, _file) = created();
+    let before = disk.operations();
+    ManifestFile::open(&disk, false).expect("opens");
+    assert_eq!(disk.operations(), before);
+}
+
+/// What was written over the newest manifest came from a second read of it, which nobody had checked.
+#[test]
+fn an_open_makes_durable_what_it_has_checked_whatever_another_read_would_find() {
+    let mut struck = 0;
+    for (after, seed) in (0..8).flat_map(|after| (0..10).map(move |seed| (after, seed))) {
+        let left = killed_in_step_one(false);
+        let disk = left.crash(CrashKind::Kill, left.operations(), seed);
+        disk.inject_mishap(Mishap { operation: OperationKind::Read, after, kind: MishapKind::Rot });
+        let (_file, found) = ManifestFile::open(&disk, false).expect("one slot is whole");
+        struck += disk.faults_struck();
+        disk.heal();
+        let killed = disk.crash(CrashKind::Kill, disk.operations(), seed);
+        let (_, again) = ManifestFile::open(&killed, true).expect("opens");
+        assert_eq!(again, found, "read {after} rots, seed {seed}");
+    }
+    assert!(struck >= 30, "{struck}");
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn no_block_is_with_a_writer_that_is_gone_however_many_of_its_writes_fail() {
         });
         drop(writer);
         assert!(disk.faults_struck() > 0);
-        assert_eq!(store.state.lock().unsettled.whole(), 0, "seed {seed}, {fault:?}");
+        assert_eq!(store.state.lock().unsettled.coming_back(), 0, "seed {seed}, {fault:?}");
         pushed
     };
     for seed in 0..8 {

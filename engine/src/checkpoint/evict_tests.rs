@@ -1,0 +1,79 @@
+//! Who evicts, and what keeps pages in memory.
+
+use super::Evictor;
+use crate::base::clock::Clock;
+use crate::base::{Csn, DatabaseId, PageId};
+use crate::buffer::Pool;
+use crate::buffer::test_sources::Zeros;
+use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
+use crate::store::{Demand, PageStore, ReservedFor};
+use crate::sync::atomic::Ordering;
+use crate::sync::thread;
+use crate::transaction::{Limits, TransactionSystem};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn await_that(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Clean pages could leave although writes failed, and that was taken for success: who evicts slept until somebody asked.
+#[test]
+fn pages_leave_after_a_failure_although_nobody_asks() {
+    let disk = SimulatedStorage::new(7);
+    let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("the disk works");
+    let pool = Pool::new(4096, 256 << 12, Arc::new(Zeros)).expect("small");
+    pool.restore((1..400).map(PageId)).expect("each id once");
+    let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
+    let system = Arc::new(TransactionSystem::new(pool.clone(), limits, 1 << 20, Clock::real()));
+    (1..100).for_each(|page| pool.exclusive(PageId(page)).expect("room").mark_dirty());
+    (100..200).for_each(|page| drop(pool.shared(PageId(page)).expect("room")));
+    let _evictor =
+        Evictor::start(system, pool.clone(), store, Some(Arc::new(disk.clone()))).expect("a thread");
+    for operation in [OperationKind::Write, OperationKind::DurableWrite] {
+        disk.inject(Fault { operation, after: 0, kind: FaultKind::ForEver, error: 5 });
+    }
+    let _charge = pool.account().charge(200 << 12);
+    pool.check_budget();
+    await_that("writes fail and clean pages leave", || {
+        pool.eviction_is_hindered() && pool.pages_evicted() >= 90
+    });
+    disk.heal();
+    await_that("pages leave", || !pool.is_over_budget());
+}
+
+/// When a checkpoint had made its images it had still to write its mapping, and who evicts took the last blocks for pages meanwhile.
+#[test]
+fn nothing_is_evicted_into_the_blocks_of_a_checkpoint_that_writes_its_mapping_on_a_full_disk() {
+    let disk = SimulatedStorage::new(7);
+    let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("the disk works");
+    let demand = Arc::new(Demand::default());
+    store.keep_reserve(demand.clone(), Clock::real());
+    store.reserve(ReservedFor::Change).expect("the disk is large");
+    let free_blocks = store.usage().free_blocks;
+    demand.dirty.store(2 * free_blocks, Ordering::Relaxed);
+    let round = store.begin_round(1, Csn(1)).expect("the first");
+    // As a checkpoint does: its imager runs no more.
+    round.close();
+    disk.set_capacity(Some(0));
+
+    let pool = Pool::new(4096, 256 << 12, Arc::new(Zeros)).expect("small");
+    pool.restore((1..400).map(PageId)).expect("each id once");
+    let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
+    let system = Arc::new(TransactionSystem::new(pool.clone(), limits, 1 << 20, Clock::real()));
+    (1..150).for_each(|page| pool.exclusive(PageId(page)).expect("room").mark_dirty());
+    let storage = Arc::new(disk.clone());
+    let _evictor = Evictor::start(system, pool.clone(), store.clone(), Some(storage)).expect("a thread");
+    let _charge = pool.account().charge(200 << 12);
+    pool.check_budget();
+    await_that("pages stay because of the checkpoint", || pool.eviction_is_hindered());
+    assert_eq!(store.usage().free_blocks, free_blocks);
+
+    store.round_committed(round.finish().expect("its blocks are there"));
+    await_that("pages leave after it", || !pool.is_over_budget());
+    assert!(store.usage().free_blocks < free_blocks);
+}
