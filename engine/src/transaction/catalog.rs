@@ -15,6 +15,7 @@
 //!    does not keep it from being dropped. Holding first counts, then looks at the mark, as using does; freeing pages comes
 //!    after the drop, and waits until nobody holds the table.
 
+use super::descriptor::{DescriptorId, Descriptors};
 use super::system::TransactionSystem;
 use crate::base::settings::Durability;
 use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
@@ -466,7 +467,9 @@ impl TransactionSystem {
     /// Logs a change of the catalog: it depends on every transaction before it, and is a barrier in redo. `None` if there is
     /// no room in the log now.
     fn precommit_catalog_change(&self, redo: &RedoBuffer) -> Result<Option<(Ticket, Pending)>> {
-        let id = self.descriptors.take()?;
+        let taken = Taken(&self.descriptors, self.descriptors.take()?);
+        // Dropped first: after a panic nothing is acknowledged before a checkpoint goes on that waits for the descriptor.
+        let _inside = self.commit().inside("a thread that changed the catalog");
         let now = self.clock.now();
         let pending = Pending {
             dsn: Pending::EVERYTHING,
@@ -478,9 +481,17 @@ impl TransactionSystem {
             waits: true,
         };
         let commit = self.commit();
-        let preparing = || self.descriptors.set_preparing(id);
+        let preparing = || self.descriptors.set_preparing(taken.1);
         let result = commit.precommit_now(self.log_of_thread(), Self::record_of(redo), pending, preparing);
-        self.descriptors.release(id);
         Ok(result?.map(|ticket| (ticket, pending)))
+    }
+}
+
+/// The descriptor of a change of the catalog. No version ever carries its stamp.
+struct Taken<'a>(&'a Descriptors, DescriptorId);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.release(self.1);
     }
 }
