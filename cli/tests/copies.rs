@@ -48,7 +48,10 @@ fn compact_makes_the_file_of_pages_short() {
     expect_code(&report, 0);
     let report = json(&report);
     let number = |name: &str| report[name].as_u64().expect("a number");
-    assert!(number("bytes_after") <= number("bytes_used") + number("bytes_used") / 20, "{report}");
+    // And a mapping and a catalog for the next checkpoint.
+    let room = (number("bytes_used") / 20).max(16 * 4096);
+    assert!(number("bytes_after") <= number("bytes_used") + room, "{report}");
+    assert!(number("bytes_after") < number("bytes_before") / 4, "{report}");
     assert_eq!(
         std::fs::metadata(path.join("pages/data")).expect("there").len() / 4096,
         number("bytes_after") / 4096

@@ -179,7 +179,8 @@ impl Database {
         })
     }
 
-    /// Gives space back: makes the file of pages as short as what is in it, at most a twentieth longer, while transactions go on.
+    /// Gives space back: makes the file of pages as short as what is in it, at most a twentieth longer (or by what the next checkpoint needs, if that
+    /// is more), while transactions go on.
     /// Makes several checkpoints. What a running backup needs is not moved.
     ///
     /// # Errors

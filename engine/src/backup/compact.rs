@@ -30,7 +30,7 @@ pub struct CompactReport {
     pub seconds: f64,
 }
 
-/// Compacts until the file is at most a twentieth longer than what is in use, or as much as transactions in progress have reserved, or until
+/// Compacts until the file is at most a twentieth longer than what is in use, or as much as the next checkpoint and transactions in progress need, or until
 /// some rounds gain nothing: what backups and readers of older checkpoints hold does not move. (`seconds` of the report is for the caller.)
 ///
 /// # Errors
