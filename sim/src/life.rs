@@ -6,7 +6,7 @@ use crate::figures::Figures;
 use crate::known::{Found, Known};
 use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, one};
 use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
-use crate::support::loss::Bounded;
+use crate::support::loss::{Bounded, Moment};
 use crate::support::shadow::{Past, Shadow};
 use quench_checker::{History, Level, Outcome};
 use quenchdb::base::clock::Clock;
@@ -93,8 +93,9 @@ impl Shared {
         self.notes.lock().overdue.extend(overdue.into_iter().map(|id| (operations, id)));
     }
 
-    fn now(&self) -> Duration {
-        Duration::from_nanos(self.clock.now().0)
+    fn now(&self) -> Moment {
+        let leaps = Surroundings::of_this_thread().map_or(0, |own| own.leaps());
+        Moment { time: Duration::from_nanos(self.clock.now().0), leaps }
     }
 
     /// Notes why a transaction was refused. Whether others may do better.

@@ -6,6 +6,7 @@ mod support;
 
 use quenchdb::base::clock::Clock;
 use quenchdb::base::random::Random;
+use quenchdb::base::surroundings::Surroundings;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::sync::simulation::{self, Plan};
 use quenchdb::sync::{Mutex, thread};
@@ -14,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use support::bank::{Id, Tables, judge, step};
-use support::loss::Bounded;
+use support::loss::{Bounded, Moment};
 
 const LOSS_WINDOW: Duration = Duration::from_millis(8);
 /// What a write takes here at most, with the time until its thread is woken.
@@ -48,7 +49,10 @@ fn live(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, 
             let (db, tables, disk, overdue) = &*shared;
             let mut random = Random::from_seed(seed ^ u64::from(number) << 32);
             let (clock, mut bounded) = (Clock::real(), Bounded::new(LOSS_WINDOW, WRITE));
-            let now = || Duration::from_nanos(clock.now().0);
+            let now = || {
+                let leaps = Surroundings::of_this_thread().map_or(0, |own| own.leaps());
+                Moment { time: Duration::from_nanos(clock.now().0), leaps }
+            };
             let level = if number == LAZY { Durability::Lazy } else { Durability::BoundedLoss };
             for n in 0..12 {
                 let id = [0, number, n, 0];

@@ -14,6 +14,8 @@ pub struct Surroundings {
     /// Nanoseconds since the simulation began.
     now: AtomicU64,
     entropy: AtomicU64,
+    /// See [`Surroundings::leaps`].
+    leaps: AtomicU64,
     memory: Mutex<Refusals>,
     threads: Mutex<Refusals>,
 }
@@ -68,6 +70,7 @@ impl Surroundings {
         Arc::new(Surroundings {
             now: AtomicU64::new(0),
             entropy: AtomicU64::new(seed),
+            leaps: AtomicU64::new(0),
             memory: Mutex::default(),
             threads: Mutex::default(),
         })
@@ -104,6 +107,17 @@ impl Surroundings {
     /// Lets time pass until `nanos`, if that is still to come.
     pub fn pass_until(&self, nanos: u64) {
         self.now.fetch_max(nanos, Ordering::Relaxed);
+    }
+
+    /// Time passed although threads could have gone on.
+    pub fn note_leap(&self) {
+        self.leaps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often time has passed although threads could have gone on, as if they had been off the processor.
+    #[must_use]
+    pub fn leaps(&self) -> u64 {
+        self.leaps.load(Ordering::Relaxed)
     }
 
     /// Has requests for memory refused: `after` more are not, and then so many `times`.

@@ -123,7 +123,6 @@ impl Core {
     /// What `writer`'s log still has to make durable, for W and for the clocks.
     pub(super) fn settle(&self, writer: &LogWriter, latch: &LogGuard<'_>) {
         let first_volatile = latch.first_volatile_csn();
-        writer.duty.hardened();
         self.watermark.settle(writer.id, first_volatile, latch);
         // Behind a drain beside which somebody stored, the first volatile record is not known; its clock is above what was settled before.
         let is_known = latch.knows_first_volatile() || planted::is(Bug::DrainedClockBelieved);

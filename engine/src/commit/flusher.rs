@@ -150,7 +150,8 @@ impl Core {
 
     fn earliest_due(&self, number: usize) -> Nanos {
         let needed = self.needed();
-        let write = self.served_by(number).map(|w| self.effective_due(w, needed)).min().unwrap_or(NEVER);
+        let due = |writer: &LogWriter| self.effective_due(writer, needed).min(writer.duty.needs_due());
+        let write = self.served_by(number).map(due).min().unwrap_or(NEVER);
         if number == 0 { write.min(self.acknowledge_due()) } else { write }
     }
 
@@ -188,7 +189,13 @@ impl Core {
     /// Writes every log of flusher `number` that is due.
     fn write_round(&self, number: usize, queue: &mut Option<Box<dyn WriteQueue>>, now: Nanos) {
         let horizon = levels::after(now, PACE);
+        let begin_to_need = |any, writer: &LogWriter| writer.duty.take_needs_due(horizon) || any;
+        let any_begins = self.served_by(number).fold(false, begin_to_need);
         let (mut blocks, needed) = (Vec::new(), self.needed());
+        if any_begins && let Some(needed) = needed {
+            // Logs of other flushers, too.
+            self.wake_flushers_behind(needed);
+        }
         if self.is_passive() {
             self.drain_due(number, horizon, needed);
         }

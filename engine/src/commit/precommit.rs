@@ -292,7 +292,10 @@ impl Core {
         match durability {
             _ if needed < watermark => {}
             Durability::Durable => writer.duty.raise_needs(needed),
-            Durability::BoundedLoss => writer.duty.raise_needs_later(needed),
+            Durability::BoundedLoss => {
+                let due = levels::due(durability, ready, ready, self.axes.flush_interval, &self.axes);
+                writer.duty.raise_needs_later(needed, due);
+            }
             Durability::Lazy => {}
         }
         if durability != Durability::Durable {

@@ -39,11 +39,17 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 /// CSNs that may be drawn and undecided at a time.
-pub(super) const RING_SIZE: u64 =
-    if cfg!(any(loom, miri, feature = "shuttle", feature = "simulation")) { 64 } else { 65_536 };
+pub(super) const RING_SIZE: u64 = match () {
+    () if cfg!(any(loom, miri, feature = "shuttle")) => 64,
+    () if cfg!(feature = "simulation") => 256,
+    () => 65_536,
+};
 /// Draws that may be between the look at [`Watermark::has_room`] and the draw: at most one per log.
-const DRAWS_IN_PROGRESS: u64 =
-    if cfg!(any(loom, miri, feature = "shuttle", feature = "simulation")) { 32 } else { 256 };
+const DRAWS_IN_PROGRESS: u64 = match () {
+    () if cfg!(any(loom, miri, feature = "shuttle")) => 32,
+    () if cfg!(feature = "simulation") => 64,
+    () => 256,
+};
 /// CSNs that are drawn at once, at most.
 pub(super) const DRAWN_AT_ONCE_MAX: usize = 256;
 const INFINITY: u64 = u64::MAX;

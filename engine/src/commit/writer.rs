@@ -83,8 +83,9 @@ pub(super) struct Duty {
     due: AtomicU64,
     /// The highest DSN of a durable, asynchronous transaction of this log: somebody has to get W past it.
     needs: AtomicU64,
-    /// The same for transactions of bounded loss, as soon as they are durable themselves: until then nobody writes for them.
+    /// The same for transactions of bounded loss, when the oldest of these is due: until then nobody writes for them.
     needs_later: AtomicU64,
+    needs_due: AtomicU64,
     /// The newest CSN that was acknowledged to its caller before it was durable.
     told: AtomicU64,
     /// Records appended since the last seal.
@@ -120,6 +121,7 @@ impl LogWriter {
                 due: AtomicU64::new(NEVER.0),
                 needs: AtomicU64::new(0),
                 needs_later: AtomicU64::new(0),
+                needs_due: AtomicU64::new(NEVER.0),
                 told: AtomicU64::new(0),
                 unsealed_records: AtomicU32::new(0),
             }),
@@ -408,18 +410,28 @@ impl Duty {
         }
     }
 
-    /// A transaction of bounded loss waits for W to pass `csn` from when its record is durable. Under the latch.
-    pub(super) fn raise_needs_later(&self, csn: Csn) {
-        if csn.0 > self.needs_later.load(Ordering::Relaxed) {
-            self.needs_later.store(csn.0, Ordering::Relaxed);
-        }
+    /// A transaction of bounded loss waits for W to pass `csn` from `due` on. Under the latch, before the flusher is told of the record.
+    pub(super) fn raise_needs_later(&self, csn: Csn, due: Nanos) {
+        self.needs_later.fetch_max(csn.0, Ordering::SeqCst);
+        self.needs_due.fetch_min(due.0, Ordering::SeqCst);
     }
 
-    /// Records of the log have become durable. Under the latch.
-    pub(super) fn hardened(&self) {
-        if !planted::is(Bug::NeedsForgotten) {
-            self.raise_needs(Csn(self.needs_later.load(Ordering::Relaxed)));
+    /// When transactions of bounded loss begin to wait for W.
+    pub(super) fn needs_due(&self) -> Nanos {
+        Nanos(self.needs_due.load(Ordering::SeqCst))
+    }
+
+    /// They do now, if that is before `horizon`; whoever comes later has a time of his own. True if there were any.
+    pub(super) fn take_needs_due(&self, horizon: Nanos) -> bool {
+        if self.needs_due() > horizon {
+            return false;
         }
+        // In the other order than above: of one that comes just now the need or the time is found.
+        self.needs_due.store(NEVER.0, Ordering::SeqCst);
+        if !planted::is(Bug::NeedsForgotten) {
+            self.raise_needs(Csn(self.needs_later.load(Ordering::SeqCst)));
+        }
+        true
     }
 
     /// The highest CSN that a transaction of this log waits for.
@@ -463,6 +475,7 @@ mod tests {
             due: AtomicU64::new(NEVER.0),
             needs: AtomicU64::new(0),
             needs_later: AtomicU64::new(0),
+            needs_due: AtomicU64::new(NEVER.0),
             told: AtomicU64::new(0),
             unsealed_records: AtomicU32::new(0),
         }

@@ -276,7 +276,7 @@ impl LogGuard<'_> {
             return ready;
         }
         let used = self.filled().map_or(0, |filling| filling.used - BLOCK_HEADER_BYTES);
-        self.reserve_place(used, block_bytes(used + record_len) as u64)
+        self.reserve_place(used, record_len)
     }
 
     fn reserve_buffer(&mut self, record_len: usize) -> Reserve {
@@ -343,16 +343,16 @@ impl LogGuard<'_> {
             _ => Reserve::NeedsLargeBuffer,
         }
     }
-
-    /// Makes sure that a block of `len` bytes, `used` of them by records, has a place: here or in a segment held for it.
-    fn reserve_place(&mut self, used: usize, len: u64) -> Reserve {
-        let state = &mut *self.state;
-        if state.active.as_ref().is_some_and(|active| active.has_room(len as usize)) {
+    /// Makes sure that a block with `used` bytes of records, and one more, has a place: here or in a segment held for it.
+    fn reserve_place(&mut self, used: usize, record_len: usize) -> Reserve {
+        let (state, bytes) = (&mut *self.state, block_bytes(used + record_len));
+        if state.active.as_ref().is_some_and(|active| active.has_room(bytes)) {
             return Reserve::Ready;
         }
+        let (len, most) = (bytes as u64, self.log.segments.segment_bytes());
         if state.next_segment.as_ref().is_none_or(|segment| segment.len < len) {
-            // Only one record alone gets more than a segment. Those in the buffer have their place.
-            if used > 0 && len > self.log.segments.segment_bytes() {
+            // More than a segment only for a record that needs it alone. Those in the buffer have their place.
+            if used > 0 && len > most && block_bytes(record_len) as u64 <= most {
                 return Reserve::BuffersFull;
             }
             let Some(segment) = self.log.segments.take(len) else { return Reserve::NoSegment };

@@ -155,7 +155,11 @@ fn a_block_is_longer_than_a_segment_only_for_one_long_record() {
     let found = [records, vec![long.0, next.0]].concat();
     assert_eq!(world.found(0), (found, 0));
     let long = lens(&world).into_iter().filter(|len| *len > SEGMENT_BYTES).collect::<Vec<_>>();
-    assert_eq!(long, [2 * SEGMENT_BYTES + 4096]);
+    // With what was in the buffer: to wait until that is gone is to wait for ever where others append.
+    assert!(
+        matches!(long[..], [len] if (2 * SEGMENT_BYTES..=3 * SEGMENT_BYTES + 4096).contains(&len)),
+        "{long:?}"
+    );
 }
 
 const LOG: LogId = LogId(1);

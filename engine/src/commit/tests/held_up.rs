@@ -102,6 +102,35 @@ fn what_commits_of_bounded_loss_need_is_not_written_sooner_than_they_are() {
     assert_eq!(world.disk.writes(), 0);
 }
 
+/// Each write of one hardened the next, which needed the first: they were written as often as durable ones.
+#[test]
+fn commits_of_bounded_loss_that_follow_each_other_are_written_together() {
+    for dependency in [Dependency::Dsn, Dependency::Csn, Dependency::Exact] {
+        let loss_window = Duration::from_millis(80);
+        let chosen =
+            Settings { dependency: Some(dependency), loss_window, logs: 2, ..settings(Preset::Autonomous) };
+        let world = World::with(chosen, Hooks::default());
+        // Others come while it writes.
+        world.disk.set_delay(Duration::from_millis(1));
+        let (begun, mut last) = (std::time::Instant::now(), [Csn::ZERO; 2]);
+        let mut count = 0;
+        while begun.elapsed() < Duration::from_millis(400) {
+            let log = count % 2;
+            last[log] = world
+                .asynchronous(log as u32, last[0].max(last[1]), Durability::BoundedLoss)
+                .expect("room")
+                .csn;
+            count += 1;
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        // Both logs every 60 ms, and perhaps once more.
+        let writes = world.disk.writes();
+        assert!(writes <= 4 * (400 / 60 + 1), "{dependency:?}: {writes} writes for {count} commits");
+        let waits = world.commit.core.writers[1].duty.needs();
+        assert!(waits > Csn::ZERO, "they need each other");
+    }
+}
+
 /// A log that has announced itself below W, and then was fenced, or finished its append, told nobody. Whoever was held up by it waited for ever, unless the
 /// first flusher happened to look: not if another had been woken for it, nor if somebody was just writing.
 #[test]

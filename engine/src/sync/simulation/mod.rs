@@ -468,6 +468,7 @@ impl Simulation {
             self.give_up(state, "the run does not end");
         }
         if state.random.chance(u64::from(state.given), OFF_CPU) {
+            self.surroundings.note_leap();
             self.pass_to_next_time(state);
         }
         state.wake_sleepers(self.surroundings.now());
