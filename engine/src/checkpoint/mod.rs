@@ -42,7 +42,7 @@ pub use replay_model::{
 };
 
 use crate::base::clock::Clock;
-use crate::base::{Csn, ErrorKind, PageId, Result, TableId};
+use crate::base::{Csn, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
 use crate::device::Storage;
 use crate::store::{
