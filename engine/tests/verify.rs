@@ -398,6 +398,62 @@ fn a_page_of_a_dropped_table_that_can_never_be_read_fails_one_checkpoint() {
     }
 }
 
+/// Once one page had failed twice, every other one was given up at its first failure, and what was below it stayed allocated for ever.
+#[test]
+fn only_pages_that_fail_at_two_attempts_are_given_up() {
+    let fail = |disk: &SimulatedStorage, after, error| {
+        disk.inject(Fault { operation: OperationKind::Read, after, kind: FaultKind::Once, error });
+    };
+    for (root_fails, after) in [false, true].into_iter().flat_map(|fails| (0..6).map(move |n| (fails, n))) {
+        let disk = SimulatedStorage::new(1);
+        let db = open(&disk, Preset::Group);
+        fill(&db, "a", 0..100);
+        db.close().expect("a whole disk");
+        let bytes = disk.read_file("pages/data").expect("a page store");
+        let row = bytes.windows(200).position(|bytes| bytes == [90; 200]).expect("the row is stored") as u64;
+        let db = open(&disk, Preset::Group);
+        db.drop_table("a").expect("not used");
+        if root_fails {
+            fail(&disk, 0, 5);
+            db.checkpoint().expect_err("the root cannot be read");
+        }
+        disk.make_unreadable("pages/data", row..row + 1);
+        if !root_fails {
+            db.checkpoint().expect_err("a leaf cannot be read");
+        }
+        // Another page fails once; the root would for the second time.
+        fail(&disk, after + u64::from(root_fails), 5);
+        let _ = db.checkpoint();
+        disk.heal();
+        let _ = db.checkpoint();
+        db.checkpoint().expect("nobody needs the page");
+        let report = db.verify(None).expect("runs");
+        assert_finds(&report, &["stored page", "Input/output error"]);
+        assert_eq!(report.problems.len(), 1, "{root_fails}, {after}: {:#?}", report.problems);
+        assert_eq!(
+            report.stored_pages, report.pages,
+            "{root_fails}, {after}: pages that can be read are gone"
+        );
+    }
+}
+
+/// A page that had once not been read for another reason was given up at its first failed read, here the root with all of the table.
+#[test]
+fn a_page_is_not_given_up_because_of_an_error_that_says_nothing_of_it() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, Preset::Group);
+    fill(&db, "a", 0..100);
+    db.close().expect("a whole disk");
+    let db = open(&disk, Preset::Group);
+    db.drop_table("a").expect("not used");
+    for (error, kind) in [(28, ErrorKind::OutOfSpace), (5, ErrorKind::Io), (28, ErrorKind::OutOfSpace)] {
+        disk.inject(Fault { operation: OperationKind::Read, after: 0, kind: FaultKind::Once, error });
+        assert_eq!(db.checkpoint().expect_err("the root cannot be read").kind(), kind);
+    }
+    db.checkpoint().expect("a whole disk again");
+    assert_sound(&db.verify(None).expect("runs"));
+}
+
 /// Whatever takes blocks and segments, or keeps them, gives every one back: after each step somebody owns each.
 #[test]
 fn no_block_and_no_segment_is_leaked() {

@@ -55,7 +55,8 @@ fn nothing_is_evicted_into_the_blocks_of_a_checkpoint_that_writes_its_mapping_on
     store.keep_reserve(demand.clone(), Clock::real());
     store.reserve(ReservedFor::Change).expect("the disk is large");
     let free_blocks = store.usage().free_blocks;
-    demand.dirty.store(2 * free_blocks, Ordering::Relaxed);
+    // The mapping is as long as what is free, and longer.
+    demand.page_ids.store(free_blocks << 10, Ordering::Relaxed);
     let round = store.begin_round(1, Csn(1)).expect("the first");
     // As a checkpoint does: its imager runs no more.
     round.close();

@@ -25,6 +25,7 @@
 //! 6. Pages that leave memory hand in their image first (see `evict`), so the round takes only pages that are in memory.
 
 mod catalog_blob;
+mod dropped;
 mod evict;
 #[cfg(all(test, not(any(loom, miri, feature = "shuttle"))))]
 mod evict_tests;
@@ -41,7 +42,7 @@ pub use replay_model::{
 };
 
 use crate::base::clock::Clock;
-use crate::base::{Csn, ErrorKind, PageId, Result, TableId};
+use crate::base::{Csn, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
 use crate::device::Storage;
 use crate::store::{
@@ -49,7 +50,7 @@ use crate::store::{
 };
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use crate::transaction::{CheckpointView, DroppedTable, RetiredHeld, TransactionSystem};
+use crate::transaction::{CheckpointView, RetiredHeld, TransactionSystem};
 use image::{HandedOver, Imaged};
 use pace::Pacer;
 use std::sync::Arc;
@@ -337,21 +338,6 @@ impl Checkpointer {
         Ok(report)
     }
 
-    /// Frees the pages of dropped tables. What a failure leaves is for the next checkpoint; when closing there is none, so it is tried again at once.
-    fn free_dropped(&self, dropped: Vec<DroppedTable>, closing: bool) -> Result<()> {
-        let mut left = dropped.into_iter();
-        while let Some(mut dropped) = left.next() {
-            dropped.table.await_unheld();
-            let freed = free_pages(&mut dropped);
-            let freed = if closing && freed.is_err() { free_pages(&mut dropped) } else { freed };
-            if let Err(error) = freed {
-                self.system.catalog().lock().put_back_dropped(std::iter::once(dropped).chain(left));
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
     /// Frees the pages of dropped tables, chooses C, lists the tables as of C, and begins the round. No table is created or
     /// dropped and no image recorded between these.
     fn begin(&self, closing: bool) -> Result<Begun> {
@@ -562,24 +548,4 @@ impl ImageWork<'_> {
         }
         result
     }
-}
-/// Frees the pages of a dropped table. A page that cannot be read at two times in a row stays allocated, with what is below it and with whatever else cannot be
-/// read the second time: as a damaged one does, and no checkpoint fails for it any more.
-fn free_pages(dropped: &mut DroppedTable) -> Result<()> {
-    let table = &dropped.table.name;
-    let mut gives_up = false;
-    while let Err(error) = dropped.table.tree.free_pages(&mut dropped.rest) {
-        let Some(failed_at) = dropped.rest.last().copied() else {
-            tracing::warn!(%error, table, "pages of a dropped table stay allocated because one is damaged");
-            return Ok(());
-        };
-        gives_up |= dropped.failed_at == Some(failed_at);
-        if error.kind() != ErrorKind::Io || !gives_up {
-            dropped.failed_at = Some(failed_at);
-            return Err(error);
-        }
-        tracing::warn!(%error, table, "pages of a dropped table stay allocated because one cannot be read");
-        dropped.rest.pop();
-    }
-    Ok(())
 }

@@ -9,15 +9,19 @@
 //! - N1: at every moment one slot holds a whole manifest. A crash in step 1 leaves the old one, in step 2 the new one.
 //! - N2: outside a publication both slots are equal. Without step 2 a slot that rots later would let the previous
 //!   manifest win, whose blocks and log may have been reused. So which slot is written first does not matter.
+//!   That both *read* equal does not say so: one may be in a cache only (N7).
 //! - N3: the valid slot with the highest generation wins; two valid slots of one generation that differ are corruption.
 //! - N4 (I11): after a failed write nothing more is published: what the slots hold is unknown.
 //! - N5: both slots are preallocated, so that publishing cannot run out of space.
 //! - N6: who reads beside a process that publishes may find both slots torn, for it looks at one after the other: then it looks
 //!   again. What it finds may have passed step 1 just now and not be durable yet; every transaction in it is, by the log.
-//! - N7: who opens it to publish acts on what is durable, and finds N2 so. A process that was killed in step 1, or whose flush failed, may
-//!   have left a manifest that can be read and that a power cut takes away, and the blocks that only the one before it names would be used
-//!   again until then. Where the slots differ the newest is written once more in its place, and only when it is durable to the other slot,
-//!   which may be the only one that is durable before. What is written are the bytes that were decoded: a second read may find others.
+//! - N7: who opens it to publish acts on what is durable, and makes N2 so. A process that was killed in either step, or whose flush failed, may
+//!   have left a manifest that can be read and that a power cut takes away. In step 1: the blocks that only the one before it names would be
+//!   used again until then. In step 2: the next publication might begin with the one durable slot. So at every open the newest is
+//!   written once more in its place, and only when it is durable to the other slot, which may be the only one that is durable before; also where
+//!   both read equal: the one of them that is durable stays whole while the other is written, and a write of what is there already changes
+//!   nothing. A flush would not do: after one that failed it may say that all is well. What is written are the bytes that were
+//!   decoded: a second read may find others.
 
 use super::PAGES_PATH;
 use super::manifest::{Manifest, SLOT_BYTES};
@@ -129,15 +133,15 @@ impl ManifestFile {
         Ok(manifest_file)
     }
 
-    /// Opens the file and reads the newest manifest. Both slots hold it then, unless `read_only`: that writes nothing.
+    /// Opens the file and reads the newest manifest. Both slots hold it then, durably, unless `read_only`: that writes nothing.
     ///
     /// # Errors
     /// `NotFound`; `Corruption` that names both slots if neither is valid; `Unsupported` if either is of a newer version;
     /// I/O.
     pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
         let file = open_file(storage, false, read_only)?;
-        let Found { slot, manifest, bytes, twice } = find_newest(&*file)?;
-        if !read_only && !twice {
+        let Found { slot, manifest, bytes } = find_newest(&*file)?;
+        if !read_only {
             // N7.
             let other = 1 - slot;
             let order = if planted::is(Bug::NewestSlotNotFirst) { [other, slot] } else { [slot, other] };
@@ -249,21 +253,19 @@ struct Found {
     manifest: Manifest,
     /// What it was decoded from.
     bytes: AlignedBuffer,
-    /// Both slots hold it.
-    twice: bool,
 }
 
 fn find_newest(file: &dyn File) -> Result<Found> {
     let read = |slot| {
         let bytes = read_manifest(file, slot)?;
         let decoded = Manifest::decode(&bytes);
-        Ok::<_, Error>(decoded.map(|manifest| Found { slot, manifest, bytes, twice: false }))
+        Ok::<_, Error>(decoded.map(|manifest| Found { slot, manifest, bytes }))
     };
     match (read(0)?, read(1)?) {
         (Ok(zero), Ok(one)) => match zero.manifest.generation.cmp(&one.manifest.generation) {
             Ordering::Less => Ok(one),
             Ordering::Greater => Ok(zero),
-            Ordering::Equal if zero.manifest == one.manifest => Ok(Found { twice: true, ..zero }),
+            Ordering::Equal if zero.manifest == one.manifest => Ok(zero),
             Ordering::Equal => {
                 let what = "both slots of the manifest have the same generation but differ";
                 Err(Error::corruption(what).at(file.location(0)))

@@ -163,8 +163,10 @@ struct State {
     unsettled: Unsettled,
     /// The disk was full when the file had to grow last.
     full: Option<Full>,
-    /// When somebody was last refused because of that.
+    /// When somebody last did not get what the file would have had to grow for.
     refused: Option<Nanos>,
+    /// A round, and the blocks it had when the file last grew for pages beside it.
+    left_to_round: Option<(u32, u64)>,
     phase: Phase,
     /// Why the phase is `Undecided` or `FlushFailed`.
     failure: Option<Error>,
@@ -373,6 +375,7 @@ impl PageStore {
             unsettled: Unsettled::default(),
             full: None,
             refused: None,
+            left_to_round: None,
             phase: Phase::Idle,
             failure: None,
             catalog,

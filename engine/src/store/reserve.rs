@@ -171,10 +171,7 @@ impl PageStore {
             return Ok(());
         }
         match self.ask_disk(&mut state, clock, missing) {
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                state.refused = Some(clock.now());
-                Err(self.refusal(&error, missing))
-            }
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => Err(self.refusal(&error, missing)),
             Err(error) => {
                 // Not a full disk: whether pages can be written is for the checkpoint to find out, which stops nobody.
                 tracing::debug!(%error, "the file of the page store does not grow");
@@ -185,16 +182,19 @@ impl PageStore {
     }
 
     /// Has the file grow by what is `missing`: whether the disk has space is not known before it was asked. One that is full is not asked
-    /// again at once.
+    /// again at once, but by and by as long as somebody is refused, whatever that was for.
     fn ask_disk(&self, state: &mut State, clock: &Clock, missing: u64) -> Result<()> {
         let now = clock.now();
         if let Some(full) = state.full.as_ref().filter(|full| full.asked.is_fresh(now)) {
-            return Err(full.error.duplicate());
+            let error = full.error.duplicate();
+            state.refused = Some(now);
+            return Err(error);
         }
         self.grow(state, missing).inspect_err(|error| {
             if error.kind() == ErrorKind::OutOfSpace {
                 let asked = AskedInVain::new(now, clock.now());
                 state.full = Some(Full { error: error.duplicate(), asked });
+                state.refused = Some(asked.at);
             }
         })
     }
@@ -275,17 +275,32 @@ impl PageStore {
     }
 
     /// True if a page may be written that the round in progress, if there is one, does not need: enough is left for that; the file grows
-    /// for it. A round needs blocks until it is decided: after its images it writes the mapping.
+    /// for it. A round needs blocks until it is decided: after its images it writes the mapping. Only a full disk says no: whether
+    /// pages can be written in spite of another error is for who writes them to find out.
     #[must_use]
     pub fn spares_blocks(&self) -> bool {
         let Some(Watched { demand, clock }) = self.watched.get() else { return true };
         let mut state = self.state.lock();
-        if !matches!(state.phase, Phase::Writing | Phase::Finished) {
+        let images = match state.phase {
+            // At most: a page that has its image, and was changed again since, is dirty too.
+            Phase::Writing => demand.dirty.load(Ordering::Relaxed),
+            Phase::Finished => 0,
+            Phase::Idle | Phase::Undecided | Phase::FlushFailed => return true,
+        };
+        let needed = images + state.other_blocks(demand, self.page_bytes(), 0);
+        let (number, available) = (state.number, state.available());
+        let left = state.left_to_round.filter(|(round, _)| *round == number).map_or(needed, |(_, left)| left);
+        if available > needed.min(left) {
             return true;
         }
-        let needed = demand.dirty.load(Ordering::Relaxed) + state.other_blocks(demand, self.page_bytes(), 0);
-        let missing = (needed + 1).saturating_sub(state.available());
-        missing == 0 || self.ask_disk(&mut state, clock, missing).is_ok()
+        // One is enough, whatever is missing: with a block of its own a page takes nothing from the round.
+        match self.ask_disk(&mut state, clock, 1) {
+            Ok(()) => {
+                state.left_to_round = Some((number, available));
+                true
+            }
+            Err(error) => error.kind() != ErrorKind::OutOfSpace,
+        }
     }
 
     /// True if the next checkpoint would give a good part of the reserve back.

@@ -216,8 +216,8 @@ pub struct DroppedTable {
     pub table: Arc<TableState>,
     /// What is left to be freed.
     pub rest: Vec<Subtree>,
-    /// A page of it could not be read the last time.
-    pub failed_at: Option<Subtree>,
+    /// Of that, what could not be read when it was tried last.
+    pub failed: Vec<Subtree>,
 }
 
 /// All tables of a database.
@@ -342,7 +342,7 @@ impl CatalogGuard<'_> {
         self.inner.dropped.push(DroppedTable {
             table: table.clone(),
             rest: vec![Subtree::Node(table.tree.root())],
-            failed_at: None,
+            failed: Vec::new(),
         });
     }
 

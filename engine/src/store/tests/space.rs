@@ -196,14 +196,86 @@ fn a_checkpoint_keeps_its_blocks_although_nobody_knows_that_the_disk_is_full() {
     assert!(!store.spares_blocks());
     assert!(store.is_disk_full());
     round.close();
+    assert!(store.spares_blocks(), "its images are made");
+    // As if each page were in another part of the mapping.
+    demand.page_ids.store(1 << 30, Ordering::Relaxed);
     assert!(!store.spares_blocks(), "it writes its mapping");
     disk.set_capacity(None);
     assert!(store.spares_blocks(), "the file grows");
-    disk.set_capacity(Some(0));
-    demand.dirty.store(3000, Ordering::Relaxed);
-    assert!(!store.spares_blocks());
+    demand.page_ids.store(0, Ordering::Relaxed);
     store.round_committed(round.finish().expect("the disk works"));
     assert!(store.spares_blocks(), "nothing needs them now");
+}
+
+/// A store with 300 dirty pages on a round's way, all but a few of its blocks written, on a disk that has `spare` blocks more.
+fn in_a_round(disk: &SimulatedStorage, spare: u64) -> (Arc<PageStore>, Round, Clock) {
+    let store = PageStore::create(disk, DATABASE, PAGE).expect("created");
+    let (clock, demand) = (Clock::manual(), Arc::new(Demand::default()));
+    store.keep_reserve(demand.clone(), clock.clone());
+    demand.dirty.store(300, Ordering::Relaxed);
+    store.reserve(ReservedFor::Change).expect("a large disk");
+    let round = begin(&store).expect("idle");
+    let mut pages = 1..;
+    while store.usage().free_blocks > 50 {
+        write(&store, &round, pages.next().expect("endless"), 1).expect("a free block");
+    }
+    let taken: usize = disk.files().iter().map(|path| disk.read_file(path).expect("there").len()).sum();
+    disk.set_capacity(Some(taken as u64 + spare * PAGE as u64));
+    (store, round, clock)
+}
+
+/// The disk was asked for all that the round could need of pages that it had imaged and that stayed dirty. It did not have so much, and no page left
+/// memory until the end of the round.
+#[test]
+fn pages_leave_beside_a_round_while_the_disk_has_space_for_them() {
+    let disk = new_disk();
+    let (store, _round, _clock) = in_a_round(&disk, 10);
+    for page in 1000..1010 {
+        assert!(store.spares_blocks(), "page {page}");
+        let free = store.usage().free_blocks;
+        replace(&store, page, 1, false);
+        store.watched.get().expect("watched").demand.dirty.fetch_sub(1, Ordering::Relaxed);
+        assert!((50..=60).contains(&free), "{free}: the round has what it had");
+    }
+    assert_eq!(store.usage().free_blocks, 50);
+    assert!(!store.spares_blocks(), "the disk is full");
+}
+
+/// Pages that were imaged and are dirty again kept all others in memory while the mapping was written and the manifest published.
+#[test]
+fn a_round_whose_images_are_made_keeps_what_its_mapping_takes() {
+    let disk = new_disk();
+    let (store, round, _clock) = in_a_round(&disk, 0);
+    assert!(!store.spares_blocks());
+    round.close();
+    assert!(store.spares_blocks());
+    store.round_committed(round.finish().expect("blocks are kept"));
+}
+
+/// A disk that was found full by somebody who was not refused for that was said to be full for ever.
+#[test]
+fn a_disk_that_was_full_beside_a_round_is_asked_again() {
+    let disk = new_disk();
+    let (store, _round, clock) = in_a_round(&disk, 0);
+    let second = std::time::Duration::from_secs(1);
+    assert!(!store.spares_blocks());
+    assert!(store.is_disk_full() && store.has_refused(second));
+    disk.set_capacity(None);
+    clock.advance(second);
+    store.ask_again();
+    assert!(!store.is_disk_full());
+}
+
+/// Whatever the file system said was taken for a full disk.
+#[test]
+fn an_error_that_is_no_full_disk_keeps_no_page_in_memory() {
+    let disk = new_disk();
+    let (store, _round, _clock) = in_a_round(&disk, 0);
+    disk.set_capacity(None);
+    disk.inject(Fault { operation: OperationKind::Write, after: 0, kind: FaultKind::ForEver, error: 5 });
+    assert!(store.spares_blocks());
+    assert!(!store.is_disk_full());
+    disk.heal();
 }
 
 /// With nothing dirty and no image on the move the file was cut to what was in use, and the catalog of the next checkpoint had no place.
