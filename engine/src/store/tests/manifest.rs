@@ -322,14 +322,18 @@ fn a_long_manifest_is_read_to_its_end() {
     }
 }
 
-/// A disk on which a process that was killed in the first step of a publication left [`long`] in slot 1, in a cache only.
-fn killed_in_step_one(flush_failed: bool) -> SimulatedStorage {
+/// A disk on which a process that was killed in this step of a publication left [`long`] in slot 1, in a cache only; in the second step it is in slot
+/// 0, durably.
+fn killed_in_step(step: u32, flush_failed: bool) -> SimulatedStorage {
     let (disk, _file) = created();
     let bytes = long().encode().expect("fits");
     let mut slot = AlignedBuffer::zeroed(bytes.len());
     slot[..bytes.len()].copy_from_slice(&bytes);
     let mode = OpenMode { create: false, read_only: false, direct: true };
     let raw = disk.open(MANIFEST_PATH, mode).expect("there");
+    if step == 2 {
+        raw.write_durable_at(0, &slot).expect("written");
+    }
     raw.write_at(SLOT_BYTES as u64, &slot).expect("written");
     // The last write may be torn by the kill.
     let zeros = AlignedBuffer::zeroed(SECTOR_BYTES);
@@ -346,7 +350,7 @@ fn killed_in_step_one(flush_failed: bool) -> SimulatedStorage {
 #[test]
 fn a_manifest_that_is_only_in_a_cache_is_made_durable_in_both_slots_before_anybody_acts_on_it() {
     for flush_failed in [false, true] {
-        let killed = killed_in_step_one(flush_failed);
+        let killed = killed_in_step(1, flush_failed);
         let before = killed.operations();
         let (_file, found) = ManifestFile::open(&killed, false).expect("opens");
         assert_eq!(found.generation, 2);
@@ -365,32 +369,12 @@ fn a_manifest_that_is_only_in_a_cache_is_made_durable_in_both_slots_before_anybo
     }
 }
 
-/// A disk on which a process that was killed in the second step of a publication left [`long`] in slot 0, durably, and in slot 1, in a cache only.
-fn killed_in_step_two(flush_failed: bool) -> SimulatedStorage {
-    let (disk, _file) = created();
-    let bytes = long().encode().expect("fits");
-    let mut slot = AlignedBuffer::zeroed(bytes.len());
-    slot[..bytes.len()].copy_from_slice(&bytes);
-    let mode = OpenMode { create: false, read_only: false, direct: true };
-    let raw = disk.open(MANIFEST_PATH, mode).expect("there");
-    raw.write_durable_at(0, &slot).expect("written");
-    raw.write_at(SLOT_BYTES as u64, &slot).expect("written");
-    // The last write may be torn by the kill.
-    let zeros = AlignedBuffer::zeroed(SECTOR_BYTES);
-    raw.write_at((2 * SLOT_BYTES - SECTOR_BYTES) as u64, &zeros).expect("written");
-    if flush_failed {
-        fail_once(&disk, OperationKind::Flush, 0);
-        raw.flush().expect_err("the disk fails");
-    }
-    disk.crash(CrashKind::Kill, disk.operations(), 1)
-}
-
 /// Slots that read equal were taken for two durable ones, and the next publication began with the only one that was durable: a power cut in it left
 /// the manifest before, whose blocks had been used again, or none.
 #[test]
 fn a_slot_that_is_only_in_a_cache_is_made_durable_although_both_read_equal() {
     for flush_failed in [false, true] {
-        let killed = killed_in_step_two(flush_failed);
+        let killed = killed_in_step(2, flush_failed);
         let before = killed.operations();
         let (file, found) = ManifestFile::open(&killed, false).expect("opens");
         assert_eq!(found.generation, 2);
@@ -412,7 +396,7 @@ fn a_slot_that_is_only_in_a_cache_is_made_durable_although_both_read_equal() {
 fn an_open_makes_durable_what_it_has_checked_whatever_another_read_would_find() {
     let mut struck = 0;
     for (after, seed) in (0..8).flat_map(|after| (0..10).map(move |seed| (after, seed))) {
-        let left = killed_in_step_one(false);
+        let left = killed_in_step(1, false);
         let disk = left.crash(CrashKind::Kill, left.operations(), seed);
         disk.inject_mishap(Mishap { operation: OperationKind::Read, after, kind: MishapKind::Rot });
         let (_file, found) = ManifestFile::open(&disk, false).expect("one slot is whole");

@@ -121,22 +121,27 @@ fn a_closed_database_is_as_long_as_what_is_in_it() {
     assert!(store.usage().blocks < 4500, "{:?}", store.usage());
 }
 
-/// Once the file was cut to what was in use, and images moved into the blocks that were left in it, although a transaction in progress had
-/// been promised that what it had made dirty could be written.
-#[test]
-fn compacting_leaves_the_reserve_to_what_is_dirty() {
-    let disk = new_disk();
-    let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+/// A file cut to a quarter of free blocks and the reserve of so many dirty pages.
+fn half_empty(disk: &SimulatedStorage, dirty: u64) -> (Arc<PageStore>, Arc<Demand>) {
+    let store = PageStore::create(disk, DATABASE, PAGE).expect("created");
     let demand = Arc::new(Demand::default());
     store.keep_reserve(demand.clone(), Clock::manual());
     commit(&store, 1..=1000, 1);
     let round = begin(&store).expect("idle");
     (2..=500).step_by(2).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
-    let finished = round.finish().expect("the disk works");
-    store.round_committed(finished);
-    demand.dirty.store(300, Ordering::Relaxed);
+    store.round_committed(round.finish().expect("the disk works"));
+    demand.dirty.store(dirty, Ordering::Relaxed);
     store.reserve(ReservedFor::Change).expect("a large disk");
     store.cut_free_end().expect("the disk works");
+    (store, demand)
+}
+
+/// Once the file was cut to what was in use, and images moved into the blocks that were left in it, although a transaction in progress had
+/// been promised that what it had made dirty could be written.
+#[test]
+fn compacting_leaves_the_reserve_to_what_is_dirty() {
+    let disk = new_disk();
+    let (store, demand) = half_empty(&disk, 300);
     let kept = store.usage().free_blocks;
     assert!((300..400).contains(&kept), "{kept}");
     // Nobody knows yet that there is no more.
@@ -159,16 +164,7 @@ fn compacting_leaves_the_reserve_to_what_is_dirty() {
 fn images_that_are_on_the_move_are_not_taken_for_free_blocks() {
     for seed in 0..8 {
         let disk = SimulatedStorage::new(seed);
-        let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
-        let demand = Arc::new(Demand::default());
-        store.keep_reserve(demand.clone(), Clock::manual());
-        commit(&store, 1..=1000, 1);
-        let round = begin(&store).expect("idle");
-        (2..=500).step_by(2).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
-        store.round_committed(round.finish().expect("the disk works"));
-        demand.dirty.store(100, Ordering::Relaxed);
-        store.reserve(ReservedFor::Change).expect("a large disk");
-        store.cut_free_end().expect("the disk works");
+        let (store, _demand) = half_empty(&disk, 100);
         disk.set_capacity(Some(0));
         assert!(store.move_tail(&disk, 700, 1000, &|| ()).expect("the disk works") > 0);
         let kept = store.state.lock().kept(&store);
