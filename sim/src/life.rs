@@ -94,8 +94,7 @@ impl Shared {
     }
 
     fn now(&self) -> Moment {
-        let leaps = Surroundings::of_this_thread().map_or(0, |own| own.leaps());
-        Moment { time: Duration::from_nanos(self.clock.now().0), leaps }
+        Moment { time: Duration::from_nanos(self.clock.now().0), leaps: simulation::leaps() }
     }
 
     /// Notes why a transaction was refused. Whether others may do better.

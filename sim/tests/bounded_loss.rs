@@ -6,7 +6,6 @@ mod support;
 
 use quenchdb::base::clock::Clock;
 use quenchdb::base::random::Random;
-use quenchdb::base::surroundings::Surroundings;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::sync::simulation::{self, Plan};
 use quenchdb::sync::{Mutex, thread};
@@ -49,10 +48,7 @@ fn live(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, 
             let (db, tables, disk, overdue) = &*shared;
             let mut random = Random::from_seed(seed ^ u64::from(number) << 32);
             let (clock, mut bounded) = (Clock::real(), Bounded::new(LOSS_WINDOW, WRITE));
-            let now = || {
-                let leaps = Surroundings::of_this_thread().map_or(0, |own| own.leaps());
-                Moment { time: Duration::from_nanos(clock.now().0), leaps }
-            };
+            let now = || Moment { time: Duration::from_nanos(clock.now().0), leaps: simulation::leaps() };
             let level = if number == LAZY { Durability::Lazy } else { Durability::BoundedLoss };
             for n in 0..12 {
                 let id = [0, number, n, 0];

@@ -74,11 +74,12 @@ impl Flusher {
         self.alive.store(true, Ordering::SeqCst);
     }
 
-    /// Its thread has ended, or there is none.
+    /// Its thread ends, or could not be started.
     pub(super) fn ends(&self) {
         self.alive.store(false, Ordering::SeqCst);
     }
 
+    /// Its thread has ended, or there is none.
     pub(super) fn has_ended(&self) -> bool {
         !self.alive.load(Ordering::SeqCst)
     }
@@ -189,10 +190,12 @@ impl Core {
     /// Writes every log of flusher `number` that is due.
     fn write_round(&self, number: usize, queue: &mut Option<Box<dyn WriteQueue>>, now: Nanos) {
         let horizon = levels::after(now, PACE);
-        let begin_to_need = |any, writer: &LogWriter| writer.duty.take_needs_due(horizon) || any;
-        let any_begins = self.served_by(number).fold(false, begin_to_need);
+        let begin_to_need =
+            self.served_by(number).filter(|writer| writer.duty.take_needs_due(horizon)).count();
         let (mut blocks, needed) = (Vec::new(), self.needed());
-        if any_begins && let Some(needed) = needed {
+        if begin_to_need > 0
+            && let Some(needed) = needed
+        {
             // Logs of other flushers, too.
             self.wake_flushers_behind(needed);
         }

@@ -117,14 +117,7 @@ impl LogWriter {
             event: Event::new(),
             full: Event::new(),
             company: Company::new(),
-            duty: CachePadded::new(Duty {
-                due: AtomicU64::new(NEVER.0),
-                needs: AtomicU64::new(0),
-                needs_later: AtomicU64::new(0),
-                needs_due: AtomicU64::new(NEVER.0),
-                told: AtomicU64::new(0),
-                unsealed_records: AtomicU32::new(0),
-            }),
+            duty: CachePadded::new(Duty::none()),
             lead: AtomicBool::new(false),
             sealed: Mutex::new(VecDeque::with_capacity(SEALED_BLOCKS)),
             sealed_count: AtomicU32::new(0),
@@ -381,6 +374,19 @@ impl LogWriter {
 }
 
 impl Duty {
+    fn none() -> Duty {
+        let zero = || AtomicU64::new(0);
+        let never = || AtomicU64::new(NEVER.0);
+        Duty {
+            due: never(),
+            needs: zero(),
+            needs_later: zero(),
+            needs_due: never(),
+            told: zero(),
+            unsealed_records: AtomicU32::new(0),
+        }
+    }
+
     /// When this log has to be written although nobody waits.
     pub(super) fn due(&self) -> Nanos {
         Nanos(self.due.load(Ordering::SeqCst))
@@ -470,20 +476,9 @@ impl Drop for Lead<'_> {
 mod tests {
     use super::*;
 
-    fn duty() -> Duty {
-        Duty {
-            due: AtomicU64::new(NEVER.0),
-            needs: AtomicU64::new(0),
-            needs_later: AtomicU64::new(0),
-            needs_due: AtomicU64::new(NEVER.0),
-            told: AtomicU64::new(0),
-            unsealed_records: AtomicU32::new(0),
-        }
-    }
-
     #[test]
     fn whoever_makes_a_log_due_earlier_is_told_so() {
-        let duty = duty();
+        let duty = Duty::none();
         assert!(duty.lower_due(Nanos(50)));
         assert!(!duty.lower_due(Nanos(50)) && !duty.lower_due(Nanos(60)));
         assert_eq!(duty.due(), Nanos(50));
@@ -493,7 +488,7 @@ mod tests {
 
     #[test]
     fn the_flusher_is_told_of_the_first_record_and_of_one_that_is_due_earlier() {
-        let duty = duty();
+        let duty = Duty::none();
         assert_eq!(duty.due_after_append(NEVER, true), None, "nobody waits");
         assert_eq!(duty.due_after_append(Nanos(50), false), Some(Nanos(50)));
         assert_eq!(duty.due_after_append(Nanos(60), false), None);
@@ -505,7 +500,7 @@ mod tests {
 
     #[test]
     fn what_is_needed_only_rises() {
-        let duty = duty();
+        let duty = Duty::none();
         duty.raise_needs(Csn(5));
         duty.raise_needs(Csn(3));
         assert_eq!(duty.needs(), Csn(5));

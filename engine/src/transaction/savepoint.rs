@@ -66,6 +66,7 @@ impl ActiveTransaction {
         self.scratch.savepoints.truncate(at + 1);
         Ok(())
     }
+
     /// To be called by whatever changes something.
     ///
     /// # Errors

@@ -400,6 +400,7 @@ mod tests {
         assert_eq!(changed_range(b"", b""), (0, 0));
         assert_eq!(changed_range(b"aaaa", b"aaba"), (2, 3));
     }
+
     /// They began at the front again: a rollback put other rows back, and left these.
     #[test]
     fn keys_that_cannot_be_found_again_are_refused() {

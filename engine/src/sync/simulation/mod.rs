@@ -272,6 +272,12 @@ pub fn jump(time: Duration) {
     in_simulation(|simulation, _| simulation.surroundings.pass(time.as_nanos() as u64));
 }
 
+/// See [`Surroundings::leaps`].
+#[must_use]
+pub fn leaps() -> u64 {
+    in_simulation(|simulation, _| simulation.surroundings.leaps()).unwrap_or(0)
+}
+
 /// The number of the calling thread in its simulation, 0 for who called [`run`].
 #[must_use]
 pub fn task() -> Option<usize> {
