@@ -5,8 +5,12 @@ use crate::{Scenario, Stage, judge_database, open};
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Compression, Database, Layout, Preset, Settings, Table, Writer as Who};
 use std::io::Read;
-use std::sync::Barrier;
+use std::ops::RangeInclusive;
+use std::sync::{Barrier, Mutex, RwLock};
 use std::time::Duration;
+
+/// Times that two threads meet, and most if what they meet for has not happened.
+const ROUNDS: RangeInclusive<usize> = 3..=12;
 
 fn small(preset: Preset, logs: usize) -> Settings {
     Settings {
@@ -153,50 +157,69 @@ fn fragments(stage: &mut Stage) {
     stage.writer.flush(&db);
 }
 
-/// Two threads at work at once.
-fn two_threads(stage: &mut Stage) {
-    let (db, table) = stage.open_well();
-    stage.arm();
-    let mut other = Writer::new(&stage.disks[0], 1, Vec::new());
+/// The run's writer and another, each in a thread, do `round` [some times](ROUNDS), until `taken`. Who gets which log is decided by which
+/// threads live, so the other is a new thread each time, and all live to the end.
+fn two_threads(
+    stage: &mut Stage,
+    db: &Database,
+    taken: fn(&Database) -> bool,
+    round: impl Fn(&mut Writer, &Barrier) + Sync,
+) {
+    let other = Mutex::new(Writer::new(&stage.disks[0], 1, Vec::new()));
+    let (both, end) = (Barrier::new(2), RwLock::new(()));
+    let until_the_end = end.write().expect("no panic");
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for how in [How::Async, How::Wait, How::Async, How::Async, How::Wait] {
-                other.put(&db, &table, Size(2, 1200), how);
+        let until_the_end = until_the_end;
+        for times in 1..=*ROUNDS.end() {
+            scope.spawn(|| {
+                round(&mut other.lock().expect("no panic"), &both);
+                both.wait();
+                drop(end.read());
+            });
+            round(&mut stage.writer, &both);
+            both.wait();
+            if ROUNDS.contains(&times) && taken(db) {
+                break;
             }
-            other.wait_all();
-        });
-        for how in [How::Async, How::Async, How::Wait, How::Loss, How::Wait] {
-            stage.writer.put(&db, &table, Size(2, 1200), how);
         }
-        stage.writer.wait_all();
+        drop(until_the_end);
     });
+    let mut other = other.into_inner().expect("no panic");
     stage.writer.deeds.append(&mut other.deeds);
     stage.writer.errors.append(&mut other.errors);
-    stage.writer.flush(&db);
+    stage.writer.flush(db);
 }
 
-/// Two threads commit what nobody waits for yet, each in a log of its own, and then wait for what is due at the same time.
+/// One has bytes that wait when the other writes, and then both commit as they like.
+fn steal(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    two_threads(stage, &db, stole, |writer, both| {
+        let thief = writer.thread == 0;
+        both.wait();
+        writer.put(&db, &table, Size(1, 600), How::Async);
+        both.wait();
+        if thief {
+            writer.put(&db, &table, Size(1, 600), How::Wait);
+        }
+        both.wait();
+        writer.put(&db, &table, Size(2, 1200), if thief { How::Loss } else { How::Async });
+        writer.put(&db, &table, Size(2, 1200), How::Wait);
+        writer.wait_all();
+    });
+}
+
+/// Both commit what nobody waits for yet and then wait for what is due at the same time.
 fn together(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
-    let mut other = Writer::new(&stage.disks[0], 1, Vec::new());
-    let both = Barrier::new(2);
-    let work = |writer: &mut Writer| {
-        for _ in 0..3 {
-            both.wait();
-            writer.put(&db, &table, Size(2, 600), How::Async);
-            writer.put(&db, &table, Size(2, 600), How::Async);
-            both.wait();
-            writer.wait_all();
-        }
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(|| work(&mut other));
-        work(&mut stage.writer);
+    two_threads(stage, &db, shared_a_flush, |writer, both| {
+        both.wait();
+        writer.put(&db, &table, Size(2, 600), How::Async);
+        writer.put(&db, &table, Size(2, 600), How::Async);
+        both.wait();
+        writer.wait_all();
     });
-    stage.writer.deeds.append(&mut other.deeds);
-    stage.writer.errors.append(&mut other.errors);
-    stage.writer.flush(&db);
 }
 
 /// Full buffers of mapped memory are moved to segments.
@@ -412,11 +435,11 @@ fn in_windows(stage: &Stage, db: &Database) -> bool {
     report.replayed > 0 && report.log_bytes > report.log_file_bytes + window_bytes
 }
 
-fn stole(_: &Stage, db: &Database) -> bool {
+fn stole(db: &Database) -> bool {
     db.statistics().stolen_blocks > 0
 }
 
-fn shared_a_flush(_: &Stage, db: &Database) -> bool {
+fn shared_a_flush(db: &Database) -> bool {
     db.statistics().shared_flushes > 0
 }
 
@@ -486,7 +509,13 @@ pub const SCENARIOS: &[Scenario] = &[
         took_its_path: Some(in_fragments),
         ..PLAIN
     },
-    Scenario { name: "stealing", settings: stealing, run: two_threads, took_its_path: Some(stole), ..PLAIN },
+    Scenario {
+        name: "stealing",
+        settings: stealing,
+        run: steal,
+        took_its_path: Some(|_, db| stole(db)),
+        ..PLAIN
+    },
     Scenario {
         name: "shared flush",
         settings: || Settings {
@@ -496,7 +525,7 @@ pub const SCENARIOS: &[Scenario] = &[
             ..small(Preset::Autonomous, 2)
         },
         run: together,
-        took_its_path: Some(shared_a_flush),
+        took_its_path: Some(|_, db| shared_a_flush(db)),
         ..PLAIN
     },
     Scenario { name: "checkpoint", run: checkpoint, ..PLAIN },
