@@ -45,7 +45,7 @@ pub(super) struct Eviction {
     /// Somebody needs pages to leave. Set by users, cleared by who evicts.
     wanted: AtomicBool,
     asked: Event,
-    freed: Event,
+    pub(super) freed: Event,
     /// Passes in which nothing could be freed.
     futile: AtomicU64,
     /// What kept pages in memory in the last of these.

@@ -134,10 +134,14 @@ mod tests {
         let meters: Vec<Meter<'_>> = vec![Box::new(move || (meter.load(Ordering::Relaxed), 100))];
         let pacer = Pacer::new(Clock::manual(), u64::MAX, meters, || false);
         pacer.pause(0.1, || false);
+        let looks = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| pacer.pause(0.5, || false));
-            std::thread::sleep(Duration::from_millis(30));
-            assert!(!waiting.is_finished(), "half is done, and nothing is used");
+            let look = || looks.fetch_add(1, Ordering::SeqCst) == u64::MAX;
+            let waiting = scope.spawn(|| pacer.pause(0.5, look));
+            while !waiting.is_finished() && looks.load(Ordering::SeqCst) < 3 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(looks.load(Ordering::SeqCst) >= 3, "half is done, and nothing is used");
             used.store(40, Ordering::Relaxed);
         });
         let hurried = Pacer::new(Clock::manual(), u64::MAX, Vec::new(), || true);
