@@ -1,5 +1,7 @@
 //! Giving space back: the file becomes short, the content stays, and no moment of it is a bad one for a crash.
 
+mod support;
+
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Result, Settings, Table};
@@ -236,10 +238,19 @@ fn a_large_file_that_is_mostly_free_shrinks_by_itself() {
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
 }
 
-/// Changes so many rows, one after the other, all over the table.
+/// Changes so many rows, one after the other, all over the table. Where a checkpoint for the sake of space is long overdue, it waits for
+/// one: who makes it may have to wait for a processor.
 fn change_all_over(db: &Database, table: &Table, rows: u32, changes: u32) {
     let mut random = Random::from_seed(5);
+    let mut last = db.statistics();
     for n in 0..changes / 8 {
+        let now = db.statistics();
+        if now.checkpoints > last.checkpoints {
+            last = now;
+        } else if now.store_bytes > last.store_bytes + (12 << 20) {
+            let made = || db.statistics().checkpoints > last.checkpoints;
+            support::await_that("the file grows, and nobody makes a checkpoint", made);
+        }
         let change = |tx: &mut quenchdb::Transaction| {
             (0..8).try_for_each(|_| {
                 let (key, mut value) = row(random.below(rows.into()) as u32);

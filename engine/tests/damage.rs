@@ -203,7 +203,7 @@ fn all_in_time<J: Send + Sync + Clone + 'static>(
     }
     drop(send);
     for _ in 0..jobs.len() {
-        match receive.recv_timeout(Duration::from_secs(20)) {
+        match receive.recv_timeout(Duration::from_secs(120)) {
             Ok((_, panicked)) => assert!(!panicked, "a job failed: see above"),
             Err(_) => {
                 let at = next.load(Ordering::Relaxed);

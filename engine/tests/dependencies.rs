@@ -17,7 +17,7 @@ use quenchdb::{
     Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table, Transaction,
 };
 use std::time::Duration;
-use support::{Content, content, open, small};
+use support::{Content, beside, content, open, small};
 
 const LOGS: usize = 3;
 
@@ -69,11 +69,6 @@ fn settings(preset: Preset, rule: Dependency) -> Settings {
     Settings { dependency: Some(rule), ..small(preset, LOGS) }
 }
 
-/// Runs `f` in a new thread, which has the next log.
-fn in_next_log<T: Send>(f: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| scope.spawn(f).join().expect("no panic"))
-}
-
 fn commit(
     db: &Database,
     durability: Durability,
@@ -123,33 +118,31 @@ fn after_power_cut(settings: &Settings, meeting: Meeting, by_way_of_another: boo
             db.transact(|tx| tx.insert(&table, "row", [n as u8])).expect("a whole disk");
         }
         let (db, table) = (&db, &table);
-        in_next_log(|| {
-            commit(db, Durability::Lazy, |tx| {
-                tx.insert(table, "first", "x")?;
-                // So many that who ends gives back old versions: these have to stay.
-                (0..100_u8).try_for_each(|n| tx.insert(table, [n], "x"))?;
-                match meeting.is_of_deletion() {
-                    true => tx.remove(table, "row").map(drop),
-                    false => tx.insert(table, "row", "new"),
-                }
-            })
-        })
-        .expect("commits");
-        in_next_log(|| match meeting {
+        let change = |tx: &mut Transaction| {
+            tx.insert(table, "first", "x")?;
+            // So many that who ends gives back old versions: these have to stay.
+            (0..100_u8).try_for_each(|n| tx.insert(table, [n], "x"))?;
+            match meeting.is_of_deletion() {
+                true => tx.remove(table, "row").map(drop),
+                false => tx.insert(table, "row", "new"),
+            }
+        };
+        let last = |tx: &mut Transaction| {
+            assert!(tx.get(table, "between")?.is_some());
+            tx.insert(table, "last", "x")
+        };
+        let meets = || match meeting {
             Snapshot | SnapshotOfAbsence | SnapshotScans => look(db, table, meeting),
             _ if by_way_of_another => {
-                commit(db, Durability::Lazy, |tx| meet(tx, table, meeting, "between"))?;
-                in_next_log(|| {
-                    commit(db, Durability::Durable, |tx| {
-                        assert!(tx.get(table, "between")?.is_some());
-                        tx.insert(table, "last", "x")
-                    })
-                })
+                let between = || commit(db, Durability::Lazy, |tx| meet(tx, table, meeting, "between"));
+                let (between, last) = beside(between, || commit(db, Durability::Durable, last));
+                between.and(last)
             }
             _ => commit(db, Durability::Durable, |tx| meet(tx, table, meeting, "last")),
-        })
-        .expect("commits");
-        let operations = disk.operations();
+        };
+        let (changed, (met, operations)) =
+            beside(|| commit(db, Durability::Lazy, change), || (meets(), disk.operations()));
+        changed.and(met).expect("commits");
         disk.stop();
         operations
     };

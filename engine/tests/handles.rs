@@ -18,7 +18,7 @@ fn builder() -> quenchdb::Builder {
 fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || drop(send.send(run())));
-    match receive.recv_timeout(Duration::from_secs(30)) {
+    match receive.recv_timeout(Duration::from_secs(300)) {
         Ok(value) => value,
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {

@@ -9,10 +9,11 @@ use quenchdb::{
     BackupOptions, Compression, Database, ErrorKind, Preset, RestoreOptions, Settings, Table, Transaction,
 };
 use std::io::Read;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use support::place;
+use support::{await_that, place};
 
 const MEMORY_BYTES: u64 = 1 << 20;
 /// Of each value. All pages in memory hold less.
@@ -142,15 +143,9 @@ fn in_use(db: &Database) -> u64 {
 
 /// Images of pages that were freed meanwhile may still be on their way to the disk: then it takes a moment.
 fn assert_comes_back_to(before: u64, db: &Database, context: &str) {
-    let mut after = in_use(db);
-    for _ in 0..200 {
-        if after <= before + (64 << 10) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-        after = in_use(db);
-    }
-    panic!("{context}: {before} bytes were in use, {after} are");
+    await_that(&format!("{context}: {before} bytes were in use, more are"), || {
+        in_use(db) <= before + (64 << 10)
+    });
 }
 
 #[test]
@@ -236,15 +231,15 @@ fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
         let (db, table) = with_one_open(&disk, compression);
         let begun = disk.operations();
         let mut committed: Vec<(usize, String, u64)> = Vec::new();
-        let over = AtomicBool::new(false);
+        let made = AtomicU64::new(0);
+        let (until_the_end, end) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in 0..20 {
-                    if over.load(Ordering::Relaxed) {
-                        break;
-                    }
+            let until_the_end = until_the_end;
+            let (db, made) = (&db, &made);
+            scope.spawn(move || {
+                while end.recv_timeout(Duration::from_millis(3)) == Err(RecvTimeoutError::Timeout) {
                     db.checkpoint().expect("a whole disk");
-                    std::thread::sleep(Duration::from_millis(3));
+                    made.fetch_add(1, Ordering::Relaxed);
                 }
             });
             let mut random = Random::from_seed(seed);
@@ -252,6 +247,11 @@ fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
                 let mut tx = db.begin().expect("free");
                 let key = format!("row {}", n % 3);
                 insert(&mut tx, &table, &key, 100 + n);
+                if n % 2 == 0 {
+                    // The next may have begun before the value was there.
+                    let before = made.load(Ordering::Relaxed);
+                    await_that("no checkpoint", || made.load(Ordering::Relaxed) >= before + 2);
+                }
                 tx.insert(&table, "small", n.to_le_bytes()).expect("fits");
                 if random.chance(1, 3) {
                     tx.abort();
@@ -260,7 +260,7 @@ fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
                     committed.push((disk.operations(), key, 100 + n));
                 }
             }
-            over.store(true, Ordering::Relaxed);
+            drop(until_the_end);
         });
         let end = disk.operations();
         disk.stop();

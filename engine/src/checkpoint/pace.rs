@@ -135,8 +135,8 @@ mod tests {
         let pacer = Pacer::new(Clock::manual(), u64::MAX, meters, || false);
         pacer.pause(0.1, || false);
         let looks = AtomicU64::new(0);
+        let look = || looks.fetch_add(1, Ordering::SeqCst) == u64::MAX;
         std::thread::scope(|scope| {
-            let look = || looks.fetch_add(1, Ordering::SeqCst) == u64::MAX;
             let waiting = scope.spawn(|| pacer.pause(0.5, look));
             while !waiting.is_finished() && looks.load(Ordering::SeqCst) < 3 {
                 std::thread::sleep(Duration::from_millis(1));

@@ -141,6 +141,8 @@ fn whoever_waits_for_a_long_block_has_a_checkpoint_made_before_the_log_is_at_its
 fn a_block_is_longer_than_a_segment_only_for_one_long_record() {
     let mut world = World::with_buffers(4 * SEGMENT_BYTES as usize);
     let lens = |world: &World| -> Vec<u64> {
+        // None is being made.
+        world.segments.await_ready(3).expect("memory");
         let mode = OpenMode { create: false, read_only: true, direct: false };
         let len = |name: &String| world.storage.open(&format!("log/{name}"), mode)?.len();
         let names = world.storage.list(DIRECTORY).expect("memory");

@@ -1,5 +1,6 @@
 //! Scenarios of one database on one disk.
 
+use crate::support::await_that;
 use crate::told::{Deed, How, Size, Writer};
 use crate::{Scenario, Stage, judge_database, open};
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
@@ -230,6 +231,10 @@ fn destage(stage: &mut Stage) {
         stage.writer.put(&db, &table, Size(6, 3000), how);
     }
     stage.writer.wait_all();
+    // Nobody who commits waits for the thread that writes them.
+    await_that("a full buffer is not written", || {
+        db.statistics().device_writes > 0 || stage.struck() || !stage.writer.errors.is_empty()
+    });
     stage.writer.flush(&db);
 }
 
@@ -410,6 +415,8 @@ fn stealing() -> Settings {
         writer: Some(Who::Worker),
         acknowledger: Some(Acknowledger::Workers),
         stealing_group: Some(2),
+        // What nobody waits for lies there until a thief comes, however late.
+        flush_interval: Some(Duration::from_millis(500)),
         idle_most: Duration::ZERO,
         ..small(Preset::Autonomous, 2)
     }

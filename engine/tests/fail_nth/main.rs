@@ -28,7 +28,7 @@ use told::{Deed, How, Size, Writer, as_of};
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 /// For one run of a scenario, with what follows.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Something that the engine does with one disk or several.
 pub(crate) struct Scenario {
@@ -153,7 +153,7 @@ impl Stage {
         let Some(db) = self.db.take() else { return };
         let Ok(table) = db.table("t") else { return };
         // A full disk is not asked all the time.
-        let end = Instant::now() + Duration::from_secs(3);
+        let end = Instant::now() + Duration::from_secs(30);
         loop {
             let before = self.writer.errors.len();
             self.writer.put(&db, &table, Size(1, 10), How::Wait);

@@ -12,8 +12,8 @@ use quenchdb::commit::presets;
 use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::{Acknowledger, Database, Dependency, Layout, Place, Preset, Queue, Settings, Writer};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
 /// Rows by table and key.
 pub type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
@@ -30,6 +30,34 @@ pub fn content(db: &Database) -> Content {
         }
     }
     content
+}
+
+/// Waits until `is_so`: what somebody else does, who may have to wait for a processor.
+#[track_caller]
+pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Does `first` in a new thread and then, while that lives, `second`: a thread that has ended would leave its log to the next.
+pub fn beside<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
+    let (send, receive) = mpsc::channel();
+    let (until_the_end, end) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let until_the_end = until_the_end;
+        scope.spawn(move || {
+            let _ = send.send(first());
+            // Until the other half is dropped, by a panic perhaps.
+            let _ = end.recv();
+        });
+        let first = receive.recv().expect("no panic");
+        let second = second();
+        drop(until_the_end);
+        (first, second)
+    })
 }
 
 pub fn place(disk: &SimulatedStorage) -> Place {

@@ -18,7 +18,12 @@ fn settings(logs: usize) -> Settings {
 fn world(settings: Settings) -> World {
     let clock = Clock::manual();
     clock.advance(Duration::from_millis(1));
-    World::with_clock(settings, Hooks::default(), clock)
+    let world = World::with_clock(settings, Hooks::default(), clock);
+    // Only workers and who waits write here: what a test makes due would be due to a flusher, too.
+    let flushers = &world.commit.core.flushers;
+    flushers.iter().for_each(|flusher| flusher.stop());
+    eventually("no flusher", || flushers.iter().all(|flusher| flusher.has_ended()));
+    world
 }
 
 impl World {

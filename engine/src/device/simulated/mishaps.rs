@@ -1,7 +1,8 @@
 //! What mishaps do to an operation; which there are is said in `faults`.
 
+use super::faults::Fate;
 use super::journal::{Change, SECTOR};
-use super::{EIO, MishapKind, SimulatedStorage, World, failure};
+use super::{EIO, MishapKind, OperationKind, SimulatedStorage, World, failure};
 use crate::base::Result;
 use crate::device::SECTOR_BYTES;
 use crate::device::mapped::WORD_BYTES;
@@ -10,10 +11,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl SimulatedStorage {
-    /// What takes time, outside of the disk's lock.
+    /// What becomes of an operation, and how often what is stuck was released before.
+    pub(super) fn fate(
+        &self,
+        kind: OperationKind,
+        path: &str,
+        offset: u64,
+        bytes: usize,
+    ) -> (Result<Fate>, u64) {
+        let mut world = self.shared.world.lock();
+        (world.fate(kind, path, offset, bytes), world.releases)
+    }
+
+    /// What takes time, outside of the disk's lock. `releases` is as it was when the mishap struck: who has seen that may release it at once.
     pub(super) fn hold_up(
         &self,
-        mishap: MishapKind,
+        (mishap, releases): (MishapKind, u64),
         path: &str,
         offset: u64,
         change: Option<&Change>,
@@ -21,15 +34,11 @@ impl SimulatedStorage {
         match mishap {
             MishapKind::Slow(time) => thread::sleep(time),
             MishapKind::Stuck => {
-                let releases = {
-                    let mut world = self.shared.world.lock();
-                    // A crash meanwhile may find it done, or partly, or late.
-                    if let Some(Change::Write { path, offset, bytes, .. }) = change {
-                        let (path, bytes) = (path.clone(), bytes.clone());
-                        world.land(Change::InFlight { path, offset: *offset, bytes });
-                    }
-                    world.releases
-                };
+                // A crash meanwhile may find it done, or partly, or late.
+                if let Some(Change::Write { path, offset, bytes, .. }) = change {
+                    let (path, bytes) = (path.clone(), bytes.clone());
+                    self.shared.world.lock().land(Change::InFlight { path, offset: *offset, bytes });
+                }
                 loop {
                     let world = self.shared.world.lock();
                     if world.stopped {

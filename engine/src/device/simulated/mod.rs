@@ -277,9 +277,9 @@ impl SimulatedStorage {
 
     /// Performs `change` unless a fault strikes.
     fn change(&self, kind: OperationKind, path: &str, offset: u64, change: Change) -> Result<()> {
-        let mut fate = self.shared.world.lock().fate(kind, path, offset, change.bytes());
+        let (mut fate, releases) = self.fate(kind, path, offset, change.bytes());
         if let Ok(Fate::Mishap(mishap)) = fate {
-            self.hold_up(mishap, path, offset, Some(&change))?;
+            self.hold_up((mishap, releases), path, offset, Some(&change))?;
         }
         let delay = {
             let mut world = self.shared.world.lock();
@@ -302,9 +302,9 @@ impl SimulatedStorage {
 
     /// An operation that changes nothing.
     fn look(&self, kind: OperationKind, path: &str, offset: u64, bytes: usize) -> Result<()> {
-        let fate = self.shared.world.lock().fate(kind, path, offset, bytes)?;
-        if let Fate::Mishap(mishap) = fate {
-            self.hold_up(mishap, path, offset, None)?;
+        let (fate, releases) = self.fate(kind, path, offset, bytes);
+        if let Fate::Mishap(mishap) = fate? {
+            self.hold_up((mishap, releases), path, offset, None)?;
             if mishap == MishapKind::Rot {
                 self.shared.world.lock().rot(path, offset, bytes);
             }
