@@ -340,10 +340,8 @@ fn bench_reports_every_field() {
         vec!["put", "--commit", "async", "--preset", "autonomous"],
         vec!["put", "--level", "bounded"],
     ] {
-        let common = ["--threads", "2", "--seconds", "0.5", "--json"];
-        let output = run(&[&["bench"], &arguments[..], &common].concat());
-        expect_code(&output, 0);
-        let report = json(&output);
+        let run = |seconds: &str| bench(&[&arguments[..], &["--seconds", seconds]].concat());
+        let report = long_enough(0.5, run, |report| number(report, "committed") > 0.0);
         for field in [
             "workload",
             "preset",
@@ -389,11 +387,6 @@ fn bench_reports_every_field() {
         assert!(in_series > 0.0 && in_series <= committed, "{report}");
         assert!(series.iter().all(|i| number(i, "p99_us") <= number(i, "max_us")), "{report}");
     }
-}
-
-#[track_caller]
-fn number(object: &Value, field: &str) -> f64 {
-    object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"))
 }
 
 /// `quench bench` in a directory of its own; its report.
@@ -450,17 +443,21 @@ fn bench_closes_and_reopens_and_finds_everything() {
 fn bench_makes_checkpoints_beside_the_workload_or_none() {
     let dir = directory();
     let picture = dir.path().join("run.svg");
-    let common = ["ycsb", "--rows", "1000", "--seconds", "0.4", "--warmup", "0.1", "--interval", "0.1"];
+    let common = ["ycsb", "--rows", "1000", "--warmup", "0.1", "--interval", "0.1", "--seconds"];
     let more = ["--checkpoint-every", "continuous", "--plot", text(&picture), "--memory-bytes", "64m"];
-    let with = bench(&[&common[..], &more].concat());
+    let length = |report: &Value, list: &str| report[list].as_array().map_or(0, Vec::len);
+    let with = long_enough(
+        0.4,
+        |seconds| bench(&[&common[..], &[seconds], &more].concat()),
+        |report| length(report, "checkpoint_marks") > 0 && length(report, "series") >= 3,
+    );
     assert!(number(&with, "checkpoints") >= 1.0 && number(&with, "checkpoint_seconds") > 0.0, "{with}");
     assert!(number(&with, "store_bytes_written") > 0.0, "{with}");
     assert_eq!((number(&with, "memory_bytes"), number(&with, "warm_up_seconds")), (67108864.0, 0.1));
-    assert!(!with["checkpoint_marks"].as_array().expect("marks").is_empty(), "{with}");
-    assert!(with["series"].as_array().expect("series").len() >= 3, "{with}");
+    assert!(length(&with, "checkpoint_marks") > 0 && length(&with, "series") >= 3, "{with}");
     let drawn = std::fs::read_to_string(&picture).expect("drawn");
     assert!(drawn.starts_with("<svg") && drawn.contains("polyline"), "{drawn}");
-    let without = bench(&[&common[..], &["--checkpoint", "none", "--snapshots"]].concat());
+    let without = bench(&[&common[..], &["0.4", "--checkpoint", "none", "--snapshots"]].concat());
     assert_eq!((number(&without, "checkpoints"), number(&without, "store_bytes_written")), (0.0, 0.0));
     assert!(number(&without["read_latency_us"], "p99") > 0.0, "{without}");
     for contradiction in [
@@ -485,8 +482,14 @@ fn bench_scans_a_cold_table_and_reads_each_page_once() {
 #[test]
 fn soak_checks_everything_and_judges_space() {
     let more = ["--checkpoint-every", "0.1", "--memory-bytes", "32m"];
-    let report = bench(&[&["soak", "--rows", "2000", "--seconds", "0.5"][..], &more].concat());
-    assert_eq!(report["problems"], Value::Array(vec![]), "{report}");
+    let soak = |seconds: &str| {
+        let report = bench(&[&["soak", "--rows", "2000", "--seconds", seconds][..], &more].concat());
+        assert_eq!(report["problems"], Value::Array(vec![]), "{report}");
+        report
+    };
+    let shows =
+        |report: &Value| number(report, "checkpoints") >= 1.0 && number(report, "write_amplification") >= 1.0;
+    let report = long_enough(0.5, soak, shows);
     assert_eq!(number(&report, "logical_bytes"), 2000.0 * 108.0);
     assert!(number(&report, "store_bytes_on_disk") >= number(&report, "logical_bytes"), "{report}");
     assert!(number(&report, "space_amplification") >= 1.0, "{report}");
@@ -498,7 +501,11 @@ fn soak_checks_everything_and_judges_space() {
 #[test]
 fn bench_counts_what_more_rows_than_memory_cost() {
     let rows = ["ycsb", "--rows", "60000", "--memory-bytes", "4m", "--level", "bounded"];
-    let report = bench(&[&rows[..], &["--seconds", "0.5", "--reopen", "kill"]].concat());
+    let report = long_enough(
+        0.5,
+        |seconds| bench(&[&rows[..], &["--seconds", seconds, "--reopen", "kill"]].concat()),
+        |report| number(report, "device_reads") > 0.0 && number(report, "store_bytes_written") > 0.0,
+    );
     let (reads, bytes) = (number(&report, "device_reads"), number(&report, "device_read_bytes"));
     assert!(reads > 0.0 && bytes >= 4096.0 * reads, "{report}");
     assert!(number(&report, "store_bytes_written") > 0.0, "evictions write: {report}");
