@@ -173,7 +173,7 @@ fn a_run_without_end_is_drawn_and_ends_with_its_result_by_key_or_signal() {
 fn a_child_that_is_killed_leaves_the_terminal_as_it_was() {
     let directory = directory();
     let arguments =
-        ["tatp", "--subscribers", "500", "--live", "--seconds", "1.5", "--reopen", "kill", "--check"];
+        ["tatp", "--subscribers", "500", "--live", "--seconds", "3", "--reopen", "kill", "--check"];
     let mut run = OnTerminal::start(&[&arguments[..], &SMALL[..4]].concat(), directory.path());
     run.wait_for(" now, ");
     let (status, after) = run.end();
