@@ -26,28 +26,41 @@ const FLOORS: [(&str, f64); 10] = [
     ("sim:memory-1.2us", 1.2),
 ];
 
+/// Runs of one model.
+const RUNS_MAX: usize = 30;
+
 #[test]
 fn the_floor_of_every_model_is_about_its_figure() {
     for (name, figure) in FLOORS {
-        let report = bench(&["device", "--device", name, "--threads", "2", "--seconds", "1"]);
-        assert_eq!(report["device"], name);
-        assert_eq!(report["volatile_cache"], name == "sim:nvme-consumer");
-        let p50 = number(&report["writes"][0], "p50_us");
-        // A quarter to either side is noise of few measurements; what comes on top is a busy machine's.
-        assert!(p50 >= 0.7 * figure && p50 <= 1.5 * figure + 300.0, "{name}: {p50} instead of {figure}");
+        let mut seen: Vec<f64> = Vec::new();
+        // A quarter to either side is noise of few measurements. What comes on top is a busy machine's, which is never faster: the first
+        // run that is about as fast as it should be tells.
+        while seen.last().is_none_or(|p50| *p50 > 1.5 * figure + 300.0) {
+            assert!(seen.len() < RUNS_MAX, "{name}: {seen:?} instead of {figure}");
+            let report = bench(&["device", "--device", name, "--threads", "2", "--seconds", "1"]);
+            assert_eq!(report["device"], name);
+            assert_eq!(report["volatile_cache"], name == "sim:nvme-consumer");
+            let p50 = number(&report["writes"][0], "p50_us");
+            assert!(p50 >= 0.7 * figure, "{name}: {p50} instead of {figure}");
+            seen.push(p50);
+        }
     }
 }
 
 #[test]
 fn a_directory_has_the_speed_of_the_model_and_can_be_recovered_after_a_kill() {
-    let directory = directory();
-    let path = directory.path().join("db");
-    let path = text(&path);
-    let options = ["--seconds", "0.4", "--threads", "2", "--reopen", "kill", "--check"];
-    let device = ["--device", "sim:ebs-gp3", "--path", path];
-    let report = bench(&[&["tpcb", "--branches", "2", "--accounts", "300"][..], &options, &device].concat());
+    let run = |seconds: &str| {
+        let directory = directory();
+        let path = directory.path().join("db");
+        let small = ["tpcb", "--branches", "2", "--accounts", "300", "--threads", "2"];
+        let device = ["--device", "sim:ebs-gp3", "--path", text(&path)];
+        let report =
+            bench(&[&small[..], &device, &["--seconds", seconds, "--reopen", "kill", "--check"]].concat());
+        assert_eq!(report["check"]["problems"].as_array().map(Vec::len), Some(0), "{report}");
+        report
+    };
+    let report = long_enough(0.4, run, |report| number(report, "committed") > 0.0);
     assert_eq!((&report["device"], &report["reopened"]["after"]), (&"sim:ebs-gp3".into(), &"killed".into()));
-    assert_eq!(report["check"]["problems"].as_array().map(Vec::len), Some(0), "{report}");
     assert!(number(&report["floor_us"], "p50") >= 800.0, "{report}");
     assert!(number(&report["commit_latency_us"], "p50") >= 800.0, "{report}");
 }

@@ -16,6 +16,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
+/// Said on the terminal when the program is gone: what it wrote itself is before this.
+const GONE: &str = "\0gone";
+
 const LINES: usize = 30;
 const COLUMNS: usize = 100;
 
@@ -50,10 +53,10 @@ fn screen(written: &str) -> String {
 /// A program on a terminal, and what it has written there.
 struct OnTerminal {
     terminal: File,
-    /// Keeps the terminal's settings to look at when the program is gone.
+    /// Keeps the terminal's settings to look at when the program is gone, and says that it is.
     other_end: File,
     child: Child,
-    written: Arc<Mutex<String>>,
+    written: Arc<Mutex<Vec<u8>>>,
 }
 
 impl OnTerminal {
@@ -77,18 +80,18 @@ impl OnTerminal {
         let child = command.spawn().expect("the program starts");
         let terminal = File::from(terminal);
         let (mut reader, written) = (terminal.try_clone().expect("one more"), Arc::default());
-        let all: Arc<Mutex<String>> = Arc::clone(&written);
+        let all: Arc<Mutex<Vec<u8>>> = Arc::clone(&written);
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = reader.read(&mut bytes) {
-                all.lock().expect("nobody panics").push_str(&String::from_utf8_lossy(&bytes[..read]));
+                all.lock().expect("nobody panics").extend_from_slice(&bytes[..read]);
             }
         });
         OnTerminal { terminal, other_end, child, written }
     }
 
     fn written(&self) -> String {
-        self.written.lock().expect("nobody panics").clone()
+        String::from_utf8_lossy(&self.written.lock().expect("nobody panics")).into_owned()
     }
 
     #[track_caller]
@@ -119,9 +122,16 @@ impl OnTerminal {
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        // What is on its way to the thread that reads.
-        std::thread::sleep(Duration::from_millis(200));
-        (status, self.written())
+        self.other_end.write_all(GONE.as_bytes()).expect("there is room");
+        let gone = Instant::now();
+        loop {
+            let written = self.written();
+            if let Some(all) = written.strip_suffix(GONE) {
+                return (status, all.to_string());
+            }
+            assert!(gone.elapsed() < LONGEST, "something else writes: {written:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits for its end; what it wrote after it had gone back from its other screen.
@@ -163,7 +173,7 @@ fn a_run_without_end_is_drawn_and_ends_with_its_result_by_key_or_signal() {
 fn a_child_that_is_killed_leaves_the_terminal_as_it_was() {
     let directory = directory();
     let arguments =
-        ["tatp", "--subscribers", "500", "--live", "--seconds", "1.5", "--reopen", "kill", "--check"];
+        ["tatp", "--subscribers", "500", "--live", "--seconds", "3", "--reopen", "kill", "--check"];
     let mut run = OnTerminal::start(&[&arguments[..], &SMALL[..4]].concat(), directory.path());
     run.wait_for(" now, ");
     let (status, after) = run.end();

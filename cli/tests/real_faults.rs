@@ -26,7 +26,8 @@ fn no_strace() -> bool {
 
 fn torture(arguments: &[&str]) -> Value {
     let dir = directory();
-    let output = run(&[&["torture", text(dir.path()), "--json", "--seconds", "300"], arguments].concat());
+    // It is the rounds that end it, however long they take.
+    let output = run(&[&["torture", text(dir.path()), "--json", "--seconds", "3600"], arguments].concat());
     let report = json(&output);
     println!("{report}");
     expect_code(&output, 0);

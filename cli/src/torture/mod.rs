@@ -19,6 +19,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// `quench torture`
@@ -61,6 +63,8 @@ pub struct TortureArgs {
 const ROWS_MAX: u64 = 200_000;
 /// The same where a round is over in a moment.
 const ROWS_MAX_AT_CALLS: u64 = 3_000;
+/// How long a child under strace, which slows down all that it does, may take until it works. Its time for its call begins then.
+const UNTIL_WORK: Duration = Duration::from_secs(30);
 /// How long a child may take to get to its call; and to its first one, without which its kind is left out from then on.
 const UNTIL_CALL: Duration = Duration::from_millis(400);
 const UNTIL_FIRST_CALL: Duration = Duration::from_millis(1500);
@@ -128,26 +132,33 @@ impl Torture<'_> {
         let pipe = child.stdout.take().context("the child has no standard output")?;
         // The pipe is read until its end, which the kill brings: nothing reported is missed.
         let mut acknowledged = std::mem::take(&mut self.acknowledged);
+        let works = Arc::new(AtomicBool::new(false));
+        let says_so = Arc::clone(&works);
         let reader = std::thread::spawn(move || {
             let mut strange = Vec::new();
             let mut lines = BufReader::with_capacity(1 << 16, pipe);
             let mut line = String::new();
             while lines.read_line(&mut line).is_ok_and(|read| read > 0) {
                 // A last line without its newline was cut by the kill: not acknowledged to anyone.
-                if let Some(whole) = line.strip_suffix('\n')
-                    && !acknowledged.line(whole)
-                {
-                    strange.push(whole.to_string());
+                if let Some(whole) = line.strip_suffix('\n') {
+                    says_so.store(true, Ordering::Release);
+                    if !acknowledged.line(whole) {
+                        strange.push(whole.to_string());
+                    }
                 }
                 line.clear();
             }
             (acknowledged, strange)
         });
         let began = Instant::now();
-        let mut stopped = None;
-        while began.elapsed() < delay && stopped.is_none() {
-            std::thread::sleep((delay - began.elapsed().min(delay)).min(Duration::from_millis(20)));
+        let (mut since, mut begins, mut stopped) = (began, self.calls.is_some(), None);
+        while since.elapsed() < delay && stopped.is_none() {
+            std::thread::sleep((delay - since.elapsed().min(delay)).min(Duration::from_millis(20)));
             stopped = child.try_wait()?;
+            if begins {
+                begins = !works.load(Ordering::Acquire) && began.elapsed() < UNTIL_WORK;
+                since = Instant::now();
+            }
         }
         if self.calls.is_some() && stopped.is_none() {
             // strace ends with what it traces, which on a busy machine it may not even have started.
