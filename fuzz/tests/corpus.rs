@@ -79,6 +79,9 @@ fn seconds() -> f64 {
     std::env::var("QUENCH_FUZZ_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1.5)
 }
 
+/// Each target gets at least so many mutated inputs, however long a busy machine takes.
+const RUNS_LEAST: u64 = 21;
+
 #[test]
 fn mutated_inputs_do_no_harm() {
     let seed: u64 = std::env::var("QUENCH_FUZZ_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
@@ -88,14 +91,13 @@ fn mutated_inputs_do_no_harm() {
         let inputs = corpus(&target);
         let mut random = Random::from_seed(seed);
         let (begun, mut runs) = (Instant::now(), 0);
-        while begun.elapsed() < Duration::from_secs_f64(seconds()) {
+        while runs < RUNS_LEAST || begun.elapsed() < Duration::from_secs_f64(seconds()) {
             let mut data = inputs[random.below(inputs.len() as u64) as usize].1.clone();
             mutate(&mut data, &inputs, &mut random);
             run(target, &data, &format!("seed {seed}, run {runs}"));
             runs += 1;
         }
         println!("{}: {runs} mutated inputs", target.name);
-        assert!(runs > 20, "{}: {runs} in {:?}", target.name, begun.elapsed());
     }
 }
 

@@ -5,12 +5,13 @@ use crate::driver::Run;
 use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::store::{Reader, Session, Step, Store};
 use crate::tatp::Tatp;
+use crate::watch::{Sample, Watch};
 use crate::workload::{Checked, Seat, Workload};
 use crate::ycsb::{Mix, Ycsb};
 use quenchdb::{Database, Durability};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A directory of its own, removed at the end.
@@ -35,7 +36,7 @@ impl Drop for Directory {
 fn plan(commit: CommitMode, level: Durability) -> Plan {
     Plan {
         threads: 2,
-        duration: Duration::from_millis(200),
+        duration: Duration::from_secs(60),
         warm_up: Some(Duration::ZERO),
         interval: Duration::from_secs(1),
         commit,
@@ -51,6 +52,20 @@ fn plan(commit: CommitMode, level: Durability) -> Plan {
         zipf: 0.0,
         memory_bytes: 64 << 20,
         seed: 1,
+    }
+}
+
+/// Ends the run when each row has been changed many times: changes of the last moments may not be acknowledged below `durable`.
+#[derive(Default)]
+struct Enough(AtomicBool);
+
+impl Watch for Enough {
+    fn sampled(&self, sample: Sample) {
+        self.0.fetch_or(sample.measuring && sample.sums.committed >= 5000, Ordering::Relaxed);
+    }
+
+    fn ends(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -80,6 +95,7 @@ fn work<W: Workload>(
     workload.populate(database, 1, &|_, _, _| {}).expect("populated");
     let before = rows(database, table);
     let (parameters, ledger) = (BTreeMap::new(), Ledger::open(ledger).expect("opened"));
+    let enough = Enough::default();
     let run = Run {
         workload: "test",
         parameters: &parameters,
@@ -89,7 +105,7 @@ fn work<W: Workload>(
         progress: &|_, _, _| {},
         block_device: None,
         while_working: None,
-        watch: None,
+        watch: Some(&enough),
         ledger: Some(&ledger),
     };
     let workers =

@@ -18,9 +18,15 @@ pub struct CacheGroups {
 }
 
 impl CacheGroups {
-    /// Those of this machine, read once.
+    /// Those of this machine, read once. A simulated one has two CPUs that share a cache, wherever it is run, so that a seed goes the
+    /// same way on every machine.
     #[must_use]
     pub fn of_machine() -> &'static CacheGroups {
+        #[cfg(feature = "simulation")]
+        if crate::sync::simulation::is_simulated() {
+            static SIMULATED: OnceLock<CacheGroups> = OnceLock::new();
+            return SIMULATED.get_or_init(|| CacheGroups { first: vec![0; 2] });
+        }
         static GROUPS: OnceLock<CacheGroups> = OnceLock::new();
         GROUPS.get_or_init(|| CacheGroups::read(Path::new(CPUS)))
     }

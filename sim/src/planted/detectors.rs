@@ -108,9 +108,8 @@ detectors! {
     ReadersNotAsked: tests("readers", "a_reader_stays");
 
     UncommittedImage: tests("checkpoint_exact", "is_open");
-    // Two races, lost in nearly every run: asked again where they are not.
-    ImageBeforeLog: LEAVE_MEMORY, LEAVE_MEMORY, LEAVE_MEMORY;
-    ImageAfterCheckpoint: LEAVE_MEMORY, LEAVE_MEMORY, LEAVE_MEMORY;
+    ImageBeforeLog: LEAVE_MEMORY;
+    ImageAfterCheckpoint: LEAVE_MEMORY;
     NotHandedOver: tests("checkpoint_exact", "split_and_merge"), SEEDS;
     DirtyPageDropped: tests("larger_than_memory", "content_is_right");
 

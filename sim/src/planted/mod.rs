@@ -20,8 +20,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tests::Binaries;
 
-/// Whoever takes longer has noticed nothing.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Whoever takes longer has noticed nothing. Long, as a busy machine is slow and the run without the bug has to end within it, too.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What is asked for.
 #[derive(Clone, Debug, clap::Args)]
@@ -75,6 +75,8 @@ pub struct Caught {
     pub by: String,
     /// Tests or seeds that were run before it was caught, this one too.
     pub runs: u64,
+    /// How often the tests were asked, this time too. More than once if all went well at first, as races may.
+    pub tries: u64,
     /// Since this detector was asked.
     pub seconds: f64,
     /// What it said.

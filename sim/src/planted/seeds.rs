@@ -39,5 +39,5 @@ fn one(seed: u64, bug: Option<Bug>, processor: usize) -> Result<Outcome> {
     // Where it panicked comes first, what it said is the next line.
     let line = said.lines().nth(1).or(said.lines().next()).unwrap_or_default();
     let said = line.chars().take(super::table::SAID_LENGTH).collect();
-    Ok(Outcome::Noticed(Caught { by: format!("seed {seed}"), runs: 1, seconds: 0.0, said }))
+    Ok(Outcome::Noticed(Caught { by: format!("seed {seed}"), runs: 1, tries: 1, seconds: 0.0, said }))
 }

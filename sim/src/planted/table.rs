@@ -1,6 +1,6 @@
 //! What was found, for people and for the documentation.
 
-use super::{Report, Row};
+use super::{Caught, Report, Row};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::path::Path;
@@ -15,8 +15,16 @@ const MARKER: &str =
 /// One line of the running output.
 pub fn line(row: &Row) -> String {
     match &row.caught {
-        Some(caught) => format!("{:28} {:6.1} s  {}", row.bug, caught.seconds, caught.by),
+        Some(caught) => format!("{:28} {:6.1} s  {}", row.bug, caught.seconds, by(caught)),
         None => format!("{:28}   MISSED by {}", row.bug, row.missed_by.join(", ")),
+    }
+}
+
+/// Who caught it, and which time it did if that was not the first.
+fn by(caught: &Caught) -> String {
+    match caught.tries {
+        1 => caught.by.clone(),
+        tries => format!("{}, asked {tries} times", caught.by),
     }
 }
 
@@ -39,7 +47,7 @@ fn markdown(report: &Report) -> String {
     for row in &report.bugs {
         let (by, runs, seconds) = match &row.caught {
             Some(caught) => {
-                (caught.by.replace("::", ":: "), caught.runs.to_string(), format!("{:.1}", caught.seconds))
+                (by(caught).replace("::", ":: "), caught.runs.to_string(), format!("{:.1}", caught.seconds))
             }
             None => ("nobody".into(), String::new(), String::new()),
         };
