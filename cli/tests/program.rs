@@ -5,6 +5,7 @@ mod support;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use support::*;
 
 /// The same bytes in each run: xorshift.
@@ -70,10 +71,17 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
     let mut input = child.stdin.take().expect("piped");
     // The pipe holds 64 KiB of it and the program's buffer 256: of the rest all but the last batch is durable. The load cannot end, as the
     // pipe stays open.
-    input.write_all(&lines.as_bytes()[..600_000]).expect("it reads");
+    let (send, taken) = std::sync::mpsc::channel();
+    let all = lines.clone();
+    std::thread::spawn(move || {
+        let written = input.write_all(&all.as_bytes()[..600_000]);
+        // With the pipe, which stays open until the child has ended.
+        let _ = send.send((written, input));
+    });
+    let taken = taken.recv_timeout(Duration::from_secs(60));
     child.kill().expect("our own child");
     child.wait().expect("ended");
-    drop(input);
+    taken.expect("it reads on").0.expect("it reads");
     let listed = |more: &[&str]| {
         let output = run(&[&["tables", text(&database)], more].concat());
         expect_code(&output, 0);

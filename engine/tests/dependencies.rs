@@ -17,7 +17,7 @@ use quenchdb::{
     Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table, Transaction,
 };
 use std::time::Duration;
-use support::{Content, beside, content, open, small};
+use support::{Content, beside, beside_others, content, open, small};
 
 const LOGS: usize = 3;
 
@@ -109,7 +109,12 @@ fn look(db: &Database, table: &Table, meeting: Meeting) -> Result<()> {
 }
 
 /// The content after a power cut at the moment at which the last transaction was told that it is committed.
-fn after_power_cut(settings: &Settings, meeting: Meeting, by_way_of_another: bool, salt: u64) -> Content {
+fn after_power_cut(
+    settings: &Settings,
+    meeting: Meeting,
+    by_way_of_another: bool,
+    (salt, others): (u64, u64),
+) -> Content {
     let disk = SimulatedStorage::new(salt);
     let operations = {
         let db = open(&disk, settings);
@@ -140,8 +145,9 @@ fn after_power_cut(settings: &Settings, meeting: Meeting, by_way_of_another: boo
             }
             _ => commit(db, Durability::Durable, |tx| meet(tx, table, meeting, "last")),
         };
-        let (changed, (met, operations)) =
-            beside(|| commit(db, Durability::Lazy, change), || (meets(), disk.operations()));
+        let (changed, (met, operations)) = beside_others(others, db, || {
+            beside(|| commit(db, Durability::Lazy, change), || (meets(), disk.operations()))
+        });
         changed.and(met).expect("commits");
         disk.stop();
         operations
@@ -153,7 +159,7 @@ fn after_power_cut(settings: &Settings, meeting: Meeting, by_way_of_another: boo
     content
 }
 
-fn judge(settings: &Settings, meeting: Meeting, by_way_of_another: bool, salt: u64) {
+fn judge(settings: &Settings, meeting: Meeting, by_way_of_another: bool, salt: (u64, u64)) {
     let after = after_power_cut(settings, meeting, by_way_of_another, salt);
     let has = |key: &str| after.contains_key(&("t".to_string(), key.into()));
     let context = format!("{}, {:?}, {meeting:?}, {by_way_of_another}", settings.preset, settings.dependency);
@@ -180,7 +186,10 @@ fn judge_all(preset: Preset) {
                     continue;
                 }
                 salt += 1;
-                judge(&settings, meeting, by_way_of_another, salt);
+                // Which logs the threads have is decided by who else lives: once in two times at least they are different ones.
+                for others in [salt % 3, (salt + 1) % 3] {
+                    judge(&settings, meeting, by_way_of_another, (salt, others));
+                }
             }
         }
     }

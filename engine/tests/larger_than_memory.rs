@@ -5,7 +5,7 @@ use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Preset, Settings, Snapshot, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -173,22 +173,21 @@ fn checkpoints_that_run_all_the_time_are_exact_while_pages_leave_memory() {
         let disk = SimulatedStorage::new(seed);
         let db = open(&disk, Preset::Autonomous);
         let table = db.create_table("t").expect("new");
-        let stop = AtomicBool::new(false);
+        let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
         let mut model = Model::new();
         std::thread::scope(|scope| {
-            let (db, stop) = (&db, &stop);
-            let checkpoints = scope.spawn(move || {
-                let mut count = 0;
-                while !stop.load(Ordering::Relaxed) || count < 2 {
+            let (db, stop, made) = (&db, &stop, &made);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
                     db.checkpoint().expect("a whole disk");
-                    count += 1;
+                    made.fetch_add(1, Ordering::Relaxed);
                 }
-                count
             });
-            let mut random = Random::from_seed(seed);
+            let (mut random, few) = (Random::from_seed(seed), || made.load(Ordering::Relaxed) < 2);
             change(db, &table, &mut model, &mut random, 4000);
+            (0..100).take_while(|_| few()).for_each(|_| change(db, &table, &mut model, &mut random, 100));
             stop.store(true, Ordering::Relaxed);
-            assert!(checkpoints.join().expect("no panic") > 1);
+            assert!(!few(), "no checkpoints beside so many changes");
         });
         db.flush().expect("a whole disk");
         disk.stop();

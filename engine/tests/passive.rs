@@ -241,10 +241,11 @@ fn a_commit_writes_nothing_to_the_device() {
         disk.flushes() - before
     };
     let mut rounds = 0;
-    await_that("each time something was flushed", || {
+    let quiet = (0..12).any(|_| {
         rounds += 1;
         commit_some(rounds) == 0
     });
+    assert!(quiet, "each time something was flushed");
     let statistics = db.statistics();
     assert_eq!(statistics.device_writes, 0);
     assert_eq!((statistics.fences, statistics.commit_sleeps), (1 + 20 * u64::from(rounds), 0));

@@ -10,7 +10,7 @@ use quenchdb::{
 };
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use support::{beside, small};
+use support::{beside_others, small};
 
 const SECTOR: usize = 4096;
 const ROUNDS: u32 = 120;
@@ -139,15 +139,6 @@ fn blocks(segment: &[u8]) -> Vec<(usize, u32, bool)> {
 fn segments(disk: &SimulatedStorage) -> Vec<(String, Vec<u8>)> {
     let files = disk.files().into_iter().filter(|path| path.starts_with("log/"));
     files.map(|path| (path.clone(), disk.read_file(&path).expect("listed"))).collect()
-}
-
-/// Does `work` while so many other threads live that have used the database: they decide which logs are left to those of `work`.
-fn beside_others<T>(others: usize, db: &Database, work: impl FnOnce() -> T) -> T {
-    if others == 0 {
-        return work();
-    }
-    let commits = || db.create_table(&format!("other {others}")).map(drop).expect("new");
-    beside(commits, || beside_others(others - 1, db, work)).1
 }
 
 /// A disk on which much was stolen, stopped.

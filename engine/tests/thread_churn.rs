@@ -109,7 +109,7 @@ fn a_thread_that_ended_leaves_nothing_behind() {
     for (name, settings) in protocols() {
         for blocking in [true, false] {
             let settings = settings.clone();
-            in_time(name, 60 + wanted / 500, move || {
+            in_time(name, 300 + wanted / 100, move || {
                 let db = Database::builder().settings(settings).open_in_memory().expect("opens");
                 db.create_table("t").expect("new");
                 churn(&db, 0, FIRST / 2, blocking);

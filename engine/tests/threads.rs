@@ -39,7 +39,7 @@ fn in_time(run: impl FnOnce() + Send + 'static) {
         run();
         let _ = send.send(());
     });
-    match receive.recv_timeout(Duration::from_secs(600)) {
+    match receive.recv_timeout(Duration::from_secs(300)) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
         _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }

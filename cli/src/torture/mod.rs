@@ -156,8 +156,8 @@ impl Torture<'_> {
             std::thread::sleep((delay - since.elapsed().min(delay)).min(Duration::from_millis(20)));
             stopped = child.try_wait()?;
             if begins {
-                begins = !works.load(Ordering::Acquire) && began.elapsed() < UNTIL_WORK;
-                since = Instant::now();
+                begins = !works.load(Ordering::Acquire);
+                since = if began.elapsed() < UNTIL_WORK { Instant::now() } else { began };
             }
         }
         if self.calls.is_some() && stopped.is_none() {
@@ -178,6 +178,9 @@ impl Torture<'_> {
             self.violations.push(format!("the child stopped by itself: {status}"));
         } else {
             self.kills += 1;
+        }
+        if begins && stopped.is_none() {
+            self.violations.push(format!("the child did nothing in {UNTIL_WORK:?}"));
         }
         self.violations.extend(strange.into_iter().map(|line| format!("the child wrote `{line}`")));
         Ok(())

@@ -30,10 +30,11 @@ fn forget_what_was_asked(pool: &Pool) {
     pool.wait_for_pressure(Some(Duration::ZERO));
 }
 
-/// Waits until `waiter` waits for memory: its first request is from before it begins to.
+/// Waits until somebody waits for memory: the first request is from before that.
 fn await_waiter(pool: &Pool) {
-    pool.wait_for_pressure(None);
-    pool.wait_for_pressure(None);
+    for _ in 0..2 {
+        pool.wait_for_pressure(Some(Duration::from_secs(30)));
+    }
 }
 
 /// Whether a thread that waits for memory is told when `give` has given some back, and does not find it later, unasked.

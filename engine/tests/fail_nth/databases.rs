@@ -7,10 +7,11 @@ use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Compression, Database, Layout, Preset, Settings, Table, Writer as Who};
 use std::io::Read;
 use std::ops::RangeInclusive;
-use std::sync::{Barrier, Mutex, RwLock};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Mutex, RwLock};
 use std::time::Duration;
 
-/// Times that two threads meet, and most if what they meet for has not happened.
+/// So often two threads meet at least; and at most, if what they meet for has not happened.
 const ROUNDS: RangeInclusive<usize> = 3..=12;
 
 fn small(preset: Preset, logs: usize) -> Settings {
@@ -158,27 +159,40 @@ fn fragments(stage: &mut Stage) {
     stage.writer.flush(&db);
 }
 
+/// Each waits for the other, and panics if that has ended.
+fn both() -> [impl Fn() + Send; 2] {
+    let ((to_another, from_one), (to_one, from_another)) = (mpsc::channel(), mpsc::channel());
+    let meets = |to: Sender<()>, from: Receiver<()>| {
+        move || {
+            let _ = to.send(());
+            from.recv().expect("the other is there");
+        }
+    };
+    [meets(to_another, from_another), meets(to_one, from_one)]
+}
+
 /// The run's writer and another, each in a thread, do `round` [some times](ROUNDS), until `taken`. Who gets which log is decided by which
 /// threads live, so the other is a new thread each time, and all live to the end.
 fn two_threads(
     stage: &mut Stage,
     db: &Database,
     taken: fn(&Database) -> bool,
-    round: impl Fn(&mut Writer, &Barrier) + Sync,
+    round: impl Fn(&mut Writer, &dyn Fn()) + Sync,
 ) {
     let other = Mutex::new(Writer::new(&stage.disks[0], 1, Vec::new()));
-    let (both, end) = (Barrier::new(2), RwLock::new(()));
+    let end = RwLock::new(());
     let until_the_end = end.write().expect("no panic");
     std::thread::scope(|scope| {
         let until_the_end = until_the_end;
         for times in 1..=*ROUNDS.end() {
-            scope.spawn(|| {
-                round(&mut other.lock().expect("no panic"), &both);
-                both.wait();
+            let ([one, another], other, round, end) = (both(), &other, &round, &end);
+            scope.spawn(move || {
+                round(&mut other.lock().expect("no panic"), &another);
+                another();
                 drop(end.read());
             });
-            round(&mut stage.writer, &both);
-            both.wait();
+            round(&mut stage.writer, &one);
+            one();
             if ROUNDS.contains(&times) && taken(db) {
                 break;
             }
@@ -195,15 +209,15 @@ fn two_threads(
 fn steal(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
-    two_threads(stage, &db, stole, |writer, both| {
+    two_threads(stage, &db, stole, |writer, meet| {
         let thief = writer.thread == 0;
-        both.wait();
+        meet();
         writer.put(&db, &table, Size(1, 600), How::Async);
-        both.wait();
+        meet();
         if thief {
             writer.put(&db, &table, Size(1, 600), How::Wait);
         }
-        both.wait();
+        meet();
         writer.put(&db, &table, Size(2, 1200), if thief { How::Loss } else { How::Async });
         writer.put(&db, &table, Size(2, 1200), How::Wait);
         writer.wait_all();
@@ -214,11 +228,11 @@ fn steal(stage: &mut Stage) {
 fn together(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
-    two_threads(stage, &db, shared_a_flush, |writer, both| {
-        both.wait();
+    two_threads(stage, &db, shared_a_flush, |writer, meet| {
+        meet();
         writer.put(&db, &table, Size(2, 600), How::Async);
         writer.put(&db, &table, Size(2, 600), How::Async);
-        both.wait();
+        meet();
         writer.wait_all();
     });
 }

@@ -229,7 +229,7 @@ const VARIANTS: [(FaultKind, i32, OperationKind); 4] = [
     (FaultKind::Once, ENOSPC, OperationKind::AnyThatGrows),
     (FaultKind::ForEver, ENOSPC, OperationKind::AnyThatGrows),
 ];
-/// Threads of the engine do their operations in no fixed order, so some run may have one or two less than others.
+/// Threads do their operations in no fixed order, so some run may have less of them than others.
 const MISSES: u64 = 3;
 
 struct Prepared {

@@ -60,6 +60,12 @@ pub fn beside<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce(
     })
 }
 
+/// Does `work` while so many other threads live that have used the database: they decide which logs are left to those of `work`.
+pub fn beside_others<T>(others: u64, db: &Database, work: impl FnOnce() -> T) -> T {
+    let commit = || db.create_table(&format!("other {others}")).map(drop).expect("new");
+    if others == 0 { work() } else { beside(commit, || beside_others(others - 1, db, work)).1 }
+}
+
 pub fn place(disk: &SimulatedStorage) -> Place {
     Place::Storage(Arc::new(disk.clone()))
 }

@@ -76,8 +76,8 @@ fn test_of_engine(message: &serde_json::Value) -> Option<(String, PathBuf)> {
 }
 
 impl Binaries {
-    /// Runs the tests of `binary` whose names contain `filter` with `bug` planted, again if all went well; if one fails, that
-    /// one without it, or all of them if the process was ended.
+    /// Runs the tests of `binary` whose names contain `filter` with `bug` planted, and again if all went well. If one fails, that
+    /// one has to pass without the bug; if the process was ended, all of them.
     pub fn ask(&self, binary: &str, filter: &str, bug: Bug) -> Result<Outcome> {
         let begun = Instant::now();
         for tries in 1..=TRIES {
