@@ -1,9 +1,10 @@
 //! Threads that come and go, snapshots by the hundred, and handles dropped in any order.
 
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Result, Table, Transaction};
+use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Table, Transaction};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 fn builder() -> quenchdb::Builder {
@@ -337,4 +338,41 @@ fn a_transaction_of_a_closed_database_leaves_the_files_of_the_next_owner_alone()
     drop(stale);
     assert_eq!(rows(&next, "t").len(), 1);
     next.close().expect("closes");
+}
+
+/// A task of an executor may own the database that its commit is of, and end with it. The thread that wrote the log woke it, closed the database, and
+/// waited for its own end.
+#[test]
+fn a_waker_may_have_the_last_handle() {
+    struct Owns(Mutex<Option<Database>>);
+    impl std::task::Wake for Owns {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().expect("no panic").take());
+        }
+    }
+    // With the others nearly every commit is durable when the call returns.
+    for preset in [Preset::Group, Preset::Queued, Preset::Pipelined, Preset::Autonomous, Preset::Restricted] {
+        let directory = tempfile::tempdir().expect("space");
+        let open = || builder().preset(preset).open(directory.path());
+        let db = open().expect("opens");
+        let table = db.create_table("t").expect("new");
+        let mut pending = 0;
+        // Until one was not committed at once.
+        while pending == 0 {
+            let mut tx = db.begin().expect("free");
+            tx.insert(&table, "a", "1").expect("free row");
+            let mut handle = tx.commit_async().expect("commits");
+            let waker = std::task::Waker::from(Arc::new(Owns(Mutex::new(Some(db.clone())))));
+            let polled = std::pin::Pin::new(&mut handle).poll(&mut std::task::Context::from_waker(&waker));
+            pending += u32::from(polled.is_pending());
+        }
+        drop((db, table));
+        let begun = std::time::Instant::now();
+        // Closed by the waker, when it is called.
+        while let Err(error) = open() {
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+            assert!(begun.elapsed() < Duration::from_secs(30), "{preset}: {error}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }

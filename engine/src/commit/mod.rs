@@ -247,6 +247,7 @@ impl Commit {
         self.end_threads();
         self.core.acknowledge_all(true);
         self.core.wake_everybody();
+        self.core.wakers.end();
         flushed
     }
 

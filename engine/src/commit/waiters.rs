@@ -4,12 +4,18 @@
 //! acknowledgment wakes those whose transaction is committed. The bound is one waker per pending future of the caller: a future that is polled
 //! with another waker than before leaves that one instead.
 //! A future that is polled is a waiter like any other: it causes the writes it needs, through the flusher.
+//!
+//! Wakers are code of the caller: one may wait for another commit of the very log whose lead the acknowledger has, or drop the last handle of the
+//! database, which ends the flushers. So a thread of their own calls them, one after the other, and holds nothing of the room. It begins with
+//! the first future that is polled. Nobody waits for its end, as it may be the one who closes the database, or inside a waker that waits for that.
 
 use super::levels::NOW;
 use super::{Core, Ticket};
 use crate::base::{ErrorKind, Result};
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Event, Mutex, thread};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// Wakers of futures, by ticket.
@@ -20,6 +26,31 @@ pub(super) struct Wakers {
     list: Mutex<Vec<Left>>,
     /// The place that was given out last.
     last_place: AtomicU64,
+    caller: Arc<Caller>,
+}
+
+/// Who calls wakers.
+#[derive(Debug)]
+struct Caller {
+    calls: Mutex<Calls>,
+    /// There is one to call, or it is told to end.
+    asked: Event,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    wakers: Vec<Waker>,
+    thread: CallerState,
+    ends: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum CallerState {
+    #[default]
+    NotBegun,
+    Runs,
+    /// Or it could not be started. Whoever has a waker to call does so.
+    Ended,
 }
 
 /// A waker that was left here.
@@ -42,14 +73,90 @@ impl Clone for WakerPlace {
 
 impl Default for Wakers {
     fn default() -> Self {
-        Wakers { count: AtomicUsize::new(0), list: Mutex::new(Vec::new()), last_place: AtomicU64::new(0) }
+        Wakers {
+            count: AtomicUsize::new(0),
+            list: Mutex::new(Vec::new()),
+            last_place: AtomicU64::new(0),
+            caller: Arc::new(Caller { calls: Mutex::new(Calls::default()), asked: Event::new() }),
+        }
+    }
+}
+
+impl Caller {
+    /// Starts the thread, if that was not tried before.
+    fn begin(self: &Arc<Caller>) {
+        {
+            let mut calls = self.calls.lock();
+            if calls.thread != CallerState::NotBegun || calls.ends {
+                return;
+            }
+            calls.thread = CallerState::Runs;
+        }
+        let this = self.clone();
+        if let Err(error) = thread::spawn("quench-waker", move || this.run()) {
+            tracing::warn!(%error, "cannot start a thread for wakers: whoever acknowledges calls them");
+            let mut calls = self.calls.lock();
+            calls.thread = CallerState::Ended;
+            let wakers = std::mem::take(&mut calls.wakers);
+            drop(calls);
+            wakers.into_iter().for_each(call);
+        }
+    }
+
+    fn call(&self, wakers: Vec<Waker>) {
+        let mut calls = self.calls.lock();
+        if calls.thread == CallerState::Runs {
+            calls.wakers.extend(wakers);
+            drop(calls);
+            self.asked.notify_all();
+            return;
+        }
+        drop(calls);
+        wakers.into_iter().for_each(call);
+    }
+
+    /// The thread. It ends when it was told to, and has called all.
+    fn run(&self) {
+        loop {
+            let ticket = self.asked.ticket();
+            let wakers = {
+                let mut calls = self.calls.lock();
+                if calls.ends && calls.wakers.is_empty() {
+                    calls.thread = CallerState::Ended;
+                    return;
+                }
+                std::mem::take(&mut calls.wakers)
+            };
+            if wakers.is_empty() {
+                self.asked.wait(ticket, None);
+            }
+            wakers.into_iter().for_each(call);
+        }
+    }
+
+    fn end(&self) {
+        self.calls.lock().ends = true;
+        self.asked.notify_all();
+    }
+}
+
+/// A panic of it is its own matter.
+fn call(waker: Waker) {
+    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+        tracing::warn!("the waker of a commit's future panicked");
     }
 }
 
 impl Wakers {
     /// Puts a waker at a place, instead of what was there.
     fn put(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) {
-        let place = *place.0.get_or_insert_with(|| self.last_place.fetch_add(1, Ordering::Relaxed) + 1);
+        let place = *place.0.get_or_insert_with(|| {
+            // A scheduler that explores knows all threads.
+            if !cfg!(any(loom, feature = "shuttle")) {
+                self.caller.begin();
+            }
+            self.last_place.fetch_add(1, Ordering::Relaxed) + 1
+        });
         let mut new = Left { place, ticket, waker: waker.clone() };
         // Declared after it, so that what was there is dropped without the mutex, as it is cloned: both are code of the caller.
         let mut list = self.list.lock();
@@ -65,16 +172,20 @@ impl Wakers {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let woken: Vec<_> = {
+        let woken: Vec<Waker> = {
             let mut list = self.list.lock();
-            let woken = list.extract_if(.., |left| decided(left.ticket)).collect();
+            let woken = list.extract_if(.., |left| decided(left.ticket)).map(|left| left.waker).collect();
             self.count.store(list.len(), Ordering::SeqCst);
             woken
         };
-        // A waker is code of the caller: not under our mutex.
-        for left in woken {
-            left.waker.wake();
+        if !woken.is_empty() {
+            self.caller.call(woken);
         }
+    }
+
+    /// The thread that calls them ends; nobody waits for that. Whoever wakes later calls them himself.
+    pub(super) fn end(&self) {
+        self.caller.end();
     }
 }
 
@@ -111,7 +222,6 @@ impl Core {
 mod tests {
     use super::*;
     use crate::base::{Csn, LogId};
-    use std::sync::Arc;
     use std::task::Wake;
 
     struct Count(AtomicUsize);
@@ -133,7 +243,15 @@ mod tests {
         assert_eq!(wakers.list.lock().len(), 2);
         wakers.wake(|decided| decided == ticket(2));
         wakers.wake(|decided| decided == ticket(1));
-        let woken: Vec<_> = counts.iter().map(|count| count.0.load(Ordering::SeqCst)).collect();
-        assert_eq!(woken, [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+        wakers.end();
+        while wakers.caller.calls.lock().thread != CallerState::Ended {
+            std::thread::yield_now();
+        }
+        let woken = || counts.iter().map(|count| count.0.load(Ordering::SeqCst)).collect::<Vec<_>>();
+        assert_eq!(woken(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+        // Now whoever wakes calls it.
+        wakers.put(ticket(3), &Waker::from(counts[0].clone()), &mut WakerPlace::default());
+        wakers.wake(|decided| decided == ticket(3));
+        assert_eq!(woken()[0], 1);
     }
 }

@@ -9,6 +9,8 @@ mod exact;
 #[cfg(not(feature = "shuttle"))]
 mod failure;
 #[cfg(not(feature = "shuttle"))]
+mod futures;
+#[cfg(not(feature = "shuttle"))]
 mod held_up;
 mod mapped;
 #[cfg(not(feature = "shuttle"))]

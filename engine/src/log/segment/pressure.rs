@@ -6,7 +6,7 @@
 //!        └ a refusal, or too long
 //! ```
 
-use super::{SegmentPool, State, bytes_in_use, bytes_kept};
+use super::{SegmentPool, State, bytes_in_use, bytes_kept, path_of};
 use crate::base::clock::{Nanos, Patience};
 use crate::base::{Csn, Error, ErrorKind, Location};
 use std::time::Duration;
@@ -33,9 +33,7 @@ impl SegmentPool {
     pub fn press(&self) {
         let pressed = {
             let mut state = self.state.lock();
-            // A block may be longer than a segment, and what is in its way less than that below the bound.
-            let missed = state.missed.max(self.segment_bytes);
-            let at_bound = !self.within_bound(&state, bytes_in_use(&state), missed);
+            let at_bound = self.is_at_bound(&state);
             // On a full disk a checkpoint makes room only if there is a segment that it can recycle.
             // Others may wait for one for other reasons: it is taken back by its end only.
             state.pressed |= at_bound || state.full.is_some() && can_be_freed(&state);
@@ -93,9 +91,23 @@ impl SegmentPool {
         Some(refusal)
     }
 
+    /// A block may be longer than a segment, and what is in its way less than that below the bound.
+    fn is_at_bound(&self, state: &State) -> bool {
+        !self.within_bound(state, bytes_in_use(state), state.missed.max(self.segment_bytes))
+    }
+
     /// For whoever has waited for space in vain.
     #[must_use]
     pub fn full(&self) -> Error {
+        let state = self.state.lock();
+        if !self.is_at_bound(&state)
+            && let Some(id) = state.making
+        {
+            let what = "the log has no segment ready: the device has not finished the next one in time";
+            return Error::new(ErrorKind::OutOfSpace, what)
+                .at(Location::File { path: path_of(id), offset: 0 });
+        }
+        drop(state);
         let (in_use, most) = (self.bytes_in_use(), self.bytes_max);
         let what = format!(
             "the log is full: {in_use} bytes of {most} are in use, and no checkpoint made room in time"

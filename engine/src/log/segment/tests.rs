@@ -1,8 +1,9 @@
 //! How much log there may be, what a checkpoint is asked for, and a full disk. The calling thread prepares segments.
 
 use super::*;
+use crate::base::Location;
 use crate::base::clock::Patience;
-use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
+use crate::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
 use crate::sync::atomic::AtomicBool;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -403,4 +404,26 @@ fn every_file_is_known_in_each_state_until_it_is_gone_and_one_that_is_not_is_fou
     assert_eq!(pool.leaked().expect("a healthy disk"), [SegmentId(77)]);
     pool.adopt(Segment { id: SegmentId(77), file: forgotten, len: SEGMENT_BYTES }, Some(Csn(7)));
     none_leaked();
+}
+
+/// It was called a full log, however empty that was.
+#[test]
+fn a_device_that_has_not_made_a_segment_in_time_is_named() {
+    let (pool, disk, _) = pool(3);
+    let mishap = Mishap { operation: OperationKind::Any, after: 0, kind: MishapKind::Stuck };
+    let told = std::thread::scope(|scope| {
+        disk.inject_mishap(mishap);
+        scope.spawn(|| prepare(&pool));
+        while disk.faults_struck() == 0 {
+            std::thread::yield_now();
+        }
+        let told = pool.full();
+        disk.heal();
+        told
+    });
+    assert_eq!(told.kind(), ErrorKind::OutOfSpace);
+    assert!(told.to_string().contains("the device has not finished the next one in time"), "{told}");
+    assert!(matches!(told.location(), Some(Location::File { .. })), "{told}");
+    fill(&pool, &[1, 2, 3]);
+    assert!(pool.full().to_string().contains("the log is full"), "{}", pool.full());
 }

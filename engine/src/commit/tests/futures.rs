@@ -1,0 +1,77 @@
+//! Futures that wait for commits, and wakers that are not as they should be.
+
+use super::failure::in_time;
+use super::*;
+use std::sync::Barrier;
+use std::sync::mpsc;
+
+/// Calls this once.
+struct Once<F>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send> std::task::Wake for Once<F> {
+    fn wake(self: Arc<Self>) {
+        let run = self.0.lock().take();
+        run.into_iter().for_each(|run| run());
+    }
+}
+
+fn waker(run: impl FnOnce() + Send + 'static) -> Waker {
+    Waker::from(Arc::new(Once(Mutex::new(Some(run)))))
+}
+
+impl World {
+    /// A commit, held up by the disk, that has been asked for once by somebody with this waker.
+    fn polled(&self, waker: &Waker) -> Ticket {
+        self.disk.hold();
+        let ticket = self.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
+        assert!(self.commit.poll(ticket, waker, &mut WakerPlace::default()).is_none());
+        ticket
+    }
+}
+
+/// Presets whose commits do not write before they return, and that have something to hold up.
+fn held_up_by_the_disk() -> Vec<Settings> {
+    let mut settings = all();
+    settings.retain(|settings| settings.preset != Preset::PerTransaction);
+    assert!(settings.len() > 20);
+    settings
+}
+
+/// Whoever acknowledges called wakers, with the lead of the log: one that waited for another commit of that log waited for ever, and everybody behind it.
+#[test]
+fn a_waker_that_blocks_holds_up_nobody_but_other_wakers() {
+    for settings in held_up_by_the_disk() {
+        let what = format!("{settings:?}");
+        let world = Arc::new(World::with(settings, Hooks::default()));
+        let (both, theirs) = (Arc::new(Barrier::new(2)), world.clone());
+        let meets = both.clone();
+        let first = world.polled(&waker(move || {
+            theirs.blocking(0, Csn::ZERO).expect("commits");
+            meets.wait();
+        }));
+        let (woken, second) = mpsc::channel();
+        world.polled(&waker(move || woken.send(()).expect("somebody listens")));
+        world.disk.release();
+        let theirs = world.clone();
+        in_time(&what, move || {
+            theirs.commit.wait([first], None).expect("commits");
+            theirs.blocking(0, Csn::ZERO).expect("commits");
+        });
+        assert!(second.try_recv().is_err(), "it is called behind the first");
+        both.wait();
+        second.recv_timeout(Duration::from_secs(30)).expect("called");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_is_no_fault_of_the_engine() {
+    for settings in held_up_by_the_disk() {
+        let world = World::with(settings, Hooks::default());
+        world.polled(&waker(|| panic!("as this test wants it")));
+        let (woken, second) = mpsc::channel();
+        world.polled(&waker(move || woken.send(()).expect("somebody listens")));
+        world.disk.release();
+        second.recv_timeout(Duration::from_secs(30)).expect("called");
+        world.blocking(0, Csn::ZERO).expect("not poisoned");
+    }
+}
