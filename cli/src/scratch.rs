@@ -2,6 +2,8 @@
 
 use crate::bench::live;
 use anyhow::{Context, Result};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -66,27 +68,33 @@ impl Scratch {
     }
 
     /// Creates `<parent>/quench-<purpose>-<pid>`, with a number behind it if that is there: in a container every program has the same
-    /// process id, and one that was killed has left it, or one in another container has it.
+    /// process id, and one that was killed has left it, or one in another container has it. Nobody else may look into it, also if it is left.
     pub fn within(parent: &Path, purpose: &str) -> Result<Scratch> {
         handle_signals();
         let name = format!("quench-{purpose}-{}", std::process::id());
         let mut path = parent.join(&name);
+        let create = |path: &Path| DirBuilder::new().mode(0o700).create(path);
+        let mut left = Vec::new();
         // Under the lock, so that a signal finds it known as soon as it is there.
         let mut known = known();
-        let mut created = std::fs::create_dir(&path);
+        let mut created = create(&path);
         for number in 1..NAMES_MAX {
             if !matches!(&created, Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists) {
                 break;
             }
             if !known.contains(&path) {
-                let left = path.display();
-                crate::output::complain(&format!("{left} is there: remove it if whoever made it was killed"));
+                left.push(path);
             }
             path = parent.join(format!("{name}-{number}"));
-            created = std::fs::create_dir(&path);
+            created = create(&path);
         }
         created.with_context(|| format!("cannot create {}", path.display()))?;
         known.push(path.clone());
+        drop(known);
+        for left in left {
+            let left = left.display();
+            crate::output::complain(&format!("{left} is there: remove it if whoever made it was killed"));
+        }
         Ok(Scratch { path })
     }
 
@@ -113,6 +121,7 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn what_a_killed_program_of_the_same_process_id_left_is_in_nobodys_way() {
@@ -120,6 +129,8 @@ mod tests {
         let left = Scratch::within(parent.path(), "dump").expect("new").keep();
         let next = Scratch::within(parent.path(), "dump").expect("another name");
         assert!(left.is_dir() && next.path().is_dir() && left != next.path());
+        let mode = |path: &Path| path.metadata().expect("there").mode() & 0o777;
+        assert_eq!((mode(&left), mode(next.path())), (0o700, 0o700), "what is in it may be secret");
         let path = next.path().to_path_buf();
         drop(next);
         assert!(left.is_dir() && !path.exists());

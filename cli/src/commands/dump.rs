@@ -7,7 +7,7 @@ use crate::scratch::Scratch;
 use anyhow::{Context, Result};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufWriter, ErrorKind};
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// `quench dump`
@@ -72,13 +72,24 @@ fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()
     write(&mut out)?;
     let file = out.into_inner().map_err(|error| error.into_error())?;
     if let Some(there) = &there {
-        // Not everybody may give a file away. Permissions come after it, for it takes some of them.
-        let _ = fchown(&file, Some(there.uid()), Some(there.gid()));
-        file.set_permissions(Metadata::permissions(there))?;
+        // Not everybody may give a file away, some may give it to another group of theirs. Permissions come after it, for it takes some of them.
+        let of_group = fchown(&file, Some(there.uid()), Some(there.gid()))
+            .or_else(|_| fchown(&file, None, Some(there.gid())));
+        let mode = there.permissions().mode();
+        file.set_permissions(PermissionsExt::from_mode(if of_group.is_ok() {
+            mode
+        } else {
+            without_group(mode)
+        }))?;
     }
     file.sync_all()?;
     std::fs::rename(&new, &path)?;
     Ok(sync_directory(parent)?)
+}
+
+/// What was meant for another group is for ours only if it is for everybody.
+fn without_group(mode: u32) -> u32 {
+    mode & !(0o070 & !(mode << 3))
 }
 
 /// So that a new name outlives a power cut, where the directory may be read and its file system knows of such a thing.
@@ -100,7 +111,7 @@ fn sync_directory(directory: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use std::io::Write as _;
-    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::fs::chown;
 
     fn dump(path: &Path) -> Result<()> {
         write_file(path, |out| Ok(out.write_all(b"rows")?))
@@ -119,6 +130,14 @@ mod tests {
         dump(&file).expect("replaced");
         assert_eq!(of(file.metadata().expect("there")), before);
         assert_eq!(std::fs::read(&file).expect("there"), b"rows");
+    }
+
+    #[test]
+    fn what_was_for_another_group_is_not_for_ours() {
+        assert_eq!(without_group(0o660), 0o600);
+        assert_eq!(without_group(0o664), 0o644);
+        assert_eq!(without_group(0o2675), 0o2655);
+        assert_eq!(without_group(0o666), 0o666);
     }
 
     #[test]
