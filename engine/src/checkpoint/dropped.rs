@@ -6,6 +6,7 @@
 //!
 //! 1. Only what failed itself at the attempt before is given up. What is beside it is tried all the same, and freed if it can be.
 //! 2. Only a failed read counts. Too little memory says nothing of a page.
+//! 3. Nor does one table keep the others waiting for a checkpoint that fails: however many have such pages, one fails.
 
 use super::Checkpointer;
 use crate::base::{ErrorKind, Result};
@@ -13,21 +14,28 @@ use crate::transaction::DroppedTable;
 
 /// An attempt ends when so many pages of a table could not be read: each may take long, and the device may be gone for now.
 const FAILURES_MAX: usize = 64;
+/// And with so many tables that have such pages.
+const TABLES_MAX: usize = 16;
 
 impl Checkpointer {
     /// Frees the pages of dropped tables. What a failure leaves is for the next checkpoint; when closing there is none, so it is tried again at once.
     pub(super) fn free_dropped(&self, dropped: Vec<DroppedTable>, closing: bool) -> Result<()> {
-        let mut left = dropped.into_iter();
-        while let Some(mut dropped) = left.next() {
+        let (mut tables, mut kept, mut first) = (dropped.into_iter(), Vec::new(), None);
+        while let Some(mut dropped) = tables.next() {
             dropped.table.await_unheld();
             let freed = free_pages(&mut dropped);
             let freed = if closing && freed.is_err() { free_pages(&mut dropped) } else { freed };
             if let Err(error) = freed {
-                self.system.catalog().lock().put_back_dropped(std::iter::once(dropped).chain(left));
-                return Err(error);
+                kept.push(dropped);
+                let goes_on = error.kind() == ErrorKind::Io && kept.len() < TABLES_MAX;
+                first.get_or_insert(error);
+                if !goes_on {
+                    kept.extend(tables.by_ref());
+                }
             }
         }
-        Ok(())
+        self.system.catalog().lock().put_back_dropped(kept);
+        first.map_or(Ok(()), Err)
     }
 }
 
