@@ -88,13 +88,15 @@ impl Scratch {
             path = parent.join(format!("{name}-{number}"));
             created = create(&path);
         }
-        created.with_context(|| format!("cannot create {}", path.display()))?;
-        known.push(path.clone());
+        if created.is_ok() {
+            known.push(path.clone());
+        }
         drop(known);
         for left in left {
             let left = left.display();
             crate::output::complain(&format!("{left} is there: remove it if whoever made it was killed"));
         }
+        created.with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Scratch { path })
     }
 

@@ -5,7 +5,7 @@ use crate::output::{Outcome, Progress};
 use crate::rows::write_rows;
 use crate::scratch::Scratch;
 use anyhow::{Context, Result};
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -73,14 +73,10 @@ fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()
     let file = out.into_inner().map_err(|error| error.into_error())?;
     if let Some(there) = &there {
         // Not everybody may give a file away, some may give it to another group of theirs. Permissions come after it, for it takes some of them.
-        let of_group = fchown(&file, Some(there.uid()), Some(there.gid()))
-            .or_else(|_| fchown(&file, None, Some(there.gid())));
-        let mode = there.permissions().mode();
-        file.set_permissions(PermissionsExt::from_mode(if of_group.is_ok() {
-            mode
-        } else {
-            without_group(mode)
-        }))?;
+        let is_owners = fchown(&file, Some(there.uid()), Some(there.gid())).is_ok();
+        let is_groups = is_owners || fchown(&file, None, Some(there.gid())).is_ok();
+        let mode = there.permissions().mode() & if is_owners { !0 } else { !0o4000 };
+        file.set_permissions(PermissionsExt::from_mode(if is_groups { mode } else { without_group(mode) }))?;
     }
     file.sync_all()?;
     std::fs::rename(&new, &path)?;
@@ -89,7 +85,7 @@ fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()
 
 /// What was meant for another group is for ours only if it is for everybody.
 fn without_group(mode: u32) -> u32 {
-    mode & !(0o070 & !(mode << 3))
+    mode & !(0o2000 | 0o070 & !(mode << 3))
 }
 
 /// So that a new name outlives a power cut, where the directory may be read and its file system knows of such a thing.
@@ -110,6 +106,7 @@ fn sync_directory(directory: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Metadata;
     use std::io::Write as _;
     use std::os::unix::fs::chown;
 
@@ -136,7 +133,7 @@ mod tests {
     fn what_was_for_another_group_is_not_for_ours() {
         assert_eq!(without_group(0o660), 0o600);
         assert_eq!(without_group(0o664), 0o644);
-        assert_eq!(without_group(0o2675), 0o2655);
+        assert_eq!(without_group(0o2675), 0o655);
         assert_eq!(without_group(0o666), 0o666);
     }
 

@@ -6,28 +6,29 @@
 //!
 //! 1. Only what failed itself at the attempt before is given up. What is beside it is tried all the same, and freed if it can be.
 //! 2. Only a failed read counts. Too little memory says nothing of a page.
-//! 3. Nor does one table keep the others waiting for a checkpoint that fails: however many have such pages, one fails.
+//! 3. Nor does one table keep the others waiting for a checkpoint that fails: they are tried all the same.
 
 use super::Checkpointer;
 use crate::base::{ErrorKind, Result};
 use crate::transaction::DroppedTable;
 
-/// An attempt ends when so many pages of a table could not be read: each may take long, and the device may be gone for now.
+/// An attempt ends when so many pages could not be read: each may take long, and the device may be gone for now.
 const FAILURES_MAX: usize = 64;
-/// And with so many tables that have such pages.
-const TABLES_MAX: usize = 16;
 
 impl Checkpointer {
     /// Frees the pages of dropped tables. What a failure leaves is for the next checkpoint; when closing there is none, so it is tried again at once.
     pub(super) fn free_dropped(&self, dropped: Vec<DroppedTable>, closing: bool) -> Result<()> {
         let (mut tables, mut kept, mut first) = (dropped.into_iter(), Vec::new(), None);
+        let (mut failures, mut failures_again) = (FAILURES_MAX, FAILURES_MAX);
         while let Some(mut dropped) = tables.next() {
             dropped.table.await_unheld();
-            let freed = free_pages(&mut dropped);
-            let freed = if closing && freed.is_err() { free_pages(&mut dropped) } else { freed };
+            let mut freed = free_pages(&mut dropped, &mut failures);
+            if closing && freed.is_err() {
+                freed = free_pages(&mut dropped, &mut failures_again);
+            }
             if let Err(error) = freed {
                 kept.push(dropped);
-                let goes_on = error.kind() == ErrorKind::Io && kept.len() < TABLES_MAX;
+                let goes_on = error.kind() == ErrorKind::Io && failures > 0 && failures_again > 0;
                 first.get_or_insert(error);
                 if !goes_on {
                     kept.extend(tables.by_ref());
@@ -39,11 +40,11 @@ impl Checkpointer {
     }
 }
 
-/// Frees what can be freed of a dropped table and gives up what failed the last time too.
+/// Frees what can be freed of a dropped table and gives up what failed the last time too, until `failures` more reads have failed.
 ///
 /// # Errors
 /// The first read that failed and had not failed the last time; what is left is in `dropped` then. Others than I/O end the attempt.
-fn free_pages(dropped: &mut DroppedTable) -> Result<()> {
+fn free_pages(dropped: &mut DroppedTable, failures: &mut usize) -> Result<()> {
     let table = &dropped.table.name;
     let (mut failed, mut first) = (Vec::new(), None);
     let mut other = Ok(());
@@ -64,7 +65,8 @@ fn free_pages(dropped: &mut DroppedTable) -> Result<()> {
         }
         failed.push(at);
         first.get_or_insert(error);
-        if failed.len() == FAILURES_MAX {
+        *failures = failures.saturating_sub(1);
+        if *failures == 0 {
             break;
         }
     }

@@ -240,9 +240,7 @@ impl Commit {
     pub fn close(&self) -> Result<()> {
         self.core.closing.store(true, Ordering::SeqCst);
         // Whoever holds a latch may not have seen it; whoever takes one later does. So the newest CSN is final.
-        for writer in &self.core.writers {
-            drop(writer.log.lock());
-        }
+        self.core.writers.iter().for_each(|writer| drop(writer.log.lock()));
         let flushed = self.core.flush_all();
         self.end_threads();
         self.core.acknowledge_all(true);

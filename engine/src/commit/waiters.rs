@@ -95,11 +95,7 @@ impl Caller {
         let this = self.clone();
         if let Err(error) = thread::spawn("quench-waker", move || this.run()) {
             tracing::warn!(%error, "cannot start a thread for wakers: whoever acknowledges calls them");
-            let mut calls = self.calls.lock();
-            calls.thread = CallerState::Ended;
-            let wakers = std::mem::take(&mut calls.wakers);
-            drop(calls);
-            wakers.into_iter().for_each(call);
+            drop(Running(self));
         }
     }
 
@@ -117,12 +113,12 @@ impl Caller {
 
     /// The thread. It ends when it was told to, and has called all.
     fn run(&self) {
+        let _running = Running(self);
         loop {
             let ticket = self.asked.ticket();
             let wakers = {
                 let mut calls = self.calls.lock();
                 if calls.ends && calls.wakers.is_empty() {
-                    calls.thread = CallerState::Ended;
                     return;
                 }
                 std::mem::take(&mut calls.wakers)
@@ -137,6 +133,19 @@ impl Caller {
     fn end(&self) {
         self.calls.lock().ends = true;
         self.asked.notify_all();
+    }
+}
+
+/// However the thread ends, nobody leaves wakers to it from then on, and what was left is called.
+struct Running<'c>(&'c Caller);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut calls = self.0.calls.lock();
+        calls.thread = CallerState::Ended;
+        let wakers = std::mem::take(&mut calls.wakers);
+        drop(calls);
+        wakers.into_iter().for_each(call);
     }
 }
 

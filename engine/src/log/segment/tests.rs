@@ -414,7 +414,8 @@ fn a_device_that_has_not_made_a_segment_in_time_is_named() {
     let told = std::thread::scope(|scope| {
         disk.inject_mishap(mishap);
         scope.spawn(|| prepare(&pool));
-        while disk.faults_struck() == 0 {
+        let begun = std::time::Instant::now();
+        while disk.faults_struck() == 0 && begun.elapsed() < std::time::Duration::from_secs(30) {
             std::thread::yield_now();
         }
         let told = pool.full();
