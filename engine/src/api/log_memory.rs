@@ -9,6 +9,9 @@
 //!
 //! The memory of step 1 and that of step 2 are usually one. Its old content is not needed any more when step 4 begins, and it keeps its id. So
 //! wherever this is cut short the manifest names a memory that has what is needed.
+//!
+//! A memory of this database that step 1 did not need gets a new id in step 2: what it holds was moved to segments, or discarded, by whoever opened the
+//! database meanwhile, and must not be found again.
 
 use crate::base::random::Random;
 use crate::base::settings::{Settings, Writer};
@@ -181,8 +184,9 @@ fn prepare(
                     let path = path.display().to_string();
                     return Err(Error::invalid(what).at(Location::File { path, offset: 0 }));
                 }
-                MemoryState::Formatted(_, memory) => memory.id(),
-                MemoryState::Blank => MemoryId(Random::from_entropy().next_u64()),
+                MemoryState::Formatted(..) | MemoryState::Blank => {
+                    MemoryId(Random::from_entropy().next_u64())
+                }
             };
             (mapped, id)
         }

@@ -179,14 +179,14 @@ impl LogMemory {
     }
 
     /// Divides `memory` for `logs` logs of `database` with buffers of `buffer_bytes`. What was in it has to be in segments, or not to be
-    /// needed. One that belongs to the database already keeps its id: wherever this is cut short the database finds its memory.
+    /// needed. One that the database needs has this `id`, and keeps it: wherever this is cut short the database finds its memory.
     ///
     /// # Errors
     /// As [`LogMemory::look`]; `InvalidArgument` if it is too small.
     pub fn prepare(
         memory: Arc<dyn MappedMemory>,
         database: DatabaseId,
-        new_id: MemoryId,
+        id: MemoryId,
         logs: usize,
         buffer_bytes: u64,
         budget: u64,
@@ -200,18 +200,18 @@ impl LogMemory {
             );
             Error::invalid(what).at(Location::Setting("log_memory_bytes"))
         })?;
-        let (generation, id) = match &found {
+        let generation = match &found {
             Some((generation, found)) if found.database == database => {
-                if found.layout == layout {
+                if found.layout == layout && found.id == id {
                     // A killed process may have stored it and not come to its fence.
                     if !planted::is(Bug::MemoryHeaderBelieved) {
                         found.memory.flush();
                     }
                     return Ok(found.clone());
                 }
-                (generation + 1, found.id)
+                generation + 1
             }
-            _ => (1, new_id),
+            _ => 1,
         };
         let made = LogMemory { memory, database, id, layout };
         // One after the other: wherever this is cut short one of them is whole. Where there was none, a torn one is as good as none.

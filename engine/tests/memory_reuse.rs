@@ -1,0 +1,69 @@
+//! A memory-mapped log that is used, then not, and then again.
+
+mod support;
+
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Database, Preset, Result, Settings};
+use std::sync::Arc;
+use support::{content, small};
+
+/// With no memory of its own.
+fn without() -> Settings {
+    small(Preset::Group, 1)
+}
+
+fn with(logs: usize, log_buffer_bytes: usize) -> Settings {
+    let segment_bytes = log_buffer_bytes as u64;
+    Settings { log_buffer_bytes, segment_bytes, log_memory_bytes: 1 << 20, ..small(Preset::Passive, logs) }
+}
+
+fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
+    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+/// Commits rows in three threads, durably.
+fn work(db: &Database) {
+    let table = db.create_table("t").expect("new");
+    std::thread::scope(|scope| {
+        for thread in 0..3u8 {
+            let table = &table;
+            scope.spawn(move || {
+                for n in 0..12u8 {
+                    db.transact(|tx| tx.insert(table, [thread, n], [n; 300])).expect("fenced");
+                }
+            });
+        }
+    });
+}
+
+/// What a kill leaves after every other operation of an opening of `left`.
+fn killed_while_opened(left: &SimulatedStorage, settings: Settings) -> Vec<SimulatedStorage> {
+    let disk = left.duplicate();
+    let db = open(&disk, settings).expect("recovers");
+    let operations = disk.operations();
+    disk.stop();
+    drop(db);
+    (0..=operations).step_by(2).map(|at| disk.crash(CrashKind::Kill, at, at as u64)).collect()
+}
+
+/// Story: seeds 702942, 713646, 725062 and 725774. Who opened the database without the memory moved what was in it to segments, and was killed.
+/// Whoever used it next divided it anew, under its old id, and was killed too: what had been in it before was found again, at
+/// other places, and a good database was refused.
+#[test]
+fn what_was_in_a_memory_that_was_not_needed_meanwhile_is_not_found_again() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, with(3, 64 << 10)).expect("a whole disk");
+    work(&db);
+    let expected = content(&db);
+    assert_eq!(expected.len(), 36);
+    disk.stop();
+    drop(db);
+    let first = disk.crash(CrashKind::Kill, disk.operations(), 1);
+    for second in killed_while_opened(&first, without()) {
+        for third in killed_while_opened(&second, with(2, 128 << 10)) {
+            let db = open(&third, with(2, 128 << 10)).expect("recovers");
+            assert_eq!(content(&db), expected);
+            third.stop();
+        }
+    }
+}
