@@ -3,9 +3,8 @@
 mod support;
 
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Preset, Result, Settings};
-use std::sync::Arc;
-use support::{content, small};
+use quenchdb::{Database, Preset, Settings};
+use support::{content, open, small};
 
 /// With no memory of its own.
 fn without() -> Settings {
@@ -15,10 +14,6 @@ fn without() -> Settings {
 fn with(logs: usize, log_buffer_bytes: usize) -> Settings {
     let segment_bytes = log_buffer_bytes as u64;
     Settings { log_buffer_bytes, segment_bytes, log_memory_bytes: 1 << 20, ..small(Preset::Passive, logs) }
-}
-
-fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
-    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
 }
 
 /// Commits rows in three threads, durably.
@@ -37,9 +32,9 @@ fn work(db: &Database) {
 }
 
 /// What a kill leaves after every other operation of an opening of `left`.
-fn killed_while_opened(left: &SimulatedStorage, settings: Settings) -> Vec<SimulatedStorage> {
+fn killed_while_opened(left: &SimulatedStorage, settings: &Settings) -> Vec<SimulatedStorage> {
     let disk = left.duplicate();
-    let db = open(&disk, settings).expect("recovers");
+    let db = open(&disk, settings);
     let operations = disk.operations();
     disk.stop();
     drop(db);
@@ -52,16 +47,17 @@ fn killed_while_opened(left: &SimulatedStorage, settings: Settings) -> Vec<Simul
 #[test]
 fn what_was_in_a_memory_that_was_not_needed_meanwhile_is_not_found_again() {
     let disk = SimulatedStorage::new(1);
-    let db = open(&disk, with(3, 64 << 10)).expect("a whole disk");
+    let db = open(&disk, &with(3, 64 << 10));
     work(&db);
     let expected = content(&db);
     assert_eq!(expected.len(), 36);
     disk.stop();
     drop(db);
     let first = disk.crash(CrashKind::Kill, disk.operations(), 1);
-    for second in killed_while_opened(&first, without()) {
-        for third in killed_while_opened(&second, with(2, 128 << 10)) {
-            let db = open(&third, with(2, 128 << 10)).expect("recovers");
+    let divided_otherwise = with(2, 128 << 10);
+    for second in killed_while_opened(&first, &without()) {
+        for third in killed_while_opened(&second, &divided_otherwise) {
+            let db = open(&third, &divided_otherwise);
             assert_eq!(content(&db), expected);
             third.stop();
         }

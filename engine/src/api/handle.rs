@@ -10,9 +10,11 @@ use std::time::Duration;
 
 /// A transaction on its way to the device. At level durable it becomes durable soon, at bounded loss before the loss window has passed, whether
 /// or not anybody waits; at level lazy only with another write of its log, a flush, a checkpoint, [`CommitHandle::wait`], or when the database is
-/// closed. Dropping the handle changes nothing. May be sent to and waited on by any thread, and polled as a `Future`: wakers are called by a thread of
-/// the database that does nothing else, one after the other, so one that blocks holds up other wakers only. It
-/// may wait for a commit, but not for a future of this database, as nobody would wake that. When the database has been closed some may not have been called yet.
+/// closed. Dropping the handle changes nothing. May be sent to and waited on by any thread, and polled as a `Future`.
+///
+/// Wakers are called by a thread of the database that does nothing else, one after the other, so one that blocks holds up other wakers only. It may
+/// wait for a commit, but not for a future of this database, which nobody would wake. When the database has been closed some may not have been
+/// called yet.
 #[derive(Clone, Debug)]
 pub struct CommitHandle {
     commit: Arc<Commit>,

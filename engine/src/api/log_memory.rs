@@ -175,20 +175,17 @@ fn prepare(
             let options =
                 MapOptions { bytes: settings.log_memory_bytes, new_bytes, ..options(settings, true) };
             let mapped = storage.map_memory(path, options)?;
-            let id = match LogMemory::look(mapped.clone())? {
-                MemoryState::Formatted(of, _) if of != database => {
-                    let what = format!(
-                        "the memory-mapped log belongs to database {of}, this is {database}: choose another, or remove it if \
-                         that database was closed"
-                    );
-                    let path = path.display().to_string();
-                    return Err(Error::invalid(what).at(Location::File { path, offset: 0 }));
-                }
-                MemoryState::Formatted(..) | MemoryState::Blank => {
-                    MemoryId(Random::from_entropy().next_u64())
-                }
-            };
-            (mapped, id)
+            if let MemoryState::Formatted(of, _) = LogMemory::look(mapped.clone())?
+                && of != database
+            {
+                let what = format!(
+                    "the memory-mapped log belongs to database {of}, this is {database}: choose another, or remove it if \
+                     that database was closed"
+                );
+                let path = path.display().to_string();
+                return Err(Error::invalid(what).at(Location::File { path, offset: 0 }));
+            }
+            (mapped, MemoryId(Random::from_entropy().next_u64()))
         }
     };
     let bytes = mapped.bytes();

@@ -107,8 +107,7 @@ impl SegmentPool {
             return Error::new(ErrorKind::OutOfSpace, what)
                 .at(Location::File { path: path_of(id), offset: 0 });
         }
-        drop(state);
-        let (in_use, most) = (self.bytes_in_use(), self.bytes_max);
+        let (in_use, most) = (bytes_in_use(&state), self.bytes_max);
         let what = format!(
             "the log is full: {in_use} bytes of {most} are in use, and no checkpoint made room in time"
         );
