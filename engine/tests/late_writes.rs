@@ -153,7 +153,8 @@ fn kill_again_and_again(kind: &Kind) -> usize {
         drop(db);
 
         let db = open(&kill, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
-        assert!(support::content(&db) == there, "{context}: something is missing");
+        let now = support::content(&db);
+        assert!(now == there, "{context}: {}", support::difference(&there, &now));
     }
     late
 }

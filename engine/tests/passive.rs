@@ -483,28 +483,41 @@ fn what_contradicts_what_is_there_is_refused_with_the_reason() {
     refused(on_files(&memory), invalid, &["no memory-mapped log of QuenchDB"]);
 }
 
+/// The first open, which makes the memory, and one that divides it for longer buffers.
 #[test]
 fn an_open_that_was_killed_leaves_nothing_half_durable_to_the_next() {
     let first = SimulatedStorage::new(1);
     drop(open(&first, settings(2)).expect("a whole disk"));
+    killed_wherever_and_opened_again(&first, &settings(2));
+    let divided = Settings { log_buffer_bytes: 128 << 10, ..settings(2) };
+    let killed = SimulatedStorage::new(2);
+    let db = open(&killed, settings(2)).expect("a whole disk");
+    work(&db, &killed, 1, 2, 20);
+    let second = killed.crash(CrashKind::Kill, killed.operations(), 1);
+    killed.stop();
+    drop(open(&second, divided.clone()).expect("recovers"));
+    killed_wherever_and_opened_again(&second, &divided);
+}
+
+fn killed_wherever_and_opened_again(opened: &SimulatedStorage, settings: &Settings) {
     let mut random = Random::from_seed(2);
-    for at in 0..=first.operations() {
-        let disk = first.crash(CrashKind::Kill, at, random.next_u64());
-        let db = open(&disk, settings(2)).unwrap_or_else(|error| panic!("killed after {at}: {error}"));
+    for at in 0..=opened.operations() {
+        let disk = opened.crash(CrashKind::Kill, at, random.next_u64());
+        let db = open(&disk, settings.clone()).unwrap_or_else(|error| panic!("killed after {at}: {error}"));
         work(&db, &disk, 1, 2, 20);
         let there = content(&db);
         disk.stop();
         drop(db);
         for _ in 0..20 {
             let cut = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
-            let db =
-                open(&cut, settings(2)).unwrap_or_else(|error| panic!("killed after {at}, cut: {error}"));
+            let db = open(&cut, settings.clone())
+                .unwrap_or_else(|error| panic!("killed after {at}, cut: {error}"));
             assert_eq!(content(&db).len(), there.len(), "killed after {at}");
         }
         // Before anything was served, too.
         for cut_at in 0..disk.operations() {
             let cut = disk.crash(CrashKind::PowerCut, cut_at, random.next_u64());
-            open(&cut, settings(2))
+            open(&cut, settings.clone())
                 .unwrap_or_else(|error| panic!("killed after {at}, cut after {cut_at}: {error}"));
         }
     }

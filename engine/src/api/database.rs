@@ -229,7 +229,8 @@ impl Database {
         self.checkpointer()?.checkpoint_paced(&self.inner.pacer())
     }
 
-    /// Everything committed so far, at whatever level, is durable when this returns.
+    /// Everything committed so far, at whatever level and by whichever thread, is durable when this returns, and every snapshot that begins
+    /// then sees it.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed.

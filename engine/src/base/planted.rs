@@ -74,6 +74,7 @@ bugs! {
     LogWriteNotDurable "log-write-not-durable" "commit" "Log blocks are written without a flush." "I5";
     FailedWriteRetried "failed-write-retried" "commit" "After a failed write of the log a flush is tried, and believed if it succeeds." "I11";
     CommitsAfterFailure "commits-after-failure" "commit" "New commits are let in after a failed write of the log." "I11";
+    FlushNotAcknowledged "flush-not-acknowledged" "commit" "What a flush has found durable is acknowledged when whoever wrote it comes to that." "rule 10: snapshots after it see it";
     ReaderNotAwaited "reader-not-awaited" "commit" "A transaction that only read is acknowledged although what it read is not durable." "I1";
     SlotNotAnnounced "slot-not-announced" "commit" "A log does not announce in its slot that it draws a CSN." "rule 1";
     AnnouncedAfterDraw "announced-after-draw" "commit" "A log announces its CSN after it was drawn, not before." "rule 1";

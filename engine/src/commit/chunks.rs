@@ -125,6 +125,7 @@ impl Core {
     fn append_chunk(&self, log: LogId, record: Record<'_>, previous: Csn) -> Result<Csn> {
         let writer = self.writer(log);
         let mut latch = self.reserve_record(writer, record.body.len(), false)?;
+        let latched = self.latched();
         // By the exact rule a chunk lists nothing: the one before it lies before it in the same log.
         let rule = if self.axes.lists_predecessors() {
             DependencyRule::Exact { listed: 0 }
@@ -139,6 +140,7 @@ impl Core {
             writer.duty.lower_due(levels::NOW);
         }
         self.seal_if_full(writer, &mut latch);
+        drop(latched);
         drop(latch);
         self.count_record(record);
         if !is_durable {

@@ -151,6 +151,16 @@ impl Core {
         self.await_progress(kind, deadline, &|| csn < self.watermark.get(), &|| self.advance_logs(csn))
     }
 
+    pub(super) fn flush_all(&self) -> Result<()> {
+        let newest = self.watermark.newest_drawn();
+        self.await_settled(newest, ErrorKind::Poisoned, None)?;
+        if !planted::is(Bug::FlushNotAcknowledged) {
+            // Whoever wrote it may not have come to that.
+            self.acknowledged_up_to(newest);
+        }
+        self.poison.check()
+    }
+
     /// Waits until `csn`, whose version somebody read, is committed.
     pub(super) fn await_version(&self, csn: Csn) -> Result<()> {
         if self.is_committed(csn) {

@@ -449,7 +449,7 @@ impl Commit {
         }
     }
 
-    /// Makes everything that was drawn so far durable.
+    /// Makes everything that was drawn so far durable. From then on it counts as acknowledged.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed, now or earlier.
@@ -590,10 +590,5 @@ impl Core {
             newest = self.writers.iter().map(|w| w.duty.told()).fold(newest, Csn::max);
         }
         newest
-    }
-
-    fn flush_all(&self) -> Result<()> {
-        self.await_settled(self.watermark.newest_drawn(), ErrorKind::Poisoned, None)?;
-        self.poison.check()
     }
 }

@@ -1,8 +1,8 @@
 //! How does a record get its CSN and its place in a log?
 //!
 //! ```text
-//!   1 poisoned? closed?                                  may fail
-//!   2 latch; room in ring, queue, buffer, segment?       may wait (without the latch) and fail
+//!   1 latch; poisoned? closed?                           may fail
+//!   2 room in ring, queue, buffer, segment?              may wait (without the latch) and fail
 //!   3 preparing()                                        the descriptor becomes PREPARING
 //!   ---------------------------------------------------- point of no return
 //!   4 announce, draw, append, enqueue, due time          no allocation, no system call, no user code
@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2). [`PointOfNoReturn`] turns it into
-//! poison, so that waiters are told.
+//! poison, so that waiters are told. Whatever panics under the latch poisons before the latch is free, and step 1 asks behind it: nothing is
+//! appended behind a hole.
 
 use super::exact::DependsOn;
 use super::levels::{self, NEVER};
@@ -197,6 +198,7 @@ impl Core {
         record: Record<'_>,
         pending: Pending,
     ) -> (Csn, Option<Nanos>) {
+        let _latched = self.latched();
         let was_empty = !writer.has_unwritten();
         let RecordHeader { csn, dsn, watermark, .. } =
             self.append_record(writer, latch, record, self.terms_of(&pending), |csn| pending.dsn_of(csn));
@@ -433,8 +435,10 @@ impl Core {
         record: &mut Option<Room<'_>>,
         entry: bool,
     ) -> Result<Result<LogGuard<'a>, Obstacle>> {
-        self.poison.check()?;
         let mut latch = writer.log.lock();
+        let _latched = self.latched();
+        // Not before: who had the latch may have left a hole in the log.
+        self.poison.check()?;
         if self.closing.load(Ordering::SeqCst) {
             return Err(Error::invalid("the database is closed"));
         }

@@ -31,6 +31,13 @@ impl Drop for Inside<'_> {
 }
 
 impl Core {
+    /// To be made by whoever has the latch of a log, and dropped before that. If he panics, the room is poisoned before another has the latch,
+    /// who would append behind what is not in the log, or not fenced.
+    #[inline]
+    pub(super) fn latched(&self) -> Inside<'_> {
+        Inside::new(self, "who had the latch of a log")
+    }
+
     #[cold]
     pub(super) fn panicked(&self, who: &str) {
         self.poison.note_panic();

@@ -88,7 +88,14 @@ fn meet(tx: &mut Transaction, tables: &Tables, id: Id, newest: &[Id], random: &m
 /// Reads only, and writes nothing. Whom it met, durable now.
 fn look_only(db: &Database, tables: &Tables, random: &mut Random) -> Result<Vec<Id>> {
     if random.chance(1, 2) {
-        let newest = tables.signs.newest_acknowledged();
+        let newest = if random.chance(1, 3) {
+            // What is durable is what snapshots see.
+            let newest = tables.signs.newest();
+            db.flush()?;
+            newest
+        } else {
+            tables.signs.newest_acknowledged()
+        };
         let snapshot = db.begin_read()?;
         return tables.signs.look(View::Snapshot(&snapshot), &newest, random);
     }

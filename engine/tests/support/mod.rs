@@ -32,6 +32,16 @@ pub fn content(db: &Database) -> Content {
     content
 }
 
+/// Rows that are there now and were not before, or the other way round, or differ: how many, and the first of them.
+pub fn difference(before: &Content, now: &Content) -> String {
+    let told = |what: &str, of: &Content, other: &Content| {
+        let rows: Vec<_> = of.iter().filter(|(key, value)| other.get(*key) != Some(*value)).collect();
+        let keys: Vec<_> = rows.iter().take(5).map(|(key, _)| key).collect();
+        format!("{} rows {what}, first {keys:?}", rows.len())
+    };
+    format!("{}; {}", told("only before", before, now), told("only now", now, before))
+}
+
 /// Waits until `is_so`: what somebody else does, who may have to wait for a processor.
 #[track_caller]
 pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {

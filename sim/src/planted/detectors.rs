@@ -52,6 +52,7 @@ detectors! {
     LogWriteNotDurable: SEEDS;
     FailedWriteRetried: tests("lib", "commit::tests::behaviour::a_failed_write_reaches");
     CommitsAfterFailure: tests("lib", "poison");
+    FlushNotAcknowledged: tests("lib", "what_a_flush_found_durable");
     ReaderNotAwaited: tests("dependencies", "restricted");
     SlotNotAnnounced: tests("lib", "watermark");
     AnnouncedAfterDraw: tests("lib", "watermark");

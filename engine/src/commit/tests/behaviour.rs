@@ -402,6 +402,22 @@ fn a_later_block_that_completes_first_acknowledges_nothing() {
     assert_eq!(world.commit.metrics().committed.get(), 2);
 }
 
+/// Who had asked for the flush was told before whoever wrote the block had published that it is there, and snapshots did not see it.
+#[test]
+fn what_a_flush_found_durable_is_acknowledged() {
+    let world = World::with(settings(Preset::Autonomous), Hooks::default());
+    let core = &world.commit.core;
+    let writer = &core.writers[0];
+    let lead = writer.try_lead(&**core).expect("free");
+    let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+    let block = writer.take_block().expect("just appended");
+    core.write_inline(writer, block, &world.commit.metrics().leader_flushes);
+    assert!(world.commit.newest_acknowledged() < ticket.csn, "it has not published");
+    world.commit.flush_all().expect("the disk is whole");
+    assert_eq!(world.commit.newest_acknowledged(), ticket.csn);
+    drop(lead);
+}
+
 #[test]
 fn whatever_was_acknowledged_before_a_failure_at_any_write_is_durable() {
     for settings in all() {

@@ -2,12 +2,22 @@
 
 use crate::device::mapped::{MappedMemory, MemoryFacts, Primitive, Survives};
 use crate::sync::thread;
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 #[derive(Debug)]
 pub struct Mapped {
     bytes: Mutex<Bytes>,
+    panic: Mutex<Option<Panic>>,
+}
+
+/// To come in a store or a fence.
+#[derive(Debug)]
+struct Panic {
+    /// So many come before.
+    after: u64,
+    reached: mpsc::Sender<()>,
+    go_on: mpsc::Receiver<()>,
 }
 
 #[derive(Clone, Debug)]
@@ -25,7 +35,35 @@ fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
 impl Mapped {
     pub fn new(bytes: u64) -> Mapped {
         let zeros = vec![0; bytes as usize];
-        Mapped { bytes: Mutex::new(Bytes { visible: zeros.clone(), durable: zeros, under_way: Vec::new() }) }
+        Mapped::of(Bytes { visible: zeros.clone(), durable: zeros, under_way: Vec::new() })
+    }
+
+    fn of(bytes: Bytes) -> Mapped {
+        Mapped { bytes: Mutex::new(bytes), panic: Mutex::default() }
+    }
+
+    /// Whoever stores or fences after `after` others have says so, waits until told to go on, and panics.
+    pub fn panic_later(&self, after: u64) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let ((reached, is_reached), (tell, go_on)) = (mpsc::channel(), mpsc::channel());
+        *self.panic.lock().expect("no panic under it") = Some(Panic { after, reached, go_on });
+        (is_reached, tell)
+    }
+
+    /// Nobody panics who has not reached it.
+    pub fn calm(&self) {
+        *self.panic.lock().expect("no panic under it") = None;
+    }
+
+    fn may_panic(&self) {
+        let mut panic = self.panic.lock().expect("no panic under it");
+        if let Some(planned) = panic.as_mut().filter(|planned| planned.after > 0) {
+            planned.after -= 1;
+        } else if let Some(planned) = panic.take() {
+            drop(panic);
+            planned.reached.send(()).expect("the test waits");
+            planned.go_on.recv().expect("the test goes on");
+            panic!("planned");
+        }
     }
 
     /// What a power cut leaves.
@@ -33,7 +71,7 @@ impl Mapped {
         let mut left = self.bytes.lock().expect("no panic").clone();
         left.under_way.clear();
         left.visible = left.durable.clone();
-        Mapped { bytes: Mutex::new(left) }
+        Mapped::of(left)
     }
 
     fn fence_all(&self, of: impl Fn(u64) -> bool) {
@@ -66,11 +104,13 @@ impl MappedMemory for Mapped {
         into.copy_from_slice(&bytes.visible[offset as usize..offset as usize + into.len()]);
     }
     fn store(&self, offset: u64, stored: &[u8]) {
+        self.may_panic();
         let mut bytes = self.bytes.lock().expect("no panic");
         put(&mut bytes.visible, offset as usize, stored);
         bytes.under_way.push((thread::number(), offset as usize, stored.to_vec()));
     }
     fn fence(&self) {
+        self.may_panic();
         let own = thread::number();
         self.fence_all(|by| by == own);
     }

@@ -74,3 +74,40 @@ fn a_full_queue_is_emptied_by_whoever_finds_it_full() {
     let theirs = world.clone();
     in_time("a full queue", move || theirs.asynchronous(0, Csn::ZERO, Durability::Lazy)).expect("room");
 }
+
+/// Story: seed 726267. Whoever panicked in a store let go of the latch before the room was poisoned; who waited for it appended behind the hole, fenced,
+/// and was told.
+#[test]
+fn nobody_is_told_who_waited_for_the_latch_of_one_who_panics_in_a_store_or_a_fence() {
+    let mut struck = 0;
+    loop {
+        let world = World::new(Preset::Passive, 1);
+        let mapped = world.mapped.as_ref().expect("in mapped memory");
+        let (reached, go_on) = mapped.panic_later(struck);
+        let (first, second) = std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let told = world.blocking(0, Csn::ZERO);
+                mapped.calm();
+                told
+            });
+            let is_struck = reached.recv().is_ok();
+            let second = scope.spawn(|| world.blocking(0, Csn::ZERO));
+            if is_struck {
+                // Most likely it waits for the latch then.
+                std::thread::sleep(Duration::from_millis(20));
+                go_on.send(()).expect("it waits");
+            }
+            (first.join(), second.join().expect("nothing is planned for it"))
+        });
+        let durable = world.durable_csns();
+        let is_kept = |told: Result<Ticket>| told.is_ok_and(|ticket| durable.contains(&ticket.csn));
+        if let Ok(first) = first {
+            assert!(is_kept(first) && is_kept(second));
+            break;
+        }
+        let error = second.expect_err("poisoned before the latch was free");
+        assert_eq!(error.kind(), ErrorKind::Poisoned);
+        struck += 1;
+    }
+    assert!(struck >= 3, "an entry, a record and a fence: {struck}");
+}

@@ -278,7 +278,8 @@ impl Disk {
             }
             Change::Extend { path, len } => {
                 if let Some(file) = self.files.get_mut(&**path) {
-                    file.visible.resize(*len as usize);
+                    // Somebody else may have made it longer.
+                    file.visible.resize(file.visible.len().max(*len as usize));
                     file.make_durable();
                 }
             }
@@ -429,7 +430,8 @@ impl Disk {
                         }
                         keep
                     }
-                    2 if !file.claimed => {
+                    // A file that has no name any more is no other's that gets it.
+                    2 if !file.claimed && !file.removed => {
                         self.late.push(write(bytes));
                         continue;
                     }
