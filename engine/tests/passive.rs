@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use support::{await_that, content};
+use support::{await_that, content, difference};
 
 const OWN: &str = "mapped-memory";
 
@@ -512,7 +512,8 @@ fn killed_wherever_and_opened_again(opened: &SimulatedStorage, settings: &Settin
             let cut = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
             let db = open(&cut, settings.clone())
                 .unwrap_or_else(|error| panic!("killed after {at}, cut: {error}"));
-            assert_eq!(content(&db).len(), there.len(), "killed after {at}");
+            let now = content(&db);
+            assert!(now == there, "killed after {at}: {}", difference(&there, &now));
         }
         // Before anything was served, too.
         for cut_at in 0..disk.operations() {

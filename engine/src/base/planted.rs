@@ -67,7 +67,7 @@ bugs! {
     SegmentNameNotFlushed "segment-name-not-flushed" "log" "The directory is not flushed after a segment was made." "I5";
     FenceSkipped "fence-skipped" "log" "Records in mapped memory count without a fence." "I5, I1";
     BufferEntryNotFenced "buffer-entry-not-fenced" "log" "A mapped buffer gets its first record before its new entry is fenced." "mapped buffers 1";
-    MemoryHeaderBelieved "memory-header-believed" "log" "A header found in mapped memory is relied on without being flushed." "I5";
+    MemoryHeaderBelieved "memory-header-believed" "log" "What a killed process left in mapped memory is relied on without being flushed." "I5";
     RolledBackChunkCounts "rolled-back-chunk-counts" "log" "What a savepoint took back counts if it was written in a chunk." "parts 4";
 
     AcknowledgedBeforeFlush "acknowledged-before-flush" "commit" "A commit is acknowledged before its record is durable." "I1";

@@ -67,6 +67,10 @@ impl Core {
     ) {
         let mut latch = writer.log.lock();
         buffer.into_iter().for_each(|buffer| latch.give_back(buffer));
+        if self.poison.is_raised() {
+            // Who had the latch may have left a record half in the log.
+            return;
+        }
         latch.complete(sequence);
         self.settle(writer, &latch);
         writer.company.released(begun, now, &latch);

@@ -154,11 +154,12 @@ impl Core {
     pub(super) fn flush_all(&self) -> Result<()> {
         let newest = self.watermark.newest_drawn();
         self.await_settled(newest, ErrorKind::Poisoned, None)?;
+        self.poison.check()?;
         if !planted::is(Bug::FlushNotAcknowledged) {
             // Whoever wrote it may not have come to that.
             self.acknowledged_up_to(newest);
         }
-        self.poison.check()
+        Ok(())
     }
 
     /// Waits until `csn`, whose version somebody read, is committed.

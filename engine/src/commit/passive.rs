@@ -140,6 +140,10 @@ impl Core {
         }
         for (writer, last) in dirty {
             let mut latch = writer.log.lock();
+            if self.poison.is_raised() {
+                // As in `land_block`.
+                return false;
+            }
             latch.fenced_up_to(last);
             self.settle(writer, &latch);
         }

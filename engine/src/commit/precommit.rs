@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2). [`PointOfNoReturn`] turns it into
-//! poison, so that waiters are told. Whatever panics under the latch poisons before the latch is free, and step 1 asks behind it: nothing is
-//! appended behind a hole.
+//! poison, so that waiters are told. Whatever panics between steps 2 and 5 poisons before the latch is free. So step 1 asks behind the latch,
+//! and so does whoever finds out what is durable there: nothing is appended behind a hole, and no hole counts.
 
 use super::exact::DependsOn;
 use super::levels::{self, NEVER};

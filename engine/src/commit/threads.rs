@@ -31,8 +31,8 @@ impl Drop for Inside<'_> {
 }
 
 impl Core {
-    /// To be made by whoever has the latch of a log, and dropped before that. If he panics, the room is poisoned before another has the latch,
-    /// who would append behind what is not in the log, or not fenced.
+    /// To be made by whoever appends under the latch of a log, and dropped before that. If he panics, the room is poisoned before another has
+    /// the latch, who would append behind what is not in the log, or not fenced.
     #[inline]
     pub(super) fn latched(&self) -> Inside<'_> {
         Inside::new(self, "who had the latch of a log")

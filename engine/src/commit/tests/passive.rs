@@ -90,7 +90,7 @@ fn nobody_is_told_who_waited_for_the_latch_of_one_who_panics_in_a_store_or_a_fen
                 mapped.calm();
                 told
             });
-            let is_struck = reached.recv().is_ok();
+            let is_struck = reached.recv_timeout(Duration::from_secs(300)).is_ok();
             let second = scope.spawn(|| world.blocking(0, Csn::ZERO));
             if is_struck {
                 // Most likely it waits for the latch then.
@@ -99,7 +99,11 @@ fn nobody_is_told_who_waited_for_the_latch_of_one_who_panics_in_a_store_or_a_fen
             }
             (first.join(), second.join().expect("nothing is planned for it"))
         });
+        let core = &world.commit.core;
+        core.settle(&core.writers[0], &core.writers[0].log.lock());
+        core.rescan();
         let durable = world.durable_csns();
+        assert!((1..world.commit.watermark().0).all(|csn| durable.contains(&Csn(csn))));
         let is_kept = |told: Result<Ticket>| told.is_ok_and(|ticket| durable.contains(&ticket.csn));
         if let Ok(first) = first {
             assert!(is_kept(first) && is_kept(second));

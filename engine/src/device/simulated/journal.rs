@@ -279,7 +279,9 @@ impl Disk {
             Change::Extend { path, len } => {
                 if let Some(file) = self.files.get_mut(&**path) {
                     // Somebody else may have made it longer.
-                    file.visible.resize(file.visible.len().max(*len as usize));
+                    let len = file.visible.len().max(*len as usize);
+                    file.visible.resize(len);
+                    file.pending.push(Pending::SetLen(len as u64));
                     file.make_durable();
                 }
             }
@@ -289,12 +291,12 @@ impl Disk {
                     file.pending.push(Pending::SetLen(*len));
                 }
             }
-            Change::Again { path, offset, bytes } => self.late.push(Change::Write {
-                path: path.clone(),
-                offset: *offset,
-                bytes: bytes.clone(),
-                durable: false,
-            }),
+            Change::Again { path, offset, bytes } => {
+                if self.visible(path).is_some() {
+                    let (path, offset, bytes) = (path.clone(), *offset, bytes.clone());
+                    self.late.push(Change::Write { path, offset, bytes, durable: false });
+                }
+            }
             Change::Gone { path, offset, bytes } => {
                 if let Some(file) = self.files.get_mut(&**path) {
                     file.landed(*offset, bytes);

@@ -91,13 +91,14 @@ impl MemoryBuffers {
 
     /// Copies the record `csn`, whole words, to byte `at` of `buffer`.
     pub(in crate::log) fn insert(&mut self, buffer: u32, at: usize, record: &[u8], csn: Csn) {
-        let memory = &self.shared;
-        memory.memory.store(memory.layout.buffer_offset(buffer) + at as u64, record);
         let by = thread::number();
+        // Before the store, which may panic.
         self.unfenced = Some(match self.unfenced {
             None => Unfenced { first: csn, is_known: true, last: csn, by },
             Some(before) => Unfenced { last: csn, by: if before.by == by { by } else { 0 }, ..before },
         });
+        let memory = &self.shared;
+        memory.memory.store(memory.layout.buffer_offset(buffer) + at as u64, record);
     }
 
     /// At or below the first record that is not fenced.
@@ -117,15 +118,16 @@ impl MemoryBuffers {
 
     /// Everything inserted is durable.
     pub(in crate::log) fn fence(&mut self) -> Fenced {
-        let Some(unfenced) = self.unfenced.take() else { return Fenced::Nothing };
-        if unfenced.by == thread::number() {
-            if !planted::is(Bug::FenceSkipped) {
-                self.shared.memory.fence();
-            }
-            return Fenced::ByFence;
+        let Some(unfenced) = self.unfenced else { return Fenced::Nothing };
+        let own = unfenced.by == thread::number();
+        if !own {
+            self.shared.memory.barrier();
+        } else if !planted::is(Bug::FenceSkipped) {
+            self.shared.memory.fence();
         }
-        self.shared.memory.barrier();
-        Fenced::ByBarrier
+        // Not before: a fence that panics was none.
+        self.unfenced = None;
+        if own { Fenced::ByFence } else { Fenced::ByBarrier }
     }
 
     /// Every record up to `csn` is durable: by a barrier that began after it was inserted, or in a segment.
