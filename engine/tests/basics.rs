@@ -232,6 +232,22 @@ fn a_closed_database_replays_nothing_and_a_dropped_one_neither() {
     assert!(db.verify(None).expect("runs").problems.is_empty());
 }
 
+/// The second was told that all was well.
+#[test]
+fn who_closes_a_database_again_is_told_what_the_first_was() {
+    for fails in [false, true] {
+        let disk = SimulatedStorage::new(1);
+        let db = Database::builder().storage(Arc::new(disk.clone())).open("simulated").expect("opens");
+        db.create_table("t").expect("new");
+        if fails {
+            disk.stop();
+        }
+        let other = db.clone();
+        let told = [db, other].map(|db| db.close().err().map(|error| error.to_string()));
+        assert_eq!((told[0].is_some(), &told[0]), (fails, &told[1]));
+    }
+}
+
 #[test]
 fn tables_are_created_dropped_listed_and_not_mixed_up() {
     let storage = Arc::new(MemoryStorage::new());

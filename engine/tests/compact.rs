@@ -118,6 +118,23 @@ fn what_is_compact_already_stays() {
     );
 }
 
+/// The checkpoints that were still to come said that nobody had closed it.
+#[test]
+fn a_database_that_is_closed_while_it_is_made_compact_stays_closed() {
+    let (disk, db, table) = thinned(4_000, 3 << 20, Compression::Lz4);
+    drop(table);
+    let mut other = Some(db.clone());
+    let progress: quenchdb::Progress = Box::new(move |_, _, _| {
+        if let Some(db) = other.take() {
+            db.close().expect("a whole disk");
+        }
+    });
+    let error = db.compact(Some(progress)).expect_err("it is closed");
+    assert_eq!(error.kind(), quenchdb::ErrorKind::InvalidArgument, "{error}");
+    drop(db);
+    assert!(open(&disk, 3 << 20, Compression::Lz4).expect("closed").recovery().clean);
+}
+
 #[test]
 fn writers_go_on_while_space_is_given_back() {
     let (disk, db, table) = thinned(12_000, 3 << 20, Compression::Lz4);

@@ -6,10 +6,11 @@
 mod support;
 
 use quenchdb::base::random::Random;
+use quenchdb::device::Storage;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::sync::simulation::{self, Plan, PlannedPanic};
 use quenchdb::sync::{Mutex, thread};
-use quenchdb::{CommitHandle, Database, ErrorKind, Settings};
+use quenchdb::{BackupOptions, CommitHandle, Database, ErrorKind, Settings};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use support::bank::{ALL_KINDS, Id, Tables, Told, judge, one};
@@ -74,6 +75,11 @@ fn live(
                         if n % 3 == 2 {
                             wait_all(&mut later, acknowledged);
                             let _ = db.checkpoint();
+                        }
+                        if (number, n) == (0, 5) {
+                            // Makes one, too.
+                            let target: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(seed));
+                            let _ = db.backup(target, BackupOptions::default());
                         }
                     }
                 })

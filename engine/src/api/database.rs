@@ -71,6 +71,8 @@ pub(super) struct Inner {
     pub(super) path: String,
     pub(super) upkeep: Mutex<Option<thread::JoinHandle<()>>>,
     pub(super) closed: AtomicBool,
+    /// What the first [`Database::close`] found, when it has ended.
+    pub(super) close_outcome: Mutex<Option<Result<()>>>,
     /// Given back last.
     pub(super) _lock: Option<Box<dyn Send + Sync>>,
 }
@@ -442,7 +444,8 @@ impl Database {
     /// nothing. Other handles can still read; their commits fail. Transactions still open count as aborted.
     ///
     /// # Errors
-    /// I/O, `Poisoned`, `OutOfSpace`: then the next open recovers from the log.
+    /// I/O, `Poisoned`, `OutOfSpace`: then the next open recovers from the log. Whoever closes it again gets the same, or `Busy` while that is
+    /// going on in another thread.
     pub fn close(self) -> Result<()> {
         self.inner.close()
     }
@@ -523,8 +526,18 @@ fn read_only() -> Error {
 impl Inner {
     fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
-            return Ok(());
+            return match &*self.close_outcome.lock() {
+                Some(outcome) => outcome.as_ref().map_err(Error::duplicate).copied(),
+                None => Err(Error::new(ErrorKind::Busy, "another thread is closing the database")),
+            };
         }
+        let outcome = self.close_first();
+        let told = outcome.as_ref().map_err(Error::duplicate).copied();
+        *self.close_outcome.lock() = Some(outcome);
+        told
+    }
+
+    fn close_first(&self) -> Result<()> {
         self.segments.filled().notify_all();
         if let Some(thread) = self.upkeep.lock().take() {
             let _ = thread.join();
@@ -547,7 +560,9 @@ impl Drop for Inner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Err(error) = self.inner.close() {
+        if !self.inner.closed.load(Ordering::SeqCst)
+            && let Err(error) = self.inner.close()
+        {
             tracing::error!(%error, "the database was not closed cleanly; the next open recovers it");
         }
     }

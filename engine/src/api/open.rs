@@ -354,6 +354,7 @@ impl Parts {
             path: self.path,
             upkeep: Mutex::new(None),
             closed: AtomicBool::new(false),
+            close_outcome: Mutex::default(),
             _lock: self.lock,
         })
     }

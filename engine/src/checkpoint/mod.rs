@@ -42,8 +42,9 @@ pub use replay_model::{
 };
 
 use crate::base::clock::Clock;
-use crate::base::{Csn, PageId, Result, TableId};
+use crate::base::{Csn, Error, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
+use crate::commit::Inside;
 use crate::device::Storage;
 use crate::store::{
     Heat, HeldBlocks, ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written,
@@ -248,13 +249,23 @@ impl Checkpointer {
         self.run(&mut self.published(), None, true)
     }
 
+    fn inside(&self) -> Inside<'_> {
+        self.system.commit().inside("a thread that made a checkpoint")
+    }
+
     fn run(
         &self,
         published: &mut Published,
         pacer: Option<&Pacer<'_>>,
         close: bool,
     ) -> Result<CheckpointReport> {
+        // Behind the lock of `published`: who waits for it finds that a panic came before.
+        let _inside = self.inside();
         self.system.commit().check_whole()?;
+        if published.manifest.clean {
+            // While this one waited for the other to end. It would say that nobody had.
+            return Err(Error::invalid("the database is closed"));
+        }
         let (start, _running) = (self.clock.now(), Running::begin(&self.totals));
         // What can go need not be in the images; what is left is listed in them.
         self.system.collect_all();
@@ -280,11 +291,11 @@ impl Checkpointer {
         // Rule 3: nothing up to C may be lost once the log before C is gone.
         self.system.commit().wait_watermark(csn)?;
         let finished = round.finish()?;
-        // Who panicked may have left half a change in the pages.
-        self.system.commit().check_whole()?;
         let mut manifest = published.manifest.clone();
         // A transaction that is still open is aborted by a close.
         let covered = if close { csn } else { self.system.commit().cover(csn).max(manifest.covered) };
+        // Who panicked may have left half a change in the pages, and does not keep his chunks any more.
+        self.system.commit().check_whole()?;
         (manifest.checkpoint, manifest.covered) = (csn, covered);
         manifest.next_csn = csn.next();
         manifest.next_table = next_table;
@@ -422,6 +433,7 @@ impl Checkpointer {
     /// As [`PageStore::move_tail`].
     pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
         let _published = self.published();
+        let _inside = self.inside();
         self.store.move_tail(&*self.storage, bound, most, &|| ())
     }
 
@@ -431,6 +443,7 @@ impl Checkpointer {
     /// As [`PageStore::repack`].
     pub fn repack(&self, most: usize) -> Result<u64> {
         let _published = self.published();
+        let _inside = self.inside();
         self.store.repack(&*self.storage, most, &|| ())
     }
 

@@ -124,6 +124,7 @@ impl Core {
             // A committer may have waited for room.
             self.progress.notify_all();
         }
+        self.wakers.wake(|ticket| self.is_committed_ticket(ticket));
     }
 
     /// Acknowledges whoever is committed, in all logs. True if there was anybody. Without `wait` queues are left out from which somebody
@@ -303,10 +304,11 @@ impl Core {
 
     /// A write or flush failed: nothing is acknowledged from here on, and everybody is told.
     pub(super) fn fail(&self, error: Error) {
-        if self.poison.raise(error) {
+        self.poison.raise(error);
+        self.wake_everybody();
+        if self.poison.is_to_be_told() {
             tracing::error!(cause = %self.poison.error(crate::base::ErrorKind::Poisoned), "commits stop");
         }
-        self.wake_everybody();
     }
 
     pub(super) fn wake_everybody(&self) {

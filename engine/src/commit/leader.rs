@@ -24,6 +24,7 @@
 use super::levels::{self, NOW};
 use super::precommit::Pending;
 use super::presets::Axes;
+use super::threads::Inside;
 use super::writer::{Lead, LeadReleased, LogWriter};
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
@@ -61,10 +62,12 @@ impl Core {
                 }
                 _ => self.await_settled(pending.dsn, ErrorKind::Poisoned, None)?,
             }
-            self.count_one(&self.writers[0], pending, false);
         }
         // Its caller knows what it read: whoever begins after that has to see it, too, though its own committer may not have been told.
         self.acknowledged_up_to(pending.dsn);
+        if pending.durability == Durability::Durable {
+            self.count_one(&self.writers[0], pending, false);
+        }
         Ok(())
     }
 
@@ -152,14 +155,13 @@ impl Core {
     }
 
     pub(super) fn flush_all(&self) -> Result<()> {
-        let newest = self.watermark.newest_drawn();
-        self.await_settled(newest, ErrorKind::Poisoned, None)?;
-        self.poison.check()?;
-        if !planted::is(Bug::FlushNotAcknowledged) {
-            // Whoever wrote it may not have come to that.
-            self.acknowledged_up_to(newest);
-        }
-        Ok(())
+        self.await_settled(self.watermark.newest_drawn(), ErrorKind::Poisoned, None)?;
+        self.poison.check()
+    }
+
+    /// What is below W may have been told by whoever looked at W, though whoever wrote it has not come to acknowledging it.
+    pub(super) fn newest_settled(&self) -> Csn {
+        if planted::is(Bug::FlushNotAcknowledged) { Csn::ZERO } else { Csn(self.watermark.get().0 - 1) }
     }
 
     /// Waits until `csn`, whose version somebody read, is committed.
@@ -186,12 +188,15 @@ impl Core {
             if done() {
                 return Ok(());
             }
+            // W may be out of date: it is computed once per write, by whoever wrote, and not after a failure.
+            self.rescan();
+            if done() {
+                return Ok(());
+            }
             if self.poison.is_raised() {
                 return Err(self.poison.error(kind));
             }
-            // W may be out of date: it is computed once per write, by whoever wrote.
-            self.rescan();
-            if !done() && !advance() {
+            if !advance() {
                 self.sleep(&self.progress, woken, deadline)?;
             }
         }
@@ -263,7 +268,8 @@ impl Core {
         if self.flushers_run() && behind.next().is_some() {
             // Side by side instead of one after the other.
             self.demand(csn, None);
-            return false;
+            // They may have drawn above meanwhile, too.
+            return csn < self.rescan();
         }
         self.advance(first, csn, NOW) || csn < self.rescan()
     }
@@ -321,6 +327,8 @@ impl Core {
 
     /// Writes `block` durably and completes it; a failure poisons the room.
     pub(super) fn write_inline(&self, writer: &LogWriter, block: SealedBlock, counter: &Counter) {
+        // Where there is no lead that would tell, either.
+        let _inside = Inside::new(self, "who wrote a log");
         let block = block.finish();
         let begun = self.clock.now();
         writer.write_begins(begun);

@@ -314,7 +314,7 @@ impl Commit {
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed; `Timeout`: then it may be waited for again.
     pub fn wait(&self, tickets: impl IntoIterator<Item = Ticket>, timeout: Option<Duration>) -> Result<()> {
-        let deadline = self.core.deadline(timeout);
+        let (deadline, _inside) = (self.core.deadline(timeout), self.inside("who waited for a commit"));
         tickets.into_iter().try_for_each(|ticket| self.core.await_committed(ticket, deadline))
     }
 
@@ -585,7 +585,7 @@ impl Core {
     }
 
     fn newest_acknowledged(&self) -> Csn {
-        let mut newest = Csn(self.acknowledged.load(Ordering::SeqCst));
+        let mut newest = Csn(self.acknowledged.load(Ordering::SeqCst)).max(self.newest_settled());
         if self.told_any.load(Ordering::SeqCst) {
             newest = self.writers.iter().map(|w| w.duty.told()).fold(newest, Csn::max);
         }

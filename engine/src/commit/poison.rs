@@ -17,18 +17,25 @@ pub(super) struct Poison {
     cause: OnceLock<Error>,
     /// A thread panicked inside the engine. Never lowered.
     panicked: AtomicBool,
+    /// The log of the program has it.
+    told: AtomicBool,
 }
 
 impl Poison {
     pub(super) fn new() -> Poison {
-        Poison { raised: AtomicBool::new(false), cause: OnceLock::new(), panicked: AtomicBool::new(false) }
+        let no = || AtomicBool::new(false);
+        Poison { raised: no(), cause: OnceLock::new(), panicked: no(), told: no() }
     }
 
-    /// Keeps `error` if it is the first. From here on nothing is acknowledged. True if it was.
-    pub(super) fn raise(&self, error: Error) -> bool {
-        let first = self.cause.set(error).is_ok();
+    /// Keeps `error` if it is the first. From here on nothing is acknowledged.
+    pub(super) fn raise(&self, error: Error) {
+        let _ = self.cause.set(error);
         self.raised.store(true, Ordering::SeqCst);
-        first
+    }
+
+    /// True once.
+    pub(super) fn is_to_be_told(&self) -> bool {
+        !self.told.swap(true, Ordering::SeqCst)
     }
 
     /// A thread panicked inside the engine; [`Poison::raise`] follows.

@@ -90,7 +90,7 @@ pub(super) struct PointOfNoReturn<'a>(pub(super) &'a Core);
 
 impl Drop for PointOfNoReturn<'_> {
     fn drop(&mut self) {
-        self.0.fail(Error::new(ErrorKind::Poisoned, "a commit stopped between its number and its record"));
+        self.0.panicked_under_latch();
     }
 }
 

@@ -30,22 +30,46 @@ impl Drop for Inside<'_> {
     }
 }
 
+/// As [`Inside`], under the latch of a log: who waits is told, and so is the log of the program, by the [`Inside`] around it. Either may run a
+/// user's code, which may wait for the latch.
+#[must_use]
+pub(super) struct Latched<'a> {
+    core: &'a Core,
+    unwinding: bool,
+}
+
+impl Drop for Latched<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.unwinding {
+            self.core.panicked_under_latch();
+        }
+    }
+}
+
 impl Core {
     /// To be made by whoever appends under the latch of a log, and dropped before that. If he panics, the room is poisoned before another has
     /// the latch, who would append behind what is not in the log, or not fenced.
     #[inline]
-    pub(super) fn latched(&self) -> Inside<'_> {
-        Inside::new(self, "who had the latch of a log")
+    pub(super) fn latched(&self) -> Latched<'_> {
+        Latched { core: self, unwinding: std::thread::panicking() }
+    }
+
+    #[cold]
+    pub(super) fn panicked_under_latch(&self) {
+        self.poison.note_panic();
+        self.poison.raise(panic_of("who appended to a log"));
     }
 
     #[cold]
     pub(super) fn panicked(&self, who: &str) {
         self.poison.note_panic();
-        self.fail(Error::new(
-            ErrorKind::Poisoned,
-            format!("{who} panicked inside the engine: this is a bug"),
-        ));
+        self.fail(panic_of(who));
     }
+}
+
+fn panic_of(who: &str) -> Error {
+    Error::new(ErrorKind::Poisoned, format!("{who} panicked inside the engine: this is a bug"))
 }
 
 /// How often `close` looks for writes of a poisoned room that nobody reaps.

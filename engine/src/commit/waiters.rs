@@ -215,7 +215,8 @@ impl Core {
         }
         self.rescan();
         self.demand_others(ticket);
-        // Whoever acknowledged before the waker was there did not see it.
+        // Whoever acknowledged before the waker was there did not see it, nor does who has drawn above meanwhile.
+        self.rescan();
         self.outcome(ticket)
     }
 

@@ -87,6 +87,7 @@ impl Core {
             self.acknowledge_passively(log);
         } else if self.axes.acknowledger == Acknowledger::Workers && self.is_to_acknowledge() {
             self.acknowledge_group(log);
+            self.wakers.wake(|ticket| self.is_committed_ticket(ticket));
         }
     }
 

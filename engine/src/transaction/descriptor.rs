@@ -405,17 +405,19 @@ impl Descriptors {
     /// cycle.
     ///
     /// # Errors
-    /// `Conflict` if `other` waits for `me`, directly or not, or belongs to this thread; or at the timeout.
+    /// `Conflict` if `other` waits for `me`, directly or not, or belongs to this thread; or at the timeout. That of `is_whole`, which is asked
+    /// again and again.
     pub fn wait_for(
         &self,
         me: DescriptorId,
         other: DescriptorId,
         timeout: std::time::Duration,
+        is_whole: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         self.set_thread(me);
         let mine = self.get(me.slot);
         mine.waits_for.store(self.stamp(other).0, Ordering::SeqCst);
-        let result = self.wait_until_finished(me, other, timeout);
+        let result = self.wait_until_finished(me, other, timeout, is_whole);
         mine.waits_for.store(0, Ordering::SeqCst);
         result
     }
@@ -425,6 +427,7 @@ impl Descriptors {
         me: DescriptorId,
         other: DescriptorId,
         timeout: std::time::Duration,
+        is_whole: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         let clock = Clock::real();
         let begun = clock.now();
@@ -434,6 +437,8 @@ impl Descriptors {
             if !matches!(self.status(self.stamp(other)), Status::InProgress(_)) {
                 return Ok(());
             }
+            // One whose call panicked does not finish.
+            is_whole()?;
             if self.would_wait_for_ever(me, other) {
                 return Err(Error::new(
                     ErrorKind::Conflict,

@@ -11,24 +11,38 @@ use super::active::ActiveTransaction;
 use super::descriptor::{Progress, Stamp};
 use super::system::TransactionSystem;
 use crate::base::Result;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 impl ActiveTransaction {
-    /// Calls `f`, and remembers if it panics: then nobody knows what is half done.
+    /// Calls `f`. If it panics nobody knows what is half done: the commit room is poisoned at once, for whoever catches the panic may keep the
+    /// transaction, and that is remembered.
     #[inline]
     pub fn guarded<T>(&self, f: impl FnOnce(&ActiveTransaction) -> T) -> T {
         let before = self.inside.replace(true);
-        let result = f(self);
-        self.inside.set(before);
-        result
+        let result = catch_unwind(AssertUnwindSafe(|| f(self)));
+        self.ended(before, result)
     }
 
     /// [`ActiveTransaction::guarded`] for what changes something.
     #[inline]
     pub fn guarded_mut<T>(&mut self, f: impl FnOnce(&mut ActiveTransaction) -> T) -> T {
         let before = self.inside.replace(true);
-        let result = f(self);
-        self.inside.set(before);
-        result
+        let result = catch_unwind(AssertUnwindSafe(|| f(self)));
+        self.ended(before, result)
+    }
+
+    #[inline]
+    fn ended<T>(&self, before: bool, result: std::thread::Result<T>) -> T {
+        match result {
+            Ok(result) => {
+                self.inside.set(before);
+                result
+            }
+            Err(panic) => {
+                self.stay_in_progress();
+                resume_unwind(panic)
+            }
+        }
     }
 
     /// A panic inside one of its calls.

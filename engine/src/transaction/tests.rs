@@ -199,6 +199,8 @@ fn after_a_panic_inside_a_call_others_see_what_was_before_however_the_transactio
             });
         });
         std::panic::catch_unwind(half_done).expect_err("it panics");
+        // While it is still there.
+        system.commit().check_whole().expect_err("nothing is acknowledged, and no checkpoint made");
         if commits {
             assert_eq!(tx.commit(false).expect_err("nobody knows what").kind(), ErrorKind::Poisoned);
         } else {
@@ -341,6 +343,21 @@ fn whoever_comes_while_a_drop_is_undecided_waits() {
     system.drop_table("t").expect("nobody uses it");
 }
 
+/// A call that panicked leaves its transaction in progress for good.
+#[test]
+fn who_waits_for_a_row_looks_whether_the_database_is_whole() {
+    let all = descriptor::Descriptors::default();
+    let (a, b) = (all.take().expect("free"), all.take().expect("free"));
+    let asked = std::cell::Cell::new(0);
+    let is_whole = || {
+        asked.set(asked.get() + 1);
+        if asked.get() < 3 { Ok(()) } else { Err(Error::new(ErrorKind::Poisoned, "a panic")) }
+    };
+    std::thread::scope(|scope| scope.spawn(|| all.set_thread(b)).join().expect("no panic"));
+    let error = all.wait_for(a, b, Duration::from_secs(3600), &is_whole).expect_err("it has asked");
+    assert_eq!(error.kind(), ErrorKind::Poisoned);
+}
+
 /// It belonged to the thread that began it: that thread got a conflict at once where it met the rows, though another went on with it.
 #[test]
 fn a_transaction_belongs_to_the_thread_that_works_for_it() {
@@ -352,7 +369,7 @@ fn a_transaction_belongs_to_the_thread_that_works_for_it() {
             std::thread::sleep(Duration::from_millis(10));
             all.release(b);
         });
-        all.wait_for(a, b, Duration::from_secs(60)).expect("another thread goes on with it");
+        all.wait_for(a, b, Duration::from_secs(60), &|| Ok(())).expect("another thread goes on with it");
     });
 }
 

@@ -164,9 +164,9 @@ impl ActiveTransaction {
     fn wait_for(&self, table: &TableState, other: DescriptorId) -> Result<()> {
         let (system, counters) = (&self.system, self.system.counters());
         let began = system.clock.now();
-        system.check_whole()?;
-        let ended = system.descriptors.wait_for(self.id, other, system.limits.lock_wait);
-        system.check_whole()?;
+        let is_whole = || system.check_whole();
+        let ended = system.descriptors.wait_for(self.id, other, system.limits.lock_wait, &is_whole);
+        is_whole()?;
         counters.row_waits.add(1);
         counters.row_wait_ns.add(system.clock.now().0.saturating_sub(began.0));
         ended.map_err(|error| {

@@ -22,6 +22,8 @@ struct Shared {
     /// Durable writes begun so far, and the one from which on all fail (0: none).
     writes: AtomicU64,
     fails_from: AtomicU64,
+    /// The one that panics (0: none).
+    panics_at: AtomicU64,
     delay_us: AtomicU64,
     /// A clock that each durable write moves, and how far.
     takes: Mutex<Option<(Clock, Duration)>>,
@@ -51,6 +53,9 @@ struct Bytes {
 impl Disk {
     pub fn fail_from_write(&self, nth: u64) {
         self.shared.fails_from.store(nth, Ordering::SeqCst);
+    }
+    pub fn panic_at_write(&self, nth: u64) {
+        self.shared.panics_at.store(nth, Ordering::SeqCst);
     }
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay_us.store(delay.as_micros() as u64, Ordering::SeqCst);
@@ -115,6 +120,7 @@ impl Shared {
             clock.advance(*time);
         }
         self.await_release();
+        assert!(nth != self.panics_at.load(Ordering::SeqCst), "planned");
         let fails_from = self.fails_from.load(Ordering::SeqCst);
         if fails_from != 0 && nth >= fails_from {
             return Err(Error::io("simulated failure", std::io::Error::from_raw_os_error(5)));

@@ -52,6 +52,30 @@ fn a_write_that_never_completes_is_given_up() {
     }
 }
 
+/// Who had no lead told nobody, and everybody behind him waited for ever.
+#[test]
+fn whoever_panics_in_a_write_those_behind_it_are_told() {
+    for settings in all() {
+        let what = format!("{settings:?}");
+        let world = Arc::new(World::with(settings, Hooks::default()));
+        let before = world.blocking(0, Csn::ZERO).expect("commits");
+        world.disk.panic_at_write(world.disk.writes() + 1);
+        let committers: Vec<_> = (0..3)
+            .map(|_| {
+                let world = world.clone();
+                std::thread::spawn(move || world.blocking(0, Csn::ZERO))
+            })
+            .collect();
+        // One of them may be who panics.
+        let told: Vec<_> =
+            in_time(&what, move || committers.into_iter().map(|committer| committer.join()).collect());
+        let durable = world.durable_csns();
+        let is_kept = |told: &Ticket| durable.contains(&told.csn);
+        assert!(told.into_iter().flatten().flatten().all(|told| is_kept(&told)), "{what}");
+        assert!(world.commit.check_whole().is_err() && world.commit.is_committed(before.csn), "{what}");
+    }
+}
+
 /// A dying device: one write has failed, another never ends.
 #[test]
 fn a_write_that_hangs_when_another_has_failed_does_not_keep_close_waiting() {

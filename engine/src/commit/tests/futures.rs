@@ -37,6 +37,31 @@ fn held_up_by_the_disk() -> Vec<Settings> {
     settings
 }
 
+/// Who is left to the flusher is acknowledged by it when W has passed, and his waker was called by nobody.
+#[test]
+fn a_waker_is_called_by_whoever_acknowledges_what_was_left() {
+    let settings = Settings { dependency: Some(Dependency::Dsn), ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let core = &world.commit.core;
+    let leads: Vec<_> = core.writers.iter().map(|writer| writer.try_lead(&**core).expect("free")).collect();
+    let write = |log: usize| {
+        let block = core.writers[log].take_block().expect("one");
+        core.write_inline(&core.writers[log], block, &world.commit.metrics().leader_flushes);
+    };
+    let first = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
+    let second = world.asynchronous(1, first.csn, Durability::Durable).expect("room");
+    write(1);
+    core.publish();
+    let (woken, is_woken) = mpsc::channel();
+    let waker = waker(move || woken.send(()).expect("somebody listens"));
+    assert!(world.commit.poll(second, &waker, &mut WakerPlace::default()).is_none());
+    // Durable, and not published.
+    write(0);
+    core.leave_acknowledging(levels::NOW);
+    is_woken.recv_timeout(Duration::from_secs(300)).expect("somebody calls it");
+    drop(leads);
+}
+
 /// Whoever acknowledges called wakers, with the lead of the log: one that waited for another commit of that log waited for ever, and everybody behind it.
 #[test]
 fn a_waker_that_blocks_holds_up_nobody_but_other_wakers() {

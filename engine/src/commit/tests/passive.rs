@@ -40,6 +40,26 @@ fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
     assert!(world.durable_csns().contains(&volatile.csn));
 }
 
+/// Who fences for himself has W computed now and then only, and after a failure nobody does.
+#[test]
+fn what_was_committed_before_a_failure_can_be_read_after_it() {
+    for preset in [Preset::Passive, Preset::PerTransaction] {
+        let world = World::new(preset, 1);
+        let core = &world.commit.core;
+        let ticket = if preset == Preset::Passive {
+            world.blocking(0, Csn::ZERO).expect("commits")
+        } else {
+            let ticket = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
+            let block = core.writers[0].take_block().expect("just appended");
+            core.write_inline(&core.writers[0], block, &world.commit.metrics().leader_flushes);
+            ticket
+        };
+        core.fail(Error::new(ErrorKind::Io, "a write failed"));
+        assert!(world.commit.is_committed_ticket(ticket), "{preset}");
+        world.commit.wait_committed(ticket.csn).unwrap_or_else(|error| panic!("{preset}: {error}"));
+    }
+}
+
 /// W rises when a log is fenced, and nobody has it computed who would tell of it.
 #[test]
 fn who_was_held_up_by_a_straggler_is_told_when_another_commit_has_fenced_it() {

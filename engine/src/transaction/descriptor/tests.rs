@@ -65,7 +65,7 @@ fn a_pin_that_is_copied_while_others_look_is_not_missed() {
 fn waiting_for_the_own_thread_is_a_conflict() {
     let all = Descriptors::default();
     let (a, b) = (all.take().expect("free"), all.take().expect("free"));
-    let error = all.wait_for(a, b, Duration::from_secs(60)).expect_err("would never end");
+    let error = all.wait_for(a, b, Duration::from_secs(60), &|| Ok(())).expect_err("would never end");
     assert_eq!(error.kind(), ErrorKind::Conflict);
 }
 
@@ -78,12 +78,12 @@ fn a_cycle_of_waits_is_a_conflict_for_one_and_the_other_goes_on() {
     let thread = std::thread::spawn(move || {
         let b = other.take().expect("free");
         send.send(b).expect("receiver lives");
-        let result = other.wait_for(b, a, Duration::from_secs(20));
+        let result = other.wait_for(b, a, Duration::from_secs(20), &|| Ok(()));
         other.release(b);
         result.is_ok()
     });
     let b = receive.recv().expect("sender lives");
-    let mine = all.wait_for(a, b, Duration::from_secs(20)).is_ok();
+    let mine = all.wait_for(a, b, Duration::from_secs(20), &|| Ok(())).is_ok();
     all.release(a);
     let theirs = thread.join().expect("no panic");
     assert!(mine != theirs || !mine, "two waits for each other cannot both succeed first");
@@ -96,7 +96,7 @@ fn a_waiter_is_woken_when_the_other_finishes() {
     let other = all.clone();
     let thread = std::thread::spawn(move || {
         let b = other.take().expect("free");
-        let result = other.wait_for(b, a, Duration::from_secs(20));
+        let result = other.wait_for(b, a, Duration::from_secs(20), &|| Ok(()));
         other.release(b);
         result
     });
