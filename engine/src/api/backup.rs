@@ -101,7 +101,7 @@ impl Database {
     ///
     /// # Errors
     /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base is none for this database; `InvalidArgument`
-    /// if the database is open read-only and was not closed; `Corruption` if a page of the database, or the base, is damaged;
+    /// if the database is open read-only and was not closed, or is closed meanwhile; `Corruption` if a page of the database, or the base, is damaged;
     /// `OutOfSpace`, I/O, `Poisoned`. What was written by then is recognised as incomplete.
     pub fn backup(&self, target: impl Into<Place>, options: BackupOptions) -> Result<BackupReport> {
         let clock = Clock::real();

@@ -21,6 +21,7 @@ use crate::store::{CheckpointReader, Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, thread};
 use crate::transaction::{ActiveTransaction, Isolation, ReadSnapshot, TransactionSystem};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -528,13 +529,14 @@ impl Inner {
         if self.closed.swap(true, Ordering::SeqCst) {
             return match &*self.close_outcome.lock() {
                 Some(outcome) => outcome.as_ref().map_err(Error::duplicate).copied(),
-                None => Err(Error::new(ErrorKind::Busy, "another thread is closing the database")),
+                None => Err(Error::new(ErrorKind::Busy, "the database is being closed")),
             };
         }
-        let outcome = self.close_first();
-        let told = outcome.as_ref().map_err(Error::duplicate).copied();
-        *self.close_outcome.lock() = Some(outcome);
-        told
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.close_first()));
+        let panicked = || Err(Error::new(ErrorKind::Poisoned, "closing the database panicked"));
+        let told = |outcome: &Result<()>| outcome.as_ref().map_err(Error::duplicate).copied();
+        *self.close_outcome.lock() = Some(outcome.as_ref().map_or_else(|_| panicked(), told));
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn close_first(&self) -> Result<()> {

@@ -146,6 +146,8 @@ pub struct Checkpointer {
 struct Published {
     file: ManifestFile,
     manifest: Manifest,
+    /// The last checkpoint of a clean close is there.
+    closed: bool,
 }
 
 impl std::fmt::Debug for Checkpointer {
@@ -177,7 +179,7 @@ impl Checkpointer {
             clock,
             imager,
             replay,
-            published: Mutex::new(Published { file, manifest }),
+            published: Mutex::new(Published { file, manifest, closed: false }),
             csn,
             covered,
             impatient: AtomicUsize::new(0),
@@ -262,7 +264,7 @@ impl Checkpointer {
         // Behind the lock of `published`: who waits for it finds that a panic came before.
         let _inside = self.inside();
         self.system.commit().check_whole()?;
-        if published.manifest.clean {
+        if published.closed {
             // While this one waited for the other to end. It would say that nobody had.
             return Err(Error::invalid("the database is closed"));
         }
@@ -320,6 +322,7 @@ impl Checkpointer {
             }
         };
         published.manifest = Manifest { generation, ..manifest };
+        published.closed = close;
         if close {
             self.store.forget_need();
         }

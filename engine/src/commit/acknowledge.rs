@@ -16,7 +16,8 @@
 //! too: exact dependencies would let it go. Not counted as false: one with more predecessors than are told apart, and one whose
 //! predecessor itself waits falsely. So the count is a lower bound.
 //!
-//! Nothing passes here once the room is poisoned: what was durable before stays acknowledged, the rest is unknown.
+//! Nothing is popped here once the room is poisoned: what was durable before stays acknowledged, also if W is only then looked at that says so;
+//! the rest is unknown.
 
 use super::flusher::GRACE;
 use super::metrics::Moments;
@@ -134,7 +135,7 @@ impl Core {
     }
 
     /// The same for the logs of `log`'s acknowledgment group.
-    pub(super) fn acknowledge_group(&self, log: LogId) {
+    pub(super) fn acknowledge_group(&self, log: LogId) -> bool {
         let group = self.axes.acknowledgment_group;
         let first = log.0 as usize / group * group;
         let last = self.writers.len().min(first + group);
@@ -147,9 +148,8 @@ impl Core {
             false => w,
         };
         let has_news = |writer: &LogWriter| writer.has_pending() && writer.is_news(others);
-        if self.writers[first..last].iter().any(has_news) {
-            self.acknowledge_logs(&self.writers[first..last], false);
-        }
+        self.writers[first..last].iter().any(has_news)
+            && self.acknowledge_logs(&self.writers[first..last], false)
     }
 
     fn acknowledge_logs(&self, writers: &[LogWriter], wait: bool) -> bool {

@@ -161,7 +161,11 @@ impl Core {
 
     /// What is below W may have been told by whoever looked at W, though whoever wrote it has not come to acknowledging it.
     pub(super) fn newest_settled(&self) -> Csn {
-        if planted::is(Bug::FlushNotAcknowledged) { Csn::ZERO } else { Csn(self.watermark.get().0 - 1) }
+        if planted::is(Bug::FlushNotAcknowledged) {
+            Csn::ZERO
+        } else {
+            Csn(self.watermark.get_in_order().0 - 1)
+        }
     }
 
     /// Waits until `csn`, whose version somebody read, is committed.
@@ -332,6 +336,7 @@ impl Core {
         let block = block.finish();
         let begun = self.clock.now();
         writer.write_begins(begun);
+        let under_way = UnderWay(self, writer);
         self.count_submitted(block.len, counter);
         let write = match planted::is(Bug::LogWriteNotDurable) {
             true => File::write_at,
@@ -347,6 +352,16 @@ impl Core {
                 writer.write_ended(self.clock.now());
             }
         }
+        std::mem::forget(under_way);
+    }
+}
+
+/// A write that ends by a panic has ended: nobody need wait for it until the deadline of writes.
+struct UnderWay<'a>(&'a Core, &'a LogWriter);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.1.write_ended(self.0.clock.now());
     }
 }
 

@@ -41,7 +41,7 @@
 //! 1. A call says "committed" only if the record and everything below the DSN is durable as the device promises (I1, I5).
 //! 2. A waiter causes the writes it needs; no timer stands between it and the device (I14), but for those that were asked for: a
 //!    leader's gather window, and the interval of `queued`. Bounded loss is flushed in time without further calls. Idle means asleep.
-//! 3. After a failed write nothing is acknowledged: waiters get `OutcomeUnknown`, new commits `Poisoned` (I11).
+//! 3. After a failed write nothing is acknowledged but what was durable before: other waiters get `OutcomeUnknown`, new commits `Poisoned` (I11).
 //! 4. After the CSN is drawn nothing can fail: whatever may be refused is refused before (I2, rule 2).
 //!
 //! Left out on purpose: barriers for idle logs. A log that has nothing volatile does not hold W back (see `watermark`); what idle workers left

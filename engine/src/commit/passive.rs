@@ -87,7 +87,9 @@ impl Core {
             return;
         }
         match self.axes.acknowledger {
-            Acknowledger::Workers => self.acknowledge_group(log),
+            Acknowledger::Workers => {
+                self.acknowledge_group(log);
+            }
             Acknowledger::Leader => {
                 self.acknowledge_all(false);
             }

@@ -154,6 +154,11 @@ impl Watermark {
         Csn(self.settled.load(Ordering::Acquire))
     }
 
+    /// The same, in one order with the pins of snapshots: see `descriptor`.
+    pub(super) fn get_in_order(&self) -> Csn {
+        Csn(self.settled.load(Ordering::SeqCst))
+    }
+
     /// The newest CSN that was drawn.
     pub(super) fn newest_drawn(&self) -> Csn {
         Csn(self.next.load(Ordering::SeqCst) - 1)

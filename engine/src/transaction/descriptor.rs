@@ -13,8 +13,9 @@
 //! 1. PREPARING is stored before the CSN is drawn, READY after it is known (both sequentially consistent). Whoever
 //!    meets PREPARING waits for the number: a snapshot taken between draw and READY would otherwise miss a transaction
 //!    that is older than itself.
-//! 2. A snapshot is pinned in three steps: announce 0, read the counter, publish the number. The collector reads its
-//!    bound first and scans the pins afterwards, so it either sees the pin or has a bound below the number.
+//! 2. A snapshot is pinned in three steps: announce 0, read the counter (or W, of what is committed), publish the number, all
+//!    sequentially consistent. The collector reads its bound first and scans the pins afterwards, so it either sees the pin or has a bound below
+//!    the number.
 //! 3. A generation is never reused within a slot, so a stamp whose generation has passed belongs to a finished
 //!    transaction: its versions carry a CSN by then, or are gone.
 //! 4. A pin can be copied, and its original move on then. A scan that looked at the copy's place before and at the original's after has
