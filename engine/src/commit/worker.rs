@@ -85,10 +85,11 @@ impl Core {
         }
         if self.is_passive() {
             self.acknowledge_passively(log);
-        } else if self.axes.acknowledger == Acknowledger::Workers && self.is_to_acknowledge() {
-            if self.acknowledge_group(log) {
-                self.wakers.wake(|ticket| self.is_committed_ticket(ticket));
-            }
+        } else if self.axes.acknowledger == Acknowledger::Workers
+            && self.is_to_acknowledge()
+            && self.acknowledge_group(log)
+        {
+            self.wakers.wake(|ticket| self.is_committed_ticket(ticket));
         }
     }
 
