@@ -524,18 +524,22 @@ fn read_only() -> Error {
     Error::invalid("the database is open read-only").at(Location::Setting("read_only"))
 }
 
+/// For another who asks.
+fn same(outcome: &Result<()>) -> Result<()> {
+    outcome.as_ref().map_err(Error::duplicate).copied()
+}
+
 impl Inner {
     fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
             return match &*self.close_outcome.lock() {
-                Some(outcome) => outcome.as_ref().map_err(Error::duplicate).copied(),
+                Some(outcome) => same(outcome),
                 None => Err(Error::new(ErrorKind::Busy, "the database is being closed")),
             };
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| self.close_first()));
         let panicked = || Err(Error::new(ErrorKind::Poisoned, "closing the database panicked"));
-        let told = |outcome: &Result<()>| outcome.as_ref().map_err(Error::duplicate).copied();
-        *self.close_outcome.lock() = Some(outcome.as_ref().map_or_else(|_| panicked(), told));
+        *self.close_outcome.lock() = Some(outcome.as_ref().map_or_else(|_| panicked(), same));
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
