@@ -125,22 +125,23 @@ impl Core {
     fn append_chunk(&self, log: LogId, record: Record<'_>, previous: Csn) -> Result<Csn> {
         let writer = self.writer(log);
         let mut latch = self.reserve_record(writer, record.body.len(), false)?;
-        let latched = self.latched();
         // By the exact rule a chunk lists nothing: the one before it lies before it in the same log.
         let rule = if self.axes.lists_predecessors() {
             DependencyRule::Exact { listed: 0 }
         } else {
             DependencyRule::Dsn
         };
-        let header = self.append_record(writer, &mut latch, record, (rule, true), |_| previous);
-        // In mapped memory that is all.
-        self.fence(writer, &mut latch);
-        let is_durable = self.is_passive() && latch.first_volatile_csn().is_none();
-        if !is_durable {
-            writer.duty.lower_due(levels::NOW);
-        }
-        self.seal_if_full(writer, &mut latch);
-        drop(latched);
+        let (header, is_durable) = self.latched(|| {
+            let header = self.append_record(writer, &mut latch, record, (rule, true), |_| previous);
+            // In mapped memory that is all.
+            self.fence(writer, &mut latch);
+            let is_durable = self.is_passive() && latch.first_volatile_csn().is_none();
+            if !is_durable {
+                writer.duty.lower_due(levels::NOW);
+            }
+            self.seal_if_full(writer, &mut latch);
+            (header, is_durable)
+        });
         drop(latch);
         self.count_record(record);
         if !is_durable {

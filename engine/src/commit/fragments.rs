@@ -17,7 +17,7 @@
 
 use super::exact::DependsOn;
 use super::levels::{self, NEVER};
-use super::precommit::{Pending, PointOfNoReturn, Record, large_buffer};
+use super::precommit::{Pending, Record, large_buffer};
 use super::watermark::DRAWN_AT_ONCE_MAX;
 use super::writer::LogWriter;
 use super::{Commit, Core, Ticket};
@@ -75,7 +75,7 @@ impl Core {
         let mut latches = self.reserve_all(fragments, !pending.waits)?;
         let mut appended = Vec::with_capacity(fragments.len());
         preparing();
-        let ticket = self.append_all(fragments, &mut latches, pending, &mut appended);
+        let ticket = self.latched(|| self.append_all(fragments, &mut latches, pending, &mut appended));
         drop(latches);
         for ((log, record), Appended { due, .. }) in fragments.iter().zip(&appended) {
             self.count_record(*record);
@@ -128,7 +128,6 @@ impl Core {
     ) -> Ticket {
         let count = fragments.len();
         let watermark = self.watermark_to_store();
-        let unfinished = PointOfNoReturn(self);
         let first = self.watermark.draw_all(fragments.iter().map(|(log, _)| *log), latches);
         let last = Csn(first.0 + count as u64 - 1);
         let dsn = pending.dsn;
@@ -182,7 +181,6 @@ impl Core {
             self.seal_if_full(writer, latch);
             appended.push(Appended { csn, due: writer.duty.due_after_append(due, was_empty) });
         }
-        std::mem::forget(unfinished);
         debug_assert_eq!(appended.last().map(|fragment| fragment.csn), Some(last));
         Ticket { log: fragments[count - 1].0, csn: last, dsn, is_exact: false }
     }

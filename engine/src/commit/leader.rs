@@ -346,17 +346,16 @@ impl Core {
         let retry =
             |error| if planted::is(Bug::FailedWriteRetried) { block.file.flush() } else { Err(error) };
         match written.or_else(retry) {
-            Ok(()) => self.complete(writer, block.sequence, block.buffer, begun),
-            Err(error) => {
-                self.fail(error);
-                writer.write_ended(self.clock.now());
+            Ok(()) => {
+                self.complete(writer, block.sequence, block.buffer, begun);
+                std::mem::forget(under_way);
             }
+            Err(error) => self.fail(error),
         }
-        std::mem::forget(under_way);
     }
 }
 
-/// A write that ends by a panic has ended: nobody need wait for it until the deadline of writes.
+/// A write that failed has ended, and so has one that panicked: nobody need wait for it until the deadline of writes.
 struct UnderWay<'a>(&'a Core, &'a LogWriter);
 
 impl Drop for UnderWay<'_> {

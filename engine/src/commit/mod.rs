@@ -376,6 +376,10 @@ impl Commit {
     pub fn wait_watermark(&self, csn: Csn) -> Result<()> {
         self.core.await_settled(csn, ErrorKind::Poisoned, None)?;
         self.core.acknowledged_up_to(csn);
+        if self.core.is_passive() {
+            // Who fences for others tells nobody.
+            self.core.publish();
+        }
         Ok(())
     }
 

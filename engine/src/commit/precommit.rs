@@ -9,9 +9,9 @@
 //!   5 unlatch; wake the flusher if it sleeps too long
 //! ```
 //!
-//! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2). [`PointOfNoReturn`] turns it into
-//! poison, so that waiters are told. Whatever panics between steps 2 and 5 poisons before the latch is free. So step 1 asks behind the latch,
-//! and so does whoever finds out what is durable there: nothing is appended behind a hole, and no hole counts.
+//! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2). [`Core::latched`] turns it into poison, so that waiters
+//! are told, and that of step 2, too; and it does so before the latch is free. So step 1 asks behind the latch, and so does whoever finds
+//! out what is durable there: nothing is appended behind a hole, and no hole counts.
 
 use super::exact::DependsOn;
 use super::levels::{self, NEVER};
@@ -82,15 +82,6 @@ impl Pending {
 
     fn dsn_of(&self, csn: Csn) -> Csn {
         if self.dsn == Pending::EVERYTHING { Csn(csn.0 - 1) } else { self.dsn }
-    }
-}
-
-/// Poisons the room if it is dropped on the way from the draw to the append.
-pub(super) struct PointOfNoReturn<'a>(pub(super) &'a Core);
-
-impl Drop for PointOfNoReturn<'_> {
-    fn drop(&mut self) {
-        self.0.panicked_under_latch();
     }
 }
 
@@ -172,7 +163,7 @@ impl Core {
         preparing: impl FnOnce(),
     ) -> Ticket {
         preparing();
-        let (csn, due) = self.append(writer, &mut latch, record, pending);
+        let (csn, due) = self.latched(|| self.append(writer, &mut latch, record, pending));
         drop(latch);
         self.count_record(record);
         if let Some(due) = due {
@@ -198,7 +189,6 @@ impl Core {
         record: Record<'_>,
         pending: Pending,
     ) -> (Csn, Option<Nanos>) {
-        let _latched = self.latched();
         let was_empty = !writer.has_unwritten();
         let RecordHeader { csn, dsn, watermark, .. } =
             self.append_record(writer, latch, record, self.terms_of(&pending), |csn| pending.dsn_of(csn));
@@ -242,7 +232,6 @@ impl Core {
     ) -> RecordHeader {
         // As of before the draw: a stored watermark must not cover the record that holds it (rule 15).
         let watermark = self.watermark_to_store();
-        let unfinished = PointOfNoReturn(self);
         let csn = self.watermark.draw(writer.id, latch);
         let gsn = match &self.clocks {
             Some(clocks) => clocks.draw(writer.id, csn, record.gsn, alone, latch),
@@ -260,7 +249,6 @@ impl Core {
             kind: record.kind,
         };
         latch.append(&header, record.body);
-        std::mem::forget(unfinished);
         header
     }
 
@@ -436,13 +424,12 @@ impl Core {
         entry: bool,
     ) -> Result<Result<LogGuard<'a>, Obstacle>> {
         let mut latch = writer.log.lock();
-        let _latched = self.latched();
         // Not before: who had the latch may have left a hole in the log.
         self.poison.check()?;
         if self.closing.load(Ordering::SeqCst) {
             return Err(Error::invalid("the database is closed"));
         }
-        Ok(match self.obstacle(writer, &mut latch, record, entry) {
+        Ok(match self.latched(|| self.obstacle(writer, &mut latch, record, entry)) {
             None => Ok(latch),
             Some(obstacle) => Err(obstacle),
         })

@@ -30,35 +30,27 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// As [`Inside`], under the latch of a log: who waits is told, and so is the log of the program, by the [`Inside`] around it. Either may run a
-/// user's code, which may wait for the latch.
-#[must_use]
-pub(super) struct Latched<'a> {
-    core: &'a Core,
-    unwinding: bool,
-}
+/// Poisons the room if it is dropped and not forgotten. As [`Inside`], under the latch of a log: who waits is told, and so is the log of the
+/// program, by the [`Inside`] around it. Either may run a user's code, which may wait for the latch.
+struct Unfinished<'a>(&'a Core);
 
-impl Drop for Latched<'_> {
-    #[inline]
+impl Drop for Unfinished<'_> {
+    #[cold]
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.unwinding {
-            self.core.panicked_under_latch();
-        }
+        self.0.poison.note_panic();
+        self.0.poison.raise(panic_of("who appended to a log"));
     }
 }
 
 impl Core {
-    /// To be made by whoever appends under the latch of a log, and dropped before that. If he panics, the room is poisoned before another has
-    /// the latch, who would append behind what is not in the log, or not fenced.
+    /// What is done by whoever has the latch of a log, or of several. If `step` panics the room is poisoned before another has the latch, who
+    /// would append behind what is not in the log, or not fenced, or wait for a CSN that has no record (rule 2).
     #[inline]
-    pub(super) fn latched(&self) -> Latched<'_> {
-        Latched { core: self, unwinding: std::thread::panicking() }
-    }
-
-    #[cold]
-    pub(super) fn panicked_under_latch(&self) {
-        self.poison.note_panic();
-        self.poison.raise(panic_of("who appended to a log"));
+    pub(super) fn latched<T>(&self, step: impl FnOnce() -> T) -> T {
+        let unfinished = Unfinished(self);
+        let done = step();
+        std::mem::forget(unfinished);
+        done
     }
 
     #[cold]

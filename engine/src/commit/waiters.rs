@@ -10,6 +10,7 @@
 //! the first future that is polled. Nobody waits for its end, as it may be the one who closes the database, or inside a waker that waits for that.
 
 use super::levels::NOW;
+use super::threads::Inside;
 use super::{Core, Ticket};
 use crate::base::{ErrorKind, Result};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -203,10 +204,12 @@ impl Core {
         if let Some(outcome) = self.outcome(ticket) {
             return Some(outcome);
         }
+        // A user's code, which may panic.
+        self.wakers.put(ticket, waker, place);
+        let _inside = Inside::new(self, "a thread that polled a future");
         if self.is_passive() {
             self.drain_behind(ticket.csn);
         }
-        self.wakers.put(ticket, waker, place);
         let writer = self.writer(ticket.log);
         if writer.log.durable_csn() < ticket.csn {
             writer.duty.lower_due(NOW);

@@ -13,6 +13,7 @@ use super::{AlignedBuffer, File, OpenMode, ReadDone, ReadRequest, SECTOR_BYTES, 
 use crate::base::planted::{self, Bug};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -198,6 +199,7 @@ impl Storage for FileStorage {
             fd,
             path: path.to_string(),
             direct,
+            failed: Mutex::new(false),
             method: self.method.clone(),
             dsync_refused: self.dsync_refused.clone(),
             many: self.facts.io_uring.is_ok().then(ManyReads::default),
@@ -290,6 +292,8 @@ struct RealFile {
     path: String,
     /// Writes go to the device, not to the page cache.
     direct: bool,
+    /// A durable write through the page cache has failed: see [`RealFile::flush_cache`].
+    failed: Mutex<bool>,
     method: Arc<AtomicU8>,
     dsync_refused: Arc<AtomicBool>,
     /// `None` without io_uring.
@@ -323,6 +327,20 @@ impl RealFile {
                 Err(error) => return Err(self.error("lock the file", 0, error)),
             }
         }
+    }
+
+    /// Makes what was written through the page cache durable. Which write an error belongs to Linux does not say: it tells the first who asks,
+    /// and takes what is lost for clean. So they ask one after the other, and after the first error all have failed.
+    fn flush_cache(&self) -> Result<()> {
+        let mut failed = self.failed.lock();
+        if *failed {
+            let what =
+                "an earlier durable write of the file failed, and what of this one is lost nobody knows";
+            return Err(Error::new(ErrorKind::Io, what).at(self.location(0)));
+        }
+        let flushed = self.flush();
+        *failed = flushed.is_err();
+        flushed
     }
 
     fn extend(&self, len: u64, chunk_bytes: usize, rest: &mut dyn FnMut(Duration)) -> Result<()> {
@@ -468,6 +486,11 @@ impl File for RealFile {
     }
 
     fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if !self.direct {
+            // Whatever is trusted about the device's cache says nothing about the page cache.
+            self.write_at(offset, bytes)?;
+            return self.flush_cache();
+        }
         let method = DurabilityMethod::from_code(self.method.load(Ordering::Relaxed));
         if method == DurabilityMethod::Dsync && !self.dsync_refused.load(Ordering::Relaxed) {
             match self.write_all(offset, bytes, ReadWriteFlags::DSYNC) {
@@ -479,8 +502,7 @@ impl File for RealFile {
             }
         }
         self.write_at(offset, bytes)?;
-        // A durable device cache says nothing about the page cache.
-        if method == DurabilityMethod::Plain && self.direct { Ok(()) } else { self.flush() }
+        if method == DurabilityMethod::Plain { Ok(()) } else { self.flush() }
     }
 
     fn flush(&self) -> Result<()> {
@@ -550,5 +572,25 @@ mod tests {
         let mut read = AlignedBuffer::zeroed(SECTOR_BYTES);
         file.read_at(0, &mut read).expect("written");
         assert!(read.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn after_a_durable_write_through_the_page_cache_failed_no_other_is_believed() {
+        let (_reader, pipe) = std::io::pipe().expect("a pipe");
+        let mut file = RealFile {
+            fd: pipe.into(),
+            path: "f".into(),
+            direct: false,
+            failed: Mutex::new(false),
+            method: Arc::new(AtomicU8::new(DurabilityMethod::Plain as u8)),
+            dsync_refused: Arc::new(AtomicBool::new(false)),
+            many: None,
+        };
+        file.flush_cache().expect_err("there is nothing to flush");
+        // As if the device worked again: what the kernel has given up nobody writes any more.
+        file.fd = tempfile::tempfile().expect("a file").into();
+        let error = file.write_durable_at(0, &[1; 8]).expect_err("believed");
+        assert!(error.to_string().contains("an earlier durable write"), "{error}");
+        file.flush().expect("that is not about a write");
     }
 }
