@@ -487,3 +487,56 @@ fn values_written_after_a_failed_read_of_a_dropped_table_outlive_its_end() {
     }
     assert!(interrupted > 6, "{interrupted} checkpoints that were interrupted");
 }
+
+/// A value that a checkpoint had listed as waiting to be freed was freed before the round was closed, and so was not in its mapping. After a crash
+/// its pages were given to other values, and then it was freed once more.
+#[test]
+fn a_value_that_is_let_go_while_a_checkpoint_is_made_is_freed_once() {
+    const LEN: usize = 100 << 10;
+    let mut meanwhile = 0;
+    for seed in 0..5 {
+        let disk = SimulatedStorage::new(seed);
+        let open = |disk: &SimulatedStorage| {
+            let builder = Database::builder().settings(settings()).storage(Arc::new(disk.clone()));
+            builder.open("x").expect("opens")
+        };
+        let db = open(&disk);
+        let (table, other) = (db.create_table("t").expect("new"), db.create_table("other").expect("new"));
+        put(&db, &table, 1, LEN);
+        db.checkpoint().expect("a whole disk");
+        let snapshot = db.begin_read().expect("free");
+        put(&db, &table, 2, LEN);
+        // So that the checkpoint has a middle.
+        (3..20u64).for_each(|n| {
+            db.transact(|tx| tx.insert(&other, n.to_be_bytes(), Pattern::all(n, LEN))).expect("commits");
+        });
+        disk.set_delay(std::time::Duration::from_millis(3));
+        let before = disk.operations();
+        std::thread::scope(|scope| {
+            let checkpoint = scope.spawn(|| db.checkpoint().expect("a whole disk"));
+            while disk.operations() < before + 2 && !checkpoint.is_finished() {
+                std::thread::yield_now();
+            }
+            meanwhile += u32::from(!checkpoint.is_finished());
+            drop(snapshot);
+        });
+        disk.stop();
+        drop((table, other, db));
+
+        let disk = disk.crash(CrashKind::Kill, disk.operations(), seed);
+        let db = open(&disk);
+        let (table, other) = (db.table("t").expect("there"), db.table("other").expect("there"));
+        let rows = 20..24u64;
+        for n in rows.clone() {
+            db.transact(|tx| tx.insert(&other, n.to_be_bytes(), Pattern::all(n, LEN))).expect("commits");
+        }
+        db.checkpoint().expect("what is retired can be read, and is nobody's");
+        for n in 3..rows.end {
+            let value = db.begin_read().expect("free").get(&other, n.to_be_bytes()).expect("readable");
+            assert!(value == Some(Pattern::all(n, LEN)), "seed {seed}, row {n}");
+        }
+        assert!(get(&db, &table) == Some(Pattern::all(2, LEN)), "seed {seed}");
+        pages(&db);
+    }
+    assert!(meanwhile > 0, "no snapshot ended while a checkpoint was made");
+}

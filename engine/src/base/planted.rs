@@ -108,6 +108,7 @@ bugs! {
     VersionFreedVolatile "version-freed-volatile" "transaction" "Versions are given back although their transactions are not durable." "versions 2, rule 9";
     ValueFreedEarly "value-freed-early" "transaction" "Pages of a large value are freed although a snapshot may read it." "overflow 1";
     RetiredNotListed "retired-not-listed" "transaction" "A checkpoint does not list the large values that wait to be freed." "retired 1: no page is lost";
+    RetiredFreedEarly "retired-freed-early" "checkpoint" "Large values that a checkpoint has listed as waiting to be freed are freed before its round is closed." "retired 1";
     UnfinishedNotListed "unfinished-not-listed" "transaction" "A checkpoint does not list the pages of large values in progress." "I7";
 
     SeparatorLost "separator-lost" "tree" "A split does not tell the parent of the new page." "tree order";

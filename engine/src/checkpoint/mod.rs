@@ -42,6 +42,7 @@ pub use replay_model::{
 };
 
 use crate::base::clock::Clock;
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
 use crate::commit::Inside;
@@ -277,7 +278,13 @@ impl Checkpointer {
         self.evicted_before.store(self.pool.pages_evicted(), Ordering::Relaxed);
         let csn = begun.view.csn();
         let pages = self.write_round(&begun, &held, pacer);
-        drop(held);
+        let held = if planted::is(Bug::RetiredFreedEarly) {
+            drop(held);
+            self.system.collect_retired();
+            None
+        } else {
+            Some(held)
+        };
         let Begun { view, round, next_table, unfinished, .. } = begun;
         {
             // From here on who evicts works for the next round. In this order: a structure change between the two still hands
@@ -286,6 +293,8 @@ impl Checkpointer {
             round.close();
             self.imager.end();
         }
+        // What is freed now is in the images of this round, and goes with the next. Freed before, a value would be listed and not be there.
+        drop(held);
         // All images are made and written: what C sees is in them. Versions that only the checkpoint kept can go while the device makes
         // the rest durable.
         drop(view);

@@ -5,8 +5,8 @@
 //! the collector's bound, and all pins are known.
 //!
 //! 1. Whoever frees holds `freeing`, and so does a checkpoint from before it chooses C until it has listed what is retired
-//!    ([`RetiredValues::as_of`]): the values that are in its images and that nothing in them refers to. After a crash the
-//!    list is retired again, so that no page is lost.
+//!    ([`RetiredValues::as_of`]), the values that are in its images and that nothing in them refers to, and has closed its round, so that they
+//!    are in its mapping. After a crash the list is retired again, so that no page is lost.
 //! 2. What cannot be freed because a page cannot be read, or finds no memory, is not lost: a value whose index pages cannot be read, of which nothing was freed, waits for the
 //!    next thorough look, which each checkpoint takes, and is listed until then; a page that is left of one is listed with those that are
 //!    free after the next open ([`UnfinishedPages`]).

@@ -295,7 +295,7 @@ impl TransactionSystem {
     }
 
     /// Frees large values that nobody can see any more: a few of them are more memory than many versions.
-    pub(super) fn collect_retired(&self) {
+    pub fn collect_retired(&self) {
         self.retired.collect(&self.pool, &self.unfinished, &self.horizon(), false);
     }
 

@@ -86,6 +86,7 @@ detectors! {
     VersionFreedVolatile: tests("dependencies", "restricted");
     ValueFreedEarly: tests("large_values", "an_old_snapshot");
     RetiredNotListed: SEEDS;
+    RetiredFreedEarly: tests("large_values", "while_a_checkpoint_is_made");
     UnfinishedNotListed: tests("longer_than_memory", "copies_of_a_checkpoint");
 
     SeparatorLost: tests("lib", "tree::tests::checkpoint");
