@@ -48,11 +48,9 @@ impl Core {
     pub(super) fn complete(&self, writer: &LogWriter, sequence: u64, buffer: AlignedBuffer, begun: Nanos) {
         let now = self.clock.now();
         if self.poison.is_raised() {
-            writer.write_ended(now);
             return;
         }
         self.land_block(writer, sequence, Some(buffer), begun, now);
-        writer.write_ended(now);
         self.metrics.flushes.add(1);
         self.metrics.flush.record_ns(now.0.saturating_sub(begun.0));
     }
@@ -294,6 +292,18 @@ impl Core {
         if csn.0 > self.acknowledged.load(Ordering::Relaxed) {
             self.acknowledged.fetch_max(csn.0, Ordering::SeqCst);
         }
+    }
+
+    pub(super) fn newest_acknowledged(&self) -> Csn {
+        let mut newest = Csn(self.acknowledged.load(Ordering::SeqCst));
+        if !planted::is(Bug::FlushNotAcknowledged) {
+            // It may have been told by whoever looked at W, though whoever wrote it has not come to acknowledging it.
+            newest = newest.max(self.watermark.newest_settled());
+        }
+        if self.told_any.load(Ordering::SeqCst) {
+            newest = self.writers.iter().map(|w| w.duty.told()).fold(newest, Csn::max);
+        }
+        newest
     }
 
     /// Wakes whoever waits for `writer` or for W, where no lead does it.

@@ -18,6 +18,7 @@
 //! and acknowledges as completions arrive. Where acknowledging is left to it, or by workers that went idle, the first flusher does that
 //! too, at `acknowledge_due`: the same two steps apply. An idle database has nothing due: the thread sleeps without a timeout.
 
+use super::leader::UnderWay;
 use super::levels::{self, NEVER, NOW, PACE};
 use super::threads::Inside;
 use super::writer::{Lead, LogWriter};
@@ -102,6 +103,8 @@ impl Drop for Running<'_> {
 
 /// A block on its way, and the right to write it.
 struct Flight<'a> {
+    // Before the lead is let go, which wakes others.
+    under_way: UnderWay<'a>,
     lead: Lead<'a>,
     sequence: u64,
     file: Arc<dyn File>,
@@ -235,12 +238,11 @@ impl Core {
         let mut flights = Vec::with_capacity(blocks.len());
         if let Err(error) = self.fly(&mut **queue, blocks, &mut flights) {
             self.fail(error);
-            // What is still on its way may hang, what is not does not.
             let mut done = Vec::new();
             while queue.in_flight() > 0 && queue.reap(true, &mut done).is_ok() {}
-            if queue.in_flight() == 0 {
-                let now = self.clock.now();
-                flights.iter().flatten().for_each(|flight| flight.lead.writer().write_ended(now));
+            if queue.in_flight() > 0 {
+                // They may hang.
+                flights.into_iter().flatten().for_each(|flight| flight.under_way.is_left());
             }
         }
     }
@@ -254,11 +256,11 @@ impl Core {
         let (begun, count) = (self.clock.now(), blocks.len());
         let shared = self.sharing.decide(count);
         for (lead, block) in blocks {
-            lead.writer().write_begins(begun);
+            let under_way = UnderWay::begin(self, lead.writer(), begun);
             self.count_submitted(block.len, &self.metrics.flusher_flushes);
             let SealedBlock { file, offset, buffer, len, sequence, .. } = block.finish();
             let token = flights.len() as u64;
-            flights.push(Some(Flight { lead, sequence, file: file.clone() }));
+            flights.push(Some(Flight { under_way, lead, sequence, file: file.clone() }));
             queue.submit(WriteRequest { file, offset, buffer, len, durable: !shared, token })?;
         }
         let (mut done, mut took) = (Vec::with_capacity(count), Duration::ZERO);
@@ -291,13 +293,14 @@ impl Core {
 
     /// Completes what was reaped, acknowledges, and then lets the leads go, which wakes the waiters.
     fn land(&self, flights: &mut [Option<Flight<'_>>], done: &mut Vec<Completion>, begun: Nanos) {
-        let mut landed = Vec::with_capacity(done.len());
+        let mut leads = Vec::with_capacity(done.len());
         self.fail_if_any_failed(done);
         for Completion { token, buffer, .. } in done.drain(..) {
             match flights.get_mut(token as usize).and_then(Option::take) {
-                Some(flight) => {
-                    self.complete(flight.lead.writer(), flight.sequence, buffer, begun);
-                    landed.push(flight);
+                Some(Flight { under_way, lead, sequence, .. }) => {
+                    self.complete(lead.writer(), sequence, buffer, begun);
+                    drop(under_way);
+                    leads.push(lead);
                 }
                 None => {
                     self.fail(Error::new(

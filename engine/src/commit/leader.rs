@@ -159,15 +159,6 @@ impl Core {
         self.poison.check()
     }
 
-    /// What is below W may have been told by whoever looked at W, though whoever wrote it has not come to acknowledging it.
-    pub(super) fn newest_settled(&self) -> Csn {
-        if planted::is(Bug::FlushNotAcknowledged) {
-            Csn::ZERO
-        } else {
-            Csn(self.watermark.get_in_order().0 - 1)
-        }
-    }
-
     /// Waits until `csn`, whose version somebody read, is committed.
     pub(super) fn await_version(&self, csn: Csn) -> Result<()> {
         if self.is_committed(csn) {
@@ -335,8 +326,7 @@ impl Core {
         let _inside = Inside::new(self, "who wrote a log");
         let block = block.finish();
         let begun = self.clock.now();
-        writer.write_begins(begun);
-        let under_way = UnderWay(self, writer);
+        let _under_way = UnderWay::begin(self, writer, begun);
         self.count_submitted(block.len, counter);
         let write = match planted::is(Bug::LogWriteNotDurable) {
             true => File::write_at,
@@ -346,17 +336,26 @@ impl Core {
         let retry =
             |error| if planted::is(Bug::FailedWriteRetried) { block.file.flush() } else { Err(error) };
         match written.or_else(retry) {
-            Ok(()) => {
-                self.complete(writer, block.sequence, block.buffer, begun);
-                std::mem::forget(under_way);
-            }
+            Ok(()) => self.complete(writer, block.sequence, block.buffer, begun),
             Err(error) => self.fail(error),
         }
     }
 }
 
-/// A write that failed has ended, and so has one that panicked: nobody need wait for it until the deadline of writes.
-struct UnderWay<'a>(&'a Core, &'a LogWriter);
+/// A write of a log, which ends when this is dropped: whether it came to its end, failed, or panicked, nobody need wait for it any more.
+pub(super) struct UnderWay<'a>(&'a Core, &'a LogWriter);
+
+impl<'a> UnderWay<'a> {
+    pub(super) fn begin(core: &'a Core, writer: &'a LogWriter, now: Nanos) -> UnderWay<'a> {
+        writer.write_begins(now);
+        UnderWay(core, writer)
+    }
+
+    /// It goes on without the caller.
+    pub(super) fn is_left(self) {
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {

@@ -414,6 +414,12 @@ impl Commit {
         self.core.watermark.get()
     }
 
+    /// The newest CSN below W, in one order with the pins of snapshots. None that is taken from now on is older.
+    #[must_use]
+    pub fn newest_settled(&self) -> Csn {
+        self.core.watermark.newest_settled()
+    }
+
     /// Every CSN strictly below is durable in a segment: W, unless log buffers are in mapped memory.
     #[must_use]
     pub fn watermark_in_segments(&self) -> Csn {
@@ -586,13 +592,5 @@ impl Core {
 
     fn deadline(&self, timeout: Option<Duration>) -> Option<Nanos> {
         timeout.map(|t| levels::after(self.clock.now(), t))
-    }
-
-    fn newest_acknowledged(&self) -> Csn {
-        let mut newest = Csn(self.acknowledged.load(Ordering::SeqCst)).max(self.newest_settled());
-        if self.told_any.load(Ordering::SeqCst) {
-            newest = self.writers.iter().map(|w| w.duty.told()).fold(newest, Csn::max);
-        }
-        newest
     }
 }

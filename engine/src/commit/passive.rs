@@ -114,8 +114,13 @@ impl Core {
 
     /// Fences what the transaction of `ticket` depends on, if the rule is not content with it. True if nobody has to write for it.
     pub(super) fn drain_for(&self, ticket: Ticket) -> bool {
-        self.is_passive()
-            && (self.is_content_with_ticket(ticket) || self.drain_behind(ticket.csn.max(ticket.dsn)))
+        if !self.is_passive() {
+            return false;
+        }
+        if !self.is_content_with_ticket(ticket) {
+            self.drain_behind(ticket.csn.max(ticket.dsn));
+        }
+        self.is_content_with_ticket(ticket)
     }
 
     /// Fences these logs. False if each of them holds W back with a block that has to be written.

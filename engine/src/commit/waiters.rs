@@ -45,12 +45,12 @@ struct Calls {
     ends: bool,
 }
 
+/// Whether there is the thread. Where there is none, whoever has a waker to call does so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum CallerState {
     #[default]
     NotBegun,
     Runs,
-    /// Or it could not be started. Whoever has a waker to call does so.
     Ended,
 }
 
@@ -84,7 +84,7 @@ impl Default for Wakers {
 }
 
 impl Caller {
-    /// Starts the thread, if that was not tried before.
+    /// Starts the thread, if that has not been done. If it cannot be, the next future tries again.
     fn begin(self: &Arc<Caller>) {
         {
             let mut calls = self.calls.lock();
@@ -95,8 +95,8 @@ impl Caller {
         }
         let this = self.clone();
         if let Err(error) = thread::spawn("quench-waker", move || this.run()) {
+            drop(Running { caller: self, then: CallerState::NotBegun });
             tracing::warn!(%error, "cannot start a thread for wakers: whoever acknowledges calls them");
-            drop(Running(self));
         }
     }
 
@@ -114,7 +114,7 @@ impl Caller {
 
     /// The thread. It ends when it was told to, and has called all.
     fn run(&self) {
-        let _running = Running(self);
+        let _running = Running { caller: self, then: CallerState::Ended };
         loop {
             let ticket = self.asked.ticket();
             let wakers = {
@@ -138,12 +138,15 @@ impl Caller {
 }
 
 /// However the thread ends, nobody leaves wakers to it from then on, and what was left is called.
-struct Running<'c>(&'c Caller);
+struct Running<'c> {
+    caller: &'c Caller,
+    then: CallerState,
+}
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let mut calls = self.0.calls.lock();
-        calls.thread = CallerState::Ended;
+        let mut calls = self.caller.calls.lock();
+        calls.thread = self.then;
         let wakers = std::mem::take(&mut calls.wakers);
         drop(calls);
         wakers.into_iter().for_each(call);

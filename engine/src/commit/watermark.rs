@@ -154,9 +154,9 @@ impl Watermark {
         Csn(self.settled.load(Ordering::Acquire))
     }
 
-    /// The same, in one order with the pins of snapshots: see `descriptor`.
-    pub(super) fn get_in_order(&self) -> Csn {
-        Csn(self.settled.load(Ordering::SeqCst))
+    /// The newest CSN up to which everything is durable, in one order with the pins of snapshots: see `descriptor`.
+    pub(super) fn newest_settled(&self) -> Csn {
+        Csn(self.settled.load(Ordering::SeqCst) - 1)
     }
 
     /// The newest CSN that was drawn.

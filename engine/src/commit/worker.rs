@@ -18,6 +18,7 @@
 //! commits sleeps often enough; to yield as well would only let other processes keep it waiting.
 
 use super::Core;
+use super::leader::UnderWay;
 use super::levels::{NEVER, NOW};
 use super::writer::LogWriter;
 use crate::base::clock::Nanos;
@@ -162,7 +163,7 @@ impl Core {
         stolen: Vec<SealedBlock>,
         now: Nanos,
     ) -> Result<()> {
-        writer.write_begins(now);
+        let under_way = UnderWay::begin(self, writer, now);
         let mut block = block.finish();
         let carried = self.load_up(&mut block, stolen, now);
         self.count_submitted(block.len, &self.metrics.worker_flushes);
@@ -186,8 +187,9 @@ impl Core {
             submitted
         };
         let submitted = writer.with_worker_queue(|depth| self.storage.write_queue(depth), submit);
-        if submitted.is_err() && !is_on_its_way {
-            writer.write_ended(self.clock.now());
+        if submitted.is_ok() || is_on_its_way {
+            // It ends where it is reaped.
+            under_way.is_left();
         }
         submitted
     }
@@ -214,6 +216,7 @@ impl Core {
         self.fail_if_any_failed(&done);
         for Completion { token, buffer, .. } in done {
             self.complete(writer, token, buffer, begun);
+            writer.write_ended(self.clock.now());
             self.complete_carried(writer, token);
         }
         any

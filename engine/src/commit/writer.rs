@@ -336,7 +336,9 @@ impl LogWriter {
             Some(queue) => queue,
             None => make(self.writes_in_flight)?,
         };
+        let lost = WithQueue(self);
         let result = f(&mut *queue);
+        std::mem::forget(lost);
         self.in_flight.store(queue.in_flight() as u32, Ordering::SeqCst);
         *worker = Some(queue);
         result
@@ -453,6 +455,16 @@ impl Duty {
     /// The newest CSN whose caller was told before it was durable.
     pub(super) fn told(&self) -> Csn {
         Csn(self.told.load(Ordering::SeqCst))
+    }
+}
+
+/// A worker's queue that panicked is gone, and nobody reaps what was in it.
+struct WithQueue<'a>(&'a LogWriter);
+
+impl Drop for WithQueue<'_> {
+    fn drop(&mut self) {
+        let lost = self.0.in_flight.swap(0, Ordering::SeqCst);
+        self.0.writes[1].fetch_add(lost.into(), Ordering::SeqCst);
     }
 }
 

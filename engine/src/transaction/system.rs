@@ -327,8 +327,7 @@ impl TransactionSystem {
         if planted::is(Bug::VersionFreedVolatile) {
             return Horizon { bound: commit.newest_drawn(), descriptors: &self.descriptors };
         }
-        let below_watermark = Csn(commit.watermark().0.saturating_sub(1));
-        Horizon { bound: commit.newest_acknowledged().min(below_watermark), descriptors: &self.descriptors }
+        Horizon { bound: commit.newest_settled(), descriptors: &self.descriptors }
     }
 
     /// Reads `key` as `view`, which is pinned, sees it; `value` gets the value. The CSN is what the read depends on.
