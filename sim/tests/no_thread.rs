@@ -5,9 +5,12 @@ mod support;
 
 use quenchdb::base::surroundings::Surroundings;
 use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::sync::Event;
 use quenchdb::sync::simulation::{self, Plan};
-use quenchdb::{Database, Preset, Result, Settings};
+use quenchdb::{CommitHandle, Database, Preset, Result, Settings};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 
 fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
     Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
@@ -66,4 +69,48 @@ fn a_thread_that_cannot_be_started_is_an_error_or_can_be_done_without() {
     }
     println!("{refusals} openings without a thread, {told} of them refused");
     assert!(refusals > 60 && told > 30, "{refusals} without a thread, {told} refused");
+}
+
+struct Wakes(Event);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_all();
+    }
+}
+
+fn block_on(mut handle: CommitHandle) -> Result<()> {
+    let wakes = Arc::new(Wakes(Event::new()));
+    let waker = Waker::from(wakes.clone());
+    loop {
+        let ticket = wakes.0.ticket();
+        match Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => wakes.0.wait(ticket, None),
+        };
+    }
+}
+
+/// Where the thread that calls wakers could not be started once, whoever acknowledged called them for as long as the database was open.
+#[test]
+fn futures_end_without_a_thread_for_their_wakers_and_the_next_one_tries_again() {
+    let _alone = support::alone();
+    for preset in [Preset::Group, Preset::Pipelined, Preset::Autonomous] {
+        let futures = || {
+            let own = Surroundings::of_this_thread().expect("simulated");
+            let db = open(&SimulatedStorage::new(1), &support::small(preset, 3)).expect("whole");
+            let table = db.create_table("t").expect("new");
+            own.refuse_threads(0, 2);
+            let mut polled = 0;
+            while own.threads_refused() < 2 {
+                let mut tx = db.begin().expect("free");
+                tx.insert(&table, [7], [7]).expect("a free row");
+                block_on(tx.commit_async().expect("room")).expect("a whole disk");
+                polled += 1;
+                assert!(polled < 1000, "{preset}: {} tried to start it", own.threads_refused());
+            }
+            db.close().expect("closes");
+        };
+        simulation::run(Plan::of(3), futures);
+    }
 }

@@ -115,10 +115,10 @@ fn neither_close_nor_the_end_of_the_room_waits_for_a_device_that_hangs() {
     disk.release();
 }
 
-/// What had failed counted as under way for ever, so as hanging, and all that the room holds was left behind.
+/// What had failed, or panicked, counted as under way for ever, so as hanging, and all that the room holds was left behind.
 #[test]
 fn a_flush_that_failed_does_not_hang() {
-    for shared_flush in [true, false] {
+    for (shared_flush, panics) in [(true, false), (false, false), (true, true), (false, true)] {
         let settings = Settings {
             writer: Some(Writer::Background),
             shared_flush: Some(shared_flush),
@@ -128,7 +128,11 @@ fn a_flush_that_failed_does_not_hang() {
             ..settings(Preset::Autonomous)
         };
         let world = World::with(settings, Hooks::default());
-        world.disk.fail_from_write(2);
+        if panics {
+            world.disk.panic_at_write(2);
+        } else {
+            world.disk.fail_from_write(2);
+        }
         // While the first is being written the others come together.
         world.disk.hold();
         world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
@@ -138,10 +142,6 @@ fn a_flush_that_failed_does_not_hang() {
         }
         world.disk.release();
         eventually("poisoned", || world.commit.poisoned().is_some());
-        let has_ended = |writer: &LogWriter| {
-            let (begun, ended) = writer.writes();
-            begun == ended
-        };
         eventually("what failed has ended", || world.commit.core.writers.iter().all(has_ended));
         // Longer than the deadline and its last look.
         std::thread::sleep(Duration::from_millis(1600));
@@ -149,6 +149,33 @@ fn a_flush_that_failed_does_not_hang() {
         drop(world);
         assert!(core.upgrade().is_none(), "the room is left behind, as if a write hung");
     }
+}
+
+fn has_ended(writer: &LogWriter) -> bool {
+    let (begun, ended) = writer.writes();
+    begun == ended
+}
+
+/// The same of a worker, whose writes are reaped later.
+#[test]
+fn what_was_in_a_queue_that_panicked_has_ended() {
+    let worker =
+        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
+    let world = World::with(worker, Hooks::default());
+    let disk = &world.disk;
+    disk.panic_at_write(disk.writes() + 1);
+    world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
+    let writer = &world.commit.core.writers[0];
+    let ends = || {
+        let now = world.clock.now();
+        world.commit.end_of_transaction(LogId(0), now, now, false);
+        world.commit.flush_all()
+    };
+    // It may be the flusher that reaps.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ends));
+    eventually("poisoned", || world.commit.poisoned().is_some());
+    eventually("it has ended", || has_ended(writer));
+    assert_eq!(writer.in_flight(), 0);
 }
 
 /// A buffer has whole sectors. One that comes back longer than was asked for was no log's own any more, and soon there was none.

@@ -75,6 +75,26 @@ fn who_was_held_up_by_a_straggler_is_told_when_another_commit_has_fenced_it() {
     eventually("counted", || world.commit.metrics().committed_writers.get() == 3);
 }
 
+/// One log held W back with a record that is not in mapped memory, another with one that was not fenced. That was fenced, which counted as all there
+/// was to do, and nobody wrote the first: a future slept for ever.
+#[test]
+fn what_has_to_be_written_is_demanded_though_there_was_something_to_fence() {
+    let settings = Settings {
+        logs: 3,
+        dependency: Some(Dependency::Csn),
+        log_buffer_bytes: 64 << 10,
+        ..super::settings(Preset::Passive)
+    };
+    let mut world = World::with(settings, Hooks::default());
+    world.body_bytes = 70 << 10;
+    world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
+    world.body_bytes = 100;
+    world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("room");
+    let ticket = world.asynchronous(2, Csn::ZERO, Durability::Lazy).expect("room");
+    world.commit.core.demand_others(ticket);
+    eventually("written", || world.commit.core.is_committed_ticket(ticket));
+}
+
 /// Who fences for others tells nobody; so a committer that finds a queue full has to.
 #[test]
 fn a_full_queue_is_emptied_by_whoever_finds_it_full() {
