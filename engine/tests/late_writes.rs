@@ -158,3 +158,49 @@ fn kill_again_and_again(kind: &Kind) -> usize {
     }
     late
 }
+
+/// A block that is in mapped memory, and whose write lands after a recovery has flushed the segments and before it has read them: found there it was
+/// taken for durable, and the memory was used again.
+#[test]
+fn what_is_only_in_a_cache_and_in_mapped_memory_outlives_a_power_cut_after_the_recovery() {
+    let settings = Settings { flush_interval: None, ..common(Preset::Passive, 3) };
+    let (mut random, mut late) = (Random::from_seed(2), 0);
+    for seed in 0..1500 {
+        if late >= 20 {
+            break;
+        }
+        let context = format!("seed {seed}");
+        let disk = SimulatedStorage::new(seed);
+        let db = open(&disk, &settings).expect("a whole disk");
+        write(&db, 0, 600);
+        let lines = disk.describe(0);
+        let submitted = lines.iter().enumerate().filter(|(_, line)| line.starts_with("submitted log/"));
+        let moments: Vec<usize> = submitted.map(|(at, _)| at + 1).collect();
+        disk.stop();
+        drop(db);
+        if moments.is_empty() {
+            continue;
+        }
+        let at = moments[random.below(moments.len() as u64) as usize];
+        let disk = disk.crash(CrashKind::Kill, at, random.next_u64());
+        disk.hold_late_writes(true);
+        late += u32::from(disk.late_writes() > 0);
+        let meanwhile = disk.clone();
+        let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+        let scanning = Box::new(move |what: &str, _, _| {
+            if what == "log bytes scanned" {
+                meanwhile.hold_late_writes(false);
+            }
+        });
+        let db = builder.on_recovery(scanning).open("simulated").unwrap_or_else(|e| panic!("{context}: {e}"));
+        let there = support::content(&db);
+        let cut = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
+        disk.stop();
+        drop(db);
+
+        let db = open(&cut, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let now = support::content(&db);
+        assert!(now == there, "{context}: {}", support::difference(&there, &now));
+    }
+    assert!(late >= 20, "only {late} kills with late writes");
+}

@@ -520,7 +520,11 @@ impl Core {
         let affordable = (settings.memory_bytes / QUEUE_PART / queue::ENTRY_BYTES) as usize;
         let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
         let entries = (most / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
-        let axes = Axes::of(&Settings { logs, ..settings.clone() });
+        let mut axes = Axes::of(&Settings { logs, ..settings.clone() });
+        if start.storage.facts().direct_io.is_err() {
+            // The page cache tells the error of one write to another's flush.
+            axes.writes_in_flight = 1;
+        }
         if let Some(memory) = &start.memory {
             start.logs.iter().for_each(|log| log.attach(memory.buffers_of(log.id(), logs, start.epoch)));
         }

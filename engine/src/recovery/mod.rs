@@ -348,9 +348,8 @@ impl Recovery<'_> {
             let what = "the log is gone: a database that was not closed has at least one segment";
             return Err(Error::corruption(what).at(Location::File { path: DIRECTORY.into(), offset: 0 }));
         }
-        for segment in segments {
-            segment.file.flush()?;
-        }
+        let flush = || segments.iter().try_for_each(|segment| segment.file.flush());
+        flush()?;
         let progress = Mutex::new(progress);
         let memory = self.recovery_memory();
         self.reserve(memory.keep_bytes);
@@ -365,6 +364,11 @@ impl Recovery<'_> {
         let scan = crate::log::scan(self.storage, options, self.memory, &|done, total| {
             (progress.lock())("log bytes scanned", done, total);
         })?;
+        if self.memory.is_some() {
+            // A write of the killed process may have landed since. Otherwise W is below it, and it is appended again; but here W may have passed it,
+            // because it is in the memory, which is given up when what is found in a segment counts.
+            flush()?;
+        }
         report.log_file_bytes = scan.bytes;
         report.scan_seconds = self.clock.now().since(start).as_secs_f64();
         Ok(scan)
