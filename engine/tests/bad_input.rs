@@ -467,3 +467,81 @@ fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     );
     assert_eq!(rows(&two, "t")[&b"a"[..]], b"theirs");
 }
+
+/// Somebody removes the lock, as a stale one, of a database that is open. Who opened it then wrote to the manifest before he found out.
+#[test]
+fn who_opens_a_database_whose_lock_was_removed_writes_nothing() {
+    let directory = tempfile::tempdir().expect("space");
+    let path = directory.path();
+    let db = builder().open(path).expect("opens");
+    let table = db.create_table("t").expect("new");
+    put(&db, &table, "a", "1");
+    db.checkpoint().expect("a whole disk");
+    std::fs::remove_file(path.join("LOCK")).expect("there");
+    let written =
+        |name: &str| std::fs::metadata(path.join(name)).and_then(|file| file.modified()).expect("there");
+    let before = [written("MANIFEST"), written("pages/data")];
+    let answer = text(&in_another_process("open", path));
+    assert!(answer.contains("ANSWER Busy") && answer.contains("pages/data"), "{answer}");
+    assert_eq!(before, [written("MANIFEST"), written("pages/data")]);
+    put(&db, &table, "b", "2");
+    db.close().expect("closes");
+    assert_eq!(rows(&builder().open(path).expect("opens"), "t").len(), 2);
+}
+
+/// A copy of a closed database may have holes where zeros were written, or share its blocks with the original: a write there is not durable when it
+/// is complete. So what an earlier process has written with zeros is not believed.
+#[test]
+fn the_log_of_a_closed_database_is_not_written_to_again() {
+    let directory = tempfile::tempdir().expect("space");
+    let segments = || -> BTreeMap<PathBuf, Vec<u8>> {
+        files(&directory.path().join("log"))
+            .into_iter()
+            .filter(|(path, _)| path.extension().is_some())
+            .collect()
+    };
+    let db = builder().open(directory.path()).expect("opens");
+    let table = db.create_table("t").expect("new");
+    put(&db, &table, "a", "1");
+    drop(table);
+    db.close().expect("closes");
+    let before = segments();
+    assert!(before.len() >= 2, "{:?}", before.keys());
+    let db = builder().open(directory.path()).expect("opens");
+    let table = db.table("t").expect("there");
+    put(&db, &table, "b", "2");
+    let now = segments();
+    assert!(!now.is_empty() && before.keys().all(|path| !now.contains_key(path)), "{:?}", now.keys());
+}
+
+/// Somebody moves the log of another database into this one's, to have it replayed: it is no use here, and was removed.
+#[test]
+fn a_log_segment_of_another_database_is_refused_and_left_alone() {
+    for killed in [false, true] {
+        let [ours, theirs] = [(), ()].map(|()| tempfile::tempdir().expect("space"));
+        for directory in [&ours, &theirs] {
+            if killed {
+                assert!(!in_another_process("crash", directory.path()).status.success(), "it aborts");
+            } else {
+                let db = builder().open(directory.path()).expect("opens");
+                let table = db.create_table("t").expect("new");
+                put(&db, &table, "a", "1");
+                drop(table);
+                db.close().expect("closes");
+            }
+        }
+        let log = files(&theirs.path().join("log"));
+        let begun =
+            |(path, bytes): &(&PathBuf, &Vec<u8>)| path.extension().is_some() && bytes[4..8] == *b"QLOG";
+        let (path, bytes) = log.iter().find(begun).expect("one with a block");
+        let foreign = ours.path().join("log/00000900.seg");
+        std::fs::copy(path, &foreign).expect("copied");
+        let error = builder().open(ours.path()).expect_err("not ours");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("log/00000900.seg") && text.contains("another database"), "{text}");
+        assert!(&std::fs::read(&foreign).expect("still there") == bytes);
+        std::fs::remove_file(foreign).expect("there");
+        assert!(!rows(&builder().open(ours.path()).expect("opens"), "t").is_empty());
+    }
+}

@@ -8,6 +8,7 @@ mod database;
 mod handle;
 mod log_memory;
 mod open;
+mod refuse;
 mod salvage;
 mod statistics;
 mod table;

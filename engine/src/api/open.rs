@@ -3,7 +3,7 @@
 use super::builder::{Builder, Progress};
 use super::database::{Database, Inner, Owner};
 use super::log_memory::{self, Memories};
-use crate::backup::{BACKUP_PATH, RESTORING_PATH};
+use super::refuse;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings, Writer};
@@ -12,15 +12,13 @@ use crate::buffer::{PageSource, Pool, ReadAhead};
 use crate::checkpoint::pace::{Meter, Pacer};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel};
 use crate::commit::{Commit, Hooks, Start, presets};
-use crate::device::file::DIRECT_PROBE;
 use crate::device::memory::MemoryStorage;
-use crate::device::probe::{self, METHOD_PROBE, ProbeReport};
-use crate::device::{DurabilityMethod, LOCK_PATH, Storage};
+use crate::device::probe::{self, ProbeReport};
+use crate::device::{DurabilityMethod, File, Storage};
 use crate::log::{BufferSize, SegmentPool};
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{
-    CreationState, ImageKind, MANIFEST_PATH, Manifest, ManifestFile, PageStore, READERS_PATH, ReservedFor,
-    creation_state,
+    CreationState, ImageKind, Manifest, ManifestFile, PageStore, ReservedFor, creation_state,
 };
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +98,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let said_buffer_bytes = settings.log_buffer_bytes as u64;
     settings.log_buffer_bytes = log_buffer_bytes(&settings);
     if builder.copied.is_none() {
-        refuse_early(&*storage, &settings)?;
+        refuse::early(&*storage, &settings)?;
     }
     let opened = match builder.at_checkpoint {
         true => open_checkpoint(&storage, &mut settings)?,
@@ -174,13 +172,14 @@ struct Opened {
 
 fn open_newest(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Opened> {
     let lock = storage.lock(!settings.read_only)?;
-    let (file, mut manifest) = open_or_create(&**storage, settings)?;
+    let (claimed, file, mut manifest) = open_or_create(&**storage, settings)?;
     choose_method(storage, settings, &mut manifest)?;
-    let store = if settings.read_only {
-        let page_bytes = manifest.page_bytes as usize;
-        PageStore::open_read_only(&**storage, manifest.database, page_bytes, &manifest.store)?
-    } else {
-        PageStore::open(storage, &manifest)?
+    let store = match claimed {
+        Some(pages) => PageStore::open(storage, &manifest, pages)?,
+        None => {
+            let page_bytes = manifest.page_bytes as usize;
+            PageStore::open_read_only(&**storage, manifest.database, page_bytes, &manifest.store)?
+        }
     };
     Ok(Opened { lock: Some(lock), file: Some(file), manifest, store })
 }
@@ -429,8 +428,14 @@ fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: 
     Ok(())
 }
 
+/// The file of pages, if it is to be written to.
+type Claimed = Option<Arc<dyn File>>;
+
 /// Opens the manifest, or creates the database.
-fn open_or_create(storage: &dyn Storage, settings: &mut Settings) -> Result<(ManifestFile, Manifest)> {
+fn open_or_create(
+    storage: &dyn Storage,
+    settings: &mut Settings,
+) -> Result<(Claimed, ManifestFile, Manifest)> {
     let state = creation_state(storage).map_err(no_database)?;
     if state != CreationState::Complete {
         if !settings.create || settings.read_only {
@@ -441,9 +446,19 @@ fn open_or_create(storage: &dyn Storage, settings: &mut Settings) -> Result<(Man
         PageStore::create(storage, manifest.database, settings.page_bytes)?;
         ManifestFile::create(storage, &manifest)?;
     }
+    // Opening the manifest to write to it writes to it.
+    let claim = (!settings.read_only).then(|| PageStore::claim(storage));
+    let claimed = match claim.transpose() {
+        Err(missing) if missing.kind() == ErrorKind::NotFound => {
+            // If there is no manifest either, that is what is to be told.
+            ManifestFile::open(storage, true).map_err(no_database)?;
+            return Err(missing);
+        }
+        claimed => claimed?,
+    };
     let (file, manifest) = ManifestFile::open(storage, settings.read_only).map_err(no_database)?;
     settings.page_bytes = manifest.page_bytes as usize;
-    Ok((file, manifest))
+    Ok((claimed, file, manifest))
 }
 
 /// A missing file means that there is no database.
@@ -452,58 +467,6 @@ pub(super) fn no_database(error: Error) -> Error {
         return Error::new(ErrorKind::NotFound, "there is no database in this directory");
     }
     error
-}
-
-/// What can be refused before anything, the lock file included, is put into the directory.
-fn refuse_early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
-    let names = storage.list("")?;
-    refuse_copies(&names, settings.read_only)?;
-    if names.iter().any(|name| name == MANIFEST_PATH) {
-        return Ok(());
-    }
-    if !settings.create || settings.read_only {
-        return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
-    }
-    refuse_foreign_files(&names)
-}
-
-/// A backup that is written to would be none any more, and what a restore has not finished is not what was to be restored.
-fn refuse_copies(names: &[String], read_only: bool) -> Result<()> {
-    let has = |name: &str| names.iter().any(|other| other == name);
-    let place = |path: &str| Location::File { path: path.into(), offset: 0 };
-    if has(RESTORING_PATH) {
-        let what = "restoring into this directory was interrupted: remove what is there";
-        return Err(Error::corruption(what).at(place(RESTORING_PATH)));
-    }
-    if has(BACKUP_PATH) && !read_only {
-        let what = "this is a backup: restore it to another directory, or open it read-only";
-        return Err(Error::invalid(what).at(place(BACKUP_PATH)));
-    }
-    Ok(())
-}
-
-/// What an interrupted creation or probe leaves, and what `mkfs` does.
-const NOT_FOREIGN: [&str; 9] = [
-    LOCK_PATH,
-    "MANIFEST",
-    "log",
-    "log-memory",
-    "pages",
-    READERS_PATH,
-    "lost+found",
-    DIRECT_PROBE,
-    METHOD_PROBE,
-];
-
-/// A new database is not put among files of something else.
-fn refuse_foreign_files(names: &[String]) -> Result<()> {
-    let foreign = names.iter().find(|name| !NOT_FOREIGN.contains(&name.as_str()));
-    match foreign {
-        None => Ok(()),
-        Some(name) => Err(Error::invalid(format!(
-            "the directory holds no database, but other files ({name}): choose an empty one"
-        ))),
-    }
 }
 
 /// A full disk is asked for space this often, for the statistics and for the first who comes later...

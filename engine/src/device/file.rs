@@ -264,10 +264,11 @@ impl Storage for FileStorage {
         self.method.store(method as u8, Ordering::Relaxed);
     }
 
-    /// On ext4 and XFS a flush of any file empties the cache of the device.
+    /// On ext4 a flush of any file empties the cache of the device, and a write over what is there changes nothing else. On XFS it may, if the file
+    /// shares blocks with a copy.
     fn shares_flush(&self, directory: &str) -> bool {
         let about = rustix::fs::statfs(self.path(directory));
-        let known = about.is_ok_and(|about| matches!(about.f_type as u64, EXT4_MAGIC | XFS_MAGIC));
+        let known = about.is_ok_and(|about| about.f_type as u64 == EXT4_MAGIC);
         known && self.direct_io().is_ok() && self.durability() != DurabilityMethod::Plain
     }
 
@@ -396,7 +397,6 @@ impl RealFile {
 
 /// ext2 and ext3, which the same driver serves, have it too.
 const EXT4_MAGIC: u64 = 0xef53;
-const XFS_MAGIC: u64 = 0x5846_5342;
 /// How long the writes of a killed owner may take to end.
 const CLAIM_WAIT: Duration = Duration::from_secs(5);
 const CLAIM_STEP: Duration = Duration::from_millis(1);

@@ -27,7 +27,7 @@ use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, DatabaseId, Epoch, LogId};
-use crate::device::SECTOR_BYTES;
+use crate::device::{AlignedBuffer, File, SECTOR_BYTES};
 
 /// Size of a block's header.
 pub const BLOCK_HEADER_BYTES: usize = 80;
@@ -60,6 +60,15 @@ pub struct BlockHeader {
     pub(super) carrier: Option<LogId>,
     /// The lowest version that has all its records; 0 for one that has no particular ones.
     pub(super) version: u16,
+}
+
+/// The database of whose log a segment is, by the block that it begins with; `None` if there is none, or it cannot be read, which whoever reads
+/// it is told.
+#[must_use]
+pub fn database_of(segment: &dyn File) -> Option<DatabaseId> {
+    let mut sector = AlignedBuffer::zeroed(SECTOR_BYTES);
+    segment.read_at(0, &mut sector).ok()?;
+    BlockHeader::parse(&sector).map(|(header, _)| header.database)
 }
 
 /// The lowest version of a block with a record that names this rule and is of this kind.

@@ -44,7 +44,7 @@ pub(crate) mod test_world;
 #[cfg(test)]
 mod tests;
 
-pub use block::BLOCK_HEADER_BYTES;
+pub use block::{BLOCK_HEADER_BYTES, database_of};
 pub use buffer_size::BufferSize;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};

@@ -33,7 +33,7 @@ pub use copied::CopiedLog;
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Settings;
-use crate::base::{Charge, Csn, Epoch, Error, ErrorKind, Location, LogId, PageId, Result};
+use crate::base::{Charge, Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, PageId, Result};
 use crate::buffer::Pool;
 use crate::checkpoint::{MeasuredReplay, ReplayLimits, StoredCatalog, decode_catalog};
 use crate::device::{OpenMode, Storage};
@@ -229,11 +229,10 @@ impl Recovery<'_> {
 
     fn begin_epoch_after_close(&self, file: &ManifestFile, manifest: Manifest) -> Result<Recovered> {
         let segments = self.segment_pool()?;
-        for segment in self.segment_files()? {
+        for segment in self.segment_files(manifest.database)? {
             // Everything in it is in the checkpoint.
-            segments.adopt(segment, None);
+            segments.adopt_unneeded(&segment);
         }
-        segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
         let begun = self.begin_epoch(file, manifest, &segments);
         begun.inspect_err(|_| segments.close(true))
@@ -275,7 +274,7 @@ impl Recovery<'_> {
             } else if is_needless(&found, &manifest) {
                 segments.adopt_needless(found.segment, found.max_csn);
             } else {
-                segments.adopt(found.segment, Some(found.max_csn));
+                segments.adopt(found.segment, found.max_csn);
             }
         }
         let moved = match self.move_to_segment(&scan) {
@@ -289,7 +288,7 @@ impl Recovery<'_> {
             moved => moved?,
         };
         if let Some((segment, max_csn)) = moved {
-            segments.adopt(segment, Some(max_csn));
+            segments.adopt(segment, max_csn);
         }
         // The new epoch's first segments are prepared while the old one is replayed.
         segments.start()?;
@@ -343,7 +342,7 @@ impl Recovery<'_> {
         progress: ProgressFn<'_>,
     ) -> Result<Scan> {
         let start = self.clock.now();
-        let segments = self.segment_files()?;
+        let segments = self.segment_files(manifest.database)?;
         if segments.is_empty() {
             let what = "the log is gone: a database that was not closed has at least one segment";
             return Err(Error::corruption(what).at(Location::File { path: DIRECTORY.into(), offset: 0 }));
@@ -433,13 +432,21 @@ impl Recovery<'_> {
         Ok((selection, copies))
     }
 
-    fn segment_files(&self) -> Result<Vec<Segment>> {
+    /// All segments. One of another database would be removed as of no use.
+    fn segment_files(&self, database: DatabaseId) -> Result<Vec<Segment>> {
         let mut segments = Vec::new();
         for name in self.storage.list(DIRECTORY)? {
             let Some(id) = crate::log::segment_id(&name)? else { continue };
             let mode = OpenMode { create: false, read_only: self.settings.read_only, direct: true };
             let file = self.storage.open(&format!("{DIRECTORY}/{name}"), mode)?;
             let len = file.len()?;
+            if let Some(other) = crate::log::database_of(&*file).filter(|other| *other != database) {
+                let what = format!(
+                    "a log segment of another database ({other}) is in the log of this one ({database}): move it away; to replay it on a \
+                     backup, restore with the directory it came from as the log"
+                );
+                return Err(Error::invalid(what).at(file.location(0)));
+            }
             segments.push(Segment { id, file, len });
         }
         Ok(segments)
@@ -510,20 +517,21 @@ fn found(chain: &Chain) -> FoundLog {
 
 /// Writes copies of records, in CSN order, to the first log of the new epoch, durably.
 fn append_again(log: &Log, copies: &[Copy]) -> Result<()> {
-    let mut guard = log.lock();
+    let (mut guard, segments) = (log.lock(), log.segments());
     for (csn, bytes) in copies {
         debug_assert_eq!(bytes.len(), record_bytes(bytes.len() - crate::log::RECORD_HEADER_BYTES));
         let mut large = (bytes.len() > log.block_payload_bytes()).then(|| log.large_buffer(bytes.len()));
+        let since = segments.begin_waiting();
         loop {
-            let ticket = log.segments().prepared().ticket();
+            let ticket = segments.prepared().ticket();
             match guard.reserve(bytes.len(), &mut large) {
                 Reserve::Ready => break,
                 Reserve::BuffersFull | Reserve::NeedsLargeBuffer => write_sealed(&mut guard)?,
                 Reserve::NoSegment => {
-                    if let Some(failure) = log.segments().failure() {
+                    if let Some(failure) = segments.failure_since(since) {
                         return Err(failure);
                     }
-                    log.segments().prepared().wait(ticket, Some(std::time::Duration::from_millis(100)));
+                    segments.prepared().wait(ticket, Some(std::time::Duration::from_millis(100)));
                 }
             }
         }

@@ -217,9 +217,12 @@ fn slot_offset(slot: usize) -> u64 {
     (slot * SLOT_BYTES) as u64
 }
 
-/// One after the other: the next only when the one before is durable.
+/// One after the other: the next only when the one before is durable. Flushed, too: the file may be a copy with holes, and longer than before.
 fn write_slots(file: &dyn File, bytes: &[u8], slots: &[usize]) -> Result<()> {
-    slots.iter().try_for_each(|slot| file.write_durable_at(slot_offset(*slot), bytes))
+    slots.iter().try_for_each(|slot| {
+        file.write_durable_at(slot_offset(*slot), bytes)?;
+        file.flush()
+    })
 }
 
 /// The first `len` bytes of a slot; what the file does not have is zero.

@@ -44,6 +44,7 @@ mod free;
 pub mod manifest;
 pub mod manifest_file;
 mod mapping;
+mod open;
 mod overlay;
 pub mod pack;
 mod packer;
@@ -76,9 +77,9 @@ pub use writer::{Heat, ImageWriter, Written};
 
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
-use crate::base::{Account, Csn, DatabaseId, Error, ErrorKind, PageId, Result};
-use crate::device::counted::{CountedFile, Traffic};
-use crate::device::{AlignedBuffer, OpenMode, Storage};
+use crate::base::{Account, Csn, Error, ErrorKind, PageId, Result};
+use crate::device::AlignedBuffer;
+use crate::device::counted::Traffic;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
 use blocks::{BlockKind, BlockNumber};
@@ -274,92 +275,6 @@ pub struct PageStore {
 }
 
 impl PageStore {
-    /// Creates an empty page store, durably; whatever the file held before is gone.
-    ///
-    /// # Errors
-    /// `OutOfSpace`; I/O.
-    pub fn create(storage: &dyn Storage, database: DatabaseId, page_bytes: usize) -> Result<Arc<PageStore>> {
-        storage.create_directory(PAGES_DIRECTORY)?;
-        let file = storage.open(PAGES_PATH, OpenMode { create: true, read_only: false, direct: true })?;
-        file.claim()?;
-        file.set_len(0)?;
-        let mut header = AlignedBuffer::zeroed(page_bytes);
-        blocks::seal_file_header(&mut header, database);
-        file.write_at(0, &header)?;
-        file.flush()?;
-        storage.flush_directory(PAGES_DIRECTORY)?;
-        storage.flush_directory("")?;
-        let (file, traffic) = CountedFile::wrap(file);
-        let source = BlockSource { file, database, page_bytes };
-        let parts = Parts::new(Mapping::empty(page_bytes), FreeSpace::new(1));
-        Ok(Arc::new(Self::with(source, traffic, parts)))
-    }
-
-    /// Opens the page store as of the checkpoint of `manifest`, to write to it. Loads the whole mapping: 8 bytes per page. The caller
-    /// has the lock of the database, and had it when the manifest was read.
-    ///
-    /// # Errors
-    /// `NotFound`, `Corruption`, `Unsupported` with the place; I/O.
-    pub fn open(storage: &Arc<dyn Storage>, manifest: &Manifest) -> Result<Arc<PageStore>> {
-        let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
-        let mut store = Self::open_with(&**storage, database, page_bytes, &manifest.store, false)?;
-        store.hold_for_readers(Readers::new(storage.clone(), database), manifest.generation);
-        store.back_free_end()?;
-        Ok(Arc::new(store))
-    }
-
-    /// As [`PageStore::open`], without ever writing.
-    ///
-    /// # Errors
-    /// As [`PageStore::open`].
-    pub fn open_read_only(
-        storage: &dyn Storage,
-        database: DatabaseId,
-        page_bytes: usize,
-        root: &StoreRoot,
-    ) -> Result<Arc<PageStore>> {
-        Self::open_with(storage, database, page_bytes, root, true).map(Arc::new)
-    }
-
-    fn open_with(
-        storage: &dyn Storage,
-        database: DatabaseId,
-        page_bytes: usize,
-        root: &StoreRoot,
-        read_only: bool,
-    ) -> Result<PageStore> {
-        let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only, direct: true })?;
-        if !read_only {
-            // A write of a killed process must not arrive in a block that is used again.
-            file.claim()?;
-        }
-        let mut header = AlignedBuffer::zeroed(page_bytes);
-        file.read_at(0, &mut header)?;
-        blocks::verify_file_header(&header, database).map_err(|error| error.at(file.location(0)))?;
-        root.codecs.check().map_err(|error| error.at(file.location(0)))?;
-        let blocks = (file.len()? / page_bytes as u64).min(BlockNumber::LIMIT - 1);
-        let (file, traffic) = CountedFile::wrap(file);
-        let source = BlockSource { file, database, page_bytes };
-        let mut free = FreeSpace::new(blocks);
-        let mapping = Mapping::load(&source, &root.directory, &mut free)?;
-        if mapping.pages() != root.pages {
-            let what =
-                format!("the mapping holds {} pages, the manifest says {}", mapping.pages(), root.pages);
-            return Err(Error::corruption(what).at(source.file.location(0)));
-        }
-        let mut catalog_blocks = Vec::new();
-        if let Some(catalog) = &root.catalog {
-            catalog_blocks = blob::read(&source, catalog)?.1;
-            if !catalog_blocks.iter().all(|block| free.claim(*block)) {
-                return Err(Error::corruption("a block of the catalog is in use by something else")
-                    .at(source.file.location(source.offset(catalog.first))));
-            }
-        }
-        let packing = Packing::with(root.codecs);
-        let parts = Parts { packing, catalog: root.catalog, catalog_blocks, ..Parts::new(mapping, free) };
-        Ok(Self::with(source, traffic, parts))
-    }
-
     fn with(source: BlockSource, traffic: Arc<Traffic>, parts: Parts) -> PageStore {
         let Parts { mapping, free, packing, catalog, catalog_blocks } = parts;
         let overlay = || Overlay::new(mapping::references_per_block(source.page_bytes));

@@ -251,7 +251,7 @@ impl PageStore {
     pub fn open_newest_checkpoint(storage: &Arc<dyn Storage>) -> Result<(Manifest, Arc<PageStore>)> {
         let (manifest, slot) = open_newest_checkpoint(&**storage)?;
         let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
-        let mut store = Self::open_with(&**storage, database, page_bytes, &manifest.store, true)?;
+        let mut store = Self::open_to_read(&**storage, database, page_bytes, &manifest.store)?;
         store.readers = Some(Readers::new(storage.clone(), database));
         store.slot = Some(slot);
         Ok((manifest, Arc::new(store)))

@@ -1,7 +1,8 @@
 //! Files that are not needed any more, or never were: what a process left that was killed, and what is too much.
 //!
 //! ```text
-//!   found by recovery ── no block in it, or of later epochs only ──────────▶ surplus ──another is READY──▶ removed
+//!   found at an open ─── no block that counts: none, or of later epochs, ──▶ surplus ──another is READY──▶ removed
+//!                     │  or the database was closed
 //!                     ├─ needless: covered, or it counts for nobody ─▶ RETIRED ─┐ ▲
 //!                     └─ needed ──────────────────────────────────────▶ RETIRED ─┴─┘ a checkpoint covers it
 //!                                       needless, and the disk is full: surplus at once, all but the last file
@@ -13,32 +14,28 @@ use super::{DIRECTORY, OpenBlocks, Retired, Segment, SegmentPool, path_of};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 
 impl SegmentPool {
-    /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`. `None`: the database was closed, and
-    /// nobody writes to it. It is recycled.
-    pub fn adopt(&self, segment: Segment, max_csn: Option<Csn>) {
+    /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`.
+    pub fn adopt(&self, segment: Segment, max_csn: Csn) {
         self.retire_found(segment, max_csn, false);
     }
 
     /// As [`SegmentPool::adopt`] one of a killed process that no recovery needs: what is in it is covered, or counts for nobody. It makes
     /// room if the disk is full: see [`SegmentPool::remove_needless`].
     pub fn adopt_needless(&self, segment: Segment, max_csn: Csn) {
-        self.retire_found(segment, Some(max_csn), true);
+        self.retire_found(segment, max_csn, true);
     }
 
-    fn retire_found(&self, segment: Segment, max_csn: Option<Csn>, needless: bool) {
+    fn retire_found(&self, segment: Segment, max_csn: Csn, needless: bool) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
-        if max_csn.is_some() {
-            state.own_ids = state.next_id;
-        }
+        state.own_ids = state.next_id;
         state.adopted_bytes += segment.len;
-        let max_csn = max_csn.unwrap_or(Csn::ZERO);
         state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default(), needless });
     }
 
-    /// Takes over a segment in which recovery found no block that counts: a crash between its making and its first use, or the end of a
-    /// recovery. It is not used, since a write of the killed process may still be on its way to it, but removed when there are others,
-    /// so that recoveries that are interrupted again and again do not leave more and more.
+    /// Takes over a segment in which there is no block that counts: the database was closed, or a crash came between its making and its first
+    /// use, or at the end of a recovery. It is not used (rule 3), but removed when there are others, so that recoveries that are interrupted
+    /// again and again do not leave more and more.
     pub fn adopt_unneeded(&self, segment: &Segment) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);

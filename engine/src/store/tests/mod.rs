@@ -10,9 +10,10 @@ mod readers;
 mod space;
 
 use super::*;
-use crate::base::Location;
 use crate::base::clock::Clock;
+use crate::base::{DatabaseId, Location};
 use crate::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use crate::device::{OpenMode, Storage};
 
 const DATABASE: DatabaseId = DatabaseId(0xdb);
 const PAGE: usize = 4096;
@@ -72,7 +73,7 @@ fn open_as(
 ) -> Result<Arc<PageStore>> {
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let manifest = Manifest { store: root.clone(), ..Manifest::new(database, page_bytes as u32) };
-    PageStore::open(&storage, &manifest)
+    PageStore::claim(&*storage).and_then(|file| PageStore::open(&storage, &manifest, file))
 }
 
 fn new_disk() -> SimulatedStorage {

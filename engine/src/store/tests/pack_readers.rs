@@ -29,7 +29,9 @@ impl Life {
         let manifest = Manifest::new(DATABASE, PAGE as u32);
         let file = ManifestFile::create(&disk, &manifest).expect("created");
         let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-        let store = PageStore::open(&storage, &manifest).expect("opens");
+        let store = PageStore::claim(&*storage)
+            .and_then(|file| PageStore::open(&storage, &manifest, file))
+            .expect("opens");
         store.compress(Compression::Lz4);
         let random = Random::from_seed(seed);
         Life { disk, storage, file, manifest, store, now: Versions::new(), random, version: 0 }
@@ -97,7 +99,9 @@ impl Life {
     /// Another writer, which knows nothing of the one before.
     fn reopen(&mut self) {
         let (_, newest) = ManifestFile::open(&self.disk, true).expect("published");
-        self.store = PageStore::open(&self.storage, &newest).expect("opens");
+        self.store = PageStore::claim(&*self.storage)
+            .and_then(|file| PageStore::open(&self.storage, &newest, file))
+            .expect("opens");
         self.store.compress(Compression::Lz4);
     }
 }

@@ -1,7 +1,7 @@
 //! Slots of readers: who holds what, whatever is in them.
 
 use super::*;
-use crate::device::{File, OpenMode};
+use crate::device::File;
 use crate::store::readers::{READERS_MAX, READERS_PATH};
 use crate::store::{Manifest, ManifestFile, Readers, open_newest_checkpoint};
 
@@ -94,7 +94,9 @@ fn checkpoint(store: &Arc<PageStore>, file: &ManifestFile, manifest: &mut Manife
 fn blocks_of_a_reader_are_not_used_before_it_has_gone() {
     let (disk, file, mut manifest) = database();
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-    let mut store = PageStore::open(&storage, &manifest).expect("opens");
+    let mut store = PageStore::claim(&*storage)
+        .and_then(|file| PageStore::open(&storage, &manifest, file))
+        .expect("opens");
     checkpoint(&store, &file, &mut manifest, 1, 1);
     let (_, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");
     for version in 2..60 {
@@ -102,7 +104,9 @@ fn blocks_of_a_reader_are_not_used_before_it_has_gone() {
             // Another writer, which knows nothing of the earlier one.
             let (_, newest) = ManifestFile::open(&disk, true).expect("published");
             drop(store);
-            store = PageStore::open(&storage, &newest).expect("opens");
+            store = PageStore::claim(&*storage)
+                .and_then(|file| PageStore::open(&storage, &newest, file))
+                .expect("opens");
         }
         checkpoint(&store, &file, &mut manifest, 1, version);
         assert_eq!(version_of(&reader, 1).unwrap_or_else(|error| panic!("version {version}: {error}")), 1);
@@ -120,7 +124,9 @@ fn blocks_of_a_reader_are_not_used_before_it_has_gone() {
 fn a_full_disk_gets_the_space_of_readers_that_have_gone_without_a_checkpoint() {
     let (disk, file, mut manifest) = database();
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-    let store = PageStore::open(&storage, &manifest).expect("opens");
+    let store = PageStore::claim(&*storage)
+        .and_then(|file| PageStore::open(&storage, &manifest, file))
+        .expect("opens");
     checkpoint(&store, &file, &mut manifest, 1, 1);
     let (_, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");
     (2..10).for_each(|version| checkpoint(&store, &file, &mut manifest, 1, version));
