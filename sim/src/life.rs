@@ -172,8 +172,21 @@ pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> L
     lived
 }
 
+/// The newest checkpoint as readers and backups see it. What is wrong in it an opening may mend, or hide behind the log, and a later crash show.
+fn judge_checkpoint(disk: &SimulatedStorage, script: &Script) {
+    let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
+    let report = match builder.open_checkpoint("simulated").and_then(|checkpoint| checkpoint.verify(None)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return,
+        report => report.unwrap_or_else(|error| panic!("{}: the checkpoint: {error}", script.context)),
+    };
+    assert!(report.problems.is_empty(), "{}: the checkpoint: {:?}", script.context, report.problems);
+}
+
 fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> Lived {
     let mut lived = Lived::default();
+    if script.judged && script.seed.is_multiple_of(4) {
+        judge_checkpoint(disk, &script);
+    }
     script.trouble.befall(disk);
     let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
     let healer = heal_later(disk, &script);
