@@ -40,6 +40,13 @@ impl From<Arc<dyn Storage>> for Place {
 }
 
 impl Place {
+    fn path(&self) -> Option<PathBuf> {
+        match self {
+            Place::Directory(path) => Some(path.clone()),
+            Place::Storage(_) => None,
+        }
+    }
+
     /// Of the settings those of the device count.
     pub(super) fn open(&self, create: bool, settings: &Settings) -> Result<Arc<dyn Storage>> {
         match self {
@@ -151,7 +158,10 @@ impl Database {
         let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
         // What can be refused is before there is anything in the target: it can be used for the next attempt.
         settings.validate()?;
-        let backups = backups.into_iter().map(|place| place.into().open(false, &settings));
+        let backups = backups.into_iter().map(|place| {
+            let place: Place = place.into();
+            Ok((place.open(false, &settings)?, place.path()))
+        });
         let chain = Chain::open(&backups.collect::<Result<Vec<_>>>()?)?;
         let log = log.map(|log| log.open(false, &settings)).transpose()?;
         let copied = log.map(|log| CopiedLog::new(log, chain.source(), to)).transpose()?;
@@ -161,7 +171,7 @@ impl Database {
             return Err(Error::invalid(what));
         }
         let target = target.into().open(true, &settings)?;
-        let lock = target.lock(true)?;
+        let lock = target.lock(true).map_err(|error| error.of("the target"))?;
         let restored = backup::restore_pages(&chain, &*target, settings.compression, &mut *progress)?;
         drop((lock, chain));
         // Until the end the directory is marked, and nobody opens it.
@@ -169,7 +179,7 @@ impl Database {
             Some(copied) => replay(copied, target.clone(), settings, progress)?,
             None => (restored.csn(), 0),
         };
-        backup::finish_restore(&*target)?;
+        backup::finish_restore(&*target).map_err(|error| error.of("the target"))?;
         Ok(RestoreReport {
             csn,
             replayed,
