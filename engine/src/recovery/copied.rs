@@ -68,7 +68,9 @@ impl CopiedLog {
                 || source.epochs.iter().any(|entry| entry.epoch == epoch);
             // What an interrupted recovery wrote counts for nobody.
             let interrupted = epoch > source.epoch && epoch <= source.reserved_epoch;
-            if decided || interrupted {
+            // Chunks that the backup has covered; those of a transaction that it has not are missed later.
+            let covered = chain.blocks.iter().all(|block| block.last_csn() <= source.checkpoint);
+            if decided || interrupted || covered {
                 continue;
             }
             let what = if epoch > source.epoch {
@@ -108,7 +110,8 @@ fn no_log() -> Error {
     Error::new(ErrorKind::NotFound, "there is no log in this directory").at(place)
 }
 
-/// The newer manifest with the backup's checkpoint and everything that both know of earlier epochs.
+/// The newer manifest with what the backup covers and everything that both know of earlier epochs. Of what the source has let go of
+/// since, some may still be there, and be needed: chunks. What is needed and not there is found missing.
 fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let Some(newer) = newer else { return Ok(backup.clone()) };
     if newer.database != backup.database {
@@ -122,11 +125,9 @@ fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let mut epochs: Vec<EpochEntry> = backup.epochs.clone();
     epochs.extend(newer.epochs.iter().filter(|e| backup.epochs.iter().all(|b| b.epoch != e.epoch)).cloned());
     epochs.sort_by_key(|entry| entry.epoch);
-    let checkpoint = backup.checkpoint;
-    // What the source has let go of since, its log has no more.
-    let covered = backup.covered.max(newer.covered.min(checkpoint));
+    let Manifest { checkpoint, covered, lists_pages, .. } = *backup;
     // What was only in mapped memory was not copied: how far the log reaches is found out from the rest.
-    let (store, lists_pages) = (backup.store.clone(), backup.lists_pages);
+    let store = backup.store.clone();
     Ok(Manifest { checkpoint, covered, store, lists_pages, epochs, log_memory: None, ..newer })
 }
 
@@ -153,7 +154,10 @@ impl Recovery<'_> {
 
     /// An error of the selection, with how far a copied log can go; all below `frontier` is there.
     pub(super) fn say_how_far(&self, error: Error, frontier: Csn) -> Error {
-        self.copied.map_or(error.duplicate(), |copied| copied.only_to(frontier, &error))
+        match self.copied {
+            Some(copied) => copied.only_to(frontier, &error),
+            None => error,
+        }
     }
 
     fn scan_copied(&self, copied: &CopiedLog, progress: ProgressFn<'_>) -> Result<Scan> {
