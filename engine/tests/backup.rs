@@ -309,7 +309,7 @@ fn a_chain_with_a_missing_or_misplaced_backup_is_refused() {
     let refused = ErrorKind::InvalidArgument;
     expect_refusal(chain(&[]), refused, "no backup");
     expect_refusal(chain(&[&one]), refused, "begin with the full backup");
-    expect_refusal(chain(&[&full, &two]), refused, "backup 2 of the chain adds to");
+    expect_refusal(chain(&[&full, &two]), refused, "backup 2 of the chain: it adds to");
     expect_refusal(chain(&[&full_again, &one]), refused, "not to the one before it");
     expect_refusal(chain(&[&full, &full_again]), refused, "only the first is");
     chain(&[&full, &one, &two]).expect("a whole chain");

@@ -4,9 +4,10 @@ mod support;
 
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    BackupOptions, Csn, Database, ErrorKind, RestoreOptions, RestoreReport, Result, Settings, Transaction,
+    BackupOptions, Csn, Database, Error, ErrorKind, RestoreOptions, RestoreReport, Result, Settings,
+    Transaction,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use support::{Content, content, place};
 
@@ -168,6 +169,42 @@ fn expect_refusal(result: Result<(SimulatedStorage, RestoreReport)>, kind: Error
     }
 }
 
+/// How far one comes without one block of the log, for each block, and what the error is that says so, if there is one.
+fn with_each_block_damaged(original: &Original, full: &SimulatedStorage) -> Vec<(Csn, String)> {
+    let mut reached = Vec::new();
+    for path in original.disk.files().iter().filter(|path| path.starts_with("log/")) {
+        let whole = original.disk.read_file(path).expect("listed");
+        for at in (0..whole.len()).step_by(4096) {
+            if whole[at..at + 4096].iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            let remains = original.remains(true);
+            let mut bytes = whole.clone();
+            bytes[at + 100] ^= 1;
+            remains.write_file(path, &bytes);
+            let (reach, said) = match restore(&[full], Some(&remains), None) {
+                // The last blocks cannot be told from a torn tail.
+                Ok((_, report)) => (report.csn, String::new()),
+                Err(error) => (reach(&error), error.to_string()),
+            };
+            reached.push((reach, said));
+            // That of a chunk changes nothing.
+            let (_, expected) = original.history.range(..=reach).next_back().expect("not before the backup");
+            expect_content(&[full], Some(&remains), Some(reach), (&reach, expected));
+        }
+    }
+    reached
+}
+
+/// How far an error says that one can go.
+#[track_caller]
+fn reach(error: &Error) -> Csn {
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    let text = error.to_string();
+    let number = text.split("reach up to CSN ").nth(1).unwrap_or_else(|| panic!("it says how far: {text}"));
+    Csn(number.split(|c: char| !c.is_ascii_digit()).next().expect("a number").parse().expect("one"))
+}
+
 #[test]
 fn the_log_brings_back_every_moment_after_the_backup() {
     let mut original = Original::new();
@@ -212,39 +249,8 @@ fn a_gap_in_the_log_says_how_far_it_can_go_and_one_can_go_there() {
     let at = original.csn();
     original.work(60);
     original.crash();
-    let blocks = |disk: &SimulatedStorage, path: &str| disk.read_file(path).expect("listed").len() / 4096;
-    let segments: Vec<String> =
-        original.disk.files().into_iter().filter(|path| path.starts_with("log/")).collect();
-    let mut reached = std::collections::BTreeSet::new();
-    for path in &segments {
-        for block in 0..blocks(&original.disk, path) {
-            let remains = original.remains(true);
-            let mut bytes = remains.read_file(path).expect("listed");
-            if bytes[block * 4096..(block + 1) * 4096].iter().all(|byte| *byte == 0) {
-                continue;
-            }
-            bytes[block * 4096 + 100] ^= 1;
-            remains.write_file(path, &bytes);
-            let reach = match restore(&[&full], Some(&remains), None) {
-                // The last blocks cannot be told from a torn tail.
-                Ok((_, report)) => report.csn,
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
-                    let text = error.to_string();
-                    let number = text.split("reach up to CSN ").nth(1).expect("it says how far");
-                    Csn(number
-                        .split(|c: char| !c.is_ascii_digit())
-                        .next()
-                        .expect("a number")
-                        .parse()
-                        .expect("one"))
-                }
-            };
-            reached.insert(reach);
-            let (_, expected) = original.history.get_key_value(&reach).expect("a CSN of its own");
-            expect_content(&[&full], Some(&remains), Some(reach), (&reach, expected));
-        }
-    }
+    let reached: BTreeSet<Csn> =
+        with_each_block_damaged(&original, &full).into_iter().map(|(reach, _)| reach).collect();
     assert!(reached.len() > 10 && reached.first() == Some(&at), "{reached:?}");
 }
 
@@ -299,11 +305,39 @@ fn a_long_transaction_that_was_open_at_the_backup_comes_back_or_the_log_is_refus
                 Ok(_) => expect_content(&[&full], Some(&remains), None, end),
                 Err(error) => {
                     assert!(checkpoints > 0, "nothing was recycled: {error}");
-                    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                    let reach = reach(&error);
+                    let expected = original.history.get_key_value(&reach).expect("a CSN of its own");
+                    expect_content(&[&full], Some(&remains), Some(reach), expected);
                 }
             }
         }
     }
+}
+
+/// All of it was in the log. But what the later checkpoint covers counted as gone, up to the backup.
+#[test]
+fn a_checkpoint_after_the_backup_takes_no_chunk_away_that_the_log_still_has() {
+    let mut original = Original::new();
+    original.work(2);
+    let table = original.db().table_or_create("long").expect("a table");
+    let mut tx = original.db().begin().expect("free");
+    (0..4u8).for_each(|row| tx.insert(&table, [row], vec![row; 400]).expect("room"));
+    let full = original.back_up(None);
+    (4..6u8).for_each(|row| tx.insert(&table, [row], vec![row; 400]).expect("room"));
+    tx.commit().expect("commits");
+    original.note();
+    original.work(1);
+    original.db().checkpoint().expect("a whole disk");
+    original.crash();
+    let end = original.history.last_key_value().expect("not empty");
+    for log_only in [true, false] {
+        expect_content(&[&full], Some(&original.remains(log_only)), None, end);
+    }
+    // One that is really gone is missed when the transaction would be replayed, and one comes as far as that.
+    let reached = with_each_block_damaged(&original, &full);
+    let committed = original.history.keys().rev().nth(1).expect("two at least");
+    let missed = (Csn(committed.0 - 1), "not all are in the log");
+    assert!(reached.iter().any(|(reach, said)| *reach == missed.0 && said.contains(missed.1)), "{reached:?}");
 }
 
 #[test]

@@ -67,6 +67,9 @@ pub struct RestoreArgs {
     /// What is left of the original, or a copy: replay its log (and believe its MANIFEST, if it is there)
     #[arg(long)]
     log: Option<PathBuf>,
+    /// Where the memory-mapped log of the original is, if it needs one and it is not where it was
+    #[arg(long, requires = "log", value_name = "FILE")]
+    log_memory: Option<PathBuf>,
     /// Replay up to this CSN only
     #[arg(long)]
     to: Option<u64>,
@@ -113,8 +116,8 @@ pub fn restore(args: &RestoreArgs, as_json: bool) -> Result<Outcome> {
     let options = RestoreOptions {
         log: args.log.as_ref().map(Place::from),
         to: args.to.map(Csn),
+        settings: Settings { log_memory: args.log_memory.clone(), ..Settings::default() },
         progress: Some(progress.callback()),
-        ..RestoreOptions::default()
     };
     let restored = Database::restore(&args.backups, &args.target, options);
     progress.finish();

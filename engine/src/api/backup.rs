@@ -2,12 +2,13 @@
 
 use super::builder::Progress;
 use super::database::Database;
+use super::log_memory::find_of_original;
 use crate::backup::{self, BackupReport, Chain, CompactReport, Source};
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Error, Result};
-use crate::device::Storage;
+use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::device::file::FileStorage;
+use crate::device::{LOCK_PATH, Storage};
 use crate::recovery::CopiedLog;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +41,25 @@ impl From<Arc<dyn Storage>> for Place {
 }
 
 impl Place {
+    /// Keeps writers out, until what is returned is dropped. Whoever opens a database in a directory makes the file that the lock is on. Where
+    /// there is none nobody has it open (it is a copy, for instance), and to make one would be to write to it.
+    ///
+    /// # Errors
+    /// `Busy` if a writer has it open; I/O.
+    pub(super) fn lock_for_reading(&self, storage: &dyn Storage) -> Result<Option<Box<dyn Send + Sync>>> {
+        match self {
+            Place::Directory(path) if matches!(path.join(LOCK_PATH).try_exists(), Ok(false)) => Ok(None),
+            _ => storage.lock(false).map(Some),
+        }
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        match self {
+            Place::Directory(path) => Some(path.clone()),
+            Place::Storage(_) => None,
+        }
+    }
+
     /// Of the settings those of the device count.
     pub(super) fn open(&self, create: bool, settings: &Settings) -> Result<Arc<dyn Storage>> {
         match self {
@@ -67,11 +87,13 @@ pub struct BackupOptions {
 #[derive(Default)]
 pub struct RestoreOptions {
     /// What is left of the original, or a copy of it: a directory with its `log` and, if the original was reopened after the last
-    /// backup, its `MANIFEST`. What the log holds after the last backup is replayed. Only read.
+    /// backup, its `MANIFEST`. What the log holds after the last backup is replayed, with what is only in the original's memory-mapped
+    /// log. Only read; nobody has it open for writing.
     pub log: Option<Place>,
     /// The last transaction to be replayed; without it all that can be. Needs `log`, unless it is that of the last backup.
     pub to: Option<Csn>,
-    /// Memory for replaying, how pages are compressed, what is believed of the device, and the like.
+    /// Memory for replaying, how pages are compressed, what is believed of the device, and the like; with `log` also where the memory-mapped
+    /// log of the original is (`log_memory`), if it is not where it was.
     pub settings: Settings,
     /// Hears of pages and transactions restored.
     pub progress: Option<Progress>,
@@ -137,9 +159,10 @@ impl Database {
     ///
     /// # Errors
     /// Before anything is put into the target: `AlreadyExists` or `InvalidArgument` if it is not empty, the backups do not follow each
-    /// other, the log is not theirs, or `to` cannot be reached from them; `NotFound` if one of them or the log is missing; `Corruption`
-    /// if a description of a backup is damaged or not complete. Later: `Corruption` if a page of a backup is damaged, or the log lacks
-    /// transactions that are needed (the error says how far it can go); `OutOfSpace`, I/O. What was written by then cannot be opened.
+    /// other, the log is not theirs, or `to` cannot be reached from them; `NotFound` if one of them or the log is missing, or, without `to`,
+    /// the memory-mapped log that it goes on in; `Busy` if somebody has the log's database open for writing; `Corruption` if a description of
+    /// a backup is damaged or not complete. Later: `Corruption` if a page of a backup is damaged, or the log lacks transactions that are
+    /// needed (the error says how far it can go); `OutOfSpace`, I/O. What was written by then cannot be opened.
     pub fn restore(
         backups: impl IntoIterator<Item = impl Into<Place>>,
         target: impl Into<Place>,
@@ -151,25 +174,28 @@ impl Database {
         let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
         // What can be refused is before there is anything in the target: it can be used for the next attempt.
         settings.validate()?;
-        let backups = backups.into_iter().map(|place| place.into().open(false, &settings));
+        let backups = backups.into_iter().map(|place| {
+            let place: Place = place.into();
+            Ok((place.open(false, &settings)?, place.path()))
+        });
         let chain = Chain::open(&backups.collect::<Result<Vec<_>>>()?)?;
-        let log = log.map(|log| log.open(false, &settings)).transpose()?;
-        let copied = log.map(|log| CopiedLog::new(log, chain.source(), to)).transpose()?;
+        let log = log.map(|log| open_log(&log, &chain, to, &settings)).transpose()?;
+        let (copied, _lock) = log.unzip();
         let csn = chain.source().checkpoint;
         if copied.is_none() && to.is_some_and(|to| to != csn) {
             let what = format!("without a log the backups bring back CSN {csn} and no other");
             return Err(Error::invalid(what));
         }
         let target = target.into().open(true, &settings)?;
-        let lock = target.lock(true)?;
+        let lock = target.lock(true).map_err(|error| error.of("the target"))?;
         let restored = backup::restore_pages(&chain, &*target, settings.compression, &mut *progress)?;
         drop((lock, chain));
         // Until the end the directory is marked, and nobody opens it.
         let (csn, replayed) = match copied {
-            Some(copied) => replay(copied, target.clone(), settings, progress)?,
+            Some(copied) => replay(copied, target.clone(), &settings, progress)?,
             None => (restored.csn(), 0),
         };
-        backup::finish_restore(&*target)?;
+        backup::finish_restore(&*target).map_err(|error| error.of("the target"))?;
         Ok(RestoreReport {
             csn,
             replayed,
@@ -204,16 +230,54 @@ impl Database {
     }
 }
 
+/// The log to be replayed, and what keeps others from writing to it meanwhile.
+fn open_log(
+    place: &Place,
+    chain: &Chain,
+    to: Option<Csn>,
+    settings: &Settings,
+) -> Result<(CopiedLog, Option<Box<dyn Send + Sync>>)> {
+    let storage = place.open(false, settings)?;
+    let lock = place.lock_for_reading(&*storage).map_err(|error| {
+        let advice = "close it, or restore with a copy of its files made while nobody writes";
+        match error.kind() {
+            ErrorKind::Busy => {
+                Error::new(ErrorKind::Busy, format!("the log's directory: {}: {advice}", error.message()))
+            }
+            _ => error.of("the log's directory"),
+        }
+    })?;
+    let memory = storage.clone();
+    let map = |database, needed: &_| find_of_original(&*memory, settings, database, needed);
+    Ok((CopiedLog::new(storage, chain.source(), to, &map)?, lock))
+}
+
+/// Those that count while a log is replayed: the database is closed before anybody commits. Mapped memory that they name is the original's.
+fn settings_for_replay(settings: &Settings) -> Settings {
+    Settings {
+        memory_bytes: settings.memory_bytes,
+        version_bytes: settings.version_bytes,
+        compression: settings.compression,
+        logs: 1,
+        segment_bytes: settings.segment_bytes,
+        checkpoint_log_bytes: settings.checkpoint_log_bytes,
+        log_bytes_max: settings.log_bytes_max,
+        write_deadline: settings.write_deadline,
+        device_trust: settings.device_trust,
+        io_uring: settings.io_uring,
+        ..Settings::default()
+    }
+}
+
 /// Replays a log over what was restored, and closes the database; its newest CSN, and how many transactions there were.
 fn replay(
     copied: CopiedLog,
     target: Arc<dyn Storage>,
-    settings: Settings,
+    settings: &Settings,
     progress: Progress,
 ) -> Result<(Csn, u64)> {
-    // Whatever they say of opening.
-    let settings = Settings { read_only: false, ..settings };
-    let mut builder = Database::builder().settings(settings).storage(target).on_recovery(progress);
+    let mut builder =
+        Database::builder().settings(settings_for_replay(settings)).storage(target).on_recovery(progress);
     builder.copied = Some(copied);
     let database = builder.open("a database that is being restored")?;
     let (csn, replayed) = (database.statistics().newest_csn, database.recovery().replayed);

@@ -91,7 +91,7 @@ pub(super) fn open(
     let mut memories = Memories::default();
     let mut old = None;
     if let Some(needed) = needed {
-        let found = find_needed(storage, settings, manifest.database, &needed)?;
+        let found = find_needed(storage, settings, manifest.database, &needed, "salvage the database")?;
         memories.found =
             find(&found, (manifest.epoch, manifest.covered), next_id(storage)?, settings.read_only)?;
         if settings.read_only {
@@ -121,12 +121,28 @@ fn placed(storage: &dyn Storage, path: &Path) -> PathBuf {
     }
 }
 
+/// The memory that a log needs which is going to be replayed over a backup, to be read.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn find_of_original(
+    storage: &dyn Storage,
+    settings: &Settings,
+    database: DatabaseId,
+    needed: &NeededMemory,
+) -> Result<LogMemory> {
+    let settings = Settings { read_only: true, ..settings.clone() };
+    let otherwise = "restore up to a CSN that the files reach (`to`, --to)";
+    find_needed(storage, &settings, database, needed, otherwise)
+}
+
 /// The memory that the manifest names, where the setting or the manifest says it is.
 fn find_needed(
     storage: &dyn Storage,
     settings: &Settings,
     database: DatabaseId,
     needed: &NeededMemory,
+    otherwise: &str,
 ) -> Result<LogMemory> {
     let mut places: Vec<PathBuf> = settings.log_memory.iter().map(|path| placed(storage, path)).collect();
     let before = PathBuf::from(&needed.path);
@@ -150,7 +166,7 @@ fn find_needed(
     let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     let what = format!(
         "the database was not closed, and its newest commits are in a memory-mapped log that is not at {}: \
-         say where it is with log_memory; if it is gone, salvage the database",
+         say where it is with log_memory; if it is gone, {otherwise}",
         looked.join(" or ")
     );
     Err(Error::new(ErrorKind::NotFound, what).at(Location::File { path: needed.path.clone(), offset: 0 }))

@@ -8,7 +8,6 @@ use super::transaction::Transaction;
 use crate::backup::{self, SalvageReport, SalvageSink};
 use crate::base::settings::Settings;
 use crate::base::{Error, ErrorKind, Result};
-use crate::device::{LOCK_PATH, Storage};
 use crate::store::Remains;
 use std::collections::HashMap;
 
@@ -38,7 +37,7 @@ impl Database {
         settings.validate()?;
         let place = source.into();
         let source = place.open(false, &settings)?;
-        let _lock = lock_for_reading(&place, &*source)?;
+        let _lock = place.lock_for_reading(&*source)?;
         let target = target.into().open(true, &settings)?;
         backup::refuse_unless_empty(&*target)?;
         let remains = Remains::look(&*source, &mut *progress)?;
@@ -58,15 +57,6 @@ impl Database {
         drop(sink);
         database.close()?;
         Ok(report)
-    }
-}
-
-/// Whoever opens a database in a directory makes the file that the lock is on. Where there is none nobody has it open (it is a copy, for
-/// instance), and to make one would be to write to the source.
-fn lock_for_reading(place: &Place, source: &dyn Storage) -> Result<Option<Box<dyn Send + Sync>>> {
-    match place {
-        Place::Directory(path) if matches!(path.join(LOCK_PATH).try_exists(), Ok(false)) => Ok(None),
-        _ => source.lock(false).map(Some),
     }
 }
 

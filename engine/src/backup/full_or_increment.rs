@@ -1,7 +1,7 @@
 //! Making a backup: full, or what has changed since an earlier one.
 
 use super::description::{BackupId, Base, Description};
-use super::{PROGRESS_PAGES, ProgressFn, refuse_unless_empty};
+use super::{PROGRESS_PAGES, ProgressFn, error_of, refuse_unless_empty};
 use crate::base::planted::{self, Bug};
 use crate::base::random::Random;
 use crate::base::settings::Compression;
@@ -51,38 +51,42 @@ pub fn back_up(
     progress: ProgressFn<'_>,
 ) -> Result<BackupReport> {
     let Source { storage, manifest, compression } = source;
-    let base = base.map(Description::read).transpose()?;
+    let [of_base, of_source, of_target] = ["the base", "the source", "the target"].map(error_of);
+    let base = base.map(Description::read).transpose().map_err(of_base)?;
     if let Some(base) = &base {
         check_base(base, manifest)?;
     }
-    let _lock = target.lock(true)?;
-    refuse_unless_empty(target)?;
+    let _lock = target.lock(true).map_err(of_target)?;
+    refuse_unless_empty(target).map_err(of_target)?;
     let page_bytes = manifest.page_bytes as usize;
-    let store = PageStore::open_read_only(storage, manifest.database, page_bytes, &manifest.store)?;
-    let file = Description::begin(target)?;
+    let store = PageStore::open_read_only(storage, manifest.database, page_bytes, &manifest.store)
+        .map_err(of_source)?;
+    let file = Description::begin(target).map_err(of_target)?;
     let pages = store.references();
     let changed: Vec<(PageId, BlockRef)> = match &base {
         None => pages.clone(),
         Some(base) => changed_since(base, &pages),
     };
-    let mut copy =
-        StoreCopy::create(target, manifest.database, page_bytes, manifest.checkpoint, compression)?;
+    let mut copy = StoreCopy::create(target, manifest.database, page_bytes, manifest.checkpoint, compression)
+        .map_err(of_target)?;
     let (mut done, total) = (0, changed.len() as u64);
-    store.visit_images(&changed, &mut |image| {
+    let mut written = true;
+    let copied = store.visit_images(&changed, &mut |image| {
         validate_image(image.bytes)
             .map_err(|error| error.at(Location::Page { page: image.page, offset: 0 }))?;
         if done % PROGRESS_PAGES == 0 {
             progress("pages backed up", done, total);
         }
         done += 1;
-        copy.push(image)
-    })?;
+        copy.push(image).inspect_err(|_| written = false)
+    });
+    copied.map_err(if written { of_source } else { of_target })?;
     progress("pages backed up", total, total);
-    let catalog = manifest.store.catalog.as_ref().map(|blob| store.read_blob(blob)).transpose()?;
-    let root = copy.finish(catalog.as_deref())?;
+    let catalog = manifest.store.catalog.as_ref().map(|blob| store.read_blob(blob)).transpose();
+    let root = copy.finish(catalog.map_err(of_source)?.as_deref()).map_err(of_target)?;
     let manifest = Manifest { store: root, ..manifest.clone() };
     if base.is_none() {
-        ManifestFile::create(target, &at_rest(&manifest))?;
+        ManifestFile::create(target, &at_rest(&manifest)).map_err(of_target)?;
     }
     let description = Description {
         id: BackupId(Random::from_entropy().next_u64()),
@@ -90,7 +94,7 @@ pub fn back_up(
         manifest,
         source: pages,
     };
-    description.complete(&*file)?;
+    description.complete(&*file).map_err(of_target)?;
     Ok(BackupReport {
         csn: description.csn(),
         pages: description.source.len() as u64,

@@ -46,6 +46,11 @@ pub type ProgressFn<'a> = &'a mut (dyn FnMut(&str, u64, u64) + Send);
 /// Pages between two words of progress.
 const PROGRESS_PAGES: u64 = 256;
 
+/// Says whose an error is, where there are several storages.
+fn error_of(whose: &str) -> impl Fn(Error) -> Error + Copy {
+    move |error| error.of(whose)
+}
+
 /// What an empty directory may hold: what `mkfs` leaves, our own lock, and what a kill leaves of finding out about direct I/O.
 const NOTHING: [&str; 3] = [LOCK_PATH, "lost+found", DIRECT_PROBE];
 

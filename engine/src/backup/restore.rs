@@ -1,13 +1,14 @@
 //! Making a database of a full backup and the increments that follow it.
 
 use super::description::{BACKUP_PATH, Description};
-use super::{PROGRESS_PAGES, ProgressFn, refuse_unless_empty};
+use super::{PROGRESS_PAGES, ProgressFn, error_of, refuse_unless_empty};
 use crate::base::random::Random;
 use crate::base::settings::Compression;
 use crate::base::{Csn, DatabaseId, Epoch, Error, Location, PageId, Result};
 use crate::device::{OpenMode, Storage};
 use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy, StoredImage};
 use crate::tree::image::validate_image;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Is in the directory of a database while it is being restored.
@@ -36,6 +37,8 @@ pub struct Chain {
 /// A backup of the chain, open.
 #[derive(Debug)]
 struct Link {
+    /// For errors.
+    name: String,
     description: Description,
     store: Arc<PageStore>,
     /// Of its own images, ascending by page.
@@ -43,12 +46,13 @@ struct Link {
 }
 
 impl Chain {
-    /// Opens backups, in their order. Only reads; images are looked at when they are restored.
+    /// Opens backups, in their order, each with its path, if it has one. Only reads; images are looked at when they are restored.
+    /// An error says of which backup it is.
     ///
     /// # Errors
     /// `InvalidArgument` if there is none or they do not follow each other; `NotFound`; `Corruption` if one is damaged or not complete;
     /// `Unsupported`; I/O.
-    pub fn open(backups: &[Arc<dyn Storage>]) -> Result<Chain> {
+    pub fn open(backups: &[(Arc<dyn Storage>, Option<PathBuf>)]) -> Result<Chain> {
         if backups.is_empty() {
             return Err(Error::invalid("there is no backup to restore"));
         }
@@ -79,30 +83,39 @@ pub fn restore_pages(
     compression: Compression,
     progress: ProgressFn<'_>,
 ) -> Result<Restored> {
-    refuse_unless_empty(target)?;
-    target.open(RESTORING_PATH, OpenMode { create: true, read_only: false, direct: true })?.flush()?;
-    target.flush_directory("")?;
+    let of_target = error_of("the target");
+    begin_restore(target).map_err(of_target)?;
     let (last, source) = (chain.last(), chain.source());
     let (csn, page_bytes) = (source.checkpoint, source.page_bytes as usize);
     let database = DatabaseId(Random::from_entropy().next_u64());
-    let mut copy = StoreCopy::create(target, database, page_bytes, csn, compression)?;
+    let mut copy = StoreCopy::create(target, database, page_bytes, csn, compression).map_err(of_target)?;
     let (mut done, total) = (0, last.description.source.len() as u64);
     for (link, wanted) in chain.links.iter().zip(&chain.shares) {
-        link.store.visit_images(wanted, &mut |image| {
+        let mut written = true;
+        let copied = link.store.visit_images(wanted, &mut |image| {
             check_image(image, &last.description)?;
             if done % PROGRESS_PAGES == 0 {
                 progress("pages restored", done, total);
             }
             done += 1;
-            copy.push(image)
-        })?;
+            copy.push(image).inspect_err(|_| written = false)
+        });
+        copied.map_err(|error| error.of(if written { &link.name } else { "the target" }))?;
     }
     progress("pages restored", total, total);
-    let catalog = source.store.catalog.as_ref().map(|blob| last.store.read_blob(blob)).transpose()?;
-    let root = copy.finish(catalog.as_deref())?;
+    let catalog = source.store.catalog.as_ref().map(|blob| last.store.read_blob(blob)).transpose();
+    let catalog = catalog.map_err(error_of(&last.name))?;
+    let root = copy.finish(catalog.as_deref()).map_err(of_target)?;
     let manifest = Manifest { store: root, ..first_manifest(database, source) };
-    ManifestFile::create(target, &manifest)?;
+    ManifestFile::create(target, &manifest).map_err(of_target)?;
     Ok(Restored { manifest, pages: total, bytes: total * page_bytes as u64 })
+}
+
+/// K3.
+fn begin_restore(target: &dyn Storage) -> Result<()> {
+    refuse_unless_empty(target)?;
+    target.open(RESTORING_PATH, OpenMode { create: true, read_only: false, direct: true })?.flush()?;
+    target.flush_directory("")
 }
 
 /// The database can be opened from now on.
@@ -132,37 +145,40 @@ fn first_manifest(database: DatabaseId, source: &Manifest) -> Manifest {
     }
 }
 
-fn open_links(backups: &[Arc<dyn Storage>]) -> Result<Vec<Link>> {
+fn open_links(backups: &[(Arc<dyn Storage>, Option<PathBuf>)]) -> Result<Vec<Link>> {
     let mut chain: Vec<Link> = Vec::with_capacity(backups.len());
-    for (number, storage) in backups.iter().enumerate() {
-        let description = Description::read(&**storage)?;
+    for (number, (storage, path)) in backups.iter().enumerate() {
+        let path = path.as_ref().map_or(String::new(), |path| format!(", {}", path.display()));
+        let name = format!("backup {} of the chain{path}", number + 1);
+        let description = Description::read(&**storage).map_err(error_of(&name))?;
         check_follows(chain.last().map(|link| &link.description), &description)
-            .map_err(|what| misplaced(number, &what))?;
+            .map_err(|what| misplaced(&name, &what))?;
         let manifest = &description.manifest;
         let page_bytes = manifest.page_bytes as usize;
-        let store = PageStore::open_read_only(&**storage, manifest.database, page_bytes, &manifest.store)?;
+        let store = PageStore::open_read_only(&**storage, manifest.database, page_bytes, &manifest.store)
+            .map_err(error_of(&name))?;
         let pages = store.references();
-        chain.push(Link { description, store, pages });
+        chain.push(Link { name, description, store, pages });
     }
     Ok(chain)
 }
 
-fn misplaced(number: usize, what: &str) -> Error {
+fn misplaced(name: &str, what: &str) -> Error {
     let place = Location::File { path: BACKUP_PATH.into(), offset: 0 };
-    Error::invalid(format!("backup {} of the chain {what}", number + 1)).at(place)
+    Error::invalid(what).of(name).at(place)
 }
 
 fn check_follows(previous: Option<&Description>, next: &Description) -> std::result::Result<(), String> {
     match (previous, &next.base) {
         (None, None) => Ok(()),
         (None, Some(base)) => Err(format!(
-            "is an increment: begin with the full backup (its base is backup {} at CSN {})",
+            "it is an increment: begin with the full backup (its base is backup {} at CSN {})",
             base.id, base.csn
         )),
-        (Some(_), None) => Err("is a full backup: only the first is".into()),
+        (Some(_), None) => Err("it is a full backup: only the first is".into()),
         (Some(previous), Some(base)) if base.id != previous.id || next.database() != previous.database() => {
             Err(format!(
-                "adds to backup {} at CSN {}, not to the one before it, {} at CSN {}",
+                "it adds to backup {} at CSN {}, not to the one before it, {} at CSN {}",
                 base.id,
                 base.csn,
                 previous.id,

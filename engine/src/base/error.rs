@@ -169,6 +169,13 @@ impl Error {
         self
     }
 
+    /// The same error of one of several that it could be of: "the target: cannot write".
+    #[must_use]
+    pub(crate) fn of(mut self, whose: &str) -> Error {
+        self.inner.what = format!("{whose}: {}", self.inner.what);
+        self
+    }
+
     /// The same error under another kind (a failed flush met by a waiter becomes "outcome unknown").
     #[must_use]
     pub fn with_kind(mut self, kind: ErrorKind) -> Error {
@@ -283,6 +290,13 @@ mod tests {
             later.message().starts_with("no more checkpoints: cannot flush: Input/output error"),
             "{later}"
         );
+    }
+
+    #[test]
+    fn whose_error_it_is_comes_first_and_the_rest_stays() {
+        let error = Error::io("cannot write", std::io::Error::from_raw_os_error(28)).of("the target");
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+        assert!(error.to_string().starts_with("the target: cannot write: No space left"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! The lock of a real directory: one writer, in this process or another, or any number of readers.
+//!
+//! Readers need no lock where none can be made: who has the directory open for writing has made the file.
 
 use crate::base::{Error, ErrorKind, Result};
 use std::collections::HashSet;
@@ -19,7 +21,8 @@ const STEP: Duration = Duration::from_millis(1);
 /// The lock of a directory: a file lock against other processes, a set against this one.
 pub(super) struct DirectoryLock {
     directory: Option<PathBuf>,
-    _file: std::fs::File,
+    /// None for a reader where no file can be made.
+    _file: Option<std::fs::File>,
 }
 
 impl DirectoryLock {
@@ -29,15 +32,12 @@ impl DirectoryLock {
     /// `Busy` if somebody has it; I/O.
     pub(super) fn take(directory: &Path, exclusive: bool) -> Result<DirectoryLock> {
         let path = directory.join(LOCK_PATH);
-        let mut file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            // Without the right to write, readers can have it.
-            .or_else(|why| std::fs::File::open(&path).map_err(|_| why))
-            .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e))?;
+        let opened = open_or_make(&path, exclusive)
+            .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e));
+        let mut file = match opened? {
+            Some(file) => file,
+            None => return Ok(DirectoryLock { directory: None, _file: None }),
+        };
         let attempt = || if exclusive { file.try_lock() } else { file.try_lock_shared() };
         let mut taken = attempt();
         // A process that another thread has just forked holds copies of all files until it begins its own program.
@@ -70,7 +70,25 @@ impl DirectoryLock {
             let _ = file.set_len(0).and_then(|()| file.rewind());
             let _ = writeln!(file, "{}", std::process::id());
         }
-        Ok(DirectoryLock { directory: exclusive.then(|| directory.to_path_buf()), _file: file })
+        Ok(DirectoryLock { directory: exclusive.then(|| directory.to_path_buf()), _file: Some(file) })
+    }
+}
+
+/// None if it is missing where nothing may be written.
+fn open_or_make(path: &Path, exclusive: bool) -> std::io::Result<Option<std::fs::File>> {
+    use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    let mut options = std::fs::OpenOptions::new();
+    let why = match options.read(true).write(true).create(true).truncate(false).open(path) {
+        Ok(file) => return Ok(Some(file)),
+        Err(why) => why,
+    };
+    // Without the right to write, readers can have it.
+    match std::fs::File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) => {
+            let refused = matches!(why.kind(), ReadOnlyFilesystem | PermissionDenied);
+            if !exclusive && refused && error.kind() == NotFound { Ok(None) } else { Err(why) }
+        }
     }
 }
 

@@ -40,11 +40,15 @@ impl ChunkIndex {
     /// each, in their order.
     ///
     /// # Errors
-    /// `Corruption` if a transaction that committed lacks a chunk.
-    pub fn note(&mut self, window: &Window, records: &[FoundRecord]) -> Result<Vec<Earlier>> {
+    /// `Corruption` if a transaction that committed lacks a chunk, with the transaction's CSN: all below is there.
+    pub fn note(
+        &mut self,
+        window: &Window,
+        records: &[FoundRecord],
+    ) -> std::result::Result<Vec<Earlier>, (Csn, Error)> {
         let mut earlier = Vec::new();
         for record in records.iter().filter(|record| record.kind.is_part()) {
-            let (part, bytes, block, at) = window.part(record)?;
+            let (part, bytes, block, at) = window.part(record).map_err(|error| (record.csn, error))?;
             let first = part.first_of(record.csn);
             if record.kind == RecordKind::Chunk {
                 let chunk = Chunk { csn: record.csn, part, bytes, block: block.forget_bytes(), at };
@@ -57,7 +61,7 @@ impl ChunkIndex {
                     "of a transaction with {} chunks from CSN {first} on not all are in the log",
                     part.number
                 );
-                Error::corruption(what).at(Location::Transaction(record.csn))
+                (record.csn, Error::corruption(what).at(Location::Transaction(record.csn)))
             })?);
         }
         Ok(earlier)

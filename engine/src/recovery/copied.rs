@@ -7,12 +7,15 @@
 //!    log, and an earlier one only if that still has its entry; otherwise the log is refused, never guessed at.
 //! 2. **Up to where?** To the end: what a recovery of the source would have given. Or to a CSN: exactly the transactions up to it, so all
 //!    of them must be there or void. What lies behind it, holes included, does not matter then.
+//!
+//! The newest commits may be in the source's mapped memory only: what that holds is a part of the log, and read with it.
 
 use super::{ProgressFn, Recovery, RecoveryReport};
-use crate::base::{Csn, Epoch, Error, ErrorKind, Location, Result};
+use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, Result};
 use crate::device::Storage;
-use crate::log::{DIRECTORY, Scan, ScanOptions};
-use crate::store::{EpochEntry, Manifest, ManifestFile};
+use crate::log::memory::{LogMemory, find};
+use crate::log::{DIRECTORY, Scan, ScanOptions, Segment, next_id};
+use crate::store::{EpochEntry, Manifest, ManifestFile, NeededMemory};
 use crate::sync::Mutex;
 use std::sync::Arc;
 
@@ -27,16 +30,26 @@ pub struct CopiedLog {
     /// Every transaction up to here was committed, as the manifest beside the log says.
     known: Csn,
     to: Option<Csn>,
+    /// What mapped memory holds, as a segment that no file has.
+    memory: Option<Segment>,
 }
+
+/// Maps a memory of this database for reading; `NotFound` if it is not there.
+pub type MapMemory<'a> = &'a dyn Fn(DatabaseId, &NeededMemory) -> Result<LogMemory>;
 
 impl CopiedLog {
     /// The log in `storage`, of the database whose manifest was `backup` at its last backup, to be replayed to `to`, or to its
-    /// end. A manifest in `storage` is believed if it is that database's.
+    /// end. A manifest in `storage` is believed if it is that database's. If the newer of the two names a memory, `map` finds it.
     ///
     /// # Errors
-    /// `InvalidArgument` if `to` is before the backup or the manifest is of another database; `NotFound` if there is no log;
-    /// `Corruption`, I/O.
-    pub fn new(storage: Arc<dyn Storage>, backup: &Manifest, to: Option<Csn>) -> Result<CopiedLog> {
+    /// `InvalidArgument` if `to` is before the backup or the manifest is of another database; `NotFound` if there is no log, or the
+    /// memory is missing and there is no `to`; `Busy` if somebody uses it; `Corruption`, I/O.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        backup: &Manifest,
+        to: Option<Csn>,
+        map: MapMemory<'_>,
+    ) -> Result<CopiedLog> {
         if let Some(to) = to.filter(|to| *to < backup.checkpoint) {
             let at = backup.checkpoint;
             return Err(Error::invalid(format!("CSN {to} is before the last backup, which is at CSN {at}")));
@@ -47,11 +60,20 @@ impl CopiedLog {
         let newer = match ManifestFile::open(&*storage, true) {
             Ok((_, manifest)) => Some(manifest),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.of("the log's directory")),
         };
         let known = newer.as_ref().map_or(Csn::ZERO, |newer| newer.checkpoint);
         let source = newest_of(backup, newer)?;
-        Ok(CopiedLog { storage, source, backup_epoch: backup.epoch, known, to })
+        let memory = match &source.log_memory {
+            Some(needed) => match map(source.database, needed) {
+                Ok(memory) => read_memory(&memory, &source, &*storage)?,
+                // Whether what it held is needed is question 2.
+                Err(error) if to.is_some() && error.kind() != ErrorKind::Busy => None,
+                Err(error) => return Err(error),
+            },
+            None => None,
+        };
+        Ok(CopiedLog { storage, source, backup_epoch: backup.epoch, known, to, memory })
     }
 
     /// The CSN that was asked for.
@@ -68,18 +90,12 @@ impl CopiedLog {
                 || source.epochs.iter().any(|entry| entry.epoch == epoch);
             // What an interrupted recovery wrote counts for nobody.
             let interrupted = epoch > source.epoch && epoch <= source.reserved_epoch;
-            if decided || interrupted {
+            // Chunks that the backup has covered; those of a transaction that it has not are missed later.
+            let covered = chain.blocks.iter().all(|block| block.last_csn() <= source.checkpoint);
+            if decided || interrupted || covered {
                 continue;
             }
-            let what = if epoch > source.epoch {
-                "the log was written on by a later run of the database than the backup and the manifest beside the log know: \
-                 copy the newest MANIFEST of the source to the directory with the log"
-            } else {
-                "what a recovery discarded of an earlier run is not known any more, so its log cannot be replayed: \
-                 use a later backup"
-            };
-            let place = Location::File { path: DIRECTORY.into(), offset: 0 };
-            return Err(Error::invalid(format!("{what} ({epoch:?})")).at(place));
+            return Err(undecided(epoch, source));
         }
         Ok(())
     }
@@ -103,12 +119,34 @@ impl CopiedLog {
     }
 }
 
+/// Question 1 has no answer for this epoch.
+fn undecided(epoch: Epoch, source: &Manifest) -> Error {
+    let what = if epoch > source.epoch {
+        "the log was written on by a later run of the database than the backup and the manifest beside the log know: \
+         copy the newest MANIFEST of the source to the directory with the log"
+    } else {
+        "what a recovery discarded of an earlier run is not known any more, so its log cannot be replayed: \
+         use a later backup"
+    };
+    let place = Location::File { path: DIRECTORY.into(), offset: 0 };
+    Error::invalid(format!("{what} ({epoch:?})")).at(place)
+}
+
+/// What the source's memory holds of the run that `source` knows; nothing is changed there.
+fn read_memory(memory: &LogMemory, source: &Manifest, storage: &dyn Storage) -> Result<Option<Segment>> {
+    match memory.newest_epoch() {
+        Some(epoch) if epoch > source.epoch => Err(undecided(epoch, source)),
+        _ => find(memory, (source.epoch, source.covered), next_id(storage)?, true),
+    }
+}
+
 fn no_log() -> Error {
     let place = Location::File { path: DIRECTORY.into(), offset: 0 };
     Error::new(ErrorKind::NotFound, "there is no log in this directory").at(place)
 }
 
-/// The newer manifest with the backup's checkpoint and everything that both know of earlier epochs.
+/// The newer manifest with what the backup covers and everything that both know of earlier epochs. Of what the source has let go of
+/// since, some may still be there, and be needed: chunks. What is needed and not there is found missing.
 fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let Some(newer) = newer else { return Ok(backup.clone()) };
     if newer.database != backup.database {
@@ -122,12 +160,8 @@ fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let mut epochs: Vec<EpochEntry> = backup.epochs.clone();
     epochs.extend(newer.epochs.iter().filter(|e| backup.epochs.iter().all(|b| b.epoch != e.epoch)).cloned());
     epochs.sort_by_key(|entry| entry.epoch);
-    let checkpoint = backup.checkpoint;
-    // What the source has let go of since, its log has no more.
-    let covered = backup.covered.max(newer.covered.min(checkpoint));
-    // What was only in mapped memory was not copied: how far the log reaches is found out from the rest.
-    let (store, lists_pages) = (backup.store.clone(), backup.lists_pages);
-    Ok(Manifest { checkpoint, covered, store, lists_pages, epochs, log_memory: None, ..newer })
+    let Manifest { checkpoint, covered, lists_pages, .. } = *backup;
+    Ok(Manifest { checkpoint, covered, store: backup.store.clone(), lists_pages, epochs, ..newer })
 }
 
 impl Recovery<'_> {
@@ -153,7 +187,10 @@ impl Recovery<'_> {
 
     /// An error of the selection, with how far a copied log can go; all below `frontier` is there.
     pub(super) fn say_how_far(&self, error: Error, frontier: Csn) -> Error {
-        self.copied.map_or(error.duplicate(), |copied| copied.only_to(frontier, &error))
+        match self.copied {
+            Some(copied) => copied.only_to(frontier, &error),
+            None => error,
+        }
     }
 
     fn scan_copied(&self, copied: &CopiedLog, progress: ProgressFn<'_>) -> Result<Scan> {
@@ -168,8 +205,9 @@ impl Recovery<'_> {
             keep_bytes: memory.keep_bytes,
         };
         let progress = Mutex::new(progress);
-        crate::log::scan(&copied.storage, options, None, &|done, total| {
+        let scan = crate::log::scan(&copied.storage, options, copied.memory.as_ref(), &|done, total| {
             (progress.lock())("log bytes scanned", done, total);
-        })
+        });
+        scan.map_err(|error| error.of("the log to be replayed"))
     }
 }

@@ -411,7 +411,10 @@ impl Recovery<'_> {
             report.record_bytes += records.iter().map(FoundRecord::bytes).sum::<u64>();
             let again = records.partition_point(|record| !bounds.is_to_append_again(record.csn));
             copies.extend(records[again..].iter().map(|r| (r.csn, window.bytes(r).to_vec())));
-            let earlier = chunks.note(&window, &records)?;
+            let earlier = chunks.note(&window, &records).map_err(|(csn, error)| {
+                let frontier = selector.frontier().min(csn);
+                self.say_how_far(error, frontier)
+            })?;
             let old = earlier.iter().map(|earlier| earlier.up_to(manifest.checkpoint));
             report.chunks_before_checkpoint += old.sum::<u64>();
             let redo = redo_of(&window, &records, &earlier);

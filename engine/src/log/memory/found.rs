@@ -43,6 +43,14 @@ pub fn find(
     Ok((len > 0).then_some(Segment { id, file, len }))
 }
 
+impl LogMemory {
+    /// The newest run that has used it since it was divided, as far as it says.
+    #[must_use]
+    pub fn newest_epoch(&self) -> Option<Epoch> {
+        (0..self.layout.buffers).filter_map(|buffer| self.entry(buffer)).map(|entry| entry.epoch).max()
+    }
+}
+
 /// The block of `epoch` of which `buffer` holds the records, as far as they are whole.
 fn block_in(memory: &LogMemory, buffer: u32, epoch: Epoch) -> Result<Option<(BlockHeader, AlignedBuffer)>> {
     let Some(entry) = memory.entry(buffer).filter(|entry| entry.epoch == epoch) else { return Ok(None) };
