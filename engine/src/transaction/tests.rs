@@ -28,7 +28,7 @@ impl PageSource for NoImages {
 }
 
 /// Transactions in memory, and a table.
-fn system() -> (Arc<TransactionSystem>, Arc<TableState>) {
+pub(super) fn system() -> (Arc<TransactionSystem>, Arc<TableState>) {
     system_on(Arc::new(MemoryStorage::new()), &Settings { logs: 1, ..Settings::default() })
 }
 
@@ -414,4 +414,37 @@ fn a_snapshot_sees_what_another_snapshot_returned_before_it_began() {
     let later = read();
     disk.heal();
     assert_eq!((own, later), (true, true), "time went backwards");
+}
+
+/// A deleted key waits to be purged with a copy of the key, which counted nowhere: beside a snapshot deletions of long keys took many times the
+/// memory that there is for versions.
+#[test]
+fn deleted_keys_that_wait_to_be_purged_count_as_memory_for_versions() {
+    const KEY_BYTES: usize = 490;
+    let (system, table) = system();
+    let key = |n: u32| [&[7; KEY_BYTES - 4][..], &n.to_be_bytes()].concat();
+    let rows = 2 * (VERSION_BYTES as usize / KEY_BYTES) as u32;
+    for n in 0..rows {
+        put(&system, &table, &key(n), b"").expect("nobody keeps versions");
+        system.commit().flush_all().expect("memory");
+    }
+    let snapshot = ReadSnapshot::begin(&system).expect("free");
+    let delete = |n| {
+        let mut tx = begin(&system);
+        tx.remove(&table, &key(n))?;
+        tx.commit(false).map(drop)
+    };
+    let refused = (0..rows).find_map(|n| delete(n).err().map(|error| (n, error)));
+    let (deleted, error) = refused.expect("more keys than there is memory for");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    assert!(deleted > 500, "{deleted}");
+    drop(snapshot);
+    // Garbage of other tests may be freed first.
+    let is_left = || system.versions.bytes().0 > 0;
+    (0..10_000).take_while(|_| is_left()).for_each(|_| {
+        system.relieve();
+        std::thread::sleep(Duration::from_millis(1));
+    });
+    assert!(!is_left(), "{:?}", system.versions.bytes());
+    assert!(table.tree.lookup(&key(0), &mut Vec::new()).expect("readable").is_none(), "it is purged");
 }
