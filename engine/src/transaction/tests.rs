@@ -2,6 +2,7 @@
 #![cfg(not(any(loom, feature = "shuttle")))]
 
 use super::active::ActiveTransaction;
+use super::descriptor::RowWait;
 use super::*;
 use crate::base::clock::Clock;
 use crate::base::settings::{Acknowledger, Dependency, Durability, Preset, Settings};
@@ -354,7 +355,9 @@ fn who_waits_for_a_row_looks_whether_the_database_is_whole() {
         if asked.get() < 3 { Ok(()) } else { Err(Error::new(ErrorKind::Poisoned, "a panic")) }
     };
     std::thread::scope(|scope| scope.spawn(|| all.set_thread(b)).join().expect("no panic"));
-    let error = all.wait_for(a, b, Duration::from_secs(3600), &is_whole).expect_err("it has asked");
+    let error = all
+        .wait_for(a, all.holder(b), &RowWait::begin(Duration::from_secs(3600)), &is_whole)
+        .expect_err("it has asked");
     assert_eq!(error.kind(), ErrorKind::Poisoned);
 }
 
@@ -369,7 +372,8 @@ fn a_transaction_belongs_to_the_thread_that_works_for_it() {
             std::thread::sleep(Duration::from_millis(10));
             all.release(b);
         });
-        all.wait_for(a, b, Duration::from_secs(60), &|| Ok(())).expect("another thread goes on with it");
+        all.wait_for(a, all.holder(b), &RowWait::begin(Duration::from_secs(60)), &|| Ok(()))
+            .expect("another thread goes on with it");
     });
 }
 
