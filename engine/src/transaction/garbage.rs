@@ -41,6 +41,8 @@ const SHARDS: usize = 16;
 const COLLECT_EVERY: usize = 64;
 /// Most versions given back, and most entries removed, by one transaction's end, so that nobody pays for a long pause of others at once.
 const COLLECT_MOST: usize = 1024;
+/// Versions looked at by a pruning between two attempts to free what it has retired.
+const FREE_EVERY: usize = 256;
 /// A shard in which so many can be judged is pruned when a snapshot holds its front.
 const PRUNE_AT: usize = 4096;
 /// How many transactions the oldest snapshot has to be behind for that.
@@ -187,7 +189,7 @@ impl Garbage {
     ) {
         let pinned = horizon.descriptors.oldest_pin(horizon.bound);
         let oldest = if planted::is(Bug::VersionFreedEarly) { horizon.bound } else { pinned };
-        let guard = pin();
+        let mut guard = pin();
         let mut done = Vec::new();
         {
             let mut queue = self.shards[shard].lock();
@@ -203,7 +205,7 @@ impl Garbage {
         let (bytes, bytes_max) = versions.bytes();
         let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
         if pruning == Pruning::Now || behind && bytes > bytes_max / 2 {
-            self.prune(shard, versions, horizon, pruning, &guard);
+            self.prune(shard, versions, horizon, pruning, &mut guard);
         }
         if versions.has_much_retired() {
             guard.flush();
@@ -238,7 +240,7 @@ impl Garbage {
         versions: &Arc<Versions>,
         horizon: &Horizon<'_>,
         pruning: Pruning,
-        guard: &Guard,
+        guard: &mut Guard,
     ) {
         let mut pins = horizon.descriptors.pins();
         pins.sort_unstable();
@@ -254,9 +256,12 @@ impl Garbage {
             }
             (std::mem::take(&mut shared.versions), std::mem::take(&mut shared.deletes))
         };
-        for &(csn, handle) in &queue {
+        for (at, &(csn, handle)) in queue.iter().enumerate() {
             if csn <= bound {
                 prune_below(shard, handle, csn, &pins, versions, guard);
+            }
+            if at % FREE_EVERY == 0 && versions.has_much_retired() {
+                guard.flush();
             }
         }
         queue.retain(|(_, handle)| !versions.is_settled(handle.word()));
@@ -302,9 +307,11 @@ fn prune_below(
     csn: Csn,
     pins: &[Csn],
     versions: &Arc<Versions>,
-    guard: &Guard,
+    guard: &mut Guard,
 ) {
     loop {
+        // Nothing that was looked at is used again, and what was retired can be freed while a long queue is pruned.
+        guard.repin();
         let Some(version) = versions.read(handle, guard) else { return };
         if version.stamp != Stamp::committed(csn) {
             return;
@@ -478,5 +485,29 @@ mod tests {
             }
         }
         assert!(most < 100, "{most} deletions wait");
+    }
+
+    /// Before-images that are taken over are copies, and nothing was charged for them before the next version was made.
+    #[test]
+    fn what_pruning_copies_is_charged() {
+        let account = Arc::default();
+        let versions = Arc::new(Versions::new(64 << 20, &account));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let snapshot = descriptors.take().expect("free");
+        descriptors.pin(snapshot, || Csn(1));
+        let mut prior = 0;
+        for csn in 2..5000 {
+            let undo = Undo { prior, before: Before::Value([0; 400].into()) };
+            let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
+            garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty(), &versions);
+            prior = version.word();
+        }
+        // Whoever looks keeps what is replaced.
+        let _reader = pin();
+        let before = versions.bytes_in_memory();
+        let horizon = Horizon { bound: Csn(5000), descriptors: &descriptors };
+        garbage.collect_all(&versions, &horizon, Pruning::Now);
+        assert!(versions.bytes_in_memory() > before + 1_000_000);
+        assert!(account.bytes() >= versions.bytes_in_memory(), "{} bytes are charged", account.bytes());
     }
 }

@@ -288,7 +288,7 @@ impl Versions {
     pub fn replace_undo(self: &Arc<Self>, handle: VersionHandle, undo: Undo, guard: &Guard) {
         let slot = self.slot(handle.index());
         let old = slot.undo.load(guard).map_or(0, Undo::bytes);
-        self.bytes.fetch_add(undo.bytes(), Ordering::SeqCst);
+        self.keep(undo.bytes());
         slot.undo.replace(Some(undo), guard);
         self.retire(old, guard);
     }
@@ -372,7 +372,8 @@ impl Versions {
         self.pieces.settle();
     }
 
-    fn bytes_in_memory(&self) -> u64 {
+    /// Bytes that are kept, and what is retired.
+    pub(super) fn bytes_in_memory(&self) -> u64 {
         // In this order: what is retired in between is in both.
         let bytes = self.bytes.load(Ordering::SeqCst);
         bytes + self.retired.load(Ordering::SeqCst)
