@@ -2,7 +2,7 @@
 
 use quenchdb::device::memory::MemoryStorage;
 use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Snapshot, Table};
+use quenchdb::{Database, DeviceTrust, Durability, ErrorKind, Isolation, Preset, Result, Snapshot, Table};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -528,6 +528,21 @@ fn a_catalog_change_that_waits_for_log_space_does_not_keep_the_checkpoint_from_m
         assert!(start.elapsed() < Duration::from_secs(4), "waited for itself");
     }
     assert!(db.statistics().checkpoints >= 4);
+}
+
+/// It was refused as a contradiction with `read_only`, which the caller had not said.
+#[test]
+fn what_only_reads_goes_by_no_device_trust() {
+    let directory = tempfile::tempdir_in(".").expect("a directory");
+    let path = directory.path().join("db");
+    let builder = || Database::builder().device_trust(DeviceTrust::Device);
+    let db = builder().open(&path).expect("opens");
+    db.create_table("t").expect("new");
+    db.close().expect("closes");
+    assert!(builder().verify(&path, None).expect("readable").problems.is_empty());
+    builder().open_checkpoint(&path).expect("opens").table("t").expect("there");
+    let error = builder().read_only(true).open(&path).expect_err("said by the caller");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
