@@ -295,33 +295,11 @@ fn while_it_is_not_durable(disk: &SimulatedStorage, change: impl FnOnce() + Send
     });
 }
 
-/// Begins to create the table "t". Others can open it already.
+/// Begins to create the table "t".
 fn with_a_table_that_is_not_durable(run: impl FnOnce(&SimulatedStorage, &Database)) {
     let disk = SimulatedStorage::new(1);
     let db = Database::builder().storage(Arc::new(disk.clone())).open("x").expect("opens");
     while_it_is_not_durable(&disk, || drop(db.create_table("t")), || run(&disk, &db));
-}
-
-/// The first call of a snapshot on a table waited for the table's creation; after it had failed the second answered that there was no row.
-#[test]
-fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
-    with_a_table_that_is_not_durable(|disk, db| {
-        let table = db.table("t").expect("others see it");
-        let mut tx = db.begin().expect("free");
-        tx.insert(&table, "a", "1").expect("free row");
-        let _unasked = tx.commit_async().expect("ready");
-        let snapshot = db.begin_read().expect("free");
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(50));
-                disk.stop();
-            });
-            for _ in 0..2 {
-                let error = snapshot.get(&table, "other").expect_err("it cannot become durable");
-                assert_eq!(error.kind(), ErrorKind::Poisoned);
-            }
-        });
-    });
 }
 
 #[test]
@@ -333,6 +311,20 @@ fn a_table_exists_already_only_when_its_creation_is_durable() {
             answer.recv_timeout(Duration::from_millis(100)).expect_err("it could be lost");
             disk.heal();
             assert_eq!(answer.recv().expect("an answer"), ErrorKind::AlreadyExists);
+        });
+    });
+}
+
+/// Who was told that a table is there acted on it, and after a power cut there was none.
+#[test]
+fn a_table_is_there_only_when_its_creation_is_durable() {
+    with_a_table_that_is_not_durable(|disk, db| {
+        let (told, answer) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || told.send(db.table("t").map(drop)));
+            answer.recv_timeout(Duration::from_millis(100)).expect_err("it could be lost");
+            disk.heal();
+            answer.recv().expect("an answer").expect("it is there");
         });
     });
 }

@@ -452,3 +452,30 @@ fn deleted_keys_that_wait_to_be_purged_count_as_memory_for_versions() {
     assert!(!is_left(), "{:?}", system.versions.bytes());
     assert!(table.tree.lookup(&key(0), &mut Vec::new()).expect("readable").is_none(), "it is purged");
 }
+
+/// The first call of a snapshot on a table waited for the table's creation; after it had failed the second answered that there was no row.
+#[test]
+fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
+    let disk = SimulatedStorage::new(1);
+    let (system, _) = system_on(Arc::new(disk.clone()), &Settings { logs: 1, ..Settings::default() });
+    disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(system.create_table("u")));
+        while disk.fault_counts().of("stuck") == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let table = system.catalog().table("u").expect("it is published");
+        // Its own thread sees it.
+        put(&system, &table, b"a", b"1").expect("free row");
+        let snapshot = ReadSnapshot::begin(&system).expect("free");
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            disk.stop();
+        });
+        for _ in 0..2 {
+            let error =
+                snapshot.get(&table, b"other", &mut Vec::new()).expect_err("it cannot become durable");
+            assert_eq!(error.kind(), ErrorKind::Poisoned);
+        }
+    });
+}
