@@ -479,3 +479,14 @@ fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
         }
     });
 }
+
+/// They were charged to nobody.
+#[test]
+fn the_clocks_of_pages_are_charged() {
+    let settings = Settings { logs: 2, dependency: Some(Dependency::Gsn), ..Settings::default() };
+    let (system, table) = system_on(Arc::new(MemoryStorage::new()), &settings);
+    let account = system.pool().account();
+    let before = account.bytes();
+    put(&system, &table, b"a", b"1").expect("free row");
+    assert!(account.bytes() >= before + (256 << 10) + 8 * 4096, "{} after {before}", account.bytes());
+}
