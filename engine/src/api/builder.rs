@@ -115,7 +115,7 @@ impl Builder {
         loss_window: Duration,
         /// How long a write of the log may take before the database is given up as after a failed write; 0: for ever. Default 60 s.
         write_deadline: Duration,
-        /// How long a writer waits for another transaction's row. Default 1 s.
+        /// How long a change waits for its row, whoever holds that meanwhile. Default 1 s.
         lock_wait: Duration,
         /// What a device flush is believed to do. Default `Auto`.
         device_trust: DeviceTrust,
