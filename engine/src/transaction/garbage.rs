@@ -31,7 +31,7 @@ use super::versions::{ALLOCATION_BYTES, Before, Undo, VersionHandle, Versions};
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,10 +51,12 @@ const PRUNE_BEHIND: u64 = 4096;
 #[derive(Debug, Default)]
 struct Queue {
     versions: VecDeque<(Csn, VersionHandle)>,
-    /// First those whose versions were pruned, then in the order of `versions`.
+    /// First those whose versions were pruned, as of `ordered_at`, then in the order of `versions`.
     deletes: VecDeque<Delete>,
     since_collection: usize,
     judged: Judged,
+    /// [`Garbage::pruned`] when `deletes` was brought into order last.
+    ordered_at: u64,
 }
 
 /// A deleted key, until its entry may go.
@@ -105,6 +107,8 @@ pub struct Garbage {
     shards: [Mutex<Queue>; SHARDS],
     collector: Mutex<()>,
     next_shard: AtomicUsize,
+    /// Versions that were pruned so far. Written by the collector.
+    pruned: AtomicU64,
 }
 
 impl Default for Garbage {
@@ -113,6 +117,7 @@ impl Default for Garbage {
             shards: std::array::from_fn(|_| Mutex::new(Queue::default())),
             collector: Mutex::new(()),
             next_shard: AtomicUsize::new(0),
+            pruned: AtomicU64::new(0),
         }
     }
 }
@@ -205,7 +210,10 @@ impl Garbage {
         let (bytes, bytes_max) = versions.bytes();
         let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
         if pruning == Pruning::Now || behind && bytes > bytes_max / 2 {
-            self.prune(shard, versions, horizon, pruning, &mut guard);
+            let judged = self.prune(shard, versions, horizon, pruning, &mut guard);
+            if judged || pruning == Pruning::Now {
+                self.bring_forward(shard, versions, &guard);
+            }
         }
         if versions.has_much_retired() {
             guard.flush();
@@ -234,6 +242,25 @@ impl Garbage {
         }
     }
 
+    /// Brings deletions forward whose versions were pruned, here or from another shard: one that a snapshot sees is in nobody's way.
+    fn bring_forward(&self, shard: usize, versions: &Versions, guard: &Guard) {
+        let pruned = self.pruned.load(Ordering::Relaxed);
+        let deletes = {
+            let mut queue = self.shards[shard].lock();
+            if std::mem::replace(&mut queue.ordered_at, pruned) == pruned {
+                return;
+            }
+            std::mem::take(&mut queue.deletes)
+        };
+        let (mut ordered, later): (VecDeque<_>, VecDeque<_>) =
+            deletes.into_iter().partition(|delete| delete.is_due(versions, guard));
+        ordered.extend(later);
+        let mut queue = self.shards[shard].lock();
+        let newer = std::mem::replace(&mut queue.deletes, ordered);
+        queue.deletes.extend(newer);
+    }
+
+    /// Looks at all versions in a shard, if that is worth it; returns whether it was.
     fn prune(
         &self,
         shard: usize,
@@ -241,24 +268,25 @@ impl Garbage {
         horizon: &Horizon<'_>,
         pruning: Pruning,
         guard: &mut Guard,
-    ) {
+    ) -> bool {
         let mut pins = horizon.descriptors.pins();
         pins.sort_unstable();
         if pins.first() == Some(&Csn::ZERO) {
-            return;
+            return false;
         }
         // Snapshots taken from now on are at or above the bound: only versions below it can be judged.
         let bound = horizon.bound;
-        let (mut queue, deletes) = {
+        let mut queue = {
             let mut shared = self.shards[shard].lock();
             if !is_worth_pruning(&shared, bound, &pins, pruning) {
-                return;
+                return false;
             }
-            (std::mem::take(&mut shared.versions), std::mem::take(&mut shared.deletes))
+            std::mem::take(&mut shared.versions)
         };
         for (at, &(csn, handle)) in queue.iter().enumerate() {
             if csn <= bound {
-                prune_below(shard, handle, csn, &pins, versions, guard);
+                let pruned = prune_below(shard, handle, csn, &pins, versions, guard);
+                self.pruned.fetch_add(pruned, Ordering::Relaxed);
             }
             if at % FREE_EVERY == 0 && versions.has_much_retired() {
                 guard.flush();
@@ -266,16 +294,11 @@ impl Garbage {
         }
         queue.retain(|(_, handle)| !versions.is_settled(handle.word()));
         let left = queue.partition_point(|(csn, _)| *csn <= bound);
-        // One whose version a snapshot needs is in nobody's way.
-        let (mut deletes, later): (VecDeque<_>, VecDeque<_>) =
-            deletes.into_iter().partition(|delete| delete.is_due(versions, guard));
-        deletes.extend(later);
         let mut shared = self.shards[shard].lock();
         let newer = std::mem::replace(&mut shared.versions, queue);
         shared.versions.extend(newer);
-        let newer = std::mem::replace(&mut shared.deletes, deletes);
-        shared.deletes.extend(newer);
         shared.judged = Judged { bound, left, pins: pins.partition_point(|pin| *pin < bound) };
+        true
     }
 }
 
@@ -297,7 +320,8 @@ fn is_worth_pruning(queue: &Queue, bound: Csn, pins: &[Csn], pruning: Pruning) -
     }
 }
 
-/// Lets the version `handle` of `csn` take over its predecessors' before-images while no pin is between them.
+/// Lets the version `handle` of `csn` take over its predecessors' before-images while no pin is between them. Returns how many predecessors are
+/// gone.
 ///
 /// Both must carry their CSNs themselves. A version that was taken over is marked ABORTED: nobody refers to it any more, so it takes over
 /// nothing, and who was on the way to it looks again. One that only its transaction's descriptor calls committed is yet to be stamped.
@@ -308,21 +332,22 @@ fn prune_below(
     pins: &[Csn],
     versions: &Arc<Versions>,
     guard: &mut Guard,
-) {
+) -> u64 {
+    let mut pruned = 0;
     loop {
         // Nothing that was looked at is used again, and what was retired can be freed while a long queue is pruned.
         guard.repin();
-        let Some(version) = versions.read(handle, guard) else { return };
+        let Some(version) = versions.read(handle, guard) else { return pruned };
         if version.stamp != Stamp::committed(csn) {
-            return;
+            return pruned;
         }
-        let Some(prior) = VersionHandle::from_word(version.undo.prior) else { return };
-        let Some(predecessor) = versions.read(prior, guard) else { return };
-        let Some(older) = predecessor.stamp.csn() else { return };
+        let Some(prior) = VersionHandle::from_word(version.undo.prior) else { return pruned };
+        let Some(predecessor) = versions.read(prior, guard) else { return pruned };
+        let Some(older) = predecessor.stamp.csn() else { return pruned };
         let first_not_before = pins.partition_point(|pin| *pin < older);
         let seen = pins.get(first_not_before).is_some_and(|pin| *pin < csn);
         if seen || older >= csn {
-            return;
+            return pruned;
         }
         // A lock changed nothing: what was before it is what this version has below itself already.
         let before = match &predecessor.undo.before {
@@ -333,6 +358,7 @@ fn prune_below(
         versions.replace_undo(handle, undo, guard);
         versions.set_stamp(prior, Stamp::ABORTED);
         versions.give_back_later(shard, prior, guard);
+        pruned += 1;
     }
 }
 
@@ -509,5 +535,39 @@ mod tests {
         garbage.collect_all(&versions, &horizon, Pruning::Now);
         assert!(versions.bytes_in_memory() > before + 1_000_000);
         assert!(account.bytes() >= versions.bytes_in_memory(), "{} bytes are charged", account.bytes());
+    }
+
+    /// The same from the side: what a deletion's row was inserted again by was in another shard, whose pruning let it go.
+    #[test]
+    fn deletions_are_purged_whose_versions_were_pruned_from_another_shard() {
+        let (_system, table) = super::super::tests::system();
+        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let snapshot = descriptors.take().expect("free");
+        descriptors.pin(snapshot, || Csn(1));
+        let change = |shard, csn, prior, before, deleted: Option<&[u8]>| {
+            let undo = Undo { prior, before };
+            let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
+            let delete = |key: &[u8]| Delete { version, table: table.clone(), key: key.into() };
+            let deletes = deleted.map(delete).into_iter();
+            garbage.push(shard, Csn(csn), std::iter::once(version), deletes, &versions);
+            version.word()
+        };
+        let collect = |csn| {
+            let horizon = Horizon { bound: Csn(csn), descriptors: &descriptors };
+            garbage.collect_all(&versions, &horizon, Pruning::Now);
+            garbage.shards[0].lock().deletes.len()
+        };
+        change(0, 2, 0, Before::Value([0; 8].into()), Some(b"seen"));
+        let deleted = change(0, 3, 0, Before::Value([0; 8].into()), Some(b"key"));
+        assert_eq!(collect(3), 2);
+        change(1, 4, deleted, Before::Tombstone, None);
+        // The first may have come to the deletion before its version was pruned.
+        collect(4);
+        assert_eq!(collect(4), 1);
+        descriptors.release(snapshot);
+        assert_eq!(collect(4), 0);
+        give_back_what_waits(&versions);
+        assert_eq!(versions.bytes().0, 0);
     }
 }
