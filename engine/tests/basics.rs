@@ -2,7 +2,7 @@
 
 use quenchdb::device::memory::MemoryStorage;
 use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Snapshot, Table};
+use quenchdb::{Database, DeviceTrust, Durability, ErrorKind, Isolation, Preset, Result, Snapshot, Table};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -295,33 +295,11 @@ fn while_it_is_not_durable(disk: &SimulatedStorage, change: impl FnOnce() + Send
     });
 }
 
-/// Begins to create the table "t". Others can open it already.
+/// Begins to create the table "t".
 fn with_a_table_that_is_not_durable(run: impl FnOnce(&SimulatedStorage, &Database)) {
     let disk = SimulatedStorage::new(1);
     let db = Database::builder().storage(Arc::new(disk.clone())).open("x").expect("opens");
     while_it_is_not_durable(&disk, || drop(db.create_table("t")), || run(&disk, &db));
-}
-
-/// The first call of a snapshot on a table waited for the table's creation; after it had failed the second answered that there was no row.
-#[test]
-fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
-    with_a_table_that_is_not_durable(|disk, db| {
-        let table = db.table("t").expect("others see it");
-        let mut tx = db.begin().expect("free");
-        tx.insert(&table, "a", "1").expect("free row");
-        let _unasked = tx.commit_async().expect("ready");
-        let snapshot = db.begin_read().expect("free");
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(50));
-                disk.stop();
-            });
-            for _ in 0..2 {
-                let error = snapshot.get(&table, "other").expect_err("it cannot become durable");
-                assert_eq!(error.kind(), ErrorKind::Poisoned);
-            }
-        });
-    });
 }
 
 #[test]
@@ -333,6 +311,20 @@ fn a_table_exists_already_only_when_its_creation_is_durable() {
             answer.recv_timeout(Duration::from_millis(100)).expect_err("it could be lost");
             disk.heal();
             assert_eq!(answer.recv().expect("an answer"), ErrorKind::AlreadyExists);
+        });
+    });
+}
+
+/// Who was told that a table is there acted on it, and after a power cut there was none.
+#[test]
+fn a_table_is_there_only_when_its_creation_is_durable() {
+    with_a_table_that_is_not_durable(|disk, db| {
+        let (told, answer) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || told.send(db.table("t").map(drop)));
+            answer.recv_timeout(Duration::from_millis(100)).expect_err("it could be lost");
+            disk.heal();
+            answer.recv().expect("an answer").expect("it is there");
         });
     });
 }
@@ -528,6 +520,21 @@ fn a_catalog_change_that_waits_for_log_space_does_not_keep_the_checkpoint_from_m
         assert!(start.elapsed() < Duration::from_secs(4), "waited for itself");
     }
     assert!(db.statistics().checkpoints >= 4);
+}
+
+/// It was refused as a contradiction with `read_only`, which the caller had not said.
+#[test]
+fn what_only_reads_goes_by_no_device_trust() {
+    let directory = tempfile::tempdir_in(".").expect("a directory");
+    let path = directory.path().join("db");
+    let builder = || Database::builder().device_trust(DeviceTrust::Device);
+    let db = builder().open(&path).expect("opens");
+    db.create_table("t").expect("new");
+    db.close().expect("closes");
+    assert!(builder().verify(&path, None).expect("readable").problems.is_empty());
+    builder().open_checkpoint(&path).expect("opens").table("t").expect("there");
+    let error = builder().read_only(true).open(&path).expect_err("said by the caller");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]

@@ -315,6 +315,56 @@ fn a_reader_that_fails_changes_nothing_and_the_transaction_goes_on() {
     assert!(get(&db, &table) == Some(Pattern::all(1, 100_000)));
 }
 
+/// The count of a reader that says that it read more than it was given room for was believed: the engine panicked, and was poisoned.
+#[test]
+fn a_reader_that_says_it_read_more_than_it_could_changes_nothing() {
+    struct Boasting(u64, usize);
+    impl Read for Boasting {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            into.fill(7);
+            let honest = self.0 > 0;
+            self.0 = self.0.saturating_sub(1);
+            Ok(if honest { into.len() } else { into.len().saturating_add(self.1) })
+        }
+    }
+    let (_storage, db, table) = database();
+    put(&db, &table, 1, 100_000);
+    let before = pages(&db);
+    let mut tx = db.begin().expect("free");
+    for pieces in [0, 1, 3, 20] {
+        for more in [1, 1 << 20, usize::MAX] {
+            let error = tx.insert_from(&table, KEY, Boasting(pieces, more)).expect_err("impossible");
+            assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        }
+    }
+    assert!(tx.get(&table, KEY).expect("readable") == Some(Pattern::all(1, 100_000)));
+    tx.insert(&table, "other", "1").expect("goes on");
+    tx.commit().expect("commits");
+    assert_eq!(pages(&db), before);
+    assert!(get(&db, &table) == Some(Pattern::all(1, 100_000)));
+}
+
+/// A file that the caller reads from and that is not there is no table that is not there, and a full disk of its own none of ours.
+#[test]
+fn the_error_of_a_reader_is_io_whatever_it_is() {
+    struct Failing(u64, std::io::ErrorKind);
+    impl Read for Failing {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(1).ok_or(self.1)?;
+            into.fill(7);
+            Ok(into.len())
+        }
+    }
+    let (_storage, db, table) = database();
+    let mut tx = db.begin().expect("free");
+    for kind in [std::io::ErrorKind::NotFound, std::io::ErrorKind::StorageFull, std::io::ErrorKind::Other] {
+        for pieces in [0, 20] {
+            let error = tx.insert_from(&table, KEY, Failing(pieces, kind)).expect_err("it fails");
+            assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        }
+    }
+}
+
 #[test]
 fn limits_are_clear_errors() {
     let (_storage, db, table) = database();

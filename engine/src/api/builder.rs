@@ -115,7 +115,7 @@ impl Builder {
         loss_window: Duration,
         /// How long a write of the log may take before the database is given up as after a failed write; 0: for ever. Default 60 s.
         write_deadline: Duration,
-        /// How long a writer waits for another transaction's row. Default 1 s.
+        /// How long a change waits for its row, whoever holds that meanwhile. Default 1 s.
         lock_wait: Duration,
         /// What a device flush is believed to do. Default `Auto`.
         device_trust: DeviceTrust,
@@ -266,8 +266,14 @@ impl Builder {
     /// # Errors
     /// As [`Builder::open`] for reading; `Busy` if there are too many readers.
     pub fn open_checkpoint(mut self, path: impl AsRef<Path>) -> Result<Database> {
-        (self.settings.read_only, self.at_checkpoint) = (true, true);
+        self.read_only_by_ourselves();
+        self.at_checkpoint = true;
         self.open(path)
+    }
+
+    /// The caller has not said it, so it contradicts nothing that he has.
+    fn read_only_by_ourselves(&mut self) {
+        (self.settings.read_only, self.settings.device_trust) = (true, DeviceTrust::Auto);
     }
 
     fn open_storage(&mut self, path: &Path) -> Result<Arc<dyn Storage>> {
@@ -285,7 +291,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::open`], but for `Corruption`.
     pub fn verify(mut self, path: impl AsRef<Path>, mut progress: Option<Progress>) -> Result<VerifyReport> {
-        self.settings.read_only = true;
+        self.read_only_by_ourselves();
         self.settings.validate()?;
         let storage = self.open_storage(path.as_ref())?;
         let mut settings = self.settings.clone();

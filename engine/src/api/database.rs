@@ -111,10 +111,11 @@ impl Database {
         self.inner.system.create_table(name).map(|state| Table { state })
     }
 
-    /// The table called `name`. If there is none, which may be because somebody is dropping one, it says so once that is durable.
+    /// The table called `name`, once its creation is durable. If there is none, which may be because somebody is dropping one, it says so once
+    /// that is durable.
     ///
     /// # Errors
-    /// `NotFound`; `Poisoned` if a table was dropped and that can no longer become durable.
+    /// `NotFound`; `Poisoned` if a table was created or dropped and that can no longer become durable.
     pub fn table(&self, name: &str) -> Result<Table> {
         let _inside = self.inner.system.commit().inside(USER);
         self.inner.system.table(name).map(|state| Table { state })

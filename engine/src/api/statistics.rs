@@ -132,7 +132,7 @@ pub struct Statistics {
     pub memory_bytes: u64,
     /// Versions in memory.
     pub versions: u64,
-    /// Bytes they hold.
+    /// Bytes that they hold, and the keys of deleted rows until they can be purged.
     pub version_bytes: u64,
     /// Open snapshots and transactions.
     pub open_snapshots: u64,

@@ -6,7 +6,8 @@ use crate::transaction::OpenValue;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::marker::PhantomData;
 
-/// The user's source of a value. If it panics, the engine finds an error, and puts everything back; then the panic goes on.
+/// The user's source of a value. If it panics, the engine finds an error, and puts everything back; then the panic goes on. What it says is
+/// not believed: a count that cannot be is an error, too.
 pub(super) struct UserReader<R> {
     reader: R,
     panic: Option<Box<dyn std::any::Any + Send>>,
@@ -28,10 +29,14 @@ impl<R: Read> Read for UserReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let reader = &mut self.reader;
         let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader.read(into)));
-        read.unwrap_or_else(|panic| {
+        let count = read.unwrap_or_else(|panic| {
             self.panic = Some(panic);
             Err(io::Error::other("it panicked"))
-        })
+        })?;
+        if count > into.len() {
+            return Err(io::Error::other("it says that it read more than it was given room for"));
+        }
+        Ok(count)
     }
 }
 

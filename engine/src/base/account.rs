@@ -52,6 +52,12 @@ impl Charge {
         self.replace(self.bytes.swap(bytes, Ordering::SeqCst), bytes);
     }
 
+    /// Charges `more` bytes besides.
+    pub fn add(&self, more: u64) {
+        self.bytes.fetch_add(more, Ordering::SeqCst);
+        self.account.bytes.fetch_add(more, Ordering::Relaxed);
+    }
+
     /// Charges at least `bytes` from now on.
     fn raise(&self, bytes: u64) {
         let before = self.bytes.fetch_max(bytes, Ordering::SeqCst);
@@ -135,6 +141,8 @@ mod tests {
         assert_eq!((account.bytes(), one.bytes(), other.bytes()), (80, 30, 50));
         drop(one);
         assert_eq!(account.bytes(), 50);
+        other.add(7);
+        assert_eq!((account.bytes(), other.bytes()), (57, 57));
         drop(other);
         assert_eq!(account.bytes(), 0);
     }

@@ -164,7 +164,7 @@ pub struct Settings {
     /// How long a write of the log may take before the database is given up as after a failed write, 100 ms to 1 h; 0: for ever. Default
     /// 60 s.
     pub write_deadline: Duration,
-    /// How long a writer waits for another transaction's row before it fails with a conflict. Default 1 s.
+    /// How long a change waits for its row, whoever holds that meanwhile, before it fails with a conflict. Default 1 s.
     pub lock_wait: Duration,
     /// What a device flush is believed to do. Default `Auto`.
     pub device_trust: DeviceTrust,

@@ -102,8 +102,8 @@ pub mod thread {
     }
 
     /// Calls `f` with each of the numbers below `count`, each in a thread of its own but the first, and returns what they
-    /// return, `None` for one that panicked. Those for which the system has no thread left follow in this one. A controlled scheduler sees
-    /// them one after the other.
+    /// return, `None` for one that panicked in its thread. The first is called in this thread, and after it those for which the system has no
+    /// thread left: a panic of theirs goes on when all threads have ended. A controlled scheduler sees them all in this one.
     pub fn fan_out<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<Option<T>> {
         #[cfg(feature = "simulation")]
         if super::simulation::is_simulated() {

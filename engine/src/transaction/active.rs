@@ -428,7 +428,7 @@ impl ActiveTransaction {
         }
         let owners = scratch.values.iter().map(|value| value.owner);
         let versions = scratch.changes.iter().map(|change| change.version).chain(owners);
-        self.system.garbage.push(shard, csn, versions, deletes)
+        self.system.garbage.push(shard, csn, versions, deletes, &self.system.versions)
     }
 
     fn commit_without_changes(mut self) -> Result<Ended> {

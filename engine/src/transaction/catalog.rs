@@ -1,7 +1,7 @@
 //! The catalog: which tables exist, since when, and who uses them.
 //!
 //! 1. A table carries the CSN of its creation. Touching it makes that CSN a dependency, so that no insert outlives the
-//!    table it went to. Who is told that it was dropped depends on the drop in the same way. A call that answers that a table exists already,
+//!    table it went to. Who is told that it was dropped depends on the drop in the same way. A call that answers that a table exists,
 //!    or that none has this name, waits until that is durable.
 //! 2. A transaction or snapshot that touches a table is counted as its user until it ends. Dropping first marks the
 //!    table, then looks at the count; using first counts, then looks at the mark. Whichever comes second sees the
@@ -385,7 +385,10 @@ impl TransactionSystem {
     /// # Errors
     /// `NotFound`; `Poisoned` if it is not known whether that stays so.
     pub fn table(&self, name: &str) -> Result<Arc<TableState>> {
-        self.once_durable(name, self.catalog().table(name))
+        let table = self.once_durable(name, self.catalog().table(name))?;
+        // Nearly always it is: that costs a comparison with W.
+        self.commit().wait_committed(table.create_csn())?;
+        Ok(table)
     }
 
     /// Creates a table; durable when it returns.
@@ -396,7 +399,7 @@ impl TransactionSystem {
         self.once_durable(name, self.create_new_table(name))
     }
 
-    /// Whoever is told that a table exists, or that it does not, may rely on that (invariant 1).
+    /// Whoever is told that a table exists already, or that it does not, may rely on that (invariant 1).
     fn once_durable<T>(&self, name: &str, answer: Result<T>) -> Result<T> {
         let tells = |error: &Error| matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound);
         if answer.as_ref().is_err_and(tells) {

@@ -7,11 +7,11 @@
 //! They live beside the pages, in chunks that are made when a page in them is first changed. Without such a rule there are none.
 
 use super::active::ActiveTransaction;
-use crate::base::{Csn, Gsn, LogId, PageId};
+use crate::base::{Account, Charge, Csn, Gsn, LogId, PageId};
 use crate::commit::Ticket;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::cell::{Cell, RefCell};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Pages of a chunk.
 const CHUNK: usize = if cfg!(loom) { 2 } else { 4096 };
@@ -30,11 +30,14 @@ type Chunk = Box<[AtomicU64]>;
 pub(super) struct PageClocks {
     /// Made at the first change.
     chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
+    /// For chunks, and the list of them.
+    charge: Charge,
 }
 
 impl PageClocks {
-    pub(super) fn new() -> PageClocks {
-        PageClocks { chunks: OnceLock::new() }
+    /// None yet; those that are made are charged to `memory`.
+    pub(super) fn new(memory: &Arc<Account>) -> PageClocks {
+        PageClocks { chunks: OnceLock::new(), charge: memory.charge(0) }
     }
 
     fn place(page: PageId) -> (usize, usize) {
@@ -53,9 +56,14 @@ impl PageClocks {
     /// Raises the clock of `page` to `gsn`, of a transaction of `log`.
     pub(super) fn raise(&self, page: PageId, gsn: Gsn, log: LogId) {
         let (chunk, at) = PageClocks::place(page);
-        let chunks = self.chunks.get_or_init(|| (0..CHUNKS).map(|_| OnceLock::new()).collect());
-        let chunk = chunks[chunk].get_or_init(|| (0..CHUNK).map(|_| AtomicU64::new(0)).collect());
+        let chunks = self.chunks.get_or_init(|| self.charged(CHUNKS, OnceLock::new));
+        let chunk = chunks[chunk].get_or_init(|| self.charged(CHUNK, || AtomicU64::new(0)));
         chunk[at].fetch_max(gsn.0 << LOG_BITS | u64::from(log.0 & 0xff), Ordering::AcqRel);
+    }
+
+    fn charged<T>(&self, count: usize, new: impl Fn() -> T) -> Box<[T]> {
+        self.charge.add((count * size_of::<T>()) as u64);
+        (0..count).map(|_| new()).collect()
     }
 }
 
@@ -190,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_clock_only_rises_and_is_of_one_page() {
-        let clocks = PageClocks::new();
+        let clocks = PageClocks::new(&Arc::default());
         assert_eq!(clocks.get(PageId(7)), (Gsn(0), LogId(0)));
         clocks.raise(PageId(7), Gsn(10), LogId(3));
         clocks.raise(PageId(7), Gsn(9), LogId(4));
@@ -211,7 +219,7 @@ mod loom_tests {
     const PAGE: PageId = PageId(1);
 
     fn pages() -> Arc<PageClocks> {
-        let pages = Arc::new(PageClocks::new());
+        let pages = Arc::new(PageClocks::new(&std::sync::Arc::default()));
         // Made here: loom sees nothing of the making.
         pages.raise(PAGE, Gsn(1), LogId(0));
         pages

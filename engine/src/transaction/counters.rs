@@ -5,8 +5,6 @@ use crate::base::metrics::Counter;
 /// What transactions count.
 #[derive(Debug, Default)]
 pub struct TransactionCounters {
-    /// Committed transactions that wrote nothing.
-    pub committed_read_only: Counter,
     /// Aborted by the caller, by drop or by a failed commit.
     pub aborted: Counter,
     /// Write conflicts.

@@ -20,8 +20,10 @@
 //!    transaction: its versions carry a CSN by then, or are gone.
 //! 4. A pin can be copied, and its original move on then. A scan that looked at the copy's place before and at the original's after has
 //!    seen neither. So copies are counted, each before its original moves, and a scan during which the count rose is done again.
+//! 5. A transaction that rolls back to a savepoint counts that, after the rows are back, and wakes who waits for it. Who waits for a row took
+//!    the count under the latch under which it saw the row held: once the count has moved, the row may be free.
 
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -29,6 +31,7 @@ use crate::sync::{Backoff, Event, Mutex};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Descriptors in one chunk of the table.
 const CHUNK: usize = 64;
@@ -109,6 +112,36 @@ pub struct DescriptorId {
     generation: u64,
 }
 
+/// Who holds a row, as of a moment at which it did.
+#[derive(Clone, Copy, Debug)]
+pub struct RowHolder {
+    id: DescriptorId,
+    /// How often it had given rows back (invariant 5).
+    given_back: u64,
+}
+
+/// How long a change still waits for its row, whoever holds that meanwhile.
+#[derive(Debug)]
+pub struct RowWait {
+    clock: Clock,
+    begun: Nanos,
+    most: Duration,
+}
+
+impl RowWait {
+    /// Begins to wait.
+    #[must_use]
+    pub fn begin(most: Duration) -> RowWait {
+        let clock = Clock::real();
+        RowWait { begun: clock.now(), clock, most }
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let waited = self.clock.now().since(self.begun);
+        self.most.checked_sub(waited).filter(|left| !left.is_zero())
+    }
+}
+
 #[derive(Debug)]
 struct Descriptor {
     /// generation << 2 | phase. Written by the owner; FREE -> ACTIVE by whoever takes the slot.
@@ -119,11 +152,15 @@ struct Descriptor {
     pin: AtomicU64,
     /// The stamp of the transaction that this one waits for, 0 if none. Written by the owner, read by cycle searches.
     waits_for: AtomicU64,
+    /// How often that one had given rows back when this one saw that it held the row. Written before `waits_for`, by the owner.
+    waits_since: AtomicU64,
+    /// How often the slot's transactions have given rows back and gone on. Written by the owner.
+    given_back: AtomicU64,
     /// Token of the thread that wrote last in the transaction, or began it. Written by that thread (release), read by cycle searches (acquire)
     /// before they look whether the state is of the transaction they mean.
     thread: AtomicU64,
-    /// Happens when the descriptor becomes free.
-    finished: Event,
+    /// Happens when the descriptor becomes free, or rows do that it held.
+    lets_go: Event,
 }
 
 impl Default for Descriptor {
@@ -133,8 +170,10 @@ impl Default for Descriptor {
             csn: AtomicU64::new(0),
             pin: AtomicU64::new(NO_PIN),
             waits_for: AtomicU64::new(0),
+            waits_since: AtomicU64::new(0),
+            given_back: AtomicU64::new(0),
             thread: AtomicU64::new(0),
-            finished: Event::new(),
+            lets_go: Event::new(),
         }
     }
 }
@@ -307,7 +346,23 @@ impl Descriptors {
         let descriptor = self.get(id.slot);
         descriptor.pin.store(NO_PIN, Ordering::Release);
         descriptor.state.store(id.generation << PHASE_BITS | FREE, Ordering::SeqCst);
-        descriptor.finished.notify_all();
+        descriptor.lets_go.notify_all();
+    }
+
+    /// Rows of the transaction, which goes on, are what they were before it changed them. Wakes those who wait for one (invariant 5).
+    pub(super) fn gave_rows_back(&self, id: DescriptorId) {
+        let descriptor = self.get(id.slot);
+        descriptor.given_back.fetch_add(1, Ordering::SeqCst);
+        descriptor.lets_go.notify_all();
+    }
+
+    /// `id` holds a row, whose page the caller has latched (invariant 5).
+    pub(super) fn holder(&self, id: DescriptorId) -> RowHolder {
+        RowHolder { id, given_back: self.given_back(id.slot) }
+    }
+
+    fn given_back(&self, slot: usize) -> u64 {
+        self.get(slot).given_back.load(Ordering::SeqCst)
     }
 
     /// What `stamp` means now. Waits while its transaction draws its CSN, which takes nanoseconds unless that thread
@@ -402,40 +457,41 @@ impl Descriptors {
             .map(Csn)
     }
 
-    /// Sleeps until `other` has finished or `timeout` has passed. `me` is recorded as waiting, so that others see a
+    /// Sleeps until `holder` has finished or given rows back, or `wait` is over. `me` is recorded as waiting, so that others see a
     /// cycle.
     ///
     /// # Errors
-    /// `Conflict` if `other` waits for `me`, directly or not, or belongs to this thread; or at the timeout. That of `is_whole`, which is asked
-    /// again and again.
+    /// `Conflict` if `holder` waits for `me`, directly or not, or belongs to this thread; or at the end of `wait`. That of `is_whole`, which is
+    /// asked again and again.
     pub fn wait_for(
         &self,
         me: DescriptorId,
-        other: DescriptorId,
-        timeout: std::time::Duration,
+        holder: RowHolder,
+        wait: &RowWait,
         is_whole: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         self.set_thread(me);
         let mine = self.get(me.slot);
-        mine.waits_for.store(self.stamp(other).0, Ordering::SeqCst);
-        let result = self.wait_until_finished(me, other, timeout, is_whole);
+        mine.waits_since.store(holder.given_back, Ordering::SeqCst);
+        mine.waits_for.store(self.stamp(holder.id).0, Ordering::SeqCst);
+        let result = self.wait_until_it_lets_go(me, holder, wait, is_whole);
         mine.waits_for.store(0, Ordering::SeqCst);
         result
     }
 
-    fn wait_until_finished(
+    fn wait_until_it_lets_go(
         &self,
         me: DescriptorId,
-        other: DescriptorId,
-        timeout: std::time::Duration,
+        holder: RowHolder,
+        wait: &RowWait,
         is_whole: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
-        let clock = Clock::real();
-        let begun = clock.now();
+        let other = holder.id;
         let descriptor = self.get(other.slot);
         loop {
-            let ticket = descriptor.finished.ticket();
-            if !matches!(self.status(self.stamp(other)), Status::InProgress(_)) {
+            let ticket = descriptor.lets_go.ticket();
+            let is_over = !matches!(self.status(self.stamp(other)), Status::InProgress(_));
+            if is_over || self.given_back(other.slot) != holder.given_back {
                 return Ok(());
             }
             // One whose call panicked does not finish.
@@ -446,15 +502,14 @@ impl Descriptors {
                     "the row is held by a transaction that waits for this one",
                 ));
             }
-            let Some(left) = timeout.checked_sub(clock.now().since(begun)).filter(|left| !left.is_zero())
-            else {
+            let Some(left) = wait.left() else {
                 return Err(Error::new(
                     ErrorKind::Conflict,
-                    format!("the row is held by another transaction for more than {timeout:?}"),
+                    format!("the row is held by other transactions for more than {:?}", wait.most),
                 ));
             };
             // A short first sleep bounds the time to see a cycle that closed after the search.
-            descriptor.finished.wait(ticket, Some(left.min(std::time::Duration::from_millis(20))));
+            descriptor.lets_go.wait(ticket, Some(left.min(Duration::from_millis(20))));
         }
     }
 
@@ -469,6 +524,7 @@ impl Descriptors {
             }
             let is_own = descriptor.thread.load(Ordering::Acquire) == thread_token();
             let next = Stamp(descriptor.waits_for.load(Ordering::SeqCst));
+            let since = descriptor.waits_since.load(Ordering::SeqCst);
             // Last: then what was read is not of the next transaction in the slot. One that is over waits for nobody.
             if descriptor.state.load(Ordering::SeqCst) != current.generation << PHASE_BITS | ACTIVE {
                 return false;
@@ -477,8 +533,11 @@ impl Descriptors {
                 return true;
             }
             match next.parts() {
-                Some((slot, generation)) => current = DescriptorId { slot, generation },
-                None => return false,
+                // Otherwise it is about to wake up.
+                Some((slot, generation)) if self.given_back(slot) == since => {
+                    current = DescriptorId { slot, generation };
+                }
+                _ => return false,
             }
         }
         false

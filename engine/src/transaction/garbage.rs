@@ -1,7 +1,8 @@
 //! Garbage: versions that nobody can see any more are given back, also below a long snapshot.
 //!
-//! Committed versions wait in queues, oldest first. The front of a queue is given back when its CSN is at or below the
-//! *horizon*: every pinned snapshot, every snapshot that can still be taken, the checkpoint, and the watermark.
+//! Committed versions wait in queues, in the order in which their transactions ended: nearly that of their CSNs. The front of a queue is given
+//! back when its CSN is at or below the *horizon*: every pinned snapshot, every snapshot that can still be taken, the checkpoint, and the
+//! watermark.
 //!
 //! A long snapshot stops the horizon. Then the queue is *pruned*: a version whose before-image is seen by no pinned
 //! snapshot takes over the before-image of its predecessor, and the predecessor's slot is given back. Snapshot 50
@@ -12,20 +13,25 @@
 //!   page ─▶ 300 ─▶ [value before 100]
 //! ```
 //!
+//! The newest version of a key stays: it says that the key was changed, which a transaction as old as the snapshot must learn if it writes the
+//! key. So beside a snapshot there is one for every key that was changed since, also for one that was inserted and deleted again.
+//!
 //! 1. One thread at a time collects; it alone gives slots of committed versions back.
-//! 2. The horizon's bound (newest acknowledged CSN, watermark) is read before the pins are scanned.
+//! 2. The horizon's bound, the newest CSN below W, is read before the pins are scanned.
 //! 3. A deleted key's entry is removed from its page after its version was given back, and not forgotten before. Where another transaction
 //!    has changed or locked the entry by then, it is for that one to see to it ([`Change::deleted`], and a change that is taken back).
+//! 4. What deletions keep until then counts as versions do. A transaction adds it when it ends, where nothing is refused any more, so the bound
+//!    may be exceeded by the keys of transactions that were in progress.
 
 #[cfg(doc)]
 use super::active::Change;
 use super::catalog::TableState;
 use super::descriptor::{Descriptors, Stamp};
-use super::versions::{Before, Undo, VersionHandle, Versions};
+use super::versions::{ALLOCATION_BYTES, Before, Undo, VersionHandle, Versions};
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,6 +41,8 @@ const SHARDS: usize = 16;
 const COLLECT_EVERY: usize = 64;
 /// Most versions given back, and most entries removed, by one transaction's end, so that nobody pays for a long pause of others at once.
 const COLLECT_MOST: usize = 1024;
+/// Versions looked at by a pruning between two attempts to free what it has retired.
+const FREE_EVERY: usize = 256;
 /// A shard in which so many can be judged is pruned when a snapshot holds its front.
 const PRUNE_AT: usize = 4096;
 /// How many transactions the oldest snapshot has to be behind for that.
@@ -43,9 +51,12 @@ const PRUNE_BEHIND: u64 = 4096;
 #[derive(Debug, Default)]
 struct Queue {
     versions: VecDeque<(Csn, VersionHandle)>,
+    /// First those whose versions were pruned, as of `ordered_at`, then in the order of `versions`.
     deletes: VecDeque<Delete>,
     since_collection: usize,
     judged: Judged,
+    /// [`Garbage::pruned`] when `deletes` was brought into order last.
+    ordered_at: u64,
 }
 
 /// A deleted key, until its entry may go.
@@ -55,6 +66,18 @@ pub struct Delete {
     pub version: VersionHandle,
     pub table: Arc<TableState>,
     pub key: Box<[u8]>,
+}
+
+impl Delete {
+    /// Bytes that it counts against the bound for versions: its key, and its place in a list that grows by doubling.
+    fn bytes(&self) -> u64 {
+        (self.key.len() + ALLOCATION_BYTES + 2 * size_of::<Delete>()) as u64
+    }
+
+    /// The version is not there, or was pruned: then the entry has another one.
+    fn is_due(&self, versions: &Versions, guard: &Guard) -> bool {
+        versions.read(self.version, guard).is_none_or(|version| version.stamp == Stamp::ABORTED)
+    }
 }
 
 /// What the last pruning found: the next one may be of no use.
@@ -84,6 +107,8 @@ pub struct Garbage {
     shards: [Mutex<Queue>; SHARDS],
     collector: Mutex<()>,
     next_shard: AtomicUsize,
+    /// Versions that were pruned so far. Written by the collector.
+    pruned: AtomicU64,
 }
 
 impl Default for Garbage {
@@ -92,6 +117,7 @@ impl Default for Garbage {
             shards: std::array::from_fn(|_| Mutex::new(Queue::default())),
             collector: Mutex::new(()),
             next_shard: AtomicUsize::new(0),
+            pruned: AtomicU64::new(0),
         }
     }
 }
@@ -110,13 +136,17 @@ impl Garbage {
         &self,
         shard: usize,
         csn: Csn,
-        versions: impl Iterator<Item = VersionHandle>,
+        handles: impl Iterator<Item = VersionHandle>,
         deletes: impl Iterator<Item = Delete>,
+        versions: &Versions,
     ) -> bool {
         let mut queue = self.shards[shard % SHARDS].lock();
-        let before = queue.versions.len();
-        queue.versions.extend(versions.map(|handle| (csn, handle)));
+        let (before, deletes_before) = (queue.versions.len(), queue.deletes.len());
+        queue.versions.extend(handles.map(|handle| (csn, handle)));
         queue.deletes.extend(deletes);
+        if queue.deletes.len() > deletes_before {
+            versions.keep(queue.deletes.range(deletes_before..).map(Delete::bytes).sum());
+        }
         queue.since_collection += queue.versions.len() - before;
         if queue.since_collection < COLLECT_EVERY {
             return false;
@@ -148,8 +178,9 @@ impl Garbage {
     pub fn shrink(&self) {
         for shard in &self.shards {
             let mut queue = shard.lock();
-            let len = queue.versions.len();
-            queue.versions.shrink_to(2 * len);
+            let (versions, deletes) = (queue.versions.len(), queue.deletes.len());
+            queue.versions.shrink_to(2 * versions);
+            queue.deletes.shrink_to(2 * deletes);
         }
     }
 
@@ -163,7 +194,7 @@ impl Garbage {
     ) {
         let pinned = horizon.descriptors.oldest_pin(horizon.bound);
         let oldest = if planted::is(Bug::VersionFreedEarly) { horizon.bound } else { pinned };
-        let guard = pin();
+        let mut guard = pin();
         let mut done = Vec::new();
         {
             let mut queue = self.shards[shard].lock();
@@ -176,63 +207,89 @@ impl Garbage {
             }
         }
         versions.give_back(shard, &done, &guard);
-        self.purge(shard, versions, most, &guard);
         let (bytes, bytes_max) = versions.bytes();
         let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
         if pruning == Pruning::Now || behind && bytes > bytes_max / 2 {
-            self.prune(shard, versions, horizon, pruning, &guard);
+            let judged = self.prune(shard, versions, horizon, pruning, &mut guard);
+            if judged || pruning == Pruning::Now {
+                self.bring_forward(shard, versions, &guard);
+            }
         }
         if versions.has_much_retired() {
             guard.flush();
         }
+        // Purging may wait for pages.
+        drop(guard);
+        self.purge(shard, versions, most);
     }
 
     /// Removes entries of deleted keys (invariant 3).
-    fn purge(&self, shard: usize, versions: &Versions, most: usize, guard: &Guard) {
-        // The entry has another version if this one was pruned.
-        let is_gone = |version| versions.read(version, guard).is_none_or(|v| v.stamp == Stamp::ABORTED);
+    fn purge(&self, shard: usize, versions: &Versions, most: usize) {
         for _ in 0..most {
             let next = {
+                let guard = pin();
                 let mut queue = self.shards[shard].lock();
-                match queue.deletes.front() {
-                    Some(delete) if is_gone(delete.version) || planted::is(Bug::TombstonePurgedEarly) => {
-                        queue.deletes.pop_front()
-                    }
-                    _ => None,
-                }
+                queue.deletes.pop_front_if(|delete| {
+                    delete.is_due(versions, &guard) || planted::is(Bug::TombstonePurgedEarly)
+                })
             };
-            let Some(Delete { table, key, .. }) = next else { return };
+            let Some(delete) = next else { return };
+            versions.keep_no_more(delete.bytes());
+            let Delete { table, key, .. } = delete;
             // Not as a user: that would keep the table from being dropped.
             let Some(table) = table.hold() else { continue };
             purge(&table, &key);
         }
     }
 
+    /// Brings deletions forward whose versions were pruned, here or from another shard: one that a snapshot sees is in nobody's way.
+    fn bring_forward(&self, shard: usize, versions: &Versions, guard: &Guard) {
+        let pruned = self.pruned.load(Ordering::Relaxed);
+        let deletes = {
+            let mut queue = self.shards[shard].lock();
+            if std::mem::replace(&mut queue.ordered_at, pruned) == pruned {
+                return;
+            }
+            std::mem::take(&mut queue.deletes)
+        };
+        let (mut ordered, later): (VecDeque<_>, VecDeque<_>) =
+            deletes.into_iter().partition(|delete| delete.is_due(versions, guard));
+        ordered.extend(later);
+        let mut queue = self.shards[shard].lock();
+        let newer = std::mem::replace(&mut queue.deletes, ordered);
+        queue.deletes.extend(newer);
+    }
+
+    /// Looks at all versions in a shard, if that is worth it; returns whether it was.
     fn prune(
         &self,
         shard: usize,
         versions: &Arc<Versions>,
         horizon: &Horizon<'_>,
         pruning: Pruning,
-        guard: &Guard,
-    ) {
+        guard: &mut Guard,
+    ) -> bool {
         let mut pins = horizon.descriptors.pins();
         pins.sort_unstable();
         if pins.first() == Some(&Csn::ZERO) {
-            return;
+            return false;
         }
         // Snapshots taken from now on are at or above the bound: only versions below it can be judged.
         let bound = horizon.bound;
         let mut queue = {
             let mut shared = self.shards[shard].lock();
             if !is_worth_pruning(&shared, bound, &pins, pruning) {
-                return;
+                return false;
             }
             std::mem::take(&mut shared.versions)
         };
-        for &(csn, handle) in &queue {
+        for (at, &(csn, handle)) in queue.iter().enumerate() {
             if csn <= bound {
-                prune_below(shard, handle, csn, &pins, versions, guard);
+                let pruned = prune_below(shard, handle, csn, &pins, versions, guard);
+                self.pruned.fetch_add(pruned, Ordering::Relaxed);
+            }
+            if at % FREE_EVERY == 0 && versions.has_much_retired() {
+                guard.flush();
             }
         }
         queue.retain(|(_, handle)| !versions.is_settled(handle.word()));
@@ -241,6 +298,7 @@ impl Garbage {
         let newer = std::mem::replace(&mut shared.versions, queue);
         shared.versions.extend(newer);
         shared.judged = Judged { bound, left, pins: pins.partition_point(|pin| *pin < bound) };
+        true
     }
 }
 
@@ -262,7 +320,8 @@ fn is_worth_pruning(queue: &Queue, bound: Csn, pins: &[Csn], pruning: Pruning) -
     }
 }
 
-/// Lets the version `handle` of `csn` take over its predecessors' before-images while no pin is between them.
+/// Lets the version `handle` of `csn` take over its predecessors' before-images while no pin is between them. Returns how many predecessors are
+/// gone.
 ///
 /// Both must carry their CSNs themselves. A version that was taken over is marked ABORTED: nobody refers to it any more, so it takes over
 /// nothing, and who was on the way to it looks again. One that only its transaction's descriptor calls committed is yet to be stamped.
@@ -272,20 +331,23 @@ fn prune_below(
     csn: Csn,
     pins: &[Csn],
     versions: &Arc<Versions>,
-    guard: &Guard,
-) {
+    guard: &mut Guard,
+) -> u64 {
+    let mut pruned = 0;
     loop {
-        let Some(version) = versions.read(handle, guard) else { return };
+        // Nothing that was looked at is used again, and what was retired can be freed while a long queue is pruned.
+        guard.repin();
+        let Some(version) = versions.read(handle, guard) else { return pruned };
         if version.stamp != Stamp::committed(csn) {
-            return;
+            return pruned;
         }
-        let Some(prior) = VersionHandle::from_word(version.undo.prior) else { return };
-        let Some(predecessor) = versions.read(prior, guard) else { return };
-        let Some(older) = predecessor.stamp.csn() else { return };
+        let Some(prior) = VersionHandle::from_word(version.undo.prior) else { return pruned };
+        let Some(predecessor) = versions.read(prior, guard) else { return pruned };
+        let Some(older) = predecessor.stamp.csn() else { return pruned };
         let first_not_before = pins.partition_point(|pin| *pin < older);
         let seen = pins.get(first_not_before).is_some_and(|pin| *pin < csn);
         if seen || older >= csn {
-            return;
+            return pruned;
         }
         // A lock changed nothing: what was before it is what this version has below itself already.
         let before = match &predecessor.undo.before {
@@ -296,6 +358,7 @@ fn prune_below(
         versions.replace_undo(handle, undo, guard);
         versions.set_stamp(prior, Stamp::ABORTED);
         versions.give_back_later(shard, prior, guard);
+        pruned += 1;
     }
 }
 
@@ -324,7 +387,7 @@ mod tests {
         let chain = |csn, prior, before: &[u8], shard| {
             let undo = Undo { prior, before: Before::Value(before.into()) };
             let handle = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-            garbage.push(shard, Csn(csn), std::iter::once(handle), std::iter::empty());
+            garbage.push(shard, Csn(csn), std::iter::once(handle), std::iter::empty(), &versions);
             handle.word()
         };
         let ten = chain(10, 0, b"old", 0);
@@ -372,7 +435,7 @@ mod tests {
         descriptors.set_preparing(writer);
         descriptors.set_ready(writer, Csn(20));
         let above = versions.create(0, Stamp::committed(Csn(30)), undo(below.word()), &pin()).expect("room");
-        garbage.push(0, Csn(30), std::iter::once(above), std::iter::empty());
+        garbage.push(0, Csn(30), std::iter::once(above), std::iter::empty(), &versions);
         let horizon = Horizon { bound: Csn(30), descriptors: &descriptors };
         garbage.collect_all(&versions, &horizon, Pruning::Now);
         give_back_what_waits(&versions);
@@ -393,7 +456,7 @@ mod tests {
                 csn += 1;
                 let undo = Undo { prior, before: Before::Value([0; 100].into()) };
                 let Ok(version) = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()) else { break };
-                garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty());
+                garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty(), &versions);
                 prior = version.word();
             }
             Csn(csn)
@@ -416,5 +479,95 @@ mod tests {
         // Nothing can be judged that was not, unless a snapshot is gone.
         let worth = |pins: &[Csn]| is_worth_pruning(&garbage.shards[0].lock(), newest, pins, Pruning::Now);
         assert!(!worth(&[Csn(1)]) && !worth(&[Csn(1), newest]) && worth(&[newest]));
+    }
+
+    /// The entries of deleted keys went in the order of their deletion only: behind one that a snapshot saw all others stayed, and a key that
+    /// was deleted again and again filled the memory.
+    #[test]
+    fn what_was_pruned_does_not_stay_behind_a_deletion_that_a_snapshot_sees() {
+        let (_system, table) = super::super::tests::system();
+        let versions = Arc::new(Versions::new(256 << 20, &Arc::default()));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let snapshot = descriptors.take().expect("free");
+        descriptors.pin(snapshot, || Csn(1));
+        let change = |csn, prior, before, deleted: Option<&[u8]>| {
+            let undo = Undo { prior, before };
+            let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
+            let delete = |key: &[u8]| Delete { version, table: table.clone(), key: key.into() };
+            garbage.push(0, Csn(csn), std::iter::once(version), deleted.map(delete).into_iter(), &versions);
+            version.word()
+        };
+        let value = || Before::Value([0; 8].into());
+        change(2, 0, value(), Some(b"seen"));
+        let (mut prior, mut before, mut most) = (0, Before::Absent, 0);
+        for csn in (3..200_000).step_by(2) {
+            prior = change(csn, prior, before, None);
+            prior = change(csn + 1, prior, value(), Some(b"key"));
+            before = Before::Tombstone;
+            if csn % 1000 == 1 {
+                let horizon = Horizon { bound: Csn(csn + 1), descriptors: &descriptors };
+                garbage.collect_shard(0, &versions, &horizon, COLLECT_MOST, Pruning::Now);
+                most = most.max(garbage.shards[0].lock().deletes.len());
+            }
+        }
+        assert!(most < 100, "{most} deletions wait");
+    }
+
+    /// Before-images that are taken over are copies, and nothing was charged for them before the next version was made.
+    #[test]
+    fn what_pruning_copies_is_charged() {
+        let account = Arc::default();
+        let versions = Arc::new(Versions::new(64 << 20, &account));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let snapshot = descriptors.take().expect("free");
+        descriptors.pin(snapshot, || Csn(1));
+        let mut prior = 0;
+        for csn in 2..5000 {
+            let undo = Undo { prior, before: Before::Value([0; 400].into()) };
+            let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
+            garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty(), &versions);
+            prior = version.word();
+        }
+        // Whoever looks keeps what is replaced.
+        let _reader = pin();
+        let before = versions.bytes_in_memory();
+        let horizon = Horizon { bound: Csn(5000), descriptors: &descriptors };
+        garbage.collect_all(&versions, &horizon, Pruning::Now);
+        assert!(versions.bytes_in_memory() > before + 1_000_000);
+        assert!(account.bytes() >= versions.bytes_in_memory(), "{} bytes are charged", account.bytes());
+    }
+
+    /// The same from the side: what a deletion's row was inserted again by was in another shard, whose pruning let it go.
+    #[test]
+    fn deletions_are_purged_whose_versions_were_pruned_from_another_shard() {
+        let (_system, table) = super::super::tests::system();
+        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
+        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
+        let snapshot = descriptors.take().expect("free");
+        descriptors.pin(snapshot, || Csn(1));
+        let change = |shard, csn, prior, before, deleted: Option<&[u8]>| {
+            let undo = Undo { prior, before };
+            let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
+            let delete = |key: &[u8]| Delete { version, table: table.clone(), key: key.into() };
+            let deletes = deleted.map(delete).into_iter();
+            garbage.push(shard, Csn(csn), std::iter::once(version), deletes, &versions);
+            version.word()
+        };
+        let collect = |csn| {
+            let horizon = Horizon { bound: Csn(csn), descriptors: &descriptors };
+            garbage.collect_all(&versions, &horizon, Pruning::Now);
+            garbage.shards[0].lock().deletes.len()
+        };
+        change(0, 2, 0, Before::Value([0; 8].into()), Some(b"seen"));
+        let deleted = change(0, 3, 0, Before::Value([0; 8].into()), Some(b"key"));
+        assert_eq!(collect(3), 2);
+        change(1, 4, deleted, Before::Tombstone, None);
+        // The first may have come to the deletion before its version was pruned.
+        collect(4);
+        assert_eq!(collect(4), 1);
+        descriptors.release(snapshot);
+        assert_eq!(collect(4), 0);
+        give_back_what_waits(&versions);
+        assert_eq!(versions.bytes().0, 0);
     }
 }

@@ -281,6 +281,7 @@ impl ReadSnapshot {
     }
 }
 
+/// What the reader did not find, or has no space for, is nothing of ours.
 fn reader_failed(error: std::io::Error) -> Error {
-    Error::io("the reader of a value failed; the row was not changed", error)
+    Error::io("the reader of a value failed; the row was not changed", error).with_kind(ErrorKind::Io)
 }

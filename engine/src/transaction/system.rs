@@ -160,7 +160,7 @@ impl TransactionSystem {
             write_sets: Arc::default(),
             limits,
             clock,
-            page_clocks: PageClocks::new(),
+            page_clocks: PageClocks::new(pool.account()),
             commit: OnceLock::new(),
             logs: AtomicUsize::new(1),
             in_progress: Arc::default(),

@@ -108,7 +108,7 @@ impl Undo {
 }
 
 /// What an allocator keeps for a piece of memory, rounding included.
-const ALLOCATION_BYTES: usize = 24;
+pub(super) const ALLOCATION_BYTES: usize = 24;
 /// Places of a version in lists that grow by doubling: its transaction's, the garbage's, the free slots'.
 const LISTED_BYTES: usize = 2 * (size_of::<(Csn, VersionHandle)>() + size_of::<u32>());
 /// What the smallest version takes.
@@ -141,7 +141,7 @@ pub struct Versions {
     chunks: Box<[OnceLock<Box<[Slot]>>]>,
     free: [Mutex<Vec<u32>>; SHARDS],
     next_unused: AtomicUsize,
-    /// Bytes held by live versions.
+    /// Bytes held by live versions, and by deleted keys that wait for theirs to go.
     bytes: AtomicU64,
     bytes_max: u64,
     /// Bytes that are retired (invariant 4). Added to before `bytes` is taken from, so that the sum is never too low.
@@ -206,14 +206,24 @@ impl Versions {
             ));
         }
         let index = self.take_slot(shard)?;
-        let bytes = self.bytes.fetch_add(size, Ordering::SeqCst) + size;
-        self.pieces.are(bytes + self.retired.load(Ordering::Relaxed));
+        self.keep(size);
         let slot = self.slot(index);
         // Release: who takes this stamp for that of the slot's version before sees that its generation has passed.
         slot.stamp.store(stamp.0, Ordering::Release);
         slot.undo.replace(Some(undo), guard);
         // The handle becomes reachable through a page latch, which orders these stores before any reader's loads.
         Ok(VersionHandle::new(index, slot.generation.load(Ordering::Relaxed)))
+    }
+
+    /// So many bytes more are there of versions, or because of them.
+    pub(super) fn keep(&self, more: u64) {
+        let bytes = self.bytes.fetch_add(more, Ordering::SeqCst) + more;
+        self.pieces.are(bytes + self.retired.load(Ordering::Relaxed));
+    }
+
+    /// So many bytes are gone that were kept because of versions.
+    pub(super) fn keep_no_more(&self, less: u64) {
+        self.bytes.fetch_sub(less, Ordering::SeqCst);
     }
 
     fn take_slot(&self, shard: usize) -> Result<usize> {
@@ -278,7 +288,7 @@ impl Versions {
     pub fn replace_undo(self: &Arc<Self>, handle: VersionHandle, undo: Undo, guard: &Guard) {
         let slot = self.slot(handle.index());
         let old = slot.undo.load(guard).map_or(0, Undo::bytes);
-        self.bytes.fetch_add(undo.bytes(), Ordering::SeqCst);
+        self.keep(undo.bytes());
         slot.undo.replace(Some(undo), guard);
         self.retire(old, guard);
     }
@@ -362,7 +372,8 @@ impl Versions {
         self.pieces.settle();
     }
 
-    fn bytes_in_memory(&self) -> u64 {
+    /// Bytes that are kept, and what is retired.
+    pub(super) fn bytes_in_memory(&self) -> u64 {
         // In this order: what is retired in between is in both.
         let bytes = self.bytes.load(Ordering::SeqCst);
         bytes + self.retired.load(Ordering::SeqCst)
@@ -380,7 +391,7 @@ impl Versions {
         self.given_back_later.load(Ordering::Relaxed)
     }
 
-    /// Bytes held by live versions, and how many may be.
+    /// Bytes held by live versions, and by deleted keys that wait for theirs to go, and how many may be.
     #[must_use]
     pub fn bytes(&self) -> (u64, u64) {
         (self.bytes.load(Ordering::Relaxed), self.bytes_max)

@@ -2,7 +2,7 @@
 
 use super::active::{ActiveTransaction, Change, Isolation, put_back};
 use super::catalog::TableState;
-use super::descriptor::{DescriptorId, Descriptors};
+use super::descriptor::{Descriptors, RowHolder, RowWait};
 use super::large::Replaced;
 use super::versions::{Before, Undo, Version, VersionHandle};
 use super::view::Sight;
@@ -28,7 +28,7 @@ enum Attempt {
     /// Done; true if the key was there before.
     Done(bool),
     /// Another transaction holds the row.
-    Wait(DescriptorId),
+    Wait(RowHolder),
     /// The stamp changed while we looked.
     Again,
 }
@@ -103,7 +103,7 @@ impl ActiveTransaction {
             Intent::PutLarge(_) => REFERENCE_BYTES,
             Intent::Delete | Intent::Lock => 0,
         };
-        let (mut relieved, mut waited, mut checkpoints) = (None, 0, 0);
+        let (mut relieved, mut waited, mut checkpoints, mut row_wait) = (None, 0, 0, None);
         loop {
             let guard = pin();
             let mut hint = self.take_hint(table.id);
@@ -145,9 +145,11 @@ impl ActiveTransaction {
             match attempt {
                 Attempt::Done(existed) => return Ok(existed),
                 Attempt::Again => self.system.check_whole()?,
-                Attempt::Wait(other) => {
+                Attempt::Wait(holder) => {
                     drop(guard);
-                    self.wait_for(table, other)?;
+                    let most = self.system.limits.lock_wait;
+                    let row_wait = row_wait.get_or_insert_with(|| RowWait::begin(most));
+                    self.wait_for(table, holder, row_wait)?;
                 }
             }
         }
@@ -161,11 +163,11 @@ impl ActiveTransaction {
         }
     }
 
-    fn wait_for(&self, table: &TableState, other: DescriptorId) -> Result<()> {
+    fn wait_for(&self, table: &TableState, holder: RowHolder, row_wait: &RowWait) -> Result<()> {
         let (system, counters) = (&self.system, self.system.counters());
         let began = system.clock.now();
         let is_whole = || system.check_whole();
-        let ended = system.descriptors.wait_for(self.id, other, system.limits.lock_wait, &is_whole);
+        let ended = system.descriptors.wait_for(self.id, holder, row_wait, &is_whole);
         is_whole()?;
         counters.row_waits.add(1);
         counters.row_wait_ns.add(system.clock.now().0.saturating_sub(began.0));
@@ -195,7 +197,7 @@ impl ActiveTransaction {
         let view = super::view::View { snapshot: self.snapshot.get(), own: self.own };
         let (sight, version) = view.sight(entry.stamp, &system.versions, &system.descriptors, guard);
         let csn = match sight {
-            Sight::InProgress(other) => return Ok(Attempt::Wait(other)),
+            Sight::InProgress(other) => return Ok(Attempt::Wait(system.descriptors.holder(other))),
             Sight::Again => return Ok(Attempt::Again),
             Sight::LeftBehind => {
                 if let (Some(handle), Some(version)) = (VersionHandle::from_word(entry.stamp), version) {

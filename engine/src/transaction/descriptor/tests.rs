@@ -1,7 +1,10 @@
 //! Tests of descriptors.
 
 use super::*;
-use std::time::Duration;
+
+fn seconds(most: u64) -> RowWait {
+    RowWait::begin(Duration::from_secs(most))
+}
 
 #[test]
 fn a_stamp_means_what_its_transaction_is() {
@@ -65,7 +68,7 @@ fn a_pin_that_is_copied_while_others_look_is_not_missed() {
 fn waiting_for_the_own_thread_is_a_conflict() {
     let all = Descriptors::default();
     let (a, b) = (all.take().expect("free"), all.take().expect("free"));
-    let error = all.wait_for(a, b, Duration::from_secs(60), &|| Ok(())).expect_err("would never end");
+    let error = all.wait_for(a, all.holder(b), &seconds(60), &|| Ok(())).expect_err("would never end");
     assert_eq!(error.kind(), ErrorKind::Conflict);
 }
 
@@ -78,12 +81,12 @@ fn a_cycle_of_waits_is_a_conflict_for_one_and_the_other_goes_on() {
     let thread = std::thread::spawn(move || {
         let b = other.take().expect("free");
         send.send(b).expect("receiver lives");
-        let result = other.wait_for(b, a, Duration::from_secs(20), &|| Ok(()));
+        let result = other.wait_for(b, other.holder(a), &seconds(20), &|| Ok(()));
         other.release(b);
         result.is_ok()
     });
     let b = receive.recv().expect("sender lives");
-    let mine = all.wait_for(a, b, Duration::from_secs(20), &|| Ok(())).is_ok();
+    let mine = all.wait_for(a, all.holder(b), &seconds(20), &|| Ok(())).is_ok();
     all.release(a);
     let theirs = thread.join().expect("no panic");
     assert!(mine != theirs || !mine, "two waits for each other cannot both succeed first");
@@ -96,7 +99,7 @@ fn a_waiter_is_woken_when_the_other_finishes() {
     let other = all.clone();
     let thread = std::thread::spawn(move || {
         let b = other.take().expect("free");
-        let result = other.wait_for(b, a, Duration::from_secs(20), &|| Ok(()));
+        let result = other.wait_for(b, other.holder(a), &seconds(20), &|| Ok(()));
         other.release(b);
         result
     });
@@ -126,4 +129,23 @@ fn who_waited_for_a_transaction_that_is_over_does_not_wait_for_the_next_one_in_i
     all.get(next.slot).waits_for.store(all.stamp(waiter).0, Ordering::SeqCst);
     assert!(all.would_wait_for_ever(waiter, next));
     assert!(!all.would_wait_for_ever(waiter, before));
+}
+
+/// The search for cycles followed the waits of one that was about to wake up: the row that it had waited for was rolled back to a savepoint.
+#[test]
+fn who_waited_for_a_row_that_was_given_back_is_in_no_cycle() {
+    let all = Descriptors::default();
+    let holder = all.take().expect("free");
+    let waiter = std::thread::scope(|scope| {
+        let takes = scope.spawn(|| all.take_any().expect("free"));
+        takes.join().expect("no panic")
+    });
+    let mine = all.get(waiter.slot);
+    let held = all.holder(holder);
+    mine.waits_since.store(held.given_back, Ordering::SeqCst);
+    mine.waits_for.store(all.stamp(holder).0, Ordering::SeqCst);
+    assert!(all.would_wait_for_ever(holder, waiter));
+    all.gave_rows_back(holder);
+    assert!(!all.would_wait_for_ever(holder, waiter));
+    all.wait_for(waiter, held, &seconds(60), &|| Ok(())).expect("it has let go");
 }

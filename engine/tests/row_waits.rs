@@ -1,0 +1,93 @@
+//! Waiting for rows that other transactions hold: who is told when, and for how long.
+
+use quenchdb::{Database, Durability, ErrorKind, Isolation, Result, Table, Transaction};
+use std::time::Duration;
+
+/// Who waited for a row was not told when its holder took the change back: it waited out `lock_wait` for a row that nobody held.
+#[test]
+fn who_waits_for_a_row_gets_it_when_its_holder_rolls_back_to_a_savepoint() {
+    type Ask = fn(&mut Transaction, &Table) -> Result<()>;
+    let asks: [Ask; 2] =
+        [|tx, table| tx.insert(table, "a", "2"), |tx, table| tx.get_for_update(table, "a").map(drop)];
+    let db = Database::builder().lock_wait(Duration::from_secs(20)).open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    for ask in asks {
+        let mut holder = db.begin().expect("free");
+        let savepoint = holder.savepoint();
+        holder.insert(&table, "a", "1").expect("free row");
+        let (told, answer) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let (db, table) = (&db, &table);
+            scope.spawn(move || {
+                let mut waiter = db.begin().expect("free");
+                let _ = told.send(ask(&mut waiter, table));
+            });
+            answer.recv_timeout(Duration::from_millis(100)).expect_err("the row is held");
+            holder.rollback_to(savepoint).expect("its own");
+            answer.recv().expect("an answer").expect("nobody holds the row");
+            holder.insert(table, "b", "1").expect("it goes on");
+        });
+        holder.commit().expect("commits");
+    }
+}
+
+/// The same, and the holder asks at once for a row of who waited: that was taken for a cycle.
+#[test]
+fn who_waited_for_a_row_that_was_rolled_back_does_not_wait_for_its_holder() {
+    let db = Database::builder().lock_wait(Duration::from_secs(20)).open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    for _ in 0..20 {
+        let mut holder = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+        let savepoint = holder.savepoint();
+        holder.insert(&table, "a", "1").expect("free row");
+        let (told, has_row) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut waiter = db.begin().expect("free");
+                waiter.insert(&table, "b", "2").expect("free row");
+                told.send(()).expect("somebody listens");
+                waiter.insert(&table, "a", "2").expect("it is given back");
+                waiter.abort();
+            });
+            has_row.recv().expect("it gets that far");
+            std::thread::sleep(Duration::from_millis(25));
+            holder.rollback_to(savepoint).expect("its own");
+            holder.insert(&table, "b", "1").expect("who has it does not wait for this one");
+        });
+        holder.abort();
+    }
+}
+
+/// `lock_wait` began anew with each holder of the row: who waited for one that went from hand to hand waited for ever.
+#[test]
+fn lock_wait_is_one_time_whoever_holds_the_row_meanwhile() {
+    const LOCK_WAIT: Duration = Duration::from_millis(300);
+    let db = Database::builder().lock_wait(LOCK_WAIT).open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    let begin = || {
+        let mut tx = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+        tx.insert(&table, "a", "1").map(|()| tx)
+    };
+    // Who waits may be quicker than the next holder, and has not waited in vain then.
+    for _ in 0..100 {
+        let mut holder = begin().expect("free row");
+        let answer = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| begin().map(Transaction::abort).map_err(|error| error.kind()));
+            for _ in 0..100 {
+                std::thread::sleep(LOCK_WAIT / 10);
+                if waiter.is_finished() {
+                    break;
+                }
+                holder.abort();
+                holder = begin().expect("nobody keeps it for long");
+            }
+            assert!(waiter.is_finished(), "it waits for ever");
+            waiter.join().expect("no panic")
+        });
+        if let Err(kind) = answer {
+            assert_eq!(kind, ErrorKind::Conflict);
+            return;
+        }
+    }
+    panic!("who waits is always quicker");
+}
