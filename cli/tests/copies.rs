@@ -179,12 +179,7 @@ fn a_restore_that_is_refused_makes_no_target() {
     expect_code(&run_with_input(&["load", text(&db), "t", "-"], b"a\t1\n"), 0);
     expect_code(&run(&["backup", text(&db), text(&full)]), 0);
     let restore = |more: &[&str]| run(&[&["restore", text(&full), text(&target)], more].concat());
-    for wrong in [
-        &["--log", text(&none)][..],
-        &["--log", text(root.path())],
-        &["--log-memory", text(&none)],
-        &["--to", "1000000"],
-    ] {
+    for wrong in [&["--log", text(&none)][..], &["--log", text(root.path())], &["--to", "1000000"]] {
         expect_code(&restore(wrong), 2);
         assert!(!target.exists(), "{wrong:?}");
     }
