@@ -27,6 +27,7 @@
 
 use super::blocks::BlockNumber;
 use super::fill::{Fills, PackTotals};
+use super::lock::looked_at;
 use crate::base::PageId;
 use crate::base::planted::{self, Bug};
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +43,8 @@ pub struct FreeSpace {
     free: u64,
     /// Where the next search begins; back at the front with each round, so that the file stays compact.
     cursor: u64,
+    /// The same of searches for images that move.
+    moved_to: u64,
     /// Generation of the last committed checkpoint.
     committed: u64,
     /// Checkpoints held in this process: generation, and how often.
@@ -130,7 +133,7 @@ impl FreeSpace {
 
     /// Searches begin at the front again.
     pub fn rewind(&mut self) {
-        self.cursor = 0;
+        (self.cursor, self.moved_to) = (0, 0);
     }
 
     /// Marks a block that holds no images; false if it does not exist or is in use already.
@@ -198,30 +201,32 @@ impl FreeSpace {
 
     /// At most `most` free blocks side by side, at least one, or `None` if the file must grow first.
     pub fn allocate_run(&mut self, most: u64) -> Option<(BlockNumber, u64)> {
+        let run = self.take_run(self.cursor, self.blocks, most)?;
+        self.cursor = run.0.0 + run.1;
+        Some(run)
+    }
+
+    /// As [`FreeSpace::allocate_run`], of blocks before `bound`, for images that move there.
+    pub fn allocate_before(&mut self, bound: u64, most: u64) -> Option<(BlockNumber, u64)> {
+        let run = self.take_run(self.moved_to, bound, most)?;
+        self.moved_to = run.0.0 + run.1;
+        Some(run)
+    }
+
+    /// Of blocks before `end`; the search begins at `from`, and goes on at the front.
+    fn take_run(&mut self, from: u64, end: u64, most: u64) -> Option<(BlockNumber, u64)> {
         if self.free == 0 || most == 0 {
             return None;
         }
-        let first = self.find(self.cursor, self.blocks).or_else(|| self.find(0, self.cursor))?;
-        let end = self.blocks.min(first.0.saturating_add(most));
+        let end = end.min(self.blocks);
+        let first = self.find(from, end).or_else(|| self.find(0, from.min(end)))?;
+        let end = end.min(first.0.saturating_add(most));
         let mut len = 0;
         while first.0 + len < end && !self.is_used(BlockNumber(first.0 + len)) {
             self.mark_used(BlockNumber(first.0 + len));
             len += 1;
         }
-        self.cursor = first.0 + len;
         Some((first, len))
-    }
-
-    /// As [`FreeSpace::allocate_run`], of blocks in `from..to`.
-    pub fn allocate_between(&mut self, from: u64, to: u64, most: u64) -> Option<(BlockNumber, u64)> {
-        let to = to.min(self.blocks);
-        let first = self.find(from, to)?;
-        let mut len = 0;
-        while len < most && first.0 + len < to && !self.is_used(BlockNumber(first.0 + len)) {
-            self.mark_used(BlockNumber(first.0 + len));
-            len += 1;
-        }
-        (len > 0).then_some((first, len))
     }
 
     /// Gives back a block that nothing refers to (F2), or an image of a pack: then the block is free with the last one.
@@ -350,6 +355,7 @@ impl FreeSpace {
 
     fn give_back(&mut self) {
         for held in std::mem::take(&mut self.held) {
+            looked_at(1);
             if self.is_needed(&held) {
                 self.held.push(held);
             } else {
@@ -378,6 +384,7 @@ impl FreeSpace {
     fn find(&self, from: u64, to: u64) -> Option<BlockNumber> {
         let mut at = from;
         while at < to {
+            looked_at(1);
             let word = self.used[(at / 64) as usize] >> (at % 64);
             if word & 1 == 0 {
                 return Some(BlockNumber(at));
