@@ -8,6 +8,26 @@ fn new_store(disk: &SimulatedStorage) -> Arc<PageStore> {
     PageStore::create(disk, DATABASE, PAGE).expect("created")
 }
 
+/// The end of a checkpoint counted all the pages that had changed in one hold.
+#[test]
+fn the_end_of_a_checkpoint_lets_others_in_between_the_parts_of_the_mapping() {
+    let most = [300, 3000].map(|pages| {
+        let store = new_store(&new_disk());
+        commit(&store, 1..=pages, 1);
+        let round = begin(&store).expect("idle");
+        (1..=pages).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
+        round.record(PageId(pages), BlockRef::ABSENT);
+        let looks = looks(|| {
+            let finished = round.finish().expect("the disk works");
+            assert_eq!(finished.root().pages, pages - 1);
+            store.round_committed(finished);
+        });
+        assert!(looks.all >= pages as usize, "{looks:?}");
+        looks.most
+    });
+    assert!(most.into_iter().all(|most| most <= mapping::references_per_block(PAGE)), "{most:?}");
+}
+
 /// Moves every second of so many images, which are in the second half of the file.
 fn compacted(pages: u64) -> Looks {
     let disk = new_disk();
