@@ -15,9 +15,10 @@ impl PageStore {
         state.mapping.memory_bytes() + tables.iter().sum::<u64>() + state.free.memory_bytes()
     }
 
-    /// Large buffers are charged to `memory` from now on. Once.
+    /// Large buffers, and what is there because somebody has an older checkpoint, are charged to `memory` from now on. Once.
     pub fn charge_to(&self, memory: &Arc<Account>) {
         let _ = self.memory.set(memory.clone());
+        self.state.lock().free.charge_to(memory);
     }
 
     pub(super) fn buffer(&self, len: usize) -> AlignedBuffer {

@@ -32,6 +32,7 @@
 //! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block. (Growing and cutting the
 //! file, changes of its length, are done under it.)
 
+mod births;
 pub mod blob;
 pub mod blocks;
 mod check;
@@ -543,6 +544,7 @@ impl PageStore {
         // After the publication: see `readers`.
         let readers = self.generations_read();
         round.commit(readers);
+        self.give_back();
         if let Err(error) = self.shrink() {
             tracing::debug!(%error, "the file of the page store stays as long as it is");
         }

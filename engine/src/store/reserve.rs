@@ -41,6 +41,7 @@
 //! page may split another way; then the first checkpoint may find the disk full, and says so.
 
 use super::blocks::BlockNumber;
+use super::lock::SLICE;
 use super::mapping::references_per_block;
 use super::{PageStore, Phase, State};
 use crate::base::clock::Clock;
@@ -222,11 +223,12 @@ impl PageStore {
     /// Makes the file at least `least` blocks longer, and a step if there is room.
     pub(super) fn grow(&self, state: &mut State, least: u64) -> Result<()> {
         self.refuse_if_released()?;
+        let wanted = state.free.free_blocks() + least;
         if state.free.waits_for_readers() {
             // Some may have gone since the last checkpoint.
-            let before = state.free.free_blocks();
             state.free.set_readers(self.generations_read());
-            if state.free.free_blocks() - before >= least {
+            state.free.give_back(SLICE);
+            if state.free.free_blocks() >= wanted {
                 return Ok(());
             }
         }
@@ -248,7 +250,12 @@ impl PageStore {
                 Err(error) if error.kind() == ErrorKind::OutOfSpace && step > least => {
                     step = (step / 2).max(least);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let is_full = error.kind() == ErrorKind::OutOfSpace;
+                    // Others wait, but for space they would wait anyway.
+                    while is_full && state.free.free_blocks() < wanted && state.free.give_back(SLICE) {}
+                    return if state.free.free_blocks() < wanted { Err(error) } else { Ok(()) };
+                }
             }
         }
         state.free.extend(old + step);

@@ -283,6 +283,7 @@ impl FinishedRound {
                     state.free.note_image(page);
                 }
             }
+            state.free.recharge();
         }
         let mut state = self.store.state.lock();
         for (part, stored) in &self.parts {
@@ -300,6 +301,7 @@ impl FinishedRound {
         for block in std::mem::take(&mut self.others.fresh) {
             state.free.note_birth(block);
         }
+        state.free.recharge();
         state.replaced.round = 0;
         state.phase = Phase::Idle;
     }

@@ -28,6 +28,32 @@ fn the_end_of_a_checkpoint_lets_others_in_between_the_parts_of_the_mapping() {
     assert!(most.into_iter().all(|most| most <= mapping::references_per_block(PAGE)), "{most:?}");
 }
 
+/// Each checkpoint looked at everything that was held, and the end of a backup gave all of it back, in one hold; nobody paid for the memory.
+#[test]
+fn what_is_held_is_looked_at_when_somebody_lets_go_and_a_slice_at_a_time() {
+    for pages in [300, 3000] {
+        let (store, memory) = (new_store(&new_disk()), Arc::new(Account::default()));
+        store.charge_to(&memory);
+        commit(&store, 1..=pages, 1);
+        let before = memory.bytes();
+        let held = store.hold();
+        let replaced = looks(|| (2..=4).for_each(|version| drop(commit(&store, 1..=pages, version))));
+        assert!(replaced.most <= mapping::references_per_block(PAGE), "{pages}: {replaced:?}");
+        let (blocks, charged) = (store.usage().held_blocks, memory.bytes() - before);
+        assert!(blocks >= pages && blocks <= pages + 20, "{blocks}: its own checkpoint, and no other");
+        // A block and two generations of what is held, and when each page that is there was born.
+        assert!(
+            (pages * 32..pages * 64 + (64 << 10)).contains(&charged),
+            "{charged} bytes for {pages} pages"
+        );
+        let free = store.usage().free_blocks;
+        let ended = looks(|| drop(held));
+        assert!(ended.most <= SLICE && ended.all >= pages as usize, "{ended:?}");
+        assert_eq!((store.usage().held_blocks, store.usage().free_blocks), (0, free + blocks));
+        assert_eq!((memory.bytes(), store.check_space()), (before, vec![]));
+    }
+}
+
 /// Moves every second of so many images, which are in the second half of the file.
 fn compacted(pages: u64) -> Looks {
     let disk = new_disk();
