@@ -193,6 +193,22 @@ impl FreeSpace {
         self.fills.totals()
     }
 
+    /// See [`Fills::watch`].
+    pub fn watch(&mut self, wanted: bool) {
+        self.fills.watch(wanted);
+    }
+
+    /// See [`Fills::note_change`].
+    pub fn note_change(&mut self, block: BlockNumber) {
+        self.fills.note_change(block);
+    }
+
+    /// See [`Fills::has_changed`].
+    #[must_use]
+    pub fn has_changed(&self, block: BlockNumber) -> bool {
+        self.fills.has_changed(block)
+    }
+
     /// Bytes of memory for all this.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
@@ -289,9 +305,17 @@ impl FreeSpace {
         self.fills.held_blocks()
     }
 
-    /// The block of each replaced thing that somebody may need: once for each.
-    pub fn held(&self) -> impl Iterator<Item = BlockNumber> + '_ {
-        self.held.values().flatten().map(|held| held.block)
+    /// The generations for which things are held.
+    #[must_use]
+    pub fn held_for(&self) -> Vec<u64> {
+        self.held.keys().copied().collect()
+    }
+
+    /// The blocks of the things that are held for a generation, once for each thing, without the first `skipped`. What changes meanwhile is at
+    /// the end.
+    pub fn held(&self, generation: u64, skipped: usize) -> impl Iterator<Item = BlockNumber> + '_ {
+        let held = self.held.get(&generation).and_then(|held| held.get(skipped..)).unwrap_or_default();
+        held.iter().map(|held| held.block)
     }
 
     /// The checkpoint committed last is the first with this block, which holds no images.
@@ -390,7 +414,10 @@ impl FreeSpace {
             for held in held.drain(rest..) {
                 looked_at(1);
                 match self.needed_in(&held) {
-                    Some(generation) => self.held.entry(generation).or_default().push(held),
+                    Some(generation) => {
+                        self.fills.note_change(held.block);
+                        self.held.entry(generation).or_default().push(held);
+                    }
                     None => {
                         self.fills.end_hold(held.block);
                         self.release(held.block);

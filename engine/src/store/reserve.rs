@@ -104,6 +104,7 @@ impl State {
     /// A block, or an image of one, that was with a writer is about to be in a table.
     pub(super) fn settle(&mut self, block: BlockNumber) {
         self.unsettled.recorded(block, self.free.users(block));
+        self.free.note_change(block);
     }
 
     /// Blocks that can be written: free, or with a writer that may give them back.

@@ -85,3 +85,51 @@ fn compacting_four_times_as_much_looks_at_four_times_as_much() {
     assert!(many.all <= 5 * few.all, "{few:?} {many:?}");
     assert!(many.most <= 2 * SLICE.max(mapping::references_per_block(PAGE)), "{many:?}");
 }
+
+/// All of the mapping was looked at in one hold.
+#[test]
+fn space_is_checked_a_part_at_a_time() {
+    for pages in [300, 3000] {
+        let store = new_store(&new_disk());
+        commit(&store, 1..=pages, 1);
+        let held = store.hold();
+        commit(&store, 1..=pages, 2);
+        let looks = looks(|| assert_eq!(store.check_space(), [""; 0]));
+        assert!(looks.all > 3 * pages as usize, "{looks:?}");
+        assert!(looks.most <= 3 * mapping::references_per_block(PAGE) + 1, "{looks:?}");
+        drop(held);
+    }
+}
+
+#[test]
+fn what_changes_while_space_is_checked_is_not_taken_for_damage() {
+    let store = new_store(&new_disk());
+    commit(&store, 1..=2000, 1);
+    commit(&store, 1..=2000, 2);
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for at in 0..20_000 {
+                let page = at * 7919 % 2100 + 1;
+                let block = {
+                    // As a writer does.
+                    let mut state = store.state.lock();
+                    let (block, _) = store.allocate_run(&mut state, 1).expect("the disk works");
+                    state.unsettled.begin(block, 1, false);
+                    block
+                };
+                store.record(PageId(page), BlockRef::new(block, at as u32), false);
+                if at % 5 == 0 {
+                    store.freed(PageId(page), 2);
+                }
+            }
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            assert_eq!(store.check_space(), [""; 0]);
+        }
+    });
+    assert_eq!(store.check_space(), [""; 0]);
+    store.state.lock().free.allocate_run(1).expect("free");
+    assert_eq!(store.check_space().len(), 1);
+}
