@@ -32,6 +32,7 @@
 //! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block. (Growing and cutting the
 //! file, changes of its length, are done under it.)
 
+mod askers;
 mod births;
 pub mod blob;
 pub mod blocks;
