@@ -1,7 +1,7 @@
 //! Does every block belong to one thing only, or to several images, and is it marked as used by as many?
 //!
-//! The mapping was checked when it was loaded (M1); this looks whether rounds have kept it so. One hold of the lock, so
-//! that no round changes anything meanwhile; no block is read.
+//! The mapping was checked when it was loaded (M1); this looks whether rounds have kept it so. It lets others in now and then. What they
+//! change meanwhile is not judged: to which blocks that happens is noted. No block is read.
 //!
 //! While no round is open, every reference that is noted (F4) is known: it stands for something in the mapping, in an overlay, in the
 //! catalog, for the header, for something that is replaced but held for readers and backups, for an image that is with a writer, or for a block whose write failed
@@ -10,6 +10,7 @@
 //! know keeps checkpoints from running. After an open there are none, since free space is derived.
 
 use super::blocks::{BlockNumber, BlockRef};
+use super::lock::{SLICE, looked_at};
 use super::{PageStore, Phase, State};
 use crate::base::PageId;
 use std::cmp::Ordering;
@@ -42,39 +43,51 @@ impl fmt::Display for Owner {
 }
 
 impl State {
-    /// Every use of a block, by the last committed round, by the one that is being written, and for the next one.
-    fn uses(&self) -> impl Iterator<Item = (Owner, BlockNumber)> {
-        let mapping = &self.mapping;
-        let directory = mapping.directory().iter().enumerate();
+    /// Every use of a block by the last committed round, but for those in parts of the mapping.
+    fn other_uses(&self) -> impl Iterator<Item = (Owner, BlockNumber)> {
+        let directory = self.mapping.directory().iter().enumerate();
         let directory = directory.map(|(index, reference)| (Owner::Directory(index), *reference));
-        let parts = (0..mapping.part_count()).flat_map(move |part| {
-            let pages = mapping.page_ids(part).into_iter();
-            let pages = pages.map(move |page| (Owner::Page(page), mapping.get(page)));
-            std::iter::once((Owner::Mapping(part), mapping.stored(part))).chain(pages)
-        });
-        let new = [&self.round, &self.working].into_iter().flat_map(move |overlay| {
-            let pages = overlay.parts().flat_map(|part| overlay.part(part).map(move |image| (part, image)));
-            pages.map(move |(part, (slot, reference))| (Owner::NewImage(mapping.id(part, slot)), reference))
-        });
-        let references = directory.chain(parts).chain(new);
-        let present = references.filter(|(_, reference): &(Owner, BlockRef)| !reference.is_absent());
         let catalog = self.catalog_blocks.iter().enumerate();
-        present
-            .map(|(owner, reference)| (owner, reference.block()))
-            .chain(catalog.map(|(index, block)| (Owner::Catalog(index), *block)))
+        present(directory).chain(catalog.map(|(index, block)| (Owner::Catalog(index), *block)))
     }
+
+    /// Every use of a block in one part of the mapping, by the last committed round, by the one that is being written, and for the next one.
+    fn uses_in(&self, part: usize) -> impl Iterator<Item = (Owner, BlockNumber)> {
+        let mapping = &self.mapping;
+        let stored = std::iter::once((Owner::Mapping(part), mapping.stored(part)));
+        let pages = mapping.page_ids(part).into_iter();
+        let pages = pages.map(move |page| (Owner::Page(page), mapping.get(page)));
+        let new = [&self.round, &self.working].into_iter().flat_map(move |overlay| overlay.part(part));
+        let new = new.map(move |(slot, reference)| (Owner::NewImage(mapping.id(part, slot)), reference));
+        present(stored.chain(pages).chain(new))
+    }
+
+    fn part_count(&self) -> usize {
+        self.mapping.part_count().max(self.round.part_count()).max(self.working.part_count())
+    }
+}
+
+fn present(uses: impl Iterator<Item = (Owner, BlockRef)>) -> impl Iterator<Item = (Owner, BlockNumber)> {
+    uses.filter(|(_, reference)| !reference.is_absent()).map(|(owner, reference)| (owner, reference.block()))
 }
 
 impl PageStore {
     /// What is wrong with the use of space: blocks with more owners than they can have, blocks in use that are marked as free, and, unless
-    /// a round is open, blocks that are marked as used by more than there is.
+    /// a round is open, blocks that are marked as used by more than there is. One at a time.
     #[must_use]
     pub fn check_space(&self) -> Vec<String> {
-        let state = self.state.lock();
-        let mut owners = vec![0u8; state.free.blocks() as usize];
+        let (blocks, number) = {
+            let mut state = self.state.lock();
+            state.free.watch(true);
+            (state.free.blocks(), state.number)
+        };
+        let mut owners = vec![0u8; blocks as usize];
         let (mut problems, mut shared) = (Vec::new(), HashMap::<BlockNumber, Vec<Owner>>::new());
-        for (owner, block) in state.uses() {
-            if block.0 >= state.free.blocks() || !state.free.is_used(block) {
+        self.visit_uses(&mut |state, owner, block| {
+            if state.free.has_changed(block) || problems.len() + shared.len() >= PROBLEMS_MAX {
+                return;
+            }
+            if block.0 >= blocks || !state.free.is_used(block) {
                 problems.push(format!("the block of {owner} is marked as free (at {})", self.place(block)));
             } else if owners[block.0 as usize] >= state.free.users(block) {
                 // More than were ever noted (F4).
@@ -82,49 +95,93 @@ impl PageStore {
             } else {
                 owners[block.0 as usize] += 1;
             }
-            if problems.len() + shared.len() >= PROBLEMS_MAX {
-                break;
-            }
-        }
+        });
         if !shared.is_empty() {
-            for (owner, block) in state.uses() {
+            self.visit_uses(&mut |_, owner, block| {
                 if let Some(owners) = shared.get_mut(&block) {
                     owners.push(owner);
                 }
-            }
+            });
         }
         for (block, owners) in shared {
             let names: Vec<String> = owners.iter().map(Owner::to_string).collect();
             problems.push(format!("{} share a block (at {})", names.join(" and "), self.place(block)));
         }
-        if problems.is_empty() && state.phase == Phase::Idle {
-            problems.extend(self.miscounted(&state, &owners));
+        if problems.is_empty() {
+            problems.extend(self.miscounted(number, &owners));
         }
+        self.state.lock().free.watch(false);
         problems
     }
 
-    /// Blocks whose references are not as many as are noted. `owners`: of each block, those in tables, which are not too many.
-    fn miscounted(&self, state: &State, owners: &[u8]) -> Vec<String> {
+    /// Every use of a block by what is in a table, part by part: each page is looked at once, wherever its images go meanwhile.
+    fn visit_uses(&self, visit: &mut dyn FnMut(&State, Owner, BlockNumber)) {
+        {
+            let state = self.state.lock();
+            state.other_uses().for_each(|(owner, block)| visit(&state, owner, block));
+        }
+        for part in 0.. {
+            let state = self.state.lock();
+            if part >= state.part_count() {
+                return;
+            }
+            for (owner, block) in state.uses_in(part) {
+                looked_at(1);
+                visit(&state, owner, block);
+            }
+        }
+    }
+
+    /// How many things are held in each block.
+    fn held(&self) -> HashMap<BlockNumber, u8> {
         let mut held = HashMap::<BlockNumber, u8>::new();
-        state.free.held().for_each(|block| *held.entry(block).or_default() += 1);
+        let generations = self.state.lock().free.held_for();
+        for generation in generations {
+            for skipped in (0..).step_by(SLICE) {
+                let state = self.state.lock();
+                let mut blocks = state.free.held(generation, skipped).take(SLICE).peekable();
+                if blocks.peek().is_none() {
+                    break;
+                }
+                blocks.for_each(|block| {
+                    looked_at(1);
+                    *held.entry(block).or_default() += 1;
+                });
+            }
+        }
+        held
+    }
+
+    /// Blocks whose references are not as many as are noted, unless there was a round since `number`, or is one. `owners`: of each block, those
+    /// in tables, which are not too many.
+    fn miscounted(&self, number: u32, owners: &[u8]) -> Vec<String> {
+        let mut held = self.held();
         // The header (B2).
         held.insert(BlockNumber(0), 1);
         let (mut first, mut leaked, mut problems) = (None, 0u64, Vec::new());
-        for (number, owners) in owners.iter().enumerate() {
-            let block = BlockNumber(number as u64);
-            let noted = state.free.users(block);
-            let others = held.get(&block).copied().unwrap_or(0) + state.unsettled.of(block, noted);
-            match noted.cmp(&(owners + others)) {
-                Ordering::Equal => {}
-                Ordering::Greater => {
-                    first.get_or_insert(block);
-                    leaked += 1;
+        for (slice, owners) in owners.chunks(SLICE).enumerate() {
+            let state = self.state.lock();
+            if state.phase != Phase::Idle || state.number != number {
+                return Vec::new();
+            }
+            for (at, owners) in owners.iter().enumerate() {
+                looked_at(1);
+                let block = BlockNumber((slice * SLICE + at) as u64);
+                let noted = state.free.users(block);
+                let others = held.get(&block).copied().unwrap_or(0) + state.unsettled.of(block, noted);
+                match noted.cmp(&(owners + others)) {
+                    Ordering::Equal => {}
+                    _ if state.free.has_changed(block) => {}
+                    Ordering::Greater => {
+                        first.get_or_insert(block);
+                        leaked += 1;
+                    }
+                    Ordering::Less if problems.len() < PROBLEMS_MAX => problems.push(format!(
+                        "a block has {owners} images or other content and {others} that somebody may need, but {noted} are noted (at {})",
+                        self.place(block)
+                    )),
+                    Ordering::Less => {}
                 }
-                Ordering::Less if problems.len() < PROBLEMS_MAX => problems.push(format!(
-                    "a block has {owners} images or other content and {others} that somebody may need, but {noted} are noted (at {})",
-                    self.place(block)
-                )),
-                Ordering::Less => {}
             }
         }
         if let Some(first) = first {

@@ -12,6 +12,7 @@
 //! Blocks of the mapping move when the next round writes them, for which they are noted here; the catalog is written by each.
 
 use super::blocks::{self, BlockNumber, BlockRef};
+use super::lock::{SLICE, looked_at};
 use super::writer::{Heat, Written};
 use super::{PageStore, Phase, State};
 use crate::base::{Error, ErrorKind, PageId, Result};
@@ -23,10 +24,22 @@ const BATCH: usize = 64;
 /// Bytes of buffers for writing.
 const WRITER_BYTES: u64 = 256 << 10;
 
+/// How far the search for images that should move has come, so that each step goes on where the last one ended. Forgotten when a round
+/// begins.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Those behind this block are wanted, or those of packs that are half empty.
+    bound: Option<u64>,
+    part: usize,
+}
+
 impl State {
-    /// At most `most` free blocks side by side before `bound`.
-    pub(super) fn allocate_before(&mut self, bound: u64, most: u64) -> Option<(BlockNumber, u64)> {
-        self.free.allocate_between(1, bound, most)
+    /// The part to go on with.
+    fn search_from(&mut self, bound: Option<u64>) -> usize {
+        if self.search.bound != bound {
+            self.search = Search { bound, part: 0 };
+        }
+        self.search.part
     }
 }
 
@@ -53,8 +66,10 @@ impl PageStore {
         rest: &dyn Fn(),
     ) -> Result<u64> {
         self.refuse_unless_idle()?;
-        self.note_tail_of_mapping(bound);
-        let tail = self.images_where(most, |_, reference| reference.block().0 >= bound);
+        if self.state.lock().search_from(Some(bound)) == 0 {
+            self.note_tail_of_mapping(bound);
+        }
+        let tail = self.images_where(Some(bound), most);
         self.rewrite(storage, &tail, bound, rest)
     }
 
@@ -65,7 +80,7 @@ impl PageStore {
     /// As [`PageStore::move_tail`].
     pub fn repack(self: &Arc<Self>, storage: &dyn Storage, most: usize, rest: &dyn Fn()) -> Result<u64> {
         self.refuse_unless_idle()?;
-        let sparse = self.images_where(most, |state, reference| state.free.is_sparse(reference.block()));
+        let sparse = self.images_where(None, most);
         let bound = self.state.lock().free.blocks();
         self.rewrite(storage, &sparse, bound, rest)
     }
@@ -84,25 +99,30 @@ impl PageStore {
         if error.kind() == ErrorKind::Corruption && replaced { Ok(()) } else { Err(error) }
     }
 
-    /// Pages of the last checkpoint, at most `most`, whose newest image is one that `wanted` asks for.
-    fn images_where(
-        &self,
-        most: usize,
-        wanted: impl Fn(&State, BlockRef) -> bool,
-    ) -> Vec<(PageId, BlockRef)> {
+    /// Pages of the last checkpoint, at most `most`, whose newest image is at or behind `bound`, or without one in a pack that is half empty.
+    fn images_where(&self, bound: Option<u64>, most: usize) -> Vec<(PageId, BlockRef)> {
         let mut found = Vec::new();
-        let parts = self.state.lock().mapping.part_count();
-        for part in 0..parts {
+        while found.len() < most {
             // Part by part, so that nobody waits for the whole table.
-            let state = self.state.lock();
-            let images = state.mapping.page_ids(part).into_iter().map(|page| (page, state.look_up(page)));
-            found
-                .extend(images.filter(|(_, reference)| !reference.is_absent() && wanted(&state, *reference)));
-            if found.len() >= most {
-                found.truncate(most);
+            let mut state = self.state.lock();
+            let part = state.search_from(bound);
+            if part >= state.mapping.part_count() {
+                // The next search begins anew.
+                state.search.part = 0;
                 break;
             }
+            looked_at(1);
+            let wanted = |block: BlockNumber| match bound {
+                Some(bound) => block.0 >= bound,
+                None => state.free.is_sparse(block),
+            };
+            let images = state.mapping.page_ids(part).into_iter().map(|page| (page, state.look_up(page)));
+            found.extend(images.filter(|(_, reference)| !reference.is_absent() && wanted(reference.block())));
+            if found.len() <= most {
+                state.search.part = part + 1;
+            }
         }
+        found.truncate(most);
         found
     }
 
@@ -157,16 +177,21 @@ impl PageStore {
         moved
     }
 
+    /// Only rounds change what is looked at here, and none is in progress.
     fn note_tail_of_mapping(&self, bound: u64) {
         let per_block = super::mapping::references_per_block(self.source.page_bytes);
-        let mut state = self.state.lock();
-        for part in 0..state.mapping.part_count() {
-            let stored = state.mapping.stored(part);
-            let directory = state.mapping.directory().get(part / per_block).copied().unwrap_or_default();
-            // A directory block is written with any of its parts.
-            let behind = stored.block().0 >= bound || directory.block().0 >= bound;
-            if behind && !stored.is_absent() {
-                state.moving_parts.insert(part);
+        let parts = self.state.lock().mapping.part_count();
+        for first in (0..parts).step_by(SLICE) {
+            let mut state = self.state.lock();
+            for part in first..parts.min(first + SLICE) {
+                looked_at(1);
+                let stored = state.mapping.stored(part);
+                let directory = state.mapping.directory().get(part / per_block).copied().unwrap_or_default();
+                // A directory block is written with any of its parts.
+                let behind = stored.block().0 >= bound || directory.block().0 >= bound;
+                if behind && !stored.is_absent() {
+                    state.moving_parts.insert(part);
+                }
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use super::blocks::BlockNumber;
 use super::pack::IMAGES_MAX;
+use std::collections::HashSet;
 
 /// The block holds no image.
 const OTHER: u8 = u8::MAX;
@@ -78,12 +79,32 @@ pub struct Fills {
     totals: PackTotals,
     /// Blocks all of whose references are held.
     held_blocks: u64,
+    /// Blocks to whose references something has happened, while somebody wants to know.
+    changed: Option<HashSet<BlockNumber>>,
 }
 
 impl Fills {
     /// The file has so many blocks now; those that go are free.
     pub fn resize(&mut self, blocks: u64) {
         self.fills.resize(blocks as usize, Fill::default());
+    }
+
+    /// From now on, or no more, it is noted what changes.
+    pub fn watch(&mut self, wanted: bool) {
+        self.changed = wanted.then(HashSet::new);
+    }
+
+    /// A reference to the block has changed its place.
+    pub fn note_change(&mut self, block: BlockNumber) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(block);
+        }
+    }
+
+    /// Whether something happened to a reference to the block since [`Fills::watch`].
+    #[must_use]
+    pub fn has_changed(&self, block: BlockNumber) -> bool {
+        self.changed.as_ref().is_some_and(|changed| changed.contains(&block))
     }
 
     /// Bytes of memory.
@@ -179,6 +200,7 @@ impl Fills {
     }
 
     fn change(&mut self, block: BlockNumber, change: impl FnOnce(&mut Fill)) {
+        self.note_change(block);
         let fill = &mut self.fills[block.0 as usize];
         let (before, was_held) = (PackTotals::of(*fill), fill.is_held());
         change(fill);

@@ -17,6 +17,10 @@
 //! no known birth is as old as anything that is pinned. Images of one pack are born and replaced at different times, so births are
 //! those of images, and an image that is held keeps its block; a block is held when nothing but such images keeps it.
 //!
+//! What is held is filed under one pinned generation that has it. When nobody pins that any more it is looked at again, a slice at a time,
+//! and filed under another or given back. Who pins something later has a newer generation than all that is held, so nothing
+//! is needed for the sake of a new pin.
+//!
 //! # Invariants
 //! - F1 (I8): a live block that a round replaces is released when the manifest without it is durable, and not while a
 //!   checkpoint that may have it is held.
@@ -25,11 +29,15 @@
 //!   an overlay, replaced but held, or with a writer, stands for one of these.
 //! - F3: a block whose write failed is never released; it is free again after the next open. Its bytes may still arrive.
 
+use super::births::{Births, Content};
 use super::blocks::BlockNumber;
 use super::fill::{Fills, PackTotals};
-use crate::base::PageId;
+use super::lock::looked_at;
+use crate::base::account::Charge;
 use crate::base::planted::{self, Bug};
-use std::collections::{BTreeMap, HashMap};
+use crate::base::{Account, PageId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The bitmap.
 #[derive(Debug, Default)]
@@ -42,6 +50,8 @@ pub struct FreeSpace {
     free: u64,
     /// Where the next search begins; back at the front with each round, so that the file stays compact.
     cursor: u64,
+    /// The same of searches for images that move.
+    moved_to: u64,
     /// Generation of the last committed checkpoint.
     committed: u64,
     /// Checkpoints held in this process: generation, and how often.
@@ -50,16 +60,11 @@ pub struct FreeSpace {
     /// newer ones.
     readers: Vec<u64>,
     /// With which generation things were born, while anything was pinned.
-    born: HashMap<Content, u64>,
-    /// Replaced things that somebody may need.
-    held: Vec<Held>,
-}
-
-/// What a checkpoint has in a block. It has one image of a page.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Content {
-    Image(PageId),
-    Other(BlockNumber),
+    births: Births,
+    /// Replaced things that somebody may need, by a generation that has them and was pinned when they were looked at last.
+    held: BTreeMap<u64, Vec<Held>>,
+    /// For `births` and `held`, once somebody pays.
+    charge: Option<Charge>,
 }
 
 /// Something that keeps a block in use for older checkpoints.
@@ -130,7 +135,7 @@ impl FreeSpace {
 
     /// Searches begin at the front again.
     pub fn rewind(&mut self) {
-        self.cursor = 0;
+        (self.cursor, self.moved_to) = (0, 0);
     }
 
     /// Marks a block that holds no images; false if it does not exist or is in use already.
@@ -188,40 +193,74 @@ impl FreeSpace {
         self.fills.totals()
     }
 
+    /// See [`Fills::watch`].
+    pub fn watch(&mut self, wanted: bool) {
+        self.fills.watch(wanted);
+    }
+
+    /// See [`Fills::note_change`].
+    pub fn note_change(&mut self, block: BlockNumber) {
+        self.fills.note_change(block);
+    }
+
+    /// See [`Fills::has_changed`].
+    #[must_use]
+    pub fn has_changed(&self, block: BlockNumber) -> bool {
+        self.fills.has_changed(block)
+    }
+
     /// Bytes of memory for all this.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let held = self.held.capacity() * size_of::<Held>();
-        let born = self.born.capacity() * size_of::<(Content, u64)>();
-        self.used.capacity() as u64 * 8 + self.fills.memory_bytes() + (held + born) as u64
+        self.used.capacity() as u64 * 8 + self.fills.memory_bytes() + self.pinned_bytes()
+    }
+
+    /// Of these, those that are there because somebody pins a checkpoint.
+    fn pinned_bytes(&self) -> u64 {
+        let held: usize = self.held.values().map(Vec::capacity).sum();
+        self.births.memory_bytes() + (held * size_of::<Held>()) as u64
+    }
+
+    /// What is there because somebody pins a checkpoint is charged to `memory` from now on.
+    pub fn charge_to(&mut self, memory: &Arc<Account>) {
+        self.charge = Some(memory.charge(self.pinned_bytes()));
+    }
+
+    /// To be called after things were noted or replaced.
+    pub fn recharge(&self) {
+        if let Some(charge) = &self.charge {
+            charge.set(self.pinned_bytes());
+        }
     }
 
     /// At most `most` free blocks side by side, at least one, or `None` if the file must grow first.
     pub fn allocate_run(&mut self, most: u64) -> Option<(BlockNumber, u64)> {
+        let run = self.take_run(self.cursor, self.blocks, most)?;
+        self.cursor = run.0.0 + run.1;
+        Some(run)
+    }
+
+    /// As [`FreeSpace::allocate_run`], of blocks before `bound`, for images that move there.
+    pub fn allocate_before(&mut self, bound: u64, most: u64) -> Option<(BlockNumber, u64)> {
+        let run = self.take_run(self.moved_to, bound, most)?;
+        self.moved_to = run.0.0 + run.1;
+        Some(run)
+    }
+
+    /// Of blocks before `end`; the search begins at `from`, and goes on at the front.
+    fn take_run(&mut self, from: u64, end: u64, most: u64) -> Option<(BlockNumber, u64)> {
         if self.free == 0 || most == 0 {
             return None;
         }
-        let first = self.find(self.cursor, self.blocks).or_else(|| self.find(0, self.cursor))?;
-        let end = self.blocks.min(first.0.saturating_add(most));
+        let end = end.min(self.blocks);
+        let first = self.find(from, end).or_else(|| self.find(0, from.min(end)))?;
+        let end = end.min(first.0.saturating_add(most));
         let mut len = 0;
         while first.0 + len < end && !self.is_used(BlockNumber(first.0 + len)) {
             self.mark_used(BlockNumber(first.0 + len));
             len += 1;
         }
-        self.cursor = first.0 + len;
         Some((first, len))
-    }
-
-    /// As [`FreeSpace::allocate_run`], of blocks in `from..to`.
-    pub fn allocate_between(&mut self, from: u64, to: u64, most: u64) -> Option<(BlockNumber, u64)> {
-        let to = to.min(self.blocks);
-        let first = self.find(from, to)?;
-        let mut len = 0;
-        while len < most && first.0 + len < to && !self.is_used(BlockNumber(first.0 + len)) {
-            self.mark_used(BlockNumber(first.0 + len));
-            len += 1;
-        }
-        (len > 0).then_some((first, len))
     }
 
     /// Gives back a block that nothing refers to (F2), or an image of a pack: then the block is free with the last one.
@@ -247,18 +286,17 @@ impl FreeSpace {
         self.committed
     }
 
-    /// The generations that are read in other processes now.
+    /// The generations that are read in other processes now. Then call [`FreeSpace::give_back`].
     pub fn set_readers(&mut self, readers: Vec<u64>) {
         self.readers = readers;
         self.readers.sort_unstable();
         self.readers.dedup();
-        self.give_back();
     }
 
-    /// Whether blocks may be held because of readers in other processes.
+    /// Whether blocks may be held because of readers in other processes, or have not been given back yet.
     #[must_use]
     pub fn waits_for_readers(&self) -> bool {
-        !self.held.is_empty() && !self.readers.is_empty()
+        !self.held.is_empty() && (!self.readers.is_empty() || self.let_go().is_some())
     }
 
     /// Blocks that are in no checkpoint but older ones.
@@ -267,9 +305,17 @@ impl FreeSpace {
         self.fills.held_blocks()
     }
 
-    /// The block of each replaced thing that somebody may need: once for each.
-    pub fn held(&self) -> impl Iterator<Item = BlockNumber> + '_ {
-        self.held.iter().map(|held| held.block)
+    /// The generations for which things are held.
+    #[must_use]
+    pub fn held_for(&self) -> Vec<u64> {
+        self.held.keys().copied().collect()
+    }
+
+    /// The blocks of the things that are held for a generation, once for each thing, without the first `skipped`. What changes meanwhile is at
+    /// the end.
+    pub fn held(&self, generation: u64, skipped: usize) -> impl Iterator<Item = BlockNumber> + '_ {
+        let held = self.held.get(&generation).and_then(|held| held.get(skipped..)).unwrap_or_default();
+        held.iter().map(|held| held.block)
     }
 
     /// The checkpoint committed last is the first with this block, which holds no images.
@@ -283,8 +329,8 @@ impl FreeSpace {
     }
 
     fn note(&mut self, content: Content) {
-        if !self.holds.is_empty() || !self.readers.is_empty() {
-            self.born.insert(content, self.committed);
+        if self.is_anything_pinned() {
+            self.births.note(content, self.committed);
         }
     }
 
@@ -299,27 +345,26 @@ impl FreeSpace {
     }
 
     fn replaced(&mut self, content: Content, block: BlockNumber) {
-        let born = self.born.remove(&content).unwrap_or(0);
+        let born = self.births.take(content);
         let held = Held { block, born, gone: self.committed };
-        if self.is_needed(&held) {
-            self.keep(held);
-        } else {
-            self.release(block);
+        match self.needed_in(&held) {
+            Some(generation) => self.keep(generation, held),
+            None => self.release(block),
         }
     }
 
-    fn keep(&mut self, held: Held) {
+    fn keep(&mut self, generation: u64, held: Held) {
         self.fills.hold(held.block);
-        self.held.push(held);
+        self.held.entry(generation).or_default().push(held);
     }
 
-    /// Every free block may belong to a checkpoint that was there before this process.
+    /// Every free block may belong to a checkpoint that was there before this process, if somebody reads an older one.
     pub fn hold_all_free(&mut self) {
         let gone = self.committed;
+        let all = |block| Held { block, born: 0, gone };
+        let Some(generation) = self.needed_in(&all(BlockNumber(0))) else { return };
         while let Some((first, len)) = self.allocate_run(u64::MAX) {
-            for number in first.0..first.0 + len {
-                self.keep(Held { block: BlockNumber(number), born: 0, gone });
-            }
+            (first.0..first.0 + len).for_each(|number| self.keep(generation, all(BlockNumber(number))));
         }
         self.rewind();
     }
@@ -331,35 +376,62 @@ impl FreeSpace {
         self.committed
     }
 
-    /// Ends one [`FreeSpace::hold`] of a generation.
+    /// Ends one [`FreeSpace::hold`] of a generation. Then call [`FreeSpace::give_back`].
     pub fn end_hold(&mut self, generation: u64) {
         let count = self.holds.get_mut(&generation).expect("every hold ends once");
         *count -= 1;
         if *count == 0 {
             self.holds.remove(&generation);
-            self.give_back();
         }
     }
 
-    fn is_needed(&self, held: &Held) -> bool {
-        let by_readers = self.readers.iter().any(|reader| held.is_read_in(*reader));
-        by_readers && !planted::is(Bug::ReadersNotAsked)
-            || self.holds.range(held.born..held.gone).next().is_some()
-                && !planted::is(Bug::BackupHoldsNothing)
+    /// A pinned generation that has it.
+    fn needed_in(&self, held: &Held) -> Option<u64> {
+        let mut holds =
+            self.holds.range(held.born..held.gone).filter(|_| !planted::is(Bug::BackupHoldsNothing));
+        let by_holds = holds.next().map(|(generation, _)| *generation);
+        let mut readers = self.readers.iter().filter(|_| !planted::is(Bug::ReadersNotAsked));
+        by_holds.or_else(|| readers.find(|reader| held.is_read_in(**reader)).copied())
     }
 
-    fn give_back(&mut self) {
-        for held in std::mem::take(&mut self.held) {
-            if self.is_needed(&held) {
-                self.held.push(held);
-            } else {
-                self.fills.end_hold(held.block);
-                self.release(held.block);
+    fn is_anything_pinned(&self) -> bool {
+        !self.holds.is_empty() || !self.readers.is_empty()
+    }
+
+    /// A generation that nobody pins any more, and for which things are held.
+    fn let_go(&self) -> Option<u64> {
+        let is_pinned = |generation| self.holds.contains_key(generation) || self.readers.contains(generation);
+        self.held.keys().find(|generation| !is_pinned(generation)).copied()
+    }
+
+    /// Gives back what is held for nobody any more, of at most `most` things. Returns whether there may be more: what has not been looked
+    /// at stays held until it is (F1).
+    pub fn give_back(&mut self, mut most: usize) -> bool {
+        while let Some(generation) = self.let_go() {
+            let mut held = self.held.remove(&generation).unwrap_or_default();
+            let rest = held.len().saturating_sub(most);
+            most -= held.len() - rest;
+            for held in held.drain(rest..) {
+                looked_at(1);
+                match self.needed_in(&held) {
+                    Some(generation) => {
+                        self.fills.note_change(held.block);
+                        self.held.entry(generation).or_default().push(held);
+                    }
+                    None => {
+                        self.fills.end_hold(held.block);
+                        self.release(held.block);
+                    }
+                }
+            }
+            if rest > 0 {
+                self.held.insert(generation, held);
+                break;
             }
         }
-        if self.holds.is_empty() && self.readers.is_empty() {
-            self.born = HashMap::new();
-        }
+        let more = self.let_go().is_some() || !self.is_anything_pinned() && self.births.forget(most);
+        self.recharge();
+        more
     }
 
     /// Whether a block is in use; those behind the end are not.
@@ -378,6 +450,7 @@ impl FreeSpace {
     fn find(&self, from: u64, to: u64) -> Option<BlockNumber> {
         let mut at = from;
         while at < to {
+            looked_at(1);
             let word = self.used[(at / 64) as usize] >> (at % 64);
             if word & 1 == 0 {
                 return Some(BlockNumber(at));

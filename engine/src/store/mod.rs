@@ -32,6 +32,8 @@
 //! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block. (Growing and cutting the
 //! file, changes of its length, are done under it.)
 
+mod askers;
+mod births;
 pub mod blob;
 pub mod blocks;
 mod check;
@@ -41,9 +43,11 @@ mod copy;
 pub mod csn_set;
 mod fill;
 mod free;
+mod lock;
 pub mod manifest;
 pub mod manifest_file;
 mod mapping;
+mod memory;
 mod open;
 mod overlay;
 pub mod pack;
@@ -84,7 +88,9 @@ use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
 use blocks::{BlockKind, BlockNumber};
 use codec::Codecs;
+use compact::Search;
 use free::FreeSpace;
+use lock::StateLock;
 use mapping::{BlockSource, Mapping};
 use overlay::Overlay;
 use packing::Packing;
@@ -160,6 +166,7 @@ struct State {
     need: Need,
     /// Parts of the mapping that the next round writes though nothing in them has changed.
     moving_parts: BTreeSet<usize>,
+    search: Search,
     /// Blocks in use that are in no table.
     unsettled: Unsettled,
     /// The disk was full when the file had to grow last.
@@ -257,7 +264,7 @@ pub struct PageStore {
     source: BlockSource,
     traffic: Arc<Traffic>,
     packing: Packing,
-    state: Mutex<State>,
+    state: StateLock,
     /// Whom the reserve is kept for; nobody before recovery is over.
     watched: OnceLock<Watched>,
     /// Pays for buffers that are larger than a page.
@@ -287,6 +294,7 @@ impl PageStore {
             replaced: Replaced::default(),
             need: Need::default(),
             moving_parts: BTreeSet::new(),
+            search: Search::default(),
             unsettled: Unsettled::default(),
             full: None,
             refused: None,
@@ -296,7 +304,7 @@ impl PageStore {
             catalog,
             catalog_blocks,
         };
-        let (state, watched, memory) = (Mutex::new(state), OnceLock::new(), OnceLock::new());
+        let (state, watched, memory) = (StateLock::new(state), OnceLock::new(), OnceLock::new());
         let buffers = Mutex::default();
         let on_replaced = OnReplaced::default();
         PageStore {
@@ -354,14 +362,6 @@ impl PageStore {
         }
     }
 
-    /// Bytes of memory that the tables of references take.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let state = self.state.lock();
-        let tables = [&state.round, &state.working].map(Overlay::memory_bytes);
-        state.mapping.memory_bytes() + tables.iter().sum::<u64>() + state.free.memory_bytes()
-    }
-
     /// True if `page` has an image that [`PageStore::read_page`] would read.
     #[must_use]
     pub fn contains(&self, page: PageId) -> bool {
@@ -386,18 +386,6 @@ impl PageStore {
             pages.into_iter().step_by(step)
         });
         sample.take(most).collect()
-    }
-
-    /// Large buffers are charged to `memory` from now on. Once.
-    pub fn charge_to(&self, memory: &Arc<Account>) {
-        let _ = self.memory.set(memory.clone());
-    }
-
-    fn buffer(&self, len: usize) -> AlignedBuffer {
-        match self.memory.get() {
-            Some(memory) => AlignedBuffer::charged(len, memory),
-            None => AlignedBuffer::zeroed(len),
-        }
     }
 
     /// Notes that the newest image of `page` is at `reference`. It belongs to the next round, and also to the one in progress if
@@ -448,6 +436,7 @@ impl PageStore {
                 (state.phase, state.number) = (Phase::Writing, number);
                 state.replaced.begin_round();
                 state.free.rewind();
+                state.search = Search::default();
             }
             Phase::Writing | Phase::Finished => {
                 return Err(Error::new(ErrorKind::Busy, "another checkpoint is being written"));
@@ -471,6 +460,7 @@ impl PageStore {
         // After the publication: see `readers`.
         let readers = self.generations_read();
         round.commit(readers);
+        self.give_back();
         if let Err(error) = self.shrink() {
             tracing::debug!(%error, "the file of the page store stays as long as it is");
         }

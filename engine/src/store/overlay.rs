@@ -67,6 +67,12 @@ impl Overlay {
         (before != NOT_THERE).then_some(before)
     }
 
+    /// Every part with a page has an index below.
+    #[must_use]
+    pub fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Indexes of the parts that have a page, ascending.
     pub fn parts(&self) -> impl Iterator<Item = usize> + '_ {
         let there = |part: &[BlockRef]| part.iter().any(|reference| *reference != NOT_THERE);

@@ -51,6 +51,7 @@
 //! | 40 | 4 | process |
 
 use super::free::READS_ANYTHING;
+use super::lock::SLICE;
 use super::{Manifest, ManifestFile, PageStore};
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
@@ -232,6 +233,7 @@ pub struct HeldBlocks {
 impl Drop for HeldBlocks {
     fn drop(&mut self) {
         self.store.state.lock().free.end_hold(self.generation);
+        self.store.give_back();
     }
 }
 
@@ -267,6 +269,11 @@ impl PageStore {
         if behind {
             state.free.hold_all_free();
         }
+    }
+
+    /// Gives back what is held for nobody any more.
+    pub(super) fn give_back(&self) {
+        while self.state.lock().free.give_back(SLICE) {}
     }
 
     /// Who reads a checkpoint in another process (or in this one, as if it were in another).

@@ -16,6 +16,9 @@
 //! mapping and the catalog. So at most N blocks and those of new mapping blocks are gone for good, which were in the bound
 //! besides; and no page is without an image now.
 //!
+//! *Many threads ask at once.* A page counts when it has become dirty, which is after its thread asked. So everybody leaves, besides, what
+//! all threads to which something was promised may still use.
+//!
 //! *The end of a transaction asks for nothing*, whatever it takes back: a page in which a transaction in progress has changed or only locked
 //! something is dirty, images or not, and cannot leave memory.
 //!
@@ -40,7 +43,9 @@
 //! Left out on purpose: what recovery makes dirty is not refused. The blocks it needs were free when the database went down, but a
 //! page may split another way; then the first checkpoint may find the disk full, and says so.
 
+use super::askers::Askers;
 use super::blocks::BlockNumber;
+use super::lock::SLICE;
 use super::mapping::references_per_block;
 use super::{PageStore, Phase, State};
 use crate::base::clock::Clock;
@@ -54,8 +59,11 @@ use std::time::Duration;
 /// The file grows by this part, within these bounds.
 const GROWTH_PART: u64 = 64;
 pub(super) const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
-/// Blocks for pages that a structure change or a rollback makes dirty without asking: a few for each thread in one.
+/// Blocks for pages that merges, one after the other, or a rollback make dirty without asking.
 const UNASKED: u64 = 32;
+/// Blocks that a thread may still use when it has asked last, before the numbers show it: for a new page three, and two for each of the two
+/// that a split changes besides; and what these add to the blocks that are not images.
+const PER_THREAD: u64 = 8;
 /// Blocks that a change of a page that is there may use and a new page may not: rows can still be deleted when none can be added.
 const FOR_CHANGES: u64 = 32;
 /// A page in the catalog's list takes at most so much: the distance to the one before.
@@ -89,6 +97,7 @@ pub struct Demand {
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) demand: Arc<Demand>,
+    pub(super) askers: Askers,
     pub(super) clock: Clock,
 }
 
@@ -103,6 +112,7 @@ impl State {
     /// A block, or an image of one, that was with a writer is about to be in a table.
     pub(super) fn settle(&mut self, block: BlockNumber) {
         self.unsettled.recorded(block, self.free.users(block));
+        self.free.note_change(block);
     }
 
     /// Blocks that can be written: free, or with a writer that may give them back.
@@ -120,7 +130,8 @@ impl State {
     }
 
     /// The bound for what is dirty and one page more.
-    pub(super) fn demanded(&self, demand: &Demand, page_bytes: usize, page: ReservedFor) -> u64 {
+    pub(super) fn demanded(&self, watched: &Watched, page_bytes: usize, page: ReservedFor) -> u64 {
+        let Watched { demand, askers, .. } = watched;
         if planted::is(Bug::ReserveNotKept) {
             return 1;
         }
@@ -132,17 +143,17 @@ impl State {
             ReservedFor::Change => 1 + others(0),
             ReservedFor::NewPage => 2 + others(1) + FOR_CHANGES,
         };
-        pages + more + UNASKED
+        pages + more + UNASKED + PER_THREAD * askers.count()
     }
 
     /// Free blocks that nobody else may have, and that the file is not cut by: the bound for what is dirty. If nothing is, what a
     /// checkpoint writes besides images.
     pub(super) fn kept(&self, store: &PageStore) -> u64 {
-        let Some(Watched { demand, .. }) = store.watched.get() else { return 0 };
-        if demand.dirty.load(Ordering::Relaxed) > 0 {
-            self.demanded(demand, store.page_bytes(), ReservedFor::Change)
+        let Some(watched) = store.watched.get() else { return 0 };
+        if watched.demand.dirty.load(Ordering::Relaxed) > 0 {
+            self.demanded(watched, store.page_bytes(), ReservedFor::Change)
         } else {
-            self.other_blocks(demand, store.page_bytes(), 0)
+            self.other_blocks(&watched.demand, store.page_bytes(), 0)
         }
     }
 }
@@ -150,7 +161,7 @@ impl State {
 impl PageStore {
     /// From now on the reserve is kept for `demand`. Once.
     pub fn keep_reserve(&self, demand: Arc<Demand>, clock: Clock) {
-        let _ = self.watched.set(Watched { demand, clock });
+        let _ = self.watched.set(Watched { demand, askers: Askers::default(), clock });
     }
 
     /// To be called before a clean page becomes dirty or a new one is made: makes sure that it can be written. Takes the store's
@@ -159,10 +170,11 @@ impl PageStore {
     /// # Errors
     /// `OutOfSpace`: the disk is full, and the reserve is needed for what is dirty already. `InvalidArgument`: the store was released.
     pub fn reserve(&self, page: ReservedFor) -> Result<()> {
-        let Some(Watched { demand, clock }) = self.watched.get() else { return Ok(()) };
+        let Some(watched) = self.watched.get() else { return Ok(()) };
         let mut state = self.state.lock();
         self.refuse_if_released()?;
-        let wanted = state.demanded(demand, self.page_bytes(), page);
+        let is_new = watched.askers.note();
+        let wanted = state.demanded(watched, self.page_bytes(), page);
         let available = state.available();
         let needed = state.free.blocks() - available + wanted;
         state.need.note(needed);
@@ -170,8 +182,13 @@ impl PageStore {
         if missing == 0 {
             return Ok(());
         }
-        match self.ask_disk(&mut state, clock, missing) {
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => Err(self.refusal(&error, missing)),
+        match self.ask_disk(&mut state, &watched.clock, missing) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                if is_new {
+                    watched.askers.forget();
+                }
+                Err(self.refusal(&error, missing))
+            }
             Err(error) => {
                 // Not a full disk: whether pages can be written is for the checkpoint to find out, which stops nobody.
                 tracing::debug!(%error, "the file of the page store does not grow");
@@ -222,11 +239,12 @@ impl PageStore {
     /// Makes the file at least `least` blocks longer, and a step if there is room.
     pub(super) fn grow(&self, state: &mut State, least: u64) -> Result<()> {
         self.refuse_if_released()?;
+        let wanted = state.free.free_blocks() + least;
         if state.free.waits_for_readers() {
             // Some may have gone since the last checkpoint.
-            let before = state.free.free_blocks();
             state.free.set_readers(self.generations_read());
-            if state.free.free_blocks() - before >= least {
+            state.free.give_back(SLICE);
+            if state.free.free_blocks() >= wanted {
                 return Ok(());
             }
         }
@@ -248,7 +266,12 @@ impl PageStore {
                 Err(error) if error.kind() == ErrorKind::OutOfSpace && step > least => {
                     step = (step / 2).max(least);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let is_full = error.kind() == ErrorKind::OutOfSpace;
+                    // Others wait, but for space they would wait anyway.
+                    while is_full && state.free.free_blocks() < wanted && state.free.give_back(SLICE) {}
+                    return if state.free.free_blocks() < wanted { Err(error) } else { Ok(()) };
+                }
             }
         }
         state.free.extend(old + step);
@@ -279,7 +302,7 @@ impl PageStore {
     /// pages can be written in spite of another error is for who writes them to find out.
     #[must_use]
     pub fn spares_blocks(&self) -> bool {
-        let Some(Watched { demand, clock }) = self.watched.get() else { return true };
+        let Some(Watched { demand, clock, .. }) = self.watched.get() else { return true };
         let mut state = self.state.lock();
         let images = match state.phase {
             // At most: a page that has its image, and was changed again since, is dirty too.
@@ -324,27 +347,27 @@ impl PageStore {
 
     /// Asks a full disk for space again, unless that was just done.
     pub fn ask_again(&self) {
-        let Some(Watched { demand, clock }) = self.watched.get() else { return };
+        let Some(watched) = self.watched.get() else { return };
         let mut state = self.state.lock();
-        let now = clock.now();
+        let now = watched.clock.now();
         if state.full.as_ref().is_none_or(|full| full.asked.is_fresh(now)) {
             return;
         }
-        let wanted = state.demanded(demand, self.page_bytes(), ReservedFor::NewPage);
+        let wanted = state.demanded(watched, self.page_bytes(), ReservedFor::NewPage);
         let missing = wanted.saturating_sub(state.available()).max(1);
         if self.grow(&mut state, missing).is_err()
             && let Some(full) = &mut state.full
         {
-            full.asked = AskedInVain::new(now, clock.now());
+            full.asked = AskedInVain::new(now, watched.clock.now());
         }
     }
 
     /// Bytes of free blocks that are kept for what is dirty.
     #[must_use]
     pub fn reserved_bytes(&self) -> u64 {
-        let Some(Watched { demand, .. }) = self.watched.get() else { return 0 };
+        let Some(watched) = self.watched.get() else { return 0 };
         let state = self.state.lock();
-        let demanded = state.demanded(demand, self.page_bytes(), ReservedFor::Change);
+        let demanded = state.demanded(watched, self.page_bytes(), ReservedFor::Change);
         demanded.min(state.available()) * self.page_bytes() as u64
     }
 }

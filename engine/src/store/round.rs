@@ -7,13 +7,13 @@
 
 use super::blob::{self, BlobRef};
 use super::blocks::{BlockKind, BlockNumber, BlockRef};
+use super::lock::looked_at;
 use super::mapping::{encode_references, references_per_block};
-use super::{PageStore, Phase, State, StoreRoot};
+use super::{PageStore, Phase, StoreRoot};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::sync::Mutex;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A catalog that this round wrote.
@@ -97,8 +97,8 @@ impl Round {
     /// The round's first failure; `OutOfSpace`; I/O. The round is then abandoned.
     pub fn finish(mut self) -> Result<FinishedRound> {
         self.close();
-        let (parts, directory) = self.attempt(|| {
-            let parts = self.write_parts()?;
+        let (parts, pages, directory) = self.attempt(|| {
+            let (parts, pages) = self.write_parts()?;
             let directory = self.write_directory(&parts)?;
             let flushed =
                 if planted::is(Bug::ImagesNotFlushed) { Ok(()) } else { self.store.source.file.flush() };
@@ -107,16 +107,16 @@ impl Round {
                 (state.phase, state.failure) = (Phase::FlushFailed, Some(error.duplicate()));
                 return Err(error);
             }
-            Ok((parts, directory))
+            Ok((parts, pages, directory))
         })?;
         let blob = self.blob.lock().take();
         let mut others = std::mem::take(&mut *self.others.lock());
-        let (pages, catalog) = {
+        let catalog = {
             let state = self.store.state.lock();
             if blob.is_some() {
                 others.replaced.extend(&state.catalog_blocks);
             }
-            (pages_with_round(&state), blob.as_ref().map(|written| written.blob).or(state.catalog))
+            blob.as_ref().map(|written| written.blob).or(state.catalog)
         };
         self.open = false;
         let root = StoreRoot { directory, pages, catalog, codecs: self.store.packing.codecs() };
@@ -131,27 +131,37 @@ impl Round {
         })
     }
 
-    /// Writes each part of the mapping with a changed page; returns where.
-    fn write_parts(&self) -> Result<Vec<(usize, BlockRef)>> {
-        let changed: BTreeSet<usize> = {
+    /// Writes each part of the mapping with a changed page; returns where, and how many pages there will be. The round is closed: neither it
+    /// nor the mapping changes between two parts.
+    fn write_parts(&self) -> Result<(Vec<(usize, BlockRef)>, u64)> {
+        let (changed, moving, mut pages) = {
             let mut state = self.store.state.lock();
-            let moving = std::mem::take(&mut state.moving_parts);
-            state.round.parts().chain(moving).collect()
+            (state.round.part_count(), std::mem::take(&mut state.moving_parts), state.mapping.pages())
         };
-        let mut written = Vec::with_capacity(changed.len());
-        for index in changed {
+        let end = changed.max(moving.last().map_or(0, |last| last + 1));
+        let mut written = Vec::new();
+        for index in 0..end {
             let (references, old) = {
                 let state = self.store.state.lock();
+                let mut changes = state.round.part(index).enumerate().peekable();
+                if changes.peek().is_none() && !moving.contains(&index) {
+                    continue;
+                }
                 let mut references = state.mapping.copy_part(index);
                 let skipped = usize::from(planted::is(Bug::MappingSlotSkipped));
-                for (slot, reference) in state.round.part(index).skip(skipped) {
-                    references[slot] = reference;
+                for (nth, (slot, reference)) in changes {
+                    looked_at(1);
+                    pages -= u64::from(!references[slot].is_absent());
+                    pages += u64::from(!reference.is_absent());
+                    if nth >= skipped {
+                        references[slot] = reference;
+                    }
                 }
                 (references, state.mapping.stored(index))
             };
             written.push((index, self.replace_references(BlockKind::Mapping, index, &references, old)?));
         }
-        Ok(written)
+        Ok((written, pages))
     }
 
     /// Writes each directory block with a changed part; returns the whole directory.
@@ -273,6 +283,7 @@ impl FinishedRound {
                     state.free.note_image(page);
                 }
             }
+            state.free.recharge();
         }
         let mut state = self.store.state.lock();
         for (part, stored) in &self.parts {
@@ -290,6 +301,7 @@ impl FinishedRound {
         for block in std::mem::take(&mut self.others.fresh) {
             state.free.note_birth(block);
         }
+        state.free.recharge();
         state.replaced.round = 0;
         state.phase = Phase::Idle;
     }
@@ -329,14 +341,4 @@ fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
     }
     state.recount_replaced();
     fresh.iter().for_each(|block| state.free.release(*block));
-}
-
-fn pages_with_round(state: &State) -> u64 {
-    let changes = state.round.parts().flat_map(|index| {
-        state.round.part(index).map(move |(slot, reference)| (state.mapping.id(index, slot), reference))
-    });
-    changes.fold(state.mapping.pages(), |pages, (page, reference)| {
-        let before = u64::from(!state.mapping.get(page).is_absent());
-        pages + u64::from(!reference.is_absent()) - before
-    })
 }

@@ -146,7 +146,7 @@ impl State {
     /// Blocks that the file has to have for what is in it and for its reserve.
     fn needed(&self, store: &PageStore) -> u64 {
         let reserve = match store.watched.get() {
-            Some(watched) => self.demanded(&watched.demand, store.page_bytes(), ReservedFor::NewPage),
+            Some(watched) => self.demanded(watched, store.page_bytes(), ReservedFor::NewPage),
             None => 0,
         };
         self.used() + reserve

@@ -242,6 +242,7 @@ impl ImageWriter {
             let run = match self.bound {
                 None => self.store.allocate_run(&mut state, self.run_pages)?,
                 Some(bound) => state
+                    .free
                     .allocate_before(bound, self.run_pages)
                     .ok_or_else(|| Error::new(ErrorKind::OutOfSpace, "no block before the bound is free"))?,
             };

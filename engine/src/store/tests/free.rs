@@ -8,6 +8,16 @@ fn drain(space: &mut FreeSpace) -> Vec<u64> {
     std::iter::from_fn(|| space.allocate_run(1)).map(|(block, _)| block.0).collect()
 }
 
+fn set_readers(space: &mut FreeSpace, readers: Vec<u64>) {
+    space.set_readers(readers);
+    while space.give_back(1) {}
+}
+
+fn end_hold(space: &mut FreeSpace, generation: u64) {
+    space.end_hold(generation);
+    while space.give_back(1) {}
+}
+
 #[test]
 fn every_block_but_the_header_is_handed_out_once() {
     let mut space = FreeSpace::new(200);
@@ -39,11 +49,11 @@ fn live_blocks_are_kept_while_a_checkpoint_with_them_is_held() {
     let second = space.hold();
     space.committed(6, Vec::new());
     space.release_live(BlockNumber(2));
-    space.end_hold(first);
+    end_hold(&mut space, first);
     assert_eq!((space.allocate_run(1), space.held_blocks()), (None, 2), "F1");
-    space.end_hold(again);
+    end_hold(&mut space, again);
     assert_eq!(drain(&mut space), [1], "the second does not have it");
-    space.end_hold(second);
+    end_hold(&mut space, second);
     assert_eq!(drain(&mut space), [2]);
     space.release_live(BlockNumber(3));
     assert_eq!(drain(&mut space), [3]);
@@ -59,11 +69,11 @@ fn live_blocks_are_kept_for_readers_of_older_checkpoints() {
     space.committed(8, vec![6]);
     space.release_live(BlockNumber(2));
     assert!(space.waits_for_readers());
-    space.set_readers(vec![7]);
+    set_readers(&mut space, vec![7]);
     assert_eq!(drain(&mut space), [1]);
-    space.set_readers(Vec::new());
+    set_readers(&mut space, Vec::new());
     assert!(space.allocate_run(1).is_none() && !space.waits_for_readers(), "held in this process");
-    space.end_hold(held);
+    end_hold(&mut space, held);
     assert_eq!(drain(&mut space), [2]);
 }
 
@@ -98,11 +108,11 @@ fn a_reader_holds_no_more_than_its_checkpoint() {
         };
         assert_eq!(space.held_blocks(), expected, "generation {generation}");
     }
-    space.set_readers(vec![3]);
+    set_readers(&mut space, vec![3]);
     assert_eq!(space.held_blocks(), 4);
-    space.end_hold(held.expect("held"));
+    end_hold(&mut space, held.expect("held"));
     assert_eq!(space.held_blocks(), 2);
-    space.set_readers(Vec::new());
+    set_readers(&mut space, Vec::new());
     assert_eq!((space.held_blocks(), space.free_blocks()), (0, 97));
 }
 
@@ -115,7 +125,7 @@ fn what_was_free_at_open_may_belong_to_earlier_readers() {
     assert_eq!((space.free_blocks(), space.held_blocks(), space.used_end()), (0, 68, 70));
     space.extend(71);
     assert_eq!(drain(&mut space), [70]);
-    space.set_readers(vec![20]);
+    set_readers(&mut space, vec![20]);
     assert_eq!(drain(&mut space).len(), 68);
 }
 
@@ -150,7 +160,7 @@ fn a_pack_is_free_with_its_last_image_and_not_while_a_checkpoint_that_has_one_is
     space.release(BlockNumber(1));
     let users = space.users(BlockNumber(1));
     assert_eq!((space.allocate_run(1), users, space.held_blocks()), (None, 1, 1), "F1, F4");
-    space.end_hold(held);
+    end_hold(&mut space, held);
     assert_eq!(space.allocate_run(1), Some((BlockNumber(1), 1)));
     assert_eq!((space.packs(), space.is_sparse(BlockNumber(1))), (PackTotals::default(), false));
     assert_eq!(space.held_blocks(), 0);
@@ -179,9 +189,9 @@ fn each_image_of_a_pack_is_held_from_its_own_birth_on() {
     space.release_image(PageId(2), pack);
     space.release_image(PageId(1), pack);
     assert_eq!((space.users(pack), space.held_blocks()), (3, 1));
-    space.end_hold(eighth);
+    end_hold(&mut space, eighth);
     assert_eq!((space.users(pack), space.held_blocks()), (1, 1), "generation 5 has page 1 only");
-    space.end_hold(fifth);
+    end_hold(&mut space, fifth);
     assert_eq!((space.users(pack), space.held_blocks(), space.free_blocks()), (0, 0, 1));
 }
 
@@ -199,7 +209,7 @@ fn an_image_that_replaces_another_of_its_page_in_one_pack_is_born_after_it() {
     space.committed(7, vec![5]);
     space.release_image(PageId(1), pack);
     assert_eq!((space.users(pack), space.held_blocks()), (1, 1), "the reader has the first only");
-    space.set_readers(Vec::new());
+    set_readers(&mut space, Vec::new());
     assert_eq!(space.free_blocks(), 1);
 }
 
@@ -226,4 +236,35 @@ fn a_block_can_be_claimed_once_and_only_if_it_exists() {
     assert!(space.claim(BlockNumber(2)));
     assert!(!space.claim(BlockNumber(2)));
     assert!(!space.claim(BlockNumber(3)));
+}
+
+/// Between two slices anybody may pin, replace and allocate.
+#[test]
+fn what_is_given_back_a_little_at_a_time_stays_held_until_its_turn() {
+    let mut space = FreeSpace::new(12);
+    drain(&mut space);
+    space.committed(5, vec![5]);
+    let fifth = space.hold();
+    space.committed(6, vec![5]);
+    (1..8).for_each(|block| space.release_live(BlockNumber(block)));
+    space.end_hold(fifth);
+    assert!(!space.give_back(1), "a reader has them");
+    space.set_readers(vec![]);
+    assert!(space.waits_for_readers() && space.give_back(3));
+    assert_eq!(drain(&mut space).len(), 3);
+    let sixth = space.hold();
+    space.committed(7, vec![]);
+    space.release_live(BlockNumber(8));
+    assert!(space.give_back(2) && space.held_blocks() == 3);
+    // One that is not understood, which may need all that was not given back yet.
+    space.set_readers(vec![READS_ANYTHING]);
+    while space.give_back(1) {}
+    assert_eq!((space.held_blocks(), drain(&mut space).len()), (3, 2));
+    space.set_readers(vec![5]);
+    assert!(!space.give_back(100));
+    assert_eq!((space.held_blocks(), drain(&mut space).len()), (3, 0), "F1");
+    set_readers(&mut space, vec![]);
+    assert_eq!((space.held_blocks(), drain(&mut space).len()), (1, 2));
+    end_hold(&mut space, sixth);
+    assert_eq!(drain(&mut space), [8]);
 }

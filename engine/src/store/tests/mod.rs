@@ -2,6 +2,7 @@
 
 mod crash;
 mod free;
+mod looks;
 mod manifest;
 mod pack_readers;
 mod packs;

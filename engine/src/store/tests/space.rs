@@ -293,3 +293,50 @@ fn a_compacted_file_has_room_for_a_checkpoint_that_drops_a_table() {
     round.write_blob(b"a catalog").expect("a block is kept");
     store.round_committed(round.finish().expect("blocks are kept"));
 }
+
+/// What was asked for counted when the page had become dirty, which is later: threads that asked at once were all promised the same blocks.
+#[test]
+fn what_is_promised_to_many_threads_at_once_is_there_for_each() {
+    const THREADS: usize = 400;
+    let disk = new_disk();
+    let (store, demand) = half_empty(&disk, 300);
+    demand.dirty.store(100, Ordering::Relaxed);
+    disk.set_capacity(Some(0));
+    let (asked, promised) = (std::sync::Barrier::new(THREADS), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let granted = store.reserve(ReservedFor::Change);
+                asked.wait();
+                if granted.is_ok() {
+                    promised.fetch_add(1, Ordering::Relaxed);
+                    demand.dirty.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let round = begin(&store).expect("idle");
+    for page in 501..501 + demand.dirty.load(Ordering::Relaxed) {
+        write(&store, &round, page, 2).expect("a block was promised");
+    }
+    round.write_blob(b"a catalog").expect("blocks are kept");
+    store.round_committed(round.finish().expect("blocks are kept"));
+    assert!((1..THREADS).contains(&promised.into_inner()));
+}
+
+#[test]
+fn nothing_is_left_to_threads_that_have_ended() {
+    let (store, _demand) = half_empty(&new_disk(), 100);
+    let kept = || store.state.lock().kept(&store);
+    let before = kept();
+    store.reserve(ReservedFor::Change).expect("a large disk");
+    assert_eq!(kept(), before, "this thread had asked already");
+    std::thread::scope(|scope| {
+        let ask = || store.reserve(ReservedFor::Change).map(|()| kept());
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(ask).join()).collect();
+        for kept in threads {
+            assert_eq!(kept.expect("no panic").expect("a large disk"), before + 8);
+        }
+    });
+    assert_eq!(kept(), before);
+}

@@ -1,0 +1,135 @@
+//! How much is looked at, and how much of it in one hold of the lock that every fault takes. Looks are counted, so nothing depends on time.
+
+use super::*;
+use crate::store::lock::SLICE;
+use crate::store::lock::counted::{Looks, looks};
+
+fn new_store(disk: &SimulatedStorage) -> Arc<PageStore> {
+    PageStore::create(disk, DATABASE, PAGE).expect("created")
+}
+
+/// The end of a checkpoint counted all the pages that had changed in one hold.
+#[test]
+fn the_end_of_a_checkpoint_lets_others_in_between_the_parts_of_the_mapping() {
+    let most = [300, 3000].map(|pages| {
+        let store = new_store(&new_disk());
+        commit(&store, 1..=pages, 1);
+        let round = begin(&store).expect("idle");
+        (1..=pages).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
+        round.record(PageId(pages), BlockRef::ABSENT);
+        let looks = looks(|| {
+            let finished = round.finish().expect("the disk works");
+            assert_eq!(finished.root().pages, pages - 1);
+            store.round_committed(finished);
+        });
+        assert!(looks.all >= pages as usize, "{looks:?}");
+        looks.most
+    });
+    assert!(most.into_iter().all(|most| most <= mapping::references_per_block(PAGE)), "{most:?}");
+}
+
+/// Each checkpoint looked at everything that was held, and the end of a backup gave all of it back, in one hold; nobody paid for the memory.
+#[test]
+fn what_is_held_is_looked_at_when_somebody_lets_go_and_a_slice_at_a_time() {
+    for pages in [300, 3000] {
+        let (store, memory) = (new_store(&new_disk()), Arc::new(Account::default()));
+        store.charge_to(&memory);
+        commit(&store, 1..=pages, 1);
+        let before = memory.bytes();
+        let held = store.hold();
+        let replaced = looks(|| (2..=4).for_each(|version| drop(commit(&store, 1..=pages, version))));
+        assert!(replaced.most <= mapping::references_per_block(PAGE), "{pages}: {replaced:?}");
+        let (blocks, charged) = (store.usage().held_blocks, memory.bytes() - before);
+        assert!(blocks >= pages && blocks <= pages + 20, "{blocks}: its own checkpoint, and no other");
+        // A block and two generations of what is held, and when each page that is there was born.
+        assert!(
+            (pages * 32..pages * 64 + (64 << 10)).contains(&charged),
+            "{charged} bytes for {pages} pages"
+        );
+        let free = store.usage().free_blocks;
+        let ended = looks(|| drop(held));
+        assert!(ended.most <= SLICE && ended.all >= pages as usize, "{ended:?}");
+        assert_eq!((store.usage().held_blocks, store.usage().free_blocks), (0, free + blocks));
+        assert_eq!((memory.bytes(), store.check_space()), (before, vec![]));
+    }
+}
+
+/// Moves every second of so many images, which are in the second half of the file.
+fn compacted(pages: u64) -> Looks {
+    let disk = new_disk();
+    let store = new_store(&disk);
+    commit(&store, 1..=2 * pages, 1);
+    let round = begin(&store).expect("idle");
+    (1..=pages)
+        .for_each(|page| round.record(PageId(2 * page - u64::from(page <= pages / 2)), BlockRef::ABSENT));
+    store.round_committed(round.finish().expect("the disk works"));
+    let bound = store.compact_blocks();
+    let mut moved = 0;
+    let looks = looks(|| {
+        loop {
+            let step = store.move_tail(&disk, bound, 128, &|| ()).expect("the disk works");
+            moved += step;
+            if step == 0 {
+                break;
+            }
+        }
+    });
+    assert!(moved >= pages / 3, "{moved} of {pages}");
+    looks
+}
+
+/// Each step began at the first page and at the first block.
+#[test]
+fn compacting_four_times_as_much_looks_at_four_times_as_much() {
+    let (few, many) = (compacted(4000), compacted(16_000));
+    assert!(many.all <= 5 * few.all, "{few:?} {many:?}");
+    assert!(many.most <= 2 * SLICE.max(mapping::references_per_block(PAGE)), "{many:?}");
+}
+
+/// All of the mapping was looked at in one hold.
+#[test]
+fn space_is_checked_a_part_at_a_time() {
+    for pages in [300, 3000] {
+        let store = new_store(&new_disk());
+        commit(&store, 1..=pages, 1);
+        let held = store.hold();
+        commit(&store, 1..=pages, 2);
+        let looks = looks(|| assert_eq!(store.check_space(), [""; 0]));
+        assert!(looks.all > 3 * pages as usize, "{looks:?}");
+        assert!(looks.most <= 3 * mapping::references_per_block(PAGE) + 1, "{looks:?}");
+        drop(held);
+    }
+}
+
+#[test]
+fn what_changes_while_space_is_checked_is_not_taken_for_damage() {
+    let store = new_store(&new_disk());
+    commit(&store, 1..=2000, 1);
+    commit(&store, 1..=2000, 2);
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for at in 0..20_000 {
+                let page = at * 7919 % 2100 + 1;
+                let block = {
+                    // As a writer does.
+                    let mut state = store.state.lock();
+                    let (block, _) = store.allocate_run(&mut state, 1).expect("the disk works");
+                    state.unsettled.begin(block, 1, false);
+                    block
+                };
+                store.record(PageId(page), BlockRef::new(block, at as u32), false);
+                if at % 5 == 0 {
+                    store.freed(PageId(page), 2);
+                }
+            }
+            ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            assert_eq!(store.check_space(), [""; 0]);
+        }
+    });
+    assert_eq!(store.check_space(), [""; 0]);
+    store.state.lock().free.allocate_run(1).expect("free");
+    assert_eq!(store.check_space().len(), 1);
+}
