@@ -425,7 +425,8 @@ fn opens_on_a_full_disk(preset: Preset, room: u64, kind: CrashKind, changes: u32
     drop((table, db));
     let full = size(&disk);
     disk.set_capacity(Some(full));
-    let db = open(&disk, settings).unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
+    let open = || open(&disk, settings.clone()).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let db = open();
     let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_rows(&db, &table, &rows, &context);
     let removed: Vec<u32> = rows.keys().copied().filter(|row| *row >= next / 4).collect();
@@ -446,6 +447,8 @@ fn opens_on_a_full_disk(preset: Preset, room: u64, kind: CrashKind, changes: u32
     assert_sound(&db, &context);
     drop(table);
     db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
+    disk.set_capacity(Some(size(&disk)));
+    assert_sound(&open(), &context);
 }
 
 /// `ENOSPC` where the reserve does not help, because the file system broke its promise: at each write in turn.

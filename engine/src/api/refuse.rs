@@ -39,7 +39,7 @@ fn copies(names: &[String], read_only: bool) -> Result<()> {
 /// What an interrupted creation or probe leaves, and what `mkfs` does.
 const NOT_FOREIGN: [&str; 9] = [
     LOCK_PATH,
-    "MANIFEST",
+    MANIFEST_PATH,
     "log",
     "log-memory",
     "pages",

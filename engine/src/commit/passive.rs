@@ -114,13 +114,12 @@ impl Core {
 
     /// Fences what the transaction of `ticket` depends on, if the rule is not content with it. True if nobody has to write for it.
     pub(super) fn drain_for(&self, ticket: Ticket) -> bool {
-        if !self.is_passive() {
-            return false;
-        }
-        if !self.is_content_with_ticket(ticket) {
-            self.drain_behind(ticket.csn.max(ticket.dsn));
-        }
-        self.is_content_with_ticket(ticket)
+        let content = || self.is_content_with_ticket(ticket);
+        self.is_passive()
+            && (content() || {
+                self.drain_behind(ticket.csn.max(ticket.dsn));
+                content()
+            })
     }
 
     /// Fences these logs. False if each of them holds W back with a block that has to be written.

@@ -96,7 +96,7 @@ impl Caller {
         let this = self.clone();
         if let Err(error) = thread::spawn("quench-waker", move || this.run()) {
             drop(Running { caller: self, then: CallerState::NotBegun });
-            tracing::warn!(%error, "cannot start a thread for wakers: whoever acknowledges calls them");
+            tracing::debug!(%error, "cannot start a thread for wakers: whoever acknowledges calls them");
         }
     }
 

@@ -214,9 +214,10 @@ impl Core {
         let any = !done.is_empty();
         let begun = writer.last_write().0;
         self.fail_if_any_failed(&done);
+        // First: if one of these panics, the others have ended all the same.
+        done.iter().for_each(|_| writer.write_ended(self.clock.now()));
         for Completion { token, buffer, .. } in done {
             self.complete(writer, token, buffer, begun);
-            writer.write_ended(self.clock.now());
             self.complete_carried(writer, token);
         }
         any

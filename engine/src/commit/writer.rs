@@ -332,11 +332,12 @@ impl LogWriter {
         f: impl FnOnce(&mut dyn WriteQueue) -> Result<R>,
     ) -> Result<R> {
         let mut worker = self.worker.lock();
+        // Before the queue, so that it is dropped behind it, which waits for what is on its way.
+        let lost = WithQueue(self);
         let mut queue = match worker.take() {
             Some(queue) => queue,
             None => make(self.writes_in_flight)?,
         };
-        let lost = WithQueue(self);
         let result = f(&mut *queue);
         std::mem::forget(lost);
         self.in_flight.store(queue.in_flight() as u32, Ordering::SeqCst);

@@ -65,12 +65,15 @@ impl CopiedLog {
         let known = newer.as_ref().map_or(Csn::ZERO, |newer| newer.checkpoint);
         let source = newest_of(backup, newer)?;
         let memory = match &source.log_memory {
-            Some(needed) => match map(source.database, needed) {
-                Ok(memory) => read_memory(&memory, &source, &*storage)?,
-                // Whether what it held is needed is question 2.
-                Err(error) if to.is_some() && error.kind() != ErrorKind::Busy => None,
-                Err(error) => return Err(error),
-            },
+            Some(needed) => {
+                let found =
+                    map(source.database, needed).and_then(|memory| read_memory(&memory, &source, &*storage));
+                match found {
+                    // It is missing, in use, or of a later run by now. Whether what it held is needed is question 2.
+                    Err(_) if to.is_some() => None,
+                    found => found?,
+                }
+            }
             None => None,
         };
         Ok(CopiedLog { storage, source, backup_epoch: backup.epoch, known, to, memory })

@@ -33,9 +33,16 @@ impl SegmentPool {
         state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default(), needless });
     }
 
-    /// Takes over a segment in which there is no block that counts: the database was closed, or a crash came between its making and its first
-    /// use, or at the end of a recovery. It is not used (rule 3), but removed when there are others, so that recoveries that are interrupted
-    /// again and again do not leave more and more.
+    /// As [`SegmentPool::adopt_unneeded`] one of a database that was closed, which needs no file until something is written. Then all make room if
+    /// the disk is full.
+    pub fn adopt_of_closed(&self, segment: &Segment) {
+        self.adopt_unneeded(segment);
+        self.state.lock().was_closed = true;
+    }
+
+    /// Takes over a segment in which there is no block that counts: a crash came between its making and its first use, or at the end of a
+    /// recovery. It is not used (rule 3), but removed when there are others, so that recoveries that are interrupted again and again do not
+    /// leave more and more.
     pub fn adopt_unneeded(&self, segment: &Segment) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
@@ -83,7 +90,8 @@ impl SegmentPool {
     }
 
     /// Makes room for the first segment on a full disk: removes what recovery found and nobody needs. True if there was anything. The caller
-    /// has made durable what says that nobody needs it. One file stays (rule 7): the last one goes when another is READY.
+    /// has made durable what says that nobody needs it. One file stays (rule 7): the last one goes when another is READY. Of a database that was
+    /// closed none need stay.
     pub fn remove_needless(&self) -> bool {
         let (ids, closed) = {
             let mut state = self.state.lock();
@@ -92,7 +100,7 @@ impl SegmentPool {
             let bytes: u64 = needless.iter().map(|full| full.segment.len).sum();
             state.adopted_bytes = state.adopted_bytes.saturating_sub(bytes);
             state.surplus.extend(needless.iter().map(|full| full.segment.id));
-            let others = !state.ready.is_empty() || !state.retired.is_empty();
+            let others = state.was_closed || !state.ready.is_empty() || !state.retired.is_empty();
             let stay = if others { 0 } else { state.surplus.len().min(1) };
             (state.surplus[stay..].to_vec(), needless)
         };
@@ -107,7 +115,10 @@ impl SegmentPool {
 
     /// There are segments to write to, so what is too much can go.
     fn serve(&self) {
-        self.state.lock().started = true;
+        {
+            let mut state = self.state.lock();
+            (state.started, state.was_closed) = (true, false);
+        }
         if let Err(error) = self.remove_surplus() {
             tracing::warn!(%error, "a log segment that nobody needs stays until the next checkpoint");
         }

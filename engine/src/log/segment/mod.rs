@@ -107,6 +107,8 @@ struct State {
     attempts: u64,
     /// Too many or too large, to be removed once there are READY ones (rule 7), or that could not be removed.
     surplus: Vec<SegmentId>,
+    /// Rule 7 does not hold yet: the manifest says that the database was closed.
+    was_closed: bool,
     started: bool,
     /// The last preparation found no space on the disk; forgotten when one succeeds.
     full: Option<AskedInVain>,
@@ -396,7 +398,7 @@ impl SegmentPool {
     }
 
     /// Makes segments READY again that a durable checkpoint covers and whose blocks are written: with nothing above `covered`, which is at or below its CSN
-    /// `checkpoint`. Removes those that are too many, too large or not ours; before [`SegmentPool::await_ready`] that waits until there are others.
+    /// `checkpoint`. Removes those that are too many, too large or not ours.
     ///
     /// # Errors
     /// I/O while removing: the first one. All else is done, and what could not be removed is tried again the next time.
