@@ -429,8 +429,7 @@ fn opens_on_a_full_disk(preset: Preset, room: u64, kind: CrashKind, changes: u32
     let db = open();
     let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_rows(&db, &table, &rows, &context);
-    let removed: Vec<u32> = rows.keys().copied().filter(|row| *row >= next / 4).collect();
-    for few in removed.chunks(20) {
+    for few in rows.keys().copied().filter(|row| *row >= next / 4).collect::<Vec<_>>().chunks(20) {
         soon(&context, || {
             let gone = db
                 .transact(|tx| few.iter().try_for_each(|row| tx.remove(&table, row.to_be_bytes()).map(drop)));
@@ -446,7 +445,7 @@ fn opens_on_a_full_disk(preset: Preset, room: u64, kind: CrashKind, changes: u32
     assert_rows(&db, &table, &rows, &context);
     assert_sound(&db, &context);
     drop(table);
-    db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
+    db.close().unwrap_or_else(|e| panic!("{context}: {e}"));
     disk.set_capacity(Some(size(&disk)));
     assert_sound(&open(), &context);
 }

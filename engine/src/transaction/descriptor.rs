@@ -525,6 +525,10 @@ impl Descriptors {
             let is_own = descriptor.thread.load(Ordering::Acquire) == thread_token();
             let next = Stamp(descriptor.waits_for.load(Ordering::SeqCst));
             let since = descriptor.waits_since.load(Ordering::SeqCst);
+            if descriptor.waits_for.load(Ordering::SeqCst) != next.0 {
+                // The two are of different waits. It is asked again soon.
+                return false;
+            }
             // Last: then what was read is not of the next transaction in the slot. One that is over waits for nobody.
             if descriptor.state.load(Ordering::SeqCst) != current.generation << PHASE_BITS | ACTIVE {
                 return false;

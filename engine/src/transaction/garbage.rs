@@ -18,7 +18,7 @@
 //!
 //! 1. One thread at a time collects; it alone gives slots of committed versions back.
 //! 2. The horizon's bound, the newest CSN below W, is read before the pins are scanned.
-//! 3. A deleted key's entry is removed from its page after its version was given back, and not forgotten before. Where another transaction
+//! 3. A deleted key's entry is removed from its page after its version was given back or pruned, and not forgotten before. Where another transaction
 //!    has changed or locked the entry by then, it is for that one to see to it ([`Change::deleted`], and a change that is taken back).
 //! 4. What deletions keep until then counts as versions do. A transaction adds it when it ends, where nothing is refused any more, so the bound
 //!    may be exceeded by the keys of transactions that were in progress.

@@ -53,8 +53,11 @@ impl ActiveTransaction {
             return Err(Error::invalid("the savepoint does not belong to this state of this transaction"));
         };
         let first = savepoint.changes + usize::from(planted::is(Bug::RollbackLeavesRow));
+        let before = self.scratch.changes.len();
         let taken_back = self.take_back(first, savepoint.values);
-        self.system.descriptors.gave_rows_back(self.id);
+        if self.scratch.changes.len() < before {
+            self.system.descriptors.gave_rows_back(self.id);
+        }
         if let Err(error) = taken_back {
             // Some of it is taken back in the pages, and none in the redo; there may be fewer changes than before the newest savepoint.
             // Only an abort makes sense of that.

@@ -120,6 +120,7 @@ impl ActiveTransaction {
                     if !self.system.commit().await_checkpoint() {
                         return Err(error);
                     }
+                    row_wait = None;
                     continue;
                 }
                 attempt => attempt?,
@@ -138,6 +139,8 @@ impl ActiveTransaction {
                         return Err(error);
                     }
                     checkpoints += 1;
+                    // That was not for the row.
+                    row_wait = None;
                     continue;
                 }
                 attempt => attempt?,
