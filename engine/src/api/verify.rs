@@ -18,6 +18,7 @@ use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
 use crate::transaction::TableHold;
 use crate::tree::Subtree;
+use crate::tree::image::validate_image_of;
 use crate::tree::overflow::{self, LargeSubtree};
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
@@ -276,7 +277,7 @@ fn check_stored_pages(
         }
         let mut look = || {
             let read = store.read_page(*page, &mut image[..len]);
-            read.and_then(|_| crate::tree::image::validate_image(&image[..len]))
+            read.and_then(|kind| validate_image_of(kind, &image[..len]))
         };
         // A page without an image was freed since the list was made; its id may be in use again and have one soon.
         let mut seen = None;

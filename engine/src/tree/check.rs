@@ -6,7 +6,7 @@
 use super::Tree;
 use super::node::{
     Held, INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD,
-    common_prefix, head_of, inner_entry_bytes,
+    common_prefix, head_of, inner_entry_bytes, max_entry_bytes, max_key_bytes,
 };
 use super::overflow::{self, LargeReference, REFERENCE_BYTES};
 use crate::base::{Error, ErrorKind, PageId, Result};
@@ -248,16 +248,50 @@ pub(super) fn check_page(page: PageBytes<'_>) -> Result<(), &'static str> {
     if node.heap_start() > page.len() || slots_end > node.heap_start() {
         return Err("slots and heap overlap");
     }
-    check_fences(node)?;
     check_entries(node)
 }
 
-fn check_fences(node: Node<'_>) -> Result<(), &'static str> {
-    let inside = |(offset, len): (usize, usize)| {
-        len == 0 || offset >= node.heap_start() && offset + len <= node.page.len()
-    };
-    if !inside(node.lower_place()) || !node.upper_place().is_none_or(inside) {
-        return Err("a fence is outside the heap");
+/// Words of the heap that something lies in. No two things may share one: changing the one would change the lengths of the other.
+struct Taken {
+    words: [u64; HEAP_WORDS_MAX / u64::BITS as usize],
+}
+
+/// Words of the longest page.
+const HEAP_WORDS_MAX: usize = (32 << 10) / WORD;
+
+impl Taken {
+    /// Takes the words of `bytes` at `offset`, which is at a word; false if one of them is taken.
+    #[inline]
+    fn take(&mut self, offset: usize, bytes: usize) -> bool {
+        let (mut at, end) = (offset / WORD, (offset + bytes).div_ceil(WORD));
+        while at < end {
+            let (index, first) = (at / u64::BITS as usize, at % u64::BITS as usize);
+            let count = (end - at).min(u64::BITS as usize - first);
+            let mask = u64::MAX >> (u64::BITS as usize - count) << first;
+            match self.words.get_mut(index) {
+                Some(word) if *word & mask == 0 => *word |= mask,
+                _ => return false,
+            }
+            at += count;
+        }
+        true
+    }
+}
+
+/// Bytes of the fences, if they are inside the heap.
+fn check_fences(node: Node<'_>, taken: &mut Taken) -> Result<usize, &'static str> {
+    let (mut used, most) = (0, max_key_bytes(node.page.len()));
+    for (offset, len) in [Some(node.lower_place()), node.upper_place()].into_iter().flatten() {
+        if len > most {
+            return Err("a fence is longer than any key");
+        }
+        if len > 0 && (offset < node.heap_start() || offset + len > node.page.len()) {
+            return Err("a fence is outside the heap");
+        }
+        if !taken.take(offset, len) {
+            return Err("fences overlap");
+        }
+        used += len.next_multiple_of(WORD);
     }
     let (lower, upper) = (node.lower(), node.upper());
     let prefix_len = upper.as_ref().map_or(0, |upper| common_prefix(&lower, upper));
@@ -267,18 +301,23 @@ fn check_fences(node: Node<'_>) -> Result<(), &'static str> {
     if node.prefix_len() != prefix_len {
         return Err("prefix is not what the fences have in common");
     }
-    Ok(())
+    Ok(used)
 }
 
 fn check_entries(node: Node<'_>) -> Result<(), &'static str> {
-    let mut used = 0;
+    let mut taken = Taken { words: [0; _] };
+    let mut used = check_fences(node, &mut taken)?;
     let (mut key, mut previous) = (Vec::new(), Vec::new());
     for index in 0..node.count() {
-        used += check_entry(node, index)?;
+        let bytes = check_entry(node, index)?;
+        let slot = node.slot(index);
+        if !taken.take(slot.offset(), bytes) {
+            return Err("an entry overlaps another, or a fence");
+        }
+        used += bytes;
         std::mem::swap(&mut key, &mut previous);
         key.clear();
         node.append_key(index, &mut key);
-        let slot = node.slot(index);
         if slot.head() != head_of(node.suffix_of(&key)) {
             return Err("head is not that of the suffix");
         }
@@ -287,29 +326,36 @@ fn check_entries(node: Node<'_>) -> Result<(), &'static str> {
         }
         // A separator equal to the lower fence would leave an empty child before it.
         let first_is_lower = !node.is_leaf() && index == 0 && key == node.lower();
-        if first_is_lower || !node.covers(&key) {
+        // Those between are where the first and the last are.
+        let is_outermost = index == 0 || index + 1 == node.count();
+        if first_is_lower || is_outermost && !node.covers(&key) {
             return Err("key is outside the fences");
         }
     }
-    let lower = node.lower_place().1.next_multiple_of(WORD);
-    let upper = node.upper_place().map_or(0, |(_, len)| len.next_multiple_of(WORD).max(WORD));
-    if used + lower + upper + node.garbage() != node.page.len() - node.heap_start() {
+    if used + node.garbage() != node.page.len() - node.heap_start() {
         return Err("heap is not the sum of its parts");
     }
     Ok(())
 }
 
-/// Bytes of the entry, if it is inside the heap.
+/// Bytes of the entry, if it is inside the heap and no longer than any that a writer may make: of those a split always leaves two that have room.
 fn check_entry(node: Node<'_>, index: usize) -> Result<usize, &'static str> {
     let slot = node.slot(index);
     let header = if node.is_leaf() { LEAF_ENTRY_HEADER } else { INNER_ENTRY_HEADER };
     if slot.offset() < node.heap_start() || slot.offset() + header > node.page.len() {
         return Err("an entry is outside the heap");
     }
+    let key_len = node.prefix_len() + slot.suffix_len();
+    if key_len > max_key_bytes(node.page.len()) {
+        return Err("a key is longer than any may be");
+    }
     let bytes = if node.is_leaf() {
         let entry = node.entry(index);
         if entry.value_len > entry.capacity {
             return Err("a value is longer than its entry");
+        }
+        if key_len + entry.capacity > max_entry_bytes(node.page.len()) {
+            return Err("an entry is longer than any may be");
         }
         if entry.meta.large {
             let mut bytes = Vec::with_capacity(REFERENCE_BYTES);
@@ -326,4 +372,13 @@ fn check_entry(node: Node<'_>, index: usize) -> Result<usize, &'static str> {
         return Err("an entry is outside the heap");
     }
     Ok(bytes)
+}
+
+/// What everybody may see has no stamps.
+pub(super) fn check_settled(page: PageBytes<'_>) -> Result<(), &'static str> {
+    let node = Node::new(page);
+    let entries = if node.is_leaf() { node.count() } else { 0 };
+    let is_stamped = overflow::is_overflow(page) && overflow::stamp_of(page) != 0
+        || (0..entries).any(|index| node.entry(index).meta.stamp != 0);
+    if is_stamped { Err("a settled image has a stamp") } else { Ok(()) }
 }
