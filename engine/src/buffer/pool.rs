@@ -74,6 +74,8 @@ pub(super) const STAMPED: u32 = 2;
 pub(super) const STAMPED_IMAGE: u32 = 4;
 /// The page is dirty and has no image yet.
 pub(super) const NEW: u32 = 8;
+/// All of these. The rest of the word counts how often the page's id was given back.
+pub(super) const FLAGS: u32 = DIRTY | STAMPED | STAMPED_IMAGE | NEW;
 
 /// What the pool knows of one page.
 #[derive(Default)]
@@ -81,7 +83,7 @@ pub(super) struct Entry {
     pub(super) latch: Latch,
     /// The checkpoint round in which the page was last imaged or born. Written under a latch, read by the checkpoint.
     round: AtomicU32,
-    /// [`DIRTY`], [`STAMPED`], [`STAMPED_IMAGE`], [`NEW`]. Written under an exclusive latch, by [`Pool::set_flags`].
+    /// [`FLAGS`], and above them a count. Written under an exclusive latch, by [`Pool::set_flags`] and [`Pool::free`].
     pub(super) flags: AtomicU32,
 }
 
@@ -103,7 +105,7 @@ impl Entry {
     }
 
     pub(super) fn flags(&self) -> u32 {
-        self.flags.load(Ordering::Acquire)
+        self.flags.load(Ordering::Acquire) & FLAGS
     }
 }
 
@@ -473,7 +475,9 @@ impl Pool {
     pub fn free(&self, guard: ExclusiveGuard<'_>) {
         assert!(std::ptr::eq(guard.pool(), self), "the page is of another pool");
         self.source.freed(guard.page_id(), guard.round());
-        self.set_flags(self.entry(guard.page_id()), 0);
+        let entry = self.entry(guard.page_id());
+        self.set_flags(entry, 0);
+        super::ids::count_free(entry);
         let page = guard.release_free();
         self.free.lock().recycled.push(page);
         // Its memory is for whoever waits for some.

@@ -1,234 +1,30 @@
-//! Is a page a node, and are the nodes a tree?
+//! Is a page a node?
 //!
-//! [`check_page`] trusts nothing. It is what images from the store are validated with, and each page of
-//! [`Tree::check_invariants`].
+//! [`check_page`] trusts nothing. It is what images from the store are validated with, and each page that a survey meets.
 
-use super::Tree;
 use super::node::{
     Held, INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD,
     common_prefix, head_of, inner_entry_bytes, max_entry_bytes, max_key_bytes,
 };
 use super::overflow::{self, LargeReference, REFERENCE_BYTES};
-use crate::base::{Error, ErrorKind, PageId, Result};
+use crate::base::Result;
 use crate::buffer::PageBytes;
-use std::collections::HashSet;
-
-/// What [`Tree::check_invariants`] has counted.
-#[derive(Clone, PartialEq, Default, Debug)]
-pub struct TreeSummary {
-    /// Pages of the tree, those of large values included.
-    pub pages: u64,
-    /// Values in overflow pages.
-    pub large_values: u64,
-    /// Entries in leaves, tombstones too.
-    pub entries: u64,
-    /// Pages from the root to a leaf.
-    pub depth: u32,
-    /// The used part of all leaves, 0 to 1.
-    pub leaf_fill: f64,
-    /// Ids of the pages, for the search for pages that belong to nobody.
-    pub page_ids: HashSet<PageId>,
-}
-
-/// A page of a tree that is not what it should be, and which keys it is for.
-#[derive(Debug)]
-pub struct PageDamage {
-    /// The page.
-    pub page: PageId,
-    /// The lowest key it is for.
-    pub lower: Vec<u8>,
-    /// The first key above; `None` if it is for all that follow.
-    pub upper: Option<Vec<u8>>,
-    /// What is wrong.
-    pub error: Error,
-}
-
-/// A damaged tree has as many damages as pages; more than this help nobody.
-const DAMAGES_MAX: usize = 1000;
-
-struct Census<'a> {
-    summary: TreeSummary,
-    leaves: u64,
-    leaf_bytes_used: u64,
-    damages: Vec<PageDamage>,
-    /// What ends the walk: not the tree's fault.
-    failure: Option<Error>,
-    go_on: &'a dyn Fn() -> bool,
-}
-
-impl Census<'_> {
-    fn is_over(&self) -> bool {
-        self.failure.is_some() || self.damages.len() >= DAMAGES_MAX || !(self.go_on)()
-    }
-}
-
-/// Where a node should be.
-struct Place<'a> {
-    page: PageId,
-    level: Option<u8>,
-    lower: &'a [u8],
-    upper: Option<&'a [u8]>,
-}
-
-/// Told of a page, the lowest key that it is for, and the first key above it.
-pub type VisitPage<'a> = &'a mut dyn FnMut(PageId, &[u8], Option<&[u8]>);
-
-impl Tree {
-    /// Checks every page of the tree and how the pages fit together.
-    ///
-    /// # Errors
-    /// [`crate::base::ErrorKind::Corruption`] naming the first wrong page, or a page cannot be read.
-    pub fn check_invariants(&self) -> Result<TreeSummary> {
-        let (summary, damages) = self.survey(&|| true)?;
-        damages.into_iter().next().map_or(Ok(summary), |damage| Err(damage.error))
-    }
-
-    /// Checks every page that can be reached, whatever is wrong with others, while `go_on` says so. The tree may be in use;
-    /// structure changes may wait for the walk.
-    ///
-    /// # Errors
-    /// There is no memory to bring a page in.
-    pub fn survey(&self, go_on: &dyn Fn() -> bool) -> Result<(TreeSummary, Vec<PageDamage>)> {
-        let (summary, damages) = (TreeSummary::default(), Vec::new());
-        let mut census = Census { summary, leaves: 0, leaf_bytes_used: 0, damages, failure: None, go_on };
-        self.check_below(&Place { page: self.root, level: None, lower: &[], upper: None }, &mut census);
-        if let Some(failure) = census.failure {
-            return Err(failure);
-        }
-        let capacity = census.leaves * (self.pool.page_bytes() - SLOTS_OFFSET) as u64;
-        census.summary.leaf_fill = census.leaf_bytes_used as f64 / capacity.max(1) as f64;
-        Ok((census.summary, census.damages))
-    }
-
-    fn check_below(&self, place: &Place<'_>, census: &mut Census<'_>) {
-        if census.is_over() {
-            return;
-        }
-        let Err(error) = self.check_node(place, census) else { return };
-        if error.kind() == ErrorKind::OutOfMemory {
-            census.failure = Some(error);
-            return;
-        }
-        let (lower, upper) = (place.lower.to_vec(), place.upper.map(<[u8]>::to_vec));
-        census.damages.push(PageDamage { page: place.page, lower, upper, error });
-    }
-
-    /// Latches are shared and held from the root down, so the tree may be in use. The level falls with every step, so a
-    /// damaged tree ends the descent too.
-    fn check_node(&self, place: &Place<'_>, census: &mut Census<'_>) -> Result<()> {
-        let guard = self.pool.shared(place.page)?;
-        let node = Node::new(guard.bytes());
-        let wrong = |what: &str| Error::corruption(format!("{:?}: {what}", place.page));
-        check_page(guard.bytes()).map_err(wrong)?;
-        if place.level.is_some_and(|level| level != node.level()) {
-            return Err(wrong("level does not fit the parent's"));
-        }
-        if node.lower() != place.lower || node.upper().as_deref() != place.upper {
-            return Err(wrong("fences are not what the parent says"));
-        }
-        // In two places it would have wrong fences in one of them. (That it was seen before only means that it was freed
-        // behind us, and used again ahead.)
-        census.summary.page_ids.insert(place.page);
-        census.summary.pages += 1;
-        census.summary.depth = census.summary.depth.max(1 + u32::from(node.level()));
-        if node.is_leaf() {
-            census.leaves += 1;
-            census.summary.entries += node.count() as u64;
-            census.leaf_bytes_used += (node.page.len() - SLOTS_OFFSET - node.gap() - node.garbage()) as u64;
-            return self.check_large(node, &mut census.summary);
-        }
-        for index in 0..=node.count() {
-            let lower = if index == 0 { place.lower.to_vec() } else { node.key(index - 1) };
-            let upper = if index < node.count() { Some(node.key(index)) } else { node.upper() };
-            let level = Some(node.level() - 1);
-            let child = Place { page: node.child(index), level, lower: &lower, upper: upper.as_deref() };
-            self.check_below(&child, census);
-        }
-        Ok(())
-    }
-
-    /// The leaf is latched, so none of its entries lets go of its value meanwhile.
-    fn check_large(&self, leaf: Node<'_>, summary: &mut TreeSummary) -> Result<()> {
-        for reference in references(leaf)? {
-            let mut pages = HashSet::new();
-            overflow::check(&self.pool, &reference, &mut pages)?;
-            summary.pages += pages.len() as u64;
-            summary.large_values += 1;
-            summary.page_ids.extend(pages);
-        }
-        Ok(())
-    }
-
-    /// Tells `visit` of the large values of all entries from `page` down.
-    ///
-    /// # Errors
-    /// A page cannot be read.
-    pub fn visit_large_values(&self, page: PageId, visit: &mut dyn FnMut(&LargeReference)) -> Result<()> {
-        self.visit_large_below(page, u8::MAX, visit)
-    }
-
-    fn visit_large_below(
-        &self,
-        page: PageId,
-        level_max: u8,
-        visit: &mut dyn FnMut(&LargeReference),
-    ) -> Result<()> {
-        let guard = self.pool.shared(page)?;
-        let node = Node::new(guard.bytes());
-        check_page(guard.bytes()).map_err(|what| Error::corruption(format!("{page:?}: {what}")))?;
-        if node.level() > level_max {
-            return Err(Error::corruption(format!("{page:?}: level does not fit the parent's")));
-        }
-        references(node)?.iter().for_each(&mut *visit);
-        for index in 0..if node.is_leaf() { 0 } else { node.count() + 1 } {
-            self.visit_large_below(node.child(index), node.level() - 1, visit)?;
-        }
-        Ok(())
-    }
-
-    /// Tells `visit` of every page from `page` down, with the keys that it is for; leaves are not read. What is below a page
-    /// that cannot be read is left out.
-    ///
-    /// # Errors
-    /// The first page that cannot be read.
-    pub fn visit_pages(&self, page: PageId, visit: VisitPage<'_>) -> Result<()> {
-        visit(page, &[], None);
-        self.visit_below(page, u8::MAX, visit)
-    }
-
-    fn visit_below(&self, page: PageId, level_max: u8, visit: VisitPage<'_>) -> Result<()> {
-        let guard = self.pool.shared(page)?;
-        let node = Node::new(guard.bytes());
-        let wrong = |what: &str| Error::corruption(format!("{page:?}: {what}"));
-        check_page(guard.bytes()).map_err(wrong)?;
-        if node.level() > level_max {
-            return Err(wrong("level does not fit the parent's"));
-        }
-        let mut result = Ok(());
-        for index in 0..if node.is_leaf() { 0 } else { node.count() + 1 } {
-            let lower = if index == 0 { node.lower().to_vec() } else { node.key(index - 1) };
-            let upper = if index < node.count() { Some(node.key(index)) } else { node.upper() };
-            visit(node.child(index), &lower, upper.as_deref());
-            if node.level() > 1 {
-                result = result.and(self.visit_below(node.child(index), node.level() - 1, visit));
-            }
-        }
-        result
-    }
-}
 
 /// The large values that the entries of a leaf refer to; none for an inner node.
 pub(super) fn references(node: Node<'_>) -> Result<Vec<LargeReference>> {
-    let mut found = Vec::new();
-    for index in 0..if node.is_leaf() { node.count() } else { 0 } {
-        let entry = node.entry(index);
-        if entry.meta.held() == Held::Reference {
-            let mut bytes = Vec::with_capacity(REFERENCE_BYTES);
-            node.page.append_to(entry.value_offset(), entry.value_len, &mut bytes);
-            found.push(LargeReference::decode(&bytes)?);
-        }
+    let entries = if node.is_leaf() { node.count() } else { 0 };
+    (0..entries).filter_map(|index| reference_at(node, index).transpose()).collect()
+}
+
+/// The large value that an entry of a leaf refers to.
+pub(super) fn reference_at(leaf: Node<'_>, index: usize) -> Result<Option<LargeReference>> {
+    let entry = leaf.entry(index);
+    if entry.meta.held() != Held::Reference {
+        return Ok(None);
     }
-    Ok(found)
+    let mut bytes = Vec::with_capacity(REFERENCE_BYTES);
+    leaf.page.append_to(entry.value_offset(), entry.value_len, &mut bytes);
+    LargeReference::decode(&bytes).map(Some)
 }
 
 /// Everything that can be said of a page alone: of a node, or of an overflow page.
