@@ -90,6 +90,9 @@ impl FreeIds {
     }
 }
 
+// What is above the flags counts alone.
+const _: () = assert!((FLAGS + 1).is_power_of_two());
+
 /// The page of `entry`, which the caller holds exclusively, is being freed.
 pub(super) fn count_free(entry: &Entry) {
     let word = entry.flags.load(Ordering::Relaxed);
