@@ -23,7 +23,7 @@ use crate::store::{
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::transaction::{Limits, TransactionSystem};
-use crate::tree::image::{settle_image, validate_image};
+use crate::tree::image::{settle_image, validate_image_of};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -40,11 +40,7 @@ impl PageSource for StoredPages {
         let begun = self.clock.now();
         let kind = self.store.read_page(page, into)?;
         self.cost.note(self.clock.now().since(begun));
-        validate_image(into).map_err(|error| error.at(Location::Page { page, offset: 0 }))?;
-        if kind == ImageKind::Stamped && !own_stamps {
-            settle_image(into);
-        }
-        Ok(())
+        check_and_settle(page, kind, own_stamps, into)
     }
 
     fn read_pages(&self, pages: &[(PageId, bool)], visit: &mut dyn FnMut(usize, Result<&[u8]>)) {
@@ -56,13 +52,8 @@ impl PageSource for StoredPages {
                 self.cost.note_many(pages.len(), self.clock.now().since(begun));
             }
             let (page, own_stamps) = pages[index];
-            let read = read.and_then(|(kind, image)| {
-                validate_image(image).map_err(|error| error.at(Location::Page { page, offset: 0 }))?;
-                if kind == ImageKind::Stamped && !own_stamps {
-                    settle_image(image);
-                }
-                Ok(&*image)
-            });
+            let read = read
+                .and_then(|(kind, image)| check_and_settle(page, kind, own_stamps, image).map(|()| &*image));
             visit(index, read);
         });
     }
@@ -74,6 +65,14 @@ impl PageSource for StoredPages {
     fn freed(&self, page: PageId, round: u32) {
         self.store.freed(page, round);
     }
+}
+
+fn check_and_settle(page: PageId, kind: ImageKind, own_stamps: bool, image: &mut [u8]) -> Result<()> {
+    validate_image_of(kind, image).map_err(|error| error.at(Location::Page { page, offset: 0 }))?;
+    if kind == ImageKind::Stamped && !own_stamps {
+        settle_image(image);
+    }
+    Ok(())
 }
 
 /// Pages read at open to learn what reading costs.

@@ -1,14 +1,27 @@
 //! Checking a whole database: trees, stored pages, space, log.
 //!
 //! It may run beside transactions and checkpoints, so what looks wrong at first (a page that was freed in this moment) is
-//! looked at again before it is reported.
+//! looked at again before it is reported. Nothing that takes long is done while checkpoints wait.
+//!
+//! # Leaked pages
+//! A page is leaked if it has an image and belongs to nothing. Pages change hands while they are looked for, but not in all ways, so this is certain:
+//!
+//! 1. *Before*: pages with an image, but for those of large values in progress; and how often each was freed.
+//! 2. *The walk* through all tables, checking. It meets every node that is there from its beginning to its end, and every large value
+//!    that an entry has, or had before a change in progress, when the walk comes to its key.
+//! 3. *Behind it*: what is neither is looked for where it can be, large values that wait to be freed and dropped tables.
+//! 4. *At last*, while no checkpoint and nobody else frees any: a page of the first list that was not met and not freed is leaked, if every dropped table
+//!    has been walked through. This is the only step for which others wait.
+//!
+//! A page that was not met in 2 was no node then, unless its table was dropped. If it was part of a large value, that waited to be freed when the walk came
+//! to its key: for before it was an entry's it was in progress, so the list does not have it. And what once waits to be freed never does anything else.
 
 use super::builder::Progress;
 use super::database::Inner;
 use super::log_memory::{self, Memories};
 use crate::base::account::Account;
 use crate::base::settings::Settings;
-use crate::base::{Csn, PageId, Result};
+use crate::base::{Csn, ErrorKind, PageId, Result};
 use crate::buffer::HIDDEN_ROUND;
 use crate::checkpoint::Checkpointer;
 use crate::device::{AlignedBuffer, Storage};
@@ -16,10 +29,13 @@ use crate::log::Segment;
 use crate::recovery::{Running, check_log};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
+use crate::sync::epoch::pin;
 use crate::transaction::TableHold;
-use crate::tree::Subtree;
+use crate::transaction::versions::{Before, VersionHandle};
+use crate::tree::image::validate_image_of;
 use crate::tree::overflow::{self, LargeSubtree};
-use std::collections::{BTreeSet, HashSet};
+use crate::tree::{LargeReference, Subtree, Survey, Tree};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -51,16 +67,23 @@ pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyRep
     let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
     let mut report = VerifyReport::default();
     let _hurry = inner.checkpointer.as_ref().map(|checkpointer| checkpointer.hurry());
-    let mut check = Check { inner, report: &mut report, reported: HashSet::new(), reachable: HashSet::new() };
+    let mut check = Check {
+        inner,
+        report: &mut report,
+        reported: HashSet::new(),
+        reachable: HashSet::new(),
+        replaced: Vec::new(),
+    };
     let before = check.quiet();
+    let imaged = check.imaged();
     check.tables(&mut progress)?;
     let damaged = check_stored_pages(&inner.store, check.report, &mut progress);
     check.name_keys_of(damaged);
-    let sound = check.report.problems.is_empty();
+    // Below a damaged page nobody knows what can be reached.
+    let sound = check.report.problems.is_empty() && check.values_without_entry();
     check.space()?;
     if sound {
-        // Below a damaged page nobody knows what can be reached.
-        check.leaks();
+        check.leaks(imaged);
         check.lost(before);
     }
     log(inner, &mut report, &mut progress)?;
@@ -72,8 +95,10 @@ struct Check<'a> {
     report: &'a mut VerifyReport,
     /// Damaged pages that are in the report.
     reported: HashSet<PageId>,
-    /// Pages of the trees.
+    /// Pages that belong to something.
     reachable: HashSet<PageId>,
+    /// Large values that transactions in progress replaced or deleted.
+    replaced: Vec<LargeReference>,
 }
 
 impl Check<'_> {
@@ -87,7 +112,10 @@ impl Check<'_> {
             progress("tables checked", done as u64, tables.len() as u64);
             // Not as a user: the table may be dropped meanwhile, and then this ends.
             let Some(table) = table.hold() else { continue };
-            let (summary, damages) = table.tree.survey(&|| !table.is_dropped())?;
+            let go_on = || !table.is_dropped();
+            let replaced = |stamp, values: &mut Vec<_>| self.values_before(stamp, values);
+            let (summary, damages) = table.tree.survey(&Survey { go_on: &go_on, replaced: &replaced })?;
+            self.replaced.extend(summary.replaced);
             if table.is_dropped() {
                 continue;
             }
@@ -104,6 +132,19 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Appends the large values that an entry with this stamp had before changes that may still be taken back.
+    fn values_before(&self, mut stamp: u64, values: &mut Vec<LargeReference>) {
+        let (versions, guard) = (self.inner.system.versions(), pin());
+        while let Some(version) =
+            VersionHandle::from_word(stamp).and_then(|handle| versions.read(handle, &guard))
+        {
+            if let Before::Reference(reference) = &version.undo.before {
+                values.push(**reference);
+            }
+            stamp = version.undo.prior;
+        }
     }
 
     /// Reports stored pages that are damaged and not yet reported (those in memory are well), with the table and the keys
@@ -161,15 +202,11 @@ impl Check<'_> {
     /// Pages without an image that belong to nothing; not known while transactions run.
     fn lost(&mut self, before: Option<Csn>) {
         let (system, pool) = (&self.inner.system, &self.inner.pool);
+        if before.is_none() || before != self.quiet() {
+            return;
+        }
         // What is being freed would be in neither list.
         let held = system.hold_retired();
-        for reference in system.retired_values() {
-            let mut pages = HashSet::new();
-            if let Err(error) = overflow::check(pool, &reference, &mut pages) {
-                self.report.problems.push(format!("a large value that was replaced or deleted: {error}"));
-            }
-            self.reachable.extend(pages);
-        }
         // The root of a table that is being created is hidden, but for a moment at the very beginning: looked at twice.
         // What could not be freed because it cannot be read is listed by checkpoints.
         let listed = system.unfinished_pages();
@@ -182,7 +219,7 @@ impl Check<'_> {
             crate::sync::thread::sleep(std::time::Duration::from_millis(20));
             lost.retain(is_lost);
         }
-        let sure = before.is_some() && before == self.quiet();
+        let sure = before == self.quiet();
         drop(held);
         if let (Some(first), true) = (lost.first(), sure) {
             let problem = format!("leaked page: {first:?} and {} more belong to nothing", lost.len() - 1);
@@ -190,71 +227,119 @@ impl Check<'_> {
         }
     }
 
-    /// Pages that have an image and belong to no tree.
-    fn leaks(&mut self) {
-        let mut leaked = self.without_owner(self.inner.store.page_ids());
-        leaked.retain(|page| !self.reachable.contains(page));
-        if leaked.is_empty() {
-            return;
-        }
-        // Pages come and go: what counts is a look while no checkpoint frees any, at the trees as they are then.
-        let again = || -> Result<BTreeSet<PageId>> {
-            let _held = self.inner.system.hold_retired();
-            let pool = &self.inner.pool;
-            let retired = self.inner.system.retired_values();
-            let mut large: Vec<_> =
-                retired.iter().map(|reference| LargeSubtree::whole(pool, reference)).collect();
-            for (table, from) in self.hold_all() {
-                for from in from {
-                    let from = match from {
-                        Subtree::Node(page) => page,
-                        Subtree::Large(subtree) => {
-                            large.push(subtree);
-                            continue;
-                        }
-                    };
-                    table.tree.visit_pages(from, &mut |page, _, _| {
-                        leaked.remove(&page);
-                    })?;
-                    table.tree.visit_large_values(from, &mut |reference| {
-                        large.push(LargeSubtree::whole(pool, reference));
-                    })?;
+    /// Step 1 of the search for leaked pages.
+    fn imaged(&self) -> Vec<Imaged> {
+        let Inner { store, pool, system, .. } = self.inner;
+        // In this order: what is freed later was freed more often, and what was freed before has no image.
+        let imaged = |page| {
+            let freed = pool.times_freed(page);
+            (pool.is_allocated(page) && store.contains(page)).then_some(Imaged { page, freed })
+        };
+        let mut imaged: Vec<Imaged> = store.page_ids().filter_map(imaged).collect();
+        // Noted before the image was recorded.
+        let unfinished = system.unfinished_pages();
+        imaged.retain(|imaged| !unfinished.contains(&imaged.page));
+        imaged
+    }
+
+    /// Large values that no entry has: those that wait to be freed, and those that were replaced. False if one is damaged.
+    fn values_without_entry(&mut self) -> bool {
+        let Inner { pool, system, .. } = self.inner;
+        let retired: Vec<_> = {
+            // What is being freed would not be in the list.
+            let _held = system.hold_retired();
+            let values = system.retired_values().into_iter();
+            values.map(|reference| (reference, pool.times_freed(reference.root))).collect()
+        };
+        let before = self.report.problems.len();
+        for (reference, freed) in retired {
+            let mut pages = HashSet::new();
+            match overflow::check(pool, &reference, &mut pages) {
+                Ok(()) => self.reachable.extend(pages),
+                // It was freed meanwhile, from its root down.
+                Err(_) if pool.times_freed(reference.root) != freed => {}
+                Err(error) => {
+                    let problem = format!("a large value that was replaced or deleted: {error}");
+                    self.report.problems.push(problem);
                 }
             }
-            for subtree in large {
-                overflow::visit_pages(pool, subtree, &mut |page| {
-                    leaked.remove(&page);
-                })?;
+        }
+        for reference in std::mem::take(&mut self.replaced) {
+            let whole = LargeSubtree::whole(pool, &reference);
+            match overflow::visit_pages(pool, whole, &mut |page| self.reachable.extend([page])) {
+                // Such a value may have been freed meanwhile, and its pages be another's. If it is damaged its image was found to be.
+                Err(error) if error.kind() != ErrorKind::Corruption => {
+                    self.report.problems.push(error.to_string());
+                }
+                _ => {}
             }
-            // Looked up last: what was freed during this look has no image any more, also if its id is in use again.
-            Ok(self.without_owner(leaked.into_iter()))
-        };
-        let leaked = match &self.inner.checkpointer {
-            Some(checkpointer) => checkpointer.while_idle(again),
-            None => again(),
-        };
-        let problem = |page| format!("leaked page: {page:?} has an image in the store, and is in no table");
-        match leaked {
-            Ok(leaked) => {
+        }
+        self.report.problems.len() == before
+    }
+
+    /// Steps 3, as far as dropped tables go, and 4 of the search for leaked pages.
+    fn leaks(&mut self, mut imaged: Vec<Imaged>) {
+        let pool = &self.inner.pool;
+        let is_same =
+            |imaged: &Imaged| pool.is_allocated(imaged.page) && pool.times_freed(imaged.page) == imaged.freed;
+        let mut walked = Vec::new();
+        for _ in 0..LOOKS {
+            imaged.retain(|imaged| is_same(imaged) && !self.reachable.contains(&imaged.page));
+            if imaged.is_empty() {
+                return;
+            }
+            let mut decide = || {
+                let mut dropped = self.dropped();
+                dropped.retain(|(_, subtree)| !walked.contains(subtree));
+                if dropped.is_empty() {
+                    let _held = self.inner.system.hold_retired();
+                    let unfinished = self.inner.system.unfinished_pages();
+                    imaged.retain(|imaged| is_same(imaged) && !unfinished.contains(&imaged.page));
+                }
+                dropped
+            };
+            let dropped = match &self.inner.checkpointer {
+                Some(checkpointer) => checkpointer.while_idle(decide),
+                None => decide(),
+            };
+            if dropped.is_empty() {
+                let problem =
+                    |page| format!("leaked page: {page:?} has an image in the store, and is in no table");
+                self.report.problems.extend(imaged.iter().map(|imaged| problem(imaged.page)));
                 // Once is enough.
-                self.reachable.extend(&leaked);
-                self.report.problems.extend(leaked.into_iter().map(problem));
+                self.reachable.extend(imaged.iter().map(|imaged| imaged.page));
+                return;
             }
-            Err(error) => self.report.problems.push(error.to_string()),
+            // A checkpoint may be freeing them: what is left of them then is in the list the next time.
+            for (tree, subtree) in dropped {
+                let mut visit = |page| self.reachable.extend([page]);
+                let visited = match subtree {
+                    Subtree::Node(page) => tree.visit_all(page, &mut visit),
+                    Subtree::Large(large) => overflow::visit_pages(pool, large, &mut visit),
+                };
+                if visited.is_ok() {
+                    walked.push(subtree);
+                }
+            }
         }
     }
 
-    /// Those of `pages` that have an image, are not free (the image of a free page goes with the next checkpoint), and belong to no
-    /// large value in progress.
-    fn without_owner(&self, pages: impl Iterator<Item = PageId>) -> BTreeSet<PageId> {
-        let (store, pool) = (&self.inner.store, &self.inner.pool);
-        let with_image = pages.filter(|page| pool.is_allocated(*page) && store.contains(*page));
-        let mut without_owner: BTreeSet<PageId> = with_image.collect();
-        // Noted before the image was recorded.
-        let unfinished = self.inner.system.unfinished_pages();
-        without_owner.retain(|page| !unfinished.contains(page));
-        without_owner
+    /// The dropped tables with what is left of each. Nobody holds them for that: a checkpoint would wait.
+    fn dropped(&self) -> Vec<(Tree, Subtree)> {
+        let mut held = self.hold_all();
+        held.retain(|(table, _)| table.is_dropped());
+        let of_table = |(table, rest): (TableHold, Vec<Subtree>)| {
+            let tree = table.tree.clone();
+            rest.into_iter().map(move |subtree| (tree.clone(), subtree))
+        };
+        held.into_iter().flat_map(of_table).collect()
     }
+}
+
+/// A page that has an image, and how often its id was given back before.
+struct Imaged {
+    page: PageId,
+    freed: u32,
 }
 
 /// How often what looks wrong is looked at.
@@ -276,7 +361,7 @@ fn check_stored_pages(
         }
         let mut look = || {
             let read = store.read_page(*page, &mut image[..len]);
-            read.and_then(|_| crate::tree::image::validate_image(&image[..len]))
+            read.and_then(|kind| validate_image_of(kind, &image[..len]))
         };
         // A page without an image was freed since the list was made; its id may be in use again and have one soon.
         let mut seen = None;

@@ -14,6 +14,9 @@ const STORE_TABLE_BYTES: u64 = 3 * 8 + 3;
 /// A place in a list of free ids, which grows by doubling.
 const FREE_ID_BYTES: u64 = 2 * size_of::<PageId>() as u64;
 
+/// Below this a pool gains little from huge pages, and would take 2 MiB for its first page.
+const HUGE_PAGES_FROM_BYTES: u64 = 64 << 20;
+
 /// Pages that are never denied: a few threads that split and merge.
 const RESIDENT_PAGES_MIN: u64 = 12;
 
@@ -112,8 +115,28 @@ impl Pool {
         true
     }
 
+    /// Huge pages for the ids that fit in memory. As long as all do, and none has given its memory back, the memory taken cannot exceed
+    /// the budget by more than one step.
+    pub(super) fn advise_huge(&self) {
+        if self.memory_bytes >= HUGE_PAGES_FROM_BYTES {
+            let pages = self.resident_max as usize + 1;
+            self.words.advise_huge(pages << self.word_shift, true);
+            self.entries.advise_huge(pages, true);
+        }
+    }
+
+    /// From now on memory is used with gaps, for good: no more huge pages anywhere. The system would put one where a few pages are in use
+    /// (`khugepaged`), and so fill the gaps with memory that nobody has counted.
+    pub(super) fn use_sparsely(&self) {
+        if !self.is_sparse.swap(true, Ordering::Relaxed) {
+            self.words.advise_huge(self.words.len(), false);
+            self.entries.advise_huge(self.entries.len(), false);
+        }
+    }
+
     /// Gives the memory of pages back to the system. The caller holds them exclusively, or their ids.
     pub(super) fn discard(&self, pages: impl Iterator<Item = PageId>) {
+        self.use_sparsely();
         self.words.discard(pages.map(|page| {
             let start = (page.0 as usize) << self.word_shift;
             start..start + (1 << self.word_shift)
@@ -166,5 +189,49 @@ impl Pool {
         let limit = self.memory_bytes;
         Error::new(ErrorKind::OutOfMemory, format!("{what}: `memory_bytes` is {limit}"))
             .at(Location::Setting("memory_bytes"))
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(any(loom, miri, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+    use crate::buffer::test_sources::{Images, PAGE_BYTES};
+    use std::sync::Arc;
+
+    /// What the system has been told about the memory at `address`, in its two-letter words.
+    fn advice_at(address: usize) -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let mut inside = false;
+        for line in maps.lines() {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let bound = |hex| usize::from_str_radix(hex, 16).ok();
+            if let Some((Some(start), Some(end))) = range.map(|(start, end)| (bound(start), bound(end))) {
+                inside = (start..end).contains(&address);
+            } else if inside && let Some(flags) = line.strip_prefix("VmFlags: ") {
+                return Some(format!(" {flags} "));
+            }
+        }
+        None
+    }
+
+    /// All page ids fitted in memory, so huge pages stayed advised while pages left: the system put what had been given back into huge pages
+    /// again, a fifth more than the budget.
+    #[test]
+    fn no_huge_page_is_asked_for_once_a_page_has_given_its_memory_back() {
+        let pool =
+            Pool::new(PAGE_BYTES, HUGE_PAGES_FROM_BYTES, Arc::new(Images::default())).expect("address space");
+        let page = pool.allocate().expect("room");
+        let address = pool.words.as_ptr().addr();
+        match advice_at(address) {
+            Some(advice) if advice.contains(" hg ") => {}
+            advice => {
+                println!("not tested: the system has no huge pages, or does not tell ({advice:?})");
+                return;
+            }
+        }
+        pool.free(page);
+        assert_eq!(pool.discard_free_pages(1), 1);
+        let advice = advice_at(address).expect("it was told before");
+        assert!(!advice.contains(" hg "), "{advice}");
     }
 }

@@ -1,6 +1,6 @@
 //! What the pages in memory will need of the store: counted where a page's flags change, asked for before one becomes dirty.
 
-use super::pool::{DIRTY, Entry, NEW, Pool};
+use super::pool::{DIRTY, Entry, FLAGS, NEW, Pool};
 use crate::base::{PageId, Result};
 use crate::store::{Demand, ReservedFor};
 use crate::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ impl Pool {
         if (before ^ flags) & (DIRTY | NEW) != 0 {
             self.count_flags(before, flags);
         }
-        entry.flags.store(flags, Ordering::Release);
+        entry.flags.store(before & !FLAGS | flags, Ordering::Release);
     }
 
     #[cold]

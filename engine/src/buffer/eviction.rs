@@ -29,8 +29,8 @@ use std::time::Duration;
 
 /// Eviction begins when less than this part of the budget is left, and goes on until twice that is.
 const HEADROOM: u64 = 32;
-/// Passes without success after which a waiter gives up.
-const FUTILE_PASSES: u64 = 2;
+/// Passes without success after which a waiter gives up: one that may have been under way when it came, and two.
+const FUTILE_PASSES: u64 = 1 + 2;
 /// A waiter looks again after this long even if nobody woke it; the wake-up that a full pool relies on is never lost, this
 /// only bounds what a defect could do.
 const WAIT_AT_MOST: Duration = Duration::from_millis(100);

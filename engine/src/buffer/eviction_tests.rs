@@ -118,6 +118,30 @@ fn who_waited_beside_a_turn_does_not_give_up_because_it_ends() {
     });
 }
 
+/// The pass that was under way when somebody came counted, and it had been past most pages: the second that counted was the first that
+/// began after.
+#[test]
+fn who_waits_for_memory_gives_up_after_two_passes_that_began_after_it_came() {
+    let kept = PageId(50);
+    let pool = pool_with(40, Arc::new(Images::default()));
+    let version = pool.optimistic(kept).expect("room").version();
+    let _held = hold(&pool, pool.resident_pages_max() - 1);
+    forget_what_was_asked(&pool);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| pool.exclusive(PageId(60)).map(drop));
+        await_waiter(&pool);
+        // Under way, and the first that began after.
+        for _ in 0..2 {
+            pool.eviction_was_futile(None);
+            pool.wait_for_pressure(Some(Duration::from_secs(1)));
+        }
+        let mut leaving = Leaving::default();
+        leaving.push(pool.claim_unchanged(kept, version).expect("nobody holds it"));
+        assert_eq!(leaving.evict(), 1);
+        waiter.join().expect("no panic").expect("a page has left");
+    });
+}
+
 #[test]
 fn turns_that_follow_each_other_keep_nobody_waiting_for_ever() {
     let pool = pool_with(40, Arc::new(Images::default()));

@@ -6,7 +6,9 @@
 //!
 //! Bounds: [`SEQUENCES_MAX`] sequences, [`SET_ASIDE_MAX`] ids each. Ids are set aside only where there is no free one.
 
+use super::pool::{Entry, FLAGS, Pool};
 use crate::base::PageId;
+use crate::sync::atomic::Ordering;
 
 /// Sequences that are known at once; as many threads can load in parallel and find what they load side by side.
 const SEQUENCES_MAX: usize = 8;
@@ -85,6 +87,23 @@ impl FreeIds {
             self.sequences.push(Sequence { last: first, end, set_aside: end - first });
         }
         PageId(first)
+    }
+}
+
+// What is above the flags counts alone.
+const _: () = assert!((FLAGS + 1).is_power_of_two());
+
+/// The page of `entry`, which the caller holds exclusively, is being freed.
+pub(super) fn count_free(entry: &Entry) {
+    let word = entry.flags.load(Ordering::Relaxed);
+    entry.flags.store(word.wrapping_add(FLAGS + 1), Ordering::Release);
+}
+
+impl Pool {
+    /// How often the id was given back, in 28 bits. While that does not change, and the id is allocated, it is the same page.
+    #[must_use]
+    pub fn times_freed(&self, page: PageId) -> u32 {
+        self.entry_of(page).map_or(0, |entry| entry.flags.load(Ordering::Acquire) / (FLAGS + 1))
     }
 }
 

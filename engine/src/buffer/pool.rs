@@ -23,7 +23,7 @@ use crate::base::{Account, Error, Location, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::store::{Demand, ReservedFor};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// Where images of evicted pages come from. Guarantees expected of an implementation:
@@ -65,8 +65,6 @@ const RESERVATION_BYTES: u64 = 1 << 40;
 const RESERVATION_FACTOR: u64 = if cfg!(any(loom, miri, feature = "shuttle")) { 2 } else { 16 };
 /// Never reserve more than an eighth of a process's address space.
 const RESERVATION_BYTES_MAX: u64 = 1 << 44;
-/// Below this a pool gains little from huge pages, and would take 2 MiB for its first page.
-const HUGE_PAGES_FROM_BYTES: u64 = 64 << 20;
 
 /// The page differs from its newest image.
 pub(super) const DIRTY: u32 = 1;
@@ -76,6 +74,8 @@ pub(super) const STAMPED: u32 = 2;
 pub(super) const STAMPED_IMAGE: u32 = 4;
 /// The page is dirty and has no image yet.
 pub(super) const NEW: u32 = 8;
+/// All of these. The rest of the word counts how often the page's id was given back.
+pub(super) const FLAGS: u32 = DIRTY | STAMPED | STAMPED_IMAGE | NEW;
 
 /// What the pool knows of one page.
 #[derive(Default)]
@@ -83,7 +83,7 @@ pub(super) struct Entry {
     pub(super) latch: Latch,
     /// The checkpoint round in which the page was last imaged or born. Written under a latch, read by the checkpoint.
     round: AtomicU32,
-    /// [`DIRTY`], [`STAMPED`], [`STAMPED_IMAGE`], [`NEW`]. Written under an exclusive latch, by [`Pool::set_flags`].
+    /// [`FLAGS`], and above them a count. Written under an exclusive latch, by [`Pool::set_flags`] and [`Pool::free`].
     pub(super) flags: AtomicU32,
 }
 
@@ -105,7 +105,7 @@ impl Entry {
     }
 
     pub(super) fn flags(&self) -> u32 {
-        self.flags.load(Ordering::Acquire)
+        self.flags.load(Ordering::Acquire) & FLAGS
     }
 }
 
@@ -117,7 +117,7 @@ const WORDS_PER_LINE: usize = 8;
 
 /// All pages of a database that are in memory, and the state of all that are not.
 pub struct Pool {
-    entries: Region<Entry>,
+    pub(super) entries: Region<Entry>,
     pub(super) words: Region<AtomicU64>,
     /// log2 of the words per page.
     pub(super) word_shift: u32,
@@ -126,6 +126,8 @@ pub struct Pool {
     pub(super) resident_max: u64,
     /// See invariant 3.
     pub(super) resident: AtomicU64,
+    /// Not all memory below the highest page in use is in use: see [`Pool::use_sparsely`].
+    pub(super) is_sparse: AtomicBool,
     pub(super) eviction: Eviction,
     pub(super) ahead: Requests,
     pub(super) turns: Turns,
@@ -166,6 +168,7 @@ impl Pool {
             memory_bytes,
             resident_max,
             resident: AtomicU64::new(0),
+            is_sparse: AtomicBool::new(false),
             eviction: Eviction::default(),
             ahead: Requests::default(),
             turns: Turns::default(),
@@ -177,18 +180,8 @@ impl Pool {
             account: Arc::default(),
             fault_buffers: Mutex::new(Vec::new()),
         };
-        pool.advise_huge(true);
+        pool.advise_huge();
         Ok(Arc::new(pool))
-    }
-
-    /// Huge pages for the ids that fit in memory. As long as all ids do, the memory taken cannot exceed the budget by more
-    /// than one step.
-    pub(super) fn advise_huge(&self, wanted: bool) {
-        if self.memory_bytes >= HUGE_PAGES_FROM_BYTES {
-            let pages = self.resident_max as usize + 1;
-            self.words.advise_huge(pages << self.word_shift, wanted);
-            self.entries.advise_huge(pages, wanted);
-        }
     }
 
     /// Tells which pages the store has; before anything else is done with the pool. They are read when first used.
@@ -210,7 +203,7 @@ impl Pool {
         // Lowest ids at the end: they are given out first, which keeps memory dense.
         free.cold = (1..page_count).rev().map(PageId).filter(|page| !self.is_allocated(*page)).collect();
         if page_count > self.resident_max {
-            self.advise_huge(false);
+            self.use_sparsely();
         }
         self.set_page_count(page_count);
         Ok(())
@@ -473,8 +466,7 @@ impl Pool {
         }
         self.set_page_count(end);
         if (first..end).contains(&self.resident_max) {
-            // From now on memory is used sparsely.
-            self.advise_huge(false);
+            self.use_sparsely();
         }
         Ok(free.add(before, first, end))
     }
@@ -483,7 +475,9 @@ impl Pool {
     pub fn free(&self, guard: ExclusiveGuard<'_>) {
         assert!(std::ptr::eq(guard.pool(), self), "the page is of another pool");
         self.source.freed(guard.page_id(), guard.round());
-        self.set_flags(self.entry(guard.page_id()), 0);
+        let entry = self.entry(guard.page_id());
+        self.set_flags(entry, 0);
+        super::ids::count_free(entry);
         let page = guard.release_free();
         self.free.lock().recycled.push(page);
         // Its memory is for whoever waits for some.

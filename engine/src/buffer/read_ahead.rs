@@ -88,9 +88,17 @@ impl ReadAhead {
     /// # Errors
     /// The system has no thread left.
     pub fn start(pool: &Arc<Pool>) -> Result<ReadAhead> {
-        let work = pool.clone();
+        ReadAhead::start_by(pool, |work| thread::spawn("quench-read-ahead", work))
+    }
+
+    fn start_by(
+        pool: &Arc<Pool>,
+        spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> std::io::Result<thread::JoinHandle<()>>,
+    ) -> Result<ReadAhead> {
+        let alive = Alive(pool.clone());
+        // Before it starts: it ends when nobody is attached.
         pool.ahead.attached.store(true, Ordering::SeqCst);
-        let thread = thread::spawn("quench-read-ahead", move || work.serve_read_ahead())
+        let thread = spawn(Box::new(move || alive.0.serve_read_ahead()))
             .map_err(|error| Error::io("cannot start the thread that reads ahead", error))?;
         Ok(ReadAhead { pool: pool.clone(), thread: Mutex::new(Some(thread)) })
     }
@@ -111,10 +119,10 @@ impl Drop for ReadAhead {
     }
 }
 
-/// When the thread ends, also by a panic, nobody asks it any more: it is only a help. Who has asked is not left waiting.
-struct Alive<'a>(&'a Pool);
+/// When the thread ends, also by a panic, or is not started at all, nobody asks it any more: it is only a help. Who has asked is not left waiting.
+struct Alive(Arc<Pool>);
 
-impl Drop for Alive<'_> {
+impl Drop for Alive {
     fn drop(&mut self) {
         self.0.ahead.attached.store(false, Ordering::SeqCst);
         let left = std::mem::take(&mut *self.0.ahead.thread.lock());
@@ -169,7 +177,6 @@ impl Pool {
     }
 
     fn serve_read_ahead(&self) {
-        let _alive = Alive(self);
         let mut done = None;
         while self.ahead.attached.load(Ordering::SeqCst) {
             let ticket = self.ahead.asked.ticket();
@@ -233,5 +240,22 @@ impl Pool {
             }
         });
         done
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+    use crate::buffer::test_sources::{Images, PAGE_BYTES};
+
+    #[test]
+    fn nobody_asks_a_thread_that_was_not_started() {
+        let pool = Pool::new(PAGE_BYTES, 64 * PAGE_BYTES as u64, Arc::new(Images::default())).expect("small");
+        let refused = ReadAhead::start_by(&pool, |_| Err(std::io::ErrorKind::WouldBlock.into()));
+        assert!(refused.is_err());
+        let asked = pool.ahead.ask(Work::BringIn(vec![PageId(1), PageId(2)]));
+        assert!(asked.is_err(), "nobody would do it");
+        let _thread = ReadAhead::start(&pool).expect("a thread");
+        assert!(pool.ahead.ask(Work::BringIn(vec![PageId(1), PageId(2)])).is_ok());
     }
 }

@@ -8,13 +8,14 @@
 //! A *stamped* image is a page as it was, for one that leaves memory while somebody may still ask who wrote its entries. When
 //! the run that wrote it is over nobody can, and [`settle_image`] makes a settled one of it.
 
-use super::check::check_any_page;
+use super::check::{check_any_page, check_settled};
 use super::edit::{Fences, NodeMut};
 use super::node::{Node, WORD};
 use super::overflow;
 pub use super::{EntryMeta, Held};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{PAGE_HEADER_BYTES, PageBytes, ScratchPage};
+use crate::store::ImageKind;
 
 /// What an entry is in the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,12 +169,29 @@ pub fn settle_image(bytes: &mut [u8]) {
     image_page(page.bytes(), bytes, &mut |_, _, _| Resolved::Keep);
 }
 
-/// Whether the bytes are an image of a node or of an overflow page. Nothing that passes can lead outside the page; nor can what does not pass, it
-/// only gives wrong answers.
+/// Whether the bytes are an image of a node or of an overflow page. Nothing that passes can lead outside the page, nor keep a writer busy for ever;
+/// nor can what does not pass lead outside, it only gives wrong answers.
 ///
 /// # Errors
 /// [`crate::base::ErrorKind::Corruption`].
 pub fn validate_image(bytes: &[u8]) -> Result<()> {
     let page = ScratchPage::from_image(bytes);
-    check_any_page(page.bytes()).map_err(|what| Error::corruption(format!("the image is not a node: {what}")))
+    check_any_page(page.bytes()).map_err(no_image)
+}
+
+/// As [`validate_image`], for an image that the store has as one of this kind.
+///
+/// # Errors
+/// The same.
+pub fn validate_image_of(kind: ImageKind, bytes: &[u8]) -> Result<()> {
+    let page = ScratchPage::from_image(bytes);
+    check_any_page(page.bytes()).map_err(no_image)?;
+    match kind {
+        ImageKind::Settled => check_settled(page.bytes()).map_err(no_image),
+        ImageKind::Stamped => Ok(()),
+    }
+}
+
+fn no_image(what: &str) -> Error {
+    Error::corruption(format!("the image is not a node: {what}"))
 }

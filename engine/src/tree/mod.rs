@@ -36,15 +36,16 @@ mod node;
 pub mod overflow;
 mod scan;
 mod split;
+mod survey;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 mod write;
 
-pub use check::{PageDamage, TreeSummary};
 pub use free::Subtree;
 pub use node::{EntryMeta, Held, max_entry_bytes, max_key_bytes};
 pub use overflow::{LargeReader, LargeReference, LargeWriter, REFERENCE_BYTES, VALUE_BYTES_MAX};
 pub use scan::{BatchEntry, LeafBatch};
+pub use survey::{PageDamage, Survey, TreeSummary};
 pub use write::{LeafHint, LeafWrite};
 
 use crate::base::{PageId, Result};

@@ -7,6 +7,7 @@ mod interrupted;
 mod model;
 mod rules;
 mod starved;
+mod survey;
 mod timing;
 
 use super::{EntryMeta, LeafBatch, LeafHint, Tree, TreeObserver};

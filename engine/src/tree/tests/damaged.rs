@@ -1,12 +1,16 @@
 //! Pages with flipped bits: anything may be answered, but nothing panics, hangs or leaves the page.
 
 use super::{Horizon, put, tree};
-use crate::base::{PageId, Result};
-use crate::buffer::{PAGE_HEADER_BYTES, PageSource, Pool};
+use crate::base::{ErrorKind, PageId, Result};
+use crate::buffer::{PAGE_HEADER_BYTES, PageSource, Pool, ScratchPage};
+use crate::store::ImageKind;
 use crate::sync::Arc;
-use crate::tree::image::{Resolved, image_page, validate_image};
-use crate::tree::{LeafBatch, Tree};
+use crate::tree::edit::{Fences, NodeMut};
+use crate::tree::image::{EntryMeta, Resolved, image_page, validate_image, validate_image_of};
+use crate::tree::node::{BOOKS_WORD, HEADER_WORD, Node, SLOTS_WORD, Slot, leaf_entry_word};
+use crate::tree::{LeafBatch, LeafHint, Tree, max_entry_bytes, max_key_bytes};
 use std::ops::Bound;
+use std::time::Duration;
 
 const PAGE_BYTES: usize = 1024;
 
@@ -105,4 +109,120 @@ fn arbitrary_bytes_are_no_image() {
     }
     assert!(validate_image(&[]).is_err());
     assert!(validate_image(&[0; PAGE_BYTES]).is_err());
+}
+
+/// Checks what it reads, as the store's pages are.
+struct Checked(Images, ImageKind);
+
+impl PageSource for Checked {
+    fn read_page(&self, page: PageId, own_stamps: bool, into: &mut [u8]) -> Result<()> {
+        self.0.read_page(page, own_stamps, into)?;
+        validate_image_of(self.1, into)
+    }
+}
+
+const PLAIN: EntryMeta = EntryMeta { stamp: 0, tombstone: false, large: false };
+
+/// The image of a leaf with these fences.
+fn leaf(lower: &[u8], upper: Option<&[u8]>, fill: impl FnOnce(&mut NodeMut<'_>)) -> Vec<u8> {
+    let mut page = ScratchPage::new(PAGE_BYTES);
+    let mut node = NodeMut::new(page.bytes_mut());
+    node.init(0, &Fences { lower: lower.to_vec(), upper: upper.map(<[u8]>::to_vec) }, PageId(0));
+    fill(&mut node);
+    let mut image = vec![0; PAGE_BYTES];
+    page.bytes().copy_to(0, &mut image);
+    image
+}
+
+/// What becomes of `writes` of so many bytes to a tree whose root is `image`.
+fn write_all(kind: ImageKind, image: Vec<u8>, writes: Vec<(&'static [u8], Vec<u8>)>) -> Result<()> {
+    let source = Arc::new(Checked(Images(vec![Vec::new(), image]), kind));
+    let (done, result) = std::sync::mpsc::channel();
+    // Detached: if it hangs nothing ends it.
+    std::thread::spawn(move || {
+        let pool = Pool::new(PAGE_BYTES, 64 * PAGE_BYTES as u64, source).expect("small");
+        pool.restore([PageId(1)].into_iter()).expect("once");
+        let tree = Tree::open(pool, Arc::new(Horizon::default()), PageId(1));
+        let mut hint = LeafHint::default();
+        let mut write = |(key, value): (&'static [u8], Vec<u8>)| -> Result<()> {
+            tree.write(key, value.len(), &mut hint)?.put(0, false, &value);
+            Ok(())
+        };
+        let _ = done.send(writes.into_iter().try_for_each(&mut write));
+    });
+    result.recv_timeout(Duration::from_secs(20)).expect("a writer panics, or restarts for ever")
+}
+
+#[track_caller]
+fn assert_refused(result: Result<()>) {
+    assert_eq!(result.expect_err("no writer makes such a page").kind(), ErrorKind::Corruption);
+}
+
+/// With one entry there is nothing to divide, and no room for another: the writer started over for ever.
+#[test]
+fn a_leaf_whose_entry_is_longer_than_any_is_refused() {
+    let most = max_entry_bytes(PAGE_BYTES);
+    let image =
+        |bytes: usize| leaf(b"", None, |node| node.insert(0, b"m", PLAIN, &vec![7; bytes - 1], bytes - 1));
+    let writes = || vec![(&b"a"[..], vec![1; most - 1]), (&b"z"[..], vec![1; most - 1])];
+    write_all(ImageKind::Settled, image(most), writes()).expect("a writer may make this");
+    assert_refused(write_all(ImageKind::Settled, image(PAGE_BYTES - 200), writes()));
+    assert_refused(write_all(ImageKind::Settled, image(most + 1), writes()));
+}
+
+#[test]
+fn fences_and_keys_that_are_longer_than_any_key_are_refused() {
+    let most = max_key_bytes(PAGE_BYTES);
+    let fences = |bytes: usize| leaf(&vec![b'a'; bytes], Some(&vec![b'b'; bytes]), |_| ());
+    let key = |bytes: usize| leaf(b"", None, |node| node.insert(0, &vec![b'a'; bytes], PLAIN, &[], 0));
+    for (image, longer) in [(fences(most), fences(most + 1)), (key(most), key(most + 1))] {
+        validate_image(&image).expect("a writer may make this");
+        assert!(validate_image(&longer).is_err());
+    }
+}
+
+/// A leaf with an entry `a` in whose value another one, `b`, lies. What is too much in the sum is missing in the garbage.
+fn overlapping() -> Vec<u8> {
+    let value_len = 20;
+    let mut inner = vec![0; 64];
+    inner[8..16].copy_from_slice(&leaf_entry_word(value_len, value_len, PLAIN).to_le_bytes());
+    inner[16] = b'b';
+    let mut image = leaf(b"", None, |node| {
+        // Its value begins 17 bytes behind the entry's beginning; the next word is 7 bytes further.
+        node.insert(0, b"a", PLAIN, &[&[0; 7][..], &inner].concat(), 71);
+        node.insert(1, b"c", PLAIN, &[0; 100], 100);
+        node.remove(1);
+    });
+    let page = ScratchPage::from_image(&image);
+    let node = Node::new(page.bytes());
+    let at = Slot::new(node.slot(0).offset() + 24, b"b");
+    let bytes = (16 + 1 + value_len).next_multiple_of(8);
+    let mut set = |word: usize, to: u64| image[word * 8..][..8].copy_from_slice(&to.to_le_bytes());
+    set(SLOTS_WORD + 1, at.0);
+    set(HEADER_WORD, page.bytes().word(HEADER_WORD) + (1 << 16));
+    set(BOOKS_WORD, page.bytes().word(BOOKS_WORD) - bytes as u64);
+    image
+}
+
+/// A writer of the outer one made what it liked of the lengths of the inner one, and the next split panicked in the middle.
+#[test]
+fn a_leaf_with_an_entry_inside_another_is_refused() {
+    let most = max_entry_bytes(PAGE_BYTES);
+    let longer = [&[0; 7][..], &[0xff; 64]].concat();
+    let fill = [&b"d"[..], b"e", b"f", b"g", b"h"].map(|key| (key, vec![1; most - 1]));
+    let writes = [(&b"a"[..], longer)].into_iter().chain(fill).collect();
+    assert_refused(write_all(ImageKind::Settled, overlapping(), writes));
+}
+
+/// The stamp was taken for that of a version of this run.
+#[test]
+fn a_stamp_in_an_image_that_should_have_none_is_refused() {
+    let stamped =
+        |stamp| leaf(b"", None, |node| node.insert(0, b"a", EntryMeta { stamp, ..PLAIN }, b"value", 5));
+    for (kind, stamp, is_refused) in
+        [(ImageKind::Settled, 0, false), (ImageKind::Stamped, 9, false), (ImageKind::Settled, 9, true)]
+    {
+        let result = write_all(kind, stamped(stamp), vec![(b"a", vec![1])]);
+        assert_eq!(result.map_err(|error| error.kind()).err(), is_refused.then_some(ErrorKind::Corruption));
+    }
 }

@@ -1,0 +1,355 @@
+//! `verify` beside writers: what it must find all the same, and that it keeps nobody waiting.
+
+use quenchdb::base::Location;
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
+use quenchdb::{Compression, Database, Preset, Result, Settings, VerifyReport};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+thread_local! {
+    /// What is done before each read of this thread.
+    static BEFORE_READ: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+}
+
+/// A storage that tells of reads.
+#[derive(Debug)]
+struct Told(Arc<dyn Storage>);
+
+#[derive(Debug)]
+struct ToldFile(Arc<dyn File>);
+
+impl Storage for Told {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(ToldFile(self.0.open(path, mode)?)))
+    }
+    fn remove(&self, path: &str) -> Result<()> {
+        self.0.remove(path)
+    }
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        self.0.list(directory)
+    }
+    fn create_directory(&self, path: &str) -> Result<()> {
+        self.0.create_directory(path)
+    }
+    fn flush_directory(&self, directory: &str) -> Result<()> {
+        self.0.flush_directory(directory)
+    }
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        self.0.lock(exclusive)
+    }
+    fn facts(&self) -> DeviceFacts {
+        self.0.facts()
+    }
+    fn durability(&self) -> DurabilityMethod {
+        self.0.durability()
+    }
+    fn set_durability(&self, method: DurabilityMethod) {
+        self.0.set_durability(method);
+    }
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        self.0.write_queue(depth)
+    }
+}
+
+impl File for ToldFile {
+    fn location(&self, offset: u64) -> Location {
+        self.0.location(offset)
+    }
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        BEFORE_READ.with(|before| before.borrow_mut().as_mut().map(|before| before()));
+        self.0.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.0.write_at(offset, bytes)
+    }
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.0.write_durable_at(offset, bytes)
+    }
+    fn flush(&self) -> Result<()> {
+        self.0.flush()
+    }
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        self.0.zero_extend(len)
+    }
+    fn reserve(&self, from: u64, to: u64) -> Result<()> {
+        self.0.reserve(from, to)
+    }
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.0.set_len(len)
+    }
+    fn claim(&self) -> Result<()> {
+        self.0.claim()
+    }
+    fn unclaim(&self) {
+        self.0.unclaim();
+    }
+    fn try_lock(&self) -> Result<bool> {
+        self.0.try_lock()
+    }
+    fn is_locked(&self) -> Result<bool> {
+        self.0.is_locked()
+    }
+}
+
+fn open(disk: &SimulatedStorage) -> Database {
+    open_with(disk, 1 << 20)
+}
+
+fn open_with(disk: &SimulatedStorage, memory_bytes: u64) -> Database {
+    let settings = Settings {
+        preset: Preset::Group,
+        logs: 1,
+        memory_bytes,
+        version_bytes: 1 << 20,
+        segment_bytes: 64 << 10,
+        log_buffer_bytes: 64 << 10,
+        log_bytes_max: 1 << 20,
+        checkpoint_log_bytes: 0,
+        // So that tests find the rows that they damage.
+        compression: Compression::None,
+        flush_unit_bytes: 4096,
+        ..Settings::default()
+    };
+    let storage = Arc::new(Told(Arc::new(disk.clone())));
+    Database::builder().settings(settings).storage(storage).open("simulated").expect("opens")
+}
+
+fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>) {
+    let table = db.table_or_create(name).expect("a whole disk");
+    for first in rows.clone().step_by(100) {
+        let mut tx = db.begin().expect("free");
+        for n in first..(first + 100).min(rows.end) {
+            tx.insert(&table, format!("key {n:05}").as_bytes(), row(name, n)).expect("free row");
+        }
+        tx.commit().expect("a whole disk");
+    }
+}
+
+/// What a row of a table has, unlike every other.
+fn row(table: &str, n: u32) -> String {
+    format!("{table} {n:05} ").repeat(25)
+}
+
+#[track_caller]
+fn assert_sound(report: &VerifyReport) {
+    assert!(report.problems.is_empty(), "{:#?}", report.problems);
+}
+
+/// What the threads beside have done.
+#[derive(Default)]
+struct Done {
+    commits: AtomicU64,
+    checkpoints: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Done {
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    fn so_far(&self) -> (u64, u64) {
+        (self.commits.load(Ordering::SeqCst), self.checkpoints.load(Ordering::SeqCst))
+    }
+}
+
+/// Runs `with` while rows are put into the middle of table `t`, and checkpoints made.
+fn beside_writers<T>(db: &Database, done: &Arc<Done>, with: impl FnOnce() -> T) -> T {
+    struct Stop<'a>(&'a Done);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.stop.store(true, Ordering::Relaxed);
+        }
+    }
+    let table = db.table_or_create("t").expect("a whole disk");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in (0..).take_while(|_| done.goes_on()) {
+                let mut tx = db.begin().expect("free");
+                tx.insert(&table, format!("key 01000 {n:08}").as_bytes(), [1; 400]).expect("own row");
+                tx.commit().expect("checkpoints make room in the log");
+                done.commits.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        scope.spawn(|| {
+            while done.goes_on() {
+                db.checkpoint().expect("a whole disk");
+                done.checkpoints.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let _stop = Stop(done);
+        with()
+    })
+}
+
+/// How often progress beside a read is waited for, and how long.
+const MISSED_MAX: u64 = 3;
+const A_WHILE: Duration = Duration::from_secs(10);
+
+/// Checkpoints waited while `verify` walked through the whole database once more, and who had to split a child of a root until it had walked
+/// through the table.
+#[test]
+fn while_verify_waits_for_a_read_commits_and_checkpoints_go_on() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk);
+    fill(&db, "t", 0..8000);
+    db.checkpoint().expect("a whole disk");
+    let done = Arc::new(Done::default());
+    let (waits, missed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let report = beside_writers(&db, &done, || {
+        let (done, waits, missed) = (done.clone(), waits.clone(), missed.clone());
+        let mut reads = 0;
+        let before_read = move || {
+            reads += 1;
+            // The page that is waited for may be one that the writer needs.
+            if reads % 25 != 0 || missed.load(Ordering::SeqCst) > MISSED_MAX {
+                return;
+            }
+            let (begun, (commits, checkpoints)) = (Instant::now(), done.so_far());
+            waits.fetch_add(1, Ordering::SeqCst);
+            // The second checkpoint from now has begun after this.
+            let enough = || {
+                let now = done.so_far();
+                now.0 >= commits + 150 && now.1 >= checkpoints + 2
+            };
+            while !enough() {
+                if begun.elapsed() > A_WHILE {
+                    missed.fetch_add(1, Ordering::SeqCst);
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        BEFORE_READ.with(|before| *before.borrow_mut() = Some(Box::new(before_read)));
+        let report = db.verify(None);
+        BEFORE_READ.with(|before| *before.borrow_mut() = None);
+        report.expect("runs")
+    });
+    assert_sound(&report);
+    let (waits, missed) = (waits.load(Ordering::SeqCst), missed.load(Ordering::SeqCst));
+    assert!(missed <= MISSED_MAX, "nothing went on while verify waited for a read, {missed} times");
+    assert!(waits >= 20, "{waits} waits");
+    assert_sound(&db.verify(None).expect("runs"));
+}
+
+#[test]
+fn leaked_and_damaged_pages_are_found_beside_writers() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk);
+    fill(&db, "t", 0..2000);
+    fill(&db, "a", 0..100);
+    fill(&db, "b", 0..100);
+    db.close().expect("a whole disk");
+    let place = |row: String| {
+        let bytes = disk.read_file("pages/data").expect("a page store");
+        let at = bytes.windows(row.len()).position(|bytes| bytes == row.as_bytes());
+        at.expect("the row is stored")
+    };
+    let flip = |row: String| {
+        let (at, mut bytes) = (place(row), disk.read_file("pages/data").expect("a page store"));
+        bytes[at - 1] ^= 1;
+        disk.write_file("pages/data", &bytes);
+    };
+    flip(row("a", 50));
+    let db = open(&disk);
+    // Nobody can say what is below a damaged page, so it stays when its table goes.
+    db.drop_table("a").expect("not used");
+    db.checkpoint().expect("the damage is in nobody's way");
+    flip(row("a", 50));
+    let leaked = db.verify(None).expect("runs").problems;
+    assert!(leaked.len() == 1 && leaked[0].contains("leaked page"), "{leaked:#?}");
+    beside_writers(&db, &Arc::default(), || {
+        for _ in 0..5 {
+            assert_eq!(db.verify(None).expect("runs").problems, leaked);
+        }
+        let at = place(row("b", 50)) as u64;
+        disk.make_unreadable("pages/data", at..at + 1);
+        for _ in 0..5 {
+            let problems = db.verify(None).expect("runs").problems;
+            assert!(problems.len() == 1 && problems[0].contains("table `b`"), "{problems:#?}");
+        }
+    });
+}
+
+/// Nothing refers to the old value but what would bring it back.
+#[test]
+fn a_value_that_an_open_transaction_has_replaced_or_deleted_is_not_leaked() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk);
+    let table = db.table_or_create("t").expect("a whole disk");
+    for n in 0..4u8 {
+        db.transact(|tx| tx.insert(&table, [n], vec![n; 20_000])).expect("room");
+    }
+    db.checkpoint().expect("a whole disk");
+    let mut tx = db.begin().expect("free");
+    tx.insert(&table, [1], vec![9; 30_000]).expect("room");
+    tx.insert(&table, [2], b"short").expect("room");
+    tx.remove(&table, [3]).expect("there");
+    assert_sound(&db.verify(None).expect("runs"));
+    db.checkpoint().expect("a whole disk");
+    assert_sound(&db.verify(None).expect("runs"));
+    tx.abort();
+    assert_sound(&db.verify(None).expect("runs"));
+}
+
+/// Large values are an entry's, a transaction's that has replaced them, nobody's that waits to be freed, and an entry's again, while `verify` looks for them; and tables
+/// come and go with theirs.
+#[test]
+fn values_that_change_hands_and_tables_that_are_dropped_are_not_leaked() {
+    let disk = SimulatedStorage::new(1);
+    let db = open_with(&disk, 4 << 20);
+    let table = db.table_or_create("values").expect("a whole disk");
+    let seconds =
+        std::env::var("QUENCH_VERIFY_SECONDS").map_or(2, |seconds| seconds.parse().expect("a number"));
+    let (done, begun) = (Arc::new(Done::default()), Instant::now());
+    let mut verified = 0;
+    beside_writers(&db, &done, || {
+        std::thread::scope(|scope| {
+            let (db, table, done) = (&db, &table, &done);
+            for thread in 0..2u8 {
+                scope.spawn(move || {
+                    for n in (0u32..).take_while(|_| done.goes_on()) {
+                        let mut tx = db.begin().expect("free");
+                        let len = 3000 + (n as usize * 7919) % 20_000;
+                        let mut change = |n: u32| match n % 5 {
+                            0 => tx.remove(table, [thread, n as u8 % 16]).map(drop),
+                            _ => tx.insert(table, [thread, n as u8 % 16], vec![n as u8; len]),
+                        };
+                        // Who finds no memory takes back what it has done.
+                        let done = change(n * 7).and_then(|()| change(n * 11));
+                        if n % 3 == 0 || done.is_err() { tx.abort() } else { drop(tx.commit()) }
+                    }
+                });
+            }
+            scope.spawn(move || {
+                for n in (0..).take_while(|_| done.goes_on()) {
+                    let name = format!("short-lived {n}");
+                    let short_lived = db.table_or_create(&name).expect("a whole disk");
+                    let _ = db.transact(|tx| tx.insert(&short_lived, [1], vec![7; 30_000]));
+                    std::thread::sleep(Duration::from_millis(5));
+                    db.drop_table(&name).expect("not used");
+                }
+            });
+            while begun.elapsed() < Duration::from_secs(seconds) || verified < 3 {
+                let report = db.verify(None);
+                verified += 1;
+                if !report.as_ref().is_ok_and(|report| report.problems.is_empty()) {
+                    done.stop.store(true, Ordering::Relaxed);
+                }
+                match report {
+                    Ok(report) => assert_sound(&report),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            done.stop.store(true, Ordering::Relaxed);
+        });
+    });
+    println!("{verified} times; {:?} commits and checkpoints", done.so_far());
+    assert_sound(&db.verify(None).expect("runs"));
+}
