@@ -242,7 +242,7 @@ impl Core {
             while queue.in_flight() > 0 && queue.reap(true, &mut done).is_ok() {}
             if queue.in_flight() > 0 {
                 // They may hang.
-                flights.into_iter().flatten().for_each(|flight| flight.under_way.is_left());
+                flights.into_iter().flatten().for_each(|flight| flight.under_way.leave());
             }
         }
     }

@@ -352,7 +352,7 @@ impl<'a> UnderWay<'a> {
     }
 
     /// It goes on without the caller.
-    pub(super) fn is_left(self) {
+    pub(super) fn leave(self) {
         std::mem::forget(self);
     }
 }

@@ -189,7 +189,7 @@ impl Core {
         let submitted = writer.with_worker_queue(|depth| self.storage.write_queue(depth), submit);
         if submitted.is_ok() || is_on_its_way {
             // It ends where it is reaped.
-            under_way.is_left();
+            under_way.leave();
         }
         submitted
     }
