@@ -79,7 +79,7 @@ impl PageStore {
         let (blocks, number) = {
             let mut state = self.state.lock();
             state.free.watch(true);
-            (state.free.blocks(), state.number)
+            (state.free.blocks(), (state.phase == Phase::Idle).then_some(state.number))
         };
         let mut owners = vec![0u8; blocks as usize];
         let (mut problems, mut shared) = (Vec::new(), HashMap::<BlockNumber, Vec<Owner>>::new());
@@ -107,7 +107,7 @@ impl PageStore {
             let names: Vec<String> = owners.iter().map(Owner::to_string).collect();
             problems.push(format!("{} share a block (at {})", names.join(" and "), self.place(block)));
         }
-        if problems.is_empty() {
+        if let (true, Some(number)) = (problems.is_empty(), number) {
             problems.extend(self.miscounted(number, &owners));
         }
         self.state.lock().free.watch(false);
@@ -121,6 +121,7 @@ impl PageStore {
             state.other_uses().for_each(|(owner, block)| visit(&state, owner, block));
         }
         for part in 0.. {
+            self.state.let_others_in();
             let state = self.state.lock();
             if part >= state.part_count() {
                 return;
@@ -138,6 +139,7 @@ impl PageStore {
         let generations = self.state.lock().free.held_for();
         for generation in generations {
             for skipped in (0..).step_by(SLICE) {
+                self.state.let_others_in();
                 let state = self.state.lock();
                 let mut blocks = state.free.held(generation, skipped).take(SLICE).peekable();
                 if blocks.peek().is_none() {
@@ -160,6 +162,7 @@ impl PageStore {
         held.insert(BlockNumber(0), 1);
         let (mut first, mut leaked, mut problems) = (None, 0u64, Vec::new());
         for (slice, owners) in owners.chunks(SLICE).enumerate() {
+            self.state.let_others_in();
             let state = self.state.lock();
             if state.phase != Phase::Idle || state.number != number {
                 return Vec::new();

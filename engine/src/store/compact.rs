@@ -33,6 +33,12 @@ pub(super) struct Search {
     part: usize,
 }
 
+/// Images to move, and the part of the mapping where the search for them began.
+struct Found {
+    images: Vec<(PageId, BlockRef)>,
+    from: usize,
+}
+
 impl State {
     /// The part to go on with.
     fn search_from(&mut self, bound: Option<u64>) -> usize {
@@ -69,8 +75,8 @@ impl PageStore {
         if self.state.lock().search_from(Some(bound)) == 0 {
             self.note_tail_of_mapping(bound);
         }
-        let tail = self.images_where(Some(bound), most);
-        self.rewrite(storage, &tail, bound, rest)
+        let found = self.images_where(Some(bound), most);
+        self.rewrite(storage, found, bound, rest)
     }
 
     /// Moves at most `most` images out of packs of which at most half counts, into full ones, for the next round. Otherwise as
@@ -80,9 +86,9 @@ impl PageStore {
     /// As [`PageStore::move_tail`].
     pub fn repack(self: &Arc<Self>, storage: &dyn Storage, most: usize, rest: &dyn Fn()) -> Result<u64> {
         self.refuse_unless_idle()?;
-        let sparse = self.images_where(None, most);
+        let found = self.images_where(None, most);
         let bound = self.state.lock().free.blocks();
-        self.rewrite(storage, &sparse, bound, rest)
+        self.rewrite(storage, found, bound, rest)
     }
 
     fn refuse_unless_idle(&self) -> Result<()> {
@@ -100,15 +106,22 @@ impl PageStore {
     }
 
     /// Pages of the last checkpoint, at most `most`, whose newest image is at or behind `bound`, or without one in a pack that is half empty.
-    fn images_where(&self, bound: Option<u64>, most: usize) -> Vec<(PageId, BlockRef)> {
+    /// Goes on where the last search ended; what is found nowhere then is not there.
+    fn images_where(&self, bound: Option<u64>, most: usize) -> Found {
         let mut found = Vec::new();
+        let mut from = self.state.lock().search_from(bound);
         while found.len() < most {
             // Part by part, so that nobody waits for the whole table.
+            self.state.let_others_in();
             let mut state = self.state.lock();
             let part = state.search_from(bound);
             if part >= state.mapping.part_count() {
                 // The next search begins anew.
                 state.search.part = 0;
+                if from > 0 && found.is_empty() {
+                    from = 0;
+                    continue;
+                }
                 break;
             }
             looked_at(1);
@@ -123,14 +136,14 @@ impl PageStore {
             }
         }
         found.truncate(most);
-        found
+        Found { images: found, from }
     }
 
     /// Copies images to free blocks before `bound`, as long as there are any that the reserve does not need.
     fn rewrite(
         self: &Arc<Self>,
         storage: &dyn Storage,
-        images: &[(PageId, BlockRef)],
+        Found { images, from }: Found,
         bound: u64,
         rest: &dyn Fn(),
     ) -> Result<u64> {
@@ -158,6 +171,10 @@ impl PageStore {
         }
         let result = writer.reap(true, &mut written);
         moved += self.record_moved(&mut written);
+        if moved < images.len() as u64 {
+            // The others are still there.
+            self.state.lock().search.part = from;
+        }
         if is_full(&result) { Ok(moved) } else { result.map(|()| moved) }
     }
 

@@ -39,6 +39,9 @@ use crate::base::{Account, PageId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Of births a part is forgotten where so many other things are looked at: it is a piece of memory of its own.
+const PARTS_FORGOTTEN: usize = 16;
+
 /// The bitmap.
 #[derive(Debug, Default)]
 pub struct FreeSpace {
@@ -429,7 +432,8 @@ impl FreeSpace {
                 break;
             }
         }
-        let more = self.let_go().is_some() || !self.is_anything_pinned() && self.births.forget(most);
+        let more = self.let_go().is_some()
+            || !self.is_anything_pinned() && self.births.forget((most / PARTS_FORGOTTEN).max(1));
         self.recharge();
         more
     }

@@ -2,22 +2,44 @@
 //! all there is. Tests count what is looked at in one hold.
 
 use super::State;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, thread};
 
 /// Things that are looked at in one hold, where there may be many: a few microseconds.
 pub(super) const SLICE: usize = if cfg!(test) { 64 } else { 1024 };
 
+/// How often whoever works slice by slice looks whether those who waited have had the lock.
+const LOOKS: usize = 100;
+
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct StateLock(Mutex<State>);
+pub(super) struct StateLock {
+    state: Mutex<State>,
+    waiting: AtomicUsize,
+}
 
 impl StateLock {
     pub(super) fn new(state: State) -> StateLock {
-        StateLock(Mutex::new(state))
+        StateLock { state: Mutex::new(state), waiting: AtomicUsize::new(0) }
+    }
+
+    /// To be called between two slices. The lock is not fair: who lets go of it and takes it again is there before one that sleeps has woken up.
+    pub(super) fn let_others_in(&self) {
+        for _ in 0..LOOKS {
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            thread::yield_now();
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        let state = self.0.lock();
+        let state = self.state.try_lock().unwrap_or_else(|| {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let state = self.state.lock();
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            state
+        });
         #[cfg(test)]
         counted::begin_hold();
         state

@@ -273,7 +273,9 @@ impl PageStore {
 
     /// Gives back what is held for nobody any more.
     pub(super) fn give_back(&self) {
-        while self.state.lock().free.give_back(SLICE) {}
+        while self.state.lock().free.give_back(SLICE) {
+            self.state.let_others_in();
+        }
     }
 
     /// Who reads a checkpoint in another process (or in this one, as if it were in another).

@@ -141,7 +141,8 @@ impl State {
         let others = |more| 2 * self.other_blocks(demand, page_bytes, more);
         let more = match page {
             ReservedFor::Change => 1 + others(0),
-            ReservedFor::NewPage => 2 + others(1) + FOR_CHANGES,
+            // Changes of threads that have not asked yet, too.
+            ReservedFor::NewPage => 2 + others(1) + FOR_CHANGES.max(PER_THREAD * (askers.count() + 1)),
         };
         pages + more + UNASKED + PER_THREAD * askers.count()
     }
@@ -153,7 +154,7 @@ impl State {
         if watched.demand.dirty.load(Ordering::Relaxed) > 0 {
             self.demanded(watched, store.page_bytes(), ReservedFor::Change)
         } else {
-            self.other_blocks(&watched.demand, store.page_bytes(), 0)
+            self.other_blocks(&watched.demand, store.page_bytes(), 0) + PER_THREAD * watched.askers.count()
         }
     }
 }
