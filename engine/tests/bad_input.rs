@@ -489,31 +489,6 @@ fn who_opens_a_database_whose_lock_was_removed_writes_nothing() {
     assert_eq!(rows(&builder().open(path).expect("opens"), "t").len(), 2);
 }
 
-/// A copy of a closed database may have holes where zeros were written, or share its blocks with the original: a write there is not durable when it
-/// is complete. So what an earlier process has written with zeros is not believed.
-#[test]
-fn the_log_of_a_closed_database_is_not_written_to_again() {
-    let directory = tempfile::tempdir().expect("space");
-    let segments = || -> BTreeMap<PathBuf, Vec<u8>> {
-        files(&directory.path().join("log"))
-            .into_iter()
-            .filter(|(path, _)| path.extension().is_some())
-            .collect()
-    };
-    let db = builder().open(directory.path()).expect("opens");
-    let table = db.create_table("t").expect("new");
-    put(&db, &table, "a", "1");
-    drop(table);
-    db.close().expect("closes");
-    let before = segments();
-    assert!(before.len() >= 2, "{:?}", before.keys());
-    let db = builder().open(directory.path()).expect("opens");
-    let table = db.table("t").expect("there");
-    put(&db, &table, "b", "2");
-    let now = segments();
-    assert!(!now.is_empty() && before.keys().all(|path| !now.contains_key(path)), "{:?}", now.keys());
-}
-
 /// Somebody moves the log of another database into this one's, to have it replayed: it is no use here, and was removed.
 #[test]
 fn a_log_segment_of_another_database_is_refused_and_left_alone() {

@@ -247,8 +247,8 @@ impl Database {
     }
 
     /// Checks the whole database: every tree, every stored page and its block, and the log from the checkpoint to where it is
-    /// durable. May run beside transactions and checkpoints; structure changes wait while their tree is checked, and a table
-    /// may be dropped meanwhile. [`Builder::verify`] checks a database that cannot be opened, too.
+    /// durable. May run beside transactions and checkpoints, and a table may be dropped
+    /// meanwhile; what is appended behind the last row that there was need not be checked. [`Builder::verify`] checks a database that cannot be opened, too.
     ///
     /// # Errors
     /// Only what keeps it from checking; damage is in the report.

@@ -22,7 +22,7 @@ use super::log_memory::{self, Memories};
 use crate::base::account::Account;
 use crate::base::settings::Settings;
 use crate::base::{Csn, ErrorKind, PageId, Result};
-use crate::buffer::HIDDEN_ROUND;
+use crate::buffer::{HIDDEN_ROUND, Pool};
 use crate::checkpoint::Checkpointer;
 use crate::device::{AlignedBuffer, Storage};
 use crate::log::Segment;
@@ -74,7 +74,7 @@ pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyRep
         reachable: HashSet::new(),
         replaced: Vec::new(),
     };
-    let before = check.quiet();
+    let before = check.quiet().map(|csn| (csn, check.allocated()));
     let imaged = check.imaged();
     check.tables(&mut progress)?;
     let damaged = check_stored_pages(&inner.store, check.report, &mut progress);
@@ -200,11 +200,9 @@ impl Check<'_> {
     }
 
     /// Pages without an image that belong to nothing; not known while transactions run.
-    fn lost(&mut self, before: Option<Csn>) {
+    fn lost(&mut self, before: Option<(Csn, Vec<Listed>)>) {
         let (system, pool) = (&self.inner.system, &self.inner.pool);
-        if before.is_none() || before != self.quiet() {
-            return;
-        }
+        let Some((before, mut lost)) = before.filter(|(csn, _)| Some(*csn) == self.quiet()) else { return };
         // What is being freed would be in neither list.
         let held = system.hold_retired();
         // The root of a table that is being created is hidden, but for a moment at the very beginning: looked at twice.
@@ -213,29 +211,40 @@ impl Check<'_> {
         let known = |page: &PageId| {
             self.reachable.contains(page) || listed.contains(page) || pool.round_of(*page) == HIDDEN_ROUND
         };
-        let is_lost = |page: &PageId| pool.is_allocated(*page) && !known(page);
-        let mut lost: Vec<PageId> = (1..pool.page_count()).map(PageId).filter(is_lost).collect();
+        // What was made since, by a transaction that was aborted, say, may not have been met.
+        let is_lost = |listed: &Listed| listed.is_there(pool) && !known(&listed.page);
+        lost.retain(is_lost);
         if !lost.is_empty() {
             crate::sync::thread::sleep(std::time::Duration::from_millis(20));
             lost.retain(is_lost);
         }
-        let sure = before == self.quiet();
+        let sure = Some(before) == self.quiet();
         drop(held);
-        if let (Some(first), true) = (lost.first(), sure) {
-            let problem = format!("leaked page: {first:?} and {} more belong to nothing", lost.len() - 1);
+        if let (Some(Listed { page, .. }), true) = (lost.first(), sure) {
+            let problem = format!("leaked page: {page:?} and {} more belong to nothing", lost.len() - 1);
             self.report.problems.push(problem);
         }
     }
 
+    /// All pages that are in use.
+    fn allocated(&self) -> Vec<Listed> {
+        let pool = &self.inner.pool;
+        let pages = (1..pool.page_count()).map(PageId);
+        pages
+            .map(|page| Listed { page, freed: pool.times_freed(page) })
+            .filter(|page| page.is_there(pool))
+            .collect()
+    }
+
     /// Step 1 of the search for leaked pages.
-    fn imaged(&self) -> Vec<Imaged> {
+    fn imaged(&self) -> Vec<Listed> {
         let Inner { store, pool, system, .. } = self.inner;
         // In this order: what is freed later was freed more often, and what was freed before has no image.
         let imaged = |page| {
             let freed = pool.times_freed(page);
-            (pool.is_allocated(page) && store.contains(page)).then_some(Imaged { page, freed })
+            (pool.is_allocated(page) && store.contains(page)).then_some(Listed { page, freed })
         };
-        let mut imaged: Vec<Imaged> = store.page_ids().filter_map(imaged).collect();
+        let mut imaged: Vec<Listed> = store.page_ids().filter_map(imaged).collect();
         // Noted before the image was recorded.
         let unfinished = system.unfinished_pages();
         imaged.retain(|imaged| !unfinished.contains(&imaged.page));
@@ -278,11 +287,10 @@ impl Check<'_> {
     }
 
     /// Steps 3, as far as dropped tables go, and 4 of the search for leaked pages.
-    fn leaks(&mut self, mut imaged: Vec<Imaged>) {
+    fn leaks(&mut self, mut imaged: Vec<Listed>) {
         let pool = &self.inner.pool;
-        let is_same =
-            |imaged: &Imaged| pool.is_allocated(imaged.page) && pool.times_freed(imaged.page) == imaged.freed;
-        let mut walked = Vec::new();
+        let is_same = |listed: &Listed| listed.is_there(pool);
+        let (mut walked, mut failed) = (Vec::new(), None);
         for _ in 0..LOOKS {
             imaged.retain(|imaged| is_same(imaged) && !self.reachable.contains(&imaged.page));
             if imaged.is_empty() {
@@ -317,10 +325,15 @@ impl Check<'_> {
                     Subtree::Node(page) => tree.visit_all(page, &mut visit),
                     Subtree::Large(large) => overflow::visit_pages(pool, large, &mut visit),
                 };
-                if visited.is_ok() {
-                    walked.push(subtree);
+                match visited {
+                    Ok(()) => walked.push(subtree),
+                    Err(error) => failed = Some(error),
                 }
             }
+        }
+        // Beside who writes it may have been freed meanwhile.
+        if let (None, Some(error)) = (&self.inner.checkpointer, failed) {
+            self.report.problems.push(format!("a dropped table: {error}"));
         }
     }
 
@@ -336,10 +349,17 @@ impl Check<'_> {
     }
 }
 
-/// A page that has an image, and how often its id was given back before.
-struct Imaged {
+/// A page that was in use, and how often its id had been given back before.
+struct Listed {
     page: PageId,
     freed: u32,
+}
+
+impl Listed {
+    /// It is still the same.
+    fn is_there(&self, pool: &Pool) -> bool {
+        pool.is_allocated(self.page) && pool.times_freed(self.page) == self.freed
+    }
 }
 
 /// How often what looks wrong is looked at.

@@ -8,7 +8,7 @@ use crate::base::settings::Compression;
 use crate::base::{Csn, Error, Location, PageId, Result};
 use crate::device::Storage;
 use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy};
-use crate::tree::image::validate_image;
+use crate::tree::image::validate_image_of;
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -72,7 +72,7 @@ pub fn back_up(
     let (mut done, total) = (0, changed.len() as u64);
     let mut written = true;
     let copied = store.visit_images(&changed, &mut |image| {
-        validate_image(image.bytes)
+        validate_image_of(image.kind, image.bytes)
             .map_err(|error| error.at(Location::Page { page: image.page, offset: 0 }))?;
         if done % PROGRESS_PAGES == 0 {
             progress("pages backed up", done, total);

@@ -7,7 +7,7 @@ use crate::base::settings::Compression;
 use crate::base::{Csn, DatabaseId, Epoch, Error, Location, PageId, Result};
 use crate::device::{OpenMode, Storage};
 use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy, StoredImage};
-use crate::tree::image::validate_image;
+use crate::tree::image::validate_image_of;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -217,7 +217,7 @@ fn shares(chain: &[Link]) -> Result<Vec<Vec<(PageId, BlockRef)>>> {
 /// K2, and that the image is the one that the last backup means.
 fn check_image(image: &StoredImage<'_>, last: &Description) -> Result<()> {
     let place = || Location::Page { page: image.page, offset: 0 };
-    validate_image(image.bytes).map_err(|error| error.at(place()))?;
+    validate_image_of(image.kind, image.bytes).map_err(|error| error.at(place()))?;
     if !last.find(image.page).is_some_and(|reference| reference.means_same_as(image.reference)) {
         let what = "the newest image in the chain is not the one that the last backup lists";
         return Err(Error::corruption(what).at(place()));

@@ -115,8 +115,8 @@ impl Pool {
         true
     }
 
-    /// Huge pages for the ids that fit in memory. As long as all do, and none has given its memory back, the memory taken cannot exceed
-    /// the budget by more than one step.
+    /// Huge pages for the ids that fit in memory. As long as all do, and none has given its memory back, pages alone do not exceed the budget by
+    /// more than one step. (What is taken by a huge page of which few pages were used is not counted: versions beside it may be too many then.)
     pub(super) fn advise_huge(&self) {
         if self.memory_bytes >= HUGE_PAGES_FROM_BYTES {
             let pages = self.resident_max as usize + 1;

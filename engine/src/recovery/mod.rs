@@ -8,7 +8,7 @@
 //!    and recovers again.
 //! 2. What a recovery discards is named in the manifest (void CSNs, accepted ends), so it stays discarded although the log
 //!    still holds it.
-//! 3. No epoch writes into a segment that an earlier process left: when a checkpoint covers it, it is removed. On a full disk one that is
+//! 3. No epoch writes into a segment that a killed process left: when a checkpoint covers it, it is removed. On a full disk one that is
 //!    needless is removed at once: all that it holds is covered, or of an epoch after the manifest's, which counts for nobody. So no
 //!    recovery, this one or another after a crash in it, finds anything else than if it were there.
 //! 4. The log is read twice: the scan learns what is there, then its records come in CSN order, a window at a time. What fits
@@ -151,7 +151,7 @@ impl Recovery<'_> {
     ///
     /// # Errors
     /// `Corruption` with the place where committed data is lost or damaged; `Unsupported`, `OutOfMemory`, `OutOfSpace`,
-    /// I/O. The files are then as they were, but for segments that nobody needs.
+    /// I/O. The files are then as they were, but for segments that nobody needs, on a full disk.
     pub fn run(
         &self,
         file: &ManifestFile,
@@ -231,8 +231,9 @@ impl Recovery<'_> {
         let segments = self.segment_pool()?;
         for segment in self.segment_files(manifest.database)? {
             // Everything in it is in the checkpoint.
-            segments.adopt_of_closed(&segment);
+            segments.adopt_of_closed(segment);
         }
+        segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
         let begun = self.begin_epoch(file, manifest, &segments);
         begun.inspect_err(|_| segments.close(true))
@@ -244,8 +245,7 @@ impl Recovery<'_> {
         mut manifest: Manifest,
         segments: &Arc<SegmentPool>,
     ) -> Result<Recovered> {
-        // Other logs get theirs when they are first used: whoever opens a database for a moment writes no more zeros than that takes.
-        self.await_first_segments(segments, 1)?;
+        self.await_first_segments(segments)?;
         let epoch = Epoch(manifest.reserved_epoch.0 + 1);
         let first_csn = manifest.next_csn;
         (manifest.epoch, manifest.reserved_epoch) = (epoch, epoch);
@@ -315,7 +315,7 @@ impl Recovery<'_> {
             // A second attempt must not share an epoch with what this one is about to write.
             file.publish(&manifest)?;
         }
-        self.await_first_segments(segments, self.logs.min(SEGMENTS_AT_OPEN))?;
+        self.await_first_segments(segments)?;
         let first_csn = selection.last_csn.next();
         (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
         manifest.next_table = self.system.catalog().lock().next_id();
@@ -463,7 +463,8 @@ impl Recovery<'_> {
     }
 
     /// Waits for the segments of the new epoch, for which a full disk may need the room of others.
-    fn await_first_segments(&self, segments: &SegmentPool, count: usize) -> Result<()> {
+    fn await_first_segments(&self, segments: &SegmentPool) -> Result<()> {
+        let count = self.logs.min(SEGMENTS_AT_OPEN);
         match segments.await_ready(count) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => segments.await_ready_on_full_disk(count),
             ready => ready,
@@ -488,7 +489,7 @@ impl Recovery<'_> {
 
 /// READY segments kept while the database runs.
 const SPARE_SEGMENTS: usize = 2;
-/// Segments made before the database is served after a recovery; logs beyond that get theirs when they are first used.
+/// Segments made before the database is served; logs beyond that get theirs when they are first used.
 const SEGMENTS_AT_OPEN: usize = 2;
 
 /// Whether no recovery needs a segment: see the module's third rule.

@@ -77,7 +77,7 @@ struct Census<'a> {
     leaves: u64,
     leaf_bytes_used: u64,
     damages: Vec<PageDamage>,
-    /// The inner nodes of the last descent, from the root down: their bytes need not be checked again.
+    /// The nodes of the last descent, from the root down: their bytes need not be checked again.
     checked: Vec<(PageId, Version)>,
 }
 
@@ -88,7 +88,8 @@ impl Census<'_> {
 
     /// Notes a damage; the walk goes on behind it.
     fn damaged(&mut self, place: Place, error: Error) -> Result<Option<Vec<u8>>, Interrupt> {
-        if error.kind() == ErrorKind::OutOfMemory {
+        // On a full disk memory may be short because nothing can leave it.
+        if matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::OutOfSpace) {
             return Err(error.into());
         }
         let Place { page, lower, upper, .. } = place;
@@ -156,8 +157,11 @@ impl Tree {
     pub fn survey(&self, survey: &Survey<'_>) -> Result<(TreeSummary, Vec<PageDamage>)> {
         let (summary, damages, checked) = (TreeSummary::default(), Vec::new(), Vec::new());
         let mut census = Census { survey, summary, leaves: 0, leaf_bytes_used: 0, damages, checked };
+        // What is appended meanwhile is not waited for: there may be more of it than can be checked.
+        let last = self.retry(|| self.last_key())?;
+        let is_within = |from: &Vec<u8>| last.as_ref().is_none_or(|last| from <= last);
         let mut next = Some(Vec::new());
-        while let Some(from) = next.filter(|_| !census.is_over()) {
+        while let Some(from) = next.filter(|from| is_within(from) && !census.is_over()) {
             next = self.retry(|| self.check_path(&from, &mut census))?;
         }
         let Census { mut summary, leaves, leaf_bytes_used, damages, .. } = census;
@@ -165,6 +169,28 @@ impl Tree {
         summary.leaf_fill = leaf_bytes_used as f64 / capacity.max(1) as f64;
         summary.pages = summary.page_ids.len() as u64;
         Ok((summary, damages))
+    }
+
+    /// The last key, or that with which an empty last leaf begins; not known of a tree that is damaged there.
+    fn last_key(&self) -> Result<Option<Vec<u8>>, Interrupt> {
+        let Ok(mut guard) = self.pool.optimistic(self.root) else { return Ok(None) };
+        loop {
+            let latched = guard.upgrade_shared()?;
+            let node = Node::new(latched.bytes());
+            if check_page(node.page).is_err() {
+                return Ok(None);
+            }
+            if node.is_leaf() {
+                let last = node.count().checked_sub(1);
+                return Ok(Some(last.map_or_else(|| node.lower(), |last| node.key(last))));
+            }
+            let child = Place::of_child(node, node.count());
+            drop(latched);
+            let found = self.pool.optimistic(child.page);
+            guard.validate()?;
+            let Ok(found) = found else { return Ok(None) };
+            guard = found;
+        }
     }
 
     /// Descends to the leaf that covers `from`, and checks what is on the way and the leaf's entries from there on. Returns where to go on.
@@ -181,6 +207,8 @@ impl Tree {
             if let Err(error) = place.check(node, census.checked.get(depth) == Some(&name)) {
                 return census.damaged(place, error);
             }
+            census.checked.truncate(depth);
+            census.checked.push(name);
             // In two places it would have wrong fences in one of them.
             let is_new = census.summary.page_ids.insert(place.page);
             census.summary.depth = census.summary.depth.max(1 + u32::from(node.level()));
@@ -195,8 +223,6 @@ impl Tree {
                     Err(error) => census.damaged(place, error),
                 };
             }
-            census.checked.truncate(depth);
-            census.checked.push(name);
             let child = Place::of_child(node, node.child_index(from));
             // The child may have to be brought in.
             drop(latched);

@@ -1,8 +1,7 @@
 //! Files that are not needed any more, or never were: what a process left that was killed, and what is too much.
 //!
 //! ```text
-//!   found at an open ─── no block that counts: none, or of later epochs, ──▶ surplus ──another is READY──▶ removed
-//!                     │  or the database was closed
+//!   found by recovery ── no block in it, or of later epochs only ──────────▶ surplus ──another is READY──▶ removed
 //!                     ├─ needless: covered, or it counts for nobody ─▶ RETIRED ─┐ ▲
 //!                     └─ needed ──────────────────────────────────────▶ RETIRED ─┴─┘ a checkpoint covers it
 //!                                       needless, and the disk is full: surplus at once, all but the last file
@@ -33,11 +32,17 @@ impl SegmentPool {
         state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default(), needless });
     }
 
-    /// As [`SegmentPool::adopt_unneeded`] one of a database that was closed, which needs no file until something is written. Then all make room if
-    /// the disk is full.
-    pub fn adopt_of_closed(&self, segment: &Segment) {
-        self.adopt_unneeded(segment);
-        self.state.lock().was_closed = true;
+    /// Takes over a segment of a database that was closed: everything in it is in the checkpoint, and nobody writes to it. It is recycled.
+    pub fn adopt_of_closed(&self, segment: Segment) {
+        let mut state = self.state.lock();
+        state.next_id = state.next_id.max(segment.id.0 + 1);
+        state.adopted_bytes += segment.len;
+        state.retired.push(Retired {
+            segment,
+            max_csn: Csn::ZERO,
+            open: OpenBlocks::default(),
+            needless: false,
+        });
     }
 
     /// Takes over a segment in which there is no block that counts: a crash came between its making and its first use, or at the end of a
@@ -90,8 +95,7 @@ impl SegmentPool {
     }
 
     /// Makes room for the first segment on a full disk: removes what recovery found and nobody needs. True if there was anything. The caller
-    /// has made durable what says that nobody needs it. One file stays (rule 7): the last one goes when another is READY. Of a database that was
-    /// closed none need stay.
+    /// has made durable what says that nobody needs it. One file stays (rule 7): the last one goes when another is READY.
     pub fn remove_needless(&self) -> bool {
         let (ids, closed) = {
             let mut state = self.state.lock();
@@ -100,7 +104,7 @@ impl SegmentPool {
             let bytes: u64 = needless.iter().map(|full| full.segment.len).sum();
             state.adopted_bytes = state.adopted_bytes.saturating_sub(bytes);
             state.surplus.extend(needless.iter().map(|full| full.segment.id));
-            let others = state.was_closed || !state.ready.is_empty() || !state.retired.is_empty();
+            let others = !state.ready.is_empty() || !state.retired.is_empty();
             let stay = if others { 0 } else { state.surplus.len().min(1) };
             (state.surplus[stay..].to_vec(), needless)
         };
@@ -115,10 +119,7 @@ impl SegmentPool {
 
     /// There are segments to write to, so what is too much can go.
     fn serve(&self) {
-        {
-            let mut state = self.state.lock();
-            (state.started, state.was_closed) = (true, false);
-        }
+        self.state.lock().started = true;
         if let Err(error) = self.remove_surplus() {
             tracing::warn!(%error, "a log segment that nobody needs stays until the next checkpoint");
         }

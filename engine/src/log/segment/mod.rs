@@ -10,9 +10,8 @@
 //!    checkpoint.
 //! 2. A recycled segment is not written to become READY: its old blocks are recognised as stale by their epoch, sequence
 //!    and CSNs.
-//! 3. What an earlier process left is removed, not recycled. A write of one that was killed may still be on its way, and would land on another
-//!    block. (In a file that has no name any more it harms nobody.) And who copies a database may make a file with holes, or one that
-//!    shares its blocks: a completed write to it is not durable before the file system has flushed what it knows of this file.
+//! 3. What a killed process left is removed, not recycled: a write of its may still be on its way, and would land on another block.
+//!    (In a file that has no name any more it harms nobody.)
 //! 4. A checkpoint may cover a block that is not written yet: its records are durable in mapped memory. Its place is nobody else's before it is.
 //! 5. The number in a file's name is a slot, it says nothing about order.
 //! 6. Every segment file is READY, ACTIVE, RETIRED, being made, or to be removed: what is none of these would stay until the next open.
@@ -107,8 +106,6 @@ struct State {
     attempts: u64,
     /// Too many or too large, to be removed once there are READY ones (rule 7), or that could not be removed.
     surplus: Vec<SegmentId>,
-    /// Rule 7 does not hold yet: the manifest says that the database was closed.
-    was_closed: bool,
     started: bool,
     /// The last preparation found no space on the disk; forgotten when one succeeds.
     full: Option<AskedInVain>,

@@ -200,20 +200,6 @@ fn one_segment_will_do_on_a_full_disk() {
     }
 }
 
-/// It has one log with one segment, for which there was just room. It could not be opened again.
-#[test]
-fn the_only_segment_of_a_closed_database_makes_room_for_the_next() {
-    let (pool, disk, _) = pool(20);
-    pool.adopt_of_closed(&found(&pool, 1));
-    disk.set_capacity(Some(SEGMENT_BYTES));
-    pool.start().expect("a thread");
-    assert_eq!(pool.await_ready(1).expect_err("it is full").kind(), ErrorKind::OutOfSpace);
-    pool.await_ready_on_full_disk(1).expect("nobody needs the old one");
-    pool.close(true);
-    assert_eq!(files(&disk).len(), 1);
-    assert!(!files(&disk).contains(&1));
-}
-
 #[test]
 fn on_a_full_disk_a_checkpoint_is_asked_for_when_the_last_segment_is_in_use() {
     let (pool, disk, _) = pool(20);

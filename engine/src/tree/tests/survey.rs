@@ -67,3 +67,26 @@ fn a_survey_that_waits_for_a_page_keeps_nobody_from_splitting() {
     });
     assert_eq!(tree.check_invariants().expect("sound").entries, 5000);
 }
+
+/// Who appends faster than pages can be checked kept the survey from its end.
+#[test]
+fn what_is_appended_while_a_survey_runs_is_not_waited_for() {
+    let images = Arc::new(Held::default());
+    let pool = Pool::new(4096, 4000 * 4096, images.clone()).expect("small");
+    let tree = Tree::create(pool, Arc::new(Horizon::default())).expect("room");
+    (0..3000).for_each(|n| write(&tree, n));
+    let (held, _) = tree.lookup_in_leaf(&2000_u32.to_be_bytes(), &mut Vec::new()).expect("readable");
+    images.held.store(held.0, Ordering::SeqCst);
+    push_out(tree.pool(), &images.images);
+    let counted = std::thread::scope(|scope| {
+        let survey = scope.spawn(|| tree.check_invariants());
+        while !images.is_asked.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        (3000..6000).for_each(|n| write(&tree, n));
+        images.lets_through.store(true, Ordering::SeqCst);
+        survey.join().expect("no panic").expect("sound").entries
+    });
+    assert!((3000..3100).contains(&counted), "{counted} entries");
+    assert_eq!(tree.check_invariants().expect("sound").entries, 6000);
+}
