@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Blocks that a checkpoint writes besides pages: the old ones are free after it, perhaps in the middle of a short file, and there is room for those of the next.
-const FEW_BYTES: u64 = 16 * 4096;
+/// And what a thread may have been promised.
+const FEW_BYTES: u64 = (16 + 8) * 4096;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
