@@ -34,11 +34,7 @@ fn restore(
     log: Option<&SimulatedStorage>,
     to: Option<Csn>,
 ) -> Result<(SimulatedStorage, RestoreReport)> {
-    let target = SimulatedStorage::new(3);
-    let options =
-        RestoreOptions { log: log.map(place), to, settings: passive(), ..RestoreOptions::default() };
-    let report = Database::restore(backups.iter().map(|disk| place(disk)), place(&target), options)?;
-    Ok((target, report))
+    support::restore(backups, log, to, passive())
 }
 
 fn rows(disk: &SimulatedStorage) -> usize {

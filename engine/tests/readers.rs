@@ -1,126 +1,19 @@
 //! Readers of checkpoints beside a writer: on the simulated disk with the steps of one between those of the other, and in
 //! processes of their own.
 
+mod support;
+
 use quenchdb::base::random::Random;
-use quenchdb::base::{Location, Result};
+use quenchdb::device::Storage;
 use quenchdb::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
-use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
 use quenchdb::{Csn, Database, ErrorKind, Settings};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use support::interleaved::{Interleaved, set_interrupt};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
-
-thread_local! {
-    /// What happens before every operation of this thread on an [`Interleaved`] storage.
-    static INTERRUPT: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
-}
-
-fn interrupt() {
-    // Taken out while it runs: it is not interrupted itself.
-    let taken = INTERRUPT.with(|interrupt| interrupt.borrow_mut().take());
-    if let Some(mut action) = taken {
-        action();
-        INTERRUPT.with(|interrupt| *interrupt.borrow_mut() = Some(action));
-    }
-}
-
-fn set_interrupt(action: Option<Box<dyn FnMut()>>) {
-    INTERRUPT.with(|interrupt| *interrupt.borrow_mut() = action);
-}
-
-/// A storage between whose operations others get a turn.
-#[derive(Debug)]
-struct Interleaved(Arc<dyn Storage>);
-
-#[derive(Debug)]
-struct InterleavedFile(Arc<dyn File>);
-
-impl Storage for Interleaved {
-    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        interrupt();
-        Ok(Arc::new(InterleavedFile(self.0.open(path, mode)?)))
-    }
-    fn remove(&self, path: &str) -> Result<()> {
-        self.0.remove(path)
-    }
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        interrupt();
-        self.0.list(directory)
-    }
-    fn create_directory(&self, path: &str) -> Result<()> {
-        self.0.create_directory(path)
-    }
-    fn flush_directory(&self, directory: &str) -> Result<()> {
-        self.0.flush_directory(directory)
-    }
-    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
-        self.0.lock(exclusive)
-    }
-    fn facts(&self) -> DeviceFacts {
-        self.0.facts()
-    }
-    fn durability(&self) -> DurabilityMethod {
-        self.0.durability()
-    }
-    fn set_durability(&self, method: DurabilityMethod) {
-        self.0.set_durability(method);
-    }
-    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
-        self.0.write_queue(depth)
-    }
-}
-
-impl File for InterleavedFile {
-    fn location(&self, offset: u64) -> Location {
-        self.0.location(offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.0.len()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        interrupt();
-        self.0.read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        interrupt();
-        self.0.write_at(offset, bytes)
-    }
-    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        interrupt();
-        self.0.write_durable_at(offset, bytes)
-    }
-    fn flush(&self) -> Result<()> {
-        interrupt();
-        self.0.flush()
-    }
-    fn zero_extend(&self, len: u64) -> Result<()> {
-        self.0.zero_extend(len)
-    }
-    fn reserve(&self, from: u64, to: u64) -> Result<()> {
-        self.0.reserve(from, to)
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        interrupt();
-        self.0.set_len(len)
-    }
-    fn claim(&self) -> Result<()> {
-        self.0.claim()
-    }
-    fn unclaim(&self) {
-        self.0.unclaim();
-    }
-    fn try_lock(&self) -> Result<bool> {
-        interrupt();
-        self.0.try_lock()
-    }
-    fn is_locked(&self) -> Result<bool> {
-        interrupt();
-        self.0.is_locked()
-    }
-}
 
 fn settings() -> Settings {
     Settings {
@@ -249,7 +142,7 @@ fn a_reader_stays_at_its_checkpoint_whatever_the_writer_does_between_its_steps()
         // Not at every operation: then no reader would ever find the manifest twice the same.
         let often = 5 + random.below(30);
         let turn = writer.clone();
-        set_interrupt(Some(Box::new(move || {
+        set_interrupt(Some(Box::new(move |_| {
             if random.chance(1, often) {
                 turn.borrow_mut().step();
             }
@@ -293,7 +186,7 @@ fn readers_that_come_and_go_within_the_steps_of_a_writer_stay_at_their_checkpoin
         writer.step();
         let readers: Rc<RefCell<Vec<Database>>> = Rc::default();
         let (turn, mut random) = (readers.clone(), Random::from_seed(seed ^ 99));
-        set_interrupt(Some(Box::new(move || {
+        set_interrupt(Some(Box::new(move |_| {
             if !random.chance(1, 25) {
                 return;
             }

@@ -126,11 +126,7 @@ fn restore(
     log: Option<&SimulatedStorage>,
     to: Option<Csn>,
 ) -> Result<(SimulatedStorage, RestoreReport)> {
-    let target = SimulatedStorage::new(3);
-    let options =
-        RestoreOptions { log: log.map(place), to, settings: settings(), ..RestoreOptions::default() };
-    let backups = backups.iter().map(|disk| place(disk));
-    let report = Database::restore(backups, place(&target), options)?;
+    let (target, report) = support::restore(backups, log, to, settings())?;
     Ok((target.crash(CrashKind::PowerCut, target.operations(), 4), report))
 }
 

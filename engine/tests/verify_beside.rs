@@ -1,101 +1,13 @@
 //! `verify` beside writers: what it must find all the same, and that it keeps nobody waiting.
 
-use quenchdb::base::Location;
+mod support;
+
 use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
-use quenchdb::{Compression, Database, Preset, Result, Settings, VerifyReport};
-use std::cell::RefCell;
+use quenchdb::{Compression, Database, Preset, Settings, VerifyReport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-thread_local! {
-    /// What is done before each read of this thread.
-    static BEFORE_READ: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
-}
-
-/// A storage that tells of reads.
-#[derive(Debug)]
-struct Told(Arc<dyn Storage>);
-
-#[derive(Debug)]
-struct ToldFile(Arc<dyn File>);
-
-impl Storage for Told {
-    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        Ok(Arc::new(ToldFile(self.0.open(path, mode)?)))
-    }
-    fn remove(&self, path: &str) -> Result<()> {
-        self.0.remove(path)
-    }
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        self.0.list(directory)
-    }
-    fn create_directory(&self, path: &str) -> Result<()> {
-        self.0.create_directory(path)
-    }
-    fn flush_directory(&self, directory: &str) -> Result<()> {
-        self.0.flush_directory(directory)
-    }
-    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
-        self.0.lock(exclusive)
-    }
-    fn facts(&self) -> DeviceFacts {
-        self.0.facts()
-    }
-    fn durability(&self) -> DurabilityMethod {
-        self.0.durability()
-    }
-    fn set_durability(&self, method: DurabilityMethod) {
-        self.0.set_durability(method);
-    }
-    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
-        self.0.write_queue(depth)
-    }
-}
-
-impl File for ToldFile {
-    fn location(&self, offset: u64) -> Location {
-        self.0.location(offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.0.len()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        BEFORE_READ.with(|before| before.borrow_mut().as_mut().map(|before| before()));
-        self.0.read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.0.write_at(offset, bytes)
-    }
-    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.0.write_durable_at(offset, bytes)
-    }
-    fn flush(&self) -> Result<()> {
-        self.0.flush()
-    }
-    fn zero_extend(&self, len: u64) -> Result<()> {
-        self.0.zero_extend(len)
-    }
-    fn reserve(&self, from: u64, to: u64) -> Result<()> {
-        self.0.reserve(from, to)
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.0.set_len(len)
-    }
-    fn claim(&self) -> Result<()> {
-        self.0.claim()
-    }
-    fn unclaim(&self) {
-        self.0.unclaim();
-    }
-    fn try_lock(&self) -> Result<bool> {
-        self.0.try_lock()
-    }
-    fn is_locked(&self) -> Result<bool> {
-        self.0.is_locked()
-    }
-}
+use support::interleaved::{Interleaved, Step, set_interrupt};
 
 fn open(disk: &SimulatedStorage) -> Database {
     open_with(disk, 1 << 20)
@@ -116,8 +28,17 @@ fn open_with(disk: &SimulatedStorage, memory_bytes: u64) -> Database {
         flush_unit_bytes: 4096,
         ..Settings::default()
     };
-    let storage = Arc::new(Told(Arc::new(disk.clone())));
+    let storage = Arc::new(Interleaved(Arc::new(disk.clone())));
     Database::builder().settings(settings).storage(storage).open("simulated").expect("opens")
+}
+
+/// Has this done before each read of this thread.
+fn before_reads(mut action: impl FnMut() + 'static) {
+    set_interrupt(Some(Box::new(move |step| {
+        if step == Step::Read {
+            action();
+        }
+    })));
 }
 
 fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>) {
@@ -226,9 +147,9 @@ fn while_verify_waits_for_a_read_commits_and_checkpoints_go_on() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        BEFORE_READ.with(|before| *before.borrow_mut() = Some(Box::new(before_read)));
+        before_reads(before_read);
         let report = db.verify(None);
-        BEFORE_READ.with(|before| *before.borrow_mut() = None);
+        set_interrupt(None);
         report.expect("runs")
     });
     assert_sound(&report);
@@ -363,7 +284,7 @@ fn pages_that_an_aborted_transaction_has_made_meanwhile_are_not_leaked() {
     db.checkpoint().expect("a whole disk");
     let (theirs, table, mut reads) = (db.clone(), db.table("t").expect("there"), 0);
     let made_before = db.verify(None).expect("runs").pages;
-    BEFORE_READ.set(Some(Box::new(move || {
+    before_reads(move || {
         reads += 1;
         if reads == 100 {
             // Far behind the walk. This thread may have a page to itself.
@@ -377,9 +298,9 @@ fn pages_that_an_aborted_transaction_has_made_meanwhile_are_not_leaked() {
                 });
             });
         }
-    })));
+    });
     let report = db.verify(None).expect("runs");
-    BEFORE_READ.set(None);
+    set_interrupt(None);
     assert_sound(&report);
     assert!(db.verify(None).expect("runs").pages > made_before, "no page was made");
 }

@@ -231,7 +231,7 @@ impl Recovery<'_> {
         let segments = self.segment_pool()?;
         for segment in self.segment_files(manifest.database)? {
             // Everything in it is in the checkpoint.
-            segments.adopt_of_closed(segment);
+            segments.adopt(segment, None);
         }
         segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
@@ -275,7 +275,7 @@ impl Recovery<'_> {
             } else if is_needless(&found, &manifest) {
                 segments.adopt_needless(found.segment, found.max_csn);
             } else {
-                segments.adopt(found.segment, found.max_csn);
+                segments.adopt(found.segment, Some(found.max_csn));
             }
         }
         let moved = match self.move_to_segment(&scan) {
@@ -289,7 +289,7 @@ impl Recovery<'_> {
             moved => moved?,
         };
         if let Some((segment, max_csn)) = moved {
-            segments.adopt(segment, max_csn);
+            segments.adopt(segment, Some(max_csn));
         }
         // The new epoch's first segments are prepared while the old one is replayed.
         segments.start()?;

@@ -175,8 +175,7 @@ pub fn settle_image(bytes: &mut [u8]) {
 /// # Errors
 /// [`crate::base::ErrorKind::Corruption`].
 pub fn validate_image(bytes: &[u8]) -> Result<()> {
-    let page = ScratchPage::from_image(bytes);
-    check_any_page(page.bytes()).map_err(no_image)
+    validate_image_of(ImageKind::Stamped, bytes)
 }
 
 /// As [`validate_image`], for an image that the store has as one of this kind.
@@ -185,13 +184,9 @@ pub fn validate_image(bytes: &[u8]) -> Result<()> {
 /// The same.
 pub fn validate_image_of(kind: ImageKind, bytes: &[u8]) -> Result<()> {
     let page = ScratchPage::from_image(bytes);
-    check_any_page(page.bytes()).map_err(no_image)?;
-    match kind {
-        ImageKind::Settled => check_settled(page.bytes()).map_err(no_image),
+    let checked = check_any_page(page.bytes()).and_then(|()| match kind {
+        ImageKind::Settled => check_settled(page.bytes()),
         ImageKind::Stamped => Ok(()),
-    }
-}
-
-fn no_image(what: &str) -> Error {
-    Error::corruption(format!("the image is not a node: {what}"))
+    });
+    checked.map_err(|what| Error::corruption(format!("the image is not a node: {what}")))
 }

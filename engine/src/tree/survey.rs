@@ -15,6 +15,7 @@
 
 use super::Tree;
 use super::check::{check_page, reference_at, references};
+use super::descent::Target;
 use super::node::{Node, SLOTS_OFFSET};
 use super::overflow::{self, LargeReference, LargeSubtree};
 use crate::base::{Error, ErrorKind, PageId, Result};
@@ -173,24 +174,18 @@ impl Tree {
 
     /// The last key, or that with which an empty last leaf begins; not known of a tree that is damaged there.
     fn last_key(&self) -> Result<Option<Vec<u8>>, Interrupt> {
-        let Ok(mut guard) = self.pool.optimistic(self.root) else { return Ok(None) };
-        loop {
-            let latched = guard.upgrade_shared()?;
-            let node = Node::new(latched.bytes());
-            if check_page(node.page).is_err() {
-                return Ok(None);
-            }
-            if node.is_leaf() {
-                let last = node.count().checked_sub(1);
-                return Ok(Some(last.map_or_else(|| node.lower(), |last| node.key(last))));
-            }
-            let child = Place::of_child(node, node.count());
-            drop(latched);
-            let found = self.pool.optimistic(child.page);
-            guard.validate()?;
-            let Ok(found) = found else { return Ok(None) };
-            guard = found;
+        let guard = match self.descend(Target::Last, 0) {
+            Ok(last) => last.guard,
+            Err(Interrupt::Failed(_)) => return Ok(None),
+            Err(interrupt) => return Err(interrupt),
+        };
+        let latched = guard.upgrade_shared()?;
+        let leaf = Node::new(latched.bytes());
+        if check_page(leaf.page).is_err() {
+            return Ok(None);
         }
+        let last = leaf.count().checked_sub(1);
+        Ok(Some(last.map_or_else(|| leaf.lower(), |last| leaf.key(last))))
     }
 
     /// Descends to the leaf that covers `from`, and checks what is on the way and the leaf's entries from there on. Returns where to go on.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "no test needs everything")]
 
 pub mod bank;
+pub mod interleaved;
 pub mod lists;
 pub mod loss;
 pub mod shadow;
@@ -10,7 +11,10 @@ pub mod signs;
 use quenchdb::base::random::Random;
 use quenchdb::commit::presets;
 use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::{Acknowledger, Database, Dependency, Layout, Place, Preset, Queue, Settings, Writer};
+use quenchdb::{
+    Acknowledger, Csn, Database, Dependency, Layout, Place, Preset, Queue, RestoreOptions, RestoreReport,
+    Result, Settings, Writer,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -78,6 +82,19 @@ pub fn beside_others<T>(others: u64, db: &Database, work: impl FnOnce() -> T) ->
 
 pub fn place(disk: &SimulatedStorage) -> Place {
     Place::Storage(Arc::new(disk.clone()))
+}
+
+/// What backups, and the log that was written after them, bring back, on a disk of its own.
+pub fn restore(
+    backups: &[&SimulatedStorage],
+    log: Option<&SimulatedStorage>,
+    to: Option<Csn>,
+    settings: Settings,
+) -> Result<(SimulatedStorage, RestoreReport)> {
+    let target = SimulatedStorage::new(3);
+    let options = RestoreOptions { log: log.map(place), to, settings, ..RestoreOptions::default() };
+    let report = Database::restore(backups.iter().map(|disk| place(disk)), place(&target), options)?;
+    Ok((target, report))
 }
 
 /// A preset with `logs` logs, everything small, and no checkpoint that nobody asks for.

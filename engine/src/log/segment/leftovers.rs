@@ -13,41 +13,32 @@ use super::{DIRECTORY, OpenBlocks, Retired, Segment, SegmentPool, path_of};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 
 impl SegmentPool {
-    /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`.
-    pub fn adopt(&self, segment: Segment, max_csn: Csn) {
+    /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`. `None`: the database was closed, and
+    /// nobody writes to it. It is recycled.
+    pub fn adopt(&self, segment: Segment, max_csn: Option<Csn>) {
         self.retire_found(segment, max_csn, false);
     }
 
     /// As [`SegmentPool::adopt`] one of a killed process that no recovery needs: what is in it is covered, or counts for nobody. It makes
     /// room if the disk is full: see [`SegmentPool::remove_needless`].
     pub fn adopt_needless(&self, segment: Segment, max_csn: Csn) {
-        self.retire_found(segment, max_csn, true);
+        self.retire_found(segment, Some(max_csn), true);
     }
 
-    fn retire_found(&self, segment: Segment, max_csn: Csn, needless: bool) {
+    fn retire_found(&self, segment: Segment, max_csn: Option<Csn>, needless: bool) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
-        state.own_ids = state.next_id;
+        if max_csn.is_some() {
+            state.own_ids = state.next_id;
+        }
         state.adopted_bytes += segment.len;
+        let max_csn = max_csn.unwrap_or(Csn::ZERO);
         state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default(), needless });
     }
 
-    /// Takes over a segment of a database that was closed: everything in it is in the checkpoint, and nobody writes to it. It is recycled.
-    pub fn adopt_of_closed(&self, segment: Segment) {
-        let mut state = self.state.lock();
-        state.next_id = state.next_id.max(segment.id.0 + 1);
-        state.adopted_bytes += segment.len;
-        state.retired.push(Retired {
-            segment,
-            max_csn: Csn::ZERO,
-            open: OpenBlocks::default(),
-            needless: false,
-        });
-    }
-
-    /// Takes over a segment in which there is no block that counts: a crash came between its making and its first use, or at the end of a
-    /// recovery. It is not used (rule 3), but removed when there are others, so that recoveries that are interrupted again and again do not
-    /// leave more and more.
+    /// Takes over a segment in which recovery found no block that counts: a crash between its making and its first use, or the end of a
+    /// recovery. It is not used, since a write of the killed process may still be on its way to it, but removed when there are others,
+    /// so that recoveries that are interrupted again and again do not leave more and more.
     pub fn adopt_unneeded(&self, segment: &Segment) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);

@@ -395,7 +395,7 @@ impl SegmentPool {
     }
 
     /// Makes segments READY again that a durable checkpoint covers and whose blocks are written: with nothing above `covered`, which is at or below its CSN
-    /// `checkpoint`. Removes those that are too many, too large or not ours.
+    /// `checkpoint`. Removes those that are too many, too large or not ours; before [`SegmentPool::await_ready`] that waits until there are others.
     ///
     /// # Errors
     /// I/O while removing: the first one. All else is done, and what could not be removed is tried again the next time.

@@ -49,7 +49,7 @@ fn found(pool: &SegmentPool, id: u64) -> Segment {
 
 /// As left by a process that was killed.
 fn adopt(pool: &SegmentPool, id: u64, csn: u64) {
-    pool.adopt(found(pool, id), Csn(csn));
+    pool.adopt(found(pool, id), Some(Csn(csn)));
 }
 
 /// The same, and nobody needs it.
@@ -402,7 +402,7 @@ fn every_file_is_known_in_each_state_until_it_is_gone_and_one_that_is_not_is_fou
     assert!(disk.files().len() <= files);
     let forgotten = pool.create(SegmentId(77), SEGMENT_BYTES).expect("a healthy disk");
     assert_eq!(pool.leaked().expect("a healthy disk"), [SegmentId(77)]);
-    pool.adopt(Segment { id: SegmentId(77), file: forgotten, len: SEGMENT_BYTES }, Csn(7));
+    pool.adopt(Segment { id: SegmentId(77), file: forgotten, len: SEGMENT_BYTES }, Some(Csn(7)));
     none_leaked();
 }
 

@@ -1,0 +1,126 @@
+//! A storage that lets something else happen before its operations.
+
+use quenchdb::base::{Location, Result};
+use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What a storage is about to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    Read,
+    Other,
+}
+
+/// What happens before a step.
+pub type Interrupt = Box<dyn FnMut(Step)>;
+
+thread_local! {
+    /// What happens before every operation of this thread on an [`Interleaved`] storage.
+    static INTERRUPT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
+}
+
+fn interrupt(step: Step) {
+    // Taken out while it runs: it is not interrupted itself.
+    let taken = INTERRUPT.with(|interrupt| interrupt.borrow_mut().take());
+    if let Some(mut action) = taken {
+        action(step);
+        INTERRUPT.with(|interrupt| *interrupt.borrow_mut() = Some(action));
+    }
+}
+
+/// Of this thread, from now on.
+pub fn set_interrupt(action: Option<Interrupt>) {
+    INTERRUPT.with(|interrupt| *interrupt.borrow_mut() = action);
+}
+
+/// A storage between whose operations others get a turn.
+#[derive(Debug)]
+pub struct Interleaved(pub Arc<dyn Storage>);
+
+#[derive(Debug)]
+struct InterleavedFile(Arc<dyn File>);
+
+impl Storage for Interleaved {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        interrupt(Step::Other);
+        Ok(Arc::new(InterleavedFile(self.0.open(path, mode)?)))
+    }
+    fn remove(&self, path: &str) -> Result<()> {
+        self.0.remove(path)
+    }
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        interrupt(Step::Other);
+        self.0.list(directory)
+    }
+    fn create_directory(&self, path: &str) -> Result<()> {
+        self.0.create_directory(path)
+    }
+    fn flush_directory(&self, directory: &str) -> Result<()> {
+        self.0.flush_directory(directory)
+    }
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        self.0.lock(exclusive)
+    }
+    fn facts(&self) -> DeviceFacts {
+        self.0.facts()
+    }
+    fn durability(&self) -> DurabilityMethod {
+        self.0.durability()
+    }
+    fn set_durability(&self, method: DurabilityMethod) {
+        self.0.set_durability(method);
+    }
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        self.0.write_queue(depth)
+    }
+}
+
+impl File for InterleavedFile {
+    fn location(&self, offset: u64) -> Location {
+        self.0.location(offset)
+    }
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        interrupt(Step::Read);
+        self.0.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        interrupt(Step::Other);
+        self.0.write_at(offset, bytes)
+    }
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        interrupt(Step::Other);
+        self.0.write_durable_at(offset, bytes)
+    }
+    fn flush(&self) -> Result<()> {
+        interrupt(Step::Other);
+        self.0.flush()
+    }
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        self.0.zero_extend(len)
+    }
+    fn reserve(&self, from: u64, to: u64) -> Result<()> {
+        self.0.reserve(from, to)
+    }
+    fn set_len(&self, len: u64) -> Result<()> {
+        interrupt(Step::Other);
+        self.0.set_len(len)
+    }
+    fn claim(&self) -> Result<()> {
+        self.0.claim()
+    }
+    fn unclaim(&self) {
+        self.0.unclaim();
+    }
+    fn try_lock(&self) -> Result<bool> {
+        interrupt(Step::Other);
+        self.0.try_lock()
+    }
+    fn is_locked(&self) -> Result<bool> {
+        interrupt(Step::Other);
+        self.0.is_locked()
+    }
+}
