@@ -60,6 +60,8 @@ pub(super) struct Scratch {
     /// Large values that changes replaced, in the order of the changes.
     pub(super) replaced: Vec<Replaced>,
     pub(super) tables: Vec<Arc<TableState>>,
+    /// Bytes that its deletions count as versions ([`Delete::bytes_for`]).
+    pub(super) deletions: u64,
     /// The leaf of the last write, and the table whose leaf it is: the system's number, and the table's. Those are never used again, as
     /// pages are: by another database, and by another table, perhaps before all pages of a dropped one are free.
     pub(super) hint: ((u64, TableId), LeafHint),
@@ -269,7 +271,9 @@ impl ActiveTransaction {
             let (handle, keys_len) = (change.version, change.key.0 as usize);
             let restored = self.restore(change, &guard)?;
             debug_assert!(restored, "nobody else changes an entry in progress");
+            let deleted = change.deleted;
             self.give_up_version(handle, &guard);
+            self.count_deletion(self.scratch.keys.len() - keys_len, deleted, false);
             self.scratch.changes.pop();
             self.scratch.keys.truncate(keys_len);
         }
@@ -428,7 +432,26 @@ impl ActiveTransaction {
         }
         let owners = scratch.values.iter().map(|value| value.owner);
         let versions = scratch.changes.iter().map(|change| change.version).chain(owners);
-        self.system.garbage.push(shard, csn, versions, deletes, &self.system.versions)
+        let worth_collecting = self.system.garbage.push(shard, csn, versions, deletes);
+        // They are the collector's.
+        self.scratch.deletions = 0;
+        worth_collecting
+    }
+
+    /// A change of a key of `key_len` bytes becomes one that deleted, or is none any more.
+    pub(super) fn count_deletion(&mut self, key_len: usize, before: bool, after: bool) {
+        let bytes = Delete::bytes_for(key_len);
+        match (before, after) {
+            (false, true) => {
+                self.system.versions.keep(bytes);
+                self.scratch.deletions += bytes;
+            }
+            (true, false) => {
+                self.system.versions.keep_no_more(bytes);
+                self.scratch.deletions -= bytes;
+            }
+            _ => {}
+        }
     }
 
     fn commit_without_changes(mut self) -> Result<Ended> {
@@ -471,6 +494,9 @@ impl ActiveTransaction {
         self.system.in_progress.fetch_sub(1, Ordering::Relaxed);
         for table in self.used.get_mut().drain(..) {
             table.end_use();
+        }
+        if self.scratch.deletions > 0 {
+            self.system.versions.keep_no_more(std::mem::take(&mut self.scratch.deletions));
         }
         std::mem::take(&mut self.scratch).put_back();
         self.system.descriptors.release(self.id);

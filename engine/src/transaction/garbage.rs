@@ -20,8 +20,8 @@
 //! 2. The horizon's bound, the newest CSN below W, is read before the pins are scanned.
 //! 3. A deleted key's entry is removed from its page after its version was given back or pruned, and not forgotten before. Where another transaction
 //!    has changed or locked the entry by then, it is for that one to see to it ([`Change::deleted`], and a change that is taken back).
-//! 4. What deletions keep until then counts as versions do. A transaction adds it when it ends, where nothing is refused any more, so the bound
-//!    may be exceeded by the keys of transactions that were in progress.
+//! 4. What deletions keep until then counts as versions do. A transaction adds it with each deletion, where a version may still be refused, and
+//!    hands it over when it commits.
 
 #[cfg(doc)]
 use super::active::Change;
@@ -71,7 +71,12 @@ pub struct Delete {
 impl Delete {
     /// Bytes that it counts against the bound for versions: its key, and its place in a list that grows by doubling.
     fn bytes(&self) -> u64 {
-        (self.key.len() + ALLOCATION_BYTES + 2 * size_of::<Delete>()) as u64
+        Delete::bytes_for(self.key.len())
+    }
+
+    /// The same for a key of so many bytes.
+    pub fn bytes_for(key_len: usize) -> u64 {
+        (key_len + ALLOCATION_BYTES + 2 * size_of::<Delete>()) as u64
     }
 
     /// The version is not there, or was pruned: then the entry has another one.
@@ -131,22 +136,18 @@ pub struct Horizon<'a> {
 }
 
 impl Garbage {
-    /// Queues the versions of a committed transaction. True if the shard is worth collecting.
+    /// Queues the versions of a committed transaction, and its deletions, whose bytes are counted. True if the shard is worth collecting.
     pub fn push(
         &self,
         shard: usize,
         csn: Csn,
         handles: impl Iterator<Item = VersionHandle>,
         deletes: impl Iterator<Item = Delete>,
-        versions: &Versions,
     ) -> bool {
         let mut queue = self.shards[shard % SHARDS].lock();
-        let (before, deletes_before) = (queue.versions.len(), queue.deletes.len());
+        let before = queue.versions.len();
         queue.versions.extend(handles.map(|handle| (csn, handle)));
         queue.deletes.extend(deletes);
-        if queue.deletes.len() > deletes_before {
-            versions.keep(queue.deletes.range(deletes_before..).map(Delete::bytes).sum());
-        }
         queue.since_collection += queue.versions.len() - before;
         if queue.since_collection < COLLECT_EVERY {
             return false;
@@ -387,7 +388,7 @@ mod tests {
         let chain = |csn, prior, before: &[u8], shard| {
             let undo = Undo { prior, before: Before::Value(before.into()) };
             let handle = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-            garbage.push(shard, Csn(csn), std::iter::once(handle), std::iter::empty(), &versions);
+            garbage.push(shard, Csn(csn), std::iter::once(handle), std::iter::empty());
             handle.word()
         };
         let ten = chain(10, 0, b"old", 0);
@@ -435,7 +436,7 @@ mod tests {
         descriptors.set_preparing(writer);
         descriptors.set_ready(writer, Csn(20));
         let above = versions.create(0, Stamp::committed(Csn(30)), undo(below.word()), &pin()).expect("room");
-        garbage.push(0, Csn(30), std::iter::once(above), std::iter::empty(), &versions);
+        garbage.push(0, Csn(30), std::iter::once(above), std::iter::empty());
         let horizon = Horizon { bound: Csn(30), descriptors: &descriptors };
         garbage.collect_all(&versions, &horizon, Pruning::Now);
         give_back_what_waits(&versions);
@@ -456,7 +457,7 @@ mod tests {
                 csn += 1;
                 let undo = Undo { prior, before: Before::Value([0; 100].into()) };
                 let Ok(version) = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()) else { break };
-                garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty(), &versions);
+                garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty());
                 prior = version.word();
             }
             Csn(csn)
@@ -493,8 +494,11 @@ mod tests {
         let change = |csn, prior, before, deleted: Option<&[u8]>| {
             let undo = Undo { prior, before };
             let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-            let delete = |key: &[u8]| Delete { version, table: table.clone(), key: key.into() };
-            garbage.push(0, Csn(csn), std::iter::once(version), deleted.map(delete).into_iter(), &versions);
+            let delete = |key: &[u8]| {
+                versions.keep(Delete::bytes_for(key.len()));
+                Delete { version, table: table.clone(), key: key.into() }
+            };
+            garbage.push(0, Csn(csn), std::iter::once(version), deleted.map(delete).into_iter());
             version.word()
         };
         let value = || Before::Value([0; 8].into());
@@ -525,7 +529,7 @@ mod tests {
         for csn in 2..5000 {
             let undo = Undo { prior, before: Before::Value([0; 400].into()) };
             let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-            garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty(), &versions);
+            garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty());
             prior = version.word();
         }
         // Whoever looks keeps what is replaced.
@@ -548,9 +552,12 @@ mod tests {
         let change = |shard, csn, prior, before, deleted: Option<&[u8]>| {
             let undo = Undo { prior, before };
             let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-            let delete = |key: &[u8]| Delete { version, table: table.clone(), key: key.into() };
+            let delete = |key: &[u8]| {
+                versions.keep(Delete::bytes_for(key.len()));
+                Delete { version, table: table.clone(), key: key.into() }
+            };
             let deletes = deleted.map(delete).into_iter();
-            garbage.push(shard, Csn(csn), std::iter::once(version), deletes, &versions);
+            garbage.push(shard, Csn(csn), std::iter::once(version), deletes);
             version.word()
         };
         let collect = |csn| {

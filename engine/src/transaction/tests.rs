@@ -453,6 +453,41 @@ fn deleted_keys_that_wait_to_be_purged_count_as_memory_for_versions() {
     assert!(table.tree.lookup(&key(0), &mut Vec::new()).expect("readable").is_none(), "it is purged");
 }
 
+/// Deletions counted from the commit on, where nothing is refused any more: after a large one everybody else was refused, or waited.
+#[test]
+fn what_a_transaction_deletes_counts_while_it_is_in_progress() {
+    const KEY_BYTES: usize = 490;
+    let (system, table) = system();
+    let key = |n: u32| [&[7; KEY_BYTES - 4][..], &n.to_be_bytes()].concat();
+    let rows = 2 * (VERSION_BYTES as usize / KEY_BYTES) as u32;
+    for n in 0..rows {
+        put(&system, &table, &key(n), b"").expect("nobody keeps versions");
+        system.commit().flush_all().expect("memory");
+    }
+    let mut tx = begin(&system);
+    let savepoint = tx.savepoint();
+    assert!(tx.remove(&table, &key(0)).expect("memory"));
+    let bytes = system.versions.bytes().0;
+    for _ in 0..100 {
+        tx.insert(&table, &key(0), b"").expect("own row");
+        assert!(system.versions.bytes().0 + KEY_BYTES as u64 <= bytes, "it is no deletion any more");
+        assert!(tx.remove(&table, &key(0)).expect("own row"));
+        assert_eq!(system.versions.bytes().0, bytes, "one row is deleted");
+    }
+    let refused = (1..rows).find_map(|n| tx.remove(&table, &key(n)).err());
+    let error = refused.expect("more keys than there is memory for");
+    assert!(error.to_string().contains("version_bytes"), "{error}");
+    tx.rollback_to(savepoint).expect("memory");
+    drop(tx);
+    // Garbage of other tests may be freed first.
+    let is_left = || system.versions.bytes().0 > 0;
+    (0..10_000).take_while(|_| is_left()).for_each(|_| {
+        system.relieve();
+        std::thread::sleep(Duration::from_millis(1));
+    });
+    assert!(!is_left(), "{:?}", system.versions.bytes());
+}
+
 /// The first call of a snapshot on a table waited for the table's creation; after it had failed the second answered that there was no row.
 #[test]
 fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {

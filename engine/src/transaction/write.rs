@@ -293,6 +293,7 @@ impl ActiveTransaction {
             deleted,
             lock: matches!(intent, Intent::Lock),
         });
+        self.count_deletion(key.len(), false, deleted);
         if let Some(buffer) = old_value {
             self.scratch.value = buffer;
         }
@@ -317,7 +318,8 @@ impl ActiveTransaction {
         let recent = self.savepoint_changes.max(changes.len().saturating_sub(RECENT_CHANGES));
         let found = changes[recent..].iter_mut().rev().find(|c| Some(c.version) == handle && !c.lock);
         let Some(change) = found else { return Ok(false) };
-        change.deleted = matches!(intent, Intent::Delete);
+        let deletes = matches!(intent, Intent::Delete);
+        let deleted = std::mem::replace(&mut change.deleted, deletes);
         let table = self.scratch.tables[change.table as usize].clone();
         let page = leaf.page_id();
         let mut old_value = std::mem::take(&mut self.scratch.value);
@@ -328,6 +330,7 @@ impl ActiveTransaction {
         self.redo_of_leaf(page);
         self.note_redo(&table, key, intent, old);
         self.scratch.value = old_value;
+        self.count_deletion(key.len(), deleted, deletes);
         match intent {
             Intent::Put(value) => leaf.put(word, false, value),
             Intent::PutLarge(reference) => leaf.put_reference(word, reference),
