@@ -1,11 +1,11 @@
-//! `verify` beside writers: what it must find all the same, and that it keeps nobody waiting.
+//! `verify` beside writers: what it must find all the same, and that it keeps nobody waiting. And a checkpoint that frees a dropped table.
 
 mod support;
 
 use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::{Compression, Database, Preset, Settings, VerifyReport};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use support::interleaved::{Interleaved, Step, set_interrupt};
 
@@ -14,7 +14,16 @@ fn open(disk: &SimulatedStorage) -> Database {
 }
 
 fn open_with(disk: &SimulatedStorage, memory_bytes: u64) -> Database {
-    let settings = Settings {
+    open_as(disk, settings(memory_bytes))
+}
+
+fn open_as(disk: &SimulatedStorage, settings: Settings) -> Database {
+    let storage = Arc::new(Interleaved(Arc::new(disk.clone())));
+    Database::builder().settings(settings).storage(storage).open("simulated").expect("opens")
+}
+
+fn settings(memory_bytes: u64) -> Settings {
+    Settings {
         preset: Preset::Group,
         logs: 1,
         memory_bytes,
@@ -27,9 +36,7 @@ fn open_with(disk: &SimulatedStorage, memory_bytes: u64) -> Database {
         compression: Compression::None,
         flush_unit_bytes: 4096,
         ..Settings::default()
-    };
-    let storage = Arc::new(Interleaved(Arc::new(disk.clone())));
-    Database::builder().settings(settings).storage(storage).open("simulated").expect("opens")
+    }
 }
 
 /// Has this done before each read of this thread.
@@ -303,4 +310,42 @@ fn pages_that_an_aborted_transaction_has_made_meanwhile_are_not_leaked() {
     set_interrupt(None);
     assert_sound(&report);
     assert!(db.verify(None).expect("runs").pages > made_before, "no page was made");
+}
+
+/// A checkpoint announced its snapshot before it freed dropped tables, which may take as long as reading all their pages. Meanwhile no version could
+/// go, and in the end writers were refused.
+#[test]
+fn while_a_checkpoint_frees_a_dropped_table_versions_go() {
+    let disk = SimulatedStorage::new(6);
+    let db = open_as(&disk, Settings { log_bytes_max: 64 << 20, ..settings(1 << 20) });
+    fill(&db, "dropped", 0..4000);
+    fill(&db, "kept", 0..100);
+    db.checkpoint().expect("a whole disk");
+    db.drop_table("dropped").expect("nobody uses it");
+    let ((begins, has_begun), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
+    let checkpoint = {
+        let db = db.clone();
+        std::thread::spawn(move || {
+            let mut before_first_read = Some((begins, may_go_on));
+            before_reads(move || {
+                if let Some((begins, may_go_on)) = before_first_read.take() {
+                    begins.send(()).expect("the test waits");
+                    may_go_on.recv().expect("the test says so");
+                }
+            });
+            let done = db.checkpoint();
+            set_interrupt(None);
+            done
+        })
+    };
+    has_begun.recv_timeout(Duration::from_secs(60)).expect("a table larger than memory is read to be freed");
+    let table = db.table("kept").expect("there");
+    let fills_versions = 10 * (1 << 20) / row("kept", 0).len() as u32;
+    for n in 0..fills_versions {
+        let mut tx = db.begin().expect("free");
+        tx.insert(&table, format!("key {:05}", n % 100).as_bytes(), row("kept", n)).expect("versions go");
+        tx.commit().expect("a whole disk");
+    }
+    go_on.send(()).expect("it waits");
+    checkpoint.join().expect("no panic").expect("a whole disk");
 }

@@ -155,11 +155,12 @@ impl Transaction {
         let _inside = commit.inside(USER);
         let waits = self.active.durability() == Durability::Durable;
         match self.active.commit(waits)? {
-            Ended::Written(ticket, pending) => {
+            Ended::Written(ticket, pending, to_collect) => {
                 if pending.waits {
                     commit.finish(ticket, pending)?;
                 }
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, pending.waits);
+                system.collect_after(to_collect);
                 Ok(ticket.csn)
             }
             Ended::ReadOnly(pending) => {
@@ -178,8 +179,9 @@ impl Transaction {
         let commit = system.commit();
         let _inside = commit.inside(USER);
         Ok(match self.active.commit(false)? {
-            Ended::Written(ticket, pending) => {
+            Ended::Written(ticket, pending, to_collect) => {
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
+                system.collect_after(to_collect);
                 CommitHandle::new(commit.clone(), ticket)
             }
             Ended::ReadOnly(pending) => {

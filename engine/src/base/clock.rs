@@ -1,7 +1,7 @@
 //! Time enters the engine here, so that a test can drive it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// A monotonic clock. Cloning shares it.
@@ -12,13 +12,13 @@ pub struct Clock {
 
 #[derive(Clone, Debug)]
 enum Source {
-    Real(Instant),
+    Real,
     Manual(Arc<AtomicU64>),
     #[cfg(feature = "simulation")]
     Simulated(Arc<super::surroundings::Surroundings>),
 }
 
-/// Nanoseconds since the clock was made.
+/// Nanoseconds since the process first looked at a real clock, or since a manual one was made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Nanos(pub u64);
 
@@ -30,6 +30,9 @@ impl Nanos {
     }
 }
 
+/// One for all real clocks: a thread may use several databases, and compare what it noted with one to what another says.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
 impl Clock {
     /// The machine's monotonic clock.
     #[must_use]
@@ -38,7 +41,7 @@ impl Clock {
         if let Some(surroundings) = super::surroundings::Surroundings::of_this_thread() {
             return Clock { source: Source::Simulated(surroundings) };
         }
-        Clock { source: Source::Real(Instant::now()) }
+        Clock { source: Source::Real }
     }
 
     /// A clock that stands still until [`Clock::advance`].
@@ -51,7 +54,7 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Nanos {
         match &self.source {
-            Source::Real(start) => Nanos(start.elapsed().as_nanos() as u64),
+            Source::Real => Nanos(START.elapsed().as_nanos() as u64),
             Source::Manual(nanos) => Nanos(nanos.load(Ordering::SeqCst)),
             #[cfg(feature = "simulation")]
             Source::Simulated(surroundings) => Nanos(surroundings.look()),

@@ -330,14 +330,14 @@ impl Pool {
         Ok(SharedGuard::new(self, page))
     }
 
-    /// As [`Pool::shared`], for a page that may be freed by others at any moment; `None` if it is free.
+    /// As [`Pool::shared`], for a page that may be freed or leave memory at any moment; `None` if it did.
     ///
     /// # Errors
-    /// As [`Pool::exclusive`].
-    pub fn shared_unless_free(&self, page: PageId) -> Result<Option<SharedGuard<'_>>> {
+    /// `Corruption` if there was never such a page.
+    pub fn shared_if_resident(&self, page: PageId) -> Result<Option<SharedGuard<'_>>> {
         let latched = self.wait_for(page, |latch| match latch.try_shared() {
             Ok(_) => Ok(true),
-            Err(Obstacle::Free) => Ok(false),
+            Err(Obstacle::Free | Obstacle::Evicted) => Ok(false),
             Err(obstacle) => Err(obstacle),
         })?;
         Ok(latched.then(|| SharedGuard::new(self, page)))

@@ -114,8 +114,8 @@ impl Imager {
         if !self.pool.is_allocated(page) || !self.pool.is_resident(page) {
             return Ok(None);
         }
-        // It may have been freed since: that is no damage.
-        let Some(guard) = self.pool.shared_unless_free(page)? else { return Ok(None) };
+        // It may have been freed since, or have left memory: what is not in memory has not changed since its newest image.
+        let Some(guard) = self.pool.shared_if_resident(page)? else { return Ok(None) };
         // Looked at without the latch before: only this look counts.
         if self.pool.round_of(page) >= round {
             return Ok(None);

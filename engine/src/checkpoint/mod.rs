@@ -364,7 +364,6 @@ impl Checkpointer {
     /// Frees the pages of dropped tables, chooses C, lists the tables as of C, and begins the round. No table is created or
     /// dropped and no image recorded between these.
     fn begin(&self, closing: bool) -> Result<Begun> {
-        let mut view = self.system.checkpoint_view()?;
         let catalog = loop {
             let mut catalog = self.system.catalog().lock();
             let dropped = catalog.take_dropped();
@@ -376,6 +375,8 @@ impl Checkpointer {
             // Without the lock: it may take as long as reading all their pages.
             self.free_dropped(dropped, closing)?;
         };
+        // Only now: until it has chosen C no version can go.
+        let mut view = self.system.checkpoint_view()?;
         let _gate = self.imager.gate();
         let mut unfinished_held = self.system.hold_unfinished();
         let csn = view.choose();

@@ -151,22 +151,28 @@ impl Core {
     }
 
     fn acknowledge_logs(&self, writers: &[LogWriter], wait: bool) -> bool {
-        let w = self.watermark.get();
-        let (mut any, mut blocked) = (false, false);
-        for writer in writers.iter().filter(|writer| writer.has_pending()) {
-            let told = self.acknowledge(writer, w, wait);
-            any |= told.any;
-            blocked |= told.blocked;
+        let mut any = false;
+        loop {
+            let w = self.watermark.get();
+            let mut blocked = false;
+            for writer in writers.iter().filter(|writer| writer.has_pending()) {
+                let told = self.acknowledge(writer, w, wait);
+                any |= told.any;
+                blocked |= told.blocked;
+            }
+            if blocked && self.clocks.is_some() {
+                // A record with a higher CSN can have a lower GSN.
+                self.writers[0].duty.raise_needs(self.watermark.newest_drawn());
+            }
+            match self.needed().filter(|_| blocked) {
+                // Somebody asynchronous waits for another log's CSN: the flushers know how to get it.
+                Some(needed) => self.wake_flushers_behind(needed),
+                // W has risen meanwhile, and nobody may have reason to look again.
+                None if blocked && self.watermark.get() != w => continue,
+                None => {}
+            }
+            return any;
         }
-        if blocked && self.clocks.is_some() {
-            // A record with a higher CSN can have a lower GSN.
-            self.writers[0].duty.raise_needs(self.watermark.newest_drawn());
-        }
-        if blocked && let Some(needed) = self.needed() {
-            // Somebody asynchronous waits for another log's CSN: the flushers know how to get it.
-            self.wake_flushers_behind(needed);
-        }
-        any
     }
 
     /// Pops committed transactions of `writer`'s queue.

@@ -311,7 +311,7 @@ impl Core {
                 false
             }
             Some((log, csn)) => self.advance(self.writer(log), csn, levels::NOW),
-            None => false,
+            None => self.is_committed(csn),
         }
     }
 }

@@ -20,7 +20,7 @@ use super::writer::LogWriter;
 use super::{Core, Ticket};
 use crate::base::clock::{Nanos, Patience};
 use crate::base::planted::{self, Bug};
-use crate::base::settings::{Acknowledger, Dependency, Durability, Writer};
+use crate::base::settings::{Dependency, Durability, Writer};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
 use crate::device::AlignedBuffer;
 use crate::log::{DependencyRule, LogGuard, RecordHeader, RecordKind, Reserve, record_bytes};
@@ -388,9 +388,8 @@ impl Core {
                     }
                 }
                 Obstacle::Undecided => {
-                    // Where acknowledging is left to somebody, he may be late; who fences for others tells nobody.
-                    let left_over = self.axes.acknowledger != Acknowledger::Leader || self.is_passive();
-                    if left_over && self.acknowledge_all(true) {
+                    // Whoever acknowledges may be late; who fences for others tells nobody.
+                    if self.acknowledge_all(true) {
                         continue;
                     }
                     if !self.advance_logs(self.watermark.newest_drawn()) {

@@ -13,7 +13,7 @@ use super::levels::NOW;
 use super::threads::Inside;
 use super::{Core, Ticket};
 use crate::base::{ErrorKind, Result};
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Event, Mutex, thread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,12 +22,18 @@ use std::task::Waker;
 /// Wakers of futures, by ticket.
 #[derive(Debug)]
 pub(super) struct Wakers {
-    /// Length of `list`: keeps acknowledgers away from the mutex when there is none.
+    /// How many there are: keeps acknowledgers away from the mutex when there is none.
     count: AtomicUsize,
-    list: Mutex<Vec<Left>>,
-    /// The place that was given out last.
-    last_place: AtomicU64,
+    list: Mutex<List>,
     caller: Arc<Caller>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    /// In the order of their places.
+    wakers: Vec<Left>,
+    /// The place that was given out last.
+    last_place: u64,
 }
 
 /// Who calls wakers.
@@ -76,8 +82,7 @@ impl Default for Wakers {
     fn default() -> Self {
         Wakers {
             count: AtomicUsize::new(0),
-            list: Mutex::new(Vec::new()),
-            last_place: AtomicU64::new(0),
+            list: Mutex::default(),
             caller: Arc::new(Caller { calls: Mutex::new(Calls::default()), asked: Event::new() }),
         }
     }
@@ -163,21 +168,25 @@ fn call(waker: Waker) {
 impl Wakers {
     /// Puts a waker at a place, instead of what was there.
     fn put(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) {
-        let place = *place.0.get_or_insert_with(|| {
-            // A scheduler that explores knows all threads.
-            if !cfg!(any(loom, feature = "shuttle")) {
-                self.caller.begin();
-            }
-            self.last_place.fetch_add(1, Ordering::Relaxed) + 1
-        });
-        let mut new = Left { place, ticket, waker: waker.clone() };
+        // A scheduler that explores knows all threads.
+        if place.0.is_none() && !cfg!(any(loom, feature = "shuttle")) {
+            self.caller.begin();
+        }
+        let mut waker = waker.clone();
         // Declared after it, so that what was there is dropped without the mutex, as it is cloned: both are code of the caller.
         let mut list = self.list.lock();
-        match list.iter_mut().find(|left| left.place == place) {
-            Some(left) => std::mem::swap(left, &mut new),
-            None => list.push(new),
+        let known =
+            place.0.and_then(|place| list.wakers.binary_search_by_key(&place, |left| left.place).ok());
+        match known {
+            Some(at) => std::mem::swap(&mut list.wakers[at].waker, &mut waker),
+            None => {
+                list.last_place += 1;
+                let new = Left { place: list.last_place, ticket, waker };
+                place.0 = Some(new.place);
+                list.wakers.push(new);
+            }
         }
-        self.count.store(list.len(), Ordering::SeqCst);
+        self.count.store(list.wakers.len(), Ordering::SeqCst);
     }
 
     /// Wakes and forgets those whose ticket is `decided`.
@@ -187,8 +196,9 @@ impl Wakers {
         }
         let woken: Vec<Waker> = {
             let mut list = self.list.lock();
-            let woken = list.extract_if(.., |left| decided(left.ticket)).map(|left| left.waker).collect();
-            self.count.store(list.len(), Ordering::SeqCst);
+            let decided = list.wakers.extract_if(.., |left| decided(left.ticket));
+            let woken = decided.map(|left| left.waker).collect();
+            self.count.store(list.wakers.len(), Ordering::SeqCst);
             woken
         };
         if !woken.is_empty() {
@@ -256,7 +266,7 @@ mod tests {
         let mut place = WakerPlace::default();
         counts[..9].iter().for_each(|count| wakers.put(ticket(1), &Waker::from(count.clone()), &mut place));
         wakers.put(ticket(1), &Waker::from(counts[9].clone()), &mut place.clone());
-        assert_eq!(wakers.list.lock().len(), 2);
+        assert_eq!(wakers.list.lock().wakers.len(), 2);
         wakers.wake(|decided| decided == ticket(2));
         wakers.wake(|decided| decided == ticket(1));
         wakers.end();
@@ -267,7 +277,10 @@ mod tests {
         assert_eq!(woken(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
         // Now whoever wakes calls it.
         wakers.put(ticket(3), &Waker::from(counts[0].clone()), &mut WakerPlace::default());
+        // It was woken, and polled again nevertheless.
+        wakers.put(ticket(3), &Waker::from(counts[1].clone()), &mut place);
+        wakers.put(ticket(3), &Waker::from(counts[2].clone()), &mut place);
         wakers.wake(|decided| decided == ticket(3));
-        assert_eq!(woken()[0], 1);
+        assert_eq!(woken()[..3], [1, 0, 1]);
     }
 }

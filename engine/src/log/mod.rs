@@ -25,6 +25,7 @@
 
 mod block;
 mod buffer_size;
+mod chain;
 mod check;
 mod dump;
 mod fragment;
@@ -46,14 +47,14 @@ mod tests;
 
 pub use block::{BLOCK_HEADER_BYTES, database_of};
 pub use buffer_size::BufferSize;
+pub use chain::Chain;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
 pub use dump::{DumpedRecord, dump};
 pub use fragment::{FRAGMENTS_MAX, Fragment, Fragments};
 pub use names::{id_of as segment_id, next_id};
 pub use part::{Part, RecordKind, counting_bytes};
 pub use reader::{
-    Chain, LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan,
-    scan_what_is_readable,
+    LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan, scan_what_is_readable,
 };
 pub use record::{
     DependencyRule, LISTED_MAX, Operation, Pieces, RECORD_HEADER_BYTES, Record, RecordHeader,

@@ -18,6 +18,7 @@
 
 use super::DIRECTORY;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, VERSION};
+use super::chain::{Chain, chains};
 use super::names::{id_of, path_of};
 use super::pieces::Pieces;
 use super::record::{Record, RecordFacts};
@@ -62,7 +63,7 @@ struct Source {
 /// A whole block found in a segment.
 #[derive(Clone, Debug)]
 pub struct ScannedBlock {
-    header: BlockHeader,
+    pub(super) header: BlockHeader,
     /// Highest watermark in its records that can be true.
     watermark: Csn,
     source: Arc<Source>,
@@ -311,32 +312,6 @@ impl Extent {
     }
 }
 
-/// What one log holds of one epoch above what the checkpoint covers.
-#[derive(Clone, Debug)]
-pub struct Chain {
-    /// The log.
-    pub log: LogId,
-    /// The epoch.
-    pub epoch: Epoch,
-    /// All whole blocks, by sequence.
-    pub blocks: Vec<ScannedBlock>,
-    accepted: usize,
-}
-
-impl Chain {
-    /// The gap-free run, in order. Recovery has a rule of its own.
-    #[must_use]
-    pub fn accepted(&self) -> &[ScannedBlock] {
-        &self.blocks[..self.accepted]
-    }
-
-    /// Whole blocks behind a hole.
-    #[must_use]
-    pub fn beyond(&self) -> &[ScannedBlock] {
-        &self.blocks[self.accepted..]
-    }
-}
-
 /// Everything that was found.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
@@ -375,10 +350,10 @@ pub fn scan_what_is_readable(storage: &Arc<dyn Storage>, options: ScanOptions) -
 }
 
 /// What is left out, if something may be.
-type LeftOut<'a> = Option<&'a Mutex<Vec<Error>>>;
+pub(super) type LeftOut<'a> = Option<&'a Mutex<Vec<Error>>>;
 
 /// An error that ends the scan, unless it may be left out.
-fn leave_out(left_out: LeftOut<'_>, error: Error) -> Result<()> {
+pub(super) fn leave_out(left_out: LeftOut<'_>, error: Error) -> Result<()> {
     match left_out {
         Some(list) => {
             list.lock().push(error);
@@ -558,42 +533,4 @@ fn watermark_of(header: &BlockHeader, payload: &[u8]) -> std::result::Result<Csn
         return Err((Error::corruption("a log block does not hold the records that its header says"), 0));
     }
     Ok(highest)
-}
-
-/// Sorts blocks into chains (rules 2 and 3). Of equal ones those of the segment `last` are left out.
-fn chains(
-    mut blocks: Vec<ScannedBlock>,
-    covered: Csn,
-    last: Option<SegmentId>,
-    left_out: LeftOut<'_>,
-) -> Result<Vec<Chain>> {
-    blocks.sort_unstable_by_key(|block| {
-        (block.epoch(), block.log(), block.sequence(), Some(block.segment()) == last)
-    });
-    for pair in blocks.windows(2) {
-        let [a, b] = pair else { continue };
-        if (a.epoch(), a.log()) != (b.epoch(), b.log()) || a.header == b.header {
-            continue;
-        }
-        let place = format!("number {} of log {} in epoch {}", b.sequence(), b.log(), b.epoch());
-        let what = if a.sequence() == b.sequence() {
-            format!("two different blocks are {place}")
-        } else if a.last_csn() >= b.first_csn() {
-            format!("the CSNs of block {place} are not above those of the block before it")
-        } else {
-            continue;
-        };
-        leave_out(left_out, Error::corruption(what).at(b.location(0)))?;
-    }
-    blocks.dedup_by(|a, b| a.header == b.header);
-    let chains = blocks.chunk_by(|a, b| (a.epoch(), a.log()) == (b.epoch(), b.log()));
-    Ok(chains.map(|blocks| chain(blocks.to_vec(), covered)).collect())
-}
-
-/// `blocks` has at least one.
-fn chain(blocks: Vec<ScannedBlock>, covered: Csn) -> Chain {
-    let begins = blocks[0].header.previous_csn <= covered;
-    let run = blocks.windows(2).take_while(|pair| pair[1].sequence() == pair[0].sequence() + 1).count();
-    let accepted = if begins { run + 1 } else { 0 };
-    Chain { log: blocks[0].log(), epoch: blocks[0].epoch(), blocks, accepted }
 }

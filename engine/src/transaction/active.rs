@@ -121,10 +121,20 @@ impl Scratch {
 /// How a transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// It wrote: its record is in a log buffer.
-    Written(Ticket, Pending),
+    /// It wrote: its record is in a log buffer. Whoever waits for the record does so first, and collects then.
+    Written(Ticket, Pending, ToCollect),
     /// It wrote nothing; what it read is its DSN.
     ReadOnly(Pending),
+}
+
+/// What is worth collecting when a transaction has ended. It may take long, and others may wait for what the transaction does before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToCollect {
+    Nothing,
+    /// Garbage of this shard.
+    Shard(usize),
+    /// Large values that were replaced.
+    Retired,
 }
 
 /// A transaction in progress. Dropping it aborts it.
@@ -265,8 +275,10 @@ impl ActiveTransaction {
     pub(super) fn take_back(&mut self, first: usize, values: usize) -> Result<()> {
         // It may be this transaction's changes that leave no memory for the way to them.
         let _overdraft = Overdraft::begin();
-        let guard = pin();
+        let mut guard = pin();
         while self.scratch.changes.len() > first {
+            // Nothing that was looked at is used again, and a long way back would keep what everybody gives back from being freed.
+            guard.repin();
             let change = self.scratch.changes.last().expect("longer than `first`");
             let (handle, keys_len) = (change.version, change.key.0 as usize);
             let restored = self.restore(change, &guard)?;
@@ -317,8 +329,9 @@ impl ActiveTransaction {
     /// Marks what cannot be taken back, so that everybody sees what was there before, and takes back the rest.
     pub(super) fn leave_behind(&mut self) {
         let _overdraft = Overdraft::begin();
-        let guard = pin();
+        let mut guard = pin();
         for change in self.scratch.changes.iter().rev() {
+            guard.repin();
             // Below a change that was left behind there may be an earlier one of the same row.
             match self.restore(change, &guard) {
                 Ok(true) => self.give_up_version(change.version, &guard),
@@ -405,12 +418,12 @@ impl ActiveTransaction {
         let worth_collecting = self.hand_over_garbage(shard, ticket.csn);
         let retired = !self.scratch.replaced.is_empty();
         self.end();
-        if worth_collecting {
-            system.collect(shard);
-        } else if retired {
-            system.collect_retired();
-        }
-        Ok(Ended::Written(ticket, pending))
+        let to_collect = match (worth_collecting, retired) {
+            (true, _) => ToCollect::Shard(shard),
+            (false, true) => ToCollect::Retired,
+            (false, false) => ToCollect::Nothing,
+        };
+        Ok(Ended::Written(ticket, pending, to_collect))
     }
 
     fn hand_over_garbage(&mut self, shard: usize, csn: Csn) -> bool {
@@ -523,7 +536,8 @@ impl ActiveTransaction {
     /// Charges what `more` bytes of redo, or of a key without, need besides what is charged already; all transactions together have a bound.
     #[inline]
     pub(super) fn check_memory(&mut self, more: usize) -> Result<()> {
-        let bytes = (self.scratch.redo.unwritten_len() + more + self.scratch.list_bytes()) as u64;
+        let leaves = self.clock.as_ref().map_or(0, TransactionClock::list_bytes);
+        let bytes = (self.scratch.redo.unwritten_len() + more + self.scratch.list_bytes() + leaves) as u64;
         match &self.scratch.charge {
             None if bytes <= KEEP_BYTES as u64 => Ok(()),
             Some(charge) if bytes <= charge.share.bytes() => Ok(()),

@@ -22,6 +22,8 @@ const CHUNKS: usize = match () {
     () => 16_384,
 };
 const LOG_BITS: u32 = 8;
+/// Room for the leaves that a transaction changes.
+const LEAVES_FIRST: usize = 16;
 
 type Chunk = Box<[AtomicU64]>;
 
@@ -75,7 +77,7 @@ pub(super) struct TransactionClock {
     met: Cell<Met>,
     /// The log of the thread that began it.
     home: LogId,
-    /// Leaves that it changed.
+    /// Leaves that it changed, some of them more than once.
     changed: RefCell<Vec<PageId>>,
 }
 
@@ -120,9 +122,24 @@ impl TransactionClock {
         self.gsn.set(gsn);
         pages.raise(page, gsn, log);
         let mut changed = self.changed.borrow_mut();
-        if !changed.contains(&page) {
-            changed.push(page);
+        if changed.last() == Some(&page) {
+            return;
         }
+        // Leaves that are there twice go before the list grows.
+        if changed.len() == changed.capacity() {
+            changed.sort_unstable();
+            changed.dedup();
+            let (leaves, room) = (changed.len(), changed.capacity());
+            if leaves >= room / 2 {
+                changed.reserve(room.max(LEAVES_FIRST));
+            }
+        }
+        changed.push(page);
+    }
+
+    /// Bytes allocated.
+    pub(super) fn list_bytes(&self) -> usize {
+        self.changed.borrow().capacity() * size_of::<PageId>()
     }
 
     /// Its record drew `gsn` in `log`.

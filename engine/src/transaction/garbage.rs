@@ -167,6 +167,18 @@ impl Garbage {
         }
     }
 
+    /// Gives back some of what nobody can see, one shard after the other until `is_over`, if nobody else collects.
+    pub fn collect_until(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>, is_over: impl Fn() -> bool) {
+        let Some(_alone) = self.collector.try_lock() else { return };
+        for _ in 0..SHARDS {
+            let shard = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            self.collect_shard(shard, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
+            if is_over() {
+                return;
+            }
+        }
+    }
+
     /// Gives back what nobody can see in all shards.
     pub fn collect_all(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>, pruning: Pruning) {
         let _alone = self.collector.lock();
@@ -364,217 +376,4 @@ fn prune_below(
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::super::view::{Outcome, View};
-    use super::*;
-    use crate::tree::Held;
-
-    /// Gives back what waits for an epoch, which takes until no other test's thread is in one.
-    fn give_back_what_waits(versions: &Versions) {
-        let waits = || versions.given_back_later() > 0;
-        (0..10_000).take_while(|_| waits()).for_each(|_| {
-            pin().flush();
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        });
-        assert!(!waits());
-    }
-
-    /// Once a version that had been pruned, and waited for an epoch, was itself pruned: what it took over was given back although its
-    /// former successor went on referring to it.
-    #[test]
-    fn what_was_pruned_takes_nothing_over_any_more() {
-        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
-        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
-        let chain = |csn, prior, before: &[u8], shard| {
-            let undo = Undo { prior, before: Before::Value(before.into()) };
-            let handle = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-            garbage.push(shard, Csn(csn), std::iter::once(handle), std::iter::empty());
-            handle.word()
-        };
-        let ten = chain(10, 0, b"old", 0);
-        let twenty = chain(20, ten, b"of 10", 0);
-        let newest = chain(300, twenty, b"of 20", 1);
-        let [old, middle] = [5, 15].map(|csn| {
-            let id = descriptors.take().expect("free");
-            descriptors.pin(id, || Csn(csn));
-            id
-        });
-        let prune = |shard| {
-            let horizon = Horizon { bound: Csn(300), descriptors: &descriptors };
-            garbage.collect_shard(shard, &versions, &horizon, usize::MAX, Pruning::Now);
-        };
-        let seen_at_five = || {
-            let view = View { snapshot: Csn(5), own: Stamp(0) };
-            let mut value = b"of 300".to_vec();
-            let outcome = view.resolve(newest, Held::Value, &mut value, &versions, &descriptors, &pin());
-            (outcome, value)
-        };
-        let reader = pin();
-        prune(1);
-        descriptors.release(middle);
-        prune(0);
-        drop(reader);
-        give_back_what_waits(&versions);
-        assert!(versions.is_settled(twenty));
-        assert_eq!(seen_at_five(), (Outcome::Value(Csn(0)), b"old".to_vec()));
-        prune(1);
-        give_back_what_waits(&versions);
-        assert!(versions.is_settled(ten), "nobody needs it without the snapshot in the middle");
-        assert_eq!(seen_at_five(), (Outcome::Value(Csn(0)), b"old".to_vec()));
-        descriptors.release(old);
-    }
-
-    /// Once it was given back, and its transaction stamped what had the slot by then.
-    #[test]
-    fn a_version_that_its_transaction_has_yet_to_stamp_is_not_pruned() {
-        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
-        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
-        let [snapshot, writer] = std::array::from_fn(|_| descriptors.take().expect("free"));
-        descriptors.pin(snapshot, || Csn(1));
-        let undo = |prior| Undo { prior, before: Before::Tombstone };
-        let below = versions.create(0, descriptors.stamp(writer), undo(0), &pin()).expect("room");
-        descriptors.set_preparing(writer);
-        descriptors.set_ready(writer, Csn(20));
-        let above = versions.create(0, Stamp::committed(Csn(30)), undo(below.word()), &pin()).expect("room");
-        garbage.push(0, Csn(30), std::iter::once(above), std::iter::empty());
-        let horizon = Horizon { bound: Csn(30), descriptors: &descriptors };
-        garbage.collect_all(&versions, &horizon, Pruning::Now);
-        give_back_what_waits(&versions);
-        assert!(!versions.is_settled(below.word()));
-    }
-
-    /// Once the device was far behind when a queue was pruned: what could not be judged counted as what snapshots need. The next pruning
-    /// waited for twice as much, which did not fit in memory.
-    #[test]
-    fn memory_that_is_waited_for_is_pruned_although_the_last_pruning_could_judge_little() {
-        let versions = Arc::new(Versions::new(4 << 20, &Arc::default()));
-        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
-        let snapshot = descriptors.take().expect("free");
-        descriptors.pin(snapshot, || Csn(1));
-        let (mut csn, mut prior) = (1, 0);
-        let mut change = |most: u64| {
-            for _ in 0..most {
-                csn += 1;
-                let undo = Undo { prior, before: Before::Value([0; 100].into()) };
-                let Ok(version) = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()) else { break };
-                garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty());
-                prior = version.word();
-            }
-            Csn(csn)
-        };
-        let collect = |bound, pruning| {
-            garbage.collect_all(&versions, &Horizon { bound, descriptors: &descriptors }, pruning);
-            pin().flush();
-        };
-        change(14_000);
-        collect(Csn(4200), Pruning::WhenItPays);
-        let newest = change(u64::MAX);
-        collect(newest, Pruning::Now);
-        // What was given up is given back when no other test's thread is in an epoch.
-        let is_short = || versions.bytes().0 > 4096;
-        (0..10_000).take_while(|_| is_short()).for_each(|_| {
-            pin().flush();
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        });
-        assert!(!is_short(), "{:?}: all but one version are between two snapshots", versions.bytes());
-        // Nothing can be judged that was not, unless a snapshot is gone.
-        let worth = |pins: &[Csn]| is_worth_pruning(&garbage.shards[0].lock(), newest, pins, Pruning::Now);
-        assert!(!worth(&[Csn(1)]) && !worth(&[Csn(1), newest]) && worth(&[newest]));
-    }
-
-    /// The entries of deleted keys went in the order of their deletion only: behind one that a snapshot saw all others stayed, and a key that
-    /// was deleted again and again filled the memory.
-    #[test]
-    fn what_was_pruned_does_not_stay_behind_a_deletion_that_a_snapshot_sees() {
-        let (_system, table) = super::super::tests::system();
-        let versions = Arc::new(Versions::new(256 << 20, &Arc::default()));
-        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
-        let snapshot = descriptors.take().expect("free");
-        descriptors.pin(snapshot, || Csn(1));
-        let change = |csn, prior, before, deleted: Option<&[u8]>| {
-            let undo = Undo { prior, before };
-            let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-            let delete = |key: &[u8]| {
-                versions.keep(Delete::bytes_for(key.len()));
-                Delete { version, table: table.clone(), key: key.into() }
-            };
-            garbage.push(0, Csn(csn), std::iter::once(version), deleted.map(delete).into_iter());
-            version.word()
-        };
-        let value = || Before::Value([0; 8].into());
-        change(2, 0, value(), Some(b"seen"));
-        let (mut prior, mut before, mut most) = (0, Before::Absent, 0);
-        for csn in (3..200_000).step_by(2) {
-            prior = change(csn, prior, before, None);
-            prior = change(csn + 1, prior, value(), Some(b"key"));
-            before = Before::Tombstone;
-            if csn % 1000 == 1 {
-                let horizon = Horizon { bound: Csn(csn + 1), descriptors: &descriptors };
-                garbage.collect_shard(0, &versions, &horizon, COLLECT_MOST, Pruning::Now);
-                most = most.max(garbage.shards[0].lock().deletes.len());
-            }
-        }
-        assert!(most < 100, "{most} deletions wait");
-    }
-
-    /// Before-images that are taken over are copies, and nothing was charged for them before the next version was made.
-    #[test]
-    fn what_pruning_copies_is_charged() {
-        let account = Arc::default();
-        let versions = Arc::new(Versions::new(64 << 20, &account));
-        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
-        let snapshot = descriptors.take().expect("free");
-        descriptors.pin(snapshot, || Csn(1));
-        let mut prior = 0;
-        for csn in 2..5000 {
-            let undo = Undo { prior, before: Before::Value([0; 400].into()) };
-            let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-            garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty());
-            prior = version.word();
-        }
-        // Whoever looks keeps what is replaced.
-        let _reader = pin();
-        let before = versions.bytes_in_memory();
-        let horizon = Horizon { bound: Csn(5000), descriptors: &descriptors };
-        garbage.collect_all(&versions, &horizon, Pruning::Now);
-        assert!(versions.bytes_in_memory() > before + 1_000_000);
-        assert!(account.bytes() >= versions.bytes_in_memory(), "{} bytes are charged", account.bytes());
-    }
-
-    /// The same from the side: what a deletion's row was inserted again by was in another shard, whose pruning let it go.
-    #[test]
-    fn deletions_are_purged_whose_versions_were_pruned_from_another_shard() {
-        let (_system, table) = super::super::tests::system();
-        let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
-        let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
-        let snapshot = descriptors.take().expect("free");
-        descriptors.pin(snapshot, || Csn(1));
-        let change = |shard, csn, prior, before, deleted: Option<&[u8]>| {
-            let undo = Undo { prior, before };
-            let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-            let delete = |key: &[u8]| {
-                versions.keep(Delete::bytes_for(key.len()));
-                Delete { version, table: table.clone(), key: key.into() }
-            };
-            let deletes = deleted.map(delete).into_iter();
-            garbage.push(shard, Csn(csn), std::iter::once(version), deletes);
-            version.word()
-        };
-        let collect = |csn| {
-            let horizon = Horizon { bound: Csn(csn), descriptors: &descriptors };
-            garbage.collect_all(&versions, &horizon, Pruning::Now);
-            garbage.shards[0].lock().deletes.len()
-        };
-        change(0, 2, 0, Before::Value([0; 8].into()), Some(b"seen"));
-        let deleted = change(0, 3, 0, Before::Value([0; 8].into()), Some(b"key"));
-        assert_eq!(collect(3), 2);
-        change(1, 4, deleted, Before::Tombstone, None);
-        // The first may have come to the deletion before its version was pruned.
-        collect(4);
-        assert_eq!(collect(4), 1);
-        descriptors.release(snapshot);
-        assert_eq!(collect(4), 0);
-        give_back_what_waits(&versions);
-        assert_eq!(versions.bytes().0, 0);
-    }
-}
+mod tests;

@@ -55,7 +55,7 @@ impl TransactionSystem {
         let steps = 1 + used * (SLOW_STEPS - 1) / 256;
         let oldest = self.descriptors.oldest_pin(self.horizon().bound);
         for step in 0..steps {
-            self.collect_all();
+            self.collect_some(Nanos(self.clock.now().0 + SLOW_STEP.as_nanos() as u64));
             free_retired();
             if self.versions.part_of_last_quarter() == 0 || !self.may_advance() {
                 return;

@@ -1,5 +1,6 @@
 //! The shared state of all transactions of a database, and the tree's way to ask about versions.
 
+use super::active::ToCollect;
 use super::catalog::{Catalog, TableState};
 use super::clocks::PageClocks;
 use super::counters::TransactionCounters;
@@ -9,7 +10,7 @@ use super::retired::{Retired, RetiredHeld, RetiredValues};
 use super::unfinished::UnfinishedPages;
 use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, Sight, View};
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Pieces, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
@@ -274,13 +275,24 @@ impl TransactionSystem {
         LogId((thread_ordinal() % self.logs.load(Ordering::Relaxed).max(1)) as u32)
     }
 
-    /// Collects garbage of one shard.
-    pub(super) fn collect(&self, shard: usize) {
-        let horizon = self.horizon();
-        self.garbage.collect(shard, &self.versions, &horizon);
-        self.retired.collect(&self.pool, &self.unfinished, &horizon, false);
-        // What versions take, pages do not get.
-        self.pool.check_budget();
+    /// Collects what a transaction has said is worth it, when nobody waits for anything of that transaction any more.
+    pub fn collect_after(&self, to_collect: ToCollect) {
+        match to_collect {
+            ToCollect::Nothing => {}
+            ToCollect::Retired => self.collect_retired(),
+            ToCollect::Shard(shard) => {
+                self.garbage.collect(shard, &self.versions, &self.horizon());
+                self.collect_retired();
+                // What versions take, pages do not get.
+                self.pool.check_budget();
+            }
+        }
+    }
+
+    /// Collects for as long as `until`, and no longer than a shard takes, unless somebody else collects.
+    pub(super) fn collect_some(&self, until: Nanos) {
+        self.garbage.collect_until(&self.versions, &self.horizon(), || self.clock.now() >= until);
+        self.collect_retired();
     }
 
     /// Collects all garbage that can be collected now.

@@ -6,12 +6,12 @@ use crate::base::checksum::crc;
 use crate::base::random::Random;
 use crate::base::settings::MemoryCache;
 use crate::base::{Csn, Epoch, ErrorKind, Gsn, Location, LogId, SegmentId};
-use crate::device::Storage;
 use crate::device::mapped::MapOptions;
 use crate::device::simulated::{CrashKind, SimulatedStorage};
+use crate::device::{AlignedBuffer, OpenMode, Storage};
 use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use crate::log::record::{DependencyRule, RecordHeader, record_bytes};
-use crate::log::{RecordKind, Segment};
+use crate::log::{RecordKind, ScanOptions, Segment, scan};
 use std::path::Path;
 use std::time::Duration;
 
@@ -354,4 +354,38 @@ fn buffers_are_as_long_as_fits_and_never_shorter_than_the_least() {
         }
     }
     assert_eq!(buffer_bytes_that_fit(16 << 20, 2, 1 << 20), Some(1 << 20));
+}
+
+/// The page cache writes the pages of a mapped file back when it likes: after a crash of the machine it held the first records of a block that a
+/// segment held whole, and the database was refused for two different blocks with one number.
+#[test]
+fn of_a_block_that_a_segment_holds_whole_an_earlier_state_in_the_memory_does_not_count() {
+    let written = {
+        let disk = SimulatedStorage::new(1);
+        let _buffers = fill(&disk, 9, 9);
+        found(&look(&disk), 0).expect("nine records")
+    };
+    let options = ScanOptions {
+        database: DATABASE,
+        covered: Csn(0),
+        threads: 1,
+        read_only: true,
+        piece_bytes: 64 << 10,
+        keep_bytes: 1 << 20,
+    };
+    for seen in [4, 9] {
+        let disk = SimulatedStorage::new(2);
+        let _buffers = fill(&disk, seen, seen);
+        let memory = found(&look(&disk), 0).expect("some records");
+        let storage: Arc<dyn Storage> = Arc::new(disk);
+        let mode = OpenMode { create: true, read_only: false, direct: true };
+        let file = storage.open("log/00000001.seg", mode).expect("simulated");
+        let mut bytes = AlignedBuffer::zeroed(written.len as usize);
+        written.file.read_at(0, &mut bytes).expect("in memory");
+        file.write_at(0, &bytes).expect("simulated");
+        let scan = scan(&storage, options, Some(&memory), &|_, _| ()).expect("one block");
+        let blocks: Vec<_> = scan.chains.iter().flat_map(|chain| &chain.blocks).collect();
+        assert_eq!(blocks.iter().map(|block| block.record_count()).collect::<Vec<_>>(), [9], "{seen}");
+        assert_eq!(blocks[0].segment(), SegmentId(1));
+    }
 }

@@ -5,6 +5,9 @@ use crate::base::planted::{self, Bug};
 use crate::base::{ErrorKind, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Overdraft, Pool};
 
+/// Pages that are brought in at once to be freed one after the other.
+pub const READ_TOGETHER: usize = 32;
+
 /// Frees the pages of a value that nobody refers to.
 ///
 /// # Errors
@@ -49,6 +52,12 @@ impl LargeSubtree {
     pub fn whole(pool: &Pool, reference: &LargeReference) -> LargeSubtree {
         let shape = Shape::new(pool, reference.len);
         LargeSubtree { shape, top: root_of(shape, reference) }
+    }
+
+    /// The page at the top.
+    #[must_use]
+    pub fn page(&self) -> PageId {
+        self.top.page
     }
 
     /// Has `release` free the page at the top, and returns what was below it.
@@ -97,11 +106,14 @@ pub fn free_or_keep(pool: &Pool, reference: &LargeReference, left: &mut Vec<Page
         }
     }
     let mut failed = Ok(());
-    for top in all {
-        match (LargeSubtree { shape, top }).free_top(pool, &mut |guard| pool.free(guard)) {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Corruption => failed = failed.and(Err(error)),
-            Err(_) => left.push(top.page),
+    for part in all.chunks(READ_TOGETHER) {
+        pool.prefetch(part.iter().map(|place| place.page).collect());
+        for top in part.iter().copied() {
+            match (LargeSubtree { shape, top }).free_top(pool, &mut |guard| pool.free(guard)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Corruption => failed = failed.and(Err(error)),
+                Err(_) => left.push(top.page),
+            }
         }
     }
     Ok(failed)
