@@ -340,7 +340,7 @@ fn while_a_checkpoint_frees_a_dropped_table_versions_go() {
     };
     has_begun.recv_timeout(Duration::from_secs(60)).expect("a table larger than memory is read to be freed");
     let table = db.table("kept").expect("there");
-    let fills_versions = 10 * (1 << 20) / row("kept", 0).len() as u32;
+    let fills_versions = 3 * (1 << 20) / row("kept", 0).len() as u32;
     for n in 0..fills_versions {
         let mut tx = db.begin().expect("free");
         tx.insert(&table, format!("key {:05}", n % 100).as_bytes(), row("kept", n)).expect("versions go");
