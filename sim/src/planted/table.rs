@@ -65,3 +65,35 @@ fn markdown(report: &Report) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_takes_the_place_of_the_one_before_and_names_the_seeds_that_it_was_made_with() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("planted.md");
+        let row = |bug, first_seed| Row {
+            bug,
+            room: "log",
+            wrong: "it is wrong",
+            breaks: "I5",
+            caught: None,
+            missed_by: Vec::new(),
+            first_seed,
+        };
+        let bugs = vec![row("early", Some(7)), row("late", Some(301)), row("never", None)];
+        let report = Report { planted: 3, caught: 0, seconds: 1.0, seeds: 300, bugs };
+        std::fs::write(&file, format!("Words.\n\n{}\n\n| an older table |\n", marker(10))).expect("written");
+        write(&file, &report).expect("it has a line for the table");
+        let document = std::fs::read_to_string(&file).expect("written");
+        let (before, table) = document.split_once("-->\n").expect("the line is there");
+        assert_eq!(before, format!("Words.\n\n{}", marker(300).trim_end_matches("-->")));
+        assert!(table.contains("| first of 300 seeds |") && !table.contains("older"), "{document}");
+        let seeds: Vec<_> = table.lines().skip(3).map(|line| line.split('|').nth(7).map(str::trim)).collect();
+        assert_eq!(seeds, [Some("7"), Some("-"), Some("-")], "{table}");
+        std::fs::write(&file, "Words.\n").expect("written");
+        write(&file, &report).expect_err("nowhere to put it");
+    }
+}
