@@ -7,13 +7,21 @@ mod support;
 
 use serde_json::Value;
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use support::{directory, expect_code, json, run, skip, text};
+use std::sync::atomic::{AtomicU32, Ordering};
+use support::{directory, expect_code, json, run, run_with_input, skip, text};
 
 /// At calls, with each of two presets, and at random: together more than 300 kills in a run of these tests.
 const KILLS_AT_CALLS: &str = "70";
 const KILLS_AT_RANDOM: &str = "175";
+const SIGKILL: i32 = 9;
+/// Round, preset, and what the group of the child may have: less than a tenth of its budget, and enough to begin.
+const LIVES_WITHOUT_MEMORY: [(&str, &str, u64); 3] =
+    [("0", "auto", 20), ("1", "autonomous", 20), ("2", "auto", 24)];
 
 fn no_strace() -> bool {
     let tried = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
@@ -134,7 +142,6 @@ fn rows_file(directory: &Path, count: u32) -> (PathBuf, String) {
 /// Where the system kills whoever writes beyond `ulimit -f`, that is a kill like any other; a program that ignores SIGXFSZ gets an error.
 #[test]
 fn a_limit_on_the_size_of_files_kills_or_is_an_error_and_loses_nothing() {
-    use std::os::unix::process::ExitStatusExt;
     const SIGXFSZ: i32 = 25;
     for ignored in [false, true] {
         let dir = directory();
@@ -212,22 +219,44 @@ fn a_file_system_that_is_too_small_is_an_error_and_what_was_acknowledged_is_ther
 /// A group with a limit, removed when it is dropped. Version 1 or 2, as the machine has.
 struct Group(PathBuf);
 
+/// Where groups are, the limit of one, and the limit with what is swapped out: all of it in version 1, that alone in version 2.
+const GROUPS: [(&str, &str, &str); 2] = [
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+    ("/sys/fs/cgroup", "memory.max", "memory.swap.max"),
+];
+
 impl Group {
     fn new(limit: u64) -> Option<Group> {
-        let name = format!("quench-test-{}", std::process::id());
-        let made = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
-            .into_iter()
-            .find_map(|(root, file)| {
-                let path = Path::new(root).join(&name);
-                std::fs::create_dir(&path).ok()?;
-                let group = Group(path);
-                std::fs::write(group.0.join(file), limit.to_string()).ok()?;
-                Some(group)
-            });
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("quench-test-{}-{number}", std::process::id());
+        // A file that is not there is not made: the directory may be no group.
+        let write = |path: PathBuf, number: u64| {
+            let mut file = OpenOptions::new().write(true).open(path)?;
+            file.write_all(number.to_string().as_bytes())
+        };
+        let made = GROUPS.into_iter().find_map(|(root, with_limit, with_swap)| {
+            let path = Path::new(root).join(&name);
+            std::fs::create_dir(&path).ok()?;
+            let group = Group(path);
+            write(group.0.join(with_limit), limit).ok()?;
+            let swap = if with_swap == "memory.swap.max" { 0 } else { limit };
+            // Not every machine accounts for it, and few have any.
+            let _ = write(group.0.join(with_swap), swap);
+            Some(group)
+        });
         if made.is_none() {
             skip(&"no cgroup with a memory limit can be made here");
         }
         made
+    }
+
+    /// The program, in the group before it begins.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let script = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", text(&self.0));
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_quench")]).args(arguments);
+        command.stdin(Stdio::null()).output().expect("a shell")
     }
 }
 
@@ -242,20 +271,51 @@ impl Drop for Group {
 fn a_budget_below_the_limit_of_a_memory_cgroup_is_enough() {
     let Some(group) = Group::new(192 << 20) else { return };
     let dir = directory();
-    let script = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", text(&group.0));
-    let mut command = Command::new("sh");
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_quench"), "bench", "ycsb", "--rows", "300000"]);
-    command.args([
-        "--memory-bytes",
-        "32m",
-        "--seconds",
-        "2",
-        "--threads",
-        "2",
-        "--json",
-        "--path",
-        text(dir.path()),
-    ]);
-    let output = command.stdin(Stdio::null()).output().expect("a shell");
+    let size = ["--rows", "300000", "--memory-bytes", "32m", "--seconds", "2", "--threads", "2", "--json"];
+    let output = group.run(&[&["bench", "ycsb"], &size[..], &["--path", text(dir.path())]].concat());
     expect_code(&output, 0);
+    expect_code(&run(&["verify", text(dir.path())]), 0);
+}
+
+/// One whose budget is above the limit fills it, and is killed by the system at whatever it does then. Each life goes on with what the one before it
+/// left, which is more than it can have in memory.
+#[test]
+fn killed_for_want_of_memory_it_loses_nothing() {
+    let dir = directory();
+    let database = dir.path().join("db");
+    // Where no limit is kept a life ends by itself.
+    let way = ["--threads", "2", "--seed", "1", "--steps", "1000000"];
+    let (mut acknowledged, mut kills) = (Vec::new(), 0);
+    for (round, preset, mebibytes) in LIVES_WITHOUT_MEMORY {
+        let Some(group) = Group::new(mebibytes << 20) else { return };
+        let which = ["torture-child", text(&database), "--preset", preset, "--round", round];
+        let output = group.run(&[&which[..], &way].concat());
+        if output.status.success() {
+            return skip(&"the limit of a memory cgroup is not kept here");
+        }
+        assert_eq!(output.status.signal(), Some(SIGKILL), "{output:?}");
+        kills += 1;
+        // What comes after the last newline was cut by the kill.
+        let whole = output.stdout.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        acknowledged.extend_from_slice(&output.stdout[..whole]);
+        expect_acknowledged(&database, preset, &acknowledged);
+    }
+    println!("figures: {{\"kills\": {kills}}}");
+    expect_code(&run(&["verify", text(&database)]), 0);
+    // With memory it goes on.
+    let which = ["torture-child", text(&database), "--preset", "auto", "--round", "9"];
+    let output = run(&[&which[..], &["--threads", "2", "--seed", "1", "--steps", "1000"]].concat());
+    expect_code(&output, 0);
+    acknowledged.extend_from_slice(&output.stdout);
+    expect_acknowledged(&database, "auto", &acknowledged);
+}
+
+/// What children said they were told is there.
+fn expect_acknowledged(database: &Path, preset: &str, acknowledged: &[u8]) {
+    let output = run_with_input(&["torture-check", text(database), "--preset", preset], acknowledged);
+    expect_code(&output, 0);
+    let report = json(&output);
+    println!("{report}");
+    assert_eq!(report["lost"], 0, "{report}");
+    assert!(report["acknowledged"].as_u64() > Some(0), "nobody was told of anything: {report}");
 }

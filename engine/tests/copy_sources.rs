@@ -8,7 +8,6 @@ use quenchdb::{
     BackupOptions, Csn, Database, Error, ErrorKind, Preset, RestoreOptions, RestoreReport, Result, Settings,
     Table,
 };
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use support::{content, open, place, small};
@@ -243,12 +242,8 @@ fn a_log_is_not_replayed_while_its_database_is_open() {
 /// A directory that is mounted where nothing can be written; unmounted when it is dropped.
 struct ReadOnly<'p>(&'p Path);
 
-/// Says that a test is left out, on the standard error itself. With `QUENCH_SKIP=deny` it fails instead.
-fn skip(why: &str) {
-    let _ =
-        writeln!(std::io::stderr(), "SKIPPED: no directory can be mounted read-only here: {}", why.trim());
-    let denied = std::env::var("QUENCH_SKIP").is_ok_and(|skip| skip == "deny");
-    assert!(!denied, "QUENCH_SKIP=deny: {why}");
+fn skip(why: &dyn std::fmt::Display) {
+    support::skipped::skip(&format!("no directory can be mounted read-only here: {why}"));
 }
 
 impl ReadOnly<'_> {
@@ -265,7 +260,7 @@ impl ReadOnly<'_> {
         match second {
             Ok(output) if output.status.success() => return Some(mounted),
             Ok(output) => skip(&String::from_utf8_lossy(&output.stderr)),
-            Err(error) => skip(&error.to_string()),
+            Err(error) => skip(&error),
         }
         None
     }

@@ -12,7 +12,9 @@
 
 mod support;
 
-use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
+use quenchdb::device::simulated::{
+    CrashKind, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
+};
 use quenchdb::{
     Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table, Transaction,
 };
@@ -258,5 +260,33 @@ fn whoever_is_told_that_a_table_is_gone_is_acknowledged_when_that_is_durable() {
             salt += 1;
             judge_drop(preset, rule, salt);
         }
+    }
+}
+
+/// A commit that is refused has no record, and no crash leaves what it wrote: nobody may be told of it, neither meanwhile nor afterwards.
+#[test]
+fn what_is_in_no_log_is_seen_by_nobody() {
+    let old = Some(b"old".to_vec());
+    for preset in [Preset::Autonomous, Preset::Restricted, Preset::Group] {
+        let disk = SimulatedStorage::new(1);
+        let settings = small(preset, LOGS);
+        let db = open(&disk, &settings);
+        let table = db.create_table("t").expect("new");
+        let insert = |key, value| commit(&db, Durability::Durable, |tx| tx.insert(&table, key, value));
+        insert("row", "old").expect("a whole disk");
+        disk.inject(Fault { operation: OperationKind::Any, after: 0, kind: FaultKind::ForEver, error: 5 });
+        insert("lost", "x").expect_err("the device fails");
+        let refused = insert("row", "new").expect_err("the log has failed");
+        assert_eq!(refused.kind(), ErrorKind::Poisoned, "{preset}: {refused}");
+        let met = db.begin().and_then(|tx| tx.get(&table, "row")).expect("in memory");
+        assert_eq!(met, old, "{preset}: a transaction");
+        let seen = db.begin_read().and_then(|snapshot| snapshot.get(&table, "row"));
+        assert_eq!(seen.expect("durable, and in memory"), old, "{preset}: a snapshot");
+        drop(db);
+        disk.stop();
+        let cut = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
+        let after = content(&open(&cut, &settings)).remove(&("t".to_string(), b"row".to_vec()));
+        cut.stop();
+        assert_eq!(after, old, "{preset}: after a power cut");
     }
 }

@@ -5,6 +5,7 @@ mod support;
 use quenchdb::{Database, Preset};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use support::skipped::skip;
 use support::small;
 
 fn open(directory: &Path) -> Database {
@@ -22,12 +23,12 @@ fn put(db: &Database, key: &str) {
 fn the_device_under_the_log_is_looked_at_as_well() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
-        println!("SKIPPED: there is no /dev/shm to write to");
+        skip(&"there is no /dev/shm to write to");
         return;
     };
     let device = |path: &Path| std::fs::metadata(path).expect("there").dev();
     if device(directory.path()) == device(elsewhere.path()) {
-        println!("SKIPPED: /dev/shm is no other device");
+        skip(&"/dev/shm is no other device");
         return;
     }
     let db = open(directory.path());

@@ -1,11 +1,13 @@
 //! Every committed input, and mutations of them for some seconds: what cargo-fuzz does with the nightly toolchain and a guide, without both.
 //!
-//! `QUENCH_FUZZ_SECONDS=N` for longer than a second and a half for each target, `QUENCH_FUZZ_SEED=N` for other mutations.
+//! As many targets at a time as there are processors. `QUENCH_FUZZ_SECONDS=N` for another time than 10 seconds for each target,
+//! `QUENCH_FUZZ_SEED=N` for other mutations, `QUENCH_FUZZ_TARGET=NAME` for one target.
 
 use quench_fuzz::allocation::{Noting, run_bounded};
 use quench_fuzz::{TARGETS, Target, target};
 use quenchdb::base::random::Random;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[global_allocator]
@@ -76,29 +78,44 @@ fn mutate(data: &mut Vec<u8>, others: &[(PathBuf, Vec<u8>)], random: &mut Random
 }
 
 fn seconds() -> f64 {
-    std::env::var("QUENCH_FUZZ_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1.5)
+    std::env::var("QUENCH_FUZZ_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(10.0)
 }
 
 /// Each target gets at least so many mutated inputs, however long a busy machine takes.
 const RUNS_LEAST: u64 = 21;
 
+fn run_mutated(target: Target, seed: u64) {
+    let inputs = corpus(&target);
+    let mut random = Random::from_seed(seed);
+    let (begun, mut runs) = (Instant::now(), 0);
+    while runs < RUNS_LEAST || begun.elapsed() < Duration::from_secs_f64(seconds()) {
+        let mut data = inputs[random.below(inputs.len() as u64) as usize].1.clone();
+        mutate(&mut data, &inputs, &mut random);
+        run(target, &data, &format!("seed {seed}, run {runs}"));
+        runs += 1;
+    }
+    println!("{}: {runs} mutated inputs", target.name);
+}
+
+/// What a target allocates is noted for each thread, so targets may run side by side.
 #[test]
 fn mutated_inputs_do_no_harm() {
     let seed: u64 = std::env::var("QUENCH_FUZZ_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let only = std::env::var("QUENCH_FUZZ_TARGET").ok();
-    for target in TARGETS.into_iter().filter(|target| only.as_deref().is_none_or(|only| only == target.name))
-    {
-        let inputs = corpus(&target);
-        let mut random = Random::from_seed(seed);
-        let (begun, mut runs) = (Instant::now(), 0);
-        while runs < RUNS_LEAST || begun.elapsed() < Duration::from_secs_f64(seconds()) {
-            let mut data = inputs[random.below(inputs.len() as u64) as usize].1.clone();
-            mutate(&mut data, &inputs, &mut random);
-            run(target, &data, &format!("seed {seed}, run {runs}"));
-            runs += 1;
+    let is_wanted = |target: &Target| only.as_deref().is_none_or(|only| only == target.name);
+    let targets: Vec<Target> = TARGETS.into_iter().filter(is_wanted).collect();
+    assert!(!targets.is_empty(), "there is no such target");
+    let (next, processors) =
+        (AtomicUsize::new(0), std::thread::available_parallelism().map_or(1, |n| n.get()));
+    std::thread::scope(|scope| {
+        for _ in 0..processors.min(targets.len()) {
+            scope.spawn(|| {
+                while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    run_mutated(*target, seed);
+                }
+            });
         }
-        println!("{}: {runs} mutated inputs", target.name);
-    }
+    });
 }
 
 #[test]

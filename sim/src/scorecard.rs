@@ -9,7 +9,7 @@ use crate::suites::{SUITES, Suite};
 use anyhow::{Context, Result};
 use quenchdb::device::simulated::HAPPENINGS;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,9 @@ pub struct Sums {
     pub twice: u64,
     /// Seeds and tests that failed, with what they said.
     pub failed: Vec<(String, String)>,
+    /// Tests that were left out, because this machine lacks something, and why.
+    #[serde(default)]
+    pub skipped: BTreeSet<String>,
 }
 
 /// All of it.
@@ -154,6 +157,7 @@ impl Sums {
         for (what, count) in outcome.figures {
             *self.suites.entry(what).or_default() += count;
         }
+        self.skipped.extend(outcome.skipped);
         self.failed.extend(outcome.failure.map(|said| (suite.name.to_string(), said)));
         Ok(())
     }
@@ -259,6 +263,9 @@ impl Scorecard {
         for (what, said) in &self.sums.failed {
             text += &format!("\n{what}: {said}\n");
         }
+        for what in &self.sums.skipped {
+            text += &format!("\nnot run here: {what}\n");
+        }
         text
     }
 }
@@ -294,6 +301,14 @@ mod tests {
             sums.most_behind(&Asked { simulation_only: true, ..asked() }).map(|suite| suite.name),
             None
         );
+    }
+
+    #[test]
+    fn what_was_left_out_is_told() {
+        let skipped = BTreeSet::from(["a: there is no strace".to_string()]);
+        let sums = Sums { skipped, ..Sums::default() };
+        let scorecard = Scorecard { rows: sums.rows(&asked()), sums };
+        assert!(scorecard.table().contains("not run here: a: there is no strace"), "{}", scorecard.table());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Measures that are not the simulation's: tests of other packages, run as `cargo test` runs them. Each says what it did in lines
-//! `figures: {"what": 5}`, which are added up.
+//! `figures: {"what": 5}`, which are added up. One that lacks something here is green without them, and says `SKIPPED: `.
 
 use crate::cargo;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
@@ -54,6 +54,8 @@ pub const SUITES: &[Suite] = &[
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub figures: BTreeMap<String, u64>,
+    /// What was left out, and why.
+    pub skipped: BTreeSet<String>,
     /// What it said, the last lines, if it failed.
     pub failure: Option<String>,
 }
@@ -87,11 +89,12 @@ impl Suite {
                 errors
             });
             for line in stdout.into_iter().flat_map(lines) {
-                outcome.note(&line);
+                outcome.note_figures(&line);
                 said.push(line);
             }
             errors.join().unwrap_or_default()
         });
+        errors.iter().for_each(|line| outcome.note_skipped(line));
         let status = child.wait().context("waiting for cargo")?;
         bar.finish_and_clear();
         if !status.success() {
@@ -105,7 +108,11 @@ impl Suite {
 }
 
 impl Outcome {
-    fn note(&mut self, line: &str) {
+    fn note_skipped(&mut self, line: &str) {
+        self.skipped.extend(line.split_once("SKIPPED: ").map(|(_, what)| what.to_string()));
+    }
+
+    fn note_figures(&mut self, line: &str) {
         // The harness may have written something before it on the same line.
         let figures = line.split_once("figures: ").map(|(_, figures)| figures);
         let figures = figures.and_then(|text| serde_json::from_str::<BTreeMap<String, u64>>(text).ok());
@@ -133,10 +140,13 @@ mod tests {
             "test a ... figures: {\"kills\": 3, \"rounds\": 1}",
             "figures: {\"kills\": 4}",
             "figures: none",
+            "SKIPPED: a: there is no strace",
             "",
         ] {
-            outcome.note(line);
+            outcome.note_figures(line);
+            outcome.note_skipped(line);
         }
         assert_eq!(outcome.figures, BTreeMap::from([("kills".to_string(), 7), ("rounds".to_string(), 1)]));
+        assert_eq!(outcome.skipped, BTreeSet::from(["a: there is no strace".to_string()]));
     }
 }

@@ -1,10 +1,15 @@
 //! What several of these tests need.
-#![allow(dead_code, reason = "no test needs everything")]
+#![allow(dead_code, unused_imports, reason = "no test needs everything")]
+
+#[path = "../../../engine/tests/support/skipped.rs"]
+mod skipped;
 
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+
+pub use skipped::skip;
 
 /// The program with these arguments, and no input.
 pub fn quench(arguments: &[&str]) -> Command {
@@ -53,16 +58,6 @@ pub fn expect_code(output: &Output, code: i32) {
 pub fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
-}
-
-/// Says that a test is left out, because this machine lacks something: on the standard error itself, which the harness does not keep from view. With
-/// `QUENCH_SKIP=deny` it fails instead.
-#[track_caller]
-pub fn skip(why: &dyn std::fmt::Display) {
-    // Not `eprintln`, which is captured.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
-    let denied = std::env::var("QUENCH_SKIP").is_ok_and(|skip| skip == "deny");
-    assert!(!denied, "QUENCH_SKIP=deny, but {why}");
 }
 
 /// A directory that goes with the result.

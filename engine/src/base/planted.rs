@@ -97,6 +97,7 @@ bugs! {
     AbsenceIsNoRead "absence-is-no-read" "transaction" "Who finds that a row was deleted does not depend on the deletion." "rule 9";
     SnapshotTooHigh "snapshot-too-high" "transaction" "A snapshot sees the transaction just above it." "rule 8";
     SnapshotTooLow "snapshot-too-low" "transaction" "A snapshot does not see the transaction at its own CSN." "I6";
+    StampedBeforeRecord "stamped-before-record" "transaction" "A transaction that commits is ready, for everybody to see, before there is room for its record in a log." "I2, I1";
     PreparingNotAnnounced "preparing-not-announced" "transaction" "A transaction does not say that it is about to draw its CSN." "rule 8";
     SnapshotReturnsVolatile "snapshot-returns-volatile" "transaction" "A snapshot returns what is not committed without waiting." "I1, rule 10";
     NoConflict "no-conflict" "transaction" "A row that changed after the snapshot is overwritten." "first updater wins";

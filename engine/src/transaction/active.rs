@@ -385,6 +385,9 @@ impl ActiveTransaction {
             }
         }
         let id = self.id;
+        if planted::is(Bug::StampedBeforeRecord) {
+            system.descriptors.set_ready(id, commit.newest_drawn());
+        }
         let ticket = match (&self.chunks, &divided) {
             (_, Some(fragments)) => self.precommit_fragments(fragments, gsn, pending)?,
             (None, None) => {

@@ -7,6 +7,7 @@ pub mod lists;
 pub mod loss;
 pub mod shadow;
 pub mod signs;
+pub mod skipped;
 
 use quenchdb::base::random::Random;
 use quenchdb::commit::presets;

@@ -75,6 +75,7 @@ detectors! {
     AbsenceIsNoRead: tests("dependencies", "restricted");
     SnapshotTooHigh: tests("basics", "a_snapshot_does_not_move"), SEEDS;
     SnapshotTooLow: tests("basics", "what_is_committed_is_read_by_others"), SEEDS;
+    StampedBeforeRecord: tests("dependencies", "what_is_in_no_log"), SEEDS;
     PreparingNotAnnounced: SEEDS;
     SnapshotReturnsVolatile: tests("dependencies", "restricted");
     NoConflict: tests("basics", "the_first_updater_wins"), SEEDS;

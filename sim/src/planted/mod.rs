@@ -37,8 +37,8 @@ pub struct Asked {
     /// For machines.
     #[arg(long)]
     pub json: bool,
-    /// Put the table into this document, behind its marker.
-    #[arg(long)]
+    /// Put the table into this document, behind its marker: of all bugs, with the first seed that notices.
+    #[arg(long, conflicts_with = "names", requires = "seeds")]
     write: Option<PathBuf>,
 }
 
