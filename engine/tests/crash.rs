@@ -408,7 +408,10 @@ fn no_crash_loses_what_was_acknowledged() {
     assert!(wanted < 5_000 || old_chunks > 0);
     // Few workloads are short of memory.
     assert!(
-        done.crashes() >= wanted && packed > 0 && (evicted > 0 || wanted < 5_000) && (stolen > 0 || wanted < 20_000)
+        done.crashes() >= wanted
+            && packed > 0
+            && (evicted > 0 || wanted < 5_000)
+            && (stolen > 0 || wanted < 20_000)
     );
     assert!(wanted < 20_000 || power_cuts >= wanted / 10 * 7, "three of four crashes are power cuts");
     let all = Preset::ALL.len() * Dependency::ALL.len();

@@ -121,7 +121,8 @@ impl Figures {
             Place::Recovery => *self.in_recovery.entry(in_a_row).or_default() += 1,
             Place::Checkpoint => *self.in_checkpoint.entry(in_a_row).or_default() += 1,
         }
-        let last: Vec<String> = chain[chain.len().saturating_sub(DEEP)..].iter().map(Crash::to_string).collect();
+        let last: Vec<String> =
+            chain[chain.len().saturating_sub(DEEP)..].iter().map(Crash::to_string).collect();
         *self.orders.entry(last.join(", ")).or_default() += 1;
         *self.crashes_by_depth.entry(chain.len() as u64).or_default() += 1;
     }

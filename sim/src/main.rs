@@ -10,6 +10,7 @@ mod life;
 mod many;
 mod planted;
 mod scorecard;
+mod story;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
@@ -104,7 +105,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Replay { seed, points } => {
             quenchdb::sync::simulation::remember_places();
-            let figures = history::run(seed, points, &mut |line| println!("{line}"));
+            let figures = history::run(seed, points, Some(&mut |line| println!("{line}")));
             println!("{}", serde_json::to_string_pretty(&figures)?);
         }
         Command::Planted(asked) => {
@@ -120,7 +121,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Run { seed, points, processor } => {
             stay_on(processor);
-            let figures = history::run(seed, points, &mut |_| ());
+            let figures = history::run(seed, points, None);
             println!("{}", serde_json::to_string(&figures)?);
         }
     }

@@ -559,7 +559,11 @@ impl FileImage {
                     let sectors = write.bytes.len().div_ceil(SECTOR);
                     if kept < sectors {
                         let torn = kept > 0;
-                        counts.count(if torn { "write torn by a power cut" } else { "write lost by a power cut" });
+                        counts.count(if torn {
+                            "write torn by a power cut"
+                        } else {
+                            "write lost by a power cut"
+                        });
                         cuts.for_each(|cut| cut.lost(write.order));
                     } else if sectors > 0 {
                         cuts.for_each(|cut| cut.kept(write.order));
