@@ -137,15 +137,16 @@ impl History<'_> {
         lived
     }
 
-    /// After how many operations a life ends: inside its recovery, inside a checkpoint, or anywhere.
-    fn end_of(&mut self, lived: &Lived, before: &Crashed, end: usize) -> usize {
+    /// After how many operations a life ends: inside its recovery, inside a checkpoint, while several logs are written, or anywhere.
+    fn end_of(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed) -> usize {
+        let end = disk.operations();
         let opened_at = lived.opened_at.unwrap_or(end) as u64;
         let random = &mut self.random;
         let inside: Vec<_> = lived.checkpoints.iter().filter(|range| !range.is_empty()).collect();
         let choice = match (before.nested, before.depth) {
             (true, 0) => 1,
             (true, _) => random.below(2),
-            (false, _) => random.below(5),
+            (false, _) => random.below(6),
         };
         match choice {
             0 if before.depth > 0 && opened_at > 1 => 1 + random.below(opened_at - 1) as usize,
@@ -155,6 +156,12 @@ impl History<'_> {
             }
             // Whatever was not written by itself never was.
             2 => end,
+            3 => {
+                let moments = disk.moments_of_several_logs();
+                let anywhere = random.below(end as u64 + 1) as usize;
+                let chosen = random.below(moments.len().max(1) as u64) as usize;
+                moments.get(chosen).copied().unwrap_or(anywhere)
+            }
             _ => random.below(end as u64 + 1) as usize,
         }
     }
@@ -162,7 +169,7 @@ impl History<'_> {
     /// Ends a life.
     fn crash(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed, judged: Judged) -> Crashed {
         let end = disk.operations();
-        let at = self.end_of(lived, before, end);
+        let at = self.end_of(disk, lived, before);
         // Three of four are power cuts, which can lose more.
         let kind = if self.random.chance(3, 4) { CrashKind::PowerCut } else { CrashKind::Kill };
         let place = if before.depth > 0 && (1..lived.opened_at.unwrap_or(end)).contains(&at) {
@@ -182,7 +189,7 @@ impl History<'_> {
         self.say(|_| {
             let around = at.saturating_sub(SHOWN)..end.min(at + SHOWN);
             let lines = lived.story.lines(disk, around, Some((at, crash.to_string())));
-            format!("{context}\n{}", lines.join("\n"))
+            format!("crash: {context}\n{}", lines.join("\n"))
         });
         let known = before.known.after(lived, at);
         let disk = disk.crash(kind, at, self.random.next_u64());

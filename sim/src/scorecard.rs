@@ -225,7 +225,7 @@ impl Sums {
             at_least("crashes inside a checkpoint", from(1, checkpoint), (5_000, 250_000)),
             at_least("crashes in a checkpoint, depth 2 or more", from(2, checkpoint), (5_000, 250_000)),
             at_least("crashes in a checkpoint, depth 3 or more", from(3, checkpoint), (2_000, 250_000)),
-            at_least("orders of place and kind, three deep", figures.deep_orders(), (150, DEEP_ORDERS)),
+            at_least("orders of place and kind, three deep", figures.deep_orders(), (200, DEEP_ORDERS)),
             at_least("crashes of devices that break promises", figures.crashes_unjudged, (500, 25_000)),
             at_least("pairs of preset and rule", figures.protocols.len() as u64, (48, 48)),
             at_least("crashes of each of these pairs", each_pair, (500, 20_000)),

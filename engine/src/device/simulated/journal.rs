@@ -159,13 +159,11 @@ struct Unsure {
     bytes: Arc<[u8]>,
 }
 
-impl Unsure {
-    /// The log whose block this is, by the header of blocks (`log::block`).
-    fn log(&self) -> Option<u32> {
-        let is_block = self.bytes.get(4..8) == Some(b"QLOG");
-        let log = self.bytes.get(12..16).filter(|_| is_block)?;
-        log.try_into().ok().map(u32::from_le_bytes)
-    }
+/// The log whose block this is, by the header of blocks (`log::block`).
+pub(super) fn log_of(bytes: &[u8]) -> Option<u32> {
+    let is_block = bytes.get(4..8) == Some(b"QLOG");
+    let log = bytes.get(12..16).filter(|_| is_block)?;
+    log.try_into().ok().map(u32::from_le_bytes)
 }
 
 #[derive(Clone, Debug, Default)]
@@ -554,7 +552,7 @@ impl FileImage {
                             image.write(at, sector);
                         }
                     }
-                    let mut of_log = write.log().map(|log| logs.entry(log).or_default());
+                    let mut of_log = log_of(&write.bytes).map(|log| logs.entry(log).or_default());
                     let cuts = std::iter::once(&mut of_file).chain(of_log.as_deref_mut());
                     let sectors = write.bytes.len().div_ceil(SECTOR);
                     if kept < sectors {

@@ -360,6 +360,28 @@ fn logs_are_reordered_if_an_earlier_block_is_lost_or_torn_and_a_later_one_of_ano
 }
 
 #[test]
+fn moments_are_of_several_logs_while_blocks_of_two_are_not_durable() {
+    let storage = SimulatedStorage::new(1);
+    let [a, b] = ["a", "b"].map(|path| storage.open(path, MODE).expect("created"));
+    a.write_at(0, &block_of(1)).expect("written");
+    b.write_at(0, &[7; SECTOR_BYTES]).expect("written, and no block");
+    assert_eq!(storage.moments_of_several_logs(), []);
+    let mut queue = storage.write_queue(4).expect("there is one");
+    let mut buffer = crate::device::AlignedBuffer::zeroed(SECTOR_BYTES);
+    buffer.copy_from_slice(&block_of(2));
+    let (file, len) = (b.clone(), SECTOR_BYTES);
+    let request = crate::device::WriteRequest { file, offset: 0, buffer, len, durable: true, token: 1 };
+    queue.submit(request).expect("submitted");
+    assert_eq!(storage.moments_of_several_logs(), [5]);
+    queue.reap(true, &mut Vec::new()).expect("durable");
+    assert_eq!(storage.moments_of_several_logs(), [5]);
+    b.write_at(0, &block_of(2)).expect("written");
+    assert_eq!(storage.moments_of_several_logs(), [5, 7]);
+    a.flush().expect("flushed");
+    assert_eq!(storage.moments_of_several_logs(), [5, 7]);
+}
+
+#[test]
 fn crashes_count_what_they_did() {
     let (storage, file) = with_file();
     let mut counts = FaultCounts::default();
