@@ -14,7 +14,7 @@
 //!
 //! No transaction fails on a whole disk, but for want of memory where that is short. Opening once more, with nothing pending, is no crash: it is counted apart.
 //!
-//! The number of crashes can be raised with `QUENCH_CRASHES`.
+//! Three of four crashes are power cuts, the others kills; each is counted. The number of crashes can be raised with `QUENCH_CRASHES`.
 
 mod support;
 

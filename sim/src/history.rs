@@ -117,7 +117,9 @@ impl History<'_> {
     fn say(&mut self, line: impl FnOnce(&Self) -> String) {
         if self.trace.is_some() {
             let line = line(self);
-            self.trace.iter_mut().for_each(|trace| trace(line.clone()));
+            if let Some(trace) = self.trace.as_mut() {
+                trace(line);
+            }
         }
     }
 

@@ -55,7 +55,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Runs one seed again and prints everything that happens.
+    /// Runs one seed again and prints what happens: of each life the operations of the disk, among them what threads did and were told, and
+    /// where it was crashed.
     Replay {
         /// Which.
         seed: u64,
