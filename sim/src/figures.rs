@@ -1,7 +1,43 @@
 //! What runs did, added up.
 
+use quenchdb::device::simulated::CrashKind;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Orders are told apart by so many crashes, one in the life after the other.
+const DEEP: usize = 3;
+/// Orders of so many that there can be. Only the first crash of all is never inside a recovery.
+pub const DEEP_ORDERS: u64 = (3 * 2_u64).pow(DEEP as u32);
+
+/// Where a crash was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    Running,
+    Recovery,
+    Checkpoint,
+}
+
+/// A crash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crash {
+    pub place: Place,
+    pub kind: CrashKind,
+}
+
+impl std::fmt::Display for Crash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            CrashKind::PowerCut => "power cut",
+            CrashKind::Kill => "kill",
+        };
+        let place = match self.place {
+            Place::Running => "",
+            Place::Recovery => " in recovery",
+            Place::Checkpoint => " in a checkpoint",
+        };
+        write!(f, "{kind}{place}")
+    }
+}
 
 /// Figures of one seed, or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -9,8 +45,15 @@ pub struct Figures {
     pub seeds: u64,
     pub power_cuts: u64,
     pub kills: u64,
-    pub crashes_in_recovery: u64,
-    pub crashes_in_checkpoint: u64,
+    /// Crashes inside recovery, by how many there were in a row inside a recovery or a checkpoint, each in the life after the other.
+    #[serde(default)]
+    pub in_recovery: BTreeMap<u64, u64>,
+    /// The same for those inside a checkpoint.
+    #[serde(default)]
+    pub in_checkpoint: BTreeMap<u64, u64>,
+    /// Crashes by place and kind of themselves and of the two before them, the oldest first.
+    #[serde(default)]
+    pub orders: BTreeMap<String, u64>,
     /// Those before a life on a device that breaks its promises, and in one; in none of the other figures.
     #[serde(default)]
     pub crashes_unjudged: u64,
@@ -43,8 +86,6 @@ impl Figures {
         self.seeds += other.seeds;
         self.power_cuts += other.power_cuts;
         self.kills += other.kills;
-        self.crashes_in_recovery += other.crashes_in_recovery;
-        self.crashes_in_checkpoint += other.crashes_in_checkpoint;
         self.crashes_unjudged += other.crashes_unjudged;
         self.lives += other.lives;
         self.transactions += other.transactions;
@@ -52,6 +93,9 @@ impl Figures {
         self.judged += other.judged;
         self.decisions += other.decisions;
         self.switches += other.switches;
+        add(&mut self.in_recovery, &other.in_recovery);
+        add(&mut self.in_checkpoint, &other.in_checkpoint);
+        add(&mut self.orders, &other.orders);
         add(&mut self.crashes_by_depth, &other.crashes_by_depth);
         add(&mut self.happenings, &other.happenings);
         self.pairs.extend(other.pairs.iter().cloned());
@@ -62,6 +106,30 @@ impl Figures {
 
     pub fn mix(&mut self, number: u64) {
         self.fingerprint = (self.fingerprint ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    /// A crash that is judged: the last of these, which came one in the life after the other.
+    pub fn note_crash(&mut self, chain: &[Crash]) {
+        let Some(crash) = chain.last() else { return };
+        match crash.kind {
+            CrashKind::PowerCut => self.power_cuts += 1,
+            CrashKind::Kill => self.kills += 1,
+        }
+        let in_a_row = chain.iter().rev().take_while(|crash| crash.place != Place::Running).count() as u64;
+        match crash.place {
+            Place::Running => {}
+            Place::Recovery => *self.in_recovery.entry(in_a_row).or_default() += 1,
+            Place::Checkpoint => *self.in_checkpoint.entry(in_a_row).or_default() += 1,
+        }
+        let last: Vec<String> =
+            chain[chain.len().saturating_sub(DEEP)..].iter().map(Crash::to_string).collect();
+        *self.orders.entry(last.join(", ")).or_default() += 1;
+        *self.crashes_by_depth.entry(chain.len() as u64).or_default() += 1;
+    }
+
+    /// Orders of place and kind that came up, of crashes three deep.
+    pub fn deep_orders(&self) -> u64 {
+        self.orders.keys().filter(|order| order.split(", ").count() == DEEP).count() as u64
     }
 
     /// Faults that fired after faults of lives before.
@@ -81,5 +149,48 @@ impl Figures {
         if times > 0 {
             *self.paths.entry(what.into()).or_default() += times;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crashes_inside_recovery_and_checkpoints_are_counted_by_how_many_there_were_in_a_row() {
+        let crash = |place| Crash { place, kind: CrashKind::PowerCut };
+        let chain = [Place::Checkpoint, Place::Recovery, Place::Recovery, Place::Running, Place::Checkpoint];
+        let chain = chain.map(crash);
+        let mut figures = Figures::default();
+        (1..=chain.len()).for_each(|depth| figures.note_crash(&chain[..depth]));
+        assert_eq!(figures.in_recovery, [(2, 1), (3, 1)].into());
+        assert_eq!(figures.in_checkpoint, [(1, 2)].into());
+        assert_eq!((figures.power_cuts, figures.kills), (5, 0));
+    }
+
+    #[test]
+    fn orders_are_of_the_last_three_crashes_by_place_and_kind() {
+        let mut figures = Figures::default();
+        let mut all = Vec::new();
+        for place in [Place::Running, Place::Recovery, Place::Checkpoint] {
+            all.extend([CrashKind::PowerCut, CrashKind::Kill].map(|kind| Crash { place, kind }));
+        }
+        for first in &all {
+            figures.note_crash(&[*first]);
+            for second in &all {
+                figures.note_crash(&[*first, *second]);
+            }
+        }
+        assert_eq!(figures.deep_orders(), 0, "none is three deep");
+        for first in &all {
+            for second in &all {
+                all.iter().for_each(|third| figures.note_crash(&[*first, *second, *third]));
+            }
+        }
+        assert_eq!(figures.deep_orders(), DEEP_ORDERS);
+        // Only the last three count.
+        figures.note_crash(&[all[0], all[1], all[2], all[3]]);
+        assert_eq!(figures.deep_orders(), DEEP_ORDERS);
+        assert_eq!(figures.orders["kill, power cut in recovery, kill in recovery"], 2);
     }
 }

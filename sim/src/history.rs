@@ -1,16 +1,18 @@
 //! The run of one seed: a life, crashed at many points, each crash followed by other lives and crashes.
 
 use crate::config::{Config, Trouble};
-use crate::figures::Figures;
+use crate::figures::{Crash, Figures, Place};
 use crate::known::Known;
 use crate::life::{Lived, Script, live};
+use crate::story::Story;
 use quenchdb::Dependency;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Lines about a run, for people.
-pub type Trace<'a> = &'a mut dyn FnMut(String);
+/// Lines about a run, for people; nothing is written down for nobody.
+pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
 
 /// Runs a seed, with so many crashes of its first life.
 ///
@@ -18,13 +20,13 @@ pub type Trace<'a> = &'a mut dyn FnMut(String);
 /// With what was lost or broken.
 pub fn run(seed: u64, points: u64, trace: Trace<'_>) -> Figures {
     let config = Config::of(seed, points);
-    trace(format!("{config:?}"));
     let mut history = History {
         random: Random::from_seed(seed.wrapping_mul(0x9e37)),
         figures: Figures { seeds: 1, ..Figures::default() },
         config,
         trace,
     };
+    history.say(|history| format!("{:?}", history.config));
     history.run();
     history.figures
 }
@@ -38,6 +40,10 @@ struct History<'a> {
 
 /// Lives with troubles, one after the other, once the device has broken a promise.
 const BROKEN_LIVES_MAX: u64 = 3;
+/// Crashes of a history that is nested, one in the life after the other.
+const NESTED_DEPTH: u64 = 4;
+/// Operations that are shown before and after a crash.
+const SHOWN: usize = 6;
 
 /// A crash whose disk is judged by the life after it, or one before a life on a device that breaks its promises.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,6 +57,10 @@ struct Crashed {
     disk: SimulatedStorage,
     known: Known,
     depth: u64,
+    /// Every life is crashed inside its recovery or a checkpoint, if it can be.
+    nested: bool,
+    /// The crashes so far.
+    chain: Vec<Crash>,
     /// The kinds of faults that fired in the lives before.
     faults: BTreeSet<String>,
     context: String,
@@ -71,9 +81,11 @@ impl History<'_> {
             kinds: self.config.kinds,
             trouble: self.config.trouble,
             threads_end_early: self.config.threads_end_early,
+            checkpoint_odds: 3,
             known: Known::default(),
             close: self.random.chance(1, 4),
             judged: true,
+            story: Story::default(),
             context: format!("seed {}, first life", self.config.seed),
         };
         let lived = self.live(&disk, script);
@@ -81,6 +93,7 @@ impl History<'_> {
             panic!("seed {}, first life: {error}", self.config.seed);
         }
         for point in 0..self.config.points {
+            let nested = self.random.chance(1, 2);
             let crashed = self.crash(
                 &disk,
                 &lived,
@@ -88,6 +101,8 @@ impl History<'_> {
                     disk: disk.clone(),
                     known: Known::default(),
                     depth: 0,
+                    nested,
+                    chain: Vec::new(),
                     faults: BTreeSet::new(),
                     context: format!("seed {}, point {point}", self.config.seed),
                 },
@@ -99,68 +114,95 @@ impl History<'_> {
         self.figures.protocols.insert(protocol, crashes);
     }
 
-    fn live(&mut self, disk: &SimulatedStorage, script: Script) -> Lived {
-        (self.trace)(format!("life: {script:?}"));
-        let from = disk.operations();
-        let lived = live(disk, script, &mut self.figures);
-        for (number, line) in disk.describe(from).into_iter().enumerate() {
-            (self.trace)(format!("  {:>5} {line}", from + number));
+    fn say(&mut self, line: impl FnOnce(&Self) -> String) {
+        if self.trace.is_some() {
+            let line = line(self);
+            if let Some(trace) = self.trace.as_mut() {
+                trace(line);
+            }
         }
-        (self.trace)(format!(
-            "  open after {:?} operations, refused: {:?}, checkpoints {:?}, acknowledged {:?}",
-            lived.opened_at, lived.refused, lived.checkpoints, lived.acknowledged
-        ));
+    }
+
+    fn live(&mut self, disk: &SimulatedStorage, script: Script) -> Lived {
+        self.say(|_| format!("life: {script:?}"));
+        let (from, story) = (disk.operations(), script.story.clone());
+        // One that fails is told, too.
+        let lived = catch_unwind(AssertUnwindSafe(|| live(disk, script, &mut self.figures)));
+        self.say(|_| story.lines(disk, from..disk.operations(), None).join("\n"));
+        let lived = lived.unwrap_or_else(|panic| resume_unwind(panic));
+        self.say(|_| {
+            format!(
+                "  open after {:?} operations, refused: {:?}, checkpoints {:?}, must be there, after so many operations: {:?}",
+                lived.opened_at, lived.refused, lived.checkpoints, lived.acknowledged
+            )
+        });
         lived
     }
 
-    /// Ends a life somewhere: inside its recovery, inside a checkpoint, or anywhere.
-    fn crash(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed, judged: Judged) -> Crashed {
+    /// After how many operations a life ends: inside its recovery, inside a checkpoint, while several logs are written, or anywhere.
+    fn end_of(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed) -> usize {
         let end = disk.operations();
-        let opened_at = lived.opened_at.unwrap_or(end);
-        let checkpoints = &lived.checkpoints;
-        let at = match self.random.below(5) {
-            0 if before.depth > 0 => self.random.below(opened_at as u64 + 1) as usize,
-            1 if !checkpoints.is_empty() => {
-                let range = &checkpoints[self.random.below(checkpoints.len() as u64) as usize];
-                range.start + self.random.below(range.len() as u64 + 1) as usize
+        let opened_at = lived.opened_at.unwrap_or(end) as u64;
+        let random = &mut self.random;
+        let inside: Vec<_> = lived.checkpoints.iter().filter(|range| !range.is_empty()).collect();
+        let choice = match (before.nested, before.depth) {
+            (true, 0) => 1,
+            (true, _) => random.below(2),
+            (false, _) => random.below(6),
+        };
+        match choice {
+            0 if before.depth > 0 && opened_at > 1 => 1 + random.below(opened_at - 1) as usize,
+            1 if !inside.is_empty() => {
+                let range = inside[random.below(inside.len() as u64) as usize];
+                range.start + random.below(range.len() as u64) as usize
             }
             // Whatever was not written by itself never was.
             2 => end,
-            _ => self.random.below(end as u64 + 1) as usize,
-        };
-        let kind = if self.random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
-        let in_recovery = before.depth > 0 && (1..opened_at).contains(&at);
-        let in_checkpoint = checkpoints.iter().any(|range| range.contains(&at));
-        let figures = &mut self.figures;
-        if judged == Judged::Yes {
-            match kind {
-                CrashKind::PowerCut => figures.power_cuts += 1,
-                CrashKind::Kill => figures.kills += 1,
+            3 => {
+                let moments = disk.moments_of_several_logs();
+                let anywhere = random.below(end as u64 + 1) as usize;
+                let chosen = random.below(moments.len().max(1) as u64) as usize;
+                moments.get(chosen).copied().unwrap_or(anywhere)
             }
-            figures.crashes_in_recovery += u64::from(in_recovery);
-            figures.crashes_in_checkpoint += u64::from(in_checkpoint);
-            *figures.crashes_by_depth.entry(before.depth + 1).or_default() += 1;
-        } else {
-            figures.crashes_unjudged += 1;
+            _ => random.below(end as u64 + 1) as usize,
         }
-        let place = if in_recovery {
-            " in recovery"
-        } else if in_checkpoint {
-            " in a checkpoint"
+    }
+
+    /// Ends a life.
+    fn crash(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed, judged: Judged) -> Crashed {
+        let end = disk.operations();
+        let at = self.end_of(disk, lived, before);
+        // Three of four are power cuts, which can lose more.
+        let kind = if self.random.chance(3, 4) { CrashKind::PowerCut } else { CrashKind::Kill };
+        let place = if before.depth > 0 && (1..lived.opened_at.unwrap_or(end)).contains(&at) {
+            Place::Recovery
+        } else if lived.checkpoints.iter().any(|range| range.contains(&at)) {
+            Place::Checkpoint
         } else {
-            ""
+            Place::Running
         };
-        let context = format!("{}; {kind:?} after {at} of {end}{place}", before.context);
-        (self.trace)(context.clone());
+        let crash = Crash { place, kind };
+        let chain = [&before.chain[..], &[crash]].concat();
+        match judged {
+            Judged::Yes => self.figures.note_crash(&chain),
+            Judged::No => self.figures.crashes_unjudged += 1,
+        }
+        let context = format!("{}; {crash} after {at} of {end}", before.context);
+        self.say(|_| {
+            let around = at.saturating_sub(SHOWN)..end.min(at + SHOWN);
+            let lines = lived.story.lines(disk, around, Some((at, crash.to_string())));
+            format!("crash: {context}\n{}", lines.join("\n"))
+        });
         let known = before.known.after(lived, at);
         let disk = disk.crash(kind, at, self.random.next_u64());
         let faults = before.faults.union(&lived.faults).cloned().collect();
-        Crashed { disk, known, depth: before.depth + 1, faults, context }
+        Crashed { disk, known, depth: before.depth + 1, nested: before.nested, chain, faults, context }
     }
 
     /// A life after a crash, crashed again until it is deep enough; the last one is looked at once more.
     fn go_on(&mut self, crashed: Crashed) {
-        let last = crashed.depth >= self.config.depth;
+        let deepest = if crashed.nested { NESTED_DEPTH } else { self.config.depth };
+        let last = crashed.depth >= deepest;
         let same = self.random.chance(1, 4);
         let settings =
             if same { self.config.settings.clone() } else { self.config.other_protocol(&mut self.random) };
@@ -181,9 +223,11 @@ impl History<'_> {
             kinds: self.config.kinds,
             trouble,
             threads_end_early: self.random.chance(1, 12),
+            checkpoint_odds: if crashed.nested { 24 } else { 6 },
             known: crashed.known.clone(),
             close: last && self.random.chance(1, 2),
             judged: true,
+            story: Story::default(),
             context: crashed.context.clone(),
         };
         let lived = self.live(&crashed.disk, script.clone());
@@ -202,9 +246,10 @@ impl History<'_> {
         if self.random.chance(1, 4) {
             let end = crashed.disk.operations();
             let again = crashed.disk.crash(CrashKind::PowerCut, end, self.random.next_u64());
-            self.figures.power_cuts += 1;
+            // Nothing has happened since: this is no crash.
+            self.figures.passed("opened again", 1);
             let context = format!("{}; opened again", crashed.context);
-            let script = Script { seed: self.random.next_u64(), context, ..script };
+            let script = Script { seed: self.random.next_u64(), context, story: Story::default(), ..script };
             let second = self.live(&again, script);
             assert!(second.refused.is_none(), "{}, opened again: {:?}", crashed.context, second.refused);
             assert!(second.found == lived.found, "{}: opening again gives something else", crashed.context);
@@ -225,6 +270,7 @@ impl History<'_> {
                 judged: false,
                 close: self.random.chance(1, 2),
                 context: format!("{}; {trouble:?}", crashed.context),
+                story: Story::default(),
                 ..script.clone()
             };
             let lived = self.live(&crashed.disk, script);
@@ -244,6 +290,7 @@ impl History<'_> {
             trouble,
             judged: false,
             context: crashed.context.clone(),
+            story: Story::default(),
             ..script
         };
         let lived = self.live(&crashed.disk, after);

@@ -4,6 +4,7 @@ use crate::config::Trouble;
 use crate::ends;
 use crate::figures::Figures;
 use crate::known::{Found, Known};
+use crate::story::Story;
 use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, one};
 use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
 use crate::support::loss::{Bounded, Moment};
@@ -36,6 +37,8 @@ pub struct Script {
     pub kinds: u64,
     pub trouble: Trouble,
     pub threads_end_early: bool,
+    /// Of 60 times that a thread might make a checkpoint so many it does.
+    pub checkpoint_odds: u64,
     /// From the lives before.
     pub known: Known,
     /// A clean end; otherwise the machine stops under it.
@@ -43,6 +46,7 @@ pub struct Script {
     /// Whether what is found is judged. Not where the device broke its promises: then nothing may panic or wait for ever.
     pub judged: bool,
     pub context: String,
+    pub story: Story,
 }
 
 /// What happened.
@@ -63,6 +67,7 @@ pub struct Lived {
     pub found: Option<Found>,
     /// Why it could not be opened.
     pub refused: Option<quenchdb::Error>,
+    pub story: Story,
 }
 
 /// Whether a transaction may fail with this where nothing is wrong: memory is short, or somebody else was first; or the log is at its bound,
@@ -78,6 +83,11 @@ const ROOM: u64 = 8 << 20;
 const WRITES: Duration = Duration::from_millis(10);
 
 impl Shared {
+    /// Thread `number` did this.
+    fn tell(&self, number: u8, what: &str) {
+        self.script.story.tell(&self.disk, format_args!("thread {number}"), what);
+    }
+
     /// Transaction `id`, of bounded loss, has returned.
     fn is_bounded(&self, id: Id) {
         let mut bounded = self.bounded.lock().expect("no panic under it");
@@ -154,6 +164,7 @@ pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> L
     let (disk, plan) = (disk.clone(), Plan::of(script.seed));
     let before = disk.fault_counts();
     let mut own = Figures { lives: 1, ..Figures::default() };
+    let story = script.story.clone();
     let (mut lived, summary) = simulation::run(plan, || {
         let lived = live_simulated(&disk, script, &mut own);
         count_own_faults(&mut own);
@@ -168,6 +179,7 @@ pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> L
         own.happened(what, times - if lived.opened_at.is_some() { 0 } else { before.of(what).min(times) });
     }
     lived.faults = own.happenings.keys().cloned().collect();
+    lived.story = story;
     figures.merge(&own);
     lived
 }
@@ -187,21 +199,28 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     if script.judged && script.seed.is_multiple_of(4) {
         judge_checkpoint(disk, &script);
     }
+    let told = |what: &str| script.story.tell(disk, "main", what);
+    if !matches!(script.trouble, Trouble::None) {
+        told(&format!("from now on there may be trouble: {:?}", script.trouble));
+    }
     script.trouble.befall(disk);
     let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
     let healer = heal_later(disk, &script);
     let db = match builder.open("simulated") {
         Ok(db) => db,
         Err(error) => {
+            told(&format!("is refused: {error}"));
             lived.refused = Some(error);
             healer.end();
             return lived;
         }
     };
     lived.opened_at = Some(disk.operations());
+    told("has opened it");
     let works = script.judged && script.trouble.lets_work();
     if works {
         lived.found = Some(script.known.judge(&db, &script.context));
+        told("has judged what is there");
     }
     let tables = Tables::of(&db, script.tight);
     if let (true, Err(error)) = (works, &tables) {
@@ -258,11 +277,14 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     }
     look_back(&db, figures);
     if script.close {
+        told("closes");
         let closed = db.close();
+        told(&format!("has closed: {closed:?}"));
         if works {
             closed.unwrap_or_else(|error| panic!("{}, close: {error}", script.context));
         }
     } else {
+        told("the machine stops");
         disk.stop();
         drop(db);
     }
@@ -353,10 +375,15 @@ fn work(shared: &Arc<Shared>, number: u8) {
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
     let mut snapshot: Option<Snapshot> = None;
     let mut record = History::default();
-    let note = |id| shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
+    let told = |what: &str| shared.tell(number, what);
+    let note = |id| {
+        shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
+        told(&format!("{id:?} is durable"));
+    };
     for n in 0..script.each {
         let id = [script.number, number, n, 0];
         if script.threads_end_early && random.chance(1, 12) {
+            told("ends early");
             shared.notes.lock().early_ends += 1;
             shared.notes.lock().history.absorb(std::mem::take(&mut record));
             let left = ends::end(shared, [id[0], id[1], id[2], 1], &mut random);
@@ -375,7 +402,10 @@ fn work(shared: &Arc<Shared>, number: u8) {
                 }
             }
         }
-        match one(&shared.db, &shared.tables, id, script.kinds, &mut random) {
+        told(&format!("{id:?} begins"));
+        let ended = one(&shared.db, &shared.tables, id, script.kinds, &mut random);
+        told(&format!("{id:?} has returned: {}", in_words(&ended)));
+        match ended {
             Ok(Told::Durable) => note(id),
             Ok(Told::Later(handle)) => handles.push((id, handle)),
             Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
@@ -391,21 +421,35 @@ fn work(shared: &Arc<Shared>, number: u8) {
                 }
             }
         }
-        if let Some(shadow) = own.shadow.as_mut().filter(|_| random.chance(1, 2))
-            && let Err(error) =
-                shadow.step(&shared.db, &|| shared.disk.operations(), script.kinds, &mut random)
-            && !shared.goes_on_after(&error)
-        {
-            break;
+        if let Some(shadow) = own.shadow.as_mut().filter(|_| random.chance(1, 2)) {
+            told("takes a step with its own rows");
+            let step = shadow.step(&shared.db, &|| shared.disk.operations(), script.kinds, &mut random);
+            told(&format!("has taken it: {step:?}"));
+            if step.is_err_and(|error| !shared.goes_on_after(&error)) {
+                break;
+            }
         }
         shared.note_overdue();
         shared.notes.lock().transactions += 1;
         for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
             note(id);
         }
-        among_transactions(shared, &mut snapshot, &mut random);
+        among_transactions(shared, number, &mut snapshot, &mut random);
     }
     shared.notes.lock().history.absorb(record);
+}
+
+/// How a transaction ended, and what was told of it.
+fn in_words(ended: &quenchdb::Result<Told>) -> String {
+    match ended {
+        Ok(Told::Durable) => "durable".into(),
+        Ok(Told::Later(_)) => "a handle to ask".into(),
+        Ok(Told::Met(met)) => format!("it only read, and met {met:?}"),
+        Ok(Told::Bounded) => "of bounded loss".into(),
+        Ok(Told::Aborted) => "aborted".into(),
+        Ok(Told::Nothing) => "lazy".into(),
+        Err(error) => format!("failed: {error}"),
+    }
 }
 
 /// Judges what the transactions on lists saw, with what is there in the end. Returns how many there were.
@@ -418,24 +462,33 @@ fn judge_lists(shared: &Shared, history: &mut History) -> u64 {
 }
 
 /// What a thread does now and then besides.
-fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: &mut Random) {
-    match random.below(60) {
-        0..=2 => {
-            let begin = shared.disk.operations();
-            if shared.db.checkpoint().is_ok() {
-                shared.notes.lock().checkpoints.push(begin..shared.disk.operations());
-            }
+fn among_transactions(shared: &Shared, number: u8, snapshot: &mut Option<Snapshot>, random: &mut Random) {
+    if random.chance(shared.script.checkpoint_odds, 60) {
+        shared.tell(number, "begins a checkpoint");
+        let begin = shared.disk.operations();
+        let made = shared.db.checkpoint();
+        if made.is_ok() {
+            shared.notes.lock().checkpoints.push(begin..shared.disk.operations());
         }
+        shared.tell(number, &format!("has ended it: {made:?}"));
+        return;
+    }
+    match random.below(60) {
         3 => {
             let bits = 1 + random.below(22);
             // Before it happens: others notice at once.
             shared.notes.lock().clock_jumps += 1;
             *shared.bounded.lock().expect("no panic under it") = None;
             simulation::jump(Duration::from_micros(1 + random.below(1 << bits)));
+            shared.tell(number, "the clock has jumped");
         }
         4 => *snapshot = shared.db.begin_read().ok(),
         5 => *snapshot = None,
-        6 => drop(shared.db.flush()),
+        6 => {
+            shared.tell(number, "begins a flush");
+            let flushed = shared.db.flush();
+            shared.tell(number, &format!("has ended it: {flushed:?}"));
+        }
         7..=11 => thread::sleep(Duration::from_micros(random.below(20_000))),
         _ => {}
     }

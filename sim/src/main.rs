@@ -10,6 +10,7 @@ mod life;
 mod many;
 mod planted;
 mod scorecard;
+mod story;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
@@ -54,7 +55,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Runs one seed again and prints everything that happens.
+    /// Runs one seed again and prints what happens: of each life the operations of the disk, among them what threads did and were told, and
+    /// where it was crashed.
     Replay {
         /// Which.
         seed: u64,
@@ -104,7 +106,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Replay { seed, points } => {
             quenchdb::sync::simulation::remember_places();
-            let figures = history::run(seed, points, &mut |line| println!("{line}"));
+            let figures = history::run(seed, points, Some(&mut |line| println!("{line}")));
             println!("{}", serde_json::to_string_pretty(&figures)?);
         }
         Command::Planted(asked) => {
@@ -120,7 +122,7 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Run { seed, points, processor } => {
             stay_on(processor);
-            let figures = history::run(seed, points, &mut |_| ());
+            let figures = history::run(seed, points, None);
             println!("{}", serde_json::to_string(&figures)?);
         }
     }

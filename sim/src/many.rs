@@ -16,8 +16,10 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
-    /// What its process said, the last lines.
+    /// What its process said, the first lines.
     pub said: String,
+    /// It said the same when it was run again.
+    pub replays: bool,
 }
 
 /// Which seeds, and until when.
@@ -73,8 +75,8 @@ pub fn run(wanted: &Wanted) -> Result<Done> {
                     done.figures.merge(&own);
                     done.twice += u64::from(twice);
                 }
-                Err(said) => {
-                    done.failures.push(Failure { seed, said });
+                Err(failure) => {
+                    done.failures.push(failure);
                     bar.set_message(format!("({} failed)", done.failures.len()));
                 }
             }
@@ -93,20 +95,60 @@ pub fn run(wanted: &Wanted) -> Result<Done> {
     Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// A seed, once more if it is to be run twice or has failed.
 fn once_or_twice(
     program: &Path,
     seed: u64,
     processor: usize,
     wanted: &Wanted,
     twice: bool,
-) -> Result<Result<Figures, String>> {
+) -> Result<Result<Figures, Failure>> {
     let first = one(program, seed, processor, wanted)?;
-    let Some(figures) = first.as_ref().ok().filter(|_| twice) else { return Ok(first) };
-    let second = one(program, seed, processor, wanted)?;
-    if second.as_ref() == Ok(figures) {
-        return Ok(second);
+    match first {
+        Ok(figures) if !twice => Ok(Ok(figures)),
+        first => Ok(compare(seed, first, one(program, seed, processor, wanted)?)),
     }
-    Ok(Err(format!("goes another way the second time:\n{figures:?}\n{second:?}")))
+}
+
+/// What becomes of a seed by what its two runs gave.
+fn compare(
+    seed: u64,
+    first: Result<Figures, String>,
+    second: Result<Figures, String>,
+) -> Result<Figures, Failure> {
+    let failure = |said, replays| Failure { seed, said, replays };
+    match (first, second) {
+        (Ok(figures), Ok(again)) if figures == again => Ok(figures),
+        (Err(said), Err(again)) if without_thread_numbers(&said) == without_thread_numbers(&again) => {
+            Err(failure(said, true))
+        }
+        (first, second) => {
+            let told = |run: Result<Figures, String>| run.map_or_else(|said| said, |own| format!("{own:?}"));
+            Err(failure(
+                format!("goes another way the second time:\n{}\n{}", told(first), told(second)),
+                false,
+            ))
+        }
+    }
+}
+
+/// What a panic says, without the numbers that the system gives to threads: `thread 'main' (4711) panicked`.
+fn without_thread_numbers(said: &str) -> String {
+    let mut parts = said.split("thread '");
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        text += "thread '";
+        let number = part.split_once("' (").and_then(|(name, rest)| Some((name, rest.split_once(')')?)));
+        match number {
+            Some((name, (digits, rest)))
+                if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) =>
+            {
+                text += &format!("{name}'{rest}");
+            }
+            _ => text += part,
+        }
+    }
+    text
 }
 
 /// One seed: its figures, or what its process said when it failed.
@@ -166,4 +208,37 @@ fn read_all(pipe: Option<impl std::io::Read>) -> Vec<u8> {
         let _ = pipe.read_to_end(&mut bytes);
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(thread: u32, what: &str) -> Result<Figures, String> {
+        Err(format!(
+            "exit status: 101: \nthread 'worker' ({thread}) panicked at sim/src/life.rs:1:2:\n{what} (7)"
+        ))
+    }
+
+    #[test]
+    fn a_seed_that_fails_replays_if_it_says_the_same_but_for_the_numbers_of_threads() {
+        let replays = |first, second| compare(7, first, second).expect_err("it failed").replays;
+        assert!(replays(said(1, "lost"), said(2, "lost")));
+        assert!(!replays(said(1, "lost"), said(1, "there")));
+        assert!(!replays(said(1, "lost"), Ok(Figures::default())));
+        assert!(!replays(Ok(Figures::default()), said(1, "lost")));
+        let other = Figures { lives: 1, ..Figures::default() };
+        assert!(!replays(Ok(Figures::default()), Ok(other.clone())));
+        assert_eq!(compare(7, Ok(other.clone()), Ok(other.clone())).expect("the same twice"), other);
+    }
+
+    #[test]
+    fn only_numbers_of_threads_are_left_out() {
+        assert_eq!(without_thread_numbers("a thread 'b' (12) c (12)"), "a thread 'b' c (12)");
+        for same in
+            ["", "thread 'main' panicked (1)", "thread '", "thread 'a' (b) c", "thread 'a' ()", "'a' (1)"]
+        {
+            assert_eq!(without_thread_numbers(same), same);
+        }
+    }
 }

@@ -3,9 +3,9 @@
 //! One round is what a run in CI does: some thousand seeds, then each test of other packages that has a measure of its own. A long run goes
 //! on until its time is over, each time with what is furthest from its target, and can go on where an earlier one ended.
 
-use crate::figures::Figures;
+use crate::figures::{DEEP_ORDERS, Figures};
 use crate::many::{self, Failure, Wanted};
-use crate::suites::{SUITES, Suite};
+use crate::suites::{Outcome, SUITES, Suite};
 use anyhow::{Context, Result};
 use quenchdb::device::simulated::HAPPENINGS;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl Asked {
     }
 }
 
-/// One measure.
+/// One measure: at least its target, or at most if it says so.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub measure: &'static str,
@@ -58,6 +58,15 @@ pub struct Sums {
     pub runs: BTreeMap<String, u64>,
     /// Seeds that were run twice, and went the same way.
     pub twice: u64,
+    /// Seeds that failed.
+    #[serde(default)]
+    pub failed_seeds: u64,
+    /// Of those the ones that said the same when they were run again.
+    #[serde(default)]
+    pub replayed: u64,
+    /// Tests that failed, and did not when they were run again.
+    #[serde(default)]
+    pub flaky: u64,
     /// Seeds and tests that failed, with what they said.
     pub failed: Vec<(String, String)>,
     /// Tests that were left out, because this machine lacks something, and why.
@@ -77,6 +86,12 @@ pub struct Scorecard {
 const TWICE: u64 = 50;
 /// Seeds of a long run.
 const LONG_SEEDS: u64 = 100_000;
+/// Of the seeds of a round alone; what is missing of 100,000 is of the crash test.
+const SIMULATED_CUTS: u64 = 50_000;
+/// A round is made for each change.
+const SHORT_MINUTES: u64 = 20;
+/// A long run is one of two hours or more.
+const LONG_MINUTES: u64 = 120;
 /// Between the first seeds of two runs of a suite: more than it takes in one.
 const SEEDS_OF_A_SUITE: u64 = 100_000;
 /// Faults that the device knows nothing of: see `life`.
@@ -115,7 +130,8 @@ impl Sums {
     /// A figure of the suites, with what the simulation adds to it.
     fn count(&self, figure: &str) -> u64 {
         let simulated = match figure {
-            "crashes" => self.figures.power_cuts + self.figures.kills,
+            "power_cuts" => self.figures.power_cuts,
+            "simulated_kills" => self.figures.kills,
             "judged" => self.figures.judged,
             _ => 0,
         };
@@ -145,21 +161,36 @@ impl Sums {
         self.next_seed = wanted.seeds.end;
         self.figures.merge(&done.figures);
         self.twice += done.twice;
-        let named = |Failure { seed, said }| (format!("seed {seed} (quench-sim replay {seed})"), said);
-        self.failed.extend(done.failures.into_iter().map(named));
+        self.note_failures(done.failures);
         Ok(())
     }
 
+    fn note_failures(&mut self, failures: Vec<Failure>) {
+        self.failed_seeds += failures.len() as u64;
+        self.replayed += failures.iter().filter(|failure| failure.replays).count() as u64;
+        let named = |Failure { seed, said, .. }| (format!("seed {seed} (quench-sim replay {seed})"), said);
+        self.failed.extend(failures.into_iter().map(named));
+    }
+
+    /// A suite; one that fails is run again, from the same seed on.
     fn test(&mut self, suite: &Suite) -> Result<()> {
         let runs = self.runs.entry(suite.name.into()).or_default();
-        let outcome = suite.run(1 + *runs * SEEDS_OF_A_SUITE)?;
+        let first_seed = 1 + *runs * SEEDS_OF_A_SUITE;
+        let outcome = suite.run(first_seed)?;
         *runs += 1;
+        let again = if outcome.failure.is_some() { Some(suite.run(first_seed)?) } else { None };
+        self.note_outcome(suite.name, outcome, again.as_ref());
+        Ok(())
+    }
+
+    /// What a suite did, and, if it failed, what it did when it was run again. One that fails only once has failed.
+    fn note_outcome(&mut self, suite: &str, outcome: Outcome, again: Option<&Outcome>) {
+        self.flaky += u64::from(again.is_some_and(|again| again.failure.is_none()));
         for (what, count) in outcome.figures {
             *self.suites.entry(what).or_default() += count;
         }
         self.skipped.extend(outcome.skipped);
-        self.failed.extend(outcome.failure.map(|said| (suite.name.to_string(), said)));
-        Ok(())
+        self.failed.extend(outcome.failure.map(|said| (suite.to_string(), said)));
     }
 
     fn one_round(&mut self, asked: &Asked) -> Result<()> {
@@ -169,33 +200,41 @@ impl Sums {
 
     fn rows(&self, asked: &Asked) -> Vec<Row> {
         let figures = &self.figures;
+        let is_long = asked.minutes.is_some();
         let at_least = |measure, figure, (short, long)| {
-            let target = if asked.minutes.is_some() { long } else { short };
+            let target = if is_long { long } else { short };
             Row { measure, figure, target, met: figure >= target }
         };
-        let none = |measure, figure| Row { measure, figure, target: 0, met: figure == 0 };
-        let deep = |depth: u64| figures.crashes_by_depth.range(depth..).map(|(_, count)| count).sum();
+        let at_most = |measure, figure, target| Row { measure, figure, target, met: figure <= target };
         let long = |figure| SUITES.iter().find(|suite| suite.figure == figure).and_then(|suite| suite.long);
         let of_suites = |measure, figure, short| {
             at_least(measure, self.count(figure), (short, long(figure).unwrap_or(short)))
         };
+        let from =
+            |depth: u64, by_depth: &BTreeMap<u64, u64>| by_depth.range(depth..).map(|(_, count)| count).sum();
+        let (recovery, checkpoint) = (&figures.in_recovery, &figures.in_checkpoint);
         let each_pair = figures.protocols.values().copied().min().unwrap_or(0);
         let kinds = HAPPENINGS.len() as u64 + OTHER_FAULTS;
+        let power_cuts = if asked.simulation_only { SIMULATED_CUTS } else { 100_000 };
         let mut rows = vec![
+            of_suites("simulated power cuts", "power_cuts", power_cuts),
+            // Beside them, and no part of them.
+            of_suites("simulated kills", "simulated_kills", 0),
             at_least("seeds with random configuration", figures.seeds, (2_000, LONG_SEEDS)),
-            at_least("crashes inside recovery", figures.crashes_in_recovery, (5_000, 250_000)),
-            at_least("crashes inside a checkpoint", figures.crashes_in_checkpoint, (5_000, 250_000)),
-            at_least("crashes of a life after a crash", deep(2), (5_000, 250_000)),
-            at_least("crashes three lives deep or deeper", deep(3), (1_000, 250_000)),
-            at_least("crashes of devices that break promises", figures.crashes_unjudged, (500, 25_000)),
             at_least("kinds of faults that fired", figures.happenings.len() as u64, (24, kinds)),
             at_least("pairs of kinds, one in a later life", figures.pairs.len() as u64, (500, kinds * kinds)),
+            at_least("crashes inside recovery", from(1, recovery), (5_000, 250_000)),
+            at_least("crashes in recovery, depth 2 or more", from(2, recovery), (5_000, 250_000)),
+            at_least("crashes in recovery, depth 3 or more", from(3, recovery), (2_000, 250_000)),
+            at_least("crashes inside a checkpoint", from(1, checkpoint), (5_000, 250_000)),
+            at_least("crashes in a checkpoint, depth 2 or more", from(2, checkpoint), (5_000, 250_000)),
+            at_least("crashes in a checkpoint, depth 3 or more", from(3, checkpoint), (2_000, 250_000)),
+            at_least("orders of place and kind, three deep", figures.deep_orders(), (200, DEEP_ORDERS)),
+            at_least("crashes of devices that break promises", figures.crashes_unjudged, (500, 25_000)),
             at_least("pairs of preset and rule", figures.protocols.len() as u64, (48, 48)),
             at_least("crashes of each of these pairs", each_pair, (500, 20_000)),
             at_least("seeds that went the same way twice", self.twice, (TWICE.min(asked.seeds), TWICE)),
         ];
-        let crashes = if asked.simulation_only { 50_000 } else { 100_000 };
-        rows.insert(0, of_suites("simulated power cuts and kills", "crashes", crashes));
         if !asked.simulation_only {
             let planted = self.count("planted").max(40);
             rows.extend([
@@ -205,7 +244,18 @@ impl Sums {
                 of_suites("planted bugs caught", "planted_caught", planted),
             ]);
         }
-        rows.push(none("seeds and tests that failed", self.failed.len() as u64));
+        rows.push(at_most("seeds and tests that failed", self.failed.len() as u64, 0));
+        let all = self.failed_seeds;
+        rows.push(at_least("failing seeds that replay exactly", self.replayed, (all, all)));
+        if !asked.simulation_only {
+            rows.push(at_most("flaky tests", self.flaky, 0));
+        }
+        let minutes = (self.seconds / 60.0).ceil() as u64;
+        rows.push(if is_long {
+            at_least("minutes of all runs", minutes, (LONG_MINUTES, LONG_MINUTES))
+        } else {
+            at_most("minutes of this run, at most", minutes, SHORT_MINUTES)
+        });
         rows
     }
 }
@@ -286,7 +336,9 @@ mod tests {
         assert_eq!(next(&sums), None, "seeds");
         sums.figures.seeds = 10_000;
         assert_eq!(next(&sums), Some("crashes"));
-        // What the simulation does counts.
+        // What the simulation does counts, and kills do not.
+        sums.figures.kills = 600_000;
+        assert_eq!(next(&sums), Some("crashes"));
         sums.figures.power_cuts = 600_000;
         assert_eq!(next(&sums), Some("isolation"));
         sums.suites.insert("judged".into(), 20_000_000);
@@ -323,5 +375,89 @@ mod tests {
         std::fs::write(&path, "{}").expect("written");
         let error = Sums::of(&asked).expect_err("no record");
         assert!(error.to_string().contains("soak.json"), "{error}");
+    }
+
+    fn row(sums: &Sums, asked: &Asked, measure: &str) -> Row {
+        sums.rows(asked).into_iter().find(|row| row.measure == measure).expect(measure)
+    }
+
+    fn short() -> Asked {
+        Asked { minutes: None, ..asked() }
+    }
+
+    #[test]
+    fn power_cuts_are_counted_without_kills_in_seeds_and_in_the_crash_test() {
+        let mut sums = Sums::default();
+        sums.figures.kills = 1_000_000;
+        sums.suites.insert("simulated_kills".into(), 5);
+        sums.figures.power_cuts = 30_000;
+        sums.suites.insert("power_cuts".into(), 69_999);
+        let power_cuts = |sums: &Sums, asked: &Asked| row(sums, asked, "simulated power cuts");
+        assert_eq!(power_cuts(&sums, &short()).figure, 99_999);
+        assert!(!power_cuts(&sums, &short()).met);
+        assert_eq!(row(&sums, &short(), "simulated kills").figure, 1_000_005);
+        sums.figures.power_cuts += 1;
+        assert!(power_cuts(&sums, &short()).met);
+        assert_eq!(power_cuts(&sums, &asked()).target, 5_000_000);
+        assert!(!power_cuts(&sums, &asked()).met);
+    }
+
+    #[test]
+    fn crashes_that_are_not_deep_enough_are_not_enough() {
+        let mut sums = Sums::default();
+        sums.figures.in_recovery = [(1, 4_000), (2, 3_000), (3, 1_000), (4, 1_000)].into();
+        sums.figures.in_checkpoint = [(1, 1_000_000)].into();
+        let rows = sums.rows(&short());
+        let deep = |from: &str| {
+            let at = rows.iter().position(|row| row.measure == from).expect(from);
+            rows[at..at + 3].iter().map(|row| (row.figure, row.met)).collect::<Vec<_>>()
+        };
+        assert_eq!(deep("crashes inside recovery"), [(9_000, true), (5_000, true), (2_000, true)]);
+        assert_eq!(deep("crashes inside a checkpoint"), [(1_000_000, true), (0, false), (0, false)]);
+        assert_eq!(row(&sums, &asked(), "orders of place and kind, three deep").target, 216);
+    }
+
+    #[test]
+    fn seeds_that_fail_have_to_fail_the_same_way_again_and_fail_all_the_same() {
+        let replay = |sums: &Sums| row(sums, &short(), "failing seeds that replay exactly");
+        let mut sums = Sums::default();
+        assert_eq!((replay(&sums).figure, replay(&sums).target, replay(&sums).met), (0, 0, true));
+        let failure = |replays| Failure { seed: 7, said: "lost".into(), replays };
+        sums.note_failures(vec![failure(true)]);
+        assert_eq!((replay(&sums).figure, replay(&sums).target, replay(&sums).met), (1, 1, true));
+        assert!(!row(&sums, &short(), "seeds and tests that failed").met);
+        sums.note_failures(vec![failure(false)]);
+        assert_eq!((replay(&sums).figure, replay(&sums).target, replay(&sums).met), (1, 2, false));
+    }
+
+    #[test]
+    fn a_test_that_fails_only_once_is_flaky_and_has_failed() {
+        let outcome = |failure: Option<&str>| Outcome {
+            figures: [("power_cuts".into(), 3)].into(),
+            failure: failure.map(Into::into),
+        };
+        let asked = Asked { simulation_only: false, ..short() };
+        let flaky = |sums: &Sums| {
+            let row = |measure| row(sums, &asked, measure).figure;
+            (row("flaky tests"), row("seeds and tests that failed"), row("simulated power cuts"))
+        };
+        let mut sums = Sums::default();
+        sums.note_outcome("crashes", outcome(None), None);
+        assert_eq!(flaky(&sums), (0, 0, 3));
+        sums.note_outcome("crashes", outcome(Some("lost")), Some(&outcome(Some("lost"))));
+        assert_eq!(flaky(&sums), (0, 1, 6));
+        sums.note_outcome("crashes", outcome(Some("lost")), Some(&outcome(None)));
+        assert_eq!(flaky(&sums), (1, 2, 9));
+        assert!(!row(&sums, &asked, "flaky tests").met);
+    }
+
+    #[test]
+    fn a_round_is_not_too_long_and_a_long_run_not_too_short() {
+        let mut sums = Sums { seconds: 1_200.0, ..Sums::default() };
+        let at_most = |sums: &Sums| row(sums, &short(), "minutes of this run, at most");
+        let at_least = |sums: &Sums| row(sums, &asked(), "minutes of all runs");
+        assert!(at_most(&sums).met && !at_least(&sums).met);
+        sums.seconds = 7_200.0;
+        assert!(!at_most(&sums).met && at_least(&sums).met);
     }
 }

@@ -26,7 +26,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "crashes",
         arguments: &["-p", "quenchdb", "--test", "crash"],
-        figure: "crashes",
+        figure: "power_cuts",
         long: Some(5_000_000),
     },
     Suite {

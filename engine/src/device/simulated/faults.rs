@@ -169,12 +169,15 @@ impl MishapKind {
 }
 
 /// Everything that is counted in [`FaultCounts`]: first what tests arm, then what crashes bring with them.
-pub const HAPPENINGS: [&str; 26] = [
+pub const HAPPENINGS: [&str; 30] = [
     "open error",
     "read error",
     "write error",
     "flush error",
-    "error for ever",
+    "open error for ever",
+    "read error for ever",
+    "write error for ever",
+    "flush error for ever",
     "full disk",
     "short write",
     "interrupted",
@@ -192,6 +195,7 @@ pub const HAPPENINGS: [&str; 26] = [
     "write lost by a power cut",
     "write torn by a power cut",
     "writes reordered by a power cut",
+    "writes reordered across logs by a power cut",
     "name lost by a power cut",
     "memory words lost by a power cut",
     "write torn by a kill",
@@ -223,6 +227,37 @@ impl FaultCounts {
         debug_assert!(HAPPENINGS.contains(&happening), "{happening} has no name");
         *self.0.entry(happening).or_default() += 1;
     }
+}
+
+/// Of some writes that a power cut found: the first of those that lost something, and the last of those that are whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cut {
+    first_lost: Option<u64>,
+    last_kept: Option<u64>,
+}
+
+impl Cut {
+    pub(super) fn lost(&mut self, order: u64) {
+        self.first_lost = Some(self.first_lost.map_or(order, |first| first.min(order)));
+    }
+
+    pub(super) fn kept(&mut self, order: u64) {
+        self.last_kept = self.last_kept.max(Some(order));
+    }
+
+    /// Whether one lost something that was written before one of the others that is whole.
+    pub(super) fn lost_before(&self, others: &Cut) -> bool {
+        matches!((self.first_lost, others.last_kept), (Some(lost), Some(kept)) if lost < kept)
+    }
+}
+
+/// What a power cut did to the blocks of each log.
+pub(super) type CutLogs = BTreeMap<u32, Cut>;
+
+/// Whether a block lost something that was written before a block of another log that is whole.
+pub(super) fn are_reordered(logs: &CutLogs) -> bool {
+    let later = |log: &u32, cut: &Cut| logs.iter().any(|(other, kept)| other != log && cut.lost_before(kept));
+    logs.iter().any(|(log, cut)| later(log, cut))
 }
 
 /// What befalls an operation.
@@ -304,15 +339,17 @@ impl Faults {
     }
 
     fn count_error(&mut self, kind: OperationKind, error: i32, how_often: FaultKind) {
+        let for_ever = how_often == FaultKind::ForEver;
         self.counts.count(match kind {
             _ if error == super::ENOSPC => "full disk",
+            OperationKind::Open | OperationKind::Remove if for_ever => "open error for ever",
             OperationKind::Open | OperationKind::Remove => "open error",
+            OperationKind::Read if for_ever => "read error for ever",
             OperationKind::Read => "read error",
+            OperationKind::Flush if for_ever => "flush error for ever",
             OperationKind::Flush => "flush error",
+            _ if for_ever => "write error for ever",
             _ => "write error",
         });
-        if how_often == FaultKind::ForEver {
-            self.counts.count("error for ever");
-        }
     }
 }

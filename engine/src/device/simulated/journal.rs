@@ -1,6 +1,6 @@
 //! The disk: what is visible, what is pending, what is durable; and what a crash makes of it.
 
-use super::faults::FaultCounts;
+use super::faults::{Cut, CutLogs, FaultCounts, are_reordered};
 use super::image::Image;
 use super::memory::MemoryImage;
 use crate::base::random::Random;
@@ -146,8 +146,24 @@ impl Change {
 
 #[derive(Clone, Debug)]
 enum Pending {
-    Write { offset: u64, bytes: Arc<[u8]> },
+    Write(Unsure),
     SetLen(u64),
+}
+
+/// A write that is not durable.
+#[derive(Clone, Debug)]
+struct Unsure {
+    /// Its number among all writes of the disk.
+    order: u64,
+    offset: u64,
+    bytes: Arc<[u8]>,
+}
+
+/// The log whose block this is, by the header of blocks (`log::block`).
+pub(super) fn log_of(bytes: &[u8]) -> Option<u32> {
+    let is_block = bytes.get(4..8) == Some(b"QLOG");
+    let log = bytes.get(12..16).filter(|_| is_block)?;
+    log.try_into().ok().map(u32::from_le_bytes)
 }
 
 #[derive(Clone, Debug, Default)]
@@ -158,7 +174,7 @@ struct FileImage {
     pending: Vec<Pending>,
     /// Pending when a flush failed: no later flush helps them.
     doomed: Vec<Pending>,
-    in_flight: Vec<(u64, Arc<[u8]>)>,
+    in_flight: Vec<Unsure>,
     /// Nobody can use the file before the writes of its killed owner have ended.
     claimed: bool,
     /// The name survives a power cut.
@@ -173,6 +189,8 @@ pub(super) struct Disk {
     files: BTreeMap<String, FileImage>,
     late: Vec<Change>,
     memory: MemoryImage,
+    /// Writes so far, those in flight among them.
+    writes: u64,
 }
 
 impl Disk {
@@ -272,8 +290,9 @@ impl Disk {
                 }
             }
             Change::InFlight { path, offset, bytes } => {
+                let order = self.next_write();
                 if let Some(file) = self.files.get_mut(&**path) {
-                    file.in_flight.push((*offset, bytes.clone()));
+                    file.in_flight.push(Unsure { order, offset: *offset, bytes: bytes.clone() });
                 }
             }
             Change::Extend { path, len } => {
@@ -322,7 +341,7 @@ impl Disk {
                 for path in &**paths {
                     if let Some(file) = self.files.get_mut(&**path) {
                         // Lengths are metadata, which a file system writes again.
-                        let is_data = |pending: &mut Pending| matches!(pending, Pending::Write { .. });
+                        let is_data = |pending: &mut Pending| matches!(pending, Pending::Write(_));
                         file.doomed.extend(file.pending.extract_if(.., is_data));
                     }
                 }
@@ -330,14 +349,20 @@ impl Disk {
         }
     }
 
+    fn next_write(&mut self) -> u64 {
+        self.writes += 1;
+        self.writes
+    }
+
     fn write(&mut self, path: &str, offset: u64, bytes: &Arc<[u8]>, durable: bool) {
+        let order = self.next_write();
         // When a journal is replayed: it has landed.
         self.late.retain(|late| !late.is_write(path, offset, bytes));
         let Some(file) = self.files.get_mut(path) else { return };
         file.landed(offset, bytes);
         file.replace_doomed(offset, bytes.len() as u64);
         file.visible.write(offset, bytes);
-        file.pending.push(Pending::Write { offset, bytes: bytes.clone() });
+        file.pending.push(Pending::Write(Unsure { order, offset, bytes: bytes.clone() }));
         if durable {
             file.make_durable();
         }
@@ -392,7 +417,7 @@ impl Disk {
         if self.memory.power_cut(survives, random) {
             counts.count("memory words lost by a power cut");
         }
-        let mut lost = Vec::new();
+        let (mut lost, mut logs) = (Vec::new(), CutLogs::new());
         for (path, file) in &mut self.files {
             let name_survives = file.name_durable || random.chance(survives, 16);
             let removal_survives = file.removed && random.chance(survives, 16);
@@ -403,9 +428,12 @@ impl Disk {
                 lost.push(path.clone());
                 continue;
             }
-            file.cut(survives, random, counts);
+            file.cut(survives, random, counts, &mut logs);
             // What is on the disk after a power cut is durable, its name too.
             file.name_durable = true;
+        }
+        if are_reordered(&logs) {
+            counts.count("writes reordered across logs by a power cut");
         }
         for path in lost {
             self.files.remove(&path);
@@ -416,7 +444,7 @@ impl Disk {
         counts.count("kill");
         self.memory.kill();
         for (path, file) in &mut self.files {
-            for (offset, bytes) in std::mem::take(&mut file.in_flight) {
+            for Unsure { order, offset, bytes } in std::mem::take(&mut file.in_flight) {
                 let write = |bytes: Arc<[u8]>| Change::Write {
                     path: path.as_str().into(),
                     offset,
@@ -441,7 +469,7 @@ impl Disk {
                 };
                 let bytes: Arc<[u8]> = bytes[..keep].into();
                 file.visible.write(offset, &bytes);
-                file.pending.push(Pending::Write { offset, bytes });
+                file.pending.push(Pending::Write(Unsure { order, offset, bytes }));
             }
         }
         self.files.retain(|_, file| !file.removed || file.name_durable);
@@ -452,7 +480,7 @@ impl FileImage {
     /// What a newer write replaces in the cache cannot reach the disk any more.
     fn replace_doomed(&mut self, offset: u64, len: u64) {
         for pending in std::mem::take(&mut self.doomed) {
-            let Pending::Write { offset: start, bytes } = &pending else {
+            let Pending::Write(Unsure { order, offset: start, bytes }) = &pending else {
                 self.doomed.push(pending);
                 continue;
             };
@@ -460,7 +488,7 @@ impl FileImage {
             for (from, to) in [(*start, old_end.min(offset)), ((*start).max(offset + len), old_end)] {
                 if from < to {
                     let bytes = bytes[(from - start) as usize..(to - start) as usize].into();
-                    self.doomed.push(Pending::Write { offset: from, bytes });
+                    self.doomed.push(Pending::Write(Unsure { order: *order, offset: from, bytes }));
                 }
             }
         }
@@ -468,7 +496,10 @@ impl FileImage {
 
     /// A write is no longer in flight.
     fn landed(&mut self, offset: u64, bytes: &Arc<[u8]>) {
-        self.in_flight.retain(|(at, other)| *at != offset || !Arc::ptr_eq(other, bytes) && other != bytes);
+        let is_it = |write: &Unsure| {
+            write.offset == offset && (Arc::ptr_eq(&write.bytes, bytes) || write.bytes == *bytes)
+        };
+        self.in_flight.retain(|write| !is_it(write));
     }
 
     fn flip(&mut self, byte: usize, bit: u8) {
@@ -490,53 +521,56 @@ impl FileImage {
         }
         for pending in pending {
             match pending {
-                Pending::Write { offset, bytes } => self.durable.write(offset, &bytes),
+                Pending::Write(write) => self.durable.write(write.offset, &write.bytes),
                 Pending::SetLen(len) => self.durable.resize(len as usize),
             }
         }
     }
 
     /// A power cut: sectors of what was not durable survive one by one, in any order.
-    fn cut(&mut self, survives: u64, random: &mut Random, counts: &mut FaultCounts) {
+    fn cut(&mut self, survives: u64, random: &mut Random, counts: &mut FaultCounts, logs: &mut CutLogs) {
         let mut image = std::mem::take(&mut self.durable);
         let mut unsure: Vec<Pending> = std::mem::take(&mut self.doomed);
         unsure.append(&mut self.pending);
-        let in_flight = std::mem::take(&mut self.in_flight);
-        unsure.extend(in_flight.into_iter().map(|(offset, bytes)| Pending::Write { offset, bytes }));
+        unsure.extend(std::mem::take(&mut self.in_flight).into_iter().map(Pending::Write));
         if random.chance(1, 2) {
-            let mut reordered = false;
             for i in (1..unsure.len()).rev() {
-                let other = random.below(i as u64 + 1) as usize;
-                unsure.swap(i, other);
-                reordered |= i != other;
-            }
-            if reordered {
-                counts.count("writes reordered by a power cut");
+                unsure.swap(i, random.below(i as u64 + 1) as usize);
             }
         }
+        let mut of_file = Cut::default();
         for pending in unsure {
             match pending {
                 Pending::SetLen(len) if random.chance(survives, 16) => image.resize(len as usize),
                 Pending::SetLen(_) => {}
-                Pending::Write { offset, bytes } => {
+                Pending::Write(write) => {
                     let mut kept = 0;
-                    for (i, sector) in bytes.chunks(SECTOR).enumerate() {
+                    for (i, sector) in write.bytes.chunks(SECTOR).enumerate() {
                         if random.chance(survives, 16) {
                             kept += 1;
-                            let at = offset + (i * SECTOR) as u64;
+                            let at = write.offset + (i * SECTOR) as u64;
                             image.write(at, sector);
                         }
                     }
-                    match kept {
-                        0 if bytes.is_empty() => {}
-                        0 => counts.count("write lost by a power cut"),
-                        kept if kept < bytes.len().div_ceil(SECTOR) => {
-                            counts.count("write torn by a power cut");
-                        }
-                        _ => {}
+                    let mut of_log = log_of(&write.bytes).map(|log| logs.entry(log).or_default());
+                    let cuts = std::iter::once(&mut of_file).chain(of_log.as_deref_mut());
+                    let sectors = write.bytes.len().div_ceil(SECTOR);
+                    if kept < sectors {
+                        let torn = kept > 0;
+                        counts.count(if torn {
+                            "write torn by a power cut"
+                        } else {
+                            "write lost by a power cut"
+                        });
+                        cuts.for_each(|cut| cut.lost(write.order));
+                    } else if sectors > 0 {
+                        cuts.for_each(|cut| cut.kept(write.order));
                     }
                 }
             }
+        }
+        if of_file.lost_before(&of_file) {
+            counts.count("writes reordered by a power cut");
         }
         self.removed = false;
         self.visible.clone_from(&image);

@@ -1,9 +1,11 @@
 //! The simulated disk's write queue: writes are in flight until they are reaped, and complete in any order.
 
-use super::journal::Change;
+use super::journal::{Change, log_of};
 use super::{OperationKind, SimulatedStorage};
 use crate::base::{Error, Location, Result};
 use crate::device::{Completion, WriteQueue, WriteRequest};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 pub(super) struct SimulatedQueue {
     storage: SimulatedStorage,
@@ -11,12 +13,46 @@ pub(super) struct SimulatedQueue {
     waiting: Vec<WriteRequest>,
 }
 
+impl SimulatedStorage {
+    /// After how many operations blocks of several logs were written, or on their way, and not durable: where a power cut can take one and
+    /// leave the other.
+    #[must_use]
+    pub fn moments_of_several_logs(&self) -> Vec<usize> {
+        let world = self.shared.world.lock();
+        let mut in_flight: Vec<(&Arc<str>, u64, u32)> = Vec::new();
+        let mut pending: Vec<(&Arc<str>, u32)> = Vec::new();
+        let mut moments = Vec::new();
+        for (number, change) in world.journal.iter().enumerate() {
+            match change {
+                Change::InFlight { path, offset, bytes } => {
+                    in_flight.extend(log_of(bytes).map(|log| (path, *offset, log)));
+                }
+                Change::Write { path, offset, bytes, durable } => {
+                    in_flight.retain(|(file, at, _)| *file != path || at != offset);
+                    if *durable {
+                        pending.retain(|(file, _)| *file != path);
+                    } else {
+                        pending.extend(log_of(bytes).map(|log| (path, log)));
+                    }
+                }
+                Change::Flush { paths } => pending.retain(|(file, _)| !paths.contains(file)),
+                _ => {}
+            }
+            let logs = in_flight.iter().map(|(.., log)| log).chain(pending.iter().map(|(_, log)| log));
+            if logs.collect::<BTreeSet<_>>().len() > 1 {
+                moments.push(number + 1);
+            }
+        }
+        moments
+    }
+}
+
 impl SimulatedQueue {
     pub(super) fn new(storage: SimulatedStorage, depth: usize) -> SimulatedQueue {
         SimulatedQueue { storage, depth: depth.max(1), waiting: Vec::new() }
     }
 
-    fn path_of(request: &WriteRequest) -> Result<std::sync::Arc<str>> {
+    fn path_of(request: &WriteRequest) -> Result<Arc<str>> {
         match request.file.location(request.offset) {
             Location::File { path, .. } => Ok(path.into()),
             _ => Err(Error::invalid("this queue writes only files of its own storage")),

@@ -319,9 +319,66 @@ fn errors_of_any_kind_are_counted_by_their_names() {
     storage.heal();
     file.flush().expect("well again");
     let counts: Vec<_> = storage.fault_counts().iter().collect();
-    assert_eq!(counts, [("error for ever", 2), ("flush error", 2), ("full disk", 1), ("read error", 1)]);
+    assert_eq!(counts, [("flush error for ever", 2), ("full disk", 1), ("read error", 1)]);
     assert!(counts.iter().all(|(name, _)| HAPPENINGS.contains(name)));
     assert!(MishapKind::ALL.iter().all(|kind| HAPPENINGS.contains(&kind.name())));
+}
+
+/// What a block of a log begins with, as far as the disk looks at it.
+fn block_of(log: u64) -> [u8; SECTOR_BYTES] {
+    let mut block = [7; SECTOR_BYTES];
+    block[4..8].copy_from_slice(b"QLOG");
+    block[12..16].copy_from_slice(&(log as u32).to_le_bytes());
+    block
+}
+
+#[test]
+fn logs_are_reordered_if_an_earlier_block_is_lost_or_torn_and_a_later_one_of_another_log_is_whole() {
+    for logs in [[1, 2], [1, 1]] {
+        let storage = SimulatedStorage::new(1);
+        for (path, log) in ["a", "b"].into_iter().zip(logs) {
+            storage.open(path, MODE).expect("created").write_at(0, &block_of(log)).expect("written");
+        }
+        storage.flush_directory("").expect("flushed");
+        let mut reordered = 0;
+        for seed in 0..200 {
+            let crashed = storage.crash(CrashKind::PowerCut, usize::MAX, seed);
+            let sevens = |path| crashed.read_file(path).expect("there").iter().filter(|b| **b == 7).count();
+            let all = block_of(0).iter().filter(|b| **b == 7).count();
+            let expected = logs[0] != logs[1] && sevens("a") < all && sevens("b") == all;
+            let counted = crashed.fault_counts().of("writes reordered across logs by a power cut");
+            assert_eq!(counted, u64::from(expected), "seed {seed}");
+            assert_eq!(
+                crashed.fault_counts().of("writes reordered by a power cut"),
+                0,
+                "one write in each file"
+            );
+            reordered += counted;
+        }
+        assert_eq!(reordered > 0, logs[0] != logs[1], "{logs:?}");
+    }
+}
+
+#[test]
+fn moments_are_of_several_logs_while_blocks_of_two_are_not_durable() {
+    let storage = SimulatedStorage::new(1);
+    let [a, b] = ["a", "b"].map(|path| storage.open(path, MODE).expect("created"));
+    a.write_at(0, &block_of(1)).expect("written");
+    b.write_at(0, &[7; SECTOR_BYTES]).expect("written, and no block");
+    assert_eq!(storage.moments_of_several_logs(), []);
+    let mut queue = storage.write_queue(4).expect("there is one");
+    let mut buffer = crate::device::AlignedBuffer::zeroed(SECTOR_BYTES);
+    buffer.copy_from_slice(&block_of(2));
+    let (file, len) = (b.clone(), SECTOR_BYTES);
+    let request = crate::device::WriteRequest { file, offset: 0, buffer, len, durable: true, token: 1 };
+    queue.submit(request).expect("submitted");
+    assert_eq!(storage.moments_of_several_logs(), [5]);
+    queue.reap(true, &mut Vec::new()).expect("durable");
+    assert_eq!(storage.moments_of_several_logs(), [5]);
+    b.write_at(0, &block_of(2)).expect("written");
+    assert_eq!(storage.moments_of_several_logs(), [5, 7]);
+    a.flush().expect("flushed");
+    assert_eq!(storage.moments_of_several_logs(), [5, 7]);
 }
 
 #[test]
@@ -330,7 +387,8 @@ fn crashes_count_what_they_did() {
     let mut counts = FaultCounts::default();
     let mut queue = storage.write_queue(4).expect("there is one");
     for (token, byte) in [(1, 6), (2, 7)] {
-        let buffer = crate::device::AlignedBuffer::zeroed(1);
+        let mut buffer = crate::device::AlignedBuffer::zeroed(SECTOR_BYTES);
+        buffer.copy_from_slice(&block_of(byte));
         let (offset, len) = (byte % 2 * SECTOR_BYTES as u64, SECTOR_BYTES);
         let request =
             crate::device::WriteRequest { file: file.clone(), offset, buffer, len, durable: false, token };
