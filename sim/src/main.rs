@@ -13,6 +13,7 @@ mod scorecard;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
+mod work;
 
 use clap::{Parser, Subcommand};
 use scorecard::{Asked, Scorecard};
