@@ -1,9 +1,11 @@
 //! What is known of a database from the lives before a crash, and what is found after it.
 
+use crate::copies::Backup;
 use crate::life::Lived;
 use crate::support::Content;
 use crate::support::bank::{Id, judge_both};
 use crate::support::past::{Owner, Past, Reached, judge_shadows};
+use crate::support::so_far::Commit;
 use quenchdb::Database;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,15 +19,23 @@ pub struct Known {
     never: BTreeSet<Id>,
     /// The rows of each owner are as one of its commits left them: this one, or a later one.
     shadows: BTreeMap<Owner, (Arc<Past>, Reached)>,
+    /// Of the life before.
+    backups: Vec<Backup>,
 }
 
 /// What is found.
 #[derive(Debug, PartialEq)]
 pub struct Found {
     content: Content,
-    tables: Vec<String>,
     /// How far the rows of each owner have come.
     reached: BTreeMap<Owner, Reached>,
+}
+
+impl Found {
+    /// Rows of trees that have three levels if there are enough of them.
+    pub fn long_keys(&self) -> usize {
+        self.content.keys().filter(|(_, key)| key.len() > 300).count()
+    }
 }
 
 impl Known {
@@ -35,17 +45,34 @@ impl Known {
     /// With what is lost or broken.
     pub fn judge(&self, db: &Database, context: &str) -> Found {
         let content = judge_both(db, &self.must, &self.never, context);
-        let (pasts, tables) =
-            (self.shadows.values().map(|(past, _)| &**past).collect::<Vec<_>>(), db.tables());
+        let pasts: Vec<&Past> = self.shadows.values().map(|(past, _)| &**past).collect();
         let least = |past: &Past| self.shadows[&past.owner].1;
-        let reached = judge_shadows(&content, &tables, &pasts, least, context);
-        Found { content, tables, reached }
+        let reached = judge_shadows(&content, &db.tables(), &pasts, least, context);
+        Found { content, reached }
     }
 
     /// The rows that were found of each owner, for somebody to go on with.
     pub fn to_adopt(&self, found: &Found) -> Vec<(Arc<Past>, Reached)> {
         let reached = |past: &Past| found.reached[&past.owner];
         self.shadows.values().map(|(past, _)| (past.clone(), reached(past))).collect()
+    }
+
+    /// These commits must be there, too.
+    pub fn must_have(&mut self, commits: &[Commit]) {
+        for commit in commits {
+            match commit {
+                Commit::Journal(id) => drop(self.must.insert(*id)),
+                Commit::Own(owner, commit) => {
+                    let (_, reached) = self.shadows.get_mut(owner).expect("of this life");
+                    reached.commit = reached.commit.max(*commit);
+                }
+            }
+        }
+    }
+
+    /// Those of the life before, in their order.
+    pub fn backups(&self) -> &[Backup] {
+        &self.backups
     }
 
     /// What is known if `lived`, which began with this, ends after so many operations of its disk.
@@ -68,6 +95,7 @@ impl Known {
         for past in lived.shadows.iter().filter(|past| opened || !self.shadows.contains_key(&past.owner)) {
             known.shadows.insert(past.owner, (past.clone(), past.told_by(operations)));
         }
+        known.backups = lived.backups.iter().filter(|backup| backup.ended <= operations).cloned().collect();
         known
     }
 }

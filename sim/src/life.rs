@@ -1,6 +1,7 @@
 //! One life of a database: a process opens it, judges it, works, and ends.
 
 use crate::config::Trouble;
+use crate::copies::{Backup, judge_backups, restore_with_log};
 use crate::figures::Figures;
 use crate::known::{Found, Known};
 use crate::support::bank::{Id, Tables};
@@ -55,6 +56,7 @@ pub struct Lived {
     /// The number of disk operations when it was open.
     pub opened_at: Option<usize>,
     pub checkpoints: Vec<Range<usize>>,
+    pub backups: Vec<Backup>,
     /// The kinds of faults that fired.
     pub faults: BTreeSet<String>,
     /// What it found.
@@ -101,6 +103,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     if script.judged && script.seed.is_multiple_of(4) {
         judge_checkpoint(disk, &script);
     }
+    let restored = restore_with_log(disk, &script, figures);
     script.trouble.befall(disk);
     let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
     let healer = heal_later(disk, &script);
@@ -115,7 +118,11 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     lived.opened_at = Some(disk.operations());
     let works = script.judged && script.trouble.lets_work();
     if works {
-        lived.found = Some(script.known.judge(&db, &script.context));
+        let found = script.known.judge(&db, &script.context);
+        let same = restored.is_none_or(|restored| restored == found);
+        assert!(same, "{}: a restored backup with the log is something else", script.context);
+        figures.passed("rows with long keys found", found.long_keys() as u64);
+        lived.found = Some(found);
     }
     let tables = Tables::of(&db, script.tight);
     if let (true, Err(error)) = (works, &tables) {
@@ -129,6 +136,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     lived.acknowledged = done.acknowledged;
     lived.aborted = done.aborted;
     lived.checkpoints = done.checkpoints;
+    lived.backups = done.backups;
     if script.close {
         match so_far.make_durable(|| db.close()) {
             Ok(durable) => made_durable.extend(durable.into_iter().map(|commit| (disk.operations(), commit))),
@@ -142,6 +150,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     figures.passed("made durable by a flush, a checkpoint or a closing", made_durable.len() as u64);
     so_far::tell(&made_durable, &mut lived.acknowledged, &mut shadows);
     lived.shadows = shadows.into_iter().map(Arc::new).collect();
+    judge_backups(&lived.backups, &script, &lived, figures);
     lived
 }
 

@@ -2,6 +2,7 @@
 
 mod cargo;
 mod config;
+mod copies;
 mod ends;
 mod figures;
 mod history;

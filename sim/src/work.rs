@@ -1,6 +1,7 @@
 //! What the threads of a life do, and what is written down of it.
 
 use crate::config::Trouble;
+use crate::copies::Backup;
 use crate::ends;
 use crate::figures::Figures;
 use crate::known::Found;
@@ -52,7 +53,7 @@ impl Shared {
     }
 
     /// Does what makes everything so far durable.
-    fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<()> {
+    pub fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<()> {
         let durable = self.tables.so_far.make_durable(call)?;
         let operations = self.disk.operations();
         self.notes.lock().made_durable.extend(durable.into_iter().map(|commit| (operations, commit)));
@@ -85,7 +86,7 @@ impl Shared {
 /// Shared by the threads of a life.
 pub struct Shared {
     script: Script,
-    disk: SimulatedStorage,
+    pub disk: SimulatedStorage,
     pub db: Database,
     pub tables: Tables,
     /// Rows of lives before, as they were found.
@@ -93,7 +94,7 @@ pub struct Shared {
     /// Where lists are kept, and how; not in lives with troubles.
     lists: Option<(Table, Lists)>,
     clock: Clock,
-    notes: Mutex<Notes>,
+    pub notes: Mutex<Notes>,
     /// Not the simulation's mutexes, which a thread may be switched at, or panic: nothing is waited for under them.
     shadows: std::sync::Mutex<Vec<Past>>,
     /// Not in lives with troubles, and no longer when the clock has jumped: nobody can say then what is overdue.
@@ -102,12 +103,13 @@ pub struct Shared {
 
 /// What is written down while they work.
 #[derive(Default)]
-struct Notes {
+pub struct Notes {
     acknowledged: Vec<(usize, Id)>,
     overdue: Vec<(usize, Id)>,
     made_durable: Vec<(usize, Commit)>,
     aborted: BTreeSet<Id>,
     checkpoints: Vec<Range<usize>>,
+    pub backups: Vec<Backup>,
     transactions: u64,
     refused_memory: u64,
     refused_space: u64,
@@ -126,6 +128,7 @@ pub struct Done {
     pub aborted: BTreeSet<Id>,
     pub shadows: Vec<Past>,
     pub checkpoints: Vec<Range<usize>>,
+    pub backups: Vec<Backup>,
     pub so_far: Arc<SoFar>,
 }
 
@@ -177,7 +180,10 @@ impl Shared {
         figures.acknowledged += notes.acknowledged.len() as u64;
         figures.passed("loss window over", notes.overdue.len() as u64);
         figures.passed("aborted", notes.aborted.len() as u64);
-        figures.passed("commits of rows of its own", shadows.iter().map(|past| past.commits() as u64).sum());
+        let count = |what: fn(&Past) -> usize| shadows.iter().map(|past| what(past) as u64).sum();
+        figures.passed("commits of rows of its own", count(Past::commits));
+        figures.passed("tables of its own created or dropped", count(Past::turns));
+        figures.passed("rows of a life before gone on with", count(|past| usize::from(past.is_adopted())));
         figures.happened("thread panic or early end", notes.early_ends);
         figures.happened("clock jump", notes.clock_jumps);
         figures.passed("memory short", notes.refused_memory);
@@ -190,6 +196,7 @@ impl Shared {
             aborted: notes.aborted,
             shadows,
             checkpoints: notes.checkpoints,
+            backups: notes.backups,
             so_far: self.tables.so_far.clone(),
         }
     }
@@ -324,7 +331,12 @@ fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: 
         4 => *snapshot = shared.db.begin_read().ok(),
         5 => *snapshot = None,
         // Whoever may not work gets an error.
-        6 | 12 => drop(shared.make_durable(|| shared.db.flush())),
+        6 | 12 | 15 => drop(shared.make_durable(|| shared.db.flush())),
+        13 if random.chance(1, 2) => drop(shared.make_durable(|| shared.db.compact(None))),
+        14 if random.chance(1, 4) => {
+            let backup = Backup::make(shared, random);
+            shared.notes.lock().backups.extend(backup);
+        }
         7..=11 => thread::sleep(Duration::from_micros(random.below(20_000))),
         _ => {}
     }

@@ -135,6 +135,16 @@ impl Past {
         self.states.len() - 1
     }
 
+    /// Where it began, if that is where another ended.
+    pub fn is_adopted(&self) -> bool {
+        self.first != Reached::default()
+    }
+
+    /// Creations and drops of its table.
+    pub fn turns(&self) -> usize {
+        self.turn - self.first.turn
+    }
+
     /// The newest commit and turn.
     pub fn newest(&self) -> Reached {
         Reached { commit: self.first.commit + self.commits(), turn: self.turn }

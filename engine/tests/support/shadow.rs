@@ -75,16 +75,29 @@ impl Shadow {
             4 => self.turn(world)?,
             _ => {}
         }
-        if let Some((snapshot, commit)) = &self.held {
-            let state = self.past.state(*commit);
-            for _ in 0..2 {
-                self.look(Reader::Snapshot(snapshot), state, random)?;
-            }
+        if let Some(commit) = self.look_back(random)? {
+            self.past.tell((world.operations)(), commit);
         }
         if let Some(commit) = self.transaction(world, random)? {
             self.past.tell((world.operations)(), commit);
         }
         self.ask_handles(world, random)
+    }
+
+    /// Looks at the state that is held. Returns its number if it was read: what a snapshot returned survives, whether or not it was acknowledged.
+    fn look_back(&self, random: &mut Random) -> Result<Option<usize>> {
+        let Some((snapshot, commit)) = &self.held else { return Ok(None) };
+        let (reader, state) = (Reader::Snapshot(snapshot), self.past.state(*commit));
+        for _ in 0..2 {
+            self.look(reader, state, random)?;
+        }
+        if random.chance(3, 4) {
+            return Ok(None);
+        }
+        let key = count_key(self.past.owner);
+        let count = reader.row(&self.table, &key, random)?;
+        assert!(count.as_ref() == state.shared.get(&key), "{count:?} commits, not {commit}");
+        Ok(Some(*commit))
     }
 
     /// Creates the table of its own, or drops it. That is durable when the call returns.

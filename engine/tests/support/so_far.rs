@@ -36,6 +36,11 @@ impl SoFar {
         self.commits().returned.push(commit);
     }
 
+    /// What has committed.
+    pub fn returned_so_far(&self) -> Vec<Commit> {
+        self.commits().returned.clone()
+    }
+
     /// Does `call`, which makes everything so far durable. Returns what is durable by it, and was not known to be.
     pub fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<Vec<Commit>> {
         let so_far = self.commits().returned.len();
