@@ -30,7 +30,7 @@ fn place(disk: &SimulatedStorage) -> Place {
 impl Backup {
     /// Makes one, perhaps an increment to the last.
     pub fn make(shared: &Shared, random: &mut Random) -> Result<Backup> {
-        let base = shared.notes.lock().backups.last().filter(|_| random.chance(1, 2)).cloned();
+        let base = shared.notes.lock().backups.last().filter(|_| random.chance(3, 4)).cloned();
         let mut disks = base.map(|base| base.disks).unwrap_or_default();
         let target = SimulatedStorage::new(random.next_u64());
         let options = BackupOptions { base: disks.last().map(place), ..BackupOptions::default() };

@@ -214,13 +214,15 @@ struct Own<'s> {
 }
 
 /// Drawn apart: what keys are like, and whether rows of lives before are gone on with.
-const OWNERS: u64 = 0x0a11_e5;
+const OWNERS: u64 = 0x0a11_e500;
 
 impl<'s> Own<'s> {
     fn of(shared: &'s Shared, number: u8) -> Own<'s> {
         let script = &shared.script;
         let mut random = Random::from_seed(script.seed ^ OWNERS);
-        let keys = if random.chance(1, 4) { Keys::Long } else { Keys::Short };
+        // They stay: a later life that goes on with them has them, too.
+        let is_long = random.chance(1, if script.number == 0 { 4 } else { 24 });
+        let keys = if is_long { Keys::Long } else { Keys::Short };
         let adopts = random.chance(1, 2);
         let shadow =
             script.judged.then(|| match shared.to_adopt.get(usize::from(number)).filter(|_| adopts) {
@@ -312,6 +314,15 @@ fn judge_lists(shared: &Shared, history: &mut History) -> u64 {
     verdict.judged as u64
 }
 
+/// Makes a backup, more often if there is one that it may be an increment to.
+fn back_up(shared: &Shared, random: &mut Random) {
+    let odds = if shared.notes.lock().backups.is_empty() { 8 } else { 3 };
+    if random.chance(1, odds) {
+        let backup = Backup::make(shared, random);
+        shared.notes.lock().backups.extend(backup);
+    }
+}
+
 /// What a thread does now and then besides.
 fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: &mut Random) {
     match random.below(60) {
@@ -333,10 +344,7 @@ fn among_transactions(shared: &Shared, snapshot: &mut Option<Snapshot>, random: 
         // Whoever may not work gets an error.
         6 | 12 | 15 => drop(shared.make_durable(|| shared.db.flush())),
         13 if random.chance(1, 2) => drop(shared.make_durable(|| shared.db.compact(None))),
-        14 if random.chance(1, 4) => {
-            let backup = Backup::make(shared, random);
-            shared.notes.lock().backups.extend(backup);
-        }
+        14 | 16 | 17 => back_up(shared, random),
         7..=11 => thread::sleep(Duration::from_micros(random.below(20_000))),
         _ => {}
     }

@@ -38,7 +38,7 @@ impl Keys {
     pub fn count(self) -> u64 {
         match self {
             Keys::Short => 12,
-            Keys::Long => 120,
+            Keys::Long => 80,
         }
     }
 
@@ -53,7 +53,7 @@ impl Keys {
     pub fn at_once(self, random: &mut Random) -> u64 {
         match self {
             Keys::Short => 1,
-            Keys::Long => 1 + random.below(16),
+            Keys::Long => 1 + random.below(8),
         }
     }
 }
