@@ -123,7 +123,7 @@ impl Past {
     }
 
     /// What goes on where this one was found.
-    pub fn from_there(&self, found: Reached) -> Past {
+    pub fn gone_on_with(&self, found: Reached) -> Past {
         let state = &self.states[found.commit - self.first.commit];
         let state =
             State { shared: state.shared.clone(), own: state.own_after(found.turn), turn: found.turn };

@@ -45,7 +45,7 @@ impl Shadow {
 
     /// Of a thread that goes on with what was found of another's rows.
     pub fn adopt(db: &Database, past: &Past, found: Reached) -> Result<Shadow> {
-        Shadow::with(db, past.from_there(found))
+        Shadow::with(db, past.gone_on_with(found))
     }
 
     fn with(db: &Database, past: Past) -> Result<Shadow> {
