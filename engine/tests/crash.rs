@@ -3,7 +3,8 @@
 //! A workload runs once; its disk remembers every operation, so it can be crashed after each of them, with a different
 //! fate for what was not flushed each time. After each crash the database is opened and judged:
 //!
-//! 1. every transaction that was acknowledged before the crash is there;
+//! 1. every transaction that was acknowledged before the crash is there, and every one, at whatever level, that had committed when a flush,
+//!    a checkpoint or a closing began that returned before the crash;
 //! 2. every transaction is there whole or not at all, and so is everything that it read;
 //! 3. opening again gives the same content;
 //! 4. `verify` finds nothing;
@@ -27,7 +28,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, judge_both, one};
-use support::shadow::{Owner, Past, Shadow, judge_shadows};
+use support::past::{Keys, Owner, Past, Reached, judge_shadows};
+use support::shadow::{Shadow, World};
+use support::so_far::{self, Commit, SoFar};
 use support::{Content, content};
 
 /// What the threads of a life know of it.
@@ -38,9 +41,17 @@ struct Work {
     /// They must never be there.
     aborted: BTreeSet<Id>,
     shadows: Vec<Past>,
+    /// What a flush, a checkpoint or a closing made durable, with the number of disk operations when it returned.
+    made_durable: Vec<(usize, Commit)>,
 }
 
 impl Work {
+    /// What was made durable besides what was acknowledged must be there, too.
+    fn tell(&mut self) {
+        MADE_DURABLE.fetch_add(self.made_durable.len() as u64, Ordering::Relaxed);
+        so_far::tell(&self.made_durable, &mut self.acknowledged, &mut self.shadows);
+    }
+
     fn acknowledged_by(&self, operations: usize) -> BTreeSet<Id> {
         self.acknowledged.iter().filter(|(at, _)| *at <= operations).map(|(_, id)| *id).collect()
     }
@@ -112,8 +123,13 @@ struct Life {
     seed: u64,
 }
 
-/// Transactions of several threads.
-fn work(db: &Database, storage: &SimulatedStorage, life: Life) -> Work {
+/// Long keys for one life in four: trees of three levels.
+fn keys(seed: u64) -> Keys {
+    if Random::from_seed(seed).chance(1, 4) { Keys::Long } else { Keys::Short }
+}
+
+/// Transactions of several threads. Returns what they know, and what has committed.
+fn work(db: &Database, storage: &SimulatedStorage, life: Life) -> (Work, Arc<SoFar>) {
     let tables = Tables::of(db, life.tight).expect("a whole disk");
     let done = Mutex::new(Work::default());
     std::thread::scope(|scope| {
@@ -124,7 +140,7 @@ fn work(db: &Database, storage: &SimulatedStorage, life: Life) -> Work {
     });
     let done = done.into_inner().expect("no panic");
     assert!(life.run > 0 || !done.acknowledged.is_empty(), "seed {}: nothing was acknowledged", life.seed);
-    done
+    (done, tables.so_far)
 }
 
 fn work_in(
@@ -137,7 +153,7 @@ fn work_in(
 ) {
     let mut random = Random::from_seed(life.seed ^ u64::from(thread) << 32);
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
-    let mut shadow = Shadow::of(db, [life.run, thread]).expect("a whole disk");
+    let mut shadow = Shadow::of(db, [life.run, thread], keys(life.seed)).expect("a whole disk");
     let done = || done.lock().expect("no panic");
     let note = |id| done().acknowledged.push((storage.operations(), id));
     let bearable = |error: Error| {
@@ -145,6 +161,12 @@ fn work_in(
         assert!(memory, "seed {}: on a whole disk: {error}", life.seed);
         REFUSED.fetch_add(1, Ordering::Relaxed);
     };
+    let note_all = |durable: Vec<Commit>| {
+        let operations = storage.operations();
+        done().made_durable.extend(durable.into_iter().map(|commit| (operations, commit)));
+    };
+    let operations = || storage.operations();
+    let world = World { db, so_far: &tables.so_far, operations: &operations, kinds: ALL_KINDS };
     for n in 0..life.each {
         let id = [life.run, thread, n, 0];
         match one(db, tables, id, ALL_KINDS, &mut random) {
@@ -152,7 +174,7 @@ fn work_in(
             Ok(Told::Later(handle)) => handles.push((id, handle)),
             Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
             Ok(Told::Aborted) => drop(done().aborted.insert(id)),
-            Ok(Told::Bounded | Told::Nothing) => {}
+            Ok(Told::Bounded | Told::Lazy) => {}
             Err(error) => {
                 if is_certain(&error) {
                     done().aborted.insert(id);
@@ -164,10 +186,12 @@ fn work_in(
             note(id);
         }
         if random.chance(1, 2) {
-            shadow.step(db, &|| storage.operations(), ALL_KINDS, &mut random).unwrap_or_else(bearable);
+            shadow.step(&world, &mut random).unwrap_or_else(bearable);
         }
-        if random.chance(1, 20) {
-            db.checkpoint().map_or_else(bearable, drop);
+        match random.below(40) {
+            0 | 1 => tables.so_far.make_durable(|| db.checkpoint()).map_or_else(bearable, note_all),
+            2 => tables.so_far.make_durable(|| db.flush()).map_or_else(bearable, note_all),
+            _ => {}
         }
     }
     done().shadows.push(shadow.end());
@@ -177,6 +201,9 @@ fn work_in(
 static EVICTED: AtomicU64 = AtomicU64::new(0);
 /// Page images that shared a block with others, likewise.
 static PACKED: AtomicU64 = AtomicU64::new(0);
+
+/// Commits of which a flush, a checkpoint or a closing said first that they are durable, likewise.
+static MADE_DURABLE: AtomicU64 = AtomicU64::new(0);
 
 /// Blocks that workers wrote for other logs, likewise.
 static STOLEN: AtomicU64 = AtomicU64::new(0);
@@ -202,13 +229,13 @@ fn judge(
     db: &Database,
     must: &BTreeSet<Id>,
     lives: &[&Work],
-    least: impl Fn(&Past) -> usize,
+    least: impl Fn(&Past) -> Reached,
     context: &str,
-) -> (Content, BTreeMap<Owner, usize>) {
+) -> (Content, BTreeMap<Owner, Reached>) {
     let never = lives.iter().flat_map(|life| &life.aborted).copied().collect();
     let content = judge_both(db, must, &never, context);
     let pasts: Vec<&Past> = lives.iter().flat_map(|life| &life.shadows).collect();
-    let states = judge_shadows(&content, &pasts, least, context);
+    let states = judge_shadows(&content, &db.tables(), &pasts, least, context);
     (content, states)
 }
 
@@ -263,15 +290,18 @@ fn run(seed: u64, points: u64) -> Done {
     let storage = SimulatedStorage::new(seed);
     let first_life = {
         let db = open(&storage, &settings).expect("a whole disk");
-        let first = work(&db, &storage, Life { run: 0, tight: is_tight(seed), threads: 2, each: 20, seed });
+        let (mut first, so_far) =
+            work(&db, &storage, Life { run: 0, tight: is_tight(seed), threads: 2, each: 20, seed });
         let report = db.verify(None).expect("a whole disk");
         assert!(report.problems.is_empty(), "seed {seed}, first life: {:?}", report.problems);
         EVICTED.fetch_add(db.statistics().pages_evicted, Ordering::Relaxed);
         STOLEN.fetch_add(db.statistics().stolen_blocks, Ordering::Relaxed);
         PACKED.fetch_add(db.statistics().packs.images_packed, Ordering::Relaxed);
         if random.chance(1, 4) {
-            db.close().expect("a whole disk");
+            let durable = so_far.make_durable(|| db.close()).expect("a whole disk");
+            first.made_durable.extend(durable.into_iter().map(|commit| (storage.operations(), commit)));
         }
+        first.tell();
         first
     };
     let end = storage.operations();
@@ -296,7 +326,13 @@ fn run(seed: u64, points: u64) -> Done {
         let (first_at, disk) = (at, storage.crash(first, at, first_fate));
         let reader = if point % 3 == 0 { open_checkpoint(&disk, &settings, &context) } else { None };
         let judge_reader = |reader: &Database, when: &str| {
-            judge(reader, &BTreeSet::new(), &[&first_life], |_| 0, &format!("{context}, {when}"))
+            judge(
+                reader,
+                &BTreeSet::new(),
+                &[&first_life],
+                |_| Reached::default(),
+                &format!("{context}, {when}"),
+            )
         };
         let read = reader.as_ref().map(|reader| judge_reader(reader, "checkpoint"));
         let db = open(&disk, &settings).unwrap_or_else(|error| {
@@ -307,7 +343,8 @@ fn run(seed: u64, points: u64) -> Done {
         let (before, states) = judge(&db, &must, &[&first_life], |past| past.told_by(first_at), &context);
         let recovered_at = disk.operations();
         let life = Life { run: 1, tight: is_tight(seed), threads: 1, each: 4, seed: random.next_u64() };
-        let more = work(&db, &disk, life);
+        let (mut more, _) = work(&db, &disk, life);
+        more.tell();
         if let Some(reader) = reader {
             let again = judge_reader(&reader, "checkpoint again");
             assert_eq!(Some(again), read, "{context}: a reader's checkpoint has changed");
@@ -397,8 +434,9 @@ fn no_crash_loses_what_was_acknowledged() {
     let evicted = EVICTED.load(Ordering::Relaxed);
     let packed = PACKED.load(Ordering::Relaxed);
     let stolen = STOLEN.load(Ordering::Relaxed);
+    let made_durable = MADE_DURABLE.load(Ordering::Relaxed);
     println!(
-        "{power_cuts} power cuts, {kills} kills, {reopened} opened once more, {refused} transactions refused for want of memory, {evicted} pages left memory, {packed} images were packed, {stolen} blocks stolen"
+        "{power_cuts} power cuts, {kills} kills, {reopened} opened once more, {refused} transactions refused for want of memory, {evicted} pages left memory, {packed} images were packed, {stolen} blocks stolen, {made_durable} commits made durable by a flush, a checkpoint or a closing"
     );
     println!("figures: {{\"power_cuts\": {power_cuts}, \"simulated_kills\": {kills}}}");
     let protocols = PROTOCOLS.lock().expect("no panic");

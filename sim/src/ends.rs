@@ -3,8 +3,9 @@
 //!
 //! Nothing of what is done here is ever committed but a row of the journal, and that one whole.
 
-use crate::life::Shared;
 use crate::support::bank::{ACCOUNTS, CHAINS, Id, Tables, step};
+use crate::support::so_far::Commit;
+use crate::work::Shared;
 use quenchdb::base::random::Random;
 use quenchdb::sync::thread;
 use quenchdb::{CommitHandle, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
@@ -85,6 +86,7 @@ fn hold(shared: &Shared, id: Id, random: &mut Random, panics: bool, left: &mut L
         let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
         step(&mut tx, tables, id, random)?;
         left.handles.push(tx.commit_async()?);
+        tables.so_far.returned(Commit::Journal(id));
     }
     let snapshot = db.begin_read()?;
     let reader = snapshot.read_value(&tables.documents, [random.below(CHAINS.into()) as u8])?;

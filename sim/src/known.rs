@@ -1,9 +1,11 @@
 //! What is known of a database from the lives before a crash, and what is found after it.
 
+use crate::copies::Backup;
 use crate::life::Lived;
 use crate::support::Content;
 use crate::support::bank::{Id, judge_both};
-use crate::support::shadow::{Owner, Past, judge_shadows};
+use crate::support::past::{Owner, Past, Reached, judge_shadows};
+use crate::support::so_far::Commit;
 use quenchdb::Database;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,16 +17,25 @@ pub struct Known {
     must: BTreeSet<Id>,
     /// They were aborted, and must never be there.
     never: BTreeSet<Id>,
-    /// The rows of each of these threads are as one of its commits left them: this one, or a later one.
-    shadows: Vec<(Arc<Past>, usize)>,
+    /// The rows of each owner are as one of its commits left them: this one, or a later one.
+    shadows: BTreeMap<Owner, (Arc<Past>, Reached)>,
+    /// Of the life before.
+    backups: Vec<Backup>,
 }
 
 /// What is found.
 #[derive(Debug, PartialEq)]
 pub struct Found {
     content: Content,
-    /// Which of its commits the rows of each thread are as.
-    commits: BTreeMap<Owner, usize>,
+    /// How far the rows of each owner have come.
+    reached: BTreeMap<Owner, Reached>,
+}
+
+impl Found {
+    /// Rows of trees that have three levels if there are enough of them.
+    pub fn long_keys(&self) -> usize {
+        self.content.keys().filter(|(_, key)| key.len() > 300).count()
+    }
 }
 
 impl Known {
@@ -34,11 +45,34 @@ impl Known {
     /// With what is lost or broken.
     pub fn judge(&self, db: &Database, context: &str) -> Found {
         let content = judge_both(db, &self.must, &self.never, context);
-        let pasts: Vec<&Past> = self.shadows.iter().map(|(past, _)| &**past).collect();
-        let least: BTreeMap<Owner, usize> =
-            self.shadows.iter().map(|(past, commit)| (past.owner, *commit)).collect();
-        let commits = judge_shadows(&content, &pasts, |past| least[&past.owner], context);
-        Found { content, commits }
+        let pasts: Vec<&Past> = self.shadows.values().map(|(past, _)| &**past).collect();
+        let least = |past: &Past| self.shadows[&past.owner].1;
+        let reached = judge_shadows(&content, &db.tables(), &pasts, least, context);
+        Found { content, reached }
+    }
+
+    /// The rows that were found of each owner, for somebody to go on with.
+    pub fn to_adopt(&self, found: &Found) -> Vec<(Arc<Past>, Reached)> {
+        let reached = |past: &Past| found.reached[&past.owner];
+        self.shadows.values().map(|(past, _)| (past.clone(), reached(past))).collect()
+    }
+
+    /// These commits must be there, too.
+    pub fn must_have(&mut self, commits: &[Commit]) {
+        for commit in commits {
+            match commit {
+                Commit::Journal(id) => drop(self.must.insert(*id)),
+                Commit::Own(owner, commit) => {
+                    let (_, reached) = self.shadows.get_mut(owner).expect("of this life");
+                    reached.commit = reached.commit.max(*commit);
+                }
+            }
+        }
+    }
+
+    /// Those of the life before, in their order.
+    pub fn backups(&self) -> &[Backup] {
+        &self.backups
     }
 
     /// What is known if `lived`, which began with this, ends after so many operations of its disk.
@@ -53,11 +87,15 @@ impl Known {
         if let Some(found) = lived.found.as_ref().filter(|_| opened) {
             let journal = found.content.keys().filter(|(table, _)| table == "journal");
             known.must.extend(journal.map(|(_, id)| <Id>::try_from(&id[..]).expect("an id")));
-            for (past, commit) in &mut known.shadows {
-                *commit = found.commits[&past.owner];
+            for (owner, (_, reached)) in &mut known.shadows {
+                *reached = found.reached[owner];
             }
         }
-        known.shadows.extend(lived.shadows.iter().map(|past| (past.clone(), past.told_by(operations))));
+        // Whoever went on with another's rows has done nothing yet while the database is being opened.
+        for past in lived.shadows.iter().filter(|past| opened || !self.shadows.contains_key(&past.owner)) {
+            known.shadows.insert(past.owner, (past.clone(), past.told_by(operations)));
+        }
+        known.backups = lived.backups.iter().filter(|backup| backup.ended <= operations).cloned().collect();
         known
     }
 }

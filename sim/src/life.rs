@@ -1,23 +1,21 @@
 //! One life of a database: a process opens it, judges it, works, and ends.
 
 use crate::config::Trouble;
-use crate::ends;
+use crate::copies::{Backup, judge_backups, restore_with_log};
 use crate::figures::Figures;
 use crate::known::{Found, Known};
 use crate::story::Story;
-use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, one};
-use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
-use crate::support::loss::{Bounded, Moment};
-use crate::support::shadow::{Past, Shadow};
-use quench_checker::{History, Level, Outcome};
-use quenchdb::base::clock::Clock;
+use crate::support::bank::{Id, Tables};
+use crate::support::past::Past;
+use crate::support::so_far;
+use crate::work::{Done, is_expected, work_together};
 use quenchdb::base::random::Random;
 use quenchdb::base::surroundings::Surroundings;
 use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::sync::atomic::{AtomicBool, Ordering};
 use quenchdb::sync::simulation::{self, Plan, PlannedPanic};
-use quenchdb::sync::{Mutex, thread};
-use quenchdb::{CommitHandle, Database, ErrorKind, Settings, Snapshot, Table};
+use quenchdb::sync::thread;
+use quenchdb::{Database, ErrorKind, Settings};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,7 +50,8 @@ pub struct Script {
 /// What happened.
 #[derive(Debug, Default)]
 pub struct Lived {
-    /// What must be there, from so many disk operations on: acknowledged, or of bounded loss and longer ago than its window.
+    /// What must be there, from so many disk operations on: acknowledged, of bounded loss and longer ago than its window, or committed before
+    /// a flush, a checkpoint or a closing began.
     pub acknowledged: Vec<(usize, Id)>,
     /// What must never be there.
     pub aborted: BTreeSet<Id>,
@@ -61,6 +60,7 @@ pub struct Lived {
     /// The number of disk operations when it was open.
     pub opened_at: Option<usize>,
     pub checkpoints: Vec<Range<usize>>,
+    pub backups: Vec<Backup>,
     /// The kinds of faults that fired.
     pub faults: BTreeSet<String>,
     /// What it found.
@@ -68,95 +68,6 @@ pub struct Lived {
     /// Why it could not be opened.
     pub refused: Option<quenchdb::Error>,
     pub story: Story,
-}
-
-/// Whether a transaction may fail with this where nothing is wrong: memory is short, or somebody else was first; or the log is at its bound,
-/// where that is so low that a life can reach it.
-fn is_expected(error: &quenchdb::Error, settings: &Settings) -> bool {
-    let at_bound = error.kind() == ErrorKind::OutOfSpace && settings.log_bytes_max < ROOM;
-    error.kind() == ErrorKind::OutOfMemory || error.is_retryable() || at_bound
-}
-
-/// Of a log that never waits for checkpoints here.
-const ROOM: u64 = 8 << 20;
-/// What writing a log takes at most, on a device without troubles, with all that it waits for.
-const WRITES: Duration = Duration::from_millis(10);
-
-impl Shared {
-    /// Thread `number` did this.
-    fn tell(&self, number: u8, what: &str) {
-        self.script.story.tell(&self.disk, format_args!("thread {number}"), what);
-    }
-
-    /// Transaction `id`, of bounded loss, has returned.
-    fn is_bounded(&self, id: Id) {
-        let mut bounded = self.bounded.lock().expect("no panic under it");
-        bounded.iter_mut().for_each(|bounded| bounded.told(id, self.now()));
-    }
-
-    /// Whatever is overdue has to be there from now on.
-    fn note_overdue(&self) {
-        let mut bounded = self.bounded.lock().expect("no panic under it");
-        let overdue: Vec<Id> = bounded.iter_mut().flat_map(|bounded| bounded.overdue(self.now())).collect();
-        drop(bounded);
-        let operations = self.disk.operations();
-        self.notes.lock().overdue.extend(overdue.into_iter().map(|id| (operations, id)));
-    }
-
-    fn now(&self) -> Moment {
-        Moment { time: Duration::from_nanos(self.clock.now().0), leaps: simulation::leaps() }
-    }
-
-    /// Notes why a transaction was refused. Whether others may do better.
-    fn goes_on_after(&self, error: &quenchdb::Error) -> bool {
-        if error.kind() == ErrorKind::OutOfMemory {
-            self.notes.lock().refused_memory += 1;
-            return true;
-        }
-        self.expect(error);
-        let no_space = error.kind() == ErrorKind::OutOfSpace;
-        self.notes.lock().refused_space += u64::from(no_space);
-        no_space
-    }
-
-    /// Where nothing is wrong that keeps transactions from going on they have to.
-    fn expect(&self, error: &quenchdb::Error) {
-        let works = self.script.judged && self.script.trouble.lets_work();
-        assert!(!works || is_expected(error, &self.script.settings), "{}: {error}", self.script.context);
-    }
-}
-
-/// Shared by the threads of a life.
-pub struct Shared {
-    script: Script,
-    disk: SimulatedStorage,
-    pub db: Database,
-    pub tables: Tables,
-    /// Where lists are kept, and how; not in lives with troubles.
-    lists: Option<(Table, Lists)>,
-    clock: Clock,
-    notes: Mutex<Notes>,
-    /// Not the simulation's mutexes, which a thread may be switched at, or panic: nothing is waited for under them.
-    shadows: std::sync::Mutex<Vec<Arc<Past>>>,
-    /// Not in lives with troubles, and no longer when the clock has jumped: nobody can say then what is overdue.
-    bounded: std::sync::Mutex<Option<Bounded>>,
-}
-
-/// What is written down while they work.
-#[derive(Default)]
-struct Notes {
-    acknowledged: Vec<(usize, Id)>,
-    overdue: Vec<(usize, Id)>,
-    aborted: BTreeSet<Id>,
-    checkpoints: Vec<Range<usize>>,
-    transactions: u64,
-    refused_memory: u64,
-    refused_space: u64,
-    early_ends: u64,
-    clock_jumps: u64,
-    history: History,
-    /// Threads that let go what others have left.
-    heirs: Vec<thread::JoinHandle<()>>,
 }
 
 /// Lives it.
@@ -178,8 +89,8 @@ pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> L
         // What its own crash brought is counted with it.
         own.happened(what, times - if lived.opened_at.is_some() { 0 } else { before.of(what).min(times) });
     }
-    lived.faults = own.happenings.keys().cloned().collect();
     lived.story = story;
+    lived.faults = own.happenings.keys().cloned().collect();
     figures.merge(&own);
     lived
 }
@@ -199,6 +110,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     if script.judged && script.seed.is_multiple_of(4) {
         judge_checkpoint(disk, &script);
     }
+    let restored = restore_with_log(disk, &script, figures);
     let told = |what: &str| script.story.tell(disk, "main", what);
     if !matches!(script.trouble, Trouble::None) {
         told(&format!("from now on there may be trouble: {:?}", script.trouble));
@@ -219,69 +131,33 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     told("has opened it");
     let works = script.judged && script.trouble.lets_work();
     if works {
-        lived.found = Some(script.known.judge(&db, &script.context));
+        let found = script.known.judge(&db, &script.context);
+        let same = restored.is_none_or(|restored| restored == found);
+        assert!(same, "{}: a restored backup with the log is something else", script.context);
+        figures.passed("rows with long keys found", found.long_keys() as u64);
+        lived.found = Some(found);
         told("has judged what is there");
     }
     let tables = Tables::of(&db, script.tight);
     if let (true, Err(error)) = (works, &tables) {
         assert!(is_expected(error, &script.settings), "{}: tables: {error}", script.context);
     }
-    if let Ok(tables) = tables {
-        let lists = db
-            .table_or_create("lists")
-            .ok()
-            .filter(|_| works && script.number == 0 && script.kinds == ALL_KINDS);
-        let lists = lists.map(|table| (table, Lists::default()));
-        let settings = &script.settings;
-        let is_on_time = works && matches!(script.trouble, Trouble::None) && settings.log_bytes_max == ROOM;
-        let bounded = is_on_time.then(|| Bounded::new(settings.loss_window, WRITES));
-        let shared = Arc::new(Shared {
-            script: script.clone(),
-            disk: disk.clone(),
-            db: db.clone(),
-            tables,
-            lists,
-            clock: Clock::real(),
-            notes: Mutex::default(),
-            shadows: std::sync::Mutex::default(),
-            bounded: std::sync::Mutex::new(bounded),
-        });
-        let threads: Vec<_> = (0..script.threads).filter_map(|number| start(&shared, number).ok()).collect();
-        threads.into_iter().for_each(wait_for);
-        let heirs = std::mem::take(&mut shared.notes.lock().heirs);
-        heirs.into_iter().for_each(wait_for);
-        if is_on_time && script.seed.is_multiple_of(2) {
-            // Nobody does anything until all windows are over.
-            thread::sleep(script.settings.loss_window + WRITES + Duration::from_micros(1));
-            shared.note_overdue();
-        }
-        let mut notes = shared.notes.lock();
-        lived.acknowledged = std::mem::take(&mut notes.acknowledged);
-        lived.aborted = std::mem::take(&mut notes.aborted);
-        lived.shadows = std::mem::take(&mut *shared.shadows.lock().expect("no panic under it"));
-        lived.checkpoints = std::mem::take(&mut notes.checkpoints);
-        figures.transactions += notes.transactions;
-        figures.acknowledged += lived.acknowledged.len() as u64;
-        figures.passed("loss window over", notes.overdue.len() as u64);
-        figures.passed("aborted", lived.aborted.len() as u64);
-        figures.passed(
-            "commits of rows of its own",
-            lived.shadows.iter().map(|past| past.commits() as u64).sum(),
-        );
-        lived.acknowledged.append(&mut notes.overdue);
-        figures.happened("thread panic or early end", notes.early_ends);
-        figures.happened("clock jump", notes.clock_jumps);
-        figures.passed("memory short", notes.refused_memory);
-        figures.passed("space refused", notes.refused_space);
-        figures.judged += judge_lists(&shared, &mut notes.history);
-    }
+    let done = tables
+        .map(|tables| work_together(&db, disk, &script, lived.found.as_ref(), tables, figures))
+        .unwrap_or_default();
     look_back(&db, figures);
+    let Done { so_far, mut made_durable, mut shadows, .. } = done;
+    lived.acknowledged = done.acknowledged;
+    lived.aborted = done.aborted;
+    lived.checkpoints = done.checkpoints;
+    lived.backups = done.backups;
     if script.close {
         told("closes");
-        let closed = db.close();
-        told(&format!("has closed: {closed:?}"));
-        if works {
-            closed.unwrap_or_else(|error| panic!("{}, close: {error}", script.context));
+        let closed = so_far.make_durable(|| db.close());
+        told(&format!("has closed: {:?}", closed.as_ref().map(Vec::len)));
+        match closed {
+            Ok(durable) => made_durable.extend(durable.into_iter().map(|commit| (disk.operations(), commit))),
+            Err(error) => assert!(!works, "{}, close: {error}", script.context),
         }
     } else {
         told("the machine stops");
@@ -289,6 +165,10 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         drop(db);
     }
     healer.end();
+    figures.passed("made durable by a flush, a checkpoint or a closing", made_durable.len() as u64);
+    so_far::tell(&made_durable, &mut lived.acknowledged, &mut shadows);
+    lived.shadows = shadows.into_iter().map(Arc::new).collect();
+    judge_backups(&lived.backups, &script, &lived, figures);
     lived
 }
 
@@ -305,7 +185,7 @@ fn count_own_faults(figures: &mut Figures) {
 }
 
 /// Waits for a thread; its panic is the caller's, unless it was planned.
-fn wait_for(thread: thread::JoinHandle<()>) {
+pub fn wait_for(thread: thread::JoinHandle<()>) {
     if let Err(panic) = thread.join()
         && !panic.is::<PlannedPanic>()
     {
@@ -338,159 +218,6 @@ impl Healer {
     fn end(self) {
         self.over.store(true, Ordering::SeqCst);
         self.thread.into_iter().for_each(wait_for);
-    }
-}
-
-fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle<()>> {
-    let shared = shared.clone();
-    thread::spawn("worker", move || work(&shared, number))
-}
-
-/// The rows that a thread owns, where what it reads is judged. However it ends, what it did is noted.
-struct Own<'s> {
-    shadow: Option<Shadow>,
-    shared: &'s Shared,
-}
-
-impl<'s> Own<'s> {
-    fn of(shared: &'s Shared, number: u8) -> Own<'s> {
-        let script = &shared.script;
-        let shadow = script.judged.then(|| Shadow::of(&shared.db, [script.number, number]));
-        let shadow = shadow.and_then(|shadow| shadow.map_err(|error| shared.expect(&error)).ok());
-        Own { shadow, shared }
-    }
-}
-
-impl Drop for Own<'_> {
-    fn drop(&mut self) {
-        let past = self.shadow.as_mut().map(|shadow| Arc::new(shadow.end()));
-        self.shared.shadows.lock().expect("no panic under it").extend(past);
-    }
-}
-
-fn work(shared: &Arc<Shared>, number: u8) {
-    let script = &shared.script;
-    let mut random = Random::from_seed(script.seed ^ u64::from(number) << 32);
-    let mut own = Own::of(shared, number);
-    let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
-    let mut snapshot: Option<Snapshot> = None;
-    let mut record = History::default();
-    let told = |what: &str| shared.tell(number, what);
-    let note = |id| {
-        shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
-        told(&format!("{id:?} is durable"));
-    };
-    for n in 0..script.each {
-        let id = [script.number, number, n, 0];
-        if script.threads_end_early && random.chance(1, 12) {
-            told("ends early");
-            shared.notes.lock().early_ends += 1;
-            shared.notes.lock().history.absorb(std::mem::take(&mut record));
-            let left = ends::end(shared, [id[0], id[1], id[2], 1], &mut random);
-            let heir = move || ends::let_go(left, &mut random);
-            shared.notes.lock().heirs.extend(thread::spawn("heir", heir));
-            return;
-        }
-        if let Some((table, lists)) = &shared.lists {
-            let begun = lists.ticks.next();
-            match list_transaction(&shared.db, table, lists, &mut record, &mut random) {
-                Ok(ended) => record.end(begun, ended.at, ended.outcome),
-                // Refused for want of memory.
-                Err(error) => {
-                    shared.expect(&error);
-                    record.end(begun, SOME_TIME, Outcome::Unknown);
-                }
-            }
-        }
-        told(&format!("{id:?} begins"));
-        let ended = one(&shared.db, &shared.tables, id, script.kinds, &mut random);
-        told(&format!("{id:?} has returned: {}", in_words(&ended)));
-        match ended {
-            Ok(Told::Durable) => note(id),
-            Ok(Told::Later(handle)) => handles.push((id, handle)),
-            Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
-            Ok(Told::Bounded) => shared.is_bounded(id),
-            Ok(Told::Aborted) => drop(shared.notes.lock().aborted.insert(id)),
-            Ok(Told::Nothing) => {}
-            Err(error) => {
-                if is_certain(&error) {
-                    shared.notes.lock().aborted.insert(id);
-                }
-                if !shared.goes_on_after(&error) {
-                    break;
-                }
-            }
-        }
-        if let Some(shadow) = own.shadow.as_mut().filter(|_| random.chance(1, 2)) {
-            told("takes a step with its own rows");
-            let step = shadow.step(&shared.db, &|| shared.disk.operations(), script.kinds, &mut random);
-            told(&format!("has taken it: {step:?}"));
-            if step.is_err_and(|error| !shared.goes_on_after(&error)) {
-                break;
-            }
-        }
-        shared.note_overdue();
-        shared.notes.lock().transactions += 1;
-        for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
-            note(id);
-        }
-        among_transactions(shared, number, &mut snapshot, &mut random);
-    }
-    shared.notes.lock().history.absorb(record);
-}
-
-/// How a transaction ended, and what was told of it.
-fn in_words(ended: &quenchdb::Result<Told>) -> String {
-    match ended {
-        Ok(Told::Durable) => "durable".into(),
-        Ok(Told::Later(_)) => "a handle to ask".into(),
-        Ok(Told::Met(met)) => format!("it only read, and met {met:?}"),
-        Ok(Told::Bounded) => "of bounded loss".into(),
-        Ok(Told::Aborted) => "aborted".into(),
-        Ok(Told::Nothing) => "lazy".into(),
-        Err(error) => format!("failed: {error}"),
-    }
-}
-
-/// Judges what the transactions on lists saw, with what is there in the end. Returns how many there were.
-fn judge_lists(shared: &Shared, history: &mut History) -> u64 {
-    let Some((table, lists)) = &shared.lists else { return 0 };
-    read_all(&shared.db, table, lists, history);
-    let verdict = history.check(Level::Snapshot);
-    assert!(verdict.is_valid(), "{}: {:#?}", shared.script.context, verdict.violations);
-    verdict.judged as u64
-}
-
-/// What a thread does now and then besides.
-fn among_transactions(shared: &Shared, number: u8, snapshot: &mut Option<Snapshot>, random: &mut Random) {
-    if random.chance(shared.script.checkpoint_odds, 60) {
-        shared.tell(number, "begins a checkpoint");
-        let begin = shared.disk.operations();
-        let made = shared.db.checkpoint();
-        if made.is_ok() {
-            shared.notes.lock().checkpoints.push(begin..shared.disk.operations());
-        }
-        shared.tell(number, &format!("has ended it: {made:?}"));
-        return;
-    }
-    match random.below(60) {
-        3 => {
-            let bits = 1 + random.below(22);
-            // Before it happens: others notice at once.
-            shared.notes.lock().clock_jumps += 1;
-            *shared.bounded.lock().expect("no panic under it") = None;
-            simulation::jump(Duration::from_micros(1 + random.below(1 << bits)));
-            shared.tell(number, "the clock has jumped");
-        }
-        4 => *snapshot = shared.db.begin_read().ok(),
-        5 => *snapshot = None,
-        6 => {
-            shared.tell(number, "begins a flush");
-            let flushed = shared.db.flush();
-            shared.tell(number, &format!("has ended it: {flushed:?}"));
-        }
-        7..=11 => thread::sleep(Duration::from_micros(random.below(20_000))),
-        _ => {}
     }
 }
 

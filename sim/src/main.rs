@@ -2,6 +2,7 @@
 
 mod cargo;
 mod config;
+mod copies;
 mod ends;
 mod figures;
 mod history;
@@ -14,6 +15,7 @@ mod story;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
+mod work;
 
 use clap::{Parser, Subcommand};
 use scorecard::{Asked, Scorecard};

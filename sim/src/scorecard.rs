@@ -434,6 +434,7 @@ mod tests {
     fn a_test_that_fails_only_once_is_flaky_and_has_failed() {
         let outcome = |failure: Option<&str>| Outcome {
             figures: [("power_cuts".into(), 3)].into(),
+            skipped: BTreeSet::new(),
             failure: failure.map(Into::into),
         };
         let asked = Asked { simulation_only: false, ..short() };

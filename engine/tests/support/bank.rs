@@ -5,10 +5,12 @@
 //! Some transactions only read, and note whom they met; see `signs`.
 
 use super::signs::{Signs, View};
+use super::so_far::{Commit, SoFar};
 use super::{Content, content};
 use quenchdb::base::random::Random;
 use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, Result, Table, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 pub const ACCOUNTS: u8 = 6;
 pub const CHAINS: u8 = 3;
@@ -25,6 +27,8 @@ pub struct Tables {
     /// Long rows that are overwritten at random, where memory is to be short.
     ballast: Option<Table>,
     signs: Signs,
+    /// What has committed.
+    pub so_far: Arc<SoFar>,
 }
 
 impl Tables {
@@ -36,6 +40,7 @@ impl Tables {
             documents: db.table_or_create("documents")?,
             ballast: if tight { Some(db.table_or_create("ballast")?) } else { None },
             signs: Signs::of(db)?,
+            so_far: Arc::default(),
         })
     }
 }
@@ -160,9 +165,10 @@ pub enum Told {
     Bounded,
     /// It only read. These must be there.
     Met(Vec<Id>),
+    /// Committed lazily: to be there when somebody has flushed, see `so_far`.
+    Lazy,
     /// It must never be there.
     Aborted,
-    Nothing,
 }
 
 /// Whether a transaction that ended with this error is certainly not committed; see `Transaction::commit`.
@@ -213,11 +219,12 @@ pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Rand
         }
         let told = match kind {
             0 => tx.commit().map(|_| Told::Bounded),
-            1 => tx.commit().map(|_| Told::Nothing),
+            1 => tx.commit().map(|_| Told::Lazy),
             2..=4 => tx.commit_async().map(Told::Later),
             _ => tx.commit().map(|_| Told::Durable),
         };
         let mut told = told?;
+        tables.so_far.returned(Commit::Journal(id));
         if moves_money {
             tables.signs.is_up(id);
         }

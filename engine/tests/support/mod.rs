@@ -5,9 +5,12 @@ pub mod bank;
 pub mod interleaved;
 pub mod lists;
 pub mod loss;
+pub mod past;
+pub mod reads;
 pub mod shadow;
 pub mod signs;
 pub mod skipped;
+pub mod so_far;
 
 use quenchdb::base::random::Random;
 use quenchdb::commit::presets;

@@ -1,25 +1,34 @@
-//! Rows that one thread owns, beside a model of them: it knows what each of its reads must give, and after a crash its rows are as one of
-//! its commits left them, not an earlier one than the last of which it was told.
+//! Rows that one thread owns, beside a model of them: it knows what each of its reads must give. After a crash `past` judges what is left.
 
-use super::Content;
-use super::bank::is_certain;
+use super::bank::{LOOSE_KINDS, is_certain};
+use super::past::{Keys, Owner, Past, Reached, SHARED, State, count_key, own_table};
+use super::reads::Reader;
+use super::so_far::{Commit, SoFar};
 use quenchdb::base::random::Random;
+use quenchdb::sync::thread;
 use quenchdb::{CommitHandle, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-/// Who owns rows: run and thread. Keys begin with it.
-pub type Owner = [u8; 2];
-pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Keys of an owner besides the one that says how many commits there were.
-const KEYS: u64 = 12;
-const COUNT: u8 = u8::MAX;
-const NAME: &str = "shadow";
+/// Where a thread works.
+pub struct World<'a> {
+    pub db: &'a Database,
+    pub so_far: &'a SoFar,
+    /// Counts operations of the disk.
+    pub operations: &'a dyn Fn() -> usize,
+    /// Transactions are of the first so many kinds, see `bank`.
+    pub kinds: u64,
+}
 
 /// The rows of one thread, while it lives.
 pub struct Shadow {
     table: Table,
+    /// A table of its own, while there is one.
+    own: Option<Table>,
     past: Past,
     /// With the number of the commit that it shows.
     held: Option<(Snapshot, usize)>,
@@ -28,257 +37,312 @@ pub struct Shadow {
     lost_track: bool,
 }
 
-/// What a thread did.
-pub struct Past {
-    pub owner: Owner,
-    /// After each commit, one whose outcome is unknown included, the last.
-    states: Vec<Rows>,
-    /// Commits that were acknowledged, with the number of disk operations at that time.
-    told: Vec<(usize, usize)>,
-}
-
-impl std::fmt::Debug for Past {
-    /// Without the rows, which are many.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}, {} commits, told of {:?}", self.owner, self.commits(), self.told)
-    }
-}
-
-impl Past {
-    fn of(owner: Owner) -> Past {
-        Past { owner, states: vec![Rows::new()], told: Vec::new() }
-    }
-
-    /// How many there were, one whose outcome is unknown included.
-    pub fn commits(&self) -> usize {
-        self.states.len() - 1
-    }
-
-    /// The last commit that was acknowledged by then.
-    pub fn told_by(&self, operations: usize) -> usize {
-        let told = self.told.iter().filter(|(at, _)| *at <= operations);
-        told.map(|(_, commit)| *commit).max().unwrap_or(0)
-    }
-}
-
 impl Shadow {
     /// Of a thread that owns nothing yet.
-    pub fn of(db: &Database, owner: Owner) -> Result<Shadow> {
-        Ok(Shadow {
-            table: db.table_or_create(NAME)?,
-            past: Past::of(owner),
-            held: None,
-            handles: Vec::new(),
-            lost_track: false,
-        })
+    pub fn of(db: &Database, owner: Owner, keys: Keys) -> Result<Shadow> {
+        Shadow::with(db, Past::of(owner, keys))
+    }
+
+    /// Of a thread that goes on with what was found of another's rows.
+    pub fn adopt(db: &Database, past: &Past, found: Reached) -> Result<Shadow> {
+        Shadow::with(db, past.gone_on_with(found))
+    }
+
+    fn with(db: &Database, past: Past) -> Result<Shadow> {
+        let own = past.newest().has_table().then(|| db.table(&own_table(past.owner))).transpose()?;
+        let table = db.table_or_create(SHARED)?;
+        Ok(Shadow { table, own, past, held: None, handles: Vec::new(), lost_track: false })
     }
 
     /// What is to be judged after a crash. Nothing comes after it.
     pub fn end(&mut self) -> Past {
         self.lost_track = true;
-        let owner = self.past.owner;
-        std::mem::replace(&mut self.past, Past::of(owner))
+        let nothing = Past::of(self.past.owner, self.past.keys);
+        std::mem::replace(&mut self.past, nothing)
     }
 
-    /// A transaction of one of the first `kinds` (see `bank`), or a look at an older state. `operations` counts those of the disk.
+    /// A transaction, or a look at an older state, or a table of its own that comes or goes.
     ///
     /// # Panics
     /// If a read gives something else than the model.
-    pub fn step(
-        &mut self,
-        db: &Database,
-        operations: &dyn Fn() -> usize,
-        kinds: u64,
-        random: &mut Random,
-    ) -> Result<()> {
+    pub fn step(&mut self, world: &World<'_>, random: &mut Random) -> Result<()> {
         if self.lost_track {
             return Ok(());
         }
-        let newest = self.past.states.len() - 1;
-        match random.below(8) {
-            0 => self.held = Some((db.begin_read()?, newest)),
-            1 => self.held = None,
+        match random.below(16) {
+            0 | 1 => self.held = Some((world.db.begin_read()?, self.past.newest().commit)),
+            2 | 3 => self.held = None,
+            4 => self.turn(world)?,
             _ => {}
         }
-        if let Some((snapshot, commit)) = &self.held {
-            let rows = &self.past.states[*commit];
-            for _ in 0..2 {
-                self.look(Reader::Snapshot(snapshot), rows, random)?;
+        if let Some(commit) = self.look_back(random)? {
+            self.past.tell((world.operations)(), commit);
+        }
+        if let Some(commit) = self.transaction(world, random)? {
+            self.past.tell((world.operations)(), commit);
+        }
+        self.ask_handles(world, random)
+    }
+
+    /// Looks at the state that is held. Returns its number if it was read: what a snapshot returned survives, whether or not it was acknowledged.
+    fn look_back(&self, random: &mut Random) -> Result<Option<usize>> {
+        let Some((snapshot, commit)) = &self.held else { return Ok(None) };
+        let (reader, state) = (Reader::Snapshot(snapshot), self.past.state(*commit));
+        for _ in 0..2 {
+            self.look(reader, state, random)?;
+        }
+        if random.chance(3, 4) {
+            return Ok(None);
+        }
+        let key = count_key(self.past.owner);
+        let count = reader.row(&self.table, &key, random)?;
+        assert!(count.as_ref() == state.shared.get(&key), "{count:?} commits, not {commit}");
+        Ok(Some(*commit))
+    }
+
+    /// Creates the table of its own, or drops it. That is durable when the call returns.
+    fn turn(&mut self, world: &World<'_>) -> Result<()> {
+        // A snapshot may have used it.
+        self.held = None;
+        let (name, before) = (own_table(self.past.owner), self.own.take());
+        let turn = self.past.turn();
+        let done = match &before {
+            None => world.db.create_table(&name).map(Some),
+            Some(_) => world.db.drop_table(&name).map(|()| None),
+        };
+        match done {
+            Ok(own) => {
+                self.own = own;
+                self.past.tell_turn((world.operations)(), turn);
+                Ok(())
+            }
+            Err(error) => {
+                if is_certain(&error) {
+                    self.past.take_back_turn();
+                    self.own = before;
+                } else {
+                    self.lost_track = true;
+                }
+                Err(error)
             }
         }
-        if let Some(commit) = self.transaction(db, kinds, random)? {
-            self.past.told.push((operations(), commit));
+    }
+
+    /// Asks what became of its commits, and waits for one of them now and then.
+    fn ask_handles(&mut self, world: &World<'_>, random: &mut Random) -> Result<()> {
+        let way = random.below(16);
+        if way < 2
+            && let Some((commit, handle)) = self.handles.pop()
+        {
+            let told = match way {
+                0 => handle.wait_timeout(Duration::from_micros(random.below(3_000)))?,
+                _ => await_it(handle).map(|()| true)?,
+            };
+            if told {
+                self.past.tell((world.operations)(), commit);
+            }
         }
         for (commit, _) in self.handles.extract_if(.., |(_, handle)| handle.is_committed()) {
-            self.past.told.push((operations(), commit));
+            self.past.tell((world.operations)(), commit);
         }
         Ok(())
     }
 
-    fn key(&self, random: &mut Random) -> Vec<u8> {
-        let [run, thread] = self.past.owner;
-        vec![run, thread, random.below(KEYS) as u8]
+    /// The rows as they are now.
+    fn now(&self) -> State {
+        let Reached { commit, turn } = self.past.newest();
+        let state = self.past.state(commit);
+        State { shared: state.shared.clone(), own: state.own_after(turn), turn }
     }
 
     /// Returns the number of its commit if it was acknowledged.
-    fn transaction(&mut self, db: &Database, kinds: u64, random: &mut Random) -> Result<Option<usize>> {
-        let kind = random.below(kinds);
+    fn transaction(&mut self, world: &World<'_>, random: &mut Random) -> Result<Option<usize>> {
+        let before = self.past.newest().commit;
+        let ended = if world.kinds > LOOSE_KINDS && random.chance(1, 12) {
+            self.transact(world, random)
+        } else {
+            self.begin_and_end(world, random)
+        };
+        match &ended {
+            Ok(_) if self.past.newest().commit == before => {}
+            Ok(_) => world.so_far.returned(Commit::Own(self.past.owner, before + 1)),
+            Err(error) if is_certain(error) => self.past.take_back_to(before),
+            Err(_) => self.lost_track = true,
+        }
+        ended
+    }
+
+    fn begin_and_end(&mut self, world: &World<'_>, random: &mut Random) -> Result<Option<usize>> {
+        let kind = random.below(world.kinds);
         let durability = match kind {
             0 => Durability::BoundedLoss,
             1 => Durability::Lazy,
             _ => Durability::Durable,
         };
-        let mut rows = self.past.states.last().expect("never empty").clone();
-        let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
-        for _ in 0..1 + random.below(5) {
-            let savepoint = tx.savepoint();
-            let before = random.chance(1, 6).then(|| rows.clone());
-            for _ in 0..1 + random.below(2) {
-                self.change(&mut tx, &mut rows, random)?;
-            }
-            if let Some(before) = before {
-                tx.rollback_to(savepoint)?;
-                rows = before;
-            }
-            self.look(Reader::Transaction(&tx), &rows, random)?;
-        }
+        // Nobody else changes its rows, so that each statement sees the same.
+        let isolation = if random.chance(1, 4) { Isolation::ReadCommitted } else { Isolation::Snapshot };
+        let mut tx = world.db.begin_with(isolation, durability)?;
+        let state = self.work(&mut tx, random)?;
         if random.chance(1, 10) {
             tx.abort();
             return Ok(None);
         }
-        let commit = self.past.states.len();
-        let count = [&self.past.owner[..], &[COUNT]].concat();
-        tx.insert(&self.table, &count, [commit as u8])?;
-        rows.insert(count, vec![commit as u8]);
-        // It may be there from now on, whatever the call says.
-        self.past.states.push(rows);
-        let ended = match kind {
+        let commit = self.write_down(&mut tx, state)?;
+        match kind {
             0 | 1 => tx.commit().map(|_| None),
             2 | 3 => tx.commit_async().map(|handle| {
                 self.handles.push((commit, handle));
                 None
             }),
             _ => tx.commit().map(|_| Some(commit)),
+        }
+    }
+
+    /// The same in a closure, which is called again after a conflict.
+    fn transact(&mut self, world: &World<'_>, random: &mut Random) -> Result<Option<usize>> {
+        let before = self.past.newest().commit;
+        world.db.transact(|tx| {
+            self.past.take_back_to(before);
+            let state = self.work(tx, random)?;
+            self.write_down(tx, state).map(Some)
+        })
+    }
+
+    /// Changes rows and looks at them. Returns how they are then.
+    fn work(&self, tx: &mut Transaction, random: &mut Random) -> Result<State> {
+        let mut state = self.now();
+        for _ in 0..1 + random.below(5) {
+            let savepoint = tx.savepoint();
+            let before = random.chance(1, 6).then(|| state.clone());
+            for _ in 0..1 + random.below(2) {
+                self.change(tx, &mut state, random)?;
+            }
+            if let Some(before) = before {
+                tx.rollback_to(savepoint)?;
+                state = before;
+            }
+            self.look(Reader::Transaction(tx), &state, random)?;
+        }
+        Ok(state)
+    }
+
+    /// Says in the transaction which of its owner's it is. It may be there from now on, whatever the commit says. Returns its number.
+    fn write_down(&mut self, tx: &mut Transaction, mut state: State) -> Result<usize> {
+        let commit = self.past.newest().commit + 1;
+        let count = count_key(self.past.owner);
+        tx.insert(&self.table, &count, [commit as u8])?;
+        state.shared.insert(count, vec![commit as u8]);
+        Ok(self.past.commit(state))
+    }
+
+    fn key(&self, random: &mut Random) -> Vec<u8> {
+        self.past.keys.key(self.past.owner, random.below(self.past.keys.count()))
+    }
+
+    fn change(&self, tx: &mut Transaction, state: &mut State, random: &mut Random) -> Result<()> {
+        let (table, rows) = match &self.own {
+            Some(own) if random.chance(1, 3) => (own, &mut state.own),
+            _ => (&self.table, &mut state.shared),
         };
-        if let Err(error) = &ended {
-            if is_certain(error) {
-                self.past.states.pop();
+        let (first, removes) = (random.below(self.past.keys.count()), random.chance(1, 3));
+        let end = self.past.keys.count().min(first + self.past.keys.at_once(random));
+        for key in (first..end).map(|n| self.past.keys.key(self.past.owner, n)) {
+            if removes {
+                let was_there = rows.remove(&key).is_some();
+                assert_eq!(tx.remove(table, &key)?, was_there, "a removal of {key:?}");
+                continue;
+            }
+            let long = if random.chance(1, 24) { 4000 } else { 60 };
+            let value = vec![random.below(256) as u8; random.below(long) as usize];
+            if random.chance(1, 8) {
+                assert_eq!(tx.insert_from(table, &key, &value[..])?, value.len() as u64);
             } else {
-                self.lost_track = true;
+                tx.insert(table, &key, &value)?;
+            }
+            rows.insert(key, value);
+        }
+        Ok(())
+    }
+
+    /// One read: of a row, of an end of the table, or of a range.
+    fn look(&self, reader: Reader<'_>, state: &State, random: &mut Random) -> Result<()> {
+        let (table, rows) = match &self.own {
+            Some(own) if random.chance(1, 3) => (own, &state.own_after(self.past.newest().turn)),
+            _ => (&self.table, &state.shared),
+        };
+        let key = self.key(random);
+        let owner = self.past.owner;
+        match random.below(8) {
+            0..4 => {
+                let found = reader.row(table, &key, random)?;
+                assert!(found.as_ref() == rows.get(&key), "{key:?} is {found:?}, not {:?}", rows.get(&key));
+            }
+            4 => {
+                let last = random.chance(1, 2);
+                let found = reader.end_of(table, last)?;
+                let own = if last { rows.last_key_value() } else { rows.first_key_value() };
+                // Rows of others may be outside of its own.
+                let fits = match (&found, own) {
+                    (Some((key, value)), own) if key[..2] == owner => own == Some((key, value)),
+                    (Some((key, _)), Some((own, _))) => (key > own) == last,
+                    (found, own) => own.is_none() || found.is_some(),
+                };
+                assert!(fits, "the row at an end ({last}) is {found:?}, own {own:?}");
+            }
+            _ => {
+                let bounds = self.bounds(key, random);
+                let (first, end) =
+                    (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice));
+                let mut found = reader.rows(table, (first, end), random)?;
+                assert!(found.is_sorted_by(|(a, _), (b, _)| a < b), "{bounds:?}: {found:?} is not in order");
+                found.retain(|(key, _)| key[..2] == owner);
+                let is_in = |key: &&Vec<u8>| (first, end).contains(key.as_slice());
+                let expected = rows.iter().filter(|(key, _)| is_in(key));
+                let expected: Vec<_> = expected.map(|(key, value)| (key.clone(), value.clone())).collect();
+                assert!(found == expected, "{bounds:?}: {found:?}, not {expected:?}");
             }
         }
-        ended
-    }
-
-    fn change(&self, tx: &mut Transaction, rows: &mut Rows, random: &mut Random) -> Result<()> {
-        let key = self.key(random);
-        if random.chance(1, 3) {
-            let was_there = rows.remove(&key).is_some();
-            assert_eq!(tx.remove(&self.table, &key)?, was_there, "a removal of {key:?}");
-            return Ok(());
-        }
-        let long = if random.chance(1, 24) { 4000 } else { 60 };
-        let value = vec![random.below(256) as u8; random.below(long) as usize];
-        tx.insert(&self.table, &key, &value)?;
-        rows.insert(key, value);
         Ok(())
     }
 
-    /// One read: of a row, or of a range from either end, or from both until they meet.
-    fn look(&self, reader: Reader<'_>, rows: &Rows, random: &mut Random) -> Result<()> {
-        let key = self.key(random);
-        if random.chance(1, 2) {
-            let found = reader.get(&self.table, &key)?;
-            assert!(found.as_ref() == rows.get(&key), "{key:?} is {found:?}, not {:?}", rows.get(&key));
-            return Ok(());
-        }
+    /// Of a range that may have some of its rows: from `key` on or from before all of its rows, to somewhere.
+    fn bounds(&self, key: Vec<u8>, random: &mut Random) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         let [run, thread] = self.past.owner;
-        let first = if random.chance(1, 2) { key } else { vec![run, thread] };
-        let end = if random.chance(1, 2) { self.key(random) } else { vec![run, thread + 1] };
-        let expected: Vec<(Vec<u8>, Vec<u8>)> = rows
-            .iter()
-            .filter(|(key, _)| **key >= first && **key < end)
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
-        let back = random.below(3);
-        let found = reader.range(&self.table, &first, &end, |n| match back {
-            0 => false,
-            1 => true,
-            _ => n % 2 == 1,
-        })?;
-        assert!(found == expected, "{first:?} to {end:?}, {back}: {found:?}, not {expected:?}");
-        Ok(())
-    }
-}
-
-/// What one reads with.
-#[derive(Clone, Copy)]
-enum Reader<'a> {
-    Transaction(&'a Transaction),
-    Snapshot(&'a Snapshot),
-}
-
-impl Reader<'_> {
-    fn get(self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        match self {
-            Reader::Transaction(tx) => tx.get(table, key),
-            Reader::Snapshot(snapshot) => snapshot.get(table, key),
-        }
-    }
-
-    /// Rows in order; the one with number `n` is taken from the upper end if `back` says so.
-    fn range(
-        self,
-        table: &Table,
-        first: &[u8],
-        end: &[u8],
-        back: impl Fn(usize) -> bool,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let bounds = (Bound::Included(first), Bound::Excluded(end));
-        let mut rows = match self {
-            Reader::Transaction(tx) => tx.range::<&[u8]>(table, bounds),
-            Reader::Snapshot(snapshot) => snapshot.range::<&[u8]>(table, bounds),
+        let first = match random.below(8) {
+            0 => Bound::Unbounded,
+            1..4 => Bound::Included(vec![run, thread]),
+            4 | 5 => Bound::Excluded(key),
+            _ => Bound::Included(key),
         };
-        let (mut lower, mut upper) = (Vec::new(), Vec::new());
-        loop {
-            let back = back(lower.len() + upper.len());
-            let Some(row) = (if back { rows.next_back() } else { rows.next() }) else { break };
-            if back { upper.push(row?) } else { lower.push(row?) }
-        }
-        lower.extend(upper.into_iter().rev());
-        Ok(lower)
+        let end = match random.below(8) {
+            0 => Bound::Unbounded,
+            1..4 => Bound::Excluded(vec![run, thread + 1]),
+            4 | 5 => Bound::Included(self.key(random)),
+            _ => Bound::Excluded(self.key(random)),
+        };
+        (first, end)
     }
 }
 
-/// Judges what is there of the rows of some threads: a state of each, no earlier one than `least` says. Returns the number of each state.
-pub fn judge_shadows(
-    content: &Content,
-    pasts: &[&Past],
-    least: impl Fn(&Past) -> usize,
-    context: &str,
-) -> BTreeMap<Owner, usize> {
-    let mut found: BTreeMap<Owner, Rows> = BTreeMap::new();
-    for ((_, key), value) in content.iter().filter(|((table, _), _)| table == NAME) {
-        let owner = [key[0], key[1]];
-        found.entry(owner).or_default().insert(key.clone(), value.clone());
+/// Waits for a commit as asynchronous code does: until it is woken.
+fn await_it(handle: CommitHandle) -> Result<()> {
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
     }
-    let mut states = BTreeMap::new();
-    for past in pasts {
-        let owner = past.owner;
-        let rows = found.remove(&owner).unwrap_or_default();
-        let count = rows.get(&[&owner[..], &[COUNT]].concat()).map_or(0, |count| usize::from(count[0]));
-        let state = past.states.get(count);
-        assert!(
-            state == Some(&rows),
-            "{context}: rows of {owner:?} after {count} commits are {rows:?}, not {state:?}"
-        );
-        let least = least(past);
-        assert!(
-            count >= least,
-            "{context}: rows of {owner:?} are as after {count} commits, and {least} were acknowledged"
-        );
-        states.insert(owner, count);
+
+    let (mut handle, woken) = (pin!(handle), Arc::new(Woken::default()));
+    let waker = Waker::from(woken.clone());
+    loop {
+        if let Poll::Ready(done) = handle.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        while !woken.0.swap(false, Ordering::SeqCst) {
+            thread::sleep(Duration::from_micros(50));
+        }
     }
-    assert!(found.is_empty(), "{context}: rows that nobody wrote: {found:?}");
-    states
 }

@@ -1,0 +1,389 @@
+//! What the threads of a life do, and what is written down of it.
+
+use crate::config::Trouble;
+use crate::copies::Backup;
+use crate::ends;
+use crate::figures::Figures;
+use crate::known::Found;
+use crate::life::{Script, wait_for};
+use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, one};
+use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
+use crate::support::loss::{Bounded, Moment};
+use crate::support::past::{Keys, Past, Reached};
+use crate::support::shadow::{Shadow, World};
+use crate::support::so_far::{Commit, SoFar};
+use quench_checker::{History, Level, Outcome};
+use quenchdb::base::clock::Clock;
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::sync::simulation;
+use quenchdb::sync::{Mutex, thread};
+use quenchdb::{CommitHandle, Database, ErrorKind, Result, Settings, Snapshot, Table};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whether a transaction may fail with this where nothing is wrong: memory is short, or somebody else was first; or the log is at its bound,
+/// where that is so low that a life can reach it.
+pub fn is_expected(error: &quenchdb::Error, settings: &Settings) -> bool {
+    let at_bound = error.kind() == ErrorKind::OutOfSpace && settings.log_bytes_max < ROOM;
+    error.kind() == ErrorKind::OutOfMemory || error.is_retryable() || at_bound
+}
+
+/// Of a log that never waits for checkpoints here.
+const ROOM: u64 = 8 << 20;
+/// What writing a log takes at most, on a device without troubles, with all that it waits for.
+const WRITES: Duration = Duration::from_millis(10);
+
+impl Shared {
+    /// Thread `number` did this.
+    fn tell(&self, number: u8, what: &str) {
+        self.script.story.tell(&self.disk, format_args!("thread {number}"), what);
+    }
+
+    /// Transaction `id`, of bounded loss, has returned.
+    fn is_bounded(&self, id: Id) {
+        let mut bounded = self.bounded.lock().expect("no panic under it");
+        bounded.iter_mut().for_each(|bounded| bounded.told(id, self.now()));
+    }
+
+    /// Whatever is overdue has to be there from now on.
+    fn note_overdue(&self) {
+        let mut bounded = self.bounded.lock().expect("no panic under it");
+        let overdue: Vec<Id> = bounded.iter_mut().flat_map(|bounded| bounded.overdue(self.now())).collect();
+        drop(bounded);
+        let operations = self.disk.operations();
+        self.notes.lock().overdue.extend(overdue.into_iter().map(|id| (operations, id)));
+    }
+
+    /// Does what makes everything so far durable.
+    pub fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<()> {
+        let durable = self.tables.so_far.make_durable(call)?;
+        let operations = self.disk.operations();
+        self.notes.lock().made_durable.extend(durable.into_iter().map(|commit| (operations, commit)));
+        Ok(())
+    }
+
+    fn now(&self) -> Moment {
+        Moment { time: Duration::from_nanos(self.clock.now().0), leaps: simulation::leaps() }
+    }
+
+    /// Notes why a transaction was refused. Whether others may do better.
+    fn goes_on_after(&self, error: &quenchdb::Error) -> bool {
+        if error.kind() == ErrorKind::OutOfMemory {
+            self.notes.lock().refused_memory += 1;
+            return true;
+        }
+        self.expect(error);
+        let no_space = error.kind() == ErrorKind::OutOfSpace;
+        self.notes.lock().refused_space += u64::from(no_space);
+        no_space
+    }
+
+    /// Where nothing is wrong that keeps transactions from going on they have to.
+    fn expect(&self, error: &quenchdb::Error) {
+        let works = self.script.judged && self.script.trouble.lets_work();
+        assert!(!works || is_expected(error, &self.script.settings), "{}: {error}", self.script.context);
+    }
+}
+
+/// Shared by the threads of a life.
+pub struct Shared {
+    script: Script,
+    pub disk: SimulatedStorage,
+    pub db: Database,
+    pub tables: Tables,
+    /// Rows of lives before, as they were found.
+    to_adopt: Vec<(Arc<Past>, Reached)>,
+    /// Where lists are kept, and how; not in lives with troubles.
+    lists: Option<(Table, Lists)>,
+    clock: Clock,
+    pub notes: Mutex<Notes>,
+    /// Not the simulation's mutexes, which a thread may be switched at, or panic: nothing is waited for under them.
+    shadows: std::sync::Mutex<Vec<Past>>,
+    /// Not in lives with troubles, and no longer when the clock has jumped: nobody can say then what is overdue.
+    bounded: std::sync::Mutex<Option<Bounded>>,
+}
+
+/// What is written down while they work.
+#[derive(Default)]
+pub struct Notes {
+    acknowledged: Vec<(usize, Id)>,
+    overdue: Vec<(usize, Id)>,
+    made_durable: Vec<(usize, Commit)>,
+    aborted: BTreeSet<Id>,
+    checkpoints: Vec<Range<usize>>,
+    pub backups: Vec<Backup>,
+    transactions: u64,
+    refused_memory: u64,
+    refused_space: u64,
+    early_ends: u64,
+    clock_jumps: u64,
+    history: History,
+    /// Threads that let go what others have left.
+    heirs: Vec<thread::JoinHandle<()>>,
+}
+
+/// What they did, when all of them have ended.
+#[derive(Default)]
+pub struct Done {
+    pub acknowledged: Vec<(usize, Id)>,
+    pub made_durable: Vec<(usize, Commit)>,
+    pub aborted: BTreeSet<Id>,
+    pub shadows: Vec<Past>,
+    pub checkpoints: Vec<Range<usize>>,
+    pub backups: Vec<Backup>,
+    pub so_far: Arc<SoFar>,
+}
+
+/// Has the threads of a life work, until the last has ended.
+pub fn work_together(
+    db: &Database,
+    disk: &SimulatedStorage,
+    script: &Script,
+    found: Option<&Found>,
+    tables: Tables,
+    figures: &mut Figures,
+) -> Done {
+    let works = script.judged && script.trouble.lets_work();
+    let lists = db.table_or_create("lists");
+    let lists = lists.ok().filter(|_| works && script.number == 0 && script.kinds == ALL_KINDS);
+    let settings = &script.settings;
+    let is_on_time = works && matches!(script.trouble, Trouble::None) && settings.log_bytes_max == ROOM;
+    let bounded = is_on_time.then(|| Bounded::new(settings.loss_window, WRITES));
+    let shared = Arc::new(Shared {
+        script: script.clone(),
+        disk: disk.clone(),
+        db: db.clone(),
+        tables,
+        to_adopt: found.map(|found| script.known.to_adopt(found)).unwrap_or_default(),
+        lists: lists.map(|table| (table, Lists::default())),
+        clock: Clock::real(),
+        notes: Mutex::default(),
+        shadows: std::sync::Mutex::default(),
+        bounded: std::sync::Mutex::new(bounded),
+    });
+    let threads: Vec<_> = (0..script.threads).filter_map(|number| start(&shared, number).ok()).collect();
+    threads.into_iter().for_each(wait_for);
+    let heirs = std::mem::take(&mut shared.notes.lock().heirs);
+    heirs.into_iter().for_each(wait_for);
+    if is_on_time && script.seed.is_multiple_of(2) {
+        // Nobody does anything until all windows are over.
+        thread::sleep(settings.loss_window + WRITES + Duration::from_micros(1));
+        shared.note_overdue();
+    }
+    shared.end(figures)
+}
+
+impl Shared {
+    /// What was written down, when nobody works any more.
+    fn end(&self, figures: &mut Figures) -> Done {
+        let mut notes = std::mem::take(&mut *self.notes.lock());
+        let shadows = std::mem::take(&mut *self.shadows.lock().expect("no panic under it"));
+        figures.transactions += notes.transactions;
+        figures.acknowledged += notes.acknowledged.len() as u64;
+        figures.passed("loss window over", notes.overdue.len() as u64);
+        figures.passed("aborted", notes.aborted.len() as u64);
+        let count = |what: fn(&Past) -> usize| shadows.iter().map(|past| what(past) as u64).sum();
+        figures.passed("commits of rows of its own", count(Past::commits));
+        figures.passed("tables of its own created or dropped", count(Past::turns));
+        figures.passed("rows of a life before gone on with", count(|past| usize::from(past.is_adopted())));
+        figures.happened("thread panic or early end", notes.early_ends);
+        figures.happened("clock jump", notes.clock_jumps);
+        figures.passed("memory short", notes.refused_memory);
+        figures.passed("space refused", notes.refused_space);
+        figures.judged += judge_lists(self, &mut notes.history);
+        notes.acknowledged.append(&mut notes.overdue);
+        Done {
+            acknowledged: notes.acknowledged,
+            made_durable: notes.made_durable,
+            aborted: notes.aborted,
+            shadows,
+            checkpoints: notes.checkpoints,
+            backups: notes.backups,
+            so_far: self.tables.so_far.clone(),
+        }
+    }
+}
+
+fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle<()>> {
+    let shared = shared.clone();
+    thread::spawn("worker", move || work(&shared, number))
+}
+
+/// The rows that a thread owns, where what it reads is judged. However it ends, what it did is noted.
+struct Own<'s> {
+    shadow: Option<Shadow>,
+    shared: &'s Shared,
+}
+
+/// Drawn apart: what keys are like, and whether rows of lives before are gone on with.
+const OWNERS: u64 = 0x0a11_e500;
+
+impl<'s> Own<'s> {
+    fn of(shared: &'s Shared, number: u8) -> Own<'s> {
+        let script = &shared.script;
+        let mut random = Random::from_seed(script.seed ^ OWNERS);
+        // They stay: a later life that goes on with them has them, too.
+        let is_long = random.chance(1, if script.number == 0 { 4 } else { 24 });
+        let keys = if is_long { Keys::Long } else { Keys::Short };
+        let adopts = random.chance(1, 2);
+        let shadow =
+            script.judged.then(|| match shared.to_adopt.get(usize::from(number)).filter(|_| adopts) {
+                Some((past, reached)) => Shadow::adopt(&shared.db, past, *reached),
+                None => Shadow::of(&shared.db, [script.number, number], keys),
+            });
+        let shadow = shadow.and_then(|shadow| shadow.map_err(|error| shared.expect(&error)).ok());
+        Own { shadow, shared }
+    }
+}
+
+impl Drop for Own<'_> {
+    fn drop(&mut self) {
+        let past = self.shadow.as_mut().map(Shadow::end);
+        self.shared.shadows.lock().expect("no panic under it").extend(past);
+    }
+}
+
+fn work(shared: &Arc<Shared>, number: u8) {
+    let script = &shared.script;
+    let mut random = Random::from_seed(script.seed ^ u64::from(number) << 32);
+    let mut own = Own::of(shared, number);
+    let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
+    let mut snapshot: Option<Snapshot> = None;
+    let mut record = History::default();
+    let operations = || shared.disk.operations();
+    let (db, so_far) = (&shared.db, &shared.tables.so_far);
+    let world = World { db, so_far, operations: &operations, kinds: script.kinds };
+    let told = |what: &str| shared.tell(number, what);
+    let note = |id| {
+        shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
+        told(&format!("{id:?} is durable"));
+    };
+    for n in 0..script.each {
+        let id = [script.number, number, n, 0];
+        if script.threads_end_early && random.chance(1, 12) {
+            told("ends early");
+            shared.notes.lock().early_ends += 1;
+            shared.notes.lock().history.absorb(std::mem::take(&mut record));
+            let left = ends::end(shared, [id[0], id[1], id[2], 1], &mut random);
+            let heir = move || ends::let_go(left, &mut random);
+            shared.notes.lock().heirs.extend(thread::spawn("heir", heir));
+            return;
+        }
+        if let Some((table, lists)) = &shared.lists {
+            let begun = lists.ticks.next();
+            match list_transaction(&shared.db, table, lists, &mut record, &mut random) {
+                Ok(ended) => record.end(begun, ended.at, ended.outcome),
+                // Refused for want of memory.
+                Err(error) => {
+                    shared.expect(&error);
+                    record.end(begun, SOME_TIME, Outcome::Unknown);
+                }
+            }
+        }
+        told(&format!("{id:?} begins"));
+        let ended = one(&shared.db, &shared.tables, id, script.kinds, &mut random);
+        told(&format!("{id:?} has returned: {}", in_words(&ended)));
+        match ended {
+            Ok(Told::Durable) => note(id),
+            Ok(Told::Later(handle)) => handles.push((id, handle)),
+            Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
+            Ok(Told::Bounded) => shared.is_bounded(id),
+            Ok(Told::Aborted) => drop(shared.notes.lock().aborted.insert(id)),
+            Ok(Told::Lazy) => {}
+            Err(error) => {
+                if is_certain(&error) {
+                    shared.notes.lock().aborted.insert(id);
+                }
+                if !shared.goes_on_after(&error) {
+                    break;
+                }
+            }
+        }
+        if let Some(shadow) = own.shadow.as_mut().filter(|_| random.chance(1, 2)) {
+            told("takes a step with its own rows");
+            let step = shadow.step(&world, &mut random);
+            told(&format!("has taken it: {step:?}"));
+            if step.is_err_and(|error| !shared.goes_on_after(&error)) {
+                break;
+            }
+        }
+        shared.note_overdue();
+        shared.notes.lock().transactions += 1;
+        for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
+            note(id);
+        }
+        among_transactions(shared, number, &mut snapshot, &mut random);
+    }
+    shared.notes.lock().history.absorb(record);
+}
+
+/// How a transaction ended, and what was told of it.
+fn in_words(ended: &Result<Told>) -> String {
+    match ended {
+        Ok(Told::Durable) => "durable".into(),
+        Ok(Told::Later(_)) => "a handle to ask".into(),
+        Ok(Told::Met(met)) => format!("it only read, and met {met:?}"),
+        Ok(Told::Bounded) => "of bounded loss".into(),
+        Ok(Told::Aborted) => "aborted".into(),
+        Ok(Told::Lazy) => "lazy".into(),
+        Err(error) => format!("failed: {error}"),
+    }
+}
+
+/// Judges what the transactions on lists saw, with what is there in the end. Returns how many there were.
+fn judge_lists(shared: &Shared, history: &mut History) -> u64 {
+    let Some((table, lists)) = &shared.lists else { return 0 };
+    read_all(&shared.db, table, lists, history);
+    let verdict = history.check(Level::Snapshot);
+    assert!(verdict.is_valid(), "{}: {:#?}", shared.script.context, verdict.violations);
+    verdict.judged as u64
+}
+
+/// Makes a backup, more often if there is one that it may be an increment to.
+fn back_up(shared: &Shared, random: &mut Random) {
+    let odds = if shared.notes.lock().backups.is_empty() { 8 } else { 3 };
+    if random.chance(1, odds) {
+        let backup = Backup::make(shared, random);
+        shared.notes.lock().backups.extend(backup);
+    }
+}
+
+/// Does what makes all that has committed so far durable.
+fn settle<T>(shared: &Shared, number: u8, what: &str, call: impl FnOnce() -> Result<T>) -> Result<()> {
+    shared.tell(number, &format!("begins {what}"));
+    let done = shared.make_durable(call);
+    shared.tell(number, &format!("has ended {what}: {done:?}"));
+    done
+}
+
+/// What a thread does now and then besides. Whoever may not work gets an error.
+fn among_transactions(shared: &Shared, number: u8, snapshot: &mut Option<Snapshot>, random: &mut Random) {
+    let db = &shared.db;
+    if random.chance(shared.script.checkpoint_odds, 60) {
+        let begin = shared.disk.operations();
+        if settle(shared, number, "a checkpoint", || db.checkpoint()).is_ok() {
+            shared.notes.lock().checkpoints.push(begin..shared.disk.operations());
+        }
+        return;
+    }
+    match random.below(60) {
+        3 => {
+            let bits = 1 + random.below(22);
+            // Before it happens: others notice at once.
+            shared.notes.lock().clock_jumps += 1;
+            *shared.bounded.lock().expect("no panic under it") = None;
+            simulation::jump(Duration::from_micros(1 + random.below(1 << bits)));
+            shared.tell(number, "the clock has jumped");
+        }
+        4 => *snapshot = db.begin_read().ok(),
+        5 => *snapshot = None,
+        6 | 12 | 15 => drop(settle(shared, number, "a flush", || db.flush())),
+        13 if random.chance(1, 2) => drop(settle(shared, number, "compact", || db.compact(None))),
+        14 | 16 | 17 => back_up(shared, random),
+        7..=11 => thread::sleep(Duration::from_micros(random.below(20_000))),
+        _ => {}
+    }
+}
