@@ -1,5 +1,6 @@
 //! What is known of a database from the lives before a crash, and what is found after it.
 
+use crate::isolation::Past as Seen;
 use crate::life::Lived;
 use crate::support::Content;
 use crate::support::bank::{Id, judge_both};
@@ -17,6 +18,8 @@ pub struct Known {
     never: BTreeSet<Id>,
     /// The rows of each of these threads are as one of its commits left them: this one, or a later one.
     shadows: Vec<(Arc<Past>, usize)>,
+    /// What transactions saw of each other.
+    pub seen: Arc<Seen>,
 }
 
 /// What is found.
@@ -56,6 +59,9 @@ impl Known {
             for (past, commit) in &mut known.shadows {
                 *commit = found.commits[&past.owner];
             }
+        }
+        if let Some(isolation) = &lived.isolation {
+            known.seen = isolation.after(operations);
         }
         known.shadows.extend(lived.shadows.iter().map(|past| (past.clone(), past.told_by(operations))));
         known

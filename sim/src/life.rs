@@ -3,12 +3,11 @@
 use crate::config::Trouble;
 use crate::ends;
 use crate::figures::Figures;
+use crate::isolation::{self, Isolation, Record, Run};
 use crate::known::{Found, Known};
 use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, one};
-use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
 use crate::support::loss::{Bounded, Moment};
 use crate::support::shadow::{Past, Shadow};
-use quench_checker::{History, Level, Outcome};
 use quenchdb::base::clock::Clock;
 use quenchdb::base::random::Random;
 use quenchdb::base::surroundings::Surroundings;
@@ -16,7 +15,7 @@ use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::sync::atomic::{AtomicBool, Ordering};
 use quenchdb::sync::simulation::{self, Plan, PlannedPanic};
 use quenchdb::sync::{Mutex, thread};
-use quenchdb::{CommitHandle, Database, ErrorKind, Settings, Snapshot, Table};
+use quenchdb::{CommitHandle, Database, ErrorKind, Settings, Snapshot};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,6 +53,8 @@ pub struct Lived {
     pub aborted: BTreeSet<Id>,
     /// Of each thread that had rows of its own.
     pub shadows: Vec<Arc<Past>>,
+    /// What transactions saw of each other.
+    pub isolation: Option<isolation::Lived>,
     /// The number of disk operations when it was open.
     pub opened_at: Option<usize>,
     pub checkpoints: Vec<Range<usize>>,
@@ -122,8 +123,8 @@ pub struct Shared {
     disk: SimulatedStorage,
     pub db: Database,
     pub tables: Tables,
-    /// Where lists are kept, and how; not in lives with troubles.
-    lists: Option<(Table, Lists)>,
+    /// Not in lives with troubles.
+    isolation: Option<Isolation>,
     clock: Clock,
     notes: Mutex<Notes>,
     /// Not the simulation's mutexes, which a thread may be switched at, or panic: nothing is waited for under them.
@@ -144,7 +145,7 @@ struct Notes {
     refused_space: u64,
     early_ends: u64,
     clock_jumps: u64,
-    history: History,
+    record: Record,
     /// Threads that let go what others have left.
     heirs: Vec<thread::JoinHandle<()>>,
 }
@@ -208,11 +209,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         assert!(is_expected(error, &script.settings), "{}: tables: {error}", script.context);
     }
     if let Ok(tables) = tables {
-        let lists = db
-            .table_or_create("lists")
-            .ok()
-            .filter(|_| works && script.number == 0 && script.kinds == ALL_KINDS);
-        let lists = lists.map(|table| (table, Lists::default()));
+        let isolation = (works && script.kinds == ALL_KINDS).then(|| begin_isolation(&db, disk, &script));
         let settings = &script.settings;
         let is_on_time = works && matches!(script.trouble, Trouble::None) && settings.log_bytes_max == ROOM;
         let bounded = is_on_time.then(|| Bounded::new(settings.loss_window, WRITES));
@@ -221,7 +218,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
             disk: disk.clone(),
             db: db.clone(),
             tables,
-            lists,
+            isolation: isolation.flatten(),
             clock: Clock::real(),
             notes: Mutex::default(),
             shadows: std::sync::Mutex::default(),
@@ -254,7 +251,8 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         figures.happened("clock jump", notes.clock_jumps);
         figures.passed("memory short", notes.refused_memory);
         figures.passed("space refused", notes.refused_space);
-        figures.judged += judge_lists(&shared, &mut notes.history);
+        lived.isolation = judge_isolation(&shared, std::mem::take(&mut notes.record));
+        figures.judged += lived.isolation.as_ref().map_or(0, |isolation| isolation.judged);
     }
     look_back(&db, figures);
     if script.close {
@@ -352,28 +350,22 @@ fn work(shared: &Arc<Shared>, number: u8) {
     let mut own = Own::of(shared, number);
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
     let mut snapshot: Option<Snapshot> = None;
-    let mut record = History::default();
+    let mut record = Record::default();
     let note = |id| shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
     for n in 0..script.each {
         let id = [script.number, number, n, 0];
         if script.threads_end_early && random.chance(1, 12) {
             shared.notes.lock().early_ends += 1;
-            shared.notes.lock().history.absorb(std::mem::take(&mut record));
+            shared.notes.lock().record.absorb(std::mem::take(&mut record));
             let left = ends::end(shared, [id[0], id[1], id[2], 1], &mut random);
             let heir = move || ends::let_go(left, &mut random);
             shared.notes.lock().heirs.extend(thread::spawn("heir", heir));
             return;
         }
-        if let Some((table, lists)) = &shared.lists {
-            let begun = lists.ticks.next();
-            match list_transaction(&shared.db, table, lists, &mut record, &mut random) {
-                Ok(ended) => record.end(begun, ended.at, ended.outcome),
-                // Refused for want of memory.
-                Err(error) => {
-                    shared.expect(&error);
-                    record.end(begun, SOME_TIME, Outcome::Unknown);
-                }
-            }
+        if let Some(isolation) = &shared.isolation {
+            let run = Run { db: &shared.db, disk: &shared.disk };
+            // Refused for want of memory.
+            isolation.step(&run, &mut record, &mut random).unwrap_or_else(|error| shared.expect(&error));
         }
         match one(&shared.db, &shared.tables, id, script.kinds, &mut random) {
             Ok(Told::Durable) => note(id),
@@ -405,16 +397,27 @@ fn work(shared: &Arc<Shared>, number: u8) {
         }
         among_transactions(shared, &mut snapshot, &mut random);
     }
-    shared.notes.lock().history.absorb(record);
+    shared.notes.lock().record.absorb(record);
 }
 
-/// Judges what the transactions on lists saw, with what is there in the end. Returns how many there were.
-fn judge_lists(shared: &Shared, history: &mut History) -> u64 {
-    let Some((table, lists)) = &shared.lists else { return 0 };
-    read_all(&shared.db, table, lists, history);
-    let verdict = history.check(Level::Snapshot);
-    assert!(verdict.is_valid(), "{}: {:#?}", shared.script.context, verdict.violations);
-    verdict.judged as u64
+/// Reads what is there of the lives before, for the judge of isolation.
+fn begin_isolation(db: &Database, disk: &SimulatedStorage, script: &Script) -> Option<Isolation> {
+    let begun = Isolation::begin(&Run { db, disk }, &script.known.seen);
+    begun
+        .inspect_err(|error| {
+            assert!(is_expected(error, &script.settings), "{}, isolation: {error}", script.context)
+        })
+        .ok()
+}
+
+/// Judges what transactions saw of each other.
+fn judge_isolation(shared: &Shared, mut record: Record) -> Option<isolation::Lived> {
+    let isolation = shared.isolation.as_ref()?;
+    // Not always: whoever reads has what is read made durable.
+    if shared.script.number == 0 && shared.script.seed & 8 == 0 {
+        isolation.read_again(&Run { db: &shared.db, disk: &shared.disk }, &mut record);
+    }
+    Some(isolation.end(record, &shared.script.context))
 }
 
 /// What a thread does now and then besides.

@@ -5,6 +5,7 @@ mod config;
 mod ends;
 mod figures;
 mod history;
+mod isolation;
 mod known;
 mod life;
 mod many;

@@ -5,6 +5,7 @@ pub mod bank;
 pub mod interleaved;
 pub mod lists;
 pub mod loss;
+pub mod ranges;
 pub mod shadow;
 pub mod signs;
 
