@@ -222,6 +222,7 @@ impl History<'_> {
                 threads: 2,
                 each: 6,
                 trouble,
+                known: crashed.known.clone(),
                 judged: false,
                 close: self.random.chance(1, 2),
                 context: format!("{}; {trouble:?}", crashed.context),
@@ -242,6 +243,7 @@ impl History<'_> {
             seed: self.random.next_u64(),
             number: crashed.depth as u8,
             trouble,
+            known: crashed.known.clone(),
             judged: false,
             context: crashed.context.clone(),
             ..script

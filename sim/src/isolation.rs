@@ -5,8 +5,9 @@
 //! the histories, too. Of the rows, whose judge goes by CSNs, those marks that are found then tell which transactions are there: the
 //! others are gone for ever, with their CSNs, and whoever is there has to be explained without them.
 
-use crate::support::lists::{Ended, Lists, SOME_TIME, list_transaction, read_all};
-use crate::support::ranges::{Ranges, mark_of, range_transaction, scan_all};
+use crate::support::Content;
+use crate::support::lists::{Ended, Lists, SOME_TIME, elements, list_transaction, read_all};
+use crate::support::ranges::{Ranges, mark_of, number, range_transaction, scan_all};
 use quench_checker::{History, Level, Observed, Outcome, Verdict, versions};
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::SimulatedStorage;
@@ -64,6 +65,48 @@ impl std::fmt::Debug for Past {
         let Past { history, there, perhaps, .. } = self;
         write!(f, "{} on lists, {} on rows, {} perhaps", history.len(), there.len(), perhaps.len())
     }
+}
+
+impl Past {
+    /// Judges what is there, where any transaction may be missing.
+    ///
+    /// # Panics
+    /// With what cannot be explained by those that are there.
+    pub fn judge_weakly(&self, content: &Content, context: &str) {
+        let now = self.lists.ticks.clone().next();
+        let mut history = self.history.clone();
+        history.revise(|_, outcome| match outcome {
+            Outcome::Committed => Outcome::Unknown,
+            outcome => outcome,
+        });
+        for key in self.lists.keys() {
+            let row = content.get(&("lists".into(), key.to_be_bytes().to_vec()));
+            history.read(key, elements(row.map(Vec::as_slice)));
+        }
+        history.end(now, now, Outcome::Committed);
+        must_be_isolated(&history.check(Level::Snapshot), "lists", context);
+        let rows = content.iter().filter(|((table, _), _)| table == "rows");
+        let rows: Vec<(u64, u64)> =
+            rows.map(|((_, key), value)| (number(key.clone()), number(value.clone()))).collect();
+        let scan = versions::Scan { first: 0, last: u64::MAX, rows };
+        let marks = marks_in(&scan);
+        let mut there: Vec<Observed> = self.there.iter().chain(&self.perhaps).cloned().collect();
+        there.retain(|transaction| is_marked(transaction, &marks));
+        there.push(Observed { begun: u64::MAX, ended: u64::MAX, scans: vec![scan], ..Observed::default() });
+        must_be_isolated(&versions::check(&there), "rows", context);
+    }
+}
+
+fn marks_in(scan: &versions::Scan) -> BTreeSet<u64> {
+    scan.rows.iter().map(|(row, _)| *row).collect()
+}
+
+fn is_marked(transaction: &Observed, marks: &BTreeSet<u64>) -> bool {
+    mark_of(transaction).is_some_and(|mark| marks.contains(&mark))
+}
+
+fn must_be_isolated(verdict: &Verdict, what: &str, context: &str) {
+    assert!(verdict.is_valid(), "{context}: isolation of {what}: {:#?}", verdict.violations);
 }
 
 /// The transactions of a life, while they run.
@@ -142,9 +185,9 @@ impl Isolation {
         let mut past = (**before).clone();
         read_all(run.db, &lists, &past.lists, &mut past.history);
         let found = scan_all(run.db, &rows, &past.ranges)?;
-        let marks: BTreeSet<u64> = found.scans[0].rows.iter().map(|(row, _)| *row).collect();
-        let is_there = |perhaps: &Observed| mark_of(perhaps).is_some_and(|mark| marks.contains(&mark));
-        past.there.extend(past.perhaps.drain(..).filter(is_there).map(|transaction| {
+        let marks = marks_in(&found.scans[0]);
+        let marked = past.perhaps.drain(..).filter(|perhaps| is_marked(perhaps, &marks));
+        past.there.extend(marked.map(|transaction| {
             // Not later than this, if it was not known when.
             Observed { ended: transaction.ended.min(found.begun - 1), ..transaction }
         }));
@@ -173,15 +216,12 @@ impl Isolation {
     /// # Panics
     /// With what was not isolated.
     pub fn end(&self, record: Record, context: &str) -> Lived {
-        let judge = |verdict: Verdict, what: &str| {
-            assert!(verdict.is_valid(), "{context}: isolation of {what}: {:#?}", verdict.violations);
-        };
         let mut past = self.past.clone();
         past.history.absorb(record.history);
-        judge(past.history.check(Level::Snapshot), "lists");
+        must_be_isolated(&past.history.check(Level::Snapshot), "lists", context);
         let of_life = record.rows.iter().map(|(observed, _)| observed.clone());
         let rows: Vec<Observed> = past.there.iter().cloned().chain(of_life).collect();
-        judge(versions::check(&rows), "rows");
+        must_be_isolated(&versions::check(&rows), "rows", context);
         let Isolation { before, read_at, .. } = self;
         let (before, ran, rows) = (before.clone(), record.ran, record.rows);
         Lived { before, past, read_at: *read_at, ran, rows, judged: record.committed }

@@ -3,7 +3,7 @@
 use crate::isolation::Past as Seen;
 use crate::life::Lived;
 use crate::support::Content;
-use crate::support::bank::{Id, judge_both};
+use crate::support::bank::{Id, judge_both, judge_content};
 use crate::support::shadow::{Owner, Past, judge_shadows};
 use quenchdb::Database;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,17 @@ impl Known {
             self.shadows.iter().map(|(past, commit)| (past.owner, *commit)).collect();
         let commits = judge_shadows(&content, &pasts, |past| least[&past.owner], context);
         Found { content, commits }
+    }
+
+    /// Judges what is there after the device has broken a promise, where that is known to nobody: see `weak`.
+    ///
+    /// # Panics
+    /// With what makes no sense.
+    pub fn judge_weakly(&self, content: &Content, context: &str) {
+        judge_content(content, &BTreeSet::new(), &self.never, context);
+        let pasts: Vec<&Past> = self.shadows.iter().map(|(past, _)| &**past).collect();
+        judge_shadows(content, &pasts, |_| 0, context);
+        self.seen.judge_weakly(content, context);
     }
 
     /// What is known if `lived`, which began with this, ends after so many operations of its disk.

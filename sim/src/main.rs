@@ -14,6 +14,7 @@ mod scorecard;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
+mod weak;
 
 use clap::{Parser, Subcommand};
 use scorecard::{Asked, Scorecard};

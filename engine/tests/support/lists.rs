@@ -44,7 +44,7 @@ impl Lists {
         generation.saturating_sub(old) * LISTS + random.below(LISTS.into()) as u32
     }
 
-    fn keys(&self) -> std::ops::Range<u32> {
+    pub fn keys(&self) -> std::ops::Range<u32> {
         0..(self.value.load(Ordering::Relaxed) / (LISTS * LIST_MAX) + 1) * LISTS
     }
 }
@@ -56,7 +56,8 @@ impl Clone for Lists {
     }
 }
 
-fn elements(bytes: Option<&[u8]>) -> impl Iterator<Item = u32> {
+/// What a row holds.
+pub fn elements(bytes: Option<&[u8]>) -> impl Iterator<Item = u32> {
     let words = bytes.unwrap_or_default().chunks_exact(4);
     words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
 }

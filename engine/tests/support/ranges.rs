@@ -82,7 +82,8 @@ impl View<'_> {
     }
 }
 
-fn number(bytes: Vec<u8>) -> u64 {
+/// A key or a value.
+pub fn number(bytes: Vec<u8>) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
