@@ -304,8 +304,8 @@ impl Life {
         });
     }
 
-    /// The history with what became of each transaction of unknown outcome, as the reads at its end tell: `adya` takes what such a transaction read
-    /// for true although a crash has taken it away.
+    /// The history with what became of each transaction of unknown outcome, as the reads at its end tell: `adya` does not judge what such a
+    /// transaction read, though somebody saw what it wrote.
     fn as_found(&self) -> History {
         let mut last: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut appended: Vec<Option<(u32, u32)>> = Vec::new();
@@ -346,7 +346,7 @@ impl Life {
     }
 }
 
-/// So many of a run's histories across crashes are judged by `adya`, too: to it what nobody was told is of unknown outcome.
+/// So many of a run's histories across crashes are judged by `adya`, too: with what nobody was told as unknown, and with what was found of it.
 const JUDGED_BY_ADYA: u64 = 3;
 /// One run, crashed at many moments; after each the history goes on, is crashed again, and is judged with what is there in the end.
 fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
@@ -394,6 +394,7 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
         let verdict = life.history.check(Level::Snapshot);
         assert!(verdict.is_valid(), "{context}: {settings:?}: {:#?}", verdict.violations);
         if point < JUDGED_BY_ADYA {
+            judged_by_adya(&life.history, &context);
             judged_by_adya(&life.as_found(), &context);
         }
         // Those of the first life are the same at each point: they count once.
