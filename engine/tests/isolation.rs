@@ -13,7 +13,7 @@ mod support;
 use quench_checker::{History, Level, Outcome, lists::Told, versions};
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, Isolation, Layout, Preset, Result, Settings, Table};
+use quenchdb::{Database, Durability, Isolation, Layout, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

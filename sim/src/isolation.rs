@@ -191,6 +191,10 @@ impl Isolation {
             // Not later than this, if it was not known when.
             Observed { ended: transaction.ended.min(found.begun - 1), ..transaction }
         }));
+        // Numbers above what was recovered are drawn again: what had them is gone, and a snapshot with one of them saw the same without them.
+        for snapshot in past.there.iter_mut().filter_map(|transaction| transaction.snapshot.as_mut()) {
+            *snapshot = found.snapshot.map_or(*snapshot, |newest| newest.min(*snapshot));
+        }
         past.there.push(found);
         Ok(Isolation { lists, rows, before: before.clone(), past, read_at: run.disk.operations() })
     }
