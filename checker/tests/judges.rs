@@ -248,7 +248,8 @@ fn judges_agree_on_every_history_with_and_without_bugs() {
     }
 }
 
-/// Every third commit, and every third abort, is told to nobody. Our judge believes what a transaction read whose writes were seen; `adya` leaves it open.
+/// Every third commit, and every third abort, is told to nobody. Our judge believes what a transaction read whose writes were seen; `adya` leaves
+/// it open.
 #[test]
 fn judges_agree_where_outcomes_are_unknown() {
     for bug in [&[Bug::None][..], &BUGS].concat() {
