@@ -85,7 +85,11 @@ impl Past {
         }
         history.end(now, now, Outcome::Committed);
         must_be_isolated(&history.check(Level::Snapshot), "lists", context);
-        let rows = content.iter().filter(|((table, _), _)| table == "rows");
+        let rows_of = |name: &'static str| content.iter().filter(move |((table, _), _)| table == name);
+        let made =
+            rows_of("lists").all(|((_, key), _)| self.lists.keys().any(|list| list.to_be_bytes() == key[..]));
+        assert!(made, "{context}: lists that nobody made");
+        let rows = rows_of("rows");
         let rows: Vec<(u64, u64)> =
             rows.map(|((_, key), value)| (number(key.clone()), number(value.clone()))).collect();
         let scan = versions::Scan { first: 0, last: u64::MAX, rows };
