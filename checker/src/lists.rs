@@ -154,6 +154,9 @@ impl History {
     }
 
     /// The history as Jepsen writes it down, a line of JSON for each event: for judges of other houses.
+    ///
+    /// Of a transaction of unknown outcome the reads are left open, as Jepsen does it: others take what stands there for what somebody was told
+    /// who was there.
     #[must_use]
     pub fn to_json_lines(&self) -> String {
         let mut events: Vec<(u64, String)> = Vec::with_capacity(2 * self.len());
@@ -163,6 +166,7 @@ impl History {
                 .iter()
                 .map(|told| match told {
                     Told::Append(key, value) => format!("[\"append\",{key},{value}]"),
+                    Told::Read(key, _) if outcome == Outcome::Unknown => format!("[\"r\",{key},null]"),
                     Told::Read(key, list) => format!("[\"r\",{key},{list:?}]"),
                 })
                 .collect();

@@ -10,15 +10,15 @@
 
 mod support;
 
-use quench_checker::{History, Level, Observed, Outcome, lists::Told, versions};
+use quench_checker::{History, Level, Outcome, lists::Told, versions};
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, Isolation, Layout, Preset, Result, Settings, Table};
+use quenchdb::{Database, Durability, Isolation, Layout, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::lists::{Ended, Lists, Ticks, list_transaction, read_all};
+use support::lists::{Ended, Lists, list_transaction, read_all};
+use support::ranges::{Ranges, range_transaction};
 
 const THREADS: u64 = 4;
 
@@ -116,95 +116,26 @@ fn lists_of_many_threads_are_isolated() {
     println!("figures: {{\"judged\": {judged}}}");
 }
 
+/// So many that there are always some that others change.
 const ROWS: u64 = 400;
-
-/// Scans, then inserts and deletes rows there: with 400 rows there are always some that others change.
-fn row_transaction(
-    db: &Database,
-    table: &Table,
-    ticks: &Ticks,
-    value: &AtomicU64,
-    random: &mut Random,
-) -> Result<Option<Observed>> {
-    let mut seen = Observed { begun: ticks.next(), ..Observed::default() };
-    let range = |random: &mut Random| {
-        let first = random.below(ROWS);
-        (first, first + random.below(24))
-    };
-    let numbers = |(key, value): (Vec<u8>, Vec<u8>)| {
-        let number = |bytes: Vec<u8>| u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
-        (number(key), number(value))
-    };
-    if random.chance(1, 4) {
-        let snapshot = db.begin_read()?;
-        seen.snapshot = Some(snapshot.csn().0);
-        for _ in 0..2 {
-            let (first, last) = range(random);
-            let rows = snapshot.range(table, first.to_be_bytes()..=last.to_be_bytes());
-            let rows = rows.map(|row| row.map(numbers)).collect::<Result<_>>()?;
-            seen.scans.push(versions::Scan { first, last, rows });
-        }
-        seen.ended = ticks.next();
-        return Ok(Some(seen));
-    }
-    let durability = if random.chance(1, 8) { Durability::Durable } else { Durability::BoundedLoss };
-    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
-    let (first, last) = range(random);
-    let rows = tx.range(table, first.to_be_bytes()..=last.to_be_bytes());
-    let rows = if random.chance(1, 4) {
-        let mut backwards = rows.rev().map(|row| row.map(numbers)).collect::<Result<Vec<_>>>()?;
-        backwards.reverse();
-        backwards
-    } else {
-        rows.map(|row| row.map(numbers)).collect::<Result<Vec<_>>>()?
-    };
-    seen.scans.push(versions::Scan { first, last, rows });
-    for _ in 0..random.below(3) {
-        let row = first + random.below(last - first + 1);
-        if seen.writes.iter().any(|(written, _)| *written == row) {
-            continue;
-        }
-        let new = (!random.chance(1, 3)).then(|| value.fetch_add(1, Ordering::Relaxed));
-        let was_there = seen.scans[0].rows.iter().any(|(there, _)| *there == row);
-        match new {
-            Some(new) => tx.insert(table, row.to_be_bytes(), new.to_be_bytes())?,
-            // Deleting what is not there writes nothing.
-            None if tx.remove(table, row.to_be_bytes())? => {}
-            None => {
-                assert!(!was_there, "row {row} was seen and could not be deleted");
-                continue;
-            }
-        }
-        seen.writes.push((row, new));
-    }
-    if random.chance(1, 20) {
-        tx.abort();
-        return Ok(None);
-    }
-    let csn = tx.commit()?.0;
-    seen.ended = ticks.next();
-    seen.csn = (csn > 0).then_some(csn);
-    assert_eq!(seen.csn.is_some(), !seen.writes.is_empty());
-    Ok(Some(seen))
-}
 
 fn judged_rows(round: u64, transactions: u64) -> u64 {
     let settings = settings(round);
     let context = format!("round {round}, {settings:?}");
     let db = Database::builder().settings(settings).open_in_memory().expect("opens");
     let table = db.create_table("rows").expect("new");
-    let (ticks, value) = (Ticks::default(), AtomicU64::new(1));
+    let ranges = Ranges::of(ROWS, 24, false);
     let mut history = Vec::new();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let (db, table, ticks, value) = (&db, &table, &ticks, &value);
+                let (db, table, ranges) = (&db, &table, &ranges);
                 scope.spawn(move || {
                     let mut random = Random::from_seed(round << 8 | 128 | thread);
                     let mut seen = Vec::new();
                     for _ in 0..transactions / THREADS {
-                        match row_transaction(db, table, ticks, value, &mut random) {
-                            Ok(committed) => seen.extend(committed),
+                        match range_transaction(db, table, ranges, &mut random) {
+                            Ok(committed) => seen.extend(committed.map(|committed| committed.observed)),
                             Err(error) => assert!(error.is_retryable(), "{error}"),
                         }
                     }
@@ -373,8 +304,8 @@ impl Life {
         });
     }
 
-    /// The history with what became of each transaction of unknown outcome, as the reads at its end tell: `adya` takes what such a transaction read
-    /// for true although a crash has taken it away.
+    /// The history with what became of each transaction of unknown outcome, as the reads at its end tell: `adya` does not judge what such a
+    /// transaction read, though somebody saw what it wrote.
     fn as_found(&self) -> History {
         let mut last: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut appended: Vec<Option<(u32, u32)>> = Vec::new();
@@ -415,7 +346,7 @@ impl Life {
     }
 }
 
-/// So many of a run's histories across crashes are judged by `adya`, too: to it what nobody was told is of unknown outcome.
+/// So many of a run's histories across crashes are judged by `adya`, too: with what nobody was told as unknown, and with what was found of it.
 const JUDGED_BY_ADYA: u64 = 3;
 /// One run, crashed at many moments; after each the history goes on, is crashed again, and is judged with what is there in the end.
 fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
@@ -440,7 +371,7 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
     }
     let (mut judged, mut first_judged, mut unknown) = (0, 0, 0);
     for point in 0..points {
-        let (lists, mut life, mut disk) = (lists.fork(), first.clone(), first_disk.clone());
+        let (lists, mut life, mut disk) = (lists.clone(), first.clone(), first_disk.clone());
         let mut context = format!("seed {seed}, point {point}");
         for run in 0..3 {
             let at = random.below(disk.operations() as u64 + 1) as usize;
@@ -463,6 +394,7 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
         let verdict = life.history.check(Level::Snapshot);
         assert!(verdict.is_valid(), "{context}: {settings:?}: {:#?}", verdict.violations);
         if point < JUDGED_BY_ADYA {
+            judged_by_adya(&life.history, &context);
             judged_by_adya(&life.as_found(), &context);
         }
         // Those of the first life are the same at each point: they count once.

@@ -62,7 +62,7 @@ pub struct Figures {
     pub lives: u64,
     pub transactions: u64,
     pub acknowledged: u64,
-    /// Transactions on lists whose isolation was judged.
+    /// Transactions on lists and on ranges of rows whose isolation was judged.
     pub judged: u64,
     /// How often each kind of fault fired.
     pub happenings: BTreeMap<String, u64>,

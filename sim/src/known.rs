@@ -1,10 +1,11 @@
 //! What is known of a database from the lives before a crash, and what is found after it.
 
 use crate::copies::Backup;
+use crate::isolation::Past as Seen;
 use crate::life::Lived;
 use crate::support::Content;
-use crate::support::bank::{Id, judge_both};
-use crate::support::past::{Owner, Past, Reached, judge_shadows};
+use crate::support::bank::{Id, judge_both, judge_content};
+use crate::support::past::{Owner, Past, Reached, judge_shadows, judge_shadows_weakly};
 use crate::support::so_far::Commit;
 use quenchdb::Database;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,8 @@ pub struct Known {
     shadows: BTreeMap<Owner, (Arc<Past>, Reached)>,
     /// Of the life before.
     backups: Vec<Backup>,
+    /// What transactions saw of each other.
+    pub seen: Arc<Seen>,
 }
 
 /// What is found.
@@ -75,6 +78,17 @@ impl Known {
         &self.backups
     }
 
+    /// Judges what is there after the device has broken a promise, where that is known to nobody: see `weak`.
+    ///
+    /// # Panics
+    /// With what makes no sense.
+    pub fn judge_weakly(&self, content: &Content, tables: &[String], context: &str) {
+        judge_content(content, &BTreeSet::new(), &self.never, context);
+        let pasts: Vec<&Past> = self.shadows.values().map(|(past, _)| &**past).collect();
+        judge_shadows_weakly(content, tables, &pasts, context);
+        self.seen.judge_weakly(content, context);
+    }
+
     /// What is known if `lived`, which began with this, ends after so many operations of its disk.
     #[must_use]
     pub fn after(&self, lived: &Lived, operations: usize) -> Known {
@@ -94,6 +108,9 @@ impl Known {
         // Whoever went on with another's rows has done nothing yet while the database is being opened.
         for past in lived.shadows.iter().filter(|past| opened || !self.shadows.contains_key(&past.owner)) {
             known.shadows.insert(past.owner, (past.clone(), past.told_by(operations)));
+        }
+        if let Some(isolation) = &lived.isolation {
+            known.seen = isolation.after(operations);
         }
         known.backups = lived.backups.iter().filter(|backup| backup.ended <= operations).cloned().collect();
         known

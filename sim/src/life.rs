@@ -3,11 +3,13 @@
 use crate::config::Trouble;
 use crate::copies::{Backup, judge_backups, restore_with_log};
 use crate::figures::Figures;
+use crate::isolation;
 use crate::known::{Found, Known};
 use crate::story::Story;
 use crate::support::bank::{Id, Tables};
 use crate::support::past::Past;
 use crate::support::so_far;
+use crate::weak;
 use crate::work::{Done, is_expected, work_together};
 use quenchdb::base::random::Random;
 use quenchdb::base::surroundings::Surroundings;
@@ -41,7 +43,7 @@ pub struct Script {
     pub known: Known,
     /// A clean end; otherwise the machine stops under it.
     pub close: bool,
-    /// Whether what is found is judged. Not where the device broke its promises: then nothing may panic or wait for ever.
+    /// Whether all that is promised is judged. Not where the device broke its promises: see `weak`.
     pub judged: bool,
     pub context: String,
     pub story: Story,
@@ -57,6 +59,8 @@ pub struct Lived {
     pub aborted: BTreeSet<Id>,
     /// Of each thread that had rows of its own.
     pub shadows: Vec<Arc<Past>>,
+    /// What transactions saw of each other.
+    pub isolation: Option<isolation::Lived>,
     /// The number of disk operations when it was open.
     pub opened_at: Option<usize>,
     pub checkpoints: Vec<Range<usize>>,
@@ -122,6 +126,8 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         Ok(db) => db,
         Err(error) => {
             told(&format!("is refused: {error}"));
+            let is_told = script.judged || !script.trouble.lets_work() || weak::is_damage(&error);
+            assert!(is_told || is_expected(&error, &script.settings), "{}: {error}", script.context);
             lived.refused = Some(error);
             healer.end();
             return lived;
@@ -137,6 +143,9 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         figures.passed("rows with long keys found", found.long_keys() as u64);
         lived.found = Some(found);
         told("has judged what is there");
+    } else if !script.judged {
+        let answer = weak::judge(&db, &script.known, script.trouble, &script.context);
+        figures.passed(answer.name(), 1);
     }
     let tables = Tables::of(&db, script.tight);
     if let (true, Err(error)) = (works, &tables) {
@@ -151,6 +160,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     lived.aborted = done.aborted;
     lived.checkpoints = done.checkpoints;
     lived.backups = done.backups;
+    lived.isolation = done.isolation;
     if script.close {
         told("closes");
         let closed = so_far.make_durable(|| db.close());

@@ -6,6 +6,7 @@ mod copies;
 mod ends;
 mod figures;
 mod history;
+mod isolation;
 mod known;
 mod life;
 mod many;
@@ -15,6 +16,7 @@ mod story;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
+mod weak;
 mod work;
 
 use clap::{Parser, Subcommand};

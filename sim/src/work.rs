@@ -4,21 +4,20 @@ use crate::config::Trouble;
 use crate::copies::Backup;
 use crate::ends;
 use crate::figures::Figures;
+use crate::isolation::{self, Isolation, Record, Run};
 use crate::known::Found;
 use crate::life::{Script, wait_for};
 use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, one};
-use crate::support::lists::{Lists, SOME_TIME, list_transaction, read_all};
 use crate::support::loss::{Bounded, Moment};
 use crate::support::past::{Keys, Past, Reached};
 use crate::support::shadow::{Shadow, World};
 use crate::support::so_far::{Commit, SoFar};
-use quench_checker::{History, Level, Outcome};
 use quenchdb::base::clock::Clock;
 use quenchdb::base::random::Random;
 use quenchdb::device::simulated::SimulatedStorage;
 use quenchdb::sync::simulation;
 use quenchdb::sync::{Mutex, thread};
-use quenchdb::{CommitHandle, Database, ErrorKind, Result, Settings, Snapshot, Table};
+use quenchdb::{CommitHandle, Database, ErrorKind, Result, Settings, Snapshot};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -96,8 +95,8 @@ pub struct Shared {
     pub tables: Tables,
     /// Rows of lives before, as they were found.
     to_adopt: Vec<(Arc<Past>, Reached)>,
-    /// Where lists are kept, and how; not in lives with troubles.
-    lists: Option<(Table, Lists)>,
+    /// Not in lives with troubles.
+    isolation: Option<Isolation>,
     clock: Clock,
     pub notes: Mutex<Notes>,
     /// Not the simulation's mutexes, which a thread may be switched at, or panic: nothing is waited for under them.
@@ -120,7 +119,7 @@ pub struct Notes {
     refused_space: u64,
     early_ends: u64,
     clock_jumps: u64,
-    history: History,
+    record: Record,
     /// Threads that let go what others have left.
     heirs: Vec<thread::JoinHandle<()>>,
 }
@@ -134,6 +133,7 @@ pub struct Done {
     pub shadows: Vec<Past>,
     pub checkpoints: Vec<Range<usize>>,
     pub backups: Vec<Backup>,
+    pub isolation: Option<isolation::Lived>,
     pub so_far: Arc<SoFar>,
 }
 
@@ -147,8 +147,7 @@ pub fn work_together(
     figures: &mut Figures,
 ) -> Done {
     let works = script.judged && script.trouble.lets_work();
-    let lists = db.table_or_create("lists");
-    let lists = lists.ok().filter(|_| works && script.number == 0 && script.kinds == ALL_KINDS);
+    let isolation = (works && script.kinds == ALL_KINDS).then(|| begin_isolation(db, disk, script));
     let settings = &script.settings;
     let is_on_time = works && matches!(script.trouble, Trouble::None) && settings.log_bytes_max == ROOM;
     let bounded = is_on_time.then(|| Bounded::new(settings.loss_window, WRITES));
@@ -158,7 +157,7 @@ pub fn work_together(
         db: db.clone(),
         tables,
         to_adopt: found.map(|found| script.known.to_adopt(found)).unwrap_or_default(),
-        lists: lists.map(|table| (table, Lists::default())),
+        isolation: isolation.flatten(),
         clock: Clock::real(),
         notes: Mutex::default(),
         shadows: std::sync::Mutex::default(),
@@ -193,7 +192,8 @@ impl Shared {
         figures.happened("clock jump", notes.clock_jumps);
         figures.passed("memory short", notes.refused_memory);
         figures.passed("space refused", notes.refused_space);
-        figures.judged += judge_lists(self, &mut notes.history);
+        let isolation = judge_isolation(self, std::mem::take(&mut notes.record));
+        figures.judged += isolation.as_ref().map_or(0, |isolation| isolation.judged);
         notes.acknowledged.append(&mut notes.overdue);
         Done {
             acknowledged: notes.acknowledged,
@@ -202,6 +202,7 @@ impl Shared {
             shadows,
             checkpoints: notes.checkpoints,
             backups: notes.backups,
+            isolation,
             so_far: self.tables.so_far.clone(),
         }
     }
@@ -212,7 +213,7 @@ fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle
     thread::spawn("worker", move || work(&shared, number))
 }
 
-/// The rows that a thread owns, where what it reads is judged. However it ends, what it did is noted.
+/// The rows that a thread owns. However it ends, what it did is noted.
 struct Own<'s> {
     shadow: Option<Shadow>,
     shared: &'s Shared,
@@ -229,12 +230,11 @@ impl<'s> Own<'s> {
         let is_long = random.chance(1, if script.number == 0 { 4 } else { 24 });
         let keys = if is_long { Keys::Long } else { Keys::Short };
         let adopts = random.chance(1, 2);
-        let shadow =
-            script.judged.then(|| match shared.to_adopt.get(usize::from(number)).filter(|_| adopts) {
-                Some((past, reached)) => Shadow::adopt(&shared.db, past, *reached),
-                None => Shadow::of(&shared.db, [script.number, number], keys),
-            });
-        let shadow = shadow.and_then(|shadow| shadow.map_err(|error| shared.expect(&error)).ok());
+        let shadow = match shared.to_adopt.get(usize::from(number)).filter(|_| adopts) {
+            Some((past, reached)) => Shadow::adopt(&shared.db, past, *reached),
+            None => Shadow::of(&shared.db, [script.number, number], keys),
+        };
+        let shadow = shadow.map_err(|error| shared.expect(&error)).ok();
         Own { shadow, shared }
     }
 }
@@ -252,7 +252,7 @@ fn work(shared: &Arc<Shared>, number: u8) {
     let mut own = Own::of(shared, number);
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
     let mut snapshot: Option<Snapshot> = None;
-    let mut record = History::default();
+    let mut record = Record::default();
     let operations = || shared.disk.operations();
     let (db, so_far) = (&shared.db, &shared.tables.so_far);
     let world = World { db, so_far, operations: &operations, kinds: script.kinds };
@@ -266,22 +266,16 @@ fn work(shared: &Arc<Shared>, number: u8) {
         if script.threads_end_early && random.chance(1, 12) {
             told("ends early");
             shared.notes.lock().early_ends += 1;
-            shared.notes.lock().history.absorb(std::mem::take(&mut record));
+            shared.notes.lock().record.absorb(std::mem::take(&mut record));
             let left = ends::end(shared, [id[0], id[1], id[2], 1], &mut random);
             let heir = move || ends::let_go(left, &mut random);
             shared.notes.lock().heirs.extend(thread::spawn("heir", heir));
             return;
         }
-        if let Some((table, lists)) = &shared.lists {
-            let begun = lists.ticks.next();
-            match list_transaction(&shared.db, table, lists, &mut record, &mut random) {
-                Ok(ended) => record.end(begun, ended.at, ended.outcome),
-                // Refused for want of memory.
-                Err(error) => {
-                    shared.expect(&error);
-                    record.end(begun, SOME_TIME, Outcome::Unknown);
-                }
-            }
+        if let Some(isolation) = &shared.isolation {
+            let run = Run { db: &shared.db, disk: &shared.disk };
+            // Refused for want of memory.
+            isolation.step(&run, &mut record, &mut random).unwrap_or_else(|error| shared.expect(&error));
         }
         told(&format!("{id:?} begins"));
         let ended = one(&shared.db, &shared.tables, id, script.kinds, &mut random);
@@ -317,7 +311,7 @@ fn work(shared: &Arc<Shared>, number: u8) {
         }
         among_transactions(shared, number, &mut snapshot, &mut random);
     }
-    shared.notes.lock().history.absorb(record);
+    shared.notes.lock().record.absorb(record);
 }
 
 /// How a transaction ended, and what was told of it.
@@ -333,13 +327,24 @@ fn in_words(ended: &Result<Told>) -> String {
     }
 }
 
-/// Judges what the transactions on lists saw, with what is there in the end. Returns how many there were.
-fn judge_lists(shared: &Shared, history: &mut History) -> u64 {
-    let Some((table, lists)) = &shared.lists else { return 0 };
-    read_all(&shared.db, table, lists, history);
-    let verdict = history.check(Level::Snapshot);
-    assert!(verdict.is_valid(), "{}: {:#?}", shared.script.context, verdict.violations);
-    verdict.judged as u64
+/// Reads what is there of the lives before, for the judge of isolation.
+fn begin_isolation(db: &Database, disk: &SimulatedStorage, script: &Script) -> Option<Isolation> {
+    let begun = Isolation::begin(&Run { db, disk }, &script.known.seen);
+    begun
+        .inspect_err(|error| {
+            assert!(is_expected(error, &script.settings), "{}, isolation: {error}", script.context)
+        })
+        .ok()
+}
+
+/// Judges what transactions saw of each other.
+fn judge_isolation(shared: &Shared, mut record: Record) -> Option<isolation::Lived> {
+    let isolation = shared.isolation.as_ref()?;
+    // Not always: whoever reads has what is read made durable.
+    if shared.script.number == 0 && shared.script.seed & 8 == 0 {
+        isolation.read_again(&Run { db: &shared.db, disk: &shared.disk }, &mut record);
+    }
+    Some(isolation.end(record, &shared.script.context))
 }
 
 /// Makes a backup, more often if there is one that it may be an increment to.

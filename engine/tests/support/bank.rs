@@ -249,6 +249,14 @@ pub fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
 /// Judges a database: content, what must be in it, and what must not.
 pub fn judge_both(db: &Database, must: &BTreeSet<Id>, never: &BTreeSet<Id>, context: &str) -> Content {
     let all = content(db);
+    judge_content(&all, must, never, context);
+    let report = db.verify(None).expect("runs");
+    assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
+    all
+}
+
+/// Judges what was read of a database.
+pub fn judge_content(all: &Content, must: &BTreeSet<Id>, never: &BTreeSet<Id>, context: &str) {
     let rows = |table: &str| {
         all.iter()
             .filter(|((t, _), _)| t == table)
@@ -263,7 +271,7 @@ pub fn judge_both(db: &Database, must: &BTreeSet<Id>, never: &BTreeSet<Id>, cont
         assert!(!journal.contains_key(&id[..]), "{context}: {id:?} is there, and was aborted");
     }
     let journal = judge_met(journal, context);
-    judge_signs(&all, &journal, context);
+    judge_signs(all, &journal, context);
     let mut balances: BTreeMap<u8, i64> = BTreeMap::new();
     let mut chains: BTreeMap<u8, BTreeSet<i64>> = BTreeMap::new();
     for (id, row) in &journal {
@@ -284,10 +292,12 @@ pub fn judge_both(db: &Database, must: &BTreeSet<Id>, never: &BTreeSet<Id>, cont
         let stored = all.get(&("chains".to_string(), vec![chain])).cloned();
         assert_eq!(number(stored), last, "{context}: chain {chain}");
     }
-    judge_documents(&all, &journal, context);
-    let report = db.verify(None).expect("runs");
-    assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
-    all
+    judge_documents(all, &journal, context);
+    for (key, row) in rows("ballast") {
+        let is_whole =
+            row.first_chunk().is_some_and(|id: &Id| journal.contains_key(&id[..]) && row == id.repeat(150));
+        assert!(is_whole, "{context}: nobody who is there wrote {key:?} of the ballast");
+    }
 }
 
 /// Whoever is there, so is everybody whom it met. Returns the rows of the bank.

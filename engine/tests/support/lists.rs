@@ -15,6 +15,13 @@ impl Ticks {
     }
 }
 
+impl Clone for Ticks {
+    /// One that goes on from here by itself.
+    fn clone(&self) -> Ticks {
+        Ticks(AtomicU64::new(self.0.load(Ordering::SeqCst)))
+    }
+}
+
 /// The commit is known, when is not.
 pub const SOME_TIME: u64 = u64::MAX;
 
@@ -37,18 +44,20 @@ impl Lists {
         generation.saturating_sub(old) * LISTS + random.below(LISTS.into()) as u32
     }
 
-    /// From here on in another world.
-    pub fn fork(&self) -> Lists {
-        let ticks = Ticks(AtomicU64::new(self.ticks.next()));
-        Lists { ticks, value: AtomicU32::new(self.value.load(Ordering::Relaxed)) }
-    }
-
-    fn keys(&self) -> std::ops::Range<u32> {
+    pub fn keys(&self) -> std::ops::Range<u32> {
         0..(self.value.load(Ordering::Relaxed) / (LISTS * LIST_MAX) + 1) * LISTS
     }
 }
 
-fn elements(bytes: Option<&[u8]>) -> impl Iterator<Item = u32> {
+impl Clone for Lists {
+    /// From here on in another world.
+    fn clone(&self) -> Lists {
+        Lists { ticks: self.ticks.clone(), value: AtomicU32::new(self.value.load(Ordering::Relaxed)) }
+    }
+}
+
+/// What a row holds.
+pub fn elements(bytes: Option<&[u8]>) -> impl Iterator<Item = u32> {
     let words = bytes.unwrap_or_default().chunks_exact(4);
     words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
 }

@@ -4,6 +4,7 @@
 use super::Content;
 use quenchdb::base::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Who owns rows: run and thread. Keys begin with it.
 pub type Owner = [u8; 2];
@@ -94,6 +95,7 @@ pub struct Past {
     pub keys: Keys,
     /// Where it began: at nothing, or with what a life before had left.
     first: Reached,
+    before: Option<Arc<Past>>,
     /// As it began, and after each commit, one whose outcome is unknown included, the last.
     states: Vec<State>,
     /// The last creation or drop that was tried and may have happened.
@@ -114,20 +116,20 @@ impl std::fmt::Debug for Past {
 
 impl Past {
     pub fn of(owner: Owner, keys: Keys) -> Past {
-        Past::from(owner, keys, Reached::default(), State::default())
+        Past::from(owner, keys, Reached::default(), State::default(), None)
     }
 
-    fn from(owner: Owner, keys: Keys, first: Reached, state: State) -> Past {
-        let turn = first.turn;
-        Past { owner, keys, first, states: vec![state], turn, told: Vec::new(), told_turns: Vec::new() }
+    fn from(owner: Owner, keys: Keys, first: Reached, state: State, before: Option<Arc<Past>>) -> Past {
+        let (turn, states) = (first.turn, vec![state]);
+        Past { owner, keys, first, before, states, turn, told: Vec::new(), told_turns: Vec::new() }
     }
 
     /// What goes on where this one was found.
-    pub fn gone_on_with(&self, found: Reached) -> Past {
+    pub fn gone_on_with(self: &Arc<Past>, found: Reached) -> Past {
         let state = &self.states[found.commit - self.first.commit];
         let state =
             State { shared: state.shared.clone(), own: state.own_after(found.turn), turn: found.turn };
-        Past::from(self.owner, self.keys, found, state)
+        Past::from(self.owner, self.keys, found, state, Some(self.clone()))
     }
 
     /// How many there were, one whose outcome is unknown included.
@@ -153,6 +155,14 @@ impl Past {
     /// After commit number `commit`.
     pub fn state(&self, commit: usize) -> &State {
         &self.states[commit - self.first.commit]
+    }
+
+    /// The same of any life, if there was such a commit.
+    fn state_of_any_life(&self, commit: usize) -> Option<&State> {
+        match commit.checked_sub(self.first.commit) {
+            Some(own) => self.states.get(own),
+            None => self.before.as_ref()?.state_of_any_life(commit),
+        }
     }
 
     /// One more commit, which may be there from now on. Returns its number.
@@ -205,6 +215,33 @@ pub fn judge_shadows(
     least: impl Fn(&Past) -> Reached,
     context: &str,
 ) -> BTreeMap<Owner, Reached> {
+    judge_each(content, tables, pasts, context, |past, shared, own| {
+        let Reached { commit: told, turn } = least(past);
+        let commit = commit_of(past, shared);
+        assert!(
+            commit >= told.max(past.first.commit),
+            "{context}: rows of {:?} are as after {commit} commits, and {told} were acknowledged, from {:?}",
+            past.owner,
+            past.first
+        );
+        // A creation or a drop is durable when it returns, so whatever was committed then is not there without it.
+        let turn = turn.max(past.state_of_any_life(commit).map_or(0, |state| state.turn));
+        judge(past, shared, own, turn, context)
+    })
+}
+
+/// The same where anything may be missing: a state of each, of any life.
+pub fn judge_shadows_weakly(content: &Content, tables: &[String], pasts: &[&Past], context: &str) {
+    judge_each(content, tables, pasts, context, |past, shared, own| judge(past, shared, own, 0, context));
+}
+
+fn judge_each(
+    content: &Content,
+    tables: &[String],
+    pasts: &[&Past],
+    context: &str,
+    judge: impl Fn(&Past, &Rows, Option<&Rows>) -> Reached,
+) -> BTreeMap<Owner, Reached> {
     let mut shared: BTreeMap<Owner, Rows> = BTreeMap::new();
     let mut own: BTreeMap<&str, Rows> = BTreeMap::new();
     for ((table, key), value) in content {
@@ -221,28 +258,26 @@ pub fn judge_shadows(
         let name = own_table(past.owner);
         let there = tables.remove(&name[..]).then(|| own.remove(&name[..]).unwrap_or_default());
         let shared = shared.remove(&past.owner).unwrap_or_default();
-        all_reached.insert(past.owner, judge(past, &shared, there.as_ref(), least(past), context));
+        all_reached.insert(past.owner, judge(past, &shared, there.as_ref()));
     }
     assert!(shared.is_empty(), "{context}: rows that nobody wrote: {shared:?}");
     assert!(tables.is_empty(), "{context}: tables that nobody created: {tables:?}");
     all_reached
 }
 
-/// Which of its states the rows of an owner are in, and its table if that is there.
-fn judge(past: &Past, shared: &Rows, own: Option<&Rows>, least: Reached, context: &str) -> Reached {
-    let owner = past.owner;
-    let commit = shared.get(&count_key(owner)).map_or(0, |count| usize::from(count[0]));
-    let state = commit.checked_sub(past.first.commit).and_then(|n| past.states.get(n));
+/// How many commits the rows of an owner say that there were.
+fn commit_of(past: &Past, shared: &Rows) -> usize {
+    shared.get(&count_key(past.owner)).map_or(0, |count| usize::from(count[0]))
+}
+
+/// Which of its states the rows of an owner are in, and its table if that is there, after no fewer turns than `turn`.
+fn judge(past: &Past, shared: &Rows, own: Option<&Rows>, turn: usize, context: &str) -> Reached {
+    let (owner, commit) = (past.owner, commit_of(past, shared));
+    let state = past.state_of_any_life(commit);
     let state = state.filter(|state| state.shared == *shared).unwrap_or_else(|| {
         panic!("{context}: rows of {owner:?} after {commit} commits are {shared:?}, not {state:?}")
     });
-    let told = least.commit;
-    assert!(
-        commit >= told,
-        "{context}: rows of {owner:?} are as after {commit} commits, and {told} were acknowledged"
-    );
-    // A creation or a drop is durable when it returns, so whatever was committed then is not there without it.
-    let mut turns = least.turn.max(state.turn)..=past.turn;
+    let mut turns = turn..=past.turn;
     let fits = |turn: &usize| match own {
         Some(rows) => turn % 2 == 1 && *rows == state.own_after(*turn),
         None => turn.is_multiple_of(2),

@@ -44,7 +44,7 @@ impl Shadow {
     }
 
     /// Of a thread that goes on with what was found of another's rows.
-    pub fn adopt(db: &Database, past: &Past, found: Reached) -> Result<Shadow> {
+    pub fn adopt(db: &Database, past: &Arc<Past>, found: Reached) -> Result<Shadow> {
         Shadow::with(db, past.gone_on_with(found))
     }
 
