@@ -9,7 +9,7 @@ use quenchdb::{
 };
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use support::{content, open, small};
+use support::{content, open, place, small};
 
 const LOGS: usize = 3;
 const ROWS: u64 = 400;
@@ -250,4 +250,46 @@ fn long_transactions_large_values_and_savepoints_are_recovered() {
     let found = content(&open(&disk, &settings));
     let found: BTreeMap<_, _> = found.into_iter().map(|((_, key), value)| (key, value)).collect();
     assert!(found == expected, "{} rows of {}", found.len(), expected.len());
+}
+
+/// Salvage applied each fragment by itself, so that of a transaction that nobody was told of a half was there, and counted as one.
+#[test]
+fn salvage_takes_a_transaction_with_all_its_fragments_or_not_at_all() {
+    let (mut missing, mut random) = (0, Random::from_seed(6));
+    let key = |transaction: u64, n: u64| [row(transaction, n), transaction.to_be_bytes()].concat();
+    for seed in 0..30 {
+        let disk = SimulatedStorage::new(seed);
+        let settings = settings(Preset::Auto);
+        let db = open(&disk, &settings);
+        let table = db.table_or_create("t").expect("made");
+        db.transact(|tx| (0..ROWS).try_for_each(|n| tx.insert(&table, n.to_be_bytes(), value(n))))
+            .expect("commits");
+        db.checkpoint().expect("a whole disk");
+        let begun = disk.operations();
+        for transaction in 0..20 {
+            let mut tx = db.begin().expect("free");
+            (0..EACH).for_each(|n| tx.insert(&table, key(transaction, n), "x").expect("fits"));
+            tx.commit_async().expect("commits");
+        }
+        db.flush().expect("a whole disk");
+        disk.stop();
+        drop((table, db));
+        let at = begun + random.below((disk.operations() - begun) as u64 + 1) as usize;
+        let crashed = disk.crash(CrashKind::PowerCut, at, random.next_u64());
+        let target = SimulatedStorage::new(0);
+        let report = Database::salvage(place(&crashed), place(&target), settings.clone(), None);
+        let report = report.expect("pages are there");
+        let there = content(&open(&target, &settings));
+        let whole = (0..20).filter(|transaction| {
+            let rows = (0..EACH).filter(|n| there.contains_key(&("t".into(), key(*transaction, *n)))).count();
+            assert!(
+                rows == 0 || rows as u64 == EACH,
+                "seed {seed}: {rows} rows of {transaction}: {report:?}"
+            );
+            rows > 0
+        });
+        assert_eq!(whole.count() as u64, report.transactions, "seed {seed}");
+        missing += usize::from(report.remarks.iter().any(|remark| remark.contains("missing")));
+    }
+    assert!(missing > 3, "too few crashes tore transactions to say anything: {missing}");
 }

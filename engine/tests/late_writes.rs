@@ -3,7 +3,7 @@
 mod support;
 
 use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Database, Dependency, Preset, Result, Settings, Writer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -204,4 +204,81 @@ fn what_is_only_in_a_cache_and_in_mapped_memory_outlives_a_power_cut_after_the_r
         assert!(now == there, "{context}: {}", support::difference(&there, &now));
     }
     assert!(late > 0, "no kill had late writes");
+}
+
+/// The next process covered what the killed one had left with the checkpoint of its close, and was killed before it had removed it: the one after
+/// that found a database that had been closed, and used the segments again, in which a write could still land.
+#[test]
+fn what_a_killed_process_left_is_not_used_again_after_a_close_that_was_killed_before_it_was_removed() {
+    let (settings, mut random, mut late, mut closes) = ((KINDS[0].settings)(), Random::from_seed(3), 0, 0);
+    for seed in 0..400 {
+        if late >= 4 {
+            break;
+        }
+        let disk = SimulatedStorage::new(seed);
+        let db = open(&disk, &settings).expect("a whole disk");
+        write(&db, 0, 150);
+        let at = moment(&disk, &KINDS[0], &mut random);
+        disk.stop();
+        drop(db);
+        let killed = disk.crash(CrashKind::Kill, at, random.next_u64());
+        if killed.late_writes() == 0 {
+            continue;
+        }
+        late += 1;
+        killed.hold_late_writes(true);
+        let db = open(&killed, &settings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        db.close().expect("a whole disk");
+        let end = killed.operations();
+        for at in end - 12..=end {
+            let context = format!("seed {seed}, close killed after {at} of {end} operations");
+            let again = killed.crash(CrashKind::Kill, at, random.next_u64());
+            again.hold_late_writes(true);
+            let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+            closes += u32::from(db.recovery().clean);
+            for from in [1000, 2000] {
+                write(&db, from, from + 200);
+                db.flush().expect("a whole disk");
+                db.checkpoint().expect("a whole disk");
+            }
+            write(&db, 3000, 3200);
+            db.flush().expect("a whole disk");
+            again.hold_late_writes(false);
+            let there = support::content(&db);
+            let kill = again.crash(CrashKind::Kill, again.operations(), random.next_u64());
+            again.stop();
+            drop(db);
+            let db = open(&kill, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+            let now = support::content(&db);
+            assert!(now == there, "{context}: {}", support::difference(&there, &now));
+        }
+    }
+    assert!(late >= 3 && closes > 0, "{late} kills with late writes, {closes} whole closes");
+}
+
+/// The same if a segment could not be removed: then the database is not closed cleanly, and the next open has another try.
+#[test]
+fn a_close_that_cannot_remove_what_a_killed_process_left_leaves_it_to_the_next_open() {
+    let settings = common(Preset::Group, 1);
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, &settings).expect("a whole disk");
+    write(&db, 0, 150);
+    db.flush().expect("a whole disk");
+    let disk = disk.crash(CrashKind::Kill, disk.operations(), 1);
+    let left = disk.files();
+    let reopened = |clean| {
+        let db = open(&disk, &settings).expect("opens");
+        assert_eq!(db.recovery().clean, clean);
+        db
+    };
+    let db = reopened(false);
+    disk.inject(Fault { operation: OperationKind::Remove, after: 0, kind: FaultKind::ForEver, error: 5 });
+    db.close().expect("everything is in the checkpoint");
+    disk.heal();
+    reopened(false).close().expect("a whole disk");
+    let segments =
+        |files: &[String]| files.iter().filter(|path| path.starts_with("log/")).cloned().collect::<Vec<_>>();
+    let files = disk.files();
+    assert!(segments(&left).iter().all(|path| !files.contains(path)), "{left:?}, then {files:?}");
+    assert_eq!(support::content(&reopened(true)).len(), 150);
 }

@@ -552,7 +552,7 @@ impl Inner {
         let flushed = self.system.commit().close();
         let Some(checkpointer) = &self.checkpointer else { return Ok(()) };
         flushed?;
-        checkpointer.checkpoint_and_close().map(drop)
+        checkpointer.checkpoint_and_close(&self.segments).map(drop)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::base::{Csn, PageId, Result, TableId};
 use crate::checkpoint::{TableRecord, decode_catalog_prefix};
 use crate::device::Storage;
 use crate::log::{
-    LoadedBlock, Operation, Record, RecordKind, ScanOptions, counting_bytes, load, operations,
+    Fragment, LoadedBlock, Operation, Record, RecordKind, ScanOptions, counting_bytes, load, operations,
     scan_what_is_readable,
 };
 use crate::store::{CsnSet, Manifest, Remains};
@@ -440,9 +440,15 @@ fn apply_log(
     for (csn, bytes) in &records {
         let record = Record::decode(bytes)?;
         applier.value.clear();
-        if *csn > manifest.checkpoint {
-            missing += csn.0.saturating_sub(next.0);
-            next = voids.first_absent(csn.next());
+        let (first, last) = match record.fragment {
+            Some(fragment) => (fragment.first_of(*csn), fragment.last_of(*csn)),
+            None => (*csn, *csn),
+        };
+        let is_whole = record.fragment.is_none_or(|fragment| is_whole(&records, first, fragment.count));
+        if *csn > manifest.checkpoint && last >= next {
+            // Of a transaction that is not whole the fragments that are missing count once, with it.
+            missing += first.0.saturating_sub(next.0) + u64::from(!is_whole);
+            next = voids.first_absent(last.next());
         }
         match record.part {
             Some(part) if record.header.kind == RecordKind::Chunk => {
@@ -459,9 +465,10 @@ fn apply_log(
                     None => missing += 1,
                 }
             }
+            None if !is_whole => {}
             None => {
                 applier.apply(record.body)?;
-                report.transactions += 1;
+                report.transactions += u64::from(*csn == last);
             }
         }
     }
@@ -479,6 +486,15 @@ fn apply_log(
         report.remarks.push(format!("{misfits} changes in the log fit nothing that is there"));
     }
     Ok(())
+}
+
+/// Whether all fragments of the transaction whose first one has the CSN `first` are there.
+fn is_whole(records: &BTreeMap<Csn, Vec<u8>>, first: Csn, count: u32) -> bool {
+    let is_there = |number| {
+        let record = records.get(&Csn(first.0 + u64::from(number))).map(|bytes| Record::decode(bytes));
+        record.is_some_and(|record| record.is_ok_and(|r| r.fragment == Some(Fragment { number, count })))
+    };
+    (0..count).all(is_there)
 }
 
 /// What counts of the operations of a long transaction, part by part; `None` if not all parts are there.

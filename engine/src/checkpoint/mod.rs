@@ -32,6 +32,7 @@ mod evict_tests;
 mod image;
 pub mod pace;
 mod replay_model;
+mod retry;
 pub mod space;
 
 pub use catalog_blob::{StoredCatalog, TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
@@ -47,6 +48,7 @@ use crate::base::{Csn, Error, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
 use crate::commit::Inside;
 use crate::device::Storage;
+use crate::log::SegmentPool;
 use crate::store::{
     Heat, HeldBlocks, ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written,
 };
@@ -147,7 +149,7 @@ pub struct Checkpointer {
 struct Published {
     file: ManifestFile,
     manifest: Manifest,
-    /// The last checkpoint of a clean close is there.
+    /// The last checkpoint of a close is there.
     closed: bool,
 }
 
@@ -220,7 +222,7 @@ impl Checkpointer {
     /// # Errors
     /// `OutOfSpace`, I/O, `Poisoned`: the previous checkpoint stays valid.
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
-        self.run(&mut self.published(), None, false)
+        self.run(&mut self.published(), None, None)
     }
 
     /// Waits for a checkpoint that is being made, which hurries.
@@ -241,15 +243,31 @@ impl Checkpointer {
     /// # Errors
     /// As [`Checkpointer::checkpoint`].
     pub fn checkpoint_paced(&self, pacer: &Pacer<'_>) -> Result<CheckpointReport> {
-        self.run(&mut self.published.lock(), Some(pacer), false)
+        self.run(&mut self.published.lock(), Some(pacer), None)
     }
 
-    /// The last checkpoint of a clean close: marks the database as needing no recovery. No transaction may be open.
+    /// The last checkpoint of a clean close: marks the database as needing no recovery, unless there is still something in `segments` that a
+    /// killed process may write to. No transaction may be open.
     ///
     /// # Errors
     /// As [`Checkpointer::checkpoint`].
-    pub fn checkpoint_and_close(&self) -> Result<CheckpointReport> {
-        self.run(&mut self.published(), None, true)
+    pub fn checkpoint_and_close(&self, segments: &SegmentPool) -> Result<CheckpointReport> {
+        self.run(&mut self.published(), None, Some(segments))
+    }
+
+    /// A close whose checkpoint has found what a killed process left says only now that the database is closed: who opens it then uses every segment
+    /// again (rule 3 of the segments).
+    fn mark_closed(published: &mut Published, segments: &SegmentPool) -> Result<()> {
+        if segments.has_leftovers() {
+            tracing::warn!(
+                "log segments that a killed process left stay: the next open recovers the database"
+            );
+            return Ok(());
+        }
+        let manifest = Manifest { clean: true, ..published.manifest.clone() };
+        let generation = published.file.publish(&manifest)?;
+        published.manifest = Manifest { generation, ..manifest };
+        Ok(())
     }
 
     fn inside(&self) -> Inside<'_> {
@@ -260,8 +278,9 @@ impl Checkpointer {
         &self,
         published: &mut Published,
         pacer: Option<&Pacer<'_>>,
-        close: bool,
+        closed_log: Option<&SegmentPool>,
     ) -> Result<CheckpointReport> {
+        let close = closed_log.is_some();
         // Behind the lock of `published`: who waits for it finds that a panic came before.
         let _inside = self.inside();
         self.system.commit().check_whole()?;
@@ -312,7 +331,7 @@ impl Checkpointer {
         manifest.next_table = next_table;
         manifest.store = finished.root().clone();
         manifest.lists_pages = !unfinished.is_empty();
-        manifest.clean = close;
+        manifest.clean = closed_log.is_some_and(|segments| !segments.has_leftovers());
         if close {
             manifest.log_memory = None;
         }
@@ -342,6 +361,9 @@ impl Checkpointer {
         if let Err(error) = self.system.commit().recycle(covered, csn) {
             // The checkpoint is there. What is left is nobody's.
             tracing::warn!(%error, "log segments that are not needed stay; the next checkpoint removes them");
+        }
+        if let Some(segments) = closed_log.filter(|_| !published.manifest.clean) {
+            Self::mark_closed(published, segments)?;
         }
         self.system.collect_all();
         if !close {
@@ -468,7 +490,7 @@ impl Checkpointer {
     pub fn hold(&self, fresh: bool) -> Result<(Manifest, HeldBlocks)> {
         let mut published = self.published();
         if fresh {
-            self.run(&mut published, None, false)?;
+            self.run(&mut published, None, None)?;
         }
         Ok((published.manifest.clone(), self.store.hold()))
     }

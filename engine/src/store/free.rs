@@ -361,9 +361,11 @@ impl FreeSpace {
         self.held.entry(generation).or_default().push(held);
     }
 
-    /// Every free block may belong to a checkpoint that was there before this process, if somebody reads an older one.
+    /// Every free block may belong to a checkpoint that was there before this process, if somebody reads an older one, or a newer one that
+    /// was lost.
     pub fn hold_all_free(&mut self) {
-        let gone = self.committed;
+        let lost = self.readers.last().filter(|reader| **reader > self.committed);
+        let gone = lost.map_or(self.committed, |reader| reader + 1);
         let all = |block| Held { block, born: 0, gone };
         let Some(generation) = self.needed_in(&all(BlockNumber(0))) else { return };
         while let Some((first, len)) = self.allocate_run(u64::MAX) {

@@ -10,7 +10,9 @@
 //! - N2: outside a publication both slots are equal. Without step 2 a slot that rots later would let the previous
 //!   manifest win, whose blocks and log may have been reused. So which slot is written first does not matter.
 //!   That both *read* equal does not say so: one may be in a cache only (N7).
-//! - N3: the valid slot with the highest generation wins; two valid slots of one generation that differ are corruption.
+//! - N3: the valid slot with the highest generation wins; two valid slots of one generation that differ are corruption. One that cannot be
+//!   read is not valid, and the other is enough: by N1 and N2 it is the newest, or a publication of the newest had not ended, and nothing is
+//!   used again before that. But somebody may read the lost one, so its generation is given to no other.
 //! - N4 (I11): after a failed write nothing more is published: what the slots hold is unknown.
 //! - N5: both slots are preallocated, so that publishing cannot run out of space.
 //! - N6: who reads beside a process that publishes may find both slots torn, for it looks at one after the other: then it looks
@@ -57,7 +59,11 @@ pub enum CreationState {
 pub fn creation_state(storage: &dyn Storage) -> Result<CreationState> {
     let exists = match open_file(storage, false, true) {
         Ok(file) => {
-            let blank = |slot| Ok::<_, Error>(read_slot(&*file, slot, SECTOR_BYTES)?.iter().all(|b| *b == 0));
+            // What cannot be read may be a manifest.
+            let blank = |slot| match read_slot(&*file, slot, SECTOR_BYTES) {
+                Err(error) if error.kind() == ErrorKind::Io => Ok(false),
+                start => start.map(|start| start.iter().all(|byte| *byte == 0)),
+            };
             if !blank(0)? || !blank(1)? {
                 return Ok(CreationState::Complete);
             }
@@ -137,17 +143,19 @@ impl ManifestFile {
     ///
     /// # Errors
     /// `NotFound`; `Corruption` that names both slots if neither is valid; `Unsupported` if either is of a newer version;
-    /// I/O.
+    /// I/O, also if neither is valid because one cannot be read.
     pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
         let file = open_file(storage, false, read_only)?;
-        let Found { slot, manifest, bytes } = find_newest(&*file)?;
+        let Found { slot, manifest, bytes, alone } = find_newest(&*file)?;
         if !read_only {
             // N7.
             let other = 1 - slot;
             let order = if planted::is(Bug::NewestSlotNotFirst) { [other, slot] } else { [slot, other] };
             write_slots(&*file, &bytes, &order)?;
         }
-        let newest = Newest { generation: manifest.generation, failed: false, failure: None };
+        // N3.
+        let generation = manifest.generation + u64::from(alone);
+        let newest = Newest { generation, failed: false, failure: None };
         Ok((ManifestFile { file, newest: Mutex::new(newest) }, manifest))
     }
 
@@ -256,15 +264,18 @@ struct Found {
     manifest: Manifest,
     /// What it was decoded from.
     bytes: AlignedBuffer,
+    /// The other slot is not valid.
+    alone: bool,
 }
 
 fn find_newest(file: &dyn File) -> Result<Found> {
     let read = |slot| {
         let bytes = read_manifest(file, slot)?;
-        let decoded = Manifest::decode(&bytes);
-        Ok::<_, Error>(decoded.map(|manifest| Found { slot, manifest, bytes }))
+        let manifest =
+            Manifest::decode(&bytes).map_err(|error| error.at(file.location(slot_offset(slot))))?;
+        Ok::<_, Error>(Found { slot, manifest, bytes, alone: false })
     };
-    match (read(0)?, read(1)?) {
+    match (read(0), read(1)) {
         (Ok(zero), Ok(one)) => match zero.manifest.generation.cmp(&one.manifest.generation) {
             Ordering::Less => Ok(one),
             Ordering::Greater => Ok(zero),
@@ -275,15 +286,17 @@ fn find_newest(file: &dyn File) -> Result<Found> {
             }
         },
         // A newer build has written here. The slot that we could read may be older than what it did.
-        (Err(error), _) if error.kind() == ErrorKind::Unsupported => Err(error.at(file.location(0))),
-        (_, Err(error)) if error.kind() == ErrorKind::Unsupported => {
-            Err(error.at(file.location(slot_offset(1))))
+        (Err(error), _) | (_, Err(error)) if error.kind() == ErrorKind::Unsupported => Err(error),
+        (Ok(found), Err(error)) | (Err(error), Ok(found)) => {
+            tracing::warn!(%error, "one slot of the manifest is not valid");
+            Ok(Found { alone: true, ..found })
         }
-        (Ok(found), Err(_)) | (Err(_), Ok(found)) => Ok(found),
         (Err(zero), Err(one)) => {
-            let what = format!(
-                "neither slot of the manifest is valid: at byte 0: {zero}; at byte {SLOT_BYTES}: {one}"
-            );
+            // One that can be read another time may be whole.
+            if let Some(unread) = [&zero, &one].into_iter().find(|error| error.kind() == ErrorKind::Io) {
+                return Err(unread.duplicate());
+            }
+            let what = format!("neither slot of the manifest is valid: {zero}; {one}");
             Err(Error::corruption(what).at(file.location(0)))
         }
     }

@@ -228,6 +228,22 @@ impl State {
         }
     }
 
+    /// Notes for the next round what was in one that is abandoned.
+    fn take_back(&mut self, page: PageId, reference: BlockRef) {
+        if self.working.get(page).is_none() {
+            return self.set_working(page, reference);
+        }
+        // That has replaced this, and what the mapping has from now on.
+        let counted = u64::from(!reference.is_absent());
+        let replaces = u64::from(!self.mapping.get(page).is_absent());
+        self.replaced.working = (self.replaced.working + replaces).saturating_sub(counted);
+        self.release_replaced(Some(reference));
+        if self.look_up(page).is_absent() {
+            // Removed, and in no checkpoint: nothing is left to say.
+            self.set_working(page, BlockRef::ABSENT);
+        }
+    }
+
     /// No manifest has an image that an overlay had (F2).
     fn release_replaced(&mut self, replaced: Option<BlockRef>) {
         if let Some(replaced) = replaced.filter(|reference| !reference.is_absent()) {

@@ -27,7 +27,9 @@
 //!
 //! *The writer opens while there are readers.* Before it takes a block it looks. A reader of an older g than the newest manifest's
 //! may need any block that this does not have, so all of these are held, as missed by the newest generation. A reader whose 4 comes
-//! after this look has found the newest manifest: only who has the lock of the database publishes another.
+//! after this look has found the newest manifest: only who has the lock of the database publishes another. A reader of a *newer* g has found
+//! one that was lost since then, with the only slot that had it: it may need what is free, and blocks of the newest too. So what is free is
+//! held as missed by g + 1, and no other manifest gets the generation g (see `manifest_file`, N3).
 //!
 //! *The writer is killed.* Nothing is lost: slots and locks are the readers' own. *A reader is killed:* its lock is gone, and the
 //! next look ignores its slot; what is left in it is overwritten by the next reader that locks it.
@@ -262,11 +264,11 @@ impl PageStore {
     /// Before the first block is written: what earlier checkpoints have that somebody still reads is not free.
     pub(super) fn hold_for_readers(&mut self, readers: Readers, generation: u64) {
         let generations = readers.generations();
-        let behind = generations.iter().any(|reader| *reader < generation);
+        let apart = generations.iter().any(|reader| *reader != generation);
         self.readers = Some(readers);
         let mut state = self.state.lock();
         state.free.committed(generation, generations);
-        if behind {
+        if apart {
             state.free.hold_all_free();
         }
     }

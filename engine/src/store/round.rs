@@ -320,25 +320,27 @@ impl Drop for FinishedRound {
     }
 }
 
-/// Gives the round's images to the next one (S5): older than those that are there for it already.
+/// Gives the round's images to the next one (S5): older than those that are there for it already. Part by part, as [`FinishedRound::commit`].
 fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
-    let mut state = store.state.lock();
-    if state.phase != Phase::FlushFailed {
-        state.phase = Phase::Idle;
-    }
-    while let Some(pages) = state.round.take_part() {
-        for (page, reference) in pages {
-            if state.working.get(page).is_none() {
-                state.set_working(page, reference);
-            } else {
-                state.release_replaced(Some(reference));
-                if state.look_up(page).is_absent() {
-                    // Removed, and in no checkpoint: nothing is left to say.
-                    state.set_working(page, BlockRef::ABSENT);
-                }
-            }
+    loop {
+        let mut state = store.state.lock();
+        if state.phase == Phase::Writing {
+            // Nothing is added to the round any more.
+            state.phase = Phase::Finished;
         }
+        let Some(pages) = state.round.take_part() else {
+            if state.phase != Phase::FlushFailed {
+                state.phase = Phase::Idle;
+            }
+            state.replaced.round = 0;
+            fresh.iter().for_each(|block| state.free.release(*block));
+            return;
+        };
+        for (page, reference) in pages {
+            looked_at(1);
+            state.take_back(page, reference);
+        }
+        drop(state);
+        store.state.let_others_in();
     }
-    state.recount_replaced();
-    fresh.iter().for_each(|block| state.free.release(*block));
 }

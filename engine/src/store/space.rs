@@ -130,15 +130,6 @@ impl State {
         true
     }
 
-    /// After images went back from a round to the next one.
-    pub(super) fn recount_replaced(&mut self) {
-        let (working, mapping) = (&self.working, &self.mapping);
-        let slots = working.parts().flat_map(|part| working.part(part).map(move |(slot, _)| (part, slot)));
-        let replaced = slots.filter(|(part, slot)| !mapping.get(mapping.id(*part, *slot)).is_absent());
-        let working = replaced.count() as u64;
-        self.replaced = Replaced { working, ..Replaced::default() };
-    }
-
     pub(super) fn used(&self) -> u64 {
         self.free.blocks() - self.free.free_blocks()
     }

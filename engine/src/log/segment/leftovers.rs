@@ -42,7 +42,17 @@ impl SegmentPool {
     pub fn adopt_unneeded(&self, segment: &Segment) {
         let mut state = self.state.lock();
         state.next_id = state.next_id.max(segment.id.0 + 1);
+        state.own_ids = state.next_id;
         state.surplus.push(segment.id);
+    }
+
+    /// Whether there is a file of a killed process still (rule 3). Who opens the database after it was closed takes every file for one that
+    /// nobody writes to.
+    #[must_use]
+    pub fn has_leftovers(&self) -> bool {
+        let state = self.state.lock();
+        let retired = state.retired.iter().map(|full| full.segment.id);
+        state.surplus.iter().copied().chain(retired).any(|id| id.0 < state.own_ids)
     }
 
     /// Waits until `count` segments, at most the spare ones, are ready.

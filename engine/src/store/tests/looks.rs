@@ -28,6 +28,63 @@ fn the_end_of_a_checkpoint_lets_others_in_between_the_parts_of_the_mapping() {
     assert!(most.into_iter().all(|most| most <= mapping::references_per_block(PAGE)), "{most:?}");
 }
 
+/// A checkpoint that failed gave all its images to the next one in one hold.
+#[test]
+fn an_abandoned_round_lets_others_in_between_the_parts_of_the_mapping() {
+    for pages in [300, 3000] {
+        let store = new_store(&new_disk());
+        commit(&store, 1..=pages, 1);
+        let round = begin(&store).expect("idle");
+        (1..=pages).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
+        let looks = looks(|| drop(round));
+        assert!(looks.all >= pages as usize, "{looks:?}");
+        assert!(looks.most <= mapping::references_per_block(PAGE), "{looks:?}");
+        let usage = store.usage();
+        assert_eq!((usage.working, usage.in_round, usage.replaced), (pages, 0, pages));
+        assert_eq!(store.check_space(), [""; 0]);
+    }
+}
+
+/// Others read, and their pages leave memory and are freed, while a round goes back part by part.
+#[test]
+fn what_happens_while_a_round_is_abandoned_counts() {
+    const PAGES: u64 = 4000;
+    let store = new_store(&new_disk());
+    commit(&store, 1..=PAGES, 1);
+    for version in 2..6 {
+        let round = begin(&store).expect("idle");
+        (1..=PAGES).for_each(|page| write(&store, &round, page, version).expect("the disk works"));
+        let evicts = |page| {
+            let image = &mut image(page, version + 10);
+            let block =
+                store.write_block(BlockKind::Page, page, image, Csn(version)).expect("the disk works");
+            store.record(PageId(page), block, false);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..=PAGES).filter(|page| page % 7 == 1).for_each(evicts));
+            scope.spawn(|| {
+                (1..=PAGES).filter(|page| page % 7 == 2).for_each(|page| store.freed(PageId(page), 0));
+            });
+            scope.spawn(|| {
+                for page in (1..=PAGES).filter(|page| page % 7 > 2) {
+                    assert_eq!(version_of(&store, page).expect("there"), version);
+                }
+            });
+            drop(round);
+        });
+        assert_eq!(store.check_space(), [""; 0]);
+        commit(&store, [], 0);
+        for page in 1..=PAGES {
+            match page % 7 {
+                1 => assert_eq!(version_of(&store, page).expect("there"), version + 10),
+                2 => assert!(!store.contains(PageId(page)), "{page}"),
+                _ => assert_eq!(version_of(&store, page).expect("there"), version),
+            }
+        }
+        assert_eq!(store.check_space(), [""; 0]);
+    }
+}
+
 /// Each checkpoint looked at everything that was held, and the end of a backup gave all of it back, in one hold; nobody paid for the memory.
 #[test]
 fn what_is_held_is_looked_at_when_somebody_lets_go_and_a_slice_at_a_time() {

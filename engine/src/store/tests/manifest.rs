@@ -222,6 +222,40 @@ fn either_slot_alone_is_enough_and_an_open_mends_the_bad_one() {
     }
 }
 
+/// A sector that a disk cannot read any more gives an error, not wrong bytes: the database was refused although the other slot was whole, and
+/// salvage left its log out.
+#[test]
+fn a_slot_that_cannot_be_read_is_no_worse_than_a_damaged_one() {
+    // For each slot its length is asked for, and it is read.
+    for after in 0..4 {
+        let (disk, file) = created();
+        file.publish(&full()).expect("publishes");
+        fail_once(&disk, OperationKind::Read, after);
+        let (file, manifest) = ManifestFile::open(&disk, false).expect("the other slot");
+        assert_eq!((manifest.generation, disk.faults_struck()), (2, 1));
+        // Somebody may read the one that was lost.
+        assert_eq!(file.publish(&full()).expect("publishes"), 4);
+        // Opening the file is no read.
+        fail_once(&disk, OperationKind::Read, after);
+        assert_eq!(creation_state(&disk).expect("one is enough"), CreationState::Complete);
+    }
+}
+
+#[test]
+fn a_slot_that_cannot_be_read_beside_a_bad_one_may_be_whole() {
+    for (slot, after) in [(0, 3), (1, 1)] {
+        let (disk, _file) = created();
+        damage(&disk, slot);
+        fail_once(&disk, OperationKind::Read, after);
+        assert_eq!(ManifestFile::open(&disk, false).expect_err("neither").kind(), ErrorKind::Io);
+        ManifestFile::open(&disk, false).expect("it can be read now");
+    }
+    let (disk, _file) = created();
+    edit(&disk, MANIFEST_PATH, |bytes| bytes.fill(0));
+    fail_once(&disk, OperationKind::Read, 1);
+    assert_eq!(creation_state(&disk).expect("unknown"), CreationState::Complete, "nothing is created there");
+}
+
 #[test]
 fn both_slots_bad_is_corruption_that_names_file_and_offsets() {
     let (disk, _file) = created();

@@ -132,8 +132,7 @@ fn a_pack_is_free_when_the_last_of_its_images_is_replaced_or_discarded_and_not_b
 pub(super) fn referred_to(store: &PageStore) -> u64 {
     let state = store.state.lock();
     let images = [&state.round, &state.working].into_iter().flat_map(|overlay| {
-        overlay
-            .parts()
+        (0..overlay.part_count())
             .flat_map(|part| overlay.part(part).map(|(_, reference)| reference))
             .collect::<Vec<_>>()
     });

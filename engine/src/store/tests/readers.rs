@@ -120,6 +120,42 @@ fn blocks_of_a_reader_are_not_used_before_it_has_gone() {
     assert_eq!(store.usage().held_blocks, 0);
 }
 
+/// A process was killed between the two slots of a publication, somebody opened its checkpoint, and then the slot was lost: the next process found
+/// the manifest before it, and used the blocks that only the lost one named.
+#[test]
+fn a_reader_of_a_manifest_that_was_lost_keeps_its_blocks() {
+    let (disk, file, mut manifest) = database();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let open = |manifest: &Manifest| {
+        PageStore::claim(&*storage).and_then(|file| PageStore::open(&storage, manifest, file)).expect("opens")
+    };
+    let store = open(&manifest);
+    checkpoint(&store, &file, &mut manifest, 1, 1);
+    let round = store.begin_round(2, Csn(2)).expect("no other");
+    write(&store, &round, 2, 2).expect("the disk works");
+    let finished = round.finish().expect("the disk works");
+    manifest.store = finished.root().clone();
+    fail_once(&disk, OperationKind::DurableWrite, 1);
+    finished.undecided(&file.publish(&manifest).expect_err("killed"));
+    drop(store);
+    let (newest, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");
+    assert_eq!(newest.generation, 3);
+    fail_once(&disk, OperationKind::Read, 1);
+    let (file, mut manifest) = ManifestFile::open(&disk, false).expect("the other slot");
+    assert_eq!(manifest.generation, 2);
+    let store = open(&manifest);
+    for version in 3..60 {
+        checkpoint(&store, &file, &mut manifest, version % 3 + 1, version);
+        for page in 1..3 {
+            let read = version_of(&reader, page);
+            assert_eq!(read.unwrap_or_else(|error| panic!("version {version}: {error}")), page);
+        }
+    }
+    drop(reader);
+    checkpoint(&store, &file, &mut manifest, 1, 60);
+    assert_eq!(store.usage().held_blocks, 0);
+}
+
 #[test]
 fn a_full_disk_gets_the_space_of_readers_that_have_gone_without_a_checkpoint() {
     let (disk, file, mut manifest) = database();
