@@ -128,7 +128,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     // Redo needs it already.
     let read_ahead = ReadAhead::start(&pool)?;
     let writes_to = (!settings.read_only).then(|| storage.clone());
-    let evictor = Evictor::start(system.clone(), pool.clone(), store.clone(), writes_to, clock.clone())?;
+    let evictor = Evictor::start(system.clone(), pool.clone(), store.clone(), writes_to)?;
     let path = path.display().to_string();
     let copied = builder.copied;
     let parts = Parts {

@@ -28,12 +28,9 @@
 //!
 //! # Bounds
 //! Buffers take [`buffer_bytes`]; one pass of the hand looks at every page twice. On a full disk nothing is written that would
-//! take the space of the running round, or for a page that is not dirty that of the reserve. The blocks of a failed write stay in use: after
-//! one a single page is tried, again and again with longer pauses, until that goes well.
+//! take the space of the running round.
 
 use super::image::{Imager, image_as_of};
-use super::retry::{Failed, Pause};
-use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::buffer::{Claimed, HIDDEN_ROUND, Leaving, PageBytes, PageState, Pool, ScratchPage, Version};
@@ -51,6 +48,25 @@ use std::time::Duration;
 const BATCH: usize = 64;
 /// Pages that the hand passes for a batch, at most.
 const STEPS: u64 = 4096;
+/// How long nothing is tried: at least so long, and then until somebody asks for memory, or the most has passed.
+struct Pause {
+    least: Duration,
+    most: Option<Duration>,
+}
+
+impl Pause {
+    const NONE: Pause = Pause { least: Duration::ZERO, most: None };
+    /// Nothing could leave: transactions have to go on first. Who needs memory then asks again.
+    const WHEN_FUTILE: Pause = Pause { least: Duration::from_millis(1), most: None };
+    /// The same, and not because of what is in the pages, or there are more than the budget allows for. Whether that is over is found
+    /// out although nobody asks.
+    const BEFORE_LONG: Pause = Pause { least: Duration::from_millis(1), most: Some(RETRY) };
+    const AFTER_FAILURE: Pause = Pause { least: RETRY, most: Some(Duration::ZERO) };
+}
+
+/// What a disk refused is tried again after this long.
+const RETRY: Duration = Duration::from_millis(100);
+
 /// Bytes of buffers for writing images, of everybody who does, in a budget of `memory_bytes`.
 #[must_use]
 pub fn buffer_bytes(memory_bytes: u64) -> u64 {
@@ -77,7 +93,6 @@ impl Evictor {
         pool: Arc<Pool>,
         store: Arc<PageStore>,
         storage: Option<Arc<dyn Storage>>,
-        clock: Clock,
     ) -> Result<Evictor> {
         let imager = Arc::new(Imager::new(pool.clone()));
         let stop = Arc::new(AtomicBool::new(false));
@@ -88,9 +103,7 @@ impl Evictor {
             imager: imager.clone(),
             stop: stop.clone(),
             storage,
-            clock,
             writes: true,
-            failed: None,
             writer: None,
             pending: Vec::new(),
             candidates: Vec::new(),
@@ -137,8 +150,6 @@ impl Drop for Evictor {
 struct Pending {
     page: PageId,
     version: Version,
-    /// It was dirty when the image was made.
-    dirty: bool,
     purpose: Purpose,
     /// Owner of the large value that the page is part of, if that may be in progress.
     unfinished: Option<u64>,
@@ -170,11 +181,8 @@ struct Work {
     stop: Arc<AtomicBool>,
     /// Where the store is; none if nothing may be written.
     storage: Option<Arc<dyn Storage>>,
-    clock: Clock,
     /// Off for a moment after a failure.
     writes: bool,
-    /// After a failure.
-    failed: Option<Failed>,
     /// Made when it is first needed, and again after a failure.
     writer: Option<ImageWriter>,
     /// By token.
@@ -210,14 +218,6 @@ impl Work {
                 thread::sleep(pause.least);
             }
             self.pool.wait_for_pressure(pause.most);
-            if let Some(error) = self.failed.as_ref().and_then(|failed| failed.still(self.clock.now())) {
-                let left = self.relieves_without_writing();
-                if !left {
-                    self.pool.eviction_was_futile(Some(error));
-                }
-                pause = Pause::after_failure(left);
-                continue;
-            }
             pause = match self.relieve() {
                 Ok(true) => {
                     self.pool.eviction_went_well();
@@ -232,9 +232,9 @@ impl Work {
                     // Waits for what is in flight. Pages whose images are not recorded are as dirty as before.
                     self.writer = None;
                     self.pending.clear();
-                    self.pool.eviction_was_futile(Some(error.duplicate()));
-                    self.failed = Some(Failed::again(self.failed.take(), error, self.clock.now()));
-                    Pause::after_failure(self.relieves_without_writing())
+                    self.pool.eviction_was_futile(Some(error));
+                    // What need not be written may not have been enough.
+                    if self.relieves_without_writing() { Pause::BEFORE_LONG } else { Pause::AFTER_FAILURE }
                 }
             };
         }
@@ -266,11 +266,6 @@ impl Work {
             passed += self.pool.next_candidates(BATCH, STEPS, &mut self.candidates);
             for at in 0..self.candidates.len() {
                 self.consider(self.candidates[at])?;
-                if self.failed.is_some() && self.pending.iter().any(Option::is_some) {
-                    freed += self.finish_writes()?;
-                    // From now on as many as ever, with larger buffers.
-                    (self.failed, self.writer) = (None, None);
-                }
             }
             freed += self.leave_now();
             // A pack that is being filled gives no memory back before it is written.
@@ -317,7 +312,7 @@ impl Work {
             return Ok(());
         }
         let Some(mut writer) = self.take_writer()? else { return Ok(()) };
-        let needs_none = self.write(&mut writer, page, state.dirty);
+        let needs_none = self.write(&mut writer, page);
         self.writer = Some(writer);
         self.leavers.extend(needs_none?.map(|version| Leaver { page, version, settled: true }));
         Ok(())
@@ -330,14 +325,9 @@ impl Work {
 
     fn take_writer(&mut self) -> Result<Option<ImageWriter>> {
         let Some(storage) = &self.storage else { return Ok(None) };
-        let bytes = match self.failed {
-            // A block at a time.
-            Some(_) => self.pool.page_bytes() as u64,
-            None => super::writer_bytes(self.pool.memory_bytes()),
-        };
         match self.writer.take() {
             Some(writer) => Ok(Some(writer)),
-            None => self.store.writer(&**storage, bytes).map(Some),
+            None => self.store.writer(&**storage, super::writer_bytes(self.pool.memory_bytes())).map(Some),
         }
     }
 
@@ -353,32 +343,18 @@ impl Work {
         leaving.evict()
     }
 
-    /// Whether the image of a page may be written, and if not, why. One that is not dirty takes a block from the reserve, and those of others that
-    /// are on their way do; what is dirty less does not.
-    fn spares_a_block(&self, dirty: bool) -> Result<()> {
-        if !dirty {
-            let clean = self.pending.iter().flatten().filter(|pending| !pending.dirty).count();
-            return self.store.spare(1 + clean as u64);
-        }
-        // Also when the images are made: then it is not running for the imager, but its mapping is not written yet.
-        if self.store.spares_blocks() {
-            return Ok(());
-        }
-        // Without waiting: the checkpoint may be waiting for a latch of somebody who waits for memory.
-        let what = "the disk is full, and its last space is needed by the checkpoint in progress";
-        Err(Error::new(ErrorKind::OutOfSpace, what))
-    }
-
-    /// Has the image written that the page needs now, which was found `dirty` or not. Returns the page's version if it turns out that it needs none.
-    fn write(&mut self, writer: &mut ImageWriter, page: PageId, dirty: bool) -> Result<Option<Version>> {
+    /// Has the image written that the page needs now. Returns the page's version if it turns out that it needs none.
+    fn write(&mut self, writer: &mut ImageWriter, page: PageId) -> Result<Option<Version>> {
         let token = self.pending.iter().position(Option::is_none).unwrap_or_else(|| {
             self.pending.push(None);
             self.pending.len() - 1
         });
         let running = self.imager.running();
-        let mut refusal = self.spares_a_block(dirty).err();
-        if dirty && refusal.is_some() {
-            self.hindrance = refusal;
+        // Also when the images are made: then it is not running for the imager, but its mapping is not written yet.
+        if !self.store.spares_blocks() {
+            // Without waiting: the checkpoint may be waiting for a latch of somebody who waits for memory.
+            let what = "the disk is full, and its last space is needed by the checkpoint in progress";
+            self.hindrance = Some(Error::new(ErrorKind::OutOfSpace, what));
             return Ok(None);
         }
         let (mut settled, mut passed_by) = (None, None);
@@ -395,11 +371,6 @@ impl Work {
                 settled = Some(state.version);
                 return None;
             }
-            if state.dirty != dirty || refusal.is_some() {
-                // Changed or written meanwhile, or in the way of what is dirty.
-                self.hindrance = refusal.take().or(self.hindrance.take());
-                return None;
-            }
             let purpose = purpose_of(&state, newest, running.as_ref());
             let kind = match (purpose, &running) {
                 (Purpose::Round(round), Some((_, view))) => match as_of(view, out)? {
@@ -412,7 +383,7 @@ impl Work {
                 _ if stamped => ImageKind::Stamped,
                 _ => ImageKind::Settled,
             };
-            pending = Some(Pending { page, version: state.version, dirty, purpose, unfinished });
+            pending = Some(Pending { page, version: state.version, purpose, unfinished });
             Some((kind, token as u64))
         })?;
         debug_assert_eq!(pushed, pending.is_some());
@@ -463,8 +434,8 @@ impl Work {
             Some((claimed, pending))
         });
         match claimed {
-            Some((claimed, pending @ Pending { purpose: Purpose::Leave(newest), .. })) => {
-                self.complete_leaving(claimed, &pending, newest, written, leaving);
+            Some((claimed, Pending { purpose: Purpose::Leave(newest), unfinished, .. })) => {
+                self.complete_leaving(claimed, (newest, unfinished), written, leaving);
             }
             Some((claimed, Pending { purpose: Purpose::Round(round), .. })) => {
                 self.complete_round(&claimed, round, written);
@@ -488,18 +459,14 @@ impl Work {
     fn complete_leaving<'p>(
         &self,
         claimed: Claimed<'p>,
-        pending: &Pending,
-        newest: Csn,
+        (newest, unfinished): (Csn, Option<u64>),
         written: &Written,
         leaving: &mut Leaving<'p>,
     ) {
-        if pending.dirty && !claimed.is_dirty() {
-            // The running round has written the same meanwhile, less the stamps: for these it may come again, if there is a block to spare.
+        if written.kind == ImageKind::Settled && !claimed.is_dirty() {
+            // The running round has written the same meanwhile.
             self.store.discard(written.reference);
-            if written.kind == ImageKind::Settled {
-                Self::leave(claimed, leaving);
-            }
-            return;
+            return Self::leave(claimed, leaving);
         }
         let needs = self.imager.running().filter(|(round, _)| claimed.round() < *round);
         if let Some((round, view)) = &needs {
@@ -510,7 +477,7 @@ impl Work {
             }
             claimed.set_imaged(*round);
         }
-        if let Some(owner) = pending.unfinished {
+        if let Some(owner) = unfinished {
             self.system.note_unfinished(owner, written.page);
         }
         self.store.record(written.page, written.reference, needs.is_some());

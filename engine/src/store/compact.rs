@@ -151,7 +151,7 @@ impl PageStore {
         let mut writer = self.writer_before(storage, WRITER_BYTES, Some(bound))?;
         let (mut written, mut moved, mut full) = (Vec::new(), 0, false);
         for batch in images.chunks(BATCH) {
-            full |= self.spare(batch.len() as u64).is_err();
+            full |= !self.can_spare(batch.len() as u64);
             if full {
                 break;
             }

@@ -23,8 +23,7 @@
 //! something is dirty, images or not, and cannot leave memory.
 //!
 //! *Eviction keeps it*: a page that leaves memory takes one block and is dirty no more. While a checkpoint is written its
-//! blocks must not be taken for that: [`PageStore::spares_blocks`]. A page that is not dirty and needs an image with its stamps takes a block,
-//! too, which only the next checkpoint makes up for: one that the bound does not need ([`PageStore::spare`]).
+//! blocks must not be taken for that: [`PageStore::spares_blocks`].
 //!
 //! *Moving images and cutting the file leave it*: they take and give away only what is not in the bound for what is dirty. If nothing is,
 //! they leave O: a close writes the catalog, and who drops a table, which asks for nothing, needs a checkpoint of it.
@@ -69,7 +68,7 @@ const PER_THREAD: u64 = 8;
 const FOR_CHANGES: u64 = 32;
 /// A page in the catalog's list takes at most so much: the distance to the one before.
 const LISTED_BYTES: u64 = 6;
-/// With fewer pages that are dirty, or whose images were replaced, a checkpoint makes no room worth waiting for.
+/// With fewer dirty pages a checkpoint makes no room worth waiting for.
 const WORTH_A_CHECKPOINT: u64 = 16;
 
 /// What a page is about to be.
@@ -218,15 +217,12 @@ impl PageStore {
         })
     }
 
-    /// Makes sure that so many blocks are left when the reserve is taken away; the file grows for it.
-    ///
-    /// # Errors
-    /// `OutOfSpace`, I/O: they are not.
-    pub fn spare(&self, blocks: u64) -> Result<()> {
-        let Some(Watched { clock, .. }) = self.watched.get() else { return Ok(()) };
+    /// True if so many blocks are left when the reserve is taken away; the file grows for it.
+    pub(super) fn can_spare(&self, blocks: u64) -> bool {
+        let Some(Watched { clock, .. }) = self.watched.get() else { return true };
         let mut state = self.state.lock();
         let missing = (state.kept(self) + blocks).saturating_sub(state.available());
-        if missing == 0 { Ok(()) } else { self.ask_disk(&mut state, clock, missing) }
+        missing == 0 || self.ask_disk(&mut state, clock, missing).is_ok()
     }
 
     fn refusal(&self, error: &Error, missing_blocks: u64) -> Error {
@@ -334,8 +330,7 @@ impl PageStore {
     /// True if the next checkpoint would give a good part of the reserve back.
     #[must_use]
     pub fn is_checkpoint_worthwhile(&self) -> bool {
-        let Some(Watched { demand, .. }) = self.watched.get() else { return false };
-        demand.dirty.load(Ordering::Relaxed) + self.state.lock().replaced.working >= WORTH_A_CHECKPOINT
+        self.watched.get().is_some_and(|w| w.demand.dirty.load(Ordering::Relaxed) >= WORTH_A_CHECKPOINT)
     }
 
     /// The disk was full when the file had to grow last.
