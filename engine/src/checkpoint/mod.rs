@@ -32,7 +32,6 @@ mod evict_tests;
 mod image;
 pub mod pace;
 mod replay_model;
-mod retry;
 pub mod space;
 
 pub use catalog_blob::{StoredCatalog, TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};

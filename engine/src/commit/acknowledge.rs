@@ -164,11 +164,14 @@ impl Core {
                 // A record with a higher CSN can have a lower GSN.
                 self.writers[0].duty.raise_needs(self.watermark.newest_drawn());
             }
-            match self.needed().filter(|_| blocked) {
+            if !blocked {
+                return any;
+            }
+            match self.needed() {
                 // Somebody asynchronous waits for another log's CSN: the flushers know how to get it.
                 Some(needed) => self.wake_flushers_behind(needed),
                 // W has risen meanwhile, and nobody may have reason to look again.
-                None if blocked && self.watermark.get() != w => continue,
+                None if self.watermark.get() != w => continue,
                 None => {}
             }
             return any;

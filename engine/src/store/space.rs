@@ -95,8 +95,8 @@ pub(super) struct Need {
     newest: u64,
     /// Most in the while before.
     before: u64,
-    /// When the newest while began.
-    since: Nanos,
+    /// When the newest while began: when somebody looked first.
+    since: Option<Nanos>,
 }
 
 impl Need {
@@ -107,12 +107,12 @@ impl Need {
 
     /// Forgets what is long ago.
     fn forget(&mut self, now: Nanos) {
-        let passed = now.since(self.since);
+        let passed = now.since(*self.since.get_or_insert(now));
         if passed < LATELY {
             return;
         }
         let before = if passed < 2 * LATELY { self.newest } else { 0 };
-        *self = Need { newest: 0, before, since: now };
+        *self = Need { newest: 0, before, since: Some(now) };
     }
 
     fn lately(&self) -> u64 {

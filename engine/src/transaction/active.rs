@@ -4,7 +4,7 @@ use super::catalog::TableState;
 use super::clocks::TransactionClock;
 use super::counters::LOG_INSERTS_TIMED_ONE_IN;
 use super::descriptor::{DescriptorId, Descriptors, Progress, Stamp};
-use super::garbage::{Delete, purge};
+use super::garbage::{Delete, ToCollect, purge};
 use super::large::{OwnValue, Replaced};
 use super::retired::Retired;
 use super::system::TransactionSystem;
@@ -125,16 +125,6 @@ pub enum Ended {
     Written(Ticket, Pending, ToCollect),
     /// It wrote nothing; what it read is its DSN.
     ReadOnly(Pending),
-}
-
-/// What is worth collecting when a transaction has ended. It may take long, and others may wait for what the transaction does before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ToCollect {
-    Nothing,
-    /// Garbage of this shard.
-    Shard(usize),
-    /// Large values that were replaced.
-    Retired,
 }
 
 /// A transaction in progress. Dropping it aborts it.

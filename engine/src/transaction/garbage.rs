@@ -106,6 +106,16 @@ pub enum Pruning {
     Now,
 }
 
+/// What is worth collecting when a transaction has ended. It may take long, and others may wait for what the transaction does before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToCollect {
+    Nothing,
+    /// Garbage of this shard.
+    Shard(usize),
+    /// Large values that were replaced.
+    Retired,
+}
+
 /// The queues of committed versions.
 #[derive(Debug)]
 pub struct Garbage {

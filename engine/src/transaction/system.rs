@@ -1,11 +1,10 @@
 //! The shared state of all transactions of a database, and the tree's way to ask about versions.
 
-use super::active::ToCollect;
 use super::catalog::{Catalog, TableState};
 use super::clocks::PageClocks;
 use super::counters::TransactionCounters;
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
-use super::garbage::{Garbage, Horizon, Pruning};
+use super::garbage::{Garbage, Horizon, Pruning, ToCollect};
 use super::retired::{Retired, RetiredHeld, RetiredValues};
 use super::unfinished::UnfinishedPages;
 use super::versions::{VersionHandle, Versions};
@@ -292,7 +291,6 @@ impl TransactionSystem {
     /// Collects for as long as `until`, and no longer than a shard takes, unless somebody else collects.
     pub(super) fn collect_some(&self, until: Nanos) {
         self.garbage.collect_until(&self.versions, &self.horizon(), || self.clock.now() >= until);
-        self.collect_retired();
     }
 
     /// Collects all garbage that can be collected now.

@@ -21,15 +21,6 @@ pub enum Subtree {
     Large(LargeSubtree),
 }
 
-impl Subtree {
-    fn page(&self) -> PageId {
-        match self {
-            Subtree::Node(page) => *page,
-            Subtree::Large(large) => large.page(),
-        }
-    }
-}
-
 impl Tree {
     /// Frees all pages, those of large values too. Nobody else may be using the tree.
     ///
@@ -49,7 +40,6 @@ impl Tree {
         let _overdraft = Overdraft::begin();
         let mut damaged = Ok(());
         while let Some(subtree) = rest.pop() {
-            self.read_together(subtree, rest);
             let freed = match subtree {
                 Subtree::Node(page) => self.free_node(page, rest),
                 Subtree::Large(large) if planted::is(Bug::ValueFreedTwice) => {
@@ -68,14 +58,6 @@ impl Tree {
             }
         }
         damaged
-    }
-
-    /// Has `subtree`'s page brought in together with those that are freed next: a tree that was not used for long is not in memory.
-    fn read_together(&self, subtree: Subtree, rest: &[Subtree]) {
-        if !self.pool.is_resident(subtree.page()) {
-            let next = rest.iter().rev().take(overflow::READ_TOGETHER - 1);
-            self.pool.prefetch(next.chain([&subtree]).map(Subtree::page).collect());
-        }
     }
 
     /// Frees a node and appends what is below it. Of a damaged leaf the large values stay.

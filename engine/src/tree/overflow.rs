@@ -36,7 +36,7 @@ mod check;
 mod free;
 
 pub use check::{check, visit_pages};
-pub use free::{LargeSubtree, READ_TOGETHER, free, free_by, free_or_keep};
+pub use free::{LargeSubtree, free, free_by, free_or_keep};
 
 use super::descent::retry;
 use super::node::{HEADER_WORD, KIND_OVERFLOW, WORD};

@@ -552,8 +552,8 @@ impl FileImage {
                             image.write(at, sector);
                         }
                     }
-                    let mut of_log = log_of(&write.bytes).map(|log| logs.entry(log).or_default());
-                    let cuts = std::iter::once(&mut of_file).chain(of_log.as_deref_mut());
+                    let of_log = log_of(&write.bytes).map(|log| logs.entry(log).or_default());
+                    let cuts = std::iter::once(&mut of_file).chain(of_log);
                     let sectors = write.bytes.len().div_ceil(SECTOR);
                     if kept < sectors {
                         let torn = kept > 0;

@@ -5,9 +5,6 @@ use crate::base::planted::{self, Bug};
 use crate::base::{ErrorKind, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Overdraft, Pool};
 
-/// Pages that are brought in at once to be freed one after the other.
-pub const READ_TOGETHER: usize = 32;
-
 /// Frees the pages of a value that nobody refers to.
 ///
 /// # Errors
@@ -52,12 +49,6 @@ impl LargeSubtree {
     pub fn whole(pool: &Pool, reference: &LargeReference) -> LargeSubtree {
         let shape = Shape::new(pool, reference.len);
         LargeSubtree { shape, top: root_of(shape, reference) }
-    }
-
-    /// The page at the top.
-    #[must_use]
-    pub fn page(&self) -> PageId {
-        self.top.page
     }
 
     /// Has `release` free the page at the top, and returns what was below it.
@@ -106,14 +97,11 @@ pub fn free_or_keep(pool: &Pool, reference: &LargeReference, left: &mut Vec<Page
         }
     }
     let mut failed = Ok(());
-    for part in all.chunks(READ_TOGETHER) {
-        pool.prefetch(part.iter().map(|place| place.page).collect());
-        for top in part.iter().copied() {
-            match (LargeSubtree { shape, top }).free_top(pool, &mut |guard| pool.free(guard)) {
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Corruption => failed = failed.and(Err(error)),
-                Err(_) => left.push(top.page),
-            }
+    for top in all {
+        match (LargeSubtree { shape, top }).free_top(pool, &mut |guard| pool.free(guard)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Corruption => failed = failed.and(Err(error)),
+            Err(_) => left.push(top.page),
         }
     }
     Ok(failed)
