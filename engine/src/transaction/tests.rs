@@ -420,18 +420,28 @@ fn a_snapshot_sees_what_another_snapshot_returned_before_it_began() {
     assert_eq!((own, later), (true, true), "time went backwards");
 }
 
+const KEY_BYTES: usize = 490;
+
+fn long_key(n: u32) -> Vec<u8> {
+    [&[7; KEY_BYTES - 4][..], &n.to_be_bytes()].concat()
+}
+
+/// Makes rows whose keys are twice as long as the memory for versions; returns how many.
+fn more_rows_than_can_be_deleted(system: &Arc<TransactionSystem>, table: &Arc<TableState>) -> u32 {
+    let rows = 2 * (VERSION_BYTES as usize / KEY_BYTES) as u32;
+    for n in 0..rows {
+        put(system, table, &long_key(n), b"").expect("nobody keeps versions");
+        system.commit().flush_all().expect("memory");
+    }
+    rows
+}
+
 /// A deleted key waits to be purged with a copy of the key, which counted nowhere: beside a snapshot deletions of long keys took many times the
 /// memory that there is for versions.
 #[test]
 fn deleted_keys_that_wait_to_be_purged_count_as_memory_for_versions() {
-    const KEY_BYTES: usize = 490;
     let (system, table) = system();
-    let key = |n: u32| [&[7; KEY_BYTES - 4][..], &n.to_be_bytes()].concat();
-    let rows = 2 * (VERSION_BYTES as usize / KEY_BYTES) as u32;
-    for n in 0..rows {
-        put(&system, &table, &key(n), b"").expect("nobody keeps versions");
-        system.commit().flush_all().expect("memory");
-    }
+    let (key, rows) = (long_key, more_rows_than_can_be_deleted(&system, &table));
     let snapshot = ReadSnapshot::begin(&system).expect("free");
     let delete = |n| {
         let mut tx = begin(&system);
@@ -456,14 +466,8 @@ fn deleted_keys_that_wait_to_be_purged_count_as_memory_for_versions() {
 /// Deletions counted from the commit on, where nothing is refused any more: after a large one everybody else was refused, or waited.
 #[test]
 fn what_a_transaction_deletes_counts_while_it_is_in_progress() {
-    const KEY_BYTES: usize = 490;
     let (system, table) = system();
-    let key = |n: u32| [&[7; KEY_BYTES - 4][..], &n.to_be_bytes()].concat();
-    let rows = 2 * (VERSION_BYTES as usize / KEY_BYTES) as u32;
-    for n in 0..rows {
-        put(&system, &table, &key(n), b"").expect("nobody keeps versions");
-        system.commit().flush_all().expect("memory");
-    }
+    let (key, rows) = (long_key, more_rows_than_can_be_deleted(&system, &table));
     let mut tx = begin(&system);
     let savepoint = tx.savepoint();
     assert!(tx.remove(&table, &key(0)).expect("memory"));
