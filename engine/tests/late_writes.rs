@@ -84,6 +84,18 @@ fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
     Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
+/// Kills the process; the database is the same after that.
+#[track_caller]
+fn must_outlive_a_kill(db: Database, disk: &SimulatedStorage, settings: &Settings, fate: u64, context: &str) {
+    let there = support::content(&db);
+    let kill = disk.crash(CrashKind::Kill, disk.operations(), fate);
+    disk.stop();
+    drop(db);
+    let db = open(&kill, settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let now = support::content(&db);
+    assert!(now == there, "{context}: {}", support::difference(&there, &now));
+}
+
 /// Commits rows `from..to` in three threads and waits for none of them.
 fn write(db: &Database, from: u32, to: u32) {
     let table = db.table_or_create("rows").expect("free");
@@ -147,14 +159,7 @@ fn kill_again_and_again(kind: &Kind) -> usize {
             db.flush().expect("a whole disk");
         }
         disk.hold_late_writes(false);
-        let there = support::content(&db);
-        let kill = disk.crash(CrashKind::Kill, disk.operations(), random.next_u64());
-        disk.stop();
-        drop(db);
-
-        let db = open(&kill, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
-        let now = support::content(&db);
-        assert!(now == there, "{context}: {}", support::difference(&there, &now));
+        must_outlive_a_kill(db, &disk, &settings, random.next_u64(), &context);
     }
     late
 }
@@ -244,13 +249,7 @@ fn what_a_killed_process_left_is_not_used_again_after_a_close_that_was_killed_be
             write(&db, 3000, 3200);
             db.flush().expect("a whole disk");
             again.hold_late_writes(false);
-            let there = support::content(&db);
-            let kill = again.crash(CrashKind::Kill, again.operations(), random.next_u64());
-            again.stop();
-            drop(db);
-            let db = open(&kill, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
-            let now = support::content(&db);
-            assert!(now == there, "{context}: {}", support::difference(&there, &now));
+            must_outlive_a_kill(db, &again, &settings, random.next_u64(), &context);
         }
     }
     assert!(late >= 3 && closes > 0, "{late} kills with late writes, {closes} whole closes");

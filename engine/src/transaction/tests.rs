@@ -110,13 +110,8 @@ fn a_change_that_cannot_be_taken_back_is_seen_by_nobody_and_in_nobodys_way() {
         assert_eq!(get(&system, &table, key), Some(b"again".to_vec()));
     }
     system.commit().flush_all().expect("memory");
-    // Garbage of other tests may be freed first.
-    let is_left = || system.versions.bytes().0 > 0;
-    (0..10_000).take_while(|_| is_left()).for_each(|_| {
-        system.relieve();
-        std::thread::sleep(Duration::from_millis(1));
-    });
-    assert!(!is_left(), "what was left behind was given back by the next writers");
+    // What was left behind was given back by the next writers.
+    must_give_all_back(&system);
 }
 
 #[test]
@@ -420,6 +415,17 @@ fn a_snapshot_sees_what_another_snapshot_returned_before_it_began() {
     assert_eq!((own, later), (true, true), "time went backwards");
 }
 
+/// No version is left, soon: garbage of other tests may be freed first.
+#[track_caller]
+fn must_give_all_back(system: &TransactionSystem) {
+    let is_left = || system.versions.bytes().0 > 0;
+    (0..10_000).take_while(|_| is_left()).for_each(|_| {
+        system.relieve();
+        std::thread::sleep(Duration::from_millis(1));
+    });
+    assert!(!is_left(), "{:?}", system.versions.bytes());
+}
+
 const KEY_BYTES: usize = 490;
 
 fn long_key(n: u32) -> Vec<u8> {
@@ -453,13 +459,7 @@ fn deleted_keys_that_wait_to_be_purged_count_as_memory_for_versions() {
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     assert!(deleted > 500, "{deleted}");
     drop(snapshot);
-    // Garbage of other tests may be freed first.
-    let is_left = || system.versions.bytes().0 > 0;
-    (0..10_000).take_while(|_| is_left()).for_each(|_| {
-        system.relieve();
-        std::thread::sleep(Duration::from_millis(1));
-    });
-    assert!(!is_left(), "{:?}", system.versions.bytes());
+    must_give_all_back(&system);
     assert!(table.tree.lookup(&key(0), &mut Vec::new()).expect("readable").is_none(), "it is purged");
 }
 
@@ -483,13 +483,7 @@ fn what_a_transaction_deletes_counts_while_it_is_in_progress() {
     assert!(error.to_string().contains("version_bytes"), "{error}");
     tx.rollback_to(savepoint).expect("memory");
     drop(tx);
-    // Garbage of other tests may be freed first.
-    let is_left = || system.versions.bytes().0 > 0;
-    (0..10_000).take_while(|_| is_left()).for_each(|_| {
-        system.relieve();
-        std::thread::sleep(Duration::from_millis(1));
-    });
-    assert!(!is_left(), "{:?}", system.versions.bytes());
+    must_give_all_back(&system);
 }
 
 /// The first call of a snapshot on a table waited for the table's creation; after it had failed the second answered that there was no row.

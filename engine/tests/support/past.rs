@@ -126,7 +126,7 @@ impl Past {
 
     /// What goes on where this one was found.
     pub fn gone_on_with(self: &Arc<Past>, found: Reached) -> Past {
-        let state = &self.states[found.commit - self.first.commit];
+        let state = self.state(found.commit);
         let state =
             State { shared: state.shared.clone(), own: state.own_after(found.turn), turn: found.turn };
         Past::from(self.owner, self.keys, found, state, Some(self.clone()))

@@ -139,6 +139,23 @@ fn collecting_for_a_while_ends_when_that_is_over_and_is_left_to_who_is_at_it() {
     assert_eq!(left(), 0);
 }
 
+/// A change by transaction `csn`, queued in a shard; with the key that it deleted, if it did.
+fn commit_change(
+    (garbage, shard): (&Garbage, usize),
+    versions: &Versions,
+    csn: u64,
+    undo: Undo,
+    (table, deleted): (&Arc<TableState>, Option<&[u8]>),
+) -> u64 {
+    let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
+    let delete = |key: &[u8]| {
+        versions.keep(Delete::bytes_for(key.len()));
+        Delete { version, table: table.clone(), key: key.into() }
+    };
+    garbage.push(shard, Csn(csn), std::iter::once(version), deleted.map(delete).into_iter());
+    version.word()
+}
+
 /// The entries of deleted keys went in the order of their deletion only: behind one that a snapshot saw all others stayed, and a key that
 /// was deleted again and again filled the memory.
 #[test]
@@ -149,14 +166,7 @@ fn what_was_pruned_does_not_stay_behind_a_deletion_that_a_snapshot_sees() {
     let snapshot = descriptors.take().expect("free");
     descriptors.pin(snapshot, || Csn(1));
     let change = |csn, prior, before, deleted: Option<&[u8]>| {
-        let undo = Undo { prior, before };
-        let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-        let delete = |key: &[u8]| {
-            versions.keep(Delete::bytes_for(key.len()));
-            Delete { version, table: table.clone(), key: key.into() }
-        };
-        garbage.push(0, Csn(csn), std::iter::once(version), deleted.map(delete).into_iter());
-        version.word()
+        commit_change((&garbage, 0), &versions, csn, Undo { prior, before }, (&table, deleted))
     };
     let value = || Before::Value([0; 8].into());
     change(2, 0, value(), Some(b"seen"));
@@ -207,15 +217,7 @@ fn deletions_are_purged_whose_versions_were_pruned_from_another_shard() {
     let snapshot = descriptors.take().expect("free");
     descriptors.pin(snapshot, || Csn(1));
     let change = |shard, csn, prior, before, deleted: Option<&[u8]>| {
-        let undo = Undo { prior, before };
-        let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
-        let delete = |key: &[u8]| {
-            versions.keep(Delete::bytes_for(key.len()));
-            Delete { version, table: table.clone(), key: key.into() }
-        };
-        let deletes = deleted.map(delete).into_iter();
-        garbage.push(shard, Csn(csn), std::iter::once(version), deletes);
-        version.word()
+        commit_change((&garbage, shard), &versions, csn, Undo { prior, before }, (&table, deleted))
     };
     let collect = |csn| {
         let horizon = Horizon { bound: Csn(csn), descriptors: &descriptors };
