@@ -35,6 +35,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// Every row of every table.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
     /// Rows of trees that have three levels if there are enough of them.
     pub fn long_keys(&self) -> usize {
         self.content.keys().filter(|(_, key)| key.len() > 300).count()

@@ -1,5 +1,6 @@
 //! `quench-sim`: whole runs of QuenchDB on a simulated disk, clock and scheduler, each from one seed.
 
+mod again;
 mod cargo;
 mod config;
 mod copies;

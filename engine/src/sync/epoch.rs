@@ -22,6 +22,11 @@ pub use crossbeam_epoch::Guard;
 /// Enters an epoch: nothing that is reachable now is freed until the guard is dropped. Cheap and re-entrant.
 #[must_use]
 pub fn pin() -> Guard {
+    // When something is freed must not depend on what the process did before the simulation.
+    #[cfg(feature = "simulation")]
+    if let Some(guard) = super::simulation::pin() {
+        return guard;
+    }
     crossbeam_epoch::pin()
 }
 

@@ -19,28 +19,28 @@ use crate::sync::Event;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{self, Held, LargeReader, LargeReference, Tree, TreeObserver};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-static NEXT_ORDINAL: std::sync::Mutex<(usize, Vec<usize>)> = std::sync::Mutex::new((0, Vec::new()));
+/// Those that are taken.
+static ORDINALS: std::sync::Mutex<BTreeSet<usize>> = std::sync::Mutex::new(BTreeSet::new());
 
-/// A small number that no other living thread has.
+/// The smallest number that no other living thread has: few threads have different logs, whoever lived before them.
 struct Ordinal(usize);
 
 impl Ordinal {
     fn take() -> Ordinal {
-        let mut next = NEXT_ORDINAL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(free) = next.1.pop() {
-            return Ordinal(free);
-        }
-        next.0 += 1;
-        Ordinal(next.0 - 1)
+        let mut taken = ORDINALS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let free = (0..).zip(&*taken).take_while(|(number, taken)| number == *taken).count();
+        taken.insert(free);
+        Ordinal(free)
     }
 }
 
 impl Drop for Ordinal {
     fn drop(&mut self) {
-        NEXT_ORDINAL.lock().unwrap_or_else(std::sync::PoisonError::into_inner).1.push(self.0);
+        ORDINALS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&self.0);
     }
 }
 

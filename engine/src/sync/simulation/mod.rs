@@ -24,11 +24,16 @@
 //! Random choice among ready threads, and priorities that change a few times: Burckhardt and others, "A randomized scheduler
 //! with probabilistic guarantees of finding bugs", 2010.
 
+mod epochs;
+mod gate;
 mod panics;
 pub mod primitives;
 
+pub(super) use epochs::pin;
 pub use panics::{PlannedPanic, panic_later, planned_panic};
 
+use self::epochs::Epochs;
+use self::gate::Gate;
 use self::panics::Planned;
 use self::primitives::AtomicU32;
 use crate::base::random::Random;
@@ -97,6 +102,7 @@ thread_local! {
 #[derive(Debug)]
 struct Simulation {
     surroundings: Arc<Surroundings>,
+    epochs: Epochs,
     state: Mutex<State>,
 }
 
@@ -142,31 +148,6 @@ enum Condition {
     Ended,
 }
 
-/// Where a thread without the baton sleeps.
-#[derive(Debug, Default)]
-struct Gate {
-    open: AtomicBool,
-    thread: std::sync::OnceLock<std::thread::Thread>,
-}
-
-impl Gate {
-    /// It is opened before it is asked who waits, and who waits says so before looking: one of the two sees the other.
-    fn open(&self) {
-        self.open.swap(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-
-    /// By its thread, which has said who it is before anybody could open the gate or finds it open now.
-    fn pass(&self) {
-        self.thread.get_or_init(std::thread::current);
-        while !self.open.swap(false, Ordering::SeqCst) {
-            std::thread::park();
-        }
-    }
-}
-
 /// Runs `f`, and all threads that it starts, under a scheduler. Returns when all have ended.
 ///
 /// # Panics
@@ -175,6 +156,7 @@ pub fn run<T>(plan: Plan, f: impl FnOnce() -> T) -> (T, Summary) {
     assert!(!is_simulated(), "a simulation inside a simulation");
     let simulation = Arc::new(Simulation {
         surroundings: Surroundings::new(plan.seed),
+        epochs: Epochs::default(),
         state: Mutex::new(State {
             plan,
             random: Random::from_seed(plan.seed),
@@ -359,6 +341,7 @@ struct Membership;
 impl Membership {
     fn enter(simulation: &Arc<Simulation>, task: usize) -> Membership {
         ME.set(Some((simulation.clone(), task)));
+        simulation.epochs.enter();
         Surroundings::enter(Some(simulation.surroundings.clone()));
         Membership
     }
@@ -366,6 +349,7 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
+        epochs::leave();
         LEFT.set(0);
         ME.set(None);
         Surroundings::enter(None);

@@ -1,0 +1,35 @@
+//! Epochs of a simulation: what its threads retire is freed by them, or when it is over, and nothing else is.
+//!
+//! The library's own epochs are the process's. With them it would depend on earlier simulations when something is freed, and the
+//! engine asks what is free.
+
+use crossbeam_epoch::{Collector, Guard, LocalHandle};
+use std::cell::RefCell;
+
+thread_local! {
+    static OWN: RefCell<Option<LocalHandle>> = const { RefCell::new(None) };
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(super) struct Epochs(Collector);
+
+impl Epochs {
+    /// The calling thread takes part until it calls [`leave`].
+    pub(super) fn enter(&self) {
+        OWN.set(Some(self.0.register()));
+    }
+}
+
+/// The calling thread will leave the simulation. What it frees here may wait for other threads, and enter an epoch once more.
+pub(super) fn leave() {
+    let own = OWN.take();
+    drop(own);
+}
+
+/// Enters an epoch of the calling thread's simulation; `None` if it takes part in none.
+pub fn pin() -> Option<Guard> {
+    let own = OWN.try_with(|own| own.borrow().as_ref().map(LocalHandle::pin)).ok().flatten();
+    // Others may look at what a thread frees while it leaves: it is retired among them, and not in the process's epochs.
+    own.or_else(|| super::in_simulation(|simulation, _| simulation.epochs.0.register().pin()))
+}
