@@ -76,7 +76,7 @@ pub struct Lived {
 }
 
 /// Before one life in so many the crashed disk is recovered several times.
-const RECOVERED_AGAIN: u64 = 8;
+const RECOVERED_AGAIN: u64 = 24;
 
 /// Lives it.
 pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> Lived {

@@ -27,6 +27,11 @@ pub(super) fn leave() {
     drop(own);
 }
 
+/// False while the calling thread leaves, and for one that takes part in no simulation.
+pub(super) fn takes_part() -> bool {
+    OWN.try_with(|own| own.borrow().is_some()).unwrap_or(false)
+}
+
 /// Enters an epoch of the calling thread's simulation; `None` if it takes part in none.
 pub fn pin() -> Option<Guard> {
     let own = OWN.try_with(|own| own.borrow().as_ref().map(LocalHandle::pin)).ok().flatten();

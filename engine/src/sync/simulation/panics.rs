@@ -3,9 +3,9 @@
 //!
 //! It stands for a bug of the engine, or of a device that a user brought along, in whatever the thread does there. Operations on atomics and
 //! releases of locks are left out: nothing can fail in them, and what belongs together could not be written down otherwise. A thread that is
-//! unwinding already is spared: a second panic would end the process.
+//! unwinding already is spared: a second panic would end the process; and one that leaves the simulation, where nobody would catch it.
 
-use super::in_simulation;
+use super::{epochs, in_simulation};
 use std::backtrace::Backtrace;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -63,7 +63,7 @@ impl Planned {
 /// The calling thread panics if it is its turn.
 #[inline]
 pub(super) fn may_strike() {
-    if ARMED.load(Ordering::Relaxed) > 0 && !std::thread::panicking() {
+    if ARMED.load(Ordering::Relaxed) > 0 && !std::thread::panicking() && epochs::takes_part() {
         strike();
     }
 }
