@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::clock::Clock;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::epoch::EpochCell;
 use crate::sync::{Event, Mutex, thread};
 
 /// Three threads that pass each other a number through everything that `sync` has.
@@ -95,4 +96,23 @@ fn nobody_outside_is_touched() {
     event.wait(event.ticket(), Some(Duration::from_millis(1)));
     assert_eq!(*lock.lock(), 5);
     thread::spawn("real", || assert!(!is_simulated())).expect("a thread").join().expect("no panic");
+}
+
+#[test]
+fn what_the_threads_of_a_simulation_retired_is_freed_when_it_is_over() {
+    let value = Arc::new(());
+    let copies = value.clone();
+    run(Plan::of(7), move || {
+        let cell = Arc::new(EpochCell::default());
+        let own = cell.clone();
+        let thread = thread::spawn("other", move || {
+            let guard = crate::sync::epoch::pin();
+            own.replace(Some(copies), &guard);
+            own.replace(None, &guard);
+        });
+        let guard = crate::sync::epoch::pin();
+        thread.expect("a thread").join().expect("no panic");
+        assert!(cell.load(&guard).is_none());
+    });
+    assert_eq!(Arc::strong_count(&value), 1, "the process's epochs have it");
 }
