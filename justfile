@@ -8,9 +8,9 @@ test:
 scorecard:
     cargo run --release -p quench-sim -- scorecard
 
-# Two hours of rounds, added to those of earlier calls.
+# Two hours of rounds, added to those of earlier calls, which are in the tree.
 soak minutes="120":
-    cargo run --release -p quench-sim -- scorecard --minutes {{minutes}} --record target/soak.json
+    cargo run --release -p quench-sim -- scorecard --minutes {{minutes}} --record docs/soak.json
 
 # A minute of coverage-guided fuzzing for each target.
 fuzz seconds="60":

@@ -21,6 +21,19 @@ pub fn command(subcommand: &str) -> Result<Command> {
     Ok(command)
 }
 
+/// Of the sources, `-dirty` behind it if they differ; `unknown` if nobody can say.
+pub fn commit() -> String {
+    let git = Command::new("git")
+        .args(["describe", "--always", "--dirty", "--exclude=*"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    let said = git
+        .ok()
+        .filter(|git| git.status.success())
+        .map(|git| String::from_utf8_lossy(&git.stdout).trim().to_string());
+    said.filter(|commit| !commit.is_empty()).unwrap_or_else(|| "unknown".into())
+}
+
 /// Starts it.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 //! One round is what a run in CI does: some thousand seeds, then each test of other packages that has a measure of its own. A long run goes
 //! on until its time is over, each time with what is furthest from its target, and can go on where an earlier one ended.
 
+use crate::cargo;
 use crate::figures::{DEEP_ORDERS, Figures};
 use crate::many::{self, Failure, Wanted};
 use crate::suites::{Outcome, SUITES, Suite};
@@ -48,6 +49,9 @@ pub struct Row {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sums {
     pub seconds: f64,
+    /// Of each commit that was run.
+    #[serde(default)]
+    pub commits: BTreeMap<String, f64>,
     /// The first that has not been run.
     pub next_seed: u64,
     /// Of the simulation.
@@ -267,7 +271,8 @@ impl Scorecard {
     /// This program cannot be started again; there is no cargo; the record cannot be read or written.
     pub fn make(asked: &Asked) -> Result<Scorecard> {
         let (begun, mut sums) = (Instant::now(), Sums::of(asked)?);
-        let before = sums.seconds;
+        let (commit, before) = (cargo::commit(), sums.seconds);
+        let of_commit = sums.commits.get(&commit).copied().unwrap_or(0.0);
         let until = asked.minutes.map(|minutes| begun + Duration::from_secs(60 * minutes));
         loop {
             match (until, sums.most_behind(asked)) {
@@ -275,7 +280,9 @@ impl Scorecard {
                 (_, Some(suite)) => sums.test(&suite)?,
                 (_, None) => sums.simulate(asked, until)?,
             }
-            sums.seconds = before + begun.elapsed().as_secs_f64();
+            let seconds = begun.elapsed().as_secs_f64();
+            sums.seconds = before + seconds;
+            sums.commits.insert(commit.clone(), of_commit + seconds);
             if let Some(path) = &asked.record {
                 sums.keep(path)?;
             }
@@ -310,6 +317,9 @@ impl Scorecard {
              {:.0} s\n",
             self.sums.seconds
         );
+        for (commit, seconds) in &self.sums.commits {
+            text += &format!("commit {commit}: {:.0} minutes\n", seconds / 60.0);
+        }
         for (what, said) in &self.sums.failed {
             text += &format!("\n{what}: {said}\n");
         }
@@ -356,11 +366,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_told() {
+    fn what_was_left_out_and_which_commits_were_run_is_told() {
         let skipped = BTreeSet::from(["a: there is no strace".to_string()]);
-        let sums = Sums { skipped, ..Sums::default() };
+        let commits = BTreeMap::from([("ed3c81d".to_string(), 120.0)]);
+        let sums = Sums { skipped, commits, ..Sums::default() };
         let scorecard = Scorecard { rows: sums.rows(&asked()), sums };
         assert!(scorecard.table().contains("not run here: a: there is no strace"), "{}", scorecard.table());
+        assert!(scorecard.table().contains("commit ed3c81d: 2 minutes"), "{}", scorecard.table());
     }
 
     #[test]
