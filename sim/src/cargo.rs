@@ -21,17 +21,17 @@ pub fn command(subcommand: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Of the sources, `-dirty` behind it if they differ; `unknown` if nobody can say.
+/// Of the sources, `-dirty` behind it if they differ from it; `unknown` if nobody can say.
 pub fn commit() -> String {
-    let git = Command::new("git")
-        .args(["describe", "--always", "--dirty", "--exclude=*"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output();
-    let said = git
-        .ok()
-        .filter(|git| git.status.success())
-        .map(|git| String::from_utf8_lossy(&git.stdout).trim().to_string());
-    said.filter(|commit| !commit.is_empty()).unwrap_or_else(|| "unknown".into())
+    let git = |arguments: &[&str]| {
+        Command::new("git").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()
+    };
+    let Some(head) = git(&["rev-parse", "--short", "HEAD"]).filter(|head| head.status.success()) else {
+        return "unknown".into();
+    };
+    let same = git(&["diff", "--quiet", "HEAD", "--", ":/*.rs", ":/*.toml", ":/*.lock"]);
+    let dirty = if same.is_some_and(|same| same.status.success()) { "" } else { "-dirty" };
+    format!("{}{dirty}", String::from_utf8_lossy(&head.stdout).trim())
 }
 
 /// Starts it.
