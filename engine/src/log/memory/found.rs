@@ -23,10 +23,10 @@ pub fn find(
     memory: &LogMemory,
     (epoch, covered): (Epoch, Csn),
     id: SegmentId,
-    read_only: bool,
 ) -> Result<Option<Segment>> {
-    if !read_only && !planted::is(Bug::MemoryHeaderBelieved) {
-        // What a killed process left in a cache could vanish after it was served, a header that it stored and did not fence with it.
+    if !planted::is(Bug::MemoryHeaderBelieved) {
+        // What a killed process left in a cache could vanish after it was served, also to one who only reads, and a header that it stored and
+        // did not fence with it.
         memory.memory.flush();
     }
     let storage = MemoryStorage::new();
