@@ -81,7 +81,8 @@ impl Trouble {
             3 => Trouble::Full((64 << 10) * (1 + random.below(60))),
             _ => {
                 let slow = MishapKind::Slow(Duration::from_micros(random.below(20_000)));
-                let kinds = [MishapKind::Short, MishapKind::Interrupted, MishapKind::Stuck, slow];
+                use MishapKind::{Interrupted, Short, Stuck, TryAgain};
+                let kinds = [Short, Interrupted, TryAgain, Stuck, slow];
                 Trouble::Mishap(Mishap { operation: Any, after, kind: one_of(random, &kinds) })
             }
         }

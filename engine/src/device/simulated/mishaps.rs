@@ -10,6 +10,9 @@ use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What an operation that is to be tried again waits for.
+const A_MOMENT: Duration = Duration::from_micros(1);
+
 impl SimulatedStorage {
     /// What becomes of an operation, and how often what is stuck was released before.
     pub(super) fn fate(
@@ -33,6 +36,8 @@ impl SimulatedStorage {
     ) -> Result<()> {
         match mishap {
             MishapKind::Slow(time) => thread::sleep(time),
+            // Nothing is done before, and others may come first.
+            MishapKind::TryAgain => thread::sleep(A_MOMENT),
             MishapKind::Stuck => {
                 // A crash meanwhile may find it done, or partly, or late.
                 if let Some(Change::Write { path, offset, bytes, .. }) = change {

@@ -177,7 +177,8 @@ fn twos(bytes: &[u8]) -> usize {
 
 #[test]
 fn mishaps_that_keep_promises_do_the_write() {
-    for kind in [MishapKind::Short, MishapKind::Interrupted, MishapKind::Slow(Duration::from_millis(1))] {
+    let slow = MishapKind::Slow(Duration::from_millis(1));
+    for kind in [MishapKind::Short, MishapKind::Interrupted, MishapKind::TryAgain, slow] {
         let (storage, found) = befallen(kind, true);
         assert_eq!((twos(&found), twos(&found[..SECTOR_BYTES])), (SECTOR_BYTES, SECTOR_BYTES), "{kind:?}");
         for seed in 0..20 {
@@ -193,6 +194,24 @@ fn a_short_write_can_be_cut_short_by_a_crash() {
     let between = storage.crash(CrashKind::Kill, storage.operations() - 1, 1);
     let part = twos(&between.read_file("a").expect("there"));
     assert!(part > 0 && part < SECTOR_BYTES && part.is_multiple_of(512), "{part}");
+}
+
+/// EINTR may come when a part is done, EAGAIN comes before anything is.
+#[test]
+fn what_was_interrupted_may_be_there_in_part_and_what_was_to_be_tried_again_is_not() {
+    let parts = |kind| {
+        let (storage, _) = befallen(kind, true);
+        let writes = storage.describe(0).iter().filter(|line| line.contains("write")).count();
+        (writes, storage.fault_counts().iter().collect::<Vec<_>>())
+    };
+    assert_eq!(parts(MishapKind::Interrupted), (3, vec![("interrupted", 1)]));
+    assert_eq!(parts(MishapKind::TryAgain), (2, vec![("try again", 1)]));
+    let (storage, file) = with_file();
+    storage.inject_mishap(Mishap { operation: OperationKind::Any, after: 0, kind: MishapKind::TryAgain });
+    file.flush().expect("no flush is told so");
+    assert_eq!(storage.faults_struck(), 0);
+    file.read_at(0, &mut [0; 10]).expect("tried again");
+    assert_eq!(storage.faults_struck(), 1);
 }
 
 #[test]

@@ -19,11 +19,7 @@ use crate::log::segment::Segment;
 ///
 /// # Errors
 /// `Unsupported` for records that this build does not know.
-pub fn find(
-    memory: &LogMemory,
-    (epoch, covered): (Epoch, Csn),
-    id: SegmentId,
-) -> Result<Option<Segment>> {
+pub fn find(memory: &LogMemory, (epoch, covered): (Epoch, Csn), id: SegmentId) -> Result<Option<Segment>> {
     if !planted::is(Bug::MemoryHeaderBelieved) {
         // What a killed process left in a cache could vanish after it was served, also to one who only reads, and a header that it stored and
         // did not fence with it.
