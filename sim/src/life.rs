@@ -5,6 +5,7 @@ use crate::copies::{Backup, judge_backups, restore_with_log};
 use crate::figures::Figures;
 use crate::isolation;
 use crate::known::{Found, Known};
+use crate::look::look;
 use crate::story::Story;
 use crate::support::bank::{Id, Tables};
 use crate::support::past::Past;
@@ -115,6 +116,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         judge_checkpoint(disk, &script);
     }
     let restored = restore_with_log(disk, &script, figures);
+    let seen = look(disk, &script, figures);
     let told = |what: &str| script.story.tell(disk, "main", what);
     if !matches!(script.trouble, Trouble::None) {
         told(&format!("from now on there may be trouble: {:?}", script.trouble));
@@ -140,6 +142,7 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         let found = script.known.judge(&db, &script.context);
         let same = restored.is_none_or(|restored| restored == found);
         assert!(same, "{}: a restored backup with the log is something else", script.context);
+        seen.iter().for_each(|seen| seen.judge(&found, &script.context));
         figures.passed("rows with long keys found", found.long_keys() as u64);
         lived.found = Some(found);
         told("has judged what is there");
