@@ -240,7 +240,7 @@ fn page_bytes(seed: u64, tight: bool) -> usize {
 /// The same in each life that has a log in mapped memory: a memory that is there has its length.
 fn log_memory_bytes(seed: u64, settings: &Settings) -> u64 {
     let is_there = presets::Axes::of(settings).writer == Writer::Memory;
-    if is_there && seed % 3 == 0 { 4 << 20 } else { 0 }
+    if is_there && seed.is_multiple_of(3) { 4 << 20 } else { 0 }
 }
 
 impl Config {

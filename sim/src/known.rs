@@ -35,6 +35,12 @@ pub struct Found {
 }
 
 impl Found {
+    /// These rows, of nobody.
+    #[cfg(test)]
+    pub fn of(content: Content) -> Found {
+        Found { content, reached: BTreeMap::new() }
+    }
+
     /// Rows of trees that have three levels if there are enough of them.
     pub fn long_keys(&self) -> usize {
         self.content.keys().filter(|(_, key)| key.len() > 300).count()
