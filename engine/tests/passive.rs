@@ -483,55 +483,6 @@ fn what_contradicts_what_is_there_is_refused_with_the_reason() {
     refused(on_files(&memory), invalid, &["no memory-mapped log of QuenchDB"]);
 }
 
-/// Settings with a log in mapped memory were refused for reading where the database needs none: "preset passive has no log in mapped memory".
-#[test]
-fn a_database_that_needs_no_memory_is_read_with_settings_that_have_one() {
-    let auto = || Settings { preset: Preset::Auto, ..settings(2) };
-    let by_writer = || Settings { writer: Some(Writer::Memory), preset: Preset::Pipelined, ..settings(2) };
-    for writes in [settings(2), auto(), plain()] {
-        let disk = SimulatedStorage::new(1);
-        let db = open(&disk, writes).expect("a whole disk");
-        work(&db, &disk, 1, 4, 20);
-        let written = content(&db);
-        db.close().expect("closes");
-        for reads in [settings(2), auto(), by_writer(), plain()] {
-            let db = open(&disk, Settings { read_only: true, ..reads.clone() }).expect("needs no memory");
-            let found = content(&db);
-            assert!(found == written, "{}", difference(&written, &found));
-            assert!(db.statistics().log_memory.is_none());
-            drop(db);
-            let builder = Database::builder().settings(reads).storage(Arc::new(disk.clone()));
-            let report = builder.verify("simulated", None).expect("opens for reading only");
-            assert!(report.problems.is_empty(), "{report:#?}");
-        }
-    }
-}
-
-/// What a killed process had stored and not fenced was shown to readers, and a power cut after that took it away.
-#[test]
-fn what_a_reader_saw_of_a_killed_process_survives_a_power_cut() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, settings(2)).expect("a whole disk");
-    work(&db, &disk, 1, 6, 20);
-    disk.stop();
-    drop(db);
-    let mut shown = BTreeSet::new();
-    for at in 0..disk.operations() {
-        let killed = disk.crash(CrashKind::Kill, at, 1);
-        // Before the first manifest there is nothing to read.
-        let Ok(db) = open(&killed, Settings { read_only: true, ..settings(2) }) else { continue };
-        let seen = content(&db);
-        drop(db);
-        shown.insert(seen.len());
-        for seed in 0..4 {
-            let cut = killed.crash(CrashKind::PowerCut, killed.operations(), seed);
-            let now = content(&open(&cut, settings(2)).expect("recovers"));
-            assert!(seen == now, "killed after {at}: {}", difference(&seen, &now));
-        }
-    }
-    assert!(shown.len() > 4, "{shown:?}");
-}
-
 /// The first open, which makes the memory, and one that divides it for longer buffers.
 #[test]
 fn an_open_that_was_killed_leaves_nothing_half_durable_to_the_next() {
