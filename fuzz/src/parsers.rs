@@ -294,7 +294,7 @@ pub(crate) fn memory(data: &[u8]) {
         // Only what is of the epoch that ran counts.
         for epoch in (0..4).map(Epoch) {
             let above = (epoch, Csn(u64::from(how >> 4)));
-            if let Ok(Some(segment)) = find(&memory, above, quenchdb::base::SegmentId(7), true) {
+            if let Ok(Some(segment)) = find(&memory, above, quenchdb::base::SegmentId(7)) {
                 let storage: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(1));
                 let _ = dump(&storage, Some(&segment), DATABASE, Csn::ZERO, &|_, _| ());
             }

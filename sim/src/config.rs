@@ -5,15 +5,19 @@ use crate::support::bank::{ALL_KINDS, LOOSE_KINDS};
 use quenchdb::base::random::Random;
 use quenchdb::base::surroundings::Surroundings;
 use quenchdb::commit::presets;
-use quenchdb::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
+use quenchdb::device::simulated::{
+    Device, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
+};
 use quenchdb::sync::simulation;
-use quenchdb::{Compression, Settings};
+use quenchdb::{Compression, MethodSetting, Settings, Writer};
 use std::time::Duration;
 
 /// A seed's database.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub seed: u64,
+    /// What the disk is like, in all lives.
+    pub device: Device,
     pub settings: Settings,
     /// Whether pages have to leave memory.
     pub tight: bool,
@@ -51,12 +55,20 @@ pub enum Trouble {
 
 /// See [`Trouble::or_inside`].
 const INSIDE: u64 = 0x9a21_c000;
+/// Drawn apart, too.
+const DEVICE: u64 = 0xde11_ce00;
+const PAGES: u64 = 0x9a9e_5000;
 
 /// Threads of users, and the engine's own.
 const THREADS: [&str; 5] = ["worker", "worker", "quench-", "quench-flusher", "quench-evictor"];
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
+
+/// Of the machine that is simulated.
+fn processors() -> usize {
+    2
+}
 
 fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
     all[random.below(all.len() as u64) as usize]
@@ -81,7 +93,8 @@ impl Trouble {
             3 => Trouble::Full((64 << 10) * (1 + random.below(60))),
             _ => {
                 let slow = MishapKind::Slow(Duration::from_micros(random.below(20_000)));
-                let kinds = [MishapKind::Short, MishapKind::Interrupted, MishapKind::Stuck, slow];
+                use MishapKind::{Interrupted, Short, Stuck, TryAgain};
+                let kinds = [Short, Interrupted, TryAgain, Stuck, slow];
                 Trouble::Mishap(Mishap { operation: Any, after, kind: one_of(random, &kinds) })
             }
         }
@@ -161,7 +174,8 @@ fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     let mut perhaps = |set: fn(&mut Settings, u64)| {
         let mut other = sized.clone();
         set(&mut other, random.below(4));
-        if other.validate().is_ok() && presets::check(&other, other.logs).is_ok() {
+        let logs = presets::log_count(&other, processors());
+        if other.validate().is_ok() && presets::check(&other, logs).is_ok() {
             sized = other;
         }
     };
@@ -176,7 +190,57 @@ fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     perhaps(|settings, n| settings.acknowledgment_group = 1 + n as usize);
     perhaps(|settings, n| settings.idle_most = Duration::from_micros([0, 50, 50, 2_000][n as usize]));
     perhaps(|settings, n| settings.insertion_latency = Duration::from_micros(n / 2));
-    sized
+    with_any_others(sized, random)
+}
+
+/// All others that may differ at each open, one at a time if it contradicts nothing.
+fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
+    let us = Duration::from_micros;
+    let mut drawn = settings;
+    let mut perhaps = |set: &dyn Fn(&mut Settings, usize)| {
+        let mut other = drawn.clone();
+        set(&mut other, random.below(4) as usize);
+        let logs = presets::log_count(&other, processors());
+        if other.validate().is_ok() && presets::check(&other, logs).is_ok() {
+            drawn = other;
+        }
+    };
+    use MethodSetting::{Flusher, WorkerDsync, WorkerFlush};
+    // With `autonomous` it says who writes, too.
+    perhaps(&|settings, n| {
+        settings.durability_method = [None, Some(WorkerFlush), Some(WorkerDsync), Some(Flusher)][n]
+    });
+    perhaps(&|settings, n| {
+        settings.compression = [Compression::None, Compression::Zstd, Compression::Lz4, Compression::Lz4][n]
+    });
+    perhaps(&|settings, n| settings.segment_bytes = [64 << 10, 64 << 10, 128 << 10, 100 << 10][n]);
+    perhaps(&|settings, n| {
+        let said = settings.flush_interval;
+        settings.flush_interval = [said, said, Some(us(100)), Some(us(2_000))][n];
+    });
+    perhaps(&|settings, n| settings.acknowledgment_odds = [settings.acknowledgment_odds, 1, 0, 2][n]);
+    // As many logs as there are processors for so many threads each.
+    perhaps(&|settings, n| {
+        (settings.logs, settings.threads_per_log) = [(settings.logs, 2), (0, 1), (0, 2), (0, 3)][n]
+    });
+    perhaps(&|settings, n| settings.recovery_seconds = [5, 5, 1, 3_600][n]);
+    perhaps(&|settings, n| settings.lock_wait = us([1_000_000, 1_000_000, 50_000, 1_000][n]));
+    perhaps(&|settings, n| settings.write_deadline = Duration::from_secs([60, 60, 0, 3_600][n]));
+    perhaps(&|settings, n| settings.version_bytes = [256 << 20, 256 << 20, 256 << 20, 128 << 10][n]);
+    perhaps(&|settings, n| settings.transaction_bytes_max = [0, 0, 0, 300 << 10][n]);
+    drawn
+}
+
+/// Fixed when a database is made. A memory that is short holds too few of the long ones.
+fn page_bytes(seed: u64, tight: bool) -> usize {
+    let mut random = Random::from_seed(seed ^ PAGES);
+    if tight { 4096 } else { one_of(&mut random, &[4096, 4096, 4096, 8192, 16 << 10]) }
+}
+
+/// The same in each life that has a log in mapped memory: a memory that is there has its length.
+fn log_memory_bytes(seed: u64, settings: &Settings) -> u64 {
+    let is_there = presets::Axes::of(settings).writer == Writer::Memory;
+    if is_there && seed.is_multiple_of(3) { 4 << 20 } else { 0 }
 }
 
 impl Config {
@@ -191,10 +255,13 @@ impl Config {
             ..support::any_protocol(seed, &mut random)
         };
         let settings = with_any_sizes(settings, &mut random);
+        let settings = Settings { page_bytes: page_bytes(seed, tight), ..settings };
+        let settings = Settings { log_memory_bytes: log_memory_bytes(seed, &settings), ..settings };
         let trouble = if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
         let trouble = trouble.or_inside(seed, 4);
         Config {
             seed,
+            device: Device::any(&mut Random::from_seed(seed ^ DEVICE)),
             settings,
             tight,
             threads,
@@ -210,13 +277,13 @@ impl Config {
     /// The same memory with another protocol, and other sizes: a database may be opened with any.
     pub fn other_protocol(&self, random: &mut Random) -> Settings {
         let other = support::any_protocol(random.next_u64(), random);
-        let own = self.settings.clone();
         let other = Settings {
-            compression: own.compression,
-            memory_bytes: own.memory_bytes,
-            segment_bytes: own.segment_bytes,
+            page_bytes: self.settings.page_bytes,
+            memory_bytes: self.settings.memory_bytes,
+            segment_bytes: 64 << 10,
             ..other
         };
-        with_any_sizes(other, random)
+        let drawn = with_any_sizes(other, random);
+        Settings { log_memory_bytes: log_memory_bytes(self.seed, &drawn), ..drawn }
     }
 }

@@ -4,6 +4,7 @@ use crate::config::Trouble;
 use crate::figures::Figures;
 use crate::known::{Found, Known};
 use crate::life::{Lived, Script};
+use crate::look::Seen;
 use crate::support::so_far::Commit;
 use crate::work::Shared;
 use quenchdb::base::random::Random;
@@ -70,12 +71,13 @@ pub fn judge_backups(backups: &[Backup], script: &Script, lived: &Lived, figures
 
 /// The database that the last backup and the log on a crashed disk make, before the one on that disk is opened. None if there is no backup,
 /// or the log does not begin where it ends.
-pub fn restore_with_log(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> Option<Found> {
+pub fn restore_with_log(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> Option<Seen> {
     let backup = script.known.backups().last().filter(|_| script.judged && script.seed.is_multiple_of(4))?;
-    match backup.judge(&script.known, Some(place(disk)), script, "restored with its log") {
-        Ok(found) => {
+    let restore = || backup.judge(&script.known, Some(place(disk)), script, "restored with its log");
+    match Seen::by(disk, restore) {
+        Ok(seen) => {
             figures.passed("backups restored with the log of a crashed disk", 1);
-            Some(found)
+            Some(seen)
         }
         // Checkpoints have recycled some of it since.
         Err(error) if error.kind() == ErrorKind::Corruption && error.to_string().contains("log") => {

@@ -70,7 +70,7 @@ impl History<'_> {
     fn run(&mut self) {
         let rule = self.config.settings.dependency.map_or("its own", Dependency::name);
         let protocol = format!("{} {rule}", self.config.settings.preset);
-        let disk = SimulatedStorage::new(self.config.seed);
+        let disk = SimulatedStorage::on_device(self.config.device, self.config.seed);
         let script = Script {
             seed: self.random.next_u64(),
             settings: self.config.settings.clone(),

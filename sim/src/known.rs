@@ -40,6 +40,12 @@ impl Found {
         &self.content
     }
 
+    /// These rows, of nobody.
+    #[cfg(test)]
+    pub fn of(content: Content) -> Found {
+        Found { content, reached: BTreeMap::new() }
+    }
+
     /// Rows of trees that have three levels if there are enough of them.
     pub fn long_keys(&self) -> usize {
         self.content.keys().filter(|(_, key)| key.len() > 300).count()

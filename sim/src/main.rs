@@ -10,6 +10,7 @@ mod history;
 mod isolation;
 mod known;
 mod life;
+mod look;
 mod many;
 mod planted;
 mod scorecard;

@@ -389,6 +389,27 @@ mod tests {
         assert!(error.to_string().contains("soak.json"), "{error}");
     }
 
+    /// What it calls "interrupted" was a write of which a part was done before the rest, and still is.
+    #[test]
+    fn a_record_of_a_run_that_knew_fewer_kinds_of_faults_is_gone_on_with() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("soak.json");
+        let mut sums = Sums::default();
+        sums.figures.happened("interrupted", 3);
+        sums.figures.note_pairs(&["interrupted".into()].into(), &["kill".into()].into());
+        sums.keep(&path).expect("it is written");
+        let asked = Asked { record: Some(path), ..asked() };
+        let mut again = Sums::of(&asked).expect("it is read");
+        again.figures.happened("try again", 1);
+        again.figures.happened("interrupted", 1);
+        let kinds = row(&again, &asked, "kinds of faults that fired");
+        assert_eq!((again.figures.happenings["interrupted"], kinds.figure, kinds.target), (4, 2, 37));
+        let pairs = row(&again, &asked, "pairs of kinds, one in a later life");
+        assert_eq!((pairs.figure, pairs.target), (1, 1_369));
+        let known = |name: &str| HAPPENINGS.contains(&name);
+        assert!(again.figures.happenings.keys().all(|name| known(name)), "counted as a kind that is none");
+    }
+
     fn row(sums: &Sums, asked: &Asked, measure: &str) -> Row {
         sums.rows(asked).into_iter().find(|row| row.measure == measure).expect(measure)
     }

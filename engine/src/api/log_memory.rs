@@ -80,9 +80,11 @@ pub(super) fn open(
     logs: usize,
     buffer_bytes: u64,
 ) -> Result<Memories> {
-    let uses = Axes::of(settings).writer == Writer::Memory && !settings.read_only;
+    let is_in_memory = Axes::of(settings).writer == Writer::Memory;
+    // Who reads commits nothing, whatever the settings say of commits.
+    let uses = is_in_memory && !settings.read_only;
     let needed = manifest.log_memory.take();
-    if needed.is_none() && !uses && settings.log_memory.is_some() {
+    if needed.is_none() && !is_in_memory && settings.log_memory.is_some() {
         let preset = settings.preset;
         return Err(setting(format!(
             "preset {preset} has no log in mapped memory, and the database needs none"
@@ -92,8 +94,7 @@ pub(super) fn open(
     let mut old = None;
     if let Some(needed) = needed {
         let found = find_needed(storage, settings, manifest.database, &needed, "salvage the database")?;
-        memories.found =
-            find(&found, (manifest.epoch, manifest.covered), next_id(storage)?, settings.read_only)?;
+        memories.found = find(&found, (manifest.epoch, manifest.covered), next_id(storage)?)?;
         if settings.read_only {
             manifest.log_memory = Some(needed);
             memories.facts = Some(found.mapped().facts());

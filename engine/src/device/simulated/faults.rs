@@ -5,7 +5,8 @@
 //! | mishap | what happens | what the engine owes |
 //! |---|---|---|
 //! | `Short` | a part of the write is there before the rest is | nothing is lost |
-//! | `Interrupted` | a part of it is done, then all of it again (what a driver does after EINTR, EAGAIN) | nothing is lost |
+//! | `Interrupted` | a part of it is done, then all of it again: what a driver does after EINTR | nothing is lost |
+//! | `TryAgain` | nothing of it is done, then all of it, a moment later: what a driver does after EAGAIN | nothing is lost |
 //! | `Slow` | it takes so long | nothing is lost, others go on |
 //! | `Stuck` | it does not end until [`release_stuck`](super::SimulatedStorage::release_stuck) | deadlines of callers are kept, reads of what is in memory go on; nothing is lost |
 //! | `Duplicated` | a write is done once more at some later time, over whatever is there then | beyond promises: detected where it hits something, or harmless |
@@ -91,6 +92,7 @@ pub struct Fault {
 pub enum MishapKind {
     Short,
     Interrupted,
+    TryAgain,
     Slow(Duration),
     Stuck,
     Duplicated,
@@ -114,9 +116,10 @@ pub struct Mishap {
 
 impl MishapKind {
     /// All of them, with a millisecond for the slow one.
-    pub const ALL: [MishapKind; 10] = [
+    pub const ALL: [MishapKind; 11] = [
         MishapKind::Short,
         MishapKind::Interrupted,
+        MishapKind::TryAgain,
         MishapKind::Slow(Duration::from_millis(1)),
         MishapKind::Stuck,
         MishapKind::Duplicated,
@@ -133,6 +136,7 @@ impl MishapKind {
         match self {
             MishapKind::Short => "short write",
             MishapKind::Interrupted => "interrupted",
+            MishapKind::TryAgain => "try again",
             MishapKind::Slow(_) => "slow",
             MishapKind::Stuck => "stuck",
             MishapKind::Duplicated => "duplicated write",
@@ -147,8 +151,8 @@ impl MishapKind {
     /// Whether it keeps what a device promises: then the engine loses nothing.
     #[must_use]
     pub fn keeps_promises(self) -> bool {
-        use MishapKind::{Interrupted, Short, Slow, Stuck};
-        matches!(self, Short | Interrupted | Slow(_) | Stuck)
+        use MishapKind::{Interrupted, Short, Slow, Stuck, TryAgain};
+        matches!(self, Short | Interrupted | TryAgain | Slow(_) | Stuck)
     }
 
     fn fits(self, operation: OperationKind, bytes: usize) -> bool {
@@ -163,13 +167,14 @@ impl MishapKind {
             MishapKind::Duplicated | MishapKind::Misdirected => writes,
             MishapKind::Rot => operation == Read && bytes > 0,
             MishapKind::LyingFlush => matches!(operation, Flush | DurableWrite) || fences,
+            MishapKind::TryAgain => writes || operation == Read && bytes > 0,
             MishapKind::Interrupted | MishapKind::Slow(_) | MishapKind::Stuck => operation != Memory,
         }
     }
 }
 
 /// Everything that is counted in [`FaultCounts`]: first what tests arm, then what crashes bring with them.
-pub const HAPPENINGS: [&str; 30] = [
+pub const HAPPENINGS: [&str; 31] = [
     "open error",
     "read error",
     "write error",
@@ -181,6 +186,7 @@ pub const HAPPENINGS: [&str; 30] = [
     "full disk",
     "short write",
     "interrupted",
+    "try again",
     "slow",
     "stuck",
     "duplicated write",

@@ -1,7 +1,9 @@
 //! The disk: what is visible, what is pending, what is durable; and what a crash makes of it.
 
-use super::faults::{Cut, CutLogs, FaultCounts, are_reordered};
+use super::device::{Device, Reach};
+use super::faults::{CutLogs, FaultCounts, are_reordered};
 use super::image::Image;
+use super::kept::{FileImage, Pending, Unsure};
 use super::memory::MemoryImage;
 use crate::base::random::Random;
 use std::collections::BTreeMap;
@@ -35,7 +37,7 @@ pub(super) enum Change {
         path: Arc<str>,
         offset: u64,
         bytes: Arc<[u8]>,
-        durable: bool,
+        reach: Reach,
     },
     /// Writes in flight end with their owner.
     Claim {
@@ -104,8 +106,13 @@ impl std::fmt::Display for Change {
             Change::Create { path } => write!(f, "create {path}"),
             Change::Remove { path } => write!(f, "remove {path}"),
             Change::FlushDirectory { directory } => write!(f, "flush directory {directory:?}"),
-            Change::Write { path, offset, bytes, durable } => {
-                let how = if *durable { "durable write" } else { "write" };
+            Change::Write { path, offset, bytes, reach } => {
+                let how = match reach {
+                    Reach::Cache => "write",
+                    Reach::Device => "write to the device",
+                    Reach::Through => "write through the cache",
+                    Reach::Flushed => "durable write",
+                };
                 write!(f, "{how} {path} at {offset}, {} bytes, crc {:08x}", bytes.len(), crc(bytes))
             }
             Change::InFlight { path, offset, bytes } => {
@@ -139,24 +146,19 @@ impl Change {
         }
     }
 
+    /// Whether the device empties its cache for it.
+    pub(super) fn flushes(&self) -> bool {
+        matches!(
+            self,
+            Change::Write { reach: Reach::Flushed, .. }
+                | Change::Flush { .. }
+                | Change::FlushDirectory { .. }
+        )
+    }
+
     fn is_write(&self, path: &str, offset: u64, bytes: &[u8]) -> bool {
         matches!(self, Change::Write { path: p, offset: o, bytes: b, .. } if &**p == path && *o == offset && &**b == bytes)
     }
-}
-
-#[derive(Clone, Debug)]
-enum Pending {
-    Write(Unsure),
-    SetLen(u64),
-}
-
-/// A write that is not durable.
-#[derive(Clone, Debug)]
-struct Unsure {
-    /// Its number among all writes of the disk.
-    order: u64,
-    offset: u64,
-    bytes: Arc<[u8]>,
 }
 
 /// The log whose block this is, by the header of blocks (`log::block`).
@@ -164,23 +166,6 @@ pub(super) fn log_of(bytes: &[u8]) -> Option<u32> {
     let is_block = bytes.get(4..8) == Some(b"QLOG");
     let log = bytes.get(12..16).filter(|_| is_block)?;
     log.try_into().ok().map(u32::from_le_bytes)
-}
-
-#[derive(Clone, Debug, Default)]
-struct FileImage {
-    visible: Image,
-    durable: Image,
-    /// Visible and not durable, in order.
-    pending: Vec<Pending>,
-    /// Pending when a flush failed: no later flush helps them.
-    doomed: Vec<Pending>,
-    in_flight: Vec<Unsure>,
-    /// Nobody can use the file before the writes of its killed owner have ended.
-    claimed: bool,
-    /// The name survives a power cut.
-    name_durable: bool,
-    /// Removed, but the removal is not durable.
-    removed: bool,
 }
 
 /// All files, and the writes that a killed process left behind.
@@ -191,9 +176,24 @@ pub(super) struct Disk {
     memory: MemoryImage,
     /// Writes so far, those in flight among them.
     writes: u64,
+    device: Device,
 }
 
 impl Disk {
+    /// An empty one.
+    pub(super) fn of(device: Device) -> Disk {
+        Disk { device, ..Disk::default() }
+    }
+
+    pub(super) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Of a write that a killed process has left behind. Logs and pages are written past the page cache where that is possible.
+    fn reach_of_left(&self) -> Reach {
+        self.device.reach(self.device.direct_io)
+    }
+
     pub(super) fn paths(&self) -> Vec<String> {
         self.files.iter().filter(|(_, file)| !file.removed).map(|(path, _)| path.clone()).collect()
     }
@@ -283,7 +283,7 @@ impl Disk {
                 }
             }
             Change::FlushDirectory { directory } => self.flush_directory(directory),
-            Change::Write { path, offset, bytes, durable } => self.write(path, *offset, bytes, *durable),
+            Change::Write { path, offset, bytes, reach } => self.write(path, *offset, bytes, *reach),
             Change::Claim { path } => {
                 if let Some(file) = self.files.get_mut(&**path) {
                     file.claimed = true;
@@ -313,7 +313,7 @@ impl Disk {
             Change::Again { path, offset, bytes } => {
                 if self.visible(path).is_some() {
                     let (path, offset, bytes) = (path.clone(), *offset, bytes.clone());
-                    self.late.push(Change::Write { path, offset, bytes, durable: false });
+                    self.late.push(Change::Write { path, offset, bytes, reach: Reach::Cache });
                 }
             }
             Change::Gone { path, offset, bytes } => {
@@ -354,18 +354,13 @@ impl Disk {
         self.writes
     }
 
-    fn write(&mut self, path: &str, offset: u64, bytes: &Arc<[u8]>, durable: bool) {
+    fn write(&mut self, path: &str, offset: u64, bytes: &Arc<[u8]>, reach: Reach) {
         let order = self.next_write();
         // When a journal is replayed: it has landed.
         self.late.retain(|late| !late.is_write(path, offset, bytes));
         let Some(file) = self.files.get_mut(path) else { return };
         file.landed(offset, bytes);
-        file.replace_doomed(offset, bytes.len() as u64);
-        file.visible.write(offset, bytes);
-        file.pending.push(Pending::Write(Unsure { order, offset, bytes: bytes.clone() }));
-        if durable {
-            file.make_durable();
-        }
+        file.put(Unsure { order, offset, bytes: bytes.clone() }, reach);
     }
 
     /// An operation is on its way when it happens. When the power is cut what a write of it has on the disk is as of one that was not
@@ -380,11 +375,11 @@ impl Disk {
     ) {
         let Change::Write { path, offset, bytes, .. } = change else { return };
         if kind == CrashKind::PowerCut {
-            return self.write(path, *offset, bytes, false);
+            return self.write(path, *offset, bytes, Reach::Cache);
         }
         let kept = random.below((bytes.len() / SECTOR) as u64 + 1) as usize * SECTOR;
         if kept > 0 {
-            self.write(path, *offset, &bytes[..kept].into(), false);
+            self.write(path, *offset, &bytes[..kept].into(), self.reach_of_left());
             if kept < bytes.len() {
                 counts.count("write torn by a kill");
             }
@@ -443,14 +438,11 @@ impl Disk {
     fn kill(&mut self, random: &mut Random, counts: &mut FaultCounts) {
         counts.count("kill");
         self.memory.kill();
+        let reach = self.reach_of_left();
         for (path, file) in &mut self.files {
             for Unsure { order, offset, bytes } in std::mem::take(&mut file.in_flight) {
-                let write = |bytes: Arc<[u8]>| Change::Write {
-                    path: path.as_str().into(),
-                    offset,
-                    bytes,
-                    durable: false,
-                };
+                let write =
+                    |bytes: Arc<[u8]>| Change::Write { path: path.as_str().into(), offset, bytes, reach };
                 let keep = match random.below(4) {
                     0 => continue,
                     1 => {
@@ -468,112 +460,9 @@ impl Disk {
                     _ => bytes.len(),
                 };
                 let bytes: Arc<[u8]> = bytes[..keep].into();
-                file.visible.write(offset, &bytes);
-                file.pending.push(Pending::Write(Unsure { order, offset, bytes }));
+                file.put(Unsure { order, offset, bytes }, reach);
             }
         }
         self.files.retain(|_, file| !file.removed || file.name_durable);
-    }
-}
-
-impl FileImage {
-    /// What a newer write replaces in the cache cannot reach the disk any more.
-    fn replace_doomed(&mut self, offset: u64, len: u64) {
-        for pending in std::mem::take(&mut self.doomed) {
-            let Pending::Write(Unsure { order, offset: start, bytes }) = &pending else {
-                self.doomed.push(pending);
-                continue;
-            };
-            let old_end = start + bytes.len() as u64;
-            for (from, to) in [(*start, old_end.min(offset)), ((*start).max(offset + len), old_end)] {
-                if from < to {
-                    let bytes = bytes[(from - start) as usize..(to - start) as usize].into();
-                    self.doomed.push(Pending::Write(Unsure { order: *order, offset: from, bytes }));
-                }
-            }
-        }
-    }
-
-    /// A write is no longer in flight.
-    fn landed(&mut self, offset: u64, bytes: &Arc<[u8]>) {
-        let is_it = |write: &Unsure| {
-            write.offset == offset && (Arc::ptr_eq(&write.bytes, bytes) || write.bytes == *bytes)
-        };
-        self.in_flight.retain(|write| !is_it(write));
-    }
-
-    fn flip(&mut self, byte: usize, bit: u8) {
-        for image in [&mut self.visible, &mut self.durable] {
-            let mut old = [0];
-            if image.read(byte as u64, &mut old).is_ok() {
-                image.write(byte as u64, &[old[0] ^ 1 << (bit % 8)]);
-            }
-        }
-    }
-
-    /// A flush: everything pending is durable; what was doomed stays doomed.
-    fn make_durable(&mut self) {
-        let pending = std::mem::take(&mut self.pending);
-        if self.doomed.is_empty() {
-            // What is visible is what was durable and then became pending, in order.
-            self.durable.clone_from(&self.visible);
-            return;
-        }
-        for pending in pending {
-            match pending {
-                Pending::Write(write) => self.durable.write(write.offset, &write.bytes),
-                Pending::SetLen(len) => self.durable.resize(len as usize),
-            }
-        }
-    }
-
-    /// A power cut: sectors of what was not durable survive one by one, in any order.
-    fn cut(&mut self, survives: u64, random: &mut Random, counts: &mut FaultCounts, logs: &mut CutLogs) {
-        let mut image = std::mem::take(&mut self.durable);
-        let mut unsure: Vec<Pending> = std::mem::take(&mut self.doomed);
-        unsure.append(&mut self.pending);
-        unsure.extend(std::mem::take(&mut self.in_flight).into_iter().map(Pending::Write));
-        if random.chance(1, 2) {
-            for i in (1..unsure.len()).rev() {
-                unsure.swap(i, random.below(i as u64 + 1) as usize);
-            }
-        }
-        let mut of_file = Cut::default();
-        for pending in unsure {
-            match pending {
-                Pending::SetLen(len) if random.chance(survives, 16) => image.resize(len as usize),
-                Pending::SetLen(_) => {}
-                Pending::Write(write) => {
-                    let mut kept = 0;
-                    for (i, sector) in write.bytes.chunks(SECTOR).enumerate() {
-                        if random.chance(survives, 16) {
-                            kept += 1;
-                            let at = write.offset + (i * SECTOR) as u64;
-                            image.write(at, sector);
-                        }
-                    }
-                    let of_log = log_of(&write.bytes).map(|log| logs.entry(log).or_default());
-                    let cuts = std::iter::once(&mut of_file).chain(of_log);
-                    let sectors = write.bytes.len().div_ceil(SECTOR);
-                    if kept < sectors {
-                        let torn = kept > 0;
-                        counts.count(if torn {
-                            "write torn by a power cut"
-                        } else {
-                            "write lost by a power cut"
-                        });
-                        cuts.for_each(|cut| cut.lost(write.order));
-                    } else if sectors > 0 {
-                        cuts.for_each(|cut| cut.kept(write.order));
-                    }
-                }
-            }
-        }
-        if of_file.lost_before(&of_file) {
-            counts.count("writes reordered by a power cut");
-        }
-        self.removed = false;
-        self.visible.clone_from(&image);
-        self.durable = image;
     }
 }

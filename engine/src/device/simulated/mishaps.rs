@@ -1,5 +1,6 @@
 //! What mishaps do to an operation; which there are is said in `faults`.
 
+use super::device::Reach;
 use super::faults::Fate;
 use super::journal::{Change, SECTOR};
 use super::{EIO, MishapKind, OperationKind, SimulatedStorage, World, failure};
@@ -9,6 +10,9 @@ use crate::device::mapped::WORD_BYTES;
 use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What an operation that is to be tried again waits for.
+const A_MOMENT: Duration = Duration::from_micros(1);
 
 impl SimulatedStorage {
     /// What becomes of an operation, and how often what is stuck was released before.
@@ -33,6 +37,8 @@ impl SimulatedStorage {
     ) -> Result<()> {
         match mishap {
             MishapKind::Slow(time) => thread::sleep(time),
+            // Nothing is done before, and others may come first.
+            MishapKind::TryAgain => thread::sleep(A_MOMENT),
             MishapKind::Stuck => {
                 // A crash meanwhile may find it done, or partly, or late.
                 if let Some(Change::Write { path, offset, bytes, .. }) = change {
@@ -61,30 +67,30 @@ impl World {
     /// Performs `change`, but not as it should be.
     pub(super) fn go_wrong(&mut self, mishap: MishapKind, change: Change) {
         match (mishap, change) {
-            (MishapKind::Short | MishapKind::Interrupted, Change::Write { path, offset, bytes, durable }) => {
+            (MishapKind::Short | MishapKind::Interrupted, Change::Write { path, offset, bytes, reach }) => {
                 let part = self.some_sectors(&bytes);
-                self.land(Change::Write { path: path.clone(), offset, bytes: part, durable: false });
-                self.land(Change::Write { path, offset, bytes, durable });
+                self.land(Change::Write { path: path.clone(), offset, bytes: part, reach: Reach::Cache });
+                self.land(Change::Write { path, offset, bytes, reach });
             }
-            (MishapKind::Duplicated, Change::Write { path, offset, bytes, durable }) => {
-                self.land(Change::Write { path: path.clone(), offset, bytes: bytes.clone(), durable });
+            (MishapKind::Duplicated, Change::Write { path, offset, bytes, reach }) => {
+                self.land(Change::Write { path: path.clone(), offset, bytes: bytes.clone(), reach });
                 self.land(Change::Again { path, offset, bytes });
             }
             (MishapKind::Lost, Change::Write { path, offset, bytes, .. }) => {
                 self.land(Change::Gone { path, offset, bytes });
             }
-            (MishapKind::Torn, Change::Write { path, offset, bytes, durable }) => {
+            (MishapKind::Torn, Change::Write { path, offset, bytes, reach }) => {
                 let part = self.some_sectors(&bytes);
                 self.land(Change::Gone { path: path.clone(), offset, bytes });
-                self.land(Change::Write { path, offset, bytes: part, durable });
+                self.land(Change::Write { path, offset, bytes: part, reach });
             }
-            (MishapKind::Misdirected, Change::Write { path, offset, bytes, durable }) => {
+            (MishapKind::Misdirected, Change::Write { path, offset, bytes, reach }) => {
                 self.land(Change::Gone { path: path.clone(), offset, bytes: bytes.clone() });
                 let (path, offset) = self.another_place(path, offset, bytes.len() as u64);
-                self.land(Change::Write { path, offset, bytes, durable });
+                self.land(Change::Write { path, offset, bytes, reach });
             }
             (MishapKind::LyingFlush, Change::Write { path, offset, bytes, .. }) => {
-                self.land(Change::Write { path, offset, bytes, durable: false });
+                self.land(Change::Write { path, offset, bytes, reach: Reach::Cache });
             }
             (MishapKind::Lost, Change::Store { .. }) => {}
             (MishapKind::Torn, Change::Store { thread, offset, bytes }) => {

@@ -18,18 +18,22 @@
 //!    (what Linux does).
 //! 4. One journal can be crashed at each of its operations, so one run of a workload gives thousands of crashes.
 
+mod device;
 mod faults;
+mod file;
 mod image;
 mod journal;
+mod kept;
 mod memory;
 mod mishaps;
 mod queue;
 
+pub use device::{Cache, Device};
 pub use faults::{Fault, FaultCounts, FaultKind, HAPPENINGS, Mishap, MishapKind, OperationKind};
 pub use journal::CrashKind;
 
 use super::facts::{DeviceFacts, DurabilityMethod};
-use super::locks::{FileLocks, LockHandle};
+use super::locks::FileLocks;
 use super::mapped::{MapOptions, MappedMemory, map_file};
 use super::memory::{OWN_MEMORY, lock_in_process, missing, names_in};
 use super::{File, OpenMode, Storage, WriteQueue};
@@ -37,12 +41,14 @@ use crate::base::random::Random;
 use crate::base::{Error, Location, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
+use device::Reach;
 use faults::{Fate, Faults};
 use image::Image;
 use journal::{Change, Disk};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 /// See the module's text. Cloning shares the disk.
@@ -57,6 +63,9 @@ struct Shared {
     locked: Arc<AtomicBool>,
     /// Not part of the disk: they end with the processes.
     file_locks: Arc<FileLocks>,
+    device: Device,
+    /// A [`DurabilityMethod`]. No atomic of the simulation: asking for it is no operation.
+    method: AtomicU8,
 }
 
 #[derive(Debug)]
@@ -70,7 +79,6 @@ struct World {
     journal: Vec<Change>,
     faults: Faults,
     random: Random,
-    method: DurabilityMethod,
     delay: Duration,
     capacity: Option<u64>,
     stopped: bool,
@@ -90,7 +98,18 @@ impl SimulatedStorage {
         SimulatedStorage::on(Disk::default(), seed)
     }
 
+    /// An empty disk on such a device.
+    #[must_use]
+    pub fn on_device(device: Device, seed: u64) -> SimulatedStorage {
+        SimulatedStorage::on(Disk::of(device), seed)
+    }
+
+    pub(super) fn device(&self) -> Device {
+        self.shared.device
+    }
+
     fn on(disk: Disk, seed: u64) -> SimulatedStorage {
+        let device = disk.device();
         let world = World {
             base: disk.clone(),
             past: BTreeMap::new(),
@@ -98,7 +117,6 @@ impl SimulatedStorage {
             journal: Vec::new(),
             faults: Faults::default(),
             random: Random::from_seed(seed),
-            method: DurabilityMethod::Dsync,
             delay: Duration::ZERO,
             capacity: None,
             stopped: false,
@@ -110,7 +128,8 @@ impl SimulatedStorage {
         };
         let locked = Arc::new(AtomicBool::new(false));
         let file_locks = Arc::default();
-        SimulatedStorage { shared: Arc::new(Shared { world: Mutex::new(world), locked, file_locks }) }
+        let (world, method) = (Mutex::new(world), AtomicU8::new(device.method() as u8));
+        SimulatedStorage { shared: Arc::new(Shared { world, locked, file_locks, device, method }) }
     }
 
     /// Operations in the journal so far. A crash at this number keeps them all.
@@ -286,9 +305,10 @@ impl SimulatedStorage {
             if world.stopped {
                 fate = Err(failure(path, offset, std::io::Error::from_raw_os_error(EIO)));
             }
+            let flushes = change.flushes();
             world.perform(fate, path, offset, change)?;
+            world.flushes += u64::from(flushes);
             if kind == OperationKind::Flush || kind == OperationKind::DurableWrite {
-                world.flushes += 1;
                 world.delay
             } else {
                 Duration::ZERO
@@ -385,7 +405,7 @@ impl World {
                     path: path.clone(),
                     offset: *offset,
                     bytes: bytes[..keep].into(),
-                    durable: false,
+                    reach: Reach::Cache,
                 }
             }
             Change::Flush { paths } => Change::FailedFlush { paths: paths.clone() },
@@ -420,8 +440,8 @@ impl Storage for SimulatedStorage {
         } else {
             return Err(missing(path));
         }
-        let lock = self.shared.file_locks.handle(path);
-        Ok(Arc::new(SimulatedFile { storage: self.clone(), path: path.into(), lock }))
+        let direct = mode.direct && self.device().direct_io;
+        Ok(Arc::new(file::SimulatedFile::new(self, path, direct)))
     }
 
     fn remove(&self, path: &str) -> Result<()> {
@@ -451,29 +471,25 @@ impl Storage for SimulatedStorage {
     }
 
     fn facts(&self) -> DeviceFacts {
-        DeviceFacts {
-            name: "simulated".into(),
-            volatile_cache: true,
-            fua: false,
-            direct_io: Ok(()),
-            io_uring: Err("simulated".into()),
-            device_number: 0,
-        }
+        self.device().facts()
     }
 
     fn durability(&self) -> DurabilityMethod {
-        self.shared.world.lock().method
+        DurabilityMethod::from_code(self.shared.method.load(Ordering::Relaxed))
     }
 
     fn set_durability(&self, method: DurabilityMethod) {
-        self.shared.world.lock().method = method;
+        self.shared.method.store(method as u8, Ordering::Relaxed);
     }
 
     fn shares_flush(&self, _directory: &str) -> bool {
-        true
+        self.device().direct_io && self.durability() != DurabilityMethod::Plain
     }
 
     fn flush_together(&self, files: &[Arc<dyn File>]) -> Result<()> {
+        if !self.device().direct_io {
+            return files.iter().try_for_each(|file| file.flush());
+        }
         let path = |file: &Arc<dyn File>| match file.location(0) {
             Location::File { path, .. } => Ok(path.into()),
             _ => Err(Error::invalid("this disk flushes only its own files")),
@@ -504,95 +520,6 @@ impl Storage for SimulatedStorage {
             self.change(OperationKind::Memory, OWN_MEMORY, 0, Change::MapMemory { len })?;
         }
         Ok(Arc::new(memory::SimulatedMemory { storage: self.clone(), latency: options.latency }))
-    }
-}
-
-#[derive(Debug)]
-struct SimulatedFile {
-    storage: SimulatedStorage,
-    path: Arc<str>,
-    lock: LockHandle,
-}
-
-impl SimulatedFile {
-    fn write(&self, offset: u64, bytes: &[u8], durable: bool) -> Result<()> {
-        let kind = if durable { OperationKind::DurableWrite } else { OperationKind::Write };
-        let change = Change::Write { path: self.path.clone(), offset, bytes: bytes.into(), durable };
-        self.storage.change(kind, &self.path, offset, change)
-    }
-}
-
-impl File for SimulatedFile {
-    fn claim(&self) -> Result<()> {
-        self.storage.change(OperationKind::Open, &self.path, 0, Change::Claim { path: self.path.clone() })
-    }
-
-    fn location(&self, offset: u64) -> Location {
-        Location::File { path: self.path.to_string(), offset }
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.storage.look(OperationKind::Read, &self.path, 0, 0)?;
-        let world = self.storage.shared.world.lock();
-        world.disk.visible(&self.path).map(|image| image.len() as u64).ok_or_else(|| missing(&self.path))
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.storage.look(OperationKind::Read, &self.path, offset, buffer.len())?;
-        let world = self.storage.shared.world.lock();
-        let end = offset + buffer.len() as u64;
-        let is_hit = |(path, bytes): &(String, std::ops::Range<u64>)| {
-            **path == *self.path && bytes.start < end && offset < bytes.end
-        };
-        if world.unreadable.iter().any(is_hit) {
-            return Err(failure(&self.path, offset, std::io::Error::from_raw_os_error(EIO)));
-        }
-        let image = world.disk.visible(&self.path).ok_or_else(|| missing(&self.path))?;
-        image.read(offset, buffer).map_err(|error| error.at(self.location(offset)))
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.write(offset, bytes, false)
-    }
-
-    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.write(offset, bytes, true)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.storage.change(
-            OperationKind::Flush,
-            &self.path,
-            0,
-            Change::Flush { paths: [self.path.clone()].into() },
-        )
-    }
-
-    fn zero_extend(&self, len: u64) -> Result<()> {
-        let old = self.len()?;
-        if old >= len {
-            return self.flush();
-        }
-        let change = Change::Extend { path: self.path.clone(), len };
-        self.storage.change(OperationKind::ZeroExtend, &self.path, old, change)
-    }
-
-    /// No file is sparse here: what is inside a file has its space.
-    fn reserve(&self, _from: u64, to: u64) -> Result<()> {
-        if self.len()? >= to { Ok(()) } else { self.set_len(to) }
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        let change = Change::SetLen { path: self.path.clone(), len };
-        self.storage.change(OperationKind::Write, &self.path, len, change)
-    }
-
-    fn try_lock(&self) -> Result<bool> {
-        Ok(self.lock.try_lock())
-    }
-
-    fn is_locked(&self) -> Result<bool> {
-        Ok(self.lock.is_locked())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The simulated disk's write queue: writes are in flight until they are reaped, and complete in any order.
 
+use super::device::Reach;
 use super::journal::{Change, log_of};
 use super::{OperationKind, SimulatedStorage};
 use crate::base::{Error, Location, Result};
@@ -27,12 +28,12 @@ impl SimulatedStorage {
                 Change::InFlight { path, offset, bytes } => {
                     in_flight.extend(log_of(bytes).map(|log| (path, *offset, log)));
                 }
-                Change::Write { path, offset, bytes, durable } => {
+                Change::Write { path, offset, bytes, reach } => {
                     in_flight.retain(|(file, at, _)| *file != path || at != offset);
-                    if *durable {
-                        pending.retain(|(file, _)| *file != path);
-                    } else {
-                        pending.extend(log_of(bytes).map(|log| (path, log)));
+                    match reach {
+                        Reach::Flushed => pending.retain(|(file, _)| *file != path),
+                        Reach::Cache => pending.extend(log_of(bytes).map(|log| (path, log))),
+                        Reach::Device | Reach::Through => {}
                     }
                 }
                 Change::Flush { paths } => pending.retain(|(file, _)| !paths.contains(file)),

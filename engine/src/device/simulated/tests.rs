@@ -177,7 +177,8 @@ fn twos(bytes: &[u8]) -> usize {
 
 #[test]
 fn mishaps_that_keep_promises_do_the_write() {
-    for kind in [MishapKind::Short, MishapKind::Interrupted, MishapKind::Slow(Duration::from_millis(1))] {
+    let slow = MishapKind::Slow(Duration::from_millis(1));
+    for kind in [MishapKind::Short, MishapKind::Interrupted, MishapKind::TryAgain, slow] {
         let (storage, found) = befallen(kind, true);
         assert_eq!((twos(&found), twos(&found[..SECTOR_BYTES])), (SECTOR_BYTES, SECTOR_BYTES), "{kind:?}");
         for seed in 0..20 {
@@ -193,6 +194,24 @@ fn a_short_write_can_be_cut_short_by_a_crash() {
     let between = storage.crash(CrashKind::Kill, storage.operations() - 1, 1);
     let part = twos(&between.read_file("a").expect("there"));
     assert!(part > 0 && part < SECTOR_BYTES && part.is_multiple_of(512), "{part}");
+}
+
+/// EINTR may come when a part is done, EAGAIN comes before anything is.
+#[test]
+fn what_was_interrupted_may_be_there_in_part_and_what_was_to_be_tried_again_is_not() {
+    let parts = |kind| {
+        let (storage, _) = befallen(kind, true);
+        let writes = storage.describe(0).iter().filter(|line| line.contains("write")).count();
+        (writes, storage.fault_counts().iter().collect::<Vec<_>>())
+    };
+    assert_eq!(parts(MishapKind::Interrupted), (3, vec![("interrupted", 1)]));
+    assert_eq!(parts(MishapKind::TryAgain), (2, vec![("try again", 1)]));
+    let (storage, file) = with_file();
+    storage.inject_mishap(Mishap { operation: OperationKind::Any, after: 0, kind: MishapKind::TryAgain });
+    file.flush().expect("no flush is told so");
+    assert_eq!(storage.faults_struck(), 0);
+    file.read_at(0, &mut [0; 10]).expect("tried again");
+    assert_eq!(storage.faults_struck(), 1);
 }
 
 #[test]
@@ -410,4 +429,131 @@ fn crashes_count_what_they_did() {
     {
         assert!(counts.of(name) > 0 || name.contains("memory"), "{name}: {counts:?}");
     }
+}
+
+fn on(cache: Cache, direct_io: bool) -> (SimulatedStorage, Arc<dyn File>) {
+    let storage = SimulatedStorage::on_device(Device { cache, direct_io }, 1);
+    let file = storage.open("a", MODE).expect("created");
+    file.zero_extend(4 * SECTOR_BYTES as u64).expect("extended");
+    storage.flush_directory("").expect("flushed");
+    (storage, file)
+}
+
+/// What power cuts leave of a sector: every amount of bytes that are `byte`.
+fn left_of(storage: &SimulatedStorage, sector: usize, byte: u8) -> std::collections::BTreeSet<usize> {
+    let left = |seed| {
+        let cut = storage.crash(CrashKind::PowerCut, usize::MAX, seed);
+        // What a power cut left no other takes away.
+        let cut = cut.crash(CrashKind::PowerCut, usize::MAX, seed);
+        let bytes = cut.read_file("a").expect("a durable name");
+        let bytes = bytes.get(sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES).unwrap_or_default();
+        bytes.iter().filter(|b| **b == byte).count()
+    };
+    (0..60).map(left).collect()
+}
+
+const WHOLE: [usize; 1] = [SECTOR_BYTES];
+
+fn is_sometimes_lost(left: &std::collections::BTreeSet<usize>) -> bool {
+    left.first() == Some(&0) && left.len() > 1
+}
+
+#[test]
+fn a_write_through_the_cache_is_durable_alone_and_a_flush_takes_the_others_along() {
+    for (cache, flushes) in [(Cache::Volatile, 1), (Cache::VolatileWithFua, 0)] {
+        let (storage, file) = on(cache, true);
+        assert_eq!((storage.facts().volatile_cache, storage.durability()), (true, DurabilityMethod::Dsync));
+        let before = storage.flushes();
+        file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
+        file.write_durable_at(SECTOR_BYTES as u64, &[2; SECTOR_BYTES]).expect("written");
+        assert_eq!(storage.flushes() - before, flushes, "{cache:?}");
+        assert!(left_of(&storage, 1, 2).into_iter().eq(WHOLE));
+        assert_eq!(is_sometimes_lost(&left_of(&storage, 0, 1)), cache == Cache::VolatileWithFua);
+        // Nothing older comes back from the cache over it.
+        file.write_durable_at(0, &[3; SECTOR_BYTES]).expect("written");
+        assert!(left_of(&storage, 0, 3).into_iter().eq(WHOLE), "{cache:?}");
+        // With a new length it is more than one write.
+        file.write_at(2 * SECTOR_BYTES as u64, &[4; SECTOR_BYTES]).expect("written");
+        file.write_durable_at(8 * SECTOR_BYTES as u64, &[5; SECTOR_BYTES]).expect("written");
+        assert!(
+            left_of(&storage, 8, 5).into_iter().eq(WHOLE) && left_of(&storage, 2, 4).into_iter().eq(WHOLE)
+        );
+    }
+}
+
+#[test]
+fn where_the_cache_is_durable_a_power_cut_takes_what_is_in_flight_and_lengths() {
+    let (storage, file) = on(Cache::Durable, true);
+    assert_eq!((storage.facts().volatile_cache, storage.durability()), (false, DurabilityMethod::Plain));
+    assert!(!storage.shares_flush(""), "there is nothing to flush");
+    let before = storage.flushes();
+    file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
+    file.write_durable_at(SECTOR_BYTES as u64, &[2; SECTOR_BYTES]).expect("written");
+    assert_eq!(storage.flushes(), before);
+    let mut queue = storage.write_queue(4).expect("there is one");
+    let mut buffer = crate::device::AlignedBuffer::zeroed(SECTOR_BYTES);
+    buffer.fill(3);
+    let (offset, len) = (2 * SECTOR_BYTES as u64, SECTOR_BYTES);
+    let request =
+        crate::device::WriteRequest { file: file.clone(), offset, buffer, len, durable: true, token: 1 };
+    queue.submit(request).expect("submitted");
+    let all = |sector, byte| left_of(&storage, sector, byte).into_iter().eq(WHOLE);
+    assert!(all(0, 1) && all(1, 2) && is_sometimes_lost(&left_of(&storage, 2, 3)));
+    queue.reap(true, &mut Vec::new()).expect("done");
+    assert!(all(2, 3));
+    file.write_durable_at(8 * SECTOR_BYTES as u64, &[4; SECTOR_BYTES]).expect("written");
+    assert!(is_sometimes_lost(&left_of(&storage, 8, 4)), "the length is no part of the write");
+    file.flush().expect("flushed");
+    assert!(all(8, 4));
+    // Of a killed process.
+    file.write_at(0, &[5; SECTOR_BYTES]).expect("written");
+    let killed = storage.crash(CrashKind::Kill, usize::MAX, 1);
+    assert!(left_of(&killed, 0, 5).into_iter().eq(WHOLE));
+}
+
+#[test]
+fn a_file_that_is_not_opened_for_direct_writes_is_in_the_page_cache_on_any_device() {
+    let storage = SimulatedStorage::on_device(Device { cache: Cache::Durable, direct_io: true }, 1);
+    let file = storage.open("a", OpenMode { direct: false, ..MODE }).expect("created");
+    file.zero_extend(SECTOR_BYTES as u64).expect("extended");
+    storage.flush_directory("").expect("flushed");
+    file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
+    assert!(!file.is_direct() && is_sometimes_lost(&left_of(&storage, 0, 1)));
+}
+
+#[test]
+fn without_direct_io_durable_writes_flush_their_file_one_after_the_other_and_fail_for_good() {
+    for cache in [Cache::Volatile, Cache::VolatileWithFua, Cache::Durable] {
+        let (storage, file) = on(cache, false);
+        assert!(storage.facts().direct_io.is_err() && !file.is_direct() && !storage.shares_flush(""));
+        let before = (storage.flushes(), storage.operations());
+        file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
+        assert!(is_sometimes_lost(&left_of(&storage, 0, 1)), "{cache:?}: of the page cache");
+        file.write_durable_at(SECTOR_BYTES as u64, &[2; SECTOR_BYTES]).expect("written");
+        assert_eq!((storage.flushes(), storage.operations()), (before.0 + 1, before.1 + 3), "{cache:?}");
+        assert!(
+            [(0, 1), (1, 2)].iter().all(|(at, byte)| left_of(&storage, *at, *byte).into_iter().eq(WHOLE))
+        );
+        let other = storage.open("b", MODE).expect("created");
+        let before = storage.flushes();
+        storage.flush_together(&[file.clone(), other]).expect("flushed");
+        assert_eq!(storage.flushes(), before + 2, "no flush is for another file");
+        let (operation, kind) = (OperationKind::Flush, FaultKind::Once);
+        storage.inject(Fault { operation, after: 0, kind, error: 5 });
+        file.write_durable_at(0, &[3; SECTOR_BYTES]).expect_err("the flush fails");
+        let error = file.write_durable_at(0, &[4; SECTOR_BYTES]).expect_err("nobody knows what is lost");
+        assert!(error.to_string().contains("an earlier durable write"), "{error}");
+    }
+}
+
+#[test]
+fn a_write_with_a_flush_behind_it_can_be_cut_between_the_two() {
+    let (storage, file) = on(Cache::VolatileWithFua, true);
+    storage.set_durability(DurabilityMethod::WriteThenFlush);
+    let (before, flushes) = (storage.operations(), storage.flushes());
+    file.write_durable_at(0, &[1; SECTOR_BYTES]).expect("written");
+    assert_eq!((storage.operations() - before, storage.flushes() - flushes), (2, 1));
+    assert!(left_of(&storage, 0, 1).into_iter().eq(WHOLE));
+    let between = storage.crash(CrashKind::Kill, before + 1, 1);
+    assert!(is_sometimes_lost(&left_of(&between, 0, 1)));
 }

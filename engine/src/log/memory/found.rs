@@ -19,14 +19,10 @@ use crate::log::segment::Segment;
 ///
 /// # Errors
 /// `Unsupported` for records that this build does not know.
-pub fn find(
-    memory: &LogMemory,
-    (epoch, covered): (Epoch, Csn),
-    id: SegmentId,
-    read_only: bool,
-) -> Result<Option<Segment>> {
-    if !read_only && !planted::is(Bug::MemoryHeaderBelieved) {
-        // What a killed process left in a cache could vanish after it was served, a header that it stored and did not fence with it.
+pub fn find(memory: &LogMemory, (epoch, covered): (Epoch, Csn), id: SegmentId) -> Result<Option<Segment>> {
+    if !planted::is(Bug::MemoryHeaderBelieved) {
+        // What a killed process left in a cache could vanish after it was served, also to one who only reads, and a header that it stored and
+        // did not fence with it.
         memory.memory.flush();
     }
     let storage = MemoryStorage::new();

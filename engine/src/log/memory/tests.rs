@@ -62,7 +62,7 @@ fn record(csn: u64, epoch: u32, body: &[u8]) -> Vec<u8> {
 }
 
 fn found(memory: &LogMemory, covered: u64) -> Option<Segment> {
-    find(memory, (Epoch(3), Csn(covered)), SegmentId(9), false).expect("readable")
+    find(memory, (Epoch(3), Csn(covered)), SegmentId(9)).expect("readable")
 }
 
 fn headers(segment: Option<&Segment>) -> Vec<BlockHeader> {
@@ -237,7 +237,7 @@ fn records_of_another_epoch_or_below_the_block_before_are_not_taken() {
     buffers.insert(buffer, BLOCK_HEADER_BYTES, &record(41, 3, b"next"), Csn(41));
     assert_eq!(headers(found(&memory, 0).as_ref())[0].previous_csn, Csn(40));
     assert!(found(&memory, 41).is_none(), "the checkpoint has it");
-    let later = find(&memory, (Epoch(4), Csn(0)), SegmentId(9), false).expect("readable");
+    let later = find(&memory, (Epoch(4), Csn(0)), SegmentId(9)).expect("readable");
     assert!(later.is_none(), "a recovery has moved the blocks of epoch 3");
 }
 

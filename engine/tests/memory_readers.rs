@@ -1,0 +1,79 @@
+//! Reading a database whose log is, or was, in mapped memory, with settings that say so and with others.
+
+mod support;
+
+use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::{Database, Preset, Result, Settings, Writer};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use support::{content, difference, small};
+
+fn settings(logs: usize) -> Settings {
+    Settings { log_memory_bytes: 1 << 20, ..small(Preset::Passive, logs) }
+}
+
+/// With no memory of its own.
+fn plain() -> Settings {
+    small(Preset::Group, 1)
+}
+
+fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
+    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
+}
+
+/// A row for each of so many commits.
+fn work(db: &Database, commits: u8) {
+    let table = db.table_or_create("t").expect("made");
+    for n in 0..commits {
+        db.transact(|tx| tx.insert(&table, [n], [n; 20])).expect("durable");
+    }
+}
+
+/// Settings with a log in mapped memory were refused for reading where the database needs none: "preset passive has no log in mapped memory".
+#[test]
+fn a_database_that_needs_no_memory_is_read_with_settings_that_have_one() {
+    let auto = || Settings { preset: Preset::Auto, ..settings(2) };
+    let by_writer = || Settings { writer: Some(Writer::Memory), preset: Preset::Pipelined, ..settings(2) };
+    for writes in [settings(2), auto(), plain()] {
+        let disk = SimulatedStorage::new(1);
+        let db = open(&disk, writes).expect("a whole disk");
+        work(&db, 4);
+        let written = content(&db);
+        db.close().expect("closes");
+        for reads in [settings(2), auto(), by_writer(), plain()] {
+            let db = open(&disk, Settings { read_only: true, ..reads.clone() }).expect("needs no memory");
+            let found = content(&db);
+            assert!(found == written, "{}", difference(&written, &found));
+            assert!(db.statistics().log_memory.is_none());
+            drop(db);
+            let builder = Database::builder().settings(reads).storage(Arc::new(disk.clone()));
+            let report = builder.verify("simulated", None).expect("opens for reading only");
+            assert!(report.problems.is_empty(), "{report:#?}");
+        }
+    }
+}
+
+/// What a killed process had stored and not fenced was shown to readers, and a power cut after that took it away.
+#[test]
+fn what_a_reader_saw_of_a_killed_process_survives_a_power_cut() {
+    let disk = SimulatedStorage::new(1);
+    let db = open(&disk, settings(2)).expect("a whole disk");
+    work(&db, 6);
+    disk.stop();
+    drop(db);
+    let mut shown = BTreeSet::new();
+    for at in 0..disk.operations() {
+        let killed = disk.crash(CrashKind::Kill, at, 1);
+        // Before the first manifest there is nothing to read.
+        let Ok(db) = open(&killed, Settings { read_only: true, ..settings(2) }) else { continue };
+        let seen = content(&db);
+        drop(db);
+        shown.insert(seen.len());
+        for seed in 0..4 {
+            let cut = killed.crash(CrashKind::PowerCut, killed.operations(), seed);
+            let now = content(&open(&cut, settings(2)).expect("recovers"));
+            assert!(seen == now, "killed after {at}: {}", difference(&seen, &now));
+        }
+    }
+    assert!(shown.len() > 4, "{shown:?}");
+}

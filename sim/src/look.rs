@@ -1,0 +1,89 @@
+//! A look at what a crash has left, by somebody who only reads, before the one comes who writes.
+
+use crate::figures::Figures;
+use crate::known::Found;
+use crate::life::Script;
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::{Database, DeviceTrust, ErrorKind, Settings};
+use std::sync::Arc;
+
+/// Of so many lives after a crash one begins with a look.
+const ODDS: u64 = 8;
+
+/// What somebody found on a crashed disk before the one came who writes.
+pub struct Seen {
+    found: Found,
+    /// Nothing that a killed process had left behind was on its way any more: who writes finds the same.
+    is_all: bool,
+}
+
+impl Seen {
+    /// What `look` finds.
+    pub fn by<E>(disk: &SimulatedStorage, look: impl FnOnce() -> Result<Found, E>) -> Result<Seen, E> {
+        let is_all = disk.late_writes() == 0;
+        Ok(Seen { found: look()?, is_all })
+    }
+
+    /// Judges by it what who writes has found.
+    pub fn judge(&self, found: &Found, what: &str) {
+        assert!(!self.is_all || self.found == *found, "{what} is something else");
+    }
+}
+
+/// Opens the database for reading, with the settings of who writes next, and judges it. None if there is no database, or memory is too short.
+pub fn look(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> Option<Seen> {
+    if !script.judged || script.number == 0 || !(script.seed / 4).is_multiple_of(ODDS) {
+        return None;
+    }
+    let context = format!("{}; read only", script.context);
+    let settings = Settings { read_only: true, device_trust: DeviceTrust::Auto, ..script.settings.clone() };
+    let seen = Seen::by(disk, || {
+        let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
+        builder.open("simulated").map(|db| script.known.judge(&db, &context))
+    });
+    match seen {
+        Ok(seen) => {
+            figures.passed("crashed disks read", 1);
+            Some(seen)
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::OutOfMemory) => None,
+        Err(error) => panic!("{context}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quenchdb::base::random::Random;
+    use quenchdb::device::simulated::CrashKind;
+    use quenchdb::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage, WriteRequest};
+
+    /// A write of the killed process landed between the two, and the simulation said that one of them was wrong (seed 61276).
+    #[test]
+    fn who_writes_may_find_more_if_a_write_of_the_killed_process_was_on_its_way() {
+        let mut random = Random::from_seed(1);
+        let row = |n: u8| Found::of([(("t".into(), vec![n]), vec![n])].into());
+        let mut kinds = [0, 0];
+        for _ in 0..40 {
+            let disk = SimulatedStorage::new(1);
+            let mode = OpenMode { create: true, read_only: false, direct: true };
+            let file = disk.open("f", mode).expect("created");
+            let (buffer, len) = (AlignedBuffer::zeroed(SECTOR_BYTES), SECTOR_BYTES);
+            let mut queue = disk.write_queue(1).expect("there is one");
+            let request = WriteRequest { file, offset: 0, buffer, len, durable: false, token: 1 };
+            queue.submit(request).expect("submitted");
+            let killed = disk.crash(CrashKind::Kill, disk.operations(), random.next_u64());
+            let is_late = killed.late_writes() > 0;
+            let seen = Seen::by(&killed, || {
+                killed.hold_late_writes(false);
+                Ok::<_, ()>(row(1))
+            });
+            let seen = seen.expect("found");
+            seen.judge(&row(1), "the same");
+            let other = std::panic::catch_unwind(|| seen.judge(&row(2), "another"));
+            assert_eq!(other.is_ok(), is_late);
+            kinds[usize::from(is_late)] += 1;
+        }
+        assert!(kinds.iter().all(|count| *count > 5), "{kinds:?}");
+    }
+}
