@@ -198,10 +198,8 @@ impl State {
 
     /// Notes where the newest image of a page is, for the next round.
     fn set_working(&mut self, page: PageId, reference: BlockRef) {
+        let before = self.replaces(page);
         let replaced = self.working.set(page, reference);
-        if replaced.is_none() && !self.round.get(page).unwrap_or_else(|| self.mapping.get(page)).is_absent() {
-            self.replaced.working += 1;
-        }
         self.release_replaced(replaced);
         // Its first image may still be on its way, and the round has it then, when it arrives.
         let on_its_way = self.phase == Phase::Writing && !planted::is(Bug::RemovalForgotten);
@@ -210,33 +208,31 @@ impl State {
             // Never written, and now removed: nothing changed.
             self.working.remove(page);
         }
+        self.replaced.recount(before, self.replaces(page));
     }
 
     /// Notes where the image of a page for the round in progress is.
     fn set_round(&mut self, page: PageId, reference: BlockRef) {
+        let before = self.replaces(page);
         let replaced = self.round.set(page, reference);
         if planted::is(Bug::BlockReusedEarly) && replaced.is_none() && !reference.is_absent() {
             let old = self.mapping.set(page, BlockRef::ABSENT);
             self.release_replaced(Some(old));
         }
-        if replaced.is_none() && !self.mapping.get(page).is_absent() {
-            self.replaced.round += 1;
-        }
         self.release_replaced(replaced);
         if reference.is_absent() && self.mapping.get(page).is_absent() {
             self.round.remove(page);
         }
+        self.replaced.recount(before, self.replaces(page));
     }
 
-    /// Notes for the next round what was in one that is abandoned.
+    /// Notes for the next round what was taken out of one that is abandoned.
     fn take_back(&mut self, page: PageId, reference: BlockRef) {
+        self.replaced.recount(self.replaces_with(page, Some(reference)), self.replaces(page));
         if self.working.get(page).is_none() {
             return self.set_working(page, reference);
         }
-        // That has replaced this, and what the mapping has from now on.
-        let counted = u64::from(!reference.is_absent());
-        let replaces = u64::from(!self.mapping.get(page).is_absent());
-        self.replaced.working = (self.replaced.working + replaces).saturating_sub(counted);
+        // That has replaced this, and replaces what the mapping has from now on.
         self.release_replaced(Some(reference));
         if self.look_up(page).is_absent() {
             // Removed, and in no checkpoint: nothing is left to say.

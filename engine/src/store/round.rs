@@ -275,7 +275,10 @@ impl FinishedRound {
             let mut state = self.store.state.lock();
             let Some(pages) = state.round.take_part() else { break };
             for (page, reference) in pages {
+                let before = state.replaces_with(page, Some(reference));
                 let old = state.mapping.set(page, reference);
+                let now = state.replaces(page);
+                state.replaced.recount(before, now);
                 if !old.is_absent() {
                     state.free.release_image(page, old.block());
                 }
@@ -302,7 +305,6 @@ impl FinishedRound {
             state.free.note_birth(block);
         }
         state.free.recharge();
-        state.replaced.round = 0;
         state.phase = Phase::Idle;
     }
 
@@ -332,7 +334,6 @@ fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
             if state.phase != Phase::FlushFailed {
                 state.phase = Phase::Idle;
             }
-            state.replaced.round = 0;
             fresh.iter().for_each(|block| state.free.release(*block));
             return;
         };

@@ -59,6 +59,101 @@ fn an_abandoned_round_counts_for_the_next() {
     assert_eq!(replaced(&store), (0, 0));
 }
 
+/// The counts, and what they are from the tables.
+fn counted_and_there(store: &PageStore) -> [(u64, u64); 2] {
+    let state = store.state.lock();
+    let count = |overlay: &Overlay, replaced: &dyn Fn(PageId) -> BlockRef| {
+        let parts = 0..overlay.part_count();
+        let pages = parts
+            .flat_map(|part| overlay.part(part).map(move |(slot, _)| (part, slot)))
+            .map(|(part, slot)| state.mapping.id(part, slot));
+        pages.filter(|page| !replaced(*page).is_absent()).count() as u64
+    };
+    let stored = |page| state.mapping.get(page);
+    let older = |page| state.round.get(page).unwrap_or_else(|| stored(page));
+    let there = (count(&state.working, &older), count(&state.round, &stored));
+    [(state.replaced.working, state.replaced.round), there]
+}
+
+fn assert_counts_are_exact(store: &PageStore, context: &str) {
+    let [counted, there] = counted_and_there(store);
+    assert_eq!(counted, there, "{context}");
+}
+
+/// The first image of a page was still on its way into the round when a second one, for the next, was there: that replaced nothing, then. Given
+/// up, the round took from the count what had never been counted.
+#[test]
+fn an_image_that_arrives_in_a_round_behind_a_newer_one_is_counted() {
+    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
+    commit(&store, 1..=50, 1);
+    for give_up in [true, false] {
+        let round = begin(&store).expect("idle");
+        replace(&store, 7, 2, false);
+        replace(&store, 60, 3, false);
+        let number = store.state.lock().number;
+        store.freed(PageId(61), number);
+        (60..=61).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
+        assert_counts_are_exact(&store, "open");
+        assert_eq!(replaced(&store).0, 3);
+        if give_up {
+            drop(round);
+        } else {
+            store.round_committed(round.finish().expect("the disk works"));
+        }
+        assert_counts_are_exact(&store, &format!("given up: {give_up}"));
+    }
+}
+
+/// A round is given up, or becomes the mapping, part by part, and others go on between two parts.
+#[test]
+fn the_counts_are_exact_whatever_happens_while_a_round_ends() {
+    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
+    commit(&store, (1..=6000).step_by(7), 1);
+    let mut random = crate::base::random::Random::from_seed(3);
+    for n in 0..24 {
+        for _ in 0..300 {
+            replace(&store, random.below(6000), n, false);
+            store.freed(PageId(random.below(6000)), u32::MAX);
+        }
+        let round = begin(&store).expect("idle");
+        let arriving: Vec<u64> = (0..200).map(|_| random.below(6000)).collect();
+        for page in arriving.iter().chain(&(0..200).map(|_| random.below(6000)).collect::<Vec<_>>()) {
+            replace(&store, *page, n, false);
+        }
+        for page in arriving {
+            write(&store, &round, page, n).expect("the disk works");
+        }
+        for _ in 0..50 {
+            round.record(PageId(random.below(6000)), BlockRef::ABSENT);
+        }
+        assert_counts_are_exact(&store, &format!("{n}, open"));
+        std::thread::scope(|scope| {
+            let others = (0..2).map(|other| {
+                let store = &store;
+                let mut random = crate::base::random::Random::from_seed(n * 2 + other);
+                scope.spawn(move || {
+                    for turn in 0..300 {
+                        replace(store, random.below(6000), n, false);
+                        store.freed(PageId(random.below(6000)), u32::MAX);
+                        if turn % 16 == 0 {
+                            assert_counts_are_exact(store, &format!("{n}, ending"));
+                        }
+                    }
+                })
+            });
+            let others: Vec<_> = others.collect();
+            if n % 3 > 0 {
+                drop(round);
+            } else {
+                store.round_committed(round.finish().expect("the disk works"));
+            }
+            others.into_iter().for_each(|other| other.join().expect("no panic"));
+        });
+        assert_counts_are_exact(&store, &format!("{n}"));
+    }
+    assert_eq!(store.check_space(), Vec::<String>::new());
+}
+
 #[test]
 fn whoever_makes_checkpoints_hears_of_replaced_images_now_and_then() {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
