@@ -357,7 +357,8 @@ impl Checkpointer {
         self.csn.store(csn.0, Ordering::Release);
         self.covered.store(covered.0, Ordering::Release);
         self.replay.checkpointed(committed);
-        if let Err(error) = self.system.commit().recycle(covered, csn) {
+        // What a close does not cover counts for nobody: blocks of an earlier epoch that were late, and that no recovery had accepted.
+        if let Err(error) = self.system.commit().recycle(if close { Csn::MAX } else { covered }, csn) {
             // The checkpoint is there. What is left is nobody's.
             tracing::warn!(%error, "log segments that are not needed stay; the next checkpoint removes them");
         }
