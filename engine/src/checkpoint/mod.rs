@@ -429,7 +429,7 @@ impl Checkpointer {
         let bytes = writer_bytes(self.pool.memory_bytes());
         let mut work =
             ImageWork { checkpointer: self, begun, csn, written: Vec::new(), counts: Counts::default() };
-        let mut writer = self.store.writer(&*self.storage, bytes)?;
+        let mut writer = begun.round.writer(&*self.storage, bytes)?;
         let mut next = 1;
         // Looked at again at the end: a structure change that was under way when the round began may make pages; it has ended
         // when its other pages, which were latched, have been imaged.

@@ -505,7 +505,8 @@ impl PageStore {
         image: &mut AlignedBuffer,
         csn: Csn,
     ) -> Result<BlockRef> {
-        let (block, _) = self.allocate_run(&mut self.state.lock(), 1)?;
+        let (state, (block, _)) = self.await_run(1, 0)?;
+        drop(state);
         let len = self.source.page_bytes;
         let reference = blocks::seal(&mut image[..len], self.source.identity(kind, subject), csn, block);
         // If this fails the block stays in use (F3).

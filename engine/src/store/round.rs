@@ -50,6 +50,10 @@ impl Round {
         Round { store, csn, failure, blob, others, open: true }
     }
 
+    pub(super) fn store(&self) -> &Arc<PageStore> {
+        &self.store
+    }
+
     /// Notes that the image of `page` as of this round is at `reference`, or, if that is absent, that there is none.
     pub fn record(&self, page: PageId, reference: BlockRef) {
         let mut state = self.store.state.lock();

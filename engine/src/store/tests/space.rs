@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::thread;
 
 /// A new image of a page, outside any round or while one runs.
 fn replace(store: &Arc<PageStore>, page: u64, version: u64, in_round: bool) {
@@ -366,6 +367,47 @@ fn an_error_that_is_no_full_disk_keeps_no_page_in_memory() {
     disk.inject(Fault { operation: OperationKind::Write, after: 0, kind: FaultKind::ForEver, error: 5 });
     assert!(store.spares_blocks());
     assert!(!store.is_disk_full());
+/// What was with somebody who evicts counted as free, as it soon was. A checkpoint on a full disk that came to it a moment earlier failed.
+#[test]
+fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
+    let disk = new_disk();
+    let (store, round, _clock) = in_a_round(&disk, 0);
+    let push = |writer: &mut ImageWriter, page| {
+        writer.push(PageId(page), Csn(1), Heat::Hot, |out| {
+            out.copy_from_slice(&image(page, 1)[..out.len()]);
+            Some((ImageKind::Settled, 0))
+        })
+    };
+    let mut evicts = store.writer(&disk, 1 << 30).expect("a queue");
+    for page in 1000.. {
+        if store.usage().free_blocks == 0 {
+            break;
+        }
+        assert!(push(&mut evicts, page).expect("a free block"));
+    }
+    let mut writes = round.writer(&disk, 1 << 20).expect("a queue");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            thread::sleep(std::time::Duration::from_millis(50));
+            drop(evicts);
+        });
+        assert!(push(&mut writes, 1).expect("blocks come back"));
+    });
+    let mut written = Vec::new();
+    writes.reap(true, &mut written).expect("the disk works");
+    assert_eq!(written.len(), 1);
+    // Its own do not.
+    let mut more = 2000..;
+    let refused = loop {
+        if let Err(error) = push(&mut writes, more.next().expect("endless")) {
+            break error;
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+    drop(writes);
+    round.write_blob(b"a catalog").expect("blocks have come back");
+}
+
     disk.heal();
 }
 
