@@ -31,6 +31,7 @@
 //! take the space of the running round.
 
 use super::image::{Imager, image_as_of};
+use super::attempts::{Attempts, Pause};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::buffer::{Claimed, HIDDEN_ROUND, Leaving, PageBytes, PageState, Pool, ScratchPage, Version};
@@ -48,25 +49,6 @@ use std::time::Duration;
 const BATCH: usize = 64;
 /// Pages that the hand passes for a batch, at most.
 const STEPS: u64 = 4096;
-/// How long nothing is tried: at least so long, and then until somebody asks for memory, or the most has passed.
-struct Pause {
-    least: Duration,
-    most: Option<Duration>,
-}
-
-impl Pause {
-    const NONE: Pause = Pause { least: Duration::ZERO, most: None };
-    /// Nothing could leave: transactions have to go on first. Who needs memory then asks again.
-    const WHEN_FUTILE: Pause = Pause { least: Duration::from_millis(1), most: None };
-    /// The same, and not because of what is in the pages, or there are more than the budget allows for. Whether that is over is found
-    /// out although nobody asks.
-    const BEFORE_LONG: Pause = Pause { least: Duration::from_millis(1), most: Some(RETRY) };
-    const AFTER_FAILURE: Pause = Pause { least: RETRY, most: Some(Duration::ZERO) };
-}
-
-/// What a disk refused is tried again after this long.
-const RETRY: Duration = Duration::from_millis(100);
-
 /// Bytes of buffers for writing images, of everybody who does, in a budget of `memory_bytes`.
 #[must_use]
 pub fn buffer_bytes(memory_bytes: u64) -> u64 {
@@ -98,6 +80,7 @@ impl Evictor {
         let stop = Arc::new(AtomicBool::new(false));
         let mut work = Work {
             system,
+            attempts: Attempts::new(system.clock()),
             pool: pool.clone(),
             store,
             imager: imager.clone(),
@@ -181,7 +164,8 @@ struct Work {
     stop: Arc<AtomicBool>,
     /// Where the store is; none if nothing may be written.
     storage: Option<Arc<dyn Storage>>,
-    /// Off for a moment after a failure.
+    attempts: Attempts,
+    /// Off for a while after a failure.
     writes: bool,
     /// Made when it is first needed, and again after a failure.
     writer: Option<ImageWriter>,
@@ -218,13 +202,22 @@ impl Work {
                 thread::sleep(pause.least);
             }
             self.pool.wait_for_pressure(pause.most);
-            pause = match self.relieve() {
+            self.writes = self.attempts.may_write(&self.store);
+            let relieved = self.relieve();
+            if self.writes && relieved.is_ok() {
+                self.attempts.went_well();
+            }
+            pause = match relieved {
                 Ok(true) => {
                     self.pool.eviction_went_well();
                     Pause::NONE
                 }
                 Ok(false) if self.pool.eviction_is_hindered() || self.pool.is_over_budget() => {
                     Pause::BEFORE_LONG
+                }
+                Ok(false) if !self.writes => {
+                    self.pool.eviction_was_futile(self.attempts.failure());
+                    Pause::AFTER_FAILURE
                 }
                 Ok(false) => Pause::WHEN_FUTILE,
                 Err(error) => {
@@ -235,6 +228,7 @@ impl Work {
                     self.pool.eviction_was_futile(Some(error));
                     // What need not be written may not have been enough.
                     if self.relieves_without_writing() { Pause::BEFORE_LONG } else { Pause::AFTER_FAILURE }
+                    self.attempts.failed(&error);
                 }
             };
         }
@@ -245,7 +239,6 @@ impl Work {
         let before = self.pool.pages_evicted();
         self.writes = false;
         let _ = self.relieve();
-        self.writes = true;
         self.pool.pages_evicted() != before
     }
 

@@ -24,6 +24,7 @@
 //!    and its images to the next round.
 //! 6. Pages that leave memory hand in their image first (see `evict`), so the round takes only pages that are in memory.
 
+mod attempts;
 mod catalog_blob;
 mod dropped;
 mod evict;
