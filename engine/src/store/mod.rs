@@ -84,8 +84,8 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, Error, ErrorKind, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::device::counted::Traffic;
-use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
+use crate::sync::{Mutex, MutexGuard};
 use blocks::{BlockKind, BlockNumber};
 use codec::Codecs;
 use compact::Search;
@@ -173,6 +173,8 @@ struct State {
     full: Option<Full>,
     /// When somebody last did not get what the file would have had to grow for.
     refused: Option<Nanos>,
+    /// The next round would give back blocks that somebody waits for.
+    round_wanted: bool,
     /// A round, and the blocks it had when the file last grew for pages beside it.
     left_to_round: Option<(u32, u64)>,
     phase: Phase,
@@ -310,6 +312,7 @@ impl PageStore {
             unsettled: Unsettled::default(),
             full: None,
             refused: None,
+            round_wanted: false,
             left_to_round: None,
             phase: Phase::Idle,
             failure: None,
@@ -403,7 +406,10 @@ impl PageStore {
     /// Notes that the newest image of `page` is at `reference`. It belongs to the next round, and also to the one in progress if
     /// `in_round`. The caller holds the page exclusively.
     pub fn record(&self, page: PageId, reference: BlockRef, in_round: bool) {
-        let mut state = self.state.lock();
+        self.record_in(self.state.lock(), page, reference, in_round);
+    }
+
+    fn record_in(&self, mut state: MutexGuard<'_, State>, page: PageId, reference: BlockRef, in_round: bool) {
         state.settle(reference.block());
         if in_round && state.phase == Phase::Writing {
             state.set_round(page, reference);
@@ -447,6 +453,7 @@ impl PageStore {
                 std::mem::swap(&mut state.round, &mut state.working);
                 (state.phase, state.number) = (Phase::Writing, number);
                 state.replaced.begin_round();
+                state.round_wanted = false;
                 state.free.rewind();
                 state.search = Search::default();
             }

@@ -255,6 +255,40 @@ fn compacting_leaves_the_reserve_to_what_is_dirty() {
     assert!(store.usage().blocks <= end + 1 && end < 1100, "{:?}", store.usage());
 }
 
+/// Clean pages were written, for their stamps, into blocks that were kept for dirty ones.
+#[test]
+fn clean_pages_leave_what_is_kept_and_ask_for_a_checkpoint_that_gives_blocks_back() {
+    let disk = new_disk();
+    let (store, demand) = half_empty(&disk, 300);
+    disk.set_capacity(Some(0));
+    store.spares_blocks_for_clean(1).expect_err("all is kept");
+    assert!(!store.is_round_wanted(), "a checkpoint would give nothing back");
+    // These were dirty, and have left memory.
+    (501..551).for_each(|page| replace(&store, page, 2, false));
+    demand.dirty.fetch_sub(50, Ordering::Relaxed);
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = told.clone();
+    store.on_replaced(Box::new(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    }));
+    let refused = store.spares_blocks_for_clean(1).expect_err("all is kept");
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+    assert!(store.is_round_wanted() && told.load(Ordering::Relaxed) == 1);
+    let clean = |page| {
+        store.write_block(BlockKind::StampedPage, page, &mut image(page, 3), Csn(3)).expect("a free block")
+    };
+    let late = clean(560);
+    assert!(!store.record_clean(PageId(560), late, false), "others were promised its block meanwhile");
+    store.discard(late);
+    assert_eq!(replaced(&store), (50, 0));
+    commit(&store, [], 0);
+    assert!(!store.is_round_wanted());
+    store.spares_blocks_for_clean(40).expect("so many have come back");
+    let image = clean(560);
+    assert!(store.record_clean(PageId(560), image, false));
+    assert_eq!((replaced(&store), version_of(&store, 560).expect("reads")), ((1, 0), 3));
+}
+
 /// What was being moved counted as blocks that would come back, and batch after batch took from the reserve what was in flight.
 #[test]
 fn images_that_are_on_the_move_are_not_taken_for_free_blocks() {
@@ -333,40 +367,6 @@ fn pages_leave_beside_a_round_while_the_disk_has_space_for_them() {
     assert!(!store.spares_blocks(), "the disk is full");
 }
 
-/// Pages that were imaged and are dirty again kept all others in memory while the mapping was written and the manifest published.
-#[test]
-fn a_round_whose_images_are_made_keeps_what_its_mapping_takes() {
-    let disk = new_disk();
-    let (store, round, _clock) = in_a_round(&disk, 0);
-    assert!(!store.spares_blocks());
-    round.close();
-    assert!(store.spares_blocks());
-    store.round_committed(round.finish().expect("blocks are kept"));
-}
-
-/// A disk that was found full by somebody who was not refused for that was said to be full for ever.
-#[test]
-fn a_disk_that_was_full_beside_a_round_is_asked_again() {
-    let disk = new_disk();
-    let (store, _round, clock) = in_a_round(&disk, 0);
-    let second = std::time::Duration::from_secs(1);
-    assert!(!store.spares_blocks());
-    assert!(store.is_disk_full() && store.has_refused(second));
-    disk.set_capacity(None);
-    clock.advance(second);
-    store.ask_again();
-    assert!(!store.is_disk_full());
-}
-
-/// Whatever the file system said was taken for a full disk.
-#[test]
-fn an_error_that_is_no_full_disk_keeps_no_page_in_memory() {
-    let disk = new_disk();
-    let (store, _round, _clock) = in_a_round(&disk, 0);
-    disk.set_capacity(None);
-    disk.inject(Fault { operation: OperationKind::Write, after: 0, kind: FaultKind::ForEver, error: 5 });
-    assert!(store.spares_blocks());
-    assert!(!store.is_disk_full());
 /// What was with somebody who evicts counted as free, as it soon was. A checkpoint on a full disk that came to it a moment earlier failed.
 #[test]
 fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
@@ -408,6 +408,40 @@ fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
     round.write_blob(b"a catalog").expect("blocks have come back");
 }
 
+/// Pages that were imaged and are dirty again kept all others in memory while the mapping was written and the manifest published.
+#[test]
+fn a_round_whose_images_are_made_keeps_what_its_mapping_takes() {
+    let disk = new_disk();
+    let (store, round, _clock) = in_a_round(&disk, 0);
+    assert!(!store.spares_blocks());
+    round.close();
+    assert!(store.spares_blocks());
+    store.round_committed(round.finish().expect("blocks are kept"));
+}
+
+/// A disk that was found full by somebody who was not refused for that was said to be full for ever.
+#[test]
+fn a_disk_that_was_full_beside_a_round_is_asked_again() {
+    let disk = new_disk();
+    let (store, _round, clock) = in_a_round(&disk, 0);
+    let second = std::time::Duration::from_secs(1);
+    assert!(!store.spares_blocks());
+    assert!(store.is_disk_full() && store.has_refused(second));
+    disk.set_capacity(None);
+    clock.advance(second);
+    store.ask_again();
+    assert!(!store.is_disk_full());
+}
+
+/// Whatever the file system said was taken for a full disk.
+#[test]
+fn an_error_that_is_no_full_disk_keeps_no_page_in_memory() {
+    let disk = new_disk();
+    let (store, _round, _clock) = in_a_round(&disk, 0);
+    disk.set_capacity(None);
+    disk.inject(Fault { operation: OperationKind::Write, after: 0, kind: FaultKind::ForEver, error: 5 });
+    assert!(store.spares_blocks());
+    assert!(!store.is_disk_full());
     disk.heal();
 }
 
