@@ -28,13 +28,15 @@
 //!
 //! # Bounds
 //! Buffers take [`buffer_bytes`]; one pass of the hand looks at every page twice. On a full disk nothing is written that would
-//! take the space of the running round.
+//! take the space of the running round, nor a clean page, for its stamps, that would take the reserve of what is dirty: then a checkpoint is
+//! asked for if it would give space back. While writes fail they are tried less and less often, and so that no block is lost each time.
 
+use super::attempts::{Attempts, Pause};
 use super::image::{Imager, image_as_of};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::buffer::{Claimed, HIDDEN_ROUND, Leaving, PageBytes, PageState, Pool, ScratchPage, Version};
-use crate::device::Storage;
+use crate::device::{AlignedBuffer, Storage};
 use crate::store::{Heat, ImageKind, ImageWriter, PageStore, Written};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::epoch::{Guard, pin};
@@ -48,25 +50,6 @@ use std::time::Duration;
 const BATCH: usize = 64;
 /// Pages that the hand passes for a batch, at most.
 const STEPS: u64 = 4096;
-/// How long nothing is tried: at least so long, and then until somebody asks for memory, or the most has passed.
-struct Pause {
-    least: Duration,
-    most: Option<Duration>,
-}
-
-impl Pause {
-    const NONE: Pause = Pause { least: Duration::ZERO, most: None };
-    /// Nothing could leave: transactions have to go on first. Who needs memory then asks again.
-    const WHEN_FUTILE: Pause = Pause { least: Duration::from_millis(1), most: None };
-    /// The same, and not because of what is in the pages, or there are more than the budget allows for. Whether that is over is found
-    /// out although nobody asks.
-    const BEFORE_LONG: Pause = Pause { least: Duration::from_millis(1), most: Some(RETRY) };
-    const AFTER_FAILURE: Pause = Pause { least: RETRY, most: Some(Duration::ZERO) };
-}
-
-/// What a disk refused is tried again after this long.
-const RETRY: Duration = Duration::from_millis(100);
-
 /// Bytes of buffers for writing images, of everybody who does, in a budget of `memory_bytes`.
 #[must_use]
 pub fn buffer_bytes(memory_bytes: u64) -> u64 {
@@ -97,6 +80,7 @@ impl Evictor {
         let imager = Arc::new(Imager::new(pool.clone()));
         let stop = Arc::new(AtomicBool::new(false));
         let mut work = Work {
+            attempts: Attempts::new(system.clock()),
             system,
             pool: pool.clone(),
             store,
@@ -150,6 +134,8 @@ impl Drop for Evictor {
 struct Pending {
     page: PageId,
     version: Version,
+    /// It has a block in the reserve.
+    dirty: bool,
     purpose: Purpose,
     /// Owner of the large value that the page is part of, if that may be in progress.
     unfinished: Option<u64>,
@@ -181,7 +167,8 @@ struct Work {
     stop: Arc<AtomicBool>,
     /// Where the store is; none if nothing may be written.
     storage: Option<Arc<dyn Storage>>,
-    /// Off for a moment after a failure.
+    attempts: Attempts,
+    /// Off for a while after a failure.
     writes: bool,
     /// Made when it is first needed, and again after a failure.
     writer: Option<ImageWriter>,
@@ -218,10 +205,19 @@ impl Work {
                 thread::sleep(pause.least);
             }
             self.pool.wait_for_pressure(pause.most);
-            pause = match self.relieve() {
+            self.writes = self.attempts.may_write(&self.store);
+            let relieved = self.relieve();
+            if self.writes && relieved.is_ok() {
+                self.attempts.went_well();
+            }
+            pause = match relieved {
                 Ok(true) => {
                     self.pool.eviction_went_well();
                     Pause::NONE
+                }
+                Ok(false) if !self.writes => {
+                    self.pool.eviction_was_futile(self.attempts.failure());
+                    Pause::AFTER_FAILURE
                 }
                 Ok(false) if self.pool.eviction_is_hindered() || self.pool.is_over_budget() => {
                     Pause::BEFORE_LONG
@@ -232,6 +228,7 @@ impl Work {
                     // Waits for what is in flight. Pages whose images are not recorded are as dirty as before.
                     self.writer = None;
                     self.pending.clear();
+                    self.attempts.failed(&error);
                     self.pool.eviction_was_futile(Some(error));
                     // What need not be written may not have been enough.
                     if self.relieves_without_writing() { Pause::BEFORE_LONG } else { Pause::AFTER_FAILURE }
@@ -245,7 +242,6 @@ impl Work {
         let before = self.pool.pages_evicted();
         self.writes = false;
         let _ = self.relieve();
-        self.writes = true;
         self.pool.pages_evicted() != before
     }
 
@@ -308,14 +304,45 @@ impl Work {
             self.leavers.push(Leaver { page, version: state.version, settled: false });
             return Ok(());
         }
-        if !self.writes || self.is_being_written(page, state.version) {
+        if !self.writes || self.storage.is_none() || self.is_being_written(page, state.version) {
+            return Ok(());
+        }
+        if let Err(refused) = self.spares_block(state.dirty) {
+            match if state.dirty { None } else { self.needs_none(page) } {
+                Some(version) => self.leavers.push(Leaver { page, version, settled: true }),
+                None => self.hindrance = Some(refused),
+            }
             return Ok(());
         }
         let Some(mut writer) = self.take_writer()? else { return Ok(()) };
-        let needs_none = self.write(&mut writer, page);
+        let needs_none = self.write(&mut writer, page, state.dirty);
         self.writer = Some(writer);
         self.leavers.extend(needs_none?.map(|version| Leaver { page, version, settled: true }));
         Ok(())
+    }
+
+    /// Whether there is a block for a page that leaves memory, dirty or not. Never waits: a checkpoint may be waiting for a latch of
+    /// somebody who waits for memory.
+    fn spares_block(&self, dirty: bool) -> Result<()> {
+        // Also when the images are made: then the round is not running for the imager, but its mapping is not written yet.
+        if !self.store.spares_blocks() {
+            let what = "the disk is full, and its last space is needed by the checkpoint in progress";
+            return Err(Error::new(ErrorKind::OutOfSpace, what));
+        }
+        if dirty {
+            return Ok(());
+        }
+        let clean = self.pending.iter().flatten().filter(|pending| !pending.dirty).count() as u64;
+        self.store.spares_blocks_for_clean(clean + 1)
+    }
+
+    /// The version of a clean page whose stamps mean nothing any more.
+    fn needs_none(&self, page: PageId) -> Option<Version> {
+        let mut copy = AlignedBuffer::zeroed(self.store.page_bytes());
+        let guard = pin();
+        let state = self.pool.look_at_marked(page, |bytes| bytes.copy_to(0, &mut copy))?;
+        let looked = self.look(&mut copy, &guard).filter(|_| !state.dirty)?;
+        (!looked.stamped).then_some(state.version)
     }
 
     /// The hand comes by twice before a pack is full.
@@ -344,19 +371,12 @@ impl Work {
     }
 
     /// Has the image written that the page needs now. Returns the page's version if it turns out that it needs none.
-    fn write(&mut self, writer: &mut ImageWriter, page: PageId) -> Result<Option<Version>> {
+    fn write(&mut self, writer: &mut ImageWriter, page: PageId, dirty: bool) -> Result<Option<Version>> {
         let token = self.pending.iter().position(Option::is_none).unwrap_or_else(|| {
             self.pending.push(None);
             self.pending.len() - 1
         });
         let running = self.imager.running();
-        // Also when the images are made: then it is not running for the imager, but its mapping is not written yet.
-        if !self.store.spares_blocks() {
-            // Without waiting: the checkpoint may be waiting for a latch of somebody who waits for memory.
-            let what = "the disk is full, and its last space is needed by the checkpoint in progress";
-            self.hindrance = Some(Error::new(ErrorKind::OutOfSpace, what));
-            return Ok(None);
-        }
         let (mut settled, mut passed_by) = (None, None);
         let mut pending = None;
         let guard = pin();
@@ -371,6 +391,10 @@ impl Work {
                 settled = Some(state.version);
                 return None;
             }
+            if state.dirty != dirty {
+                // Another block was asked for.
+                return None;
+            }
             let purpose = purpose_of(&state, newest, running.as_ref());
             let kind = match (purpose, &running) {
                 (Purpose::Round(round), Some((_, view))) => match as_of(view, out)? {
@@ -383,7 +407,7 @@ impl Work {
                 _ if stamped => ImageKind::Stamped,
                 _ => ImageKind::Settled,
             };
-            pending = Some(Pending { page, version: state.version, purpose, unfinished });
+            pending = Some(Pending { page, version: state.version, dirty, purpose, unfinished });
             Some((kind, token as u64))
         })?;
         debug_assert_eq!(pushed, pending.is_some());
@@ -434,8 +458,8 @@ impl Work {
             Some((claimed, pending))
         });
         match claimed {
-            Some((claimed, Pending { purpose: Purpose::Leave(newest), unfinished, .. })) => {
-                self.complete_leaving(claimed, (newest, unfinished), written, leaving);
+            Some((claimed, pending @ Pending { purpose: Purpose::Leave(newest), .. })) => {
+                self.complete_leaving(claimed, (newest, pending), written, leaving);
             }
             Some((claimed, Pending { purpose: Purpose::Round(round), .. })) => {
                 self.complete_round(&claimed, round, written);
@@ -459,28 +483,38 @@ impl Work {
     fn complete_leaving<'p>(
         &self,
         claimed: Claimed<'p>,
-        (newest, unfinished): (Csn, Option<u64>),
+        (newest, pending): (Csn, Pending),
         written: &Written,
         leaving: &mut Leaving<'p>,
     ) {
-        if written.kind == ImageKind::Settled && !claimed.is_dirty() {
-            // The running round has written the same meanwhile.
+        if pending.dirty && !claimed.is_dirty() {
+            // The running round has written the page meanwhile, which has no block in the reserve any more.
             self.store.discard(written.reference);
-            return Self::leave(claimed, leaving);
+            if written.kind == ImageKind::Settled {
+                Self::leave(claimed, leaving);
+            }
+            return;
         }
         let needs = self.imager.running().filter(|(round, _)| claimed.round() < *round);
-        if let Some((round, view)) = &needs {
+        if needs.as_ref().is_some_and(|(_, view)| newest > view.csn())
+            && !planted::is(Bug::ImageAfterCheckpoint)
+        {
             // A round that began meanwhile needs the page as of an older CSN first.
-            if newest > view.csn() && !planted::is(Bug::ImageAfterCheckpoint) {
-                self.store.discard(written.reference);
-                return;
-            }
-            claimed.set_imaged(*round);
+            self.store.discard(written.reference);
+            return;
         }
-        if let Some(owner) = unfinished {
+        if let Some(owner) = pending.unfinished {
             self.system.note_unfinished(owner, written.page);
         }
-        self.store.record(written.page, written.reference, needs.is_some());
+        if pending.dirty {
+            self.store.record(written.page, written.reference, needs.is_some());
+        } else if !self.store.record_clean(written.page, written.reference, needs.is_some()) {
+            self.store.discard(written.reference);
+            return;
+        }
+        if let Some((round, _)) = &needs {
+            claimed.set_imaged(*round);
+        }
         claimed.set_clean(written.kind == ImageKind::Stamped);
         Self::leave(claimed, leaving);
     }

@@ -46,6 +46,36 @@ fn pages_leave_after_a_failure_although_nobody_asks() {
     await_that("pages leave", || !pool.is_over_budget());
 }
 
+/// Each attempt, of ten in a second, lost the blocks that it tried.
+#[test]
+fn while_writes_fail_no_more_and_more_blocks_are_lost() {
+    let disk = SimulatedStorage::new(7);
+    let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("the disk works");
+    let pool = Pool::new(4096, 256 << 12, Arc::new(Zeros)).expect("small");
+    pool.restore((1..400).map(PageId)).expect("each id once");
+    let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
+    let system = Arc::new(TransactionSystem::new(pool.clone(), limits, 1 << 20, Clock::real()));
+    (1..100).for_each(|page| pool.exclusive(PageId(page)).expect("room").mark_dirty());
+    store.keep_reserve(pool.demand(), Clock::real());
+    store.reserve(ReservedFor::Change).expect("the disk is large");
+    let _evictor =
+        Evictor::start(system, pool.clone(), store.clone(), Some(Arc::new(disk.clone()))).expect("a thread");
+    for operation in [OperationKind::Write, OperationKind::DurableWrite] {
+        disk.inject(Fault { operation, after: 0, kind: FaultKind::ForEver, error: 5 });
+    }
+    let lost = || store.usage().blocks - store.usage().free_blocks;
+    let charge = pool.account().charge(200 << 12);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        pool.check_budget();
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!((16..200).contains(&lost()), "{} blocks", lost());
+    disk.heal();
+    await_that("pages leave", || !pool.is_over_budget());
+    drop(charge);
+}
+
 /// When a checkpoint had made its images it had still to write its mapping, and who evicts took the last blocks for pages meanwhile.
 #[test]
 fn nothing_is_evicted_into_the_blocks_of_a_checkpoint_that_writes_its_mapping_on_a_full_disk() {

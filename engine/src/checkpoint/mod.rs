@@ -24,6 +24,7 @@
 //!    and its images to the next round.
 //! 6. Pages that leave memory hand in their image first (see `evict`), so the round takes only pages that are in memory.
 
+mod attempts;
 mod catalog_blob;
 mod dropped;
 mod evict;
@@ -357,7 +358,8 @@ impl Checkpointer {
         self.csn.store(csn.0, Ordering::Release);
         self.covered.store(covered.0, Ordering::Release);
         self.replay.checkpointed(committed);
-        if let Err(error) = self.system.commit().recycle(covered, csn) {
+        // What a close does not cover counts for nobody: blocks of an earlier epoch that were late, and that no recovery had accepted.
+        if let Err(error) = self.system.commit().recycle(if close { Csn::MAX } else { covered }, csn) {
             // The checkpoint is there. What is left is nobody's.
             tracing::warn!(%error, "log segments that are not needed stay; the next checkpoint removes them");
         }
@@ -428,7 +430,7 @@ impl Checkpointer {
         let bytes = writer_bytes(self.pool.memory_bytes());
         let mut work =
             ImageWork { checkpointer: self, begun, csn, written: Vec::new(), counts: Counts::default() };
-        let mut writer = self.store.writer(&*self.storage, bytes)?;
+        let mut writer = begun.round.writer(&*self.storage, bytes)?;
         let mut next = 1;
         // Looked at again at the end: a structure change that was under way when the round began may make pages; it has ended
         // when its other pages, which were latched, have been imaged.

@@ -114,9 +114,12 @@ impl Checkpointer {
         *self.shortens_in.lock()
     }
 
-    /// Whether the next checkpoint is due because images that were replaced take too much space.
+    /// Whether the next checkpoint is due because images that were replaced take too much space, or pages need it to leave memory.
     #[must_use]
     pub fn is_due_for_space(&self) -> bool {
+        if self.store.is_round_wanted() {
+            return true;
+        }
         let left = self.pool.pages_evicted() - self.evicted_before.load(Ordering::Relaxed);
         let rewritten = self.totals().newest.pages_rewritten;
         is_due(self.store.space(), Since { left, rewritten })

@@ -12,7 +12,8 @@
 //!   That both *read* equal does not say so: one may be in a cache only (N7).
 //! - N3: the valid slot with the highest generation wins; two valid slots of one generation that differ are corruption. One that cannot be
 //!   read is not valid, and the other is enough: by N1 and N2 it is the newest, or a publication of the newest had not ended, and nothing is
-//!   used again before that. But somebody may read the lost one, so its generation is given to no other.
+//!   used again before that. But somebody may read the lost one, so its generation is given to no other: not by this process, nor, as long as
+//!   it is read, by a later one, which finds both slots alike.
 //! - N4 (I11): after a failed write nothing more is published: what the slots hold is unknown.
 //! - N5: both slots are preallocated, so that publishing cannot run out of space.
 //! - N6: who reads beside a process that publishes may find both slots torn, for it looks at one after the other: then it looks
@@ -27,6 +28,7 @@
 
 use super::PAGES_PATH;
 use super::manifest::{Manifest, SLOT_BYTES};
+use super::readers;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
@@ -153,8 +155,9 @@ impl ManifestFile {
             let order = if planted::is(Bug::NewestSlotNotFirst) { [other, slot] } else { [slot, other] };
             write_slots(&*file, &bytes, &order)?;
         }
-        // N3.
-        let generation = manifest.generation + u64::from(alone);
+        // N3. Who reads the newest from now on finds this one, or comes back to it.
+        let read = if read_only { 0 } else { readers::highest_read(storage, &manifest) };
+        let generation = (manifest.generation + u64::from(alone)).max(read);
         let newest = Newest { generation, failed: false, failure: None };
         Ok((ManifestFile { file, newest: Mutex::new(newest) }, manifest))
     }

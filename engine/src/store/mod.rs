@@ -84,8 +84,8 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, Error, ErrorKind, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::device::counted::Traffic;
-use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
+use crate::sync::{Mutex, MutexGuard};
 use blocks::{BlockKind, BlockNumber};
 use codec::Codecs;
 use compact::Search;
@@ -173,6 +173,8 @@ struct State {
     full: Option<Full>,
     /// When somebody last did not get what the file would have had to grow for.
     refused: Option<Nanos>,
+    /// The next round would give back blocks that somebody waits for.
+    round_wanted: bool,
     /// A round, and the blocks it had when the file last grew for pages beside it.
     left_to_round: Option<(u32, u64)>,
     phase: Phase,
@@ -198,10 +200,8 @@ impl State {
 
     /// Notes where the newest image of a page is, for the next round.
     fn set_working(&mut self, page: PageId, reference: BlockRef) {
+        let before = self.replaces(page);
         let replaced = self.working.set(page, reference);
-        if replaced.is_none() && !self.round.get(page).unwrap_or_else(|| self.mapping.get(page)).is_absent() {
-            self.replaced.working += 1;
-        }
         self.release_replaced(replaced);
         // Its first image may still be on its way, and the round has it then, when it arrives.
         let on_its_way = self.phase == Phase::Writing && !planted::is(Bug::RemovalForgotten);
@@ -210,33 +210,31 @@ impl State {
             // Never written, and now removed: nothing changed.
             self.working.remove(page);
         }
+        self.replaced.recount(before, self.replaces(page));
     }
 
     /// Notes where the image of a page for the round in progress is.
     fn set_round(&mut self, page: PageId, reference: BlockRef) {
+        let before = self.replaces(page);
         let replaced = self.round.set(page, reference);
         if planted::is(Bug::BlockReusedEarly) && replaced.is_none() && !reference.is_absent() {
             let old = self.mapping.set(page, BlockRef::ABSENT);
             self.release_replaced(Some(old));
         }
-        if replaced.is_none() && !self.mapping.get(page).is_absent() {
-            self.replaced.round += 1;
-        }
         self.release_replaced(replaced);
         if reference.is_absent() && self.mapping.get(page).is_absent() {
             self.round.remove(page);
         }
+        self.replaced.recount(before, self.replaces(page));
     }
 
-    /// Notes for the next round what was in one that is abandoned.
+    /// Notes for the next round what was taken out of one that is abandoned.
     fn take_back(&mut self, page: PageId, reference: BlockRef) {
+        self.replaced.recount(self.replaces_with(page, Some(reference)), self.replaces(page));
         if self.working.get(page).is_none() {
             return self.set_working(page, reference);
         }
-        // That has replaced this, and what the mapping has from now on.
-        let counted = u64::from(!reference.is_absent());
-        let replaces = u64::from(!self.mapping.get(page).is_absent());
-        self.replaced.working = (self.replaced.working + replaces).saturating_sub(counted);
+        // That has replaced this, and replaces what the mapping has from now on.
         self.release_replaced(Some(reference));
         if self.look_up(page).is_absent() {
             // Removed, and in no checkpoint: nothing is left to say.
@@ -314,6 +312,7 @@ impl PageStore {
             unsettled: Unsettled::default(),
             full: None,
             refused: None,
+            round_wanted: false,
             left_to_round: None,
             phase: Phase::Idle,
             failure: None,
@@ -407,7 +406,10 @@ impl PageStore {
     /// Notes that the newest image of `page` is at `reference`. It belongs to the next round, and also to the one in progress if
     /// `in_round`. The caller holds the page exclusively.
     pub fn record(&self, page: PageId, reference: BlockRef, in_round: bool) {
-        let mut state = self.state.lock();
+        self.record_in(self.state.lock(), page, reference, in_round);
+    }
+
+    fn record_in(&self, mut state: MutexGuard<'_, State>, page: PageId, reference: BlockRef, in_round: bool) {
         state.settle(reference.block());
         if in_round && state.phase == Phase::Writing {
             state.set_round(page, reference);
@@ -451,6 +453,7 @@ impl PageStore {
                 std::mem::swap(&mut state.round, &mut state.working);
                 (state.phase, state.number) = (Phase::Writing, number);
                 state.replaced.begin_round();
+                state.round_wanted = false;
                 state.free.rewind();
                 state.search = Search::default();
             }
@@ -509,7 +512,8 @@ impl PageStore {
         image: &mut AlignedBuffer,
         csn: Csn,
     ) -> Result<BlockRef> {
-        let (block, _) = self.allocate_run(&mut self.state.lock(), 1)?;
+        let (state, (block, _)) = self.await_run(1, 0)?;
+        drop(state);
         let len = self.source.page_bytes;
         let reference = blocks::seal(&mut image[..len], self.source.identity(kind, subject), csn, block);
         // If this fails the block stays in use (F3).

@@ -11,7 +11,7 @@
 //!   3. write g into the slot                        c. give back those of these blocks, and of those held before, that no
 //!                                                      g found needs (see `free`)
 //!   4. read the newest manifest again;
-//!      not generation g: back to 3 with that
+//!      not the same one: back to 3 with that
 //!   5. read pages
 //! ```
 //!
@@ -29,14 +29,15 @@
 //! may need any block that this does not have, so all of these are held, as missed by the newest generation. A reader whose 4 comes
 //! after this look has found the newest manifest: only who has the lock of the database publishes another. A reader of a *newer* g has found
 //! one that was lost since then, with the only slot that had it: it may need what is free, and blocks of the newest too. So what is free is
-//! held as missed by g + 1, and no other manifest gets the generation g (see `manifest_file`, N3).
+//! held as missed by g + 1, and no other manifest gets the generation g (see `manifest_file`, N3). A reader that has not come to 4 finds another
+//! manifest there, whichever generation that has: the whole is compared.
 //!
 //! *The writer is killed.* Nothing is lost: slots and locks are the readers' own. *A reader is killed:* its lock is gone, and the
 //! next look ignores its slot; what is left in it is overwritten by the next reader that locks it.
 //!
 //! # Invariants
-//! - Q1: what cannot be understood (a locked slot that is torn, of a newer version, unreadable) counts as a reader of generation 0,
-//!   which needs everything.
+//! - Q1: what cannot be understood (a locked slot that is torn, of a newer version, unreadable, of a generation that no manifest ever gets) counts
+//!   as a reader of generation 0, which needs everything.
 //! - Q2: a reader writes to its slot and to nothing else. It does not look at the log.
 //! - Q3: slots are never removed: one that is removed while locked would not be seen.
 //!
@@ -71,6 +72,8 @@ const MAGIC: [u8; 8] = *b"QUENCHRD";
 const VERSION: u32 = 1;
 const BODY_AT: usize = 16;
 const SLOT_BYTES: usize = 44;
+/// Generations of manifests are below.
+const GENERATION_LIMIT: u64 = 1 << 63;
 /// A look at a slot keeps it locked for a moment: it may be free although it seems taken.
 const ROUNDS: u32 = 3;
 
@@ -111,7 +114,8 @@ impl CheckpointReader {
         }
         let database = DatabaseId(reader.u64()?);
         let (generation, csn, process) = (reader.u64()?, Csn(reader.u64()?), reader.u32()?);
-        Some((database, CheckpointReader { generation, csn, process }))
+        let reader = CheckpointReader { generation, csn, process };
+        (generation < GENERATION_LIMIT).then_some((database, reader))
     }
 }
 
@@ -136,7 +140,8 @@ pub fn open_newest_checkpoint(storage: &dyn Storage) -> Result<(Manifest, Reader
         file.write_at(0, &reader.encode(manifest.database))?;
         fence(Ordering::SeqCst);
         let again = ManifestFile::read_beside_writer(storage)?;
-        if again.generation == manifest.generation {
+        // Another may have this generation, if the first was lost.
+        if again == manifest {
             return Ok((manifest, ReaderSlot { _file: file }));
         }
         manifest = again;
@@ -183,9 +188,7 @@ impl Readers {
     /// # Errors
     /// I/O: the slots cannot be listed.
     pub fn list(&self) -> Result<Vec<CheckpointReader>> {
-        fence(Ordering::SeqCst);
-        let names = self.storage.list(READERS_PATH)?;
-        Ok(names.iter().filter_map(|name| self.look(&format!("{READERS_PATH}/{name}"))).collect())
+        list(&*self.storage, self.database)
     }
 
     /// The generations that are read (Q1).
@@ -199,30 +202,48 @@ impl Readers {
             }
         }
     }
+}
 
-    /// Who has this slot; the lock first, see the module's text.
-    fn look(&self, path: &str) -> Option<CheckpointReader> {
-        let mode = OpenMode { create: false, read_only: true, direct: false };
-        let read = || -> Result<Option<CheckpointReader>> {
-            let slot = self.storage.open(path, mode)?;
-            if !slot.is_locked()? {
-                return Ok(None);
-            }
-            let mut bytes = [0; SLOT_BYTES];
-            slot.read_at(0, &mut bytes)?;
-            Ok(match CheckpointReader::decode(&bytes) {
-                // Left of a database that was here before.
-                Some((database, _)) if database != self.database => None,
-                Some((_, reader)) => Some(reader),
-                None => Some(UNKNOWN),
-            })
-        };
-        match read() {
-            Ok(found) => found,
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(_) => Some(UNKNOWN),
+fn list(storage: &dyn Storage, database: DatabaseId) -> Result<Vec<CheckpointReader>> {
+    fence(Ordering::SeqCst);
+    let names = storage.list(READERS_PATH)?;
+    Ok(names.iter().filter_map(|name| look(storage, database, &format!("{READERS_PATH}/{name}"))).collect())
+}
+
+/// Who has this slot; the lock first, see the module's text.
+fn look(storage: &dyn Storage, database: DatabaseId, path: &str) -> Option<CheckpointReader> {
+    let mode = OpenMode { create: false, read_only: true, direct: false };
+    let read = || -> Result<Option<CheckpointReader>> {
+        let slot = storage.open(path, mode)?;
+        if !slot.is_locked()? {
+            return Ok(None);
         }
+        let mut bytes = [0; SLOT_BYTES];
+        slot.read_at(0, &mut bytes)?;
+        Ok(match CheckpointReader::decode(&bytes) {
+            // Left of a database that was here before.
+            Some((of, _)) if of != database => None,
+            Some((_, reader)) => Some(reader),
+            None => Some(UNKNOWN),
+        })
+    };
+    match read() {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(_) => Some(UNKNOWN),
     }
+}
+
+/// The highest generation of a manifest that somebody may read, of which `newest` is the newest there is. What somebody reads of whom that is not known
+/// can be one newer, which was lost.
+pub(super) fn highest_read(storage: &dyn Storage, newest: &Manifest) -> u64 {
+    let unknown = newest.generation.saturating_add(1);
+    let of = |reader: &CheckpointReader| match reader.generation {
+        READS_ANYTHING => unknown,
+        generation => generation,
+    };
+    let readers = list(storage, newest.database);
+    readers.map_or(unknown, |readers| readers.iter().map(of).max().unwrap_or(0))
 }
 
 /// Keeps the blocks of a checkpoint for somebody in this process; see [`PageStore::hold`].

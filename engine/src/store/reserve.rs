@@ -23,7 +23,8 @@
 //! something is dirty, images or not, and cannot leave memory.
 //!
 //! *Eviction keeps it*: a page that leaves memory takes one block and is dirty no more. While a checkpoint is written its
-//! blocks must not be taken for that: [`PageStore::spares_blocks`].
+//! blocks must not be taken for that: [`PageStore::spares_blocks`]. A clean page that is written for its stamps gives no block back to the
+//! bound. It takes one only that is not in it: [`PageStore::spares_blocks_for_clean`], [`PageStore::record_clean`].
 //!
 //! *Moving images and cutting the file leave it*: they take and give away only what is not in the bound for what is dirty. If nothing is,
 //! they leave O: a close writes the catalog, and who drops a table, which asks for nothing, needs a checkpoint of it.
@@ -47,10 +48,10 @@ use super::askers::Askers;
 use super::blocks::BlockNumber;
 use super::lock::SLICE;
 use super::mapping::references_per_block;
-use super::{PageStore, Phase, State};
+use super::{BlockRef, PageStore, Phase, State};
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, PageId, Result};
 use crate::device::AskedInVain;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ const PER_THREAD: u64 = 8;
 const FOR_CHANGES: u64 = 32;
 /// A page in the catalog's list takes at most so much: the distance to the one before.
 const LISTED_BYTES: u64 = 6;
-/// With fewer dirty pages a checkpoint makes no room worth waiting for.
+/// With fewer dirty pages, or images that were replaced, a checkpoint makes no room worth waiting for.
 const WORTH_A_CHECKPOINT: u64 = 16;
 
 /// What a page is about to be.
@@ -219,10 +220,49 @@ impl PageStore {
 
     /// True if so many blocks are left when the reserve is taken away; the file grows for it.
     pub(super) fn can_spare(&self, blocks: u64) -> bool {
-        let Some(Watched { clock, .. }) = self.watched.get() else { return true };
-        let mut state = self.state.lock();
+        self.spare(&mut self.state.lock(), blocks).is_ok()
+    }
+
+    fn spare(&self, state: &mut State, blocks: u64) -> Result<()> {
+        let Some(Watched { clock, .. }) = self.watched.get() else { return Ok(()) };
         let missing = (state.kept(self) + blocks).saturating_sub(state.available());
-        missing == 0 || self.ask_disk(&mut state, clock, missing).is_ok()
+        if missing == 0 { Ok(()) } else { self.ask_disk(state, clock, missing) }
+    }
+
+    /// Whether so many clean pages may be written: enough is left for what is dirty; the file grows for it. If not, and a checkpoint would give
+    /// blocks back, one is asked for.
+    ///
+    /// # Errors
+    /// Why the file does not grow.
+    pub fn spares_blocks_for_clean(&self, pages: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let spared = self.spare(&mut state, pages);
+        let is_asked =
+            spared.is_err() && state.phase == Phase::Idle && state.replaced.working >= WORTH_A_CHECKPOINT;
+        state.round_wanted |= is_asked;
+        drop(state);
+        if is_asked {
+            self.on_replaced.tell();
+        }
+        spared
+    }
+
+    /// As [`PageStore::record`], the image of a clean page; false, and nothing is recorded, if its block is in the reserve by now.
+    #[must_use]
+    pub fn record_clean(&self, page: PageId, reference: BlockRef, in_round: bool) -> bool {
+        let state = self.state.lock();
+        // Its own is among those that are available.
+        let spared = self.watched.get().is_none() || state.kept(self) < state.available();
+        if spared {
+            self.record_in(state, page, reference, in_round);
+        }
+        spared
+    }
+
+    /// A checkpoint would give back blocks of which clean pages have need, to leave memory.
+    #[must_use]
+    pub fn is_round_wanted(&self) -> bool {
+        self.state.lock().round_wanted
     }
 
     fn refusal(&self, error: &Error, missing_blocks: u64) -> Error {

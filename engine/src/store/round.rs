@@ -50,6 +50,10 @@ impl Round {
         Round { store, csn, failure, blob, others, open: true }
     }
 
+    pub(super) fn store(&self) -> &Arc<PageStore> {
+        &self.store
+    }
+
     /// Notes that the image of `page` as of this round is at `reference`, or, if that is absent, that there is none.
     pub fn record(&self, page: PageId, reference: BlockRef) {
         let mut state = self.store.state.lock();
@@ -275,7 +279,10 @@ impl FinishedRound {
             let mut state = self.store.state.lock();
             let Some(pages) = state.round.take_part() else { break };
             for (page, reference) in pages {
+                let before = state.replaces_with(page, Some(reference));
                 let old = state.mapping.set(page, reference);
+                let now = state.replaces(page);
+                state.replaced.recount(before, now);
                 if !old.is_absent() {
                     state.free.release_image(page, old.block());
                 }
@@ -302,7 +309,6 @@ impl FinishedRound {
             state.free.note_birth(block);
         }
         state.free.recharge();
-        state.replaced.round = 0;
         state.phase = Phase::Idle;
     }
 
@@ -332,7 +338,6 @@ fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
             if state.phase != Phase::FlushFailed {
                 state.phase = Phase::Idle;
             }
-            state.replaced.round = 0;
             fresh.iter().for_each(|block| state.free.release(*block));
             return;
         };

@@ -11,9 +11,9 @@
 //! The file is cut down to what was needed lately ([`Need`]), so that it is not cut and lengthened in turns.
 
 use super::reserve::{GROWTH_BYTES, ReservedFor};
-use super::{PageStore, State};
-use crate::base::Result;
+use super::{BlockRef, PageStore, State};
 use crate::base::clock::Nanos;
+use crate::base::{PageId, Result};
 use crate::sync::atomic::Ordering;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -56,6 +56,19 @@ impl Replaced {
     pub(super) fn begin_round(&mut self) {
         *self = Replaced { working: 0, round: self.working, tell_at: 0 };
     }
+
+    /// What is in the overlays of one page has changed: what it replaced `before`, and replaces `now`.
+    pub(super) fn recount(&mut self, before: Replaces, now: Replaces) {
+        self.working = self.working + u64::from(now.working) - u64::from(before.working);
+        self.round = self.round + u64::from(now.round) - u64::from(before.round);
+    }
+}
+
+/// Whether what the overlays have of a page replaces an image of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replaces {
+    working: bool,
+    round: bool,
 }
 
 /// Who is told that images are replaced.
@@ -121,6 +134,21 @@ impl Need {
 }
 
 impl State {
+    /// For [`Replaced::recount`].
+    pub(super) fn replaces(&self, page: PageId) -> Replaces {
+        self.replaces_with(page, self.round.get(page))
+    }
+
+    /// As [`State::replaces`], if the round has this of the page.
+    pub(super) fn replaces_with(&self, page: PageId, in_round: Option<BlockRef>) -> Replaces {
+        let stored = self.mapping.get(page);
+        let older = in_round.unwrap_or(stored);
+        Replaces {
+            working: self.working.get(page).is_some() && !older.is_absent(),
+            round: in_round.is_some() && !stored.is_absent(),
+        }
+    }
+
     /// Whether it is time to tell somebody of what was replaced.
     pub(super) fn is_replacing_told(&mut self) -> bool {
         if self.replaced.working < self.replaced.tell_at {

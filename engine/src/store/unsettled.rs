@@ -7,11 +7,18 @@
 //!
 //! With the tables, what is held, and what a round has in its hands they account for every reference to every block (F4): see `check`.
 
+use super::PageStore;
 use super::blocks::BlockNumber;
-use std::collections::{HashMap, HashSet};
+use crate::base::Result;
+use crate::device::AlignedBuffer;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
+
+/// With fewer lost blocks these may be all that is bad of the disk.
+const TRIED_FROM: usize = 16;
 
 /// See the module's text.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Unsettled {
     /// None of its images has been recorded yet, nor all discarded.
     whole: HashSet<BlockNumber>,
@@ -20,7 +27,16 @@ pub(super) struct Unsettled {
     /// Packs of which some images are recorded, and how many are not.
     rest: HashMap<BlockNumber, u8>,
     /// Their write failed.
-    lost: HashSet<BlockNumber>,
+    lost: BTreeSet<BlockNumber>,
+    /// The one of these that was tried last.
+    tried: BlockNumber,
+}
+
+impl Default for Unsettled {
+    fn default() -> Unsettled {
+        let (whole, moving, rest, lost) = Default::default();
+        Unsettled { whole, moving, rest, lost, tried: BlockNumber(0) }
+    }
 }
 
 impl Unsettled {
@@ -67,6 +83,16 @@ impl Unsettled {
         self.lost.insert(block);
     }
 
+    /// One lost block after the other, if there are many.
+    fn next_to_try(&mut self) -> Option<BlockNumber> {
+        if self.lost.len() < TRIED_FROM {
+            return None;
+        }
+        let mut behind = self.lost.range((Bound::Excluded(self.tried), Bound::Unbounded));
+        self.tried = *behind.next().or_else(|| self.lost.first())?;
+        Some(self.tried)
+    }
+
     /// Blocks that come back, or for which a page becomes clean: none of their images is in a table yet.
     pub(super) fn coming_back(&self) -> u64 {
         self.whole.len() as u64
@@ -74,9 +100,23 @@ impl Unsettled {
 
     /// How many of the `users` of a block are here.
     pub(super) fn of(&self, block: BlockNumber, users: u8) -> u8 {
-        if [&self.whole, &self.moving, &self.lost].iter().any(|blocks| blocks.contains(&block)) {
+        let is_with_writer = self.whole.contains(&block) || self.moving.contains(&block);
+        if is_with_writer || self.lost.contains(&block) {
             return users;
         }
         self.rest.get(&block).copied().unwrap_or(0)
+    }
+}
+
+impl PageStore {
+    /// Whether the disk takes writes again of which some have failed: writes to a block that such a write has lost, each time to another. Nobody
+    /// refers to it, and nobody ever will before the next open (F3), so nothing more is lost if that fails, too. Without many such blocks it does nothing.
+    ///
+    /// # Errors
+    /// I/O: it does not.
+    pub fn try_lost_block(&self) -> Result<()> {
+        let Some(block) = self.state.lock().unsettled.next_to_try() else { return Ok(()) };
+        let nothing = AlignedBuffer::zeroed(self.page_bytes());
+        self.source.file.write_at(block.0 * self.page_bytes() as u64, &nothing)
     }
 }

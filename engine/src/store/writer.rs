@@ -16,20 +16,25 @@
 //! - W1: an image is reported when its write has completed, never before.
 //! - W2: the blocks of a failed write stay in use (F3), whatever it failed with: its bytes may still arrive.
 
-use super::PageStore;
 use super::blocks::{self, BlockNumber, BlockRef, ImageKind};
 use super::codec::Codec;
 use super::pack::Sealed;
 use super::packer::{Offered, OpenPack, Packer};
+use super::{PageStore, Round, State};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::device::{AlignedBuffer, Completion, Storage, WriteQueue, WriteRequest};
+use crate::sync::{MutexGuard, thread};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Writes in flight, of one writer.
 const DEPTH: usize = 16;
 /// Longest run.
 const RUN_BYTES_MAX: usize = 128 << 10;
+/// A round looks this often, with so long between two looks, for blocks that are with another writer: some seconds.
+const WAITS_MAX: u32 = 2500;
+const WAIT: Duration = Duration::from_millis(2);
 
 /// An image whose write has completed. It is not durable: a round's end flushes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +93,8 @@ pub struct ImageWriter {
     run_pages: u64,
     /// Only blocks before this one are used.
     bound: Option<u64>,
+    /// It waits for blocks that are with other writers: see [`PageStore::await_run`].
+    waits: bool,
     filling: Option<Run>,
     /// None if the store does not compress.
     packer: Option<Packer>,
@@ -128,12 +135,48 @@ impl PageStore {
             queue: storage.write_queue(DEPTH)?,
             run_pages: (per_write / self.page_bytes()).max(1) as u64,
             bound,
+            waits: false,
             filling: None,
             packer: codec.map(|codec| Packer::new(codec, self.page_bytes())),
             in_flight: Vec::new(),
             buffers: Vec::new(),
             completions: Vec::new(),
         })
+    }
+}
+
+impl Round {
+    /// As [`PageStore::writer`], of images of this round: for these blocks were kept that others may be about to give back.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn writer(&self, storage: &dyn Storage, bytes_max: u64) -> Result<ImageWriter> {
+        let mut writer = self.store().writer(storage, bytes_max)?;
+        writer.waits = true;
+        Ok(writer)
+    }
+}
+
+impl PageStore {
+    /// As [`PageStore::allocate_run`], for a round, which has `own` of the blocks that are with writers: on a full disk it waits for the others. They count
+    /// as free, for they are soon, or their pages need no other. Only rounds wait, so nobody waits for a round.
+    pub(super) fn await_run(
+        &self,
+        most: u64,
+        own: u64,
+    ) -> Result<(MutexGuard<'_, State>, (BlockNumber, u64))> {
+        for _ in 0..WAITS_MAX {
+            let mut state = self.state.lock();
+            match self.allocate_run(&mut state, most) {
+                Err(error)
+                    if error.kind() == ErrorKind::OutOfSpace && state.unsettled.coming_back() > own => {}
+                allocated => return allocated.map(|run| (state, run)),
+            }
+            drop(state);
+            thread::sleep(WAIT);
+        }
+        let mut state = self.state.lock();
+        self.allocate_run(&mut state, most).map(|run| (state, run))
     }
 }
 
@@ -237,14 +280,21 @@ impl ImageWriter {
     }
 
     fn new_run(&mut self) -> Result<Run> {
+        let own = self.in_flight.iter().flatten().map(|write| write.blocks).sum();
         let (first, blocks) = {
-            let mut state = self.store.state.lock();
-            let run = match self.bound {
-                None => self.store.allocate_run(&mut state, self.run_pages)?,
-                Some(bound) => state
-                    .free
-                    .allocate_before(bound, self.run_pages)
-                    .ok_or_else(|| Error::new(ErrorKind::OutOfSpace, "no block before the bound is free"))?,
+            let (mut state, run) = match self.bound {
+                None if self.waits => self.store.await_run(self.run_pages, own)?,
+                None => {
+                    let mut state = self.store.state.lock();
+                    let run = self.store.allocate_run(&mut state, self.run_pages)?;
+                    (state, run)
+                }
+                Some(bound) => {
+                    let mut state = self.store.state.lock();
+                    let run = state.free.allocate_before(bound, self.run_pages);
+                    let none = || Error::new(ErrorKind::OutOfSpace, "no block before the bound is free");
+                    (state, run.ok_or_else(none)?)
+                }
             };
             state.unsettled.begin(run.0, run.1, self.bound.is_some());
             run

@@ -176,6 +176,12 @@ impl TransactionSystem {
         }
     }
 
+    /// The time that the database goes by.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
     /// Gives the system its commit room, once recovery knows the next CSN and epoch.
     pub fn connect(&self, commit: Arc<Commit>, logs: usize) {
         self.logs.store(logs, Ordering::Relaxed);

@@ -1,9 +1,11 @@
 //! Slots of readers: who holds what, whatever is in them.
 
 use super::*;
-use crate::device::File;
+use crate::base::TableId;
+use crate::device::{DeviceFacts, DurabilityMethod, File, WriteQueue};
 use crate::store::readers::{READERS_MAX, READERS_PATH};
 use crate::store::{Manifest, ManifestFile, Readers, open_newest_checkpoint};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 fn database() -> (SimulatedStorage, ManifestFile, Manifest) {
     let disk = new_disk();
@@ -154,6 +156,126 @@ fn a_reader_of_a_manifest_that_was_lost_keeps_its_blocks() {
     drop(reader);
     checkpoint(&store, &file, &mut manifest, 1, 60);
     assert_eq!(store.usage().held_blocks, 0);
+}
+
+/// The manifest that was lost was known to be lost only to the first process that opened the database then: that made both slots alike. The next one gave
+/// its generation to another, and what the reader needed counted as no part of that.
+#[test]
+fn the_generation_of_a_manifest_that_is_read_is_given_to_no_other_however_often_the_database_is_opened() {
+    let (disk, file, mut manifest) = database();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let open = |manifest: &Manifest| {
+        PageStore::claim(&*storage).and_then(|file| PageStore::open(&storage, manifest, file)).expect("opens")
+    };
+    let store = open(&manifest);
+    checkpoint(&store, &file, &mut manifest, 1, 1);
+    let round = store.begin_round(2, Csn(2)).expect("no other");
+    write(&store, &round, 2, 2).expect("the disk works");
+    let finished = round.finish().expect("the disk works");
+    manifest.store = finished.root().clone();
+    fail_once(&disk, OperationKind::DurableWrite, 1);
+    finished.undecided(&file.publish(&manifest).expect_err("killed"));
+    drop(store);
+    let (newest, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");
+    fail_once(&disk, OperationKind::Read, 1);
+    drop(ManifestFile::open(&disk, false).expect("the other slot"));
+    let (file, mut manifest) = ManifestFile::open(&disk, false).expect("both slots");
+    assert_eq!((manifest.generation, newest.generation), (2, 3));
+    let store = open(&manifest);
+    for version in 3..60 {
+        checkpoint(&store, &file, &mut manifest, version % 3 + 1, version);
+        for page in 1..3 {
+            let read = version_of(&reader, page);
+            assert_eq!(read.unwrap_or_else(|error| panic!("version {version}: {error}")), page);
+        }
+    }
+    drop(reader);
+    checkpoint(&store, &file, &mut manifest, 1, 60);
+    assert_eq!(store.usage().held_blocks, 0);
+}
+
+#[test]
+fn a_slot_of_a_generation_that_no_manifest_has_holds_everything_and_stops_no_publication() {
+    let (disk, _, manifest) = database();
+    let slot = slot(&disk, 0);
+    assert!(slot.try_lock().expect("works"));
+    let mut bytes = [0; 44];
+    bytes[..8].copy_from_slice(b"QUENCHRD");
+    bytes[8] = 1;
+    bytes[16..24].copy_from_slice(&DATABASE.0.to_le_bytes());
+    bytes[24..32].copy_from_slice(&u64::MAX.to_le_bytes());
+    let check = crate::base::checksum::crc(&bytes[16..]);
+    bytes[12..16].copy_from_slice(&check.to_le_bytes());
+    disk.write_file("readers/00", &bytes);
+    assert_eq!(readers(&disk).generations(), [0]);
+    let (file, _) = ManifestFile::open(&disk, false).expect("both slots");
+    assert_eq!(file.publish(&manifest).expect("the disk works"), 3, "one may have been lost");
+}
+
+/// A disk on which another manifest stands in the place of the first when that has been read.
+#[derive(Debug)]
+struct Replacing {
+    disk: SimulatedStorage,
+    bytes: Vec<u8>,
+    opened: AtomicUsize,
+}
+
+impl Storage for Replacing {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        if path == MANIFEST_PATH && self.opened.fetch_add(1, Ordering::Relaxed) > 0 {
+            self.disk.write_file(path, &self.bytes);
+        }
+        self.disk.open(path, mode)
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        self.disk.list(directory)
+    }
+
+    fn create_directory(&self, path: &str) -> Result<()> {
+        self.disk.create_directory(path)
+    }
+
+    fn flush_directory(&self, directory: &str) -> Result<()> {
+        self.disk.flush_directory(directory)
+    }
+
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        self.disk.lock(exclusive)
+    }
+
+    fn facts(&self) -> DeviceFacts {
+        self.disk.facts()
+    }
+
+    fn durability(&self) -> DurabilityMethod {
+        self.disk.durability()
+    }
+
+    fn set_durability(&self, method: DurabilityMethod) {
+        self.disk.set_durability(method);
+    }
+
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        self.disk.write_queue(depth)
+    }
+}
+
+/// What was read first was lost, and another manifest got its generation before the reader looked again: it would have read pages of neither.
+#[test]
+fn a_reader_compares_the_whole_manifest() {
+    let (disk, ..) = database();
+    let other = SimulatedStorage::new(8);
+    let manifest = Manifest { next_table: TableId(9), ..Manifest::new(DATABASE, PAGE as u32) };
+    ManifestFile::create(&other, &manifest).expect("created");
+    let bytes = other.read_file(MANIFEST_PATH).expect("there");
+    let replacing = Replacing { disk, bytes, opened: AtomicUsize::new(0) };
+    let (found, _slot) = open_newest_checkpoint(&replacing).expect("free");
+    assert_eq!((found.generation, found.next_table), (1, TableId(9)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::thread;
 
 /// A new image of a page, outside any round or while one runs.
 fn replace(store: &Arc<PageStore>, page: u64, version: u64, in_round: bool) {
@@ -57,6 +58,101 @@ fn an_abandoned_round_counts_for_the_next() {
     assert_eq!(replaced(&store), (5, 0), "page 60 is in no checkpoint");
     commit(&store, [], 0);
     assert_eq!(replaced(&store), (0, 0));
+}
+
+/// The counts, and what they are from the tables.
+fn counted_and_there(store: &PageStore) -> [(u64, u64); 2] {
+    let state = store.state.lock();
+    let count = |overlay: &Overlay, replaced: &dyn Fn(PageId) -> BlockRef| {
+        let parts = 0..overlay.part_count();
+        let pages = parts
+            .flat_map(|part| overlay.part(part).map(move |(slot, _)| (part, slot)))
+            .map(|(part, slot)| state.mapping.id(part, slot));
+        pages.filter(|page| !replaced(*page).is_absent()).count() as u64
+    };
+    let stored = |page| state.mapping.get(page);
+    let older = |page| state.round.get(page).unwrap_or_else(|| stored(page));
+    let there = (count(&state.working, &older), count(&state.round, &stored));
+    [(state.replaced.working, state.replaced.round), there]
+}
+
+fn assert_counts_are_exact(store: &PageStore, context: &str) {
+    let [counted, there] = counted_and_there(store);
+    assert_eq!(counted, there, "{context}");
+}
+
+/// The first image of a page was still on its way into the round when a second one, for the next, was there: that replaced nothing, then. Given
+/// up, the round took from the count what had never been counted.
+#[test]
+fn an_image_that_arrives_in_a_round_behind_a_newer_one_is_counted() {
+    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
+    commit(&store, 1..=50, 1);
+    for give_up in [true, false] {
+        let round = begin(&store).expect("idle");
+        replace(&store, 7, 2, false);
+        replace(&store, 60, 3, false);
+        let number = store.state.lock().number;
+        store.freed(PageId(61), number);
+        (60..=61).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
+        assert_counts_are_exact(&store, "open");
+        assert_eq!(replaced(&store).0, 3);
+        if give_up {
+            drop(round);
+        } else {
+            store.round_committed(round.finish().expect("the disk works"));
+        }
+        assert_counts_are_exact(&store, &format!("given up: {give_up}"));
+    }
+}
+
+/// A round is given up, or becomes the mapping, part by part, and others go on between two parts.
+#[test]
+fn the_counts_are_exact_whatever_happens_while_a_round_ends() {
+    let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
+    commit(&store, (1..=6000).step_by(7), 1);
+    let mut random = crate::base::random::Random::from_seed(3);
+    for n in 0..24 {
+        for _ in 0..300 {
+            replace(&store, random.below(6000), n, false);
+            store.freed(PageId(random.below(6000)), u32::MAX);
+        }
+        let round = begin(&store).expect("idle");
+        let arriving: Vec<u64> = (0..200).map(|_| random.below(6000)).collect();
+        for page in arriving.iter().chain(&(0..200).map(|_| random.below(6000)).collect::<Vec<_>>()) {
+            replace(&store, *page, n, false);
+        }
+        for page in arriving {
+            write(&store, &round, page, n).expect("the disk works");
+        }
+        for _ in 0..50 {
+            round.record(PageId(random.below(6000)), BlockRef::ABSENT);
+        }
+        assert_counts_are_exact(&store, &format!("{n}, open"));
+        std::thread::scope(|scope| {
+            let others = (0..2).map(|other| {
+                let store = &store;
+                let mut random = crate::base::random::Random::from_seed(n * 2 + other);
+                scope.spawn(move || {
+                    for turn in 0..300 {
+                        replace(store, random.below(6000), n, false);
+                        store.freed(PageId(random.below(6000)), u32::MAX);
+                        if turn % 16 == 0 {
+                            assert_counts_are_exact(store, &format!("{n}, ending"));
+                        }
+                    }
+                })
+            });
+            let others: Vec<_> = others.collect();
+            if n % 3 > 0 {
+                drop(round);
+            } else {
+                store.round_committed(round.finish().expect("the disk works"));
+            }
+            others.into_iter().for_each(|other| other.join().expect("no panic"));
+        });
+        assert_counts_are_exact(&store, &format!("{n}"));
+    }
+    assert_eq!(store.check_space(), Vec::<String>::new());
 }
 
 #[test]
@@ -159,6 +255,40 @@ fn compacting_leaves_the_reserve_to_what_is_dirty() {
     assert!(store.usage().blocks <= end + 1 && end < 1100, "{:?}", store.usage());
 }
 
+/// Clean pages were written, for their stamps, into blocks that were kept for dirty ones.
+#[test]
+fn clean_pages_leave_what_is_kept_and_ask_for_a_checkpoint_that_gives_blocks_back() {
+    let disk = new_disk();
+    let (store, demand) = half_empty(&disk, 300);
+    disk.set_capacity(Some(0));
+    store.spares_blocks_for_clean(1).expect_err("all is kept");
+    assert!(!store.is_round_wanted(), "a checkpoint would give nothing back");
+    // These were dirty, and have left memory.
+    (501..551).for_each(|page| replace(&store, page, 2, false));
+    demand.dirty.fetch_sub(50, Ordering::Relaxed);
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = told.clone();
+    store.on_replaced(Box::new(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    }));
+    let refused = store.spares_blocks_for_clean(1).expect_err("all is kept");
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+    assert!(store.is_round_wanted() && told.load(Ordering::Relaxed) == 1);
+    let clean = |page| {
+        store.write_block(BlockKind::StampedPage, page, &mut image(page, 3), Csn(3)).expect("a free block")
+    };
+    let late = clean(560);
+    assert!(!store.record_clean(PageId(560), late, false), "others were promised its block meanwhile");
+    store.discard(late);
+    assert_eq!(replaced(&store), (50, 0));
+    commit(&store, [], 0);
+    assert!(!store.is_round_wanted());
+    store.spares_blocks_for_clean(40).expect("so many have come back");
+    let image = clean(560);
+    assert!(store.record_clean(PageId(560), image, false));
+    assert_eq!((replaced(&store), version_of(&store, 560).expect("reads")), ((1, 0), 3));
+}
+
 /// What was being moved counted as blocks that would come back, and batch after batch took from the reserve what was in flight.
 #[test]
 fn images_that_are_on_the_move_are_not_taken_for_free_blocks() {
@@ -235,6 +365,47 @@ fn pages_leave_beside_a_round_while_the_disk_has_space_for_them() {
     }
     assert_eq!(store.usage().free_blocks, 50);
     assert!(!store.spares_blocks(), "the disk is full");
+}
+
+/// What was with somebody who evicts counted as free, as it soon was. A checkpoint on a full disk that came to it a moment earlier failed.
+#[test]
+fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
+    let disk = new_disk();
+    let (store, round, _clock) = in_a_round(&disk, 0);
+    let push = |writer: &mut ImageWriter, page| {
+        writer.push(PageId(page), Csn(1), Heat::Hot, |out| {
+            out.copy_from_slice(&image(page, 1)[..out.len()]);
+            Some((ImageKind::Settled, 0))
+        })
+    };
+    let mut evicts = store.writer(&disk, 1 << 30).expect("a queue");
+    for page in 1000.. {
+        if store.usage().free_blocks == 0 {
+            break;
+        }
+        assert!(push(&mut evicts, page).expect("a free block"));
+    }
+    let mut writes = round.writer(&disk, 1 << 20).expect("a queue");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            thread::sleep(std::time::Duration::from_millis(50));
+            drop(evicts);
+        });
+        assert!(push(&mut writes, 1).expect("blocks come back"));
+    });
+    let mut written = Vec::new();
+    writes.reap(true, &mut written).expect("the disk works");
+    assert_eq!(written.len(), 1);
+    // Its own do not.
+    let mut more = 2000..;
+    let refused = loop {
+        if let Err(error) = push(&mut writes, more.next().expect("endless")) {
+            break error;
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+    drop(writes);
+    round.write_blob(b"a catalog").expect("blocks have come back");
 }
 
 /// Pages that were imaged and are dirty again kept all others in memory while the mapping was written and the manifest published.
