@@ -94,6 +94,7 @@ pub(super) fn open(
     let mut old = None;
     if let Some(needed) = needed {
         let found = find_needed(storage, settings, manifest.database, &needed, "salvage the database")?;
+        found.make_durable();
         memories.found = find(&found, (manifest.epoch, manifest.covered), next_id(storage)?)?;
         if settings.read_only {
             manifest.log_memory = Some(needed);

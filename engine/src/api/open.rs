@@ -556,7 +556,11 @@ impl Inner {
         });
         let space_most = checkpoint::space::most_twice(self.store.space());
         let space: Meter<'_> = Box::new(move || (self.store.space().twice(), space_most));
-        let hurry = || self.closed.load(Ordering::SeqCst) || self.segments.is_pressed();
+        // Who waits for memory may wait for it.
+        let hurry = || {
+            let is_hindered = self.pool.eviction_is_hindered();
+            is_hindered || self.closed.load(Ordering::SeqCst) || self.segments.is_pressed()
+        };
         Pacer::new(self.clock.clone(), self.pool.page_count(), vec![replay, log, versions, space], hurry)
     }
 }

@@ -453,7 +453,6 @@ impl PageStore {
                 std::mem::swap(&mut state.round, &mut state.working);
                 (state.phase, state.number) = (Phase::Writing, number);
                 state.replaced.begin_round();
-                state.round_wanted = false;
                 state.free.rewind();
                 state.search = Search::default();
             }

@@ -158,6 +158,12 @@ impl State {
             self.other_blocks(&watched.demand, store.page_bytes(), 0) + PER_THREAD * watched.askers.count()
         }
     }
+
+    /// What clean pages leave: also the next change, which nothing would help if it was refused and nothing is dirty.
+    fn kept_from_clean(&self, store: &PageStore) -> u64 {
+        let Some(watched) = store.watched.get() else { return 0 };
+        self.demanded(watched, store.page_bytes(), ReservedFor::Change)
+    }
 }
 
 impl PageStore {
@@ -220,12 +226,14 @@ impl PageStore {
 
     /// True if so many blocks are left when the reserve is taken away; the file grows for it.
     pub(super) fn can_spare(&self, blocks: u64) -> bool {
-        self.spare(&mut self.state.lock(), blocks).is_ok()
+        let mut state = self.state.lock();
+        let kept = state.kept(self);
+        self.spare(&mut state, kept, blocks).is_ok()
     }
 
-    fn spare(&self, state: &mut State, blocks: u64) -> Result<()> {
+    fn spare(&self, state: &mut State, kept: u64, blocks: u64) -> Result<()> {
         let Some(Watched { clock, .. }) = self.watched.get() else { return Ok(()) };
-        let missing = (state.kept(self) + blocks).saturating_sub(state.available());
+        let missing = (kept + blocks).saturating_sub(state.available());
         if missing == 0 { Ok(()) } else { self.ask_disk(state, clock, missing) }
     }
 
@@ -236,9 +244,13 @@ impl PageStore {
     /// Why the file does not grow.
     pub fn spares_blocks_for_clean(&self, pages: u64) -> Result<()> {
         let mut state = self.state.lock();
-        let spared = self.spare(&mut state, pages);
-        let is_asked =
-            spared.is_err() && state.phase == Phase::Idle && state.replaced.working >= WORTH_A_CHECKPOINT;
+        let kept = state.kept_from_clean(self);
+        let spared = self.spare(&mut state, kept, pages);
+        // Once: a round that fails is made again by and by, not at each page that is refused.
+        let is_asked = spared.is_err()
+            && state.phase == Phase::Idle
+            && !state.round_wanted
+            && state.replaced.working >= WORTH_A_CHECKPOINT;
         state.round_wanted |= is_asked;
         drop(state);
         if is_asked {
@@ -252,7 +264,7 @@ impl PageStore {
     pub fn record_clean(&self, page: PageId, reference: BlockRef, in_round: bool) -> bool {
         let state = self.state.lock();
         // Its own is among those that are available.
-        let spared = self.watched.get().is_none() || state.kept(self) < state.available();
+        let spared = self.watched.get().is_none() || state.kept_from_clean(self) < state.available();
         if spared {
             self.record_in(state, page, reference, in_round);
         }
@@ -370,7 +382,10 @@ impl PageStore {
     /// True if the next checkpoint would give a good part of the reserve back.
     #[must_use]
     pub fn is_checkpoint_worthwhile(&self) -> bool {
-        self.watched.get().is_some_and(|w| w.demand.dirty.load(Ordering::Relaxed) >= WORTH_A_CHECKPOINT)
+        let replaced = || self.state.lock().replaced.working;
+        self.watched
+            .get()
+            .is_some_and(|w| w.demand.dirty.load(Ordering::Relaxed) + replaced() >= WORTH_A_CHECKPOINT)
     }
 
     /// The disk was full when the file had to grow last.

@@ -309,6 +309,7 @@ impl FinishedRound {
             state.free.note_birth(block);
         }
         state.free.recharge();
+        state.round_wanted = false;
         state.phase = Phase::Idle;
     }
 

@@ -83,14 +83,15 @@ impl Unsettled {
         self.lost.insert(block);
     }
 
-    /// One lost block after the other, if there are many.
+    /// One lost block after the other, if there are many; after all of them none, once: the disk may take writes elsewhere only.
     fn next_to_try(&mut self) -> Option<BlockNumber> {
         if self.lost.len() < TRIED_FROM {
             return None;
         }
         let mut behind = self.lost.range((Bound::Excluded(self.tried), Bound::Unbounded));
-        self.tried = *behind.next().or_else(|| self.lost.first())?;
-        Some(self.tried)
+        let next = behind.next().copied();
+        self.tried = next.unwrap_or(BlockNumber(0));
+        next
     }
 
     /// Blocks that come back, or for which a page becomes clean: none of their images is in a table yet.

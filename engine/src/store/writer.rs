@@ -35,6 +35,8 @@ const RUN_BYTES_MAX: usize = 128 << 10;
 /// A round looks this often, with so long between two looks, for blocks that are with another writer: some seconds.
 const WAITS_MAX: u32 = 2500;
 const WAIT: Duration = Duration::from_millis(2);
+/// Of so many looks one asks the disk for space; the others ask for blocks that are there.
+const WAITS_UNASKED: u32 = 50;
 
 /// An image whose write has completed. It is not durable: a round's end flushes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,12 +167,15 @@ impl PageStore {
         most: u64,
         own: u64,
     ) -> Result<(MutexGuard<'_, State>, (BlockNumber, u64))> {
-        for _ in 0..WAITS_MAX {
+        for wait in 0..WAITS_MAX {
             let mut state = self.state.lock();
-            match self.allocate_run(&mut state, most) {
-                Err(error)
-                    if error.kind() == ErrorKind::OutOfSpace && state.unsettled.coming_back() > own => {}
-                allocated => return allocated.map(|run| (state, run)),
+            let asks_disk = wait % WAITS_UNASKED == 0;
+            if asks_disk || state.free.free_blocks() > 0 || state.unsettled.coming_back() <= own {
+                match self.allocate_run(&mut state, most) {
+                    Err(error)
+                        if error.kind() == ErrorKind::OutOfSpace && state.unsettled.coming_back() > own => {}
+                    allocated => return allocated.map(|run| (state, run)),
+                }
             }
             drop(state);
             thread::sleep(WAIT);

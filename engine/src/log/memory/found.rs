@@ -11,7 +11,7 @@ use crate::log::names::path_of;
 use crate::log::record::Record;
 use crate::log::segment::Segment;
 
-/// Makes durable what the memory holds, and gives it as a segment that is only in memory, with the blocks of `epoch` that have a
+/// Gives what the memory holds as a segment that is only in memory, with the blocks of `epoch` that have a
 /// record above `covered`. `None` if there are none. Its number is `id`.
 ///
 /// `epoch` is the one that ran: a recovery has moved the blocks of any earlier one to a segment before it published the next. What the
@@ -20,11 +20,6 @@ use crate::log::segment::Segment;
 /// # Errors
 /// `Unsupported` for records that this build does not know.
 pub fn find(memory: &LogMemory, (epoch, covered): (Epoch, Csn), id: SegmentId) -> Result<Option<Segment>> {
-    if !planted::is(Bug::MemoryHeaderBelieved) {
-        // What a killed process left in a cache could vanish after it was served, also to one who only reads, and a header that it stored and
-        // did not fence with it.
-        memory.memory.flush();
-    }
     let storage = MemoryStorage::new();
     let file = storage.open(&path_of(id), OpenMode { create: true, read_only: false, direct: false })?;
     let mut len = 0;
@@ -40,6 +35,14 @@ pub fn find(memory: &LogMemory, (epoch, covered): (Epoch, Csn), id: SegmentId) -
 }
 
 impl LogMemory {
+    /// Makes durable what it holds: what a killed process left in a cache could vanish after it was served, also to one who only reads, and
+    /// a header that it stored and did not fence with it. For who serves what [`find`] finds.
+    pub fn make_durable(&self) {
+        if !planted::is(Bug::MemoryHeaderBelieved) {
+            self.memory.flush();
+        }
+    }
+
     /// The newest run that has used it since it was divided, as far as it says.
     #[must_use]
     pub fn newest_epoch(&self) -> Option<Epoch> {
