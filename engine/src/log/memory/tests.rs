@@ -62,6 +62,7 @@ fn record(csn: u64, epoch: u32, body: &[u8]) -> Vec<u8> {
 }
 
 fn found(memory: &LogMemory, covered: u64) -> Option<Segment> {
+    memory.make_durable();
     find(memory, (Epoch(3), Csn(covered)), SegmentId(9)).expect("readable")
 }
 
