@@ -22,7 +22,7 @@ use super::{PageBytes, PageBytesMut, Version};
 use crate::base::account::Charge;
 use crate::base::planted::{self, Bug};
 use crate::base::{PageId, admission};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Event, Mutex};
 use std::sync::Arc;
 
@@ -135,25 +135,39 @@ impl Drop for Window {
 #[derive(Default)]
 struct Handover {
     window: Mutex<Option<Window>>,
-    is_there: Event,
+    /// There will be no other.
+    is_over: AtomicBool,
+    over: Event,
 }
 
 impl Handover {
-    fn wait(&self) -> Window {
+    /// `None` if who read it could not hand it over.
+    fn wait(&self) -> Option<Window> {
         loop {
-            let ticket = self.is_there.ticket();
-            if let Some(window) = self.window.lock().take() {
-                return window;
+            let ticket = self.over.ticket();
+            if self.is_over.load(Ordering::SeqCst) {
+                return self.window.lock().take();
             }
-            self.is_there.wait(ticket, None);
+            self.over.wait(ticket, None);
         }
+    }
+}
+
+/// Says when this is dropped that nothing is handed over any more.
+struct Hand(Arc<Handover>);
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.over.notify_all();
     }
 }
 
 /// A window that another thread reads. It is handed over when this is dropped, also by a panic: then with what was read.
 pub(super) struct Reading {
     window: Option<Window>,
-    to: Arc<Handover>,
+    /// A field, so that who waits is told even if the window cannot be handed over.
+    to: Hand,
 }
 
 impl Reading {
@@ -166,8 +180,7 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        *self.to.window.lock() = self.window.take();
-        self.to.is_there.notify_all();
+        *self.to.0.window.lock() = self.window.take();
     }
 }
 
@@ -209,7 +222,7 @@ impl Copies {
         let pages = window.wanted.iter().map(|wanted| wanted.page).collect();
         let from = Arc::<Handover>::default();
         self.coming = Some(Coming { pages, from: from.clone() });
-        let reading = Reading { window: Some(window), to: from };
+        let reading = Reading { window: Some(window), to: Hand(from) };
         if let Err(Work::Copy(mut reading)) = pool.ahead.ask(Work::Copy(reading)) {
             // The thread is busy with something else.
             reading.read();
@@ -219,7 +232,7 @@ impl Copies {
 
     fn await_coming(&mut self) {
         if let Some(coming) = self.coming.take() {
-            self.now = Some(coming.from.wait());
+            self.now = coming.from.wait();
         }
     }
 
@@ -260,5 +273,17 @@ impl Pool {
     #[must_use]
     pub fn pages_copied(&self) -> u64 {
         self.ahead.copies.used.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_window_that_cannot_be_handed_over_is_told() {
+        let from = Arc::<Handover>::default();
+        drop(Reading { window: None, to: Hand(from.clone()) });
+        assert!(from.wait().is_none());
     }
 }

@@ -105,16 +105,13 @@ impl Caller {
         }
     }
 
-    fn call(&self, wakers: Vec<Waker>) {
+    fn call(&self, mut woken: Woken) {
         let mut calls = self.calls.lock();
         if calls.thread == CallerState::Runs {
-            calls.wakers.extend(wakers);
+            calls.wakers.append(&mut woken.0);
             drop(calls);
             self.asked.notify_all();
-            return;
         }
-        drop(calls);
-        wakers.into_iter().for_each(call);
     }
 
     /// The thread. It ends when it was told to, and has called all.
@@ -122,17 +119,17 @@ impl Caller {
         let _running = Running { caller: self, then: CallerState::Ended };
         loop {
             let ticket = self.asked.ticket();
-            let wakers = {
+            let woken = {
                 let mut calls = self.calls.lock();
                 if calls.ends && calls.wakers.is_empty() {
+                    calls.thread = CallerState::Ended;
                     return;
                 }
-                std::mem::take(&mut calls.wakers)
+                Woken(std::mem::take(&mut calls.wakers))
             };
-            if wakers.is_empty() {
+            if woken.0.is_empty() {
                 self.asked.wait(ticket, None);
             }
-            wakers.into_iter().for_each(call);
         }
     }
 
@@ -152,9 +149,19 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut calls = self.caller.calls.lock();
         calls.thread = self.then;
-        let wakers = std::mem::take(&mut calls.wakers);
+        let woken = Woken(std::mem::take(&mut calls.wakers));
         drop(calls);
-        wakers.into_iter().for_each(call);
+        drop(woken);
+    }
+}
+
+/// Wakers that are in no list any more. They are called when this is dropped, also by a panic of who took them.
+#[derive(Default)]
+struct Woken(Vec<Waker>);
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(call);
     }
 }
 
@@ -194,14 +201,13 @@ impl Wakers {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let woken: Vec<Waker> = {
-            let mut list = self.list.lock();
-            let decided = list.wakers.extract_if(.., |left| decided(left.ticket));
-            let woken = decided.map(|left| left.waker).collect();
-            self.count.store(list.wakers.len(), Ordering::SeqCst);
-            woken
-        };
-        if !woken.is_empty() {
+        // Declared before the list: it is dropped without its mutex.
+        let mut woken = Woken::default();
+        let mut list = self.list.lock();
+        woken.0.extend(list.wakers.extract_if(.., |left| decided(left.ticket)).map(|left| left.waker));
+        self.count.store(list.wakers.len(), Ordering::SeqCst);
+        drop(list);
+        if !woken.0.is_empty() {
             self.caller.call(woken);
         }
     }

@@ -257,19 +257,19 @@ impl LogWriter {
         if count < records_per_block {
             return false;
         }
-        let mut sealed = self.sealed.lock();
-        sealed.extend(self.seal(latch));
-        self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
-        true
+        self.seal_full(latch)
     }
 
-    /// Seals what was appended, because nothing more fits; false if there is nothing.
+    /// Seals what was appended, for whoever leads next; false if there is nothing. The block is counted before its bytes no longer are:
+    /// a flusher that looks in between, without the latch, would find nothing to write, and sleep.
     pub(super) fn seal_full(&self, latch: &mut LogGuard<'_>) -> bool {
-        let Some(block) = self.seal(latch) else { return false };
         let mut sealed = self.sealed.lock();
-        sealed.push_back(block);
+        self.sealed_count.store(sealed.len() as u32 + 1, Ordering::SeqCst);
+        let block = self.seal(latch);
+        let is_one = block.is_some();
+        sealed.extend(block);
         self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
-        true
+        is_one
     }
 
     /// True if there is something that nobody writes yet.

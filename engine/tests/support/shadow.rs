@@ -325,7 +325,7 @@ impl Shadow {
 }
 
 /// Waits for a commit as asynchronous code does: until it is woken.
-fn await_it(handle: CommitHandle) -> Result<()> {
+pub fn await_it(handle: CommitHandle) -> Result<()> {
     #[derive(Default)]
     struct Woken(AtomicBool);
 

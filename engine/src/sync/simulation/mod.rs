@@ -148,6 +148,18 @@ enum Condition {
     Ended,
 }
 
+impl Condition {
+    /// For people, and the same whenever the run is repeated: the address is the place in `met` where it is, or is put.
+    fn without_address(self, met: &mut Vec<usize>) -> Condition {
+        let Condition::Waits { address: Some(address), until } = self else { return self };
+        let place = met.iter().position(|known| *known == address).unwrap_or_else(|| {
+            met.push(address);
+            met.len() - 1
+        });
+        Condition::Waits { address: Some(place), until }
+    }
+}
+
 /// Runs `f`, and all threads that it starts, under a scheduler. Returns when all have ended.
 ///
 /// # Panics
@@ -492,8 +504,10 @@ impl Simulation {
 
     fn give_up(&self, state: &State, why: &str) -> ! {
         eprintln!("simulation of seed {}: {why} ({:?})", state.plan.seed, state.summary);
+        let mut places = Vec::new();
         for (number, task) in state.tasks.iter().enumerate() {
-            eprintln!("thread {number} {}: {:?}", task.name, task.condition);
+            let condition = task.condition.without_address(&mut places);
+            eprintln!("thread {number} {}: {condition:?}", task.name);
             if let Some(place) = task.place.as_ref().filter(|_| task.condition != Condition::Ended) {
                 tell(place);
             }

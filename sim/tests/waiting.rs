@@ -1,0 +1,56 @@
+//! Whoever waits for a commit is told, in whatever order threads go on. Where blocks are full after so many records, they are sealed by whoever appends.
+//! Regression: a flusher that looked while a block was being sealed found neither its bytes nor the block, and slept; who had asked for the write
+//! waited until another commit asked (seed 1018802 of quench-sim, in which there was none: all threads waited for each other).
+
+#[path = "../../engine/tests/support/mod.rs"]
+mod support;
+
+use quenchdb::base::random::Random;
+use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::sync::simulation::{self, Plan};
+use quenchdb::sync::{Mutex, thread};
+use quenchdb::{CommitHandle, Database, Durability, Isolation, Preset, Settings};
+use std::sync::Arc;
+use support::small;
+
+const SEEDS: u64 = 3_000;
+
+fn live(disk: &SimulatedStorage, settings: Settings, seed: u64) {
+    let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated");
+    let db = db.expect("it opens");
+    let table = db.create_table("rows").expect("room");
+    let later: Arc<Mutex<Vec<CommitHandle>>> = Arc::default();
+    let workers = (0..2_u64).map(|number| {
+        let (db, table, later) = (db.clone(), table.clone(), later.clone());
+        let mut random = Random::from_seed(seed ^ number << 32);
+        thread::spawn("worker", move || {
+            for n in 0..4_u64 {
+                let levels =
+                    [Durability::Durable, Durability::Durable, Durability::BoundedLoss, Durability::Lazy];
+                let level = levels[random.below(4) as usize];
+                let mut tx = db.begin_with(Isolation::Snapshot, level).expect("open");
+                tx.insert(&table, [number, n].map(|part| part as u8), b"value").expect("room");
+                if random.chance(1, 4) {
+                    later.lock().push(tx.commit_async().expect("room"));
+                } else {
+                    tx.commit().expect("room");
+                }
+            }
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    workers.into_iter().for_each(|worker| worker.expect("a thread").join().expect("no panic"));
+    let later = std::mem::take(&mut *later.lock());
+    later.into_iter().for_each(|handle| handle.wait().expect("durable"));
+    disk.stop();
+}
+
+#[test]
+fn who_waits_for_a_block_that_others_seal_is_told() {
+    for seed in 0..SEEDS {
+        let gather_max = 2 + seed as usize % 2;
+        let settings = Settings { gather_max, ..small(Preset::Queued, 1) };
+        let disk = SimulatedStorage::new(seed);
+        simulation::run(Plan::of(seed), || live(&disk, settings, seed));
+    }
+}
