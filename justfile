@@ -8,7 +8,7 @@ test:
 scorecard:
     cargo run --release -p quench-sim -- scorecard
 
-# Two hours of rounds, added to those of earlier calls, which are in the tree.
+# Two hours of rounds. The sums are kept in docs/soak.json, and a later call goes on with them.
 soak minutes="120":
     cargo run --release -p quench-sim -- scorecard --minutes {{minutes}} --record docs/soak.json
 

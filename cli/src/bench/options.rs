@@ -189,7 +189,7 @@ pub struct BenchArgs {
     /// What completed writes are worth
     #[arg(long, value_enum, default_value = "auto")]
     durability: Trust,
-    /// Memory for pages; default: enough for all of it, at least 4g, at most three quarters of the machine's memory
+    /// Memory for everything (pages, versions, log buffers); default: enough for all rows, at least 4g, at most three quarters of the machine's memory
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_bytes: Option<u64>,
     /// Checkpoints besides those that the engine makes by itself

@@ -62,7 +62,7 @@ impl Builder {
     setters! {
         /// Create the database if the directory holds none. Default true.
         create: bool,
-        /// Open without writing anything; refused while a writer has the database.
+        /// Open without writing anything; refused while a writer has the database. Default false.
         read_only: bool,
         /// Page size in bytes, a power of two from 4096 to 32768; fixed at creation. Default 4096.
         page_bytes: usize,
@@ -86,22 +86,23 @@ impl Builder {
         idle_most: Duration,
         /// Most transactions that nobody waits with and that are not acknowledged. Default 32,768.
         queue_entries: usize,
-        /// Bytes waiting in a log at which they are flushed although nobody waits; 0 chooses: 16 KiB, and for `restricted` three
+        /// Bytes waiting in a log at which it is written although nobody waits; 0 chooses: 16 KiB, and for `restricted` three
         /// quarters of a log buffer.
         flush_unit_bytes: usize,
-        /// Size of one log buffer in bytes; 0 chooses: 1 MiB, and for `restricted` 512 KiB for each of `threads_per_log`.
+        /// The longest that a log's buffers become, in bytes (in mapped memory their length always); 0 chooses: 1 MiB, and for `restricted` 512 KiB
+        /// for each of `threads_per_log`.
         log_buffer_bytes: usize,
         /// Size of a log segment in bytes. Default 16 MiB.
         segment_bytes: u64,
         /// Log bytes after which a checkpoint starts by itself; 0 means never. Default 512 MiB.
         checkpoint_log_bytes: u64,
-        /// How long recovery may take: automatic checkpoints keep the log short enough. Default 5.
+        /// How long recovery may take, in seconds: automatic checkpoints keep the log short enough. Default 5.
         recovery_seconds: u32,
         /// Log bytes at which commits wait for a checkpoint. Default 2 GiB.
         log_bytes_max: u64,
-        /// Largest redo size of one transaction; 0 chooses: two thirds of the room in the log. Default 0.
+        /// Largest redo of one transaction in bytes; 0 chooses: two thirds of the room in the log. Default 0.
         transaction_bytes_max: usize,
-        /// Redo of a transaction in progress that is kept in memory; 0 chooses: a quarter of a log buffer. Default 0.
+        /// Redo of a transaction in progress that is kept in memory, in bytes; 0 chooses: a quarter of a log buffer. Default 0.
         chunk_bytes: usize,
         /// Those who wait for the next write let others join it that the last one released, where that pays. Default true.
         await_company: bool,

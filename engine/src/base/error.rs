@@ -28,10 +28,10 @@ pub enum ErrorKind {
     /// A bound is reached that is the database's own, not the disk's: on memory (pages, versions) or on what one transaction may take
     /// (its size, the log that is kept for it). End long transactions or raise the bound.
     OutOfMemory,
-    /// The device failed to read or write.
+    /// The device failed to read or write, a reader that a call was given failed, or the system refused a thread.
     Io,
-    /// An earlier write or flush failed: nothing can be committed any more. Reads of committed data go on; reopen to
-    /// recover.
+    /// An earlier write or flush of the log failed, or the engine panicked: nothing can be committed any more. Reads of committed data go on;
+    /// reopen to recover. From a checkpoint, a backup or a compaction it may also be that no more of these can be made, while commits go on.
     Poisoned,
     /// The commit may or may not survive. Reopen and look.
     OutcomeUnknown,
@@ -39,7 +39,7 @@ pub enum ErrorKind {
     Corruption,
     /// A newer format, or something this build or this machine cannot do.
     Unsupported,
-    /// The operation did not finish in the time that the caller gave.
+    /// The operation did not finish in the time that the caller gave. No public call returns it now: `CommitHandle::wait_timeout` says so in another way.
     Timeout,
 }
 

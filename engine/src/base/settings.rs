@@ -130,10 +130,10 @@ pub struct Settings {
     /// Transactions that nobody waits with and that are not acknowledged, of all logs together: beyond it commits wait. 1024 to
     /// 32,768 and as many as a 128th of the memory holds, but at least 1024 a log. Default 32,768.
     pub queue_entries: usize,
-    /// Bytes waiting in a log at which a worker has them flushed although nobody waits, 4096 to 1 MiB; 0 chooses: 16 KiB, and for
-    /// `restricted` three quarters of a log buffer. Default 0.
+    /// Bytes waiting in a log at which it is written although nobody waits (not for lazy commits alone), 4096 to 1 MiB; 0 chooses: 16 KiB, and
+    /// for `restricted` three quarters of a log buffer. Default 0.
     pub flush_unit_bytes: usize,
-    /// Size of one log buffer in bytes, 64 KiB to 16 MiB; 0 chooses: 1 MiB, and for `restricted` 512 KiB for each of
+    /// The longest that a log's buffers become in bytes (in mapped memory their length always), 64 KiB to 16 MiB; 0 chooses: 1 MiB, and for `restricted` 512 KiB for each of
     /// `threads_per_log`. Default 0.
     pub log_buffer_bytes: usize,
     /// Size of a log segment in bytes, 64 KiB to 1 GiB. Default 16 MiB.
