@@ -1,8 +1,7 @@
 //! Rank 7: how far back must redo start?
 //!
-//! A checkpoint is an exact snapshot at one CSN, C: page images in the store that together contain every transaction up
-//! to C and nothing else, and a manifest that names them. After it the log up to C is not needed any more, but for chunks of transactions that
-//! are still in progress.
+//! A checkpoint is an exact snapshot at one CSN, C: page images in the store that together contain every transaction up to C and nothing else,
+//! and a manifest that names them. After it the log up to C is not needed any more, but for chunks of transactions still in progress.
 //!
 //! # How it blocks nobody
 //! C is pinned like any snapshot, so the version chains keep what every entry was at C. One *round* images each page
