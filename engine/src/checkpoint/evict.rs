@@ -250,6 +250,8 @@ impl Work {
         if self.pool.pages_to_evict() > 0 {
             self.system.lower_charges();
         }
+        // One of an earlier time says nothing about this.
+        self.hindrance = None;
         let (mut passed, mut freed) = (0, 0);
         loop {
             let wanted = self.pool.pages_to_evict();

@@ -36,6 +36,8 @@ use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, Result, Table
 pub const SLOT_BYTES: usize = 1 << 20;
 /// Longest cached probe result.
 pub const PROBE_BYTES_MAX: usize = 4096;
+/// Generations are below: whoever adds to one cannot come to the first again.
+pub(super) const GENERATION_LIMIT: u64 = 1 << 63;
 
 const MAGIC: [u8; 8] = *b"QUENCHDB";
 const VERSION: u32 = 5;
@@ -295,6 +297,7 @@ impl Manifest {
         let page_bytes_ok = self.page_bytes.is_power_of_two() && (4096..=32768).contains(&self.page_bytes);
         let rules = [
             (page_bytes_ok, "the page size"),
+            (self.generation < GENERATION_LIMIT, "the generation is too large"),
             (csns.iter().all(|csn| *csn < Csn::LIMIT), "a CSN is too large"),
             (self.reserved_epoch >= self.epoch, "the reserved epoch is below the running one"),
             (self.reserved_epoch.0 < u32::MAX, "there is no epoch left"),

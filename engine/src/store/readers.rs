@@ -55,6 +55,7 @@
 
 use super::free::READS_ANYTHING;
 use super::lock::SLICE;
+use super::manifest::GENERATION_LIMIT;
 use super::{Manifest, ManifestFile, PageStore};
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
@@ -72,8 +73,6 @@ const MAGIC: [u8; 8] = *b"QUENCHRD";
 const VERSION: u32 = 1;
 const BODY_AT: usize = 16;
 const SLOT_BYTES: usize = 44;
-/// Generations of manifests are below.
-const GENERATION_LIMIT: u64 = 1 << 63;
 /// A look at a slot keeps it locked for a moment: it may be free although it seems taken.
 const ROUNDS: u32 = 3;
 

@@ -93,6 +93,9 @@ fn a_manifest_that_contradicts_itself_is_not_written() {
     assert_eq!(wrong.encode().expect_err("in the checkpoint").kind(), ErrorKind::InvalidArgument);
     let wrong = Manifest { epoch: Epoch(5), ..full() };
     assert_eq!(wrong.encode().expect_err("entry of the running epoch").kind(), ErrorKind::InvalidArgument);
+    // The next one would be the first again.
+    let wrong = Manifest { generation: u64::MAX, ..full() };
+    assert_eq!(wrong.encode().expect_err("the last generation").kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
