@@ -14,6 +14,8 @@ use std::sync::Arc;
 use support::small;
 
 const SEEDS: u64 = 3_000;
+const LEVELS: [Durability; 4] =
+    [Durability::Durable, Durability::Durable, Durability::BoundedLoss, Durability::Lazy];
 
 fn live(disk: &SimulatedStorage, settings: Settings, seed: u64) {
     let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated");
@@ -25,9 +27,7 @@ fn live(disk: &SimulatedStorage, settings: Settings, seed: u64) {
         let mut random = Random::from_seed(seed ^ number << 32);
         thread::spawn("worker", move || {
             for n in 0..4_u64 {
-                let levels =
-                    [Durability::Durable, Durability::Durable, Durability::BoundedLoss, Durability::Lazy];
-                let level = levels[random.below(4) as usize];
+                let level = LEVELS[random.below(4) as usize];
                 let mut tx = db.begin_with(Isolation::Snapshot, level).expect("open");
                 tx.insert(&table, [number, n].map(|part| part as u8), b"value").expect("room");
                 if random.chance(1, 4) {

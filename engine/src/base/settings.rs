@@ -133,8 +133,8 @@ pub struct Settings {
     /// Bytes waiting in a log at which it is written although nobody waits (not for lazy commits alone), 4096 to 1 MiB; 0 chooses: 16 KiB, and
     /// for `restricted` three quarters of a log buffer. Default 0.
     pub flush_unit_bytes: usize,
-    /// The longest that a log's buffers become in bytes (in mapped memory their length always), 64 KiB to 16 MiB; 0 chooses: 1 MiB, and for `restricted` 512 KiB for each of
-    /// `threads_per_log`. Default 0.
+    /// The longest that a log's buffers become in bytes (in mapped memory their length always), 64 KiB to 16 MiB; 0 chooses: 1 MiB, and
+    /// for `restricted` 512 KiB for each of `threads_per_log`. Default 0.
     pub log_buffer_bytes: usize,
     /// Size of a log segment in bytes, 64 KiB to 1 GiB. Default 16 MiB.
     pub segment_bytes: u64,

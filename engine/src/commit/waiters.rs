@@ -122,6 +122,7 @@ impl Caller {
             let woken = {
                 let mut calls = self.calls.lock();
                 if calls.ends && calls.wakers.is_empty() {
+                    // Under the same lock: nobody leaves one from here on.
                     calls.thread = CallerState::Ended;
                     return;
                 }

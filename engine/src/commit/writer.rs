@@ -264,12 +264,11 @@ impl LogWriter {
     /// a flusher that looks in between, without the latch, would find nothing to write, and sleep.
     pub(super) fn seal_full(&self, latch: &mut LogGuard<'_>) -> bool {
         let mut sealed = self.sealed.lock();
-        self.sealed_count.store(sealed.len() as u32 + 1, Ordering::SeqCst);
-        let block = self.seal(latch);
-        let is_one = block.is_some();
-        sealed.extend(block);
+        let before = sealed.len();
+        self.sealed_count.store(before as u32 + 1, Ordering::SeqCst);
+        sealed.extend(self.seal(latch));
         self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
-        is_one
+        sealed.len() > before
     }
 
     /// True if there is something that nobody writes yet.

@@ -394,8 +394,9 @@ impl SegmentPool {
         &self.filled
     }
 
-    /// Makes segments READY again that a durable checkpoint covers and whose blocks are written: with nothing above `covered`: the CSN of a durable
-    /// checkpoint, `checkpoint`, or one below it, from which on the log is kept; at a clean close, where nothing is needed any more, one above all. Removes those that are too many, too large or not ours; before [`SegmentPool::await_ready`] that waits until there are others.
+    /// Makes segments READY again that have nothing above `covered`, and whose blocks are written. That is the CSN of a durable checkpoint,
+    /// `checkpoint`, or one below it, from which on the log is kept; at a clean close, where nothing is needed any more, one above all. Removes
+    /// those that are too many, too large or not ours; before [`SegmentPool::await_ready`] that waits until there are others.
     ///
     /// # Errors
     /// I/O while removing: the first one. All else is done, and what could not be removed is tried again the next time.
