@@ -9,7 +9,7 @@
 //!     target/release/examples/commit_path 64 10000
 //! ```
 
-use quenchdb::device::memory::MemoryStorage;
+use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::{Database, Error, Layout, Preset, Table};
 use std::sync::Arc;
 

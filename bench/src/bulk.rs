@@ -17,7 +17,7 @@ use crate::rows::{KEY_BYTES, Shape};
 use crate::store::{Error, Level, Reader, Session, Step, Store, Transaction};
 use crate::workload::Checked;
 use anyhow::{Context, Result};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use serde::Serialize;
 use std::fmt;
 use std::time::Instant;

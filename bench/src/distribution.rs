@@ -1,7 +1,7 @@
 //! Which row comes next: uniform, or Zipfian as in Gray et al., "Quickly generating billion-record synthetic
 //! databases" (SIGMOD 1994), with the ranks scattered over the rows so that hot rows are not neighbours.
 
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 
 /// An odd constant near 2^64 / phi: multiplication by it permutes the 64-bit numbers and scatters neighbours.
 pub(crate) const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;

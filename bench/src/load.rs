@@ -5,7 +5,7 @@ use crate::parallel::in_parallel;
 use crate::plan::Plan;
 use crate::store::{Error, Level, Session, Store, Transaction};
 use anyhow::{Context, Result};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 
 /// What is said while it lasts.
 pub(crate) const LOADING: &str = "loading rows";

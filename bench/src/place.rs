@@ -2,9 +2,9 @@
 
 use crate::modelled::{Device, Figures, ModelledStorage};
 use anyhow::Result;
-use quenchdb::device::file::FileStorage;
-use quenchdb::device::memory::MemoryStorage;
-use quenchdb::device::{OpenMode, Storage};
+use quenchdb::internals::device::file::FileStorage;
+use quenchdb::internals::device::memory::MemoryStorage;
+use quenchdb::internals::device::{OpenMode, Storage};
 use quenchdb::{Builder, Database, DeviceTrust};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::store::{self, Reader, Session, Store, Transaction};
 use crate::workload::{Ending, Intent, Worker};
 use crate::{Progress, load};
 use anyhow::{Result, anyhow};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{Database, Table};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

@@ -4,9 +4,9 @@
 use crate::latencies::{Counted, Latencies};
 use crate::place::Place;
 use anyhow::{Result, anyhow};
-use quenchdb::base::random::Random;
-use quenchdb::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES};
-use quenchdb::store::PAGES_PATH;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES};
+use quenchdb::internals::store::PAGES_PATH;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -157,8 +157,8 @@ pub fn floor(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quenchdb::device::Storage;
-    use quenchdb::device::memory::MemoryStorage;
+    use quenchdb::internals::device::Storage;
+    use quenchdb::internals::device::memory::MemoryStorage;
     use std::sync::Arc;
 
     fn file(bytes: u64) -> Arc<dyn File> {

@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use crate::process::MemoryWatch;
 use crate::{Progress, put, ycsb};
 use anyhow::Result;
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{Builder, Database};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -15,7 +15,7 @@
 //! | 0 to 4 | a random number |
 //! | 4 to the end | random bytes of the generator seeded by that number, the key and the field's place |
 
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 
 const CHECKED_FROM_BYTES: usize = 16;
 

@@ -17,7 +17,7 @@ use crate::parallel::in_parallel;
 use crate::record;
 use crate::store::{Error, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::workload::{Acknowledged, Checked, Ending, Intent, Seat, Worker, Workload};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use std::collections::BTreeMap;
 
 record! {

@@ -6,7 +6,7 @@
 //! 3. Every acknowledged transfer has its journal row.
 
 use anyhow::{Context, Result, bail};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{Database, ErrorKind, Snapshot, Table, Transaction};
 use std::collections::HashSet;
 

@@ -1,26 +1,28 @@
 //! QuenchDB: an embeddable transactional storage engine.
 //!
 //! Ordered tables of bytes, ACID transactions from many threads, durable commits that cost one device write. Start at
-//! [`Database`]. The rooms below it are public for tools and tests; what a program needs is re-exported here.
+//! [`Database`].
 
 #![deny(unsafe_code)]
+// What only the tools of this workspace use looks dead without them.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
-pub mod api;
-pub mod backup;
-pub mod base;
+mod api;
+mod backup;
+mod base;
 #[allow(unsafe_code)]
-pub mod buffer;
-pub mod checkpoint;
-pub mod commit;
+mod buffer;
+mod checkpoint;
+mod commit;
 #[allow(unsafe_code)]
-pub mod device;
-pub mod log;
-pub mod recovery;
-pub mod store;
+mod device;
+mod log;
+mod recovery;
+mod store;
 #[allow(unsafe_code)]
-pub mod sync;
-pub mod transaction;
-pub mod tree;
+mod sync;
+mod transaction;
+mod tree;
 
 pub use api::*;
 pub use base::settings::{
@@ -28,6 +30,22 @@ pub use base::settings::{
     MethodSetting, Preset, Queue, Settings, Writer,
 };
 pub use base::{Csn, Error, ErrorKind, Location, Result};
+
+/// The engine's layers, for its own tools and tests. Nothing in here is stable.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    macro_rules! expose {
+        ($($layer:ident)*) => { $(
+            #[allow(missing_docs)]
+            pub mod $layer {
+                pub use crate::$layer::*;
+            }
+        )* };
+    }
+
+    expose! { backup base buffer checkpoint commit device log recovery store sync transaction tree }
+}
 
 /// Compiles and runs the README's example.
 #[cfg(doctest)]

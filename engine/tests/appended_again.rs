@@ -2,7 +2,7 @@
 
 mod support;
 
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Durability, Isolation, Settings};
 use std::sync::Barrier;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::Storage;
-use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::Storage;
+use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, BackupReport, Compression, Csn, Database, ErrorKind, Place, RestoreOptions, Result,
     Settings,
@@ -577,7 +577,8 @@ fn backups_work_in_directories_and_survive_reopening() {
 
 fn db_pages(backup: &std::path::Path) -> u64 {
     let trust = Settings::default().device_trust;
-    let storage = quenchdb::device::file::FileStorage::open(backup, trust, false, false).expect("there");
+    let storage =
+        quenchdb::internals::device::file::FileStorage::open(backup, trust, false, false).expect("there");
     let storage: Arc<dyn Storage> = Arc::new(storage);
-    quenchdb::backup::Description::read(&*storage).expect("complete").source.len() as u64
+    quenchdb::internals::backup::Description::read(&*storage).expect("complete").source.len() as u64
 }

@@ -118,14 +118,16 @@ const FILE_LIMIT: usize = 64 << 10;
 
 /// Writes across the limit on the length of files: the system writes what is below it and says so, and refuses the rest.
 fn cut_write(path: &Path) {
-    use quenchdb::device::file::FileStorage;
-    use quenchdb::device::{AlignedBuffer, OpenMode, Storage};
+    use quenchdb::internals::device::file::FileStorage;
+    use quenchdb::internals::device::{AlignedBuffer, OpenMode, Storage};
     for direct in [false, true] {
         let storage = FileStorage::open(path, quenchdb::DeviceTrust::Auto, true, true).expect("a directory");
         let mode = OpenMode { create: true, read_only: false, direct };
         let file = storage.open(&format!("cut-{direct}"), mode).expect("space");
         let bytes = AlignedBuffer::zeroed(2 * FILE_LIMIT);
-        for write in [quenchdb::device::File::write_at, quenchdb::device::File::write_durable_at] {
+        for write in
+            [quenchdb::internals::device::File::write_at, quenchdb::internals::device::File::write_durable_at]
+        {
             let error = write(&*file, 0, &bytes).expect_err("half of it is there");
             println!("ANSWER {:?} {error}", error.kind());
             write(&*file, 0, &bytes[..FILE_LIMIT]).expect("below the limit");
@@ -457,7 +459,7 @@ fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     );
     tx.insert(&mine, "a", "mine").expect("free row");
     tx.commit().expect("commits");
-    let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
+    let storage = Arc::new(quenchdb::internals::device::memory::MemoryStorage::new());
     let open = || builder().storage(storage.clone()).open("x").expect("free");
     let stale = open().create_table("t").expect("new");
     let again = open();

@@ -1,7 +1,9 @@
 //! A database as a user sees it: tables, transactions, isolation, closing and reopening.
 
-use quenchdb::device::memory::MemoryStorage;
-use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::device::memory::MemoryStorage;
+use quenchdb::internals::device::simulated::{
+    CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
+};
 use quenchdb::{Database, DeviceTrust, Durability, ErrorKind, Isolation, Preset, Result, Snapshot, Table};
 use std::sync::Arc;
 use std::time::Duration;
@@ -396,7 +398,7 @@ fn transfers_from_many_threads_keep_the_sum() {
             for thread in 0..4u64 {
                 let (db, table) = (&db, &table);
                 scope.spawn(move || {
-                    let mut random = quenchdb::base::random::Random::from_seed(thread);
+                    let mut random = quenchdb::internals::base::random::Random::from_seed(thread);
                     for _ in 0..300 {
                         let (from, to) = (random.below(20) as u8, random.below(20) as u8);
                         db.transact(|tx| {

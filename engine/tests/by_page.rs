@@ -2,8 +2,8 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     Acknowledger, Database, Dependency, Durability, ErrorKind, Isolation, Layout, Preset, Settings, Writer,
 };

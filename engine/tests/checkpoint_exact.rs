@@ -9,8 +9,8 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{
     Builder, Compression, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table,
 };

@@ -1,8 +1,8 @@
 //! Transactions whose redo does not fit in memory: it goes to the log in chunks while they run.
 
-use quenchdb::base::random::Random;
-use quenchdb::device::memory::MemoryStorage;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::memory::MemoryStorage;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Settings, Table, Transaction};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Result, Settings, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 mod support;
 
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, Csn, Database, Error, ErrorKind, Preset, RestoreOptions, RestoreReport, Result, Settings,
     Table,

@@ -19,8 +19,8 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     CommitHandle, Compression, Csn, Database, Dependency, Error, ErrorKind, Preset, Result, Settings,
 };

@@ -4,8 +4,8 @@
 //! way: either it is harmless (the content is what it was), or it costs the newest transactions that no stored watermark
 //! vouches for, or it is refused with a clean error that names the place. Never a panic, a hang, or wrong data.
 
-use quenchdb::base::checksum::crc;
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::base::checksum::crc;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Database, Error, ErrorKind, Preset, Result, Settings};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -12,7 +12,7 @@
 
 mod support;
 
-use quenchdb::device::simulated::{
+use quenchdb::internals::device::simulated::{
     CrashKind, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
 use quenchdb::{

@@ -8,7 +8,7 @@
 #[path = "faults/space.rs"]
 mod space;
 
-use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Database, Durability, Error, ErrorKind, Isolation, Preset, Result, Settings, Table};
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};

@@ -13,9 +13,9 @@
 mod samples;
 mod support;
 
-use quenchdb::base::checksum::crc;
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::base::checksum::crc;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{
     BackupOptions, Compression, Database, Error, ErrorKind, Location, Preset, RestoreOptions, Result,
     Settings,

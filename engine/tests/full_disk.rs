@@ -4,8 +4,8 @@
 #[path = "support/skipped.rs"]
 mod skipped;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Compression, Database, ErrorKind, Preset, Result, Settings, Table};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

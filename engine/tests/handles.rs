@@ -131,7 +131,7 @@ fn handles_may_be_dropped_in_any_order() {
 /// at once, closing went on in that thread, and an open right after was refused as `Busy`.
 #[test]
 fn a_database_is_closed_when_the_last_drop_returns() {
-    let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
+    let storage = Arc::new(quenchdb::internals::device::memory::MemoryStorage::new());
     for round in 0..200u32 {
         let db = builder()
             .storage(storage.clone())
@@ -170,7 +170,7 @@ fn what_outlives_the_database_goes_on_or_says_why_not() {
 fn a_snapshot_that_outlives_its_database_takes_nothing_for_damage() {
     const ROWS: u32 = 8_000;
     let value = |fill: u32, n: u32| (0..300u32).map(|at| (fill + n * at) as u8).collect::<Vec<u8>>();
-    let storage = Arc::new(quenchdb::device::memory::MemoryStorage::new());
+    let storage = Arc::new(quenchdb::internals::device::memory::MemoryStorage::new());
     let open = || builder().storage(storage.clone()).open("x").expect("free");
     let change = |db: &Database, fill: u32| {
         let table = db.table_or_create("t").expect("there");

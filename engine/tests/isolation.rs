@@ -11,8 +11,8 @@
 mod support;
 
 use quench_checker::{History, Level, Outcome, lists::Told, versions};
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Durability, Isolation, Layout, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,13 +43,13 @@ fn settings(round: u64) -> Settings {
         logs: 1 + (round / 3 % 3) as usize,
         ..Settings::default()
     };
-    let axes = quenchdb::commit::presets::Axes::of(&settings);
+    let axes = quenchdb::internals::commit::presets::Axes::of(&settings);
     if axes.writer == quenchdb::Writer::Memory {
         settings.log_memory = Some("mapped-memory".into());
     }
     for layout in [None, (round % 2 == 1).then_some(Layout::ByPage)] {
         let changed = Settings { layout, ..settings.clone() };
-        if quenchdb::commit::presets::check(&changed, changed.logs).is_ok() {
+        if quenchdb::internals::commit::presets::check(&changed, changed.logs).is_ok() {
             settings = changed;
         }
     }

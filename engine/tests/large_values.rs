@@ -1,7 +1,7 @@
 //! Values that do not fit in an entry: what comes out is what went in, and every page comes back.
 
-use quenchdb::device::memory::MemoryStorage;
-use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::device::memory::MemoryStorage;
+use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Settings, Table, VALUE_BYTES_MAX};
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Databases that do not fit in their memory: every answer is the same, only slower.
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Preset, Settings, Snapshot, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;

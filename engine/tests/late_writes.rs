@@ -2,8 +2,8 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Database, Dependency, Preset, Result, Settings, Writer};
 use std::sync::Arc;
 use std::time::Duration;

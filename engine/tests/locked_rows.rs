@@ -1,7 +1,7 @@
 //! What rows take that a transaction only locks: of the memory, and of the disk that may be full when it ends.
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Database, ErrorKind, Settings};
 use std::sync::Arc;
 

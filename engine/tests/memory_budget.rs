@@ -4,7 +4,7 @@
 //! memory that the process ever had with what it had before it opened the database. The pages of the program itself do not
 //! count: they are the file system's.
 
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{BackupOptions, Database, Durability, ErrorKind, Isolation, Settings, Table};
 use std::io::Read;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Preset, Result, Settings, Writer};
 use std::collections::BTreeSet;
 use std::sync::Arc;

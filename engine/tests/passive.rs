@@ -2,8 +2,8 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
     Acknowledger, Builder, Database, Durability, ErrorKind, Isolation, MemoryCache, Preset, Result, Settings,
     Survives, Writer,

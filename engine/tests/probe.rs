@@ -2,8 +2,10 @@
 
 mod support;
 
-use quenchdb::device::memory::MemoryStorage;
-use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue, probe};
+use quenchdb::internals::device::memory::MemoryStorage;
+use quenchdb::internals::device::{
+    DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue, probe,
+};
 use quenchdb::{Database, Error, ErrorKind, Preset, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Queues of writes on a real directory: what the kernel does to writes whose thread is gone.
 
 use quenchdb::DeviceTrust;
-use quenchdb::device::file::FileStorage;
-use quenchdb::device::{
+use quenchdb::internals::device::file::FileStorage;
+use quenchdb::internals::device::{
     AlignedBuffer, DurabilityMethod, OpenMode, SECTOR_BYTES, Storage, WriteQueue, WriteRequest,
 };
 use std::sync::Mutex;

@@ -2,7 +2,7 @@
 //!
 //! Other processes run this binary again with `QUENCH_CHILD` set: see [`child`]. `QUENCH_READER_SECONDS` makes it longer.
 
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{BackupOptions, Csn, Database, RestoreOptions};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};

@@ -3,9 +3,9 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::Storage;
-use quenchdb::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::Storage;
+use quenchdb::internals::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Csn, Database, ErrorKind, Settings};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

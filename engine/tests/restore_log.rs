@@ -2,7 +2,7 @@
 
 mod support;
 
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, Csn, Database, Error, ErrorKind, RestoreOptions, RestoreReport, Result, Settings,
     Transaction,

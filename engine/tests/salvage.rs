@@ -2,8 +2,8 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Compression, Database, ErrorKind, Progress, Result, SalvageReport, Settings};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A long snapshot on a full disk: pages that are written only for the stamps that it needs take nothing from what checkpoints need.
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, ErrorKind, Settings, Table};
 use std::sync::Arc;
 

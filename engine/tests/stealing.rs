@@ -2,9 +2,9 @@
 
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::commit::presets;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::commit::presets;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     Acknowledger, CommitHandle, Database, Dependency, ErrorKind, Preset, Result, Settings, Table, Writer,
 };

@@ -3,7 +3,7 @@
 
 mod support;
 
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     Acknowledger, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Settings, Table, Writer,
 };

@@ -1,6 +1,6 @@
 //! Keeps the house in order: import ranks, file headers, file sizes, no forgotten work, links in documents.
 
-use quenchdb::base::planted::Bug;
+use quenchdb::internals::base::planted::Bug;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 //!
 //! The content of damaged databases is judged in `damage.rs`; here it is what the report says.
 
-use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Compression, Database, ErrorKind, Preset, Settings, VerifyReport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 
 mod support;
 
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Compression, Database, Preset, Settings, VerifyReport};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};

@@ -1,8 +1,8 @@
 //! Memory for old versions: who keeps them, for how long, and what writers meet when it is nearly full.
 
-use quenchdb::base::random::Random;
-use quenchdb::device::memory::MemoryStorage;
-use quenchdb::device::simulated::{Mishap, MishapKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::memory::MemoryStorage;
+use quenchdb::internals::device::simulated::{Mishap, MishapKind, OperationKind, SimulatedStorage};
 use quenchdb::{
     Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Snapshot, Table, Transaction,
 };

@@ -11,7 +11,7 @@
 //!
 //! A commit whose outcome is unknown is a state like others, and nothing is called after it but reopening.
 
-use quenchdb::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
     Csn, Database, Durability, ErrorKind, Isolation, Preset, Savepoint, Settings, Snapshot, Table,
     Transaction,
@@ -93,7 +93,7 @@ fn settings(script: &mut Script<'_>) -> Settings {
         chunk_bytes: if byte & 32 == 0 { 0 } else { 512 },
         ..Settings::default()
     };
-    if quenchdb::commit::presets::Axes::of(&settings).writer == quenchdb::Writer::Memory {
+    if quenchdb::internals::commit::presets::Axes::of(&settings).writer == quenchdb::Writer::Memory {
         settings.log_memory = Some("mapped-memory".into());
     }
     settings

@@ -1,16 +1,16 @@
 //! What the page store reads: blocks, packs, pages of trees, the mapping.
 
 use crate::parsers::DATABASE;
-use quenchdb::base::checksum::crc;
-use quenchdb::base::{PageId, Result};
-use quenchdb::buffer::{Copies, ExclusiveGuard, PageSource, Pool};
-use quenchdb::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
-use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::store::blocks::{self, BlockIdentity, BlockKind, BlockNumber};
-use quenchdb::store::codec::{Codec, decompress};
-use quenchdb::store::{BLOCK_HEADER_BYTES, BlobRef, BlockRef, Manifest, ManifestFile, pack};
-use quenchdb::tree::image::{settle_image, validate_image};
-use quenchdb::tree::{LeafBatch, Tree, TreeObserver};
+use quenchdb::internals::base::checksum::crc;
+use quenchdb::internals::base::{PageId, Result};
+use quenchdb::internals::buffer::{Copies, ExclusiveGuard, PageSource, Pool};
+use quenchdb::internals::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
+use quenchdb::internals::device::simulated::SimulatedStorage;
+use quenchdb::internals::store::blocks::{self, BlockIdentity, BlockKind, BlockNumber};
+use quenchdb::internals::store::codec::{Codec, decompress};
+use quenchdb::internals::store::{BLOCK_HEADER_BYTES, BlobRef, BlockRef, Manifest, ManifestFile, pack};
+use quenchdb::internals::tree::image::{settle_image, validate_image};
+use quenchdb::internals::tree::{LeafBatch, Tree, TreeObserver};
 use quenchdb::{Csn, Database, Settings};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -146,19 +146,19 @@ pub(crate) fn mapping(data: &[u8]) {
         .map(|(n, part)| add(&resolved(part, &page_refs), BlockKind::Mapping, n))
         .collect();
     let directory = add(&resolved(upper, &lower), BlockKind::Directory, 0);
-    let table = TableRecord { id: quenchdb::base::TableId(1), name: "t".into(), root: PageId(1) };
+    let table = TableRecord { id: quenchdb::internals::base::TableId(1), name: "t".into(), root: PageId(1) };
     let catalog = encode_catalog(&StoredCatalog { tables: vec![table], ..StoredCatalog::default() });
     // A blob's block: the reference of the next, and the bytes.
     let first = add(&[&[0; 8], &catalog[..]].concat(), BlockKind::Blob, 0);
     let mut manifest = Manifest::new(DATABASE, BLOCK_BYTES as u32);
     (manifest.checkpoint, manifest.covered) = (Csn(1), Csn(1));
     (manifest.first_csn, manifest.next_csn) = (Csn(2), Csn(2));
-    manifest.next_table = quenchdb::base::TableId(2);
+    manifest.next_table = quenchdb::internals::base::TableId(2);
     manifest.store.directory = vec![directory];
     manifest.store.pages = file.len() as u64;
     manifest.store.catalog = Some(BlobRef { first, len: catalog.len() as u64, crc: crc(&catalog) });
     let disk = SimulatedStorage::new(1);
-    disk.write_file(quenchdb::store::PAGES_PATH, &file.concat());
+    disk.write_file(quenchdb::internals::store::PAGES_PATH, &file.concat());
     ManifestFile::create(&disk, &manifest).expect("a whole disk");
     use_it(&disk);
 }
@@ -201,7 +201,7 @@ pub(crate) fn small_trees(each: impl Fn(&Pool, Vec<PageId>) -> Vec<u8>) -> Vec<V
         let tree = Tree::create(pool.clone(), Arc::new(AllSettled)).expect("room");
         for n in 0..rows {
             let key = [b"prefix".as_slice(), &n.wrapping_mul(2_654_435_761).to_be_bytes()].concat();
-            let mut hint = quenchdb::tree::LeafHint::default();
+            let mut hint = quenchdb::internals::tree::LeafHint::default();
             tree.write(&key, 20, &mut hint).expect("room").put(0, false, &[n as u8; 20]);
         }
         let pages = (1..pool.page_count().min(5)).map(PageId).collect();

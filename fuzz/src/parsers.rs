@@ -1,26 +1,28 @@
 //! Parsers of bytes that come from files: log, manifest, catalog, mapped memory, lines.
 
 use crate::rows;
-use quenchdb::backup::{BACKUP_PATH, Description};
-use quenchdb::base::Epoch;
-use quenchdb::base::checksum::crc;
-use quenchdb::base::encoding::Reader;
-use quenchdb::checkpoint::{decode_catalog, decode_catalog_prefix, encode_catalog};
-use quenchdb::device::mapped::MapOptions;
-use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::device::{OpenMode, SECTOR_BYTES, Storage};
-use quenchdb::log::memory::{MemoryState, find};
-use quenchdb::log::{
+use quenchdb::Csn;
+use quenchdb::internals::backup::{BACKUP_PATH, Description};
+use quenchdb::internals::base::Epoch;
+use quenchdb::internals::base::checksum::crc;
+use quenchdb::internals::base::encoding::Reader;
+use quenchdb::internals::checkpoint::{decode_catalog, decode_catalog_prefix, encode_catalog};
+use quenchdb::internals::device::mapped::MapOptions;
+use quenchdb::internals::device::simulated::SimulatedStorage;
+use quenchdb::internals::device::{OpenMode, SECTOR_BYTES, Storage};
+use quenchdb::internals::log;
+use quenchdb::internals::log::memory::{MemoryState, find};
+use quenchdb::internals::log::{
     BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, Record, ScanOptions, counting_bytes, dump, load_all, operations,
     scan,
 };
-use quenchdb::store::{Manifest, READERS_PATH, Readers};
-use quenchdb::{Csn, log};
+use quenchdb::internals::store::{Manifest, READERS_PATH, Readers};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Whose bytes they are, where that is checked.
-pub(crate) const DATABASE: quenchdb::base::DatabaseId = quenchdb::base::DatabaseId(0x0123_4567_89ab_cdef);
+pub(crate) const DATABASE: quenchdb::internals::base::DatabaseId =
+    quenchdb::internals::base::DatabaseId(0x0123_4567_89ab_cdef);
 
 fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     if let Some(place) = bytes.get_mut(at..at + 4) {
@@ -156,7 +158,7 @@ fn seal_manifest(bytes: &mut [u8], version: u32) {
     put_u32(bytes, 12, check);
     let body = bytes.len() - 32;
     put_u32(bytes, 24, body as u32);
-    let check = quenchdb::base::checksum::crc_append(crc(&bytes[16..28]), &bytes[32..]);
+    let check = quenchdb::internals::base::checksum::crc_append(crc(&bytes[16..28]), &bytes[32..]);
     put_u32(bytes, 28, check);
 }
 
@@ -243,7 +245,7 @@ pub(crate) fn manifest(data: &[u8]) {
     if how & 1 == 1 {
         seal_manifest(&mut bytes, u32::from(how >> 1 & 7));
     }
-    assert!(Manifest::slot_bytes(&bytes) <= quenchdb::store::manifest::SLOT_BYTES);
+    assert!(Manifest::slot_bytes(&bytes) <= quenchdb::internals::store::manifest::SLOT_BYTES);
     if let Ok(manifest) = Manifest::decode(&bytes) {
         let again = manifest.encode().expect("it was one");
         assert_eq!(Manifest::decode(&again).expect("we wrote it"), manifest);
@@ -253,7 +255,7 @@ pub(crate) fn manifest(data: &[u8]) {
 /// What decodes is written as it was read.
 pub(crate) fn catalog(data: &[u8]) {
     let _ = decode_catalog_prefix(data);
-    let _ = quenchdb::tree::LargeReference::decode(data);
+    let _ = quenchdb::internals::tree::LargeReference::decode(data);
     if let Ok(catalog) = decode_catalog(data) {
         assert_eq!(decode_catalog(&encode_catalog(&catalog)).expect("we wrote it"), catalog);
     }
@@ -297,7 +299,7 @@ pub(crate) fn memory(data: &[u8]) {
         // Only what is of the epoch that ran counts.
         for epoch in (0..4).map(Epoch) {
             let above = (epoch, Csn(u64::from(how >> 4)));
-            if let Ok(Some(segment)) = find(&memory, above, quenchdb::base::SegmentId(7)) {
+            if let Ok(Some(segment)) = find(&memory, above, quenchdb::internals::base::SegmentId(7)) {
                 let storage: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(1));
                 let _ = dump(&storage, Some(&segment), DATABASE, Csn::ZERO, &|_, _| ());
             }

@@ -2,9 +2,9 @@
 
 use crate::TARGETS;
 use crate::parsers::DATABASE;
-use quenchdb::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
-use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::store::{Manifest, blocks};
+use quenchdb::internals::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
+use quenchdb::internals::device::simulated::SimulatedStorage;
+use quenchdb::internals::store::{Manifest, blocks};
 use quenchdb::{BackupOptions, Database, Durability, Isolation, Place, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub fn seeds() -> Seeds {
             let block = ours(block, &database);
             let Some(found) = blocks::identify(&{
                 let mut whole = block.clone();
-                let check = quenchdb::base::checksum::crc(&whole[4..]);
+                let check = quenchdb::internals::base::checksum::crc(&whole[4..]);
                 whole[..4].copy_from_slice(&check.to_le_bytes());
                 whole
             }) else {
@@ -126,12 +126,16 @@ pub fn seeds() -> Seeds {
         }
     }
     let tables = (1..4).map(|n| TableRecord {
-        id: quenchdb::base::TableId(n),
+        id: quenchdb::internals::base::TableId(n),
         name: "x".repeat(n as usize),
-        root: quenchdb::base::PageId(n.into()),
+        root: quenchdb::internals::base::PageId(n.into()),
     });
-    let retired = vec![quenchdb::tree::LargeReference { root: quenchdb::base::PageId(9), len: 5000, crc: 7 }];
-    let unfinished = vec![quenchdb::base::PageId(3), quenchdb::base::PageId(1 << 30)];
+    let retired = vec![quenchdb::internals::tree::LargeReference {
+        root: quenchdb::internals::base::PageId(9),
+        len: 5000,
+        crc: 7,
+    }];
+    let unfinished = vec![quenchdb::internals::base::PageId(3), quenchdb::internals::base::PageId(1 << 30)];
     let catalog = encode_catalog(&StoredCatalog { tables: tables.collect(), retired, unfinished });
     let mut plain = |target: &'static str, name: &str, bytes: Vec<u8>| {
         seeds.get_mut(target).expect("a target").push((name.into(), bytes));
@@ -199,7 +203,7 @@ fn copies() -> Vec<(&'static str, Vec<u8>)> {
 
 /// Pages of a small tree, three to an input.
 fn tree_images() -> Vec<Vec<u8>> {
-    use quenchdb::tree::image::{Resolved, image_page};
+    use quenchdb::internals::tree::image::{Resolved, image_page};
     crate::pages::small_trees(|pool, pages| {
         let mut images = Vec::new();
         for page in pages {

@@ -5,7 +5,7 @@
 
 use quench_fuzz::allocation::{Noting, run_bounded};
 use quench_fuzz::{TARGETS, Target, target};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -6,8 +6,8 @@ use crate::known::Found;
 use crate::life::Script;
 use crate::support::difference;
 use quenchdb::Database;
-use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::sync::simulation::{self, Plan};
+use quenchdb::internals::device::simulated::SimulatedStorage;
+use quenchdb::internals::sync::simulation::{self, Plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -2,13 +2,13 @@
 
 use crate::support;
 use crate::support::bank::{ALL_KINDS, LOOSE_KINDS};
-use quenchdb::base::random::Random;
-use quenchdb::base::surroundings::Surroundings;
-use quenchdb::commit::presets;
-use quenchdb::device::simulated::{
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::base::surroundings::Surroundings;
+use quenchdb::internals::commit::presets;
+use quenchdb::internals::device::simulated::{
     Device, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
-use quenchdb::sync::simulation;
+use quenchdb::internals::sync::simulation;
 use quenchdb::{Compression, MethodSetting, Settings, Writer};
 use std::time::Duration;
 

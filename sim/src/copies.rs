@@ -7,8 +7,8 @@ use crate::life::{Lived, Script};
 use crate::look::Seen;
 use crate::support::so_far::Commit;
 use crate::work::Shared;
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{BackupOptions, Database, ErrorKind, Place, RestoreOptions, Result};
 use std::sync::Arc;
 

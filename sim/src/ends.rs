@@ -6,8 +6,8 @@
 use crate::support::bank::{ACCOUNTS, CHAINS, Id, Tables, step};
 use crate::support::so_far::Commit;
 use crate::work::Shared;
-use quenchdb::base::random::Random;
-use quenchdb::sync::thread;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::sync::thread;
 use quenchdb::{CommitHandle, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,6 +1,6 @@
 //! What runs did, added up.
 
-use quenchdb::device::simulated::CrashKind;
+use quenchdb::internals::device::simulated::CrashKind;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,8 +6,8 @@ use crate::known::Known;
 use crate::life::{Lived, Script, live};
 use crate::story::Story;
 use quenchdb::Dependency;
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -3,7 +3,7 @@
 use crate::figures::Figures;
 use crate::known::Found;
 use crate::life::Script;
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Database, DeviceTrust, ErrorKind, Settings};
 use std::sync::Arc;
 
@@ -54,9 +54,9 @@ pub fn look(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quenchdb::base::random::Random;
-    use quenchdb::device::simulated::CrashKind;
-    use quenchdb::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage, WriteRequest};
+    use quenchdb::internals::base::random::Random;
+    use quenchdb::internals::device::simulated::CrashKind;
+    use quenchdb::internals::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage, WriteRequest};
 
     /// A write of the killed process landed between the two, and the simulation said that one of them was wrong (seed 61276).
     #[test]

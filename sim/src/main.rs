@@ -111,7 +111,7 @@ fn main() -> anyhow::Result<()> {
             }
         }
         Command::Replay { seed, points } => {
-            quenchdb::sync::simulation::remember_places();
+            quenchdb::internals::sync::simulation::remember_places();
             let figures = history::run(seed, points, Some(&mut |line| println!("{line}")));
             println!("{}", serde_json::to_string_pretty(&figures)?);
         }

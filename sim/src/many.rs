@@ -4,7 +4,7 @@
 use crate::figures::Figures;
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
-use quenchdb::base::planted::Bug;
+use quenchdb::internals::base::planted::Bug;
 use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

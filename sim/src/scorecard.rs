@@ -8,7 +8,7 @@ use crate::figures::{DEEP_ORDERS, Figures};
 use crate::many::{self, Failure, Wanted};
 use crate::suites::{Outcome, SUITES, Suite};
 use anyhow::{Context, Result};
-use quenchdb::device::simulated::HAPPENINGS;
+use quenchdb::internals::device::simulated::HAPPENINGS;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

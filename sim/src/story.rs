@@ -1,7 +1,7 @@
 //! What happened in a life, for people: what threads did and were told, among the operations of the disk.
 
-use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::sync::simulation;
+use quenchdb::internals::device::simulated::SimulatedStorage;
+use quenchdb::internals::sync::simulation;
 use std::fmt::{Debug, Display};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,7 +68,7 @@ impl Story {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quenchdb::device::{OpenMode, Storage};
+    use quenchdb::internals::device::{OpenMode, Storage};
 
     #[test]
     fn what_threads_did_stands_among_the_operations_and_a_crash_before_the_first_that_it_takes_away() {

@@ -4,11 +4,11 @@
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
 
-use quenchdb::base::clock::Clock;
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::sync::simulation::{self, Plan};
-use quenchdb::sync::{Mutex, thread};
+use quenchdb::internals::base::clock::Clock;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::sync::simulation::{self, Plan};
+use quenchdb::internals::sync::{Mutex, thread};
 use quenchdb::{Database, Durability, Isolation, Preset, Settings};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Tables are created and dropped while checkpoints are made: none may have a root without its table, or a table without its root.
 //! Regression: a round that began between the birth of a root and the moment it was hidden had its image (seed 142).
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::sync::simulation::{self, Plan};
-use quenchdb::sync::thread;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::sync::simulation::{self, Plan};
+use quenchdb::internals::sync::thread;
 use quenchdb::{Builder, Database};
 use std::sync::Arc;
 

@@ -3,10 +3,10 @@
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
 
-use quenchdb::base::surroundings::Surroundings;
-use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::sync::Event;
-use quenchdb::sync::simulation::{self, Plan};
+use quenchdb::internals::base::surroundings::Surroundings;
+use quenchdb::internals::device::simulated::SimulatedStorage;
+use quenchdb::internals::sync::Event;
+use quenchdb::internals::sync::simulation::{self, Plan};
 use quenchdb::{CommitHandle, Database, Preset, Result, Settings};
 use std::pin::Pin;
 use std::sync::Arc;

@@ -5,11 +5,11 @@
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::Storage;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::sync::simulation::{self, Plan, PlannedPanic};
-use quenchdb::sync::{Mutex, thread};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::Storage;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::sync::simulation::{self, Plan, PlannedPanic};
+use quenchdb::internals::sync::{Mutex, thread};
 use quenchdb::{BackupOptions, CommitHandle, Database, ErrorKind, Settings};
 use std::collections::BTreeSet;
 use std::sync::Arc;

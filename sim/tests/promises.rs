@@ -9,10 +9,12 @@ mod rot;
 mod support;
 
 use Answer::{FoundByReading, FoundByVerify, Prefix, Refused, Whole};
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
-use quenchdb::sync::simulation::{self, Plan};
-use quenchdb::sync::{Event, Mutex, thread};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{
+    CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
+};
+use quenchdb::internals::sync::simulation::{self, Plan};
+use quenchdb::internals::sync::{Event, Mutex, thread};
 use quenchdb::{Compression, Database, ErrorKind, Layout, Preset, Settings, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -5,10 +5,10 @@
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
 
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::SimulatedStorage;
-use quenchdb::sync::simulation::{self, Plan};
-use quenchdb::sync::{Mutex, thread};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::SimulatedStorage;
+use quenchdb::internals::sync::simulation::{self, Plan};
+use quenchdb::internals::sync::{Mutex, thread};
 use quenchdb::{CommitHandle, Database, Durability, Isolation, Preset, Settings};
 use std::sync::Arc;
 use support::small;

@@ -5,7 +5,7 @@
 //! arrive at moments that do not depend on the engine, and latency counts from the moment of arrival, whenever a thread gets
 //! round to it.
 
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 
 /// The gaps between arrivals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

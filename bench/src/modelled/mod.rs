@@ -7,7 +7,7 @@
 //!
 //! - [`figures`]: what is known of each device, and where from (`docs/benchmark.md`).
 //! - [`schedule`]: when an access of a device with these figures completes. It does not wait, so tests ask it.
-//! - [`storage`]: a [`quenchdb::device::Storage`] that takes that long; [`queue`]: its asynchronous writes.
+//! - [`storage`]: a [`quenchdb::internals::device::Storage`] that takes that long; [`queue`]: its asynchronous writes.
 //! - [`wait`]: how a thread waits, and what that costs.
 //!
 //! What is durable is decided by what is inside, never by the model: it adds time and nothing else. The engine's device

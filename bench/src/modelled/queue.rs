@@ -4,9 +4,9 @@
 use super::schedule::Device;
 use super::storage::Shared;
 use super::wait::wait_until;
-use quenchdb::base::clock::Nanos;
-use quenchdb::base::{Error, Result};
-use quenchdb::device::{Completion, WriteQueue, WriteRequest};
+use quenchdb::internals::base::clock::Nanos;
+use quenchdb::internals::base::{Error, Result};
+use quenchdb::internals::device::{Completion, WriteQueue, WriteRequest};
 use std::sync::Arc;
 
 /// A write that nobody was told of yet.

@@ -12,8 +12,8 @@
 //! Flushes run one at a time. Those that arrive while one runs share the next, as in the kernel's block layer.
 
 use super::figures::{Figures, transfer_ns};
-use quenchdb::base::clock::Nanos;
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::clock::Nanos;
+use quenchdb::internals::base::random::Random;
 use std::sync::{Mutex, PoisonError};
 
 /// Which way the bytes go.

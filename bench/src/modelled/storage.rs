@@ -9,10 +9,10 @@ use super::queue::ModelledQueue;
 use super::schedule::{Access, Device};
 use super::wait::wait_until;
 use quenchdb::DeviceTrust;
-use quenchdb::base::clock::{Clock, Nanos};
-use quenchdb::base::{Location, Result};
-use quenchdb::device::mapped::{MapOptions, MappedMemory};
-use quenchdb::device::{
+use quenchdb::internals::base::clock::{Clock, Nanos};
+use quenchdb::internals::base::{Location, Result};
+use quenchdb::internals::device::mapped::{MapOptions, MappedMemory};
+use quenchdb::internals::device::{
     DeviceFacts, DurabilityMethod, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue,
 };
 use std::collections::HashMap;

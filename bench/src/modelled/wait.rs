@@ -12,7 +12,7 @@
 //!
 //! Waits of a few microseconds stand for a store that keeps its core busy, and always spin.
 
-use quenchdb::base::clock::{Clock, Nanos};
+use quenchdb::internals::base::clock::{Clock, Nanos};
 use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::sync::OnceLock;

@@ -13,7 +13,7 @@ use crate::Progress;
 use crate::parallel::in_parallel;
 use crate::store::{Error, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::workload::{Acknowledged, Checked, Ending, Intent, Seat, Worker, Workload};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use schema::{
     Tables, access_info, call_forwarding, forwarding_key, number_of, special_facility, subscriber,
     subscriber_key, subscriber_of, typed_key,

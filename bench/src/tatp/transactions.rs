@@ -6,7 +6,7 @@ use super::schema::{
 };
 use crate::store::{Error, Reader, Result, Step, Transaction};
 use crate::workload::Ending;
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use std::hint::black_box;
 
 /// The types, in the order of [`Input`].

@@ -2,7 +2,7 @@
 
 use super::random::{Constants, nurand, uniform};
 use super::schema::{DistrictId, Scale};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 
 /// Lines of an order, at most.
 pub const LINES_MAX: usize = 15;

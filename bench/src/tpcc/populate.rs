@@ -11,7 +11,7 @@ use super::schema::{
 use crate::Progress;
 use crate::parallel::in_parallel;
 use crate::store::{Error, Level, Result, Session, Store, Transaction};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 
 /// What is said while it lasts.
 const POPULATING: &str = "populating";

@@ -1,6 +1,6 @@
 //! The random numbers and texts of TPC-C: clauses 2.1.6, 4.3.2 and 4.3.3.
 
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 
 /// The constants C of NURand, the same for all terminals of a run (clause 2.1.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

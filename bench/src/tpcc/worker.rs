@@ -7,7 +7,7 @@ use super::transactions::Terminal;
 use super::{Home, Selection, Tpcc};
 use crate::store::{Error, Reader, Result, Transaction};
 use crate::workload::{Ending, Intent, Seat, Worker};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use std::time::Duration;
 
 /// Chooses types of transactions.

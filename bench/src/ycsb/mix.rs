@@ -1,7 +1,7 @@
 //! What the operations of YCSB are, and how often each occurs (Cooper et al., SoCC 2010, table 2).
 
 use crate::distribution::Access;
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 
 /// Percentages of the operations; they add up to 100.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -26,7 +26,7 @@ use crate::rows::Shape;
 use crate::store::{Error, Level, Reader, Session, Step, Store, Transaction};
 use crate::workload::{Acknowledged, Checked, Seat, Workload};
 use anyhow::{Context, Result, bail};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,7 +5,7 @@ use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::store::Store;
 use crate::tpcc::random::{chi_square, chi_square_bound};
 use crate::workload::{Acknowledged, Seat, Worker, Workload};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{Database, Durability, Table};
 use std::collections::HashSet;
 use std::time::Duration;

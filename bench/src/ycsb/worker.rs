@@ -5,7 +5,7 @@ use crate::distribution::{Access, Choice, Zipfian};
 use crate::rows::{KEY_BYTES, Shape};
 use crate::store::{Error, Reader, Result, Step, Transaction};
 use crate::workload::{Ending, Intent, Worker};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

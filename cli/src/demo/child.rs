@@ -9,7 +9,7 @@ use crate::torture::child::say;
 use anyhow::{Result, anyhow};
 use quench_bench::report::Latency;
 use quenchdb::Database;
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use std::path::PathBuf;
 use std::time::Duration;
 

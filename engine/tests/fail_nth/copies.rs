@@ -4,7 +4,7 @@ use crate::databases::{closed, database, group};
 use crate::support::{Content, content, place};
 use crate::told::{Deed, How, Size};
 use crate::{After, Scenario, Stage, judge_database, open};
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{BackupOptions, Database, RestoreOptions, Settings};
 use std::sync::Arc;
 

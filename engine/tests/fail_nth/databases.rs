@@ -3,7 +3,7 @@
 use crate::support::await_that;
 use crate::told::{Deed, How, Size, Writer};
 use crate::{Scenario, Stage, judge_database, open};
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Compression, Database, Layout, Preset, Settings, Table, Writer as Who};
 use std::io::Read;
 use std::ops::RangeInclusive;

@@ -1,6 +1,6 @@
 //! What callers were told of their transactions, and whether a database agrees.
 
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, Result, Table, Transaction};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Samples: databases with one of everything that the formats have, and the files in which they are kept.
 
-use quenchdb::device::Storage;
-use quenchdb::device::mapped::MapOptions;
-use quenchdb::device::simulated::{CrashKind, SimulatedStorage};
+use quenchdb::internals::device::Storage;
+use quenchdb::internals::device::mapped::MapOptions;
+use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, Compression, Database, Dependency, Durability, Isolation, Layout, MemoryCache, Preset,
     Settings, Table,

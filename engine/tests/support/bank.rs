@@ -7,7 +7,7 @@
 use super::signs::{Signs, View};
 use super::so_far::{Commit, SoFar};
 use super::{Content, content};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, Result, Table, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

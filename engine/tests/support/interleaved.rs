@@ -1,7 +1,7 @@
 //! A storage that lets something else happen before its operations.
 
-use quenchdb::base::{Location, Result};
-use quenchdb::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
+use quenchdb::internals::base::{Location, Result};
+use quenchdb::internals::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
 use std::cell::RefCell;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Transactions that append to lists and read them, and what they saw: for judges that know nothing of the engine.
 
 use quench_checker::{History, Outcome};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{Database, Durability, Isolation, Result, Table, Transaction};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

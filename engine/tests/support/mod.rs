@@ -13,9 +13,9 @@ pub mod signs;
 pub mod skipped;
 pub mod so_far;
 
-use quenchdb::base::random::Random;
-use quenchdb::commit::presets;
-use quenchdb::device::simulated::SimulatedStorage;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::commit::presets;
+use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{
     Acknowledger, Csn, Database, Dependency, Layout, Place, Preset, Queue, RestoreOptions, RestoreReport,
     Result, Settings, Writer,

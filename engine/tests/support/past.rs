@@ -2,7 +2,7 @@
 //! table is there or not as after one of its creations and drops; not earlier ones than the last of which it was told.
 
 use super::Content;
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

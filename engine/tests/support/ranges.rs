@@ -2,7 +2,7 @@
 
 use super::lists::{SOME_TIME, Ticks};
 use quench_checker::{Observed, versions};
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{Csn, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,6 +1,6 @@
 //! Every way in which rows can be read, for judges that know what must be there.
 
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{Error, Result, Snapshot, Table, Transaction, ValueReader};
 use std::io::Read;
 use std::ops::Bound;

@@ -5,7 +5,7 @@
 //! and did not see. A reader that writes puts the list in the journal; one that does not, or a snapshot, is told, and whoever is told may rely on it.
 
 use super::bank::Id;
-use quenchdb::base::random::Random;
+use quenchdb::internals::base::random::Random;
 use quenchdb::{Database, Result, Snapshot, Table, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

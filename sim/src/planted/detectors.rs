@@ -1,6 +1,6 @@
 //! Who is to notice which bug, the cheapest first.
 
-use quenchdb::base::planted::Bug;
+use quenchdb::internals::base::planted::Bug;
 
 /// Somebody who is asked whether something is wrong.
 #[derive(Clone, Copy, Debug)]

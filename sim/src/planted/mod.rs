@@ -12,7 +12,7 @@ mod tests;
 use anyhow::{Context, Result, bail};
 use detectors::{Detector, detectors};
 use indicatif::{ProgressBar, ProgressStyle};
-use quenchdb::base::planted::Bug;
+use quenchdb::internals::base::planted::Bug;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

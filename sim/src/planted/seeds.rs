@@ -3,7 +3,7 @@
 use super::{Caught, Outcome, PATIENCE, must_be_sound};
 use crate::many;
 use anyhow::{Context, Result};
-use quenchdb::base::planted::Bug;
+use quenchdb::internals::base::planted::Bug;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 

@@ -5,7 +5,7 @@ use super::{Caught, Outcome, PATIENCE, must_be_sound};
 use crate::cargo;
 use crate::many::wait_at_most;
 use anyhow::{Context, Result, bail};
-use quenchdb::base::planted::Bug;
+use quenchdb::internals::base::planted::Bug;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

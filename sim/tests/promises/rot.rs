@@ -5,8 +5,10 @@ use super::{
     FOUND_OR_REPLACED, Found, SEED, answers, assert_answers, assert_newest_of_its_log, class_of_write,
     in_memory, is_write, judge, on_the_device, place_of, support,
 };
-use quenchdb::base::random::Random;
-use quenchdb::device::simulated::{CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::simulated::{
+    CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
+};
 
 /// A block of the log as it lies on the device in the end: where, what it is, and how many bytes of it its checksums cover.
 struct Block {

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::modelled::figures::Figures;
-use quenchdb::device::counted::CountedFile;
-use quenchdb::device::memory::MemoryStorage;
-use quenchdb::device::{AlignedBuffer, SECTOR_BYTES, WriteRequest};
+use quenchdb::internals::device::counted::CountedFile;
+use quenchdb::internals::device::memory::MemoryStorage;
+use quenchdb::internals::device::{AlignedBuffer, SECTOR_BYTES, WriteRequest};
 use std::time::{Duration, Instant};
 
 fn modelled(name: &str, trust: DeviceTrust) -> ModelledStorage {
