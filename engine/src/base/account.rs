@@ -127,38 +127,4 @@ impl Pieces {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_account_is_the_sum_of_its_charges() {
-        let account = Arc::new(Account::default());
-        let (one, other) = (account.charge(100), account.charge(10));
-        assert_eq!(account.bytes(), 110);
-        one.set(30);
-        other.raise(50);
-        other.raise(20);
-        assert_eq!((account.bytes(), one.bytes(), other.bytes()), (80, 30, 50));
-        drop(one);
-        assert_eq!(account.bytes(), 50);
-        other.add(7);
-        assert_eq!((account.bytes(), other.bytes()), (57, 57));
-        drop(other);
-        assert_eq!(account.bytes(), 0);
-    }
-
-    #[test]
-    fn small_pieces_are_charged_with_the_most_since_the_allocator_gave_back() {
-        let account = Arc::new(Account::default());
-        let pieces = Pieces::new(&account);
-        pieces.are(5 * STEP - 1);
-        pieces.are(10);
-        assert_eq!(account.bytes(), 5 * STEP);
-        pieces.begin_anew();
-        pieces.are(10);
-        assert_eq!(account.bytes(), 5 * STEP, "nothing was given back yet");
-        pieces.are(2 * STEP);
-        pieces.settle();
-        assert_eq!(account.bytes(), 2 * STEP, "there may have been so many after it was");
-    }
-}
+mod tests;

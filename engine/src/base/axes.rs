@@ -171,20 +171,4 @@ choices! {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_read_back_and_unknown_ones_are_refused_with_all_that_there_are() {
-        macro_rules! read_back {
-            ($($type:ident),*) => { $(
-                for choice in $type::ALL {
-                    assert_eq!($type::from_name(choice.name()).expect("known"), choice);
-                }
-                let error = $type::from_name("fastest").expect_err("unknown").to_string();
-                assert!($type::ALL.iter().all(|choice| error.contains(choice.name())), "{error}");
-            )* };
-        }
-        read_back!(Preset, Layout, Writer, Acknowledger, Dependency, Queue, MemoryCache, MemoryStore);
-    }
-}
+mod tests;

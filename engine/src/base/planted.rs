@@ -232,22 +232,4 @@ mod chosen {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_different_and_find_their_bugs() {
-        for bug in Bug::ALL {
-            assert_eq!(Bug::named(bug.name()), Some(*bug));
-            assert!(!bug.wrong().is_empty() && !bug.breaks().is_empty() && !bug.room().is_empty());
-        }
-        assert!(Bug::ALL.len() < usize::from(u8::MAX - 1));
-    }
-
-    /// What is behind the condition is not even compiled.
-    #[cfg(not(feature = "planted"))]
-    #[test]
-    fn without_the_feature_nothing_is_planted_and_the_compiler_knows() {
-        const { assert!(!is(Bug::AcknowledgedBeforeFlush)) };
-    }
-}
+mod tests;

@@ -31,24 +31,4 @@ impl AskedInVain {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::clock::Clock;
-
-    #[test]
-    fn a_slow_answer_keeps_longer_than_a_quick_one_but_not_for_ever() {
-        let clock = Clock::manual();
-        let begun = clock.now();
-        clock.advance(Duration::from_millis(2));
-        let quick = AskedInVain::new(begun, clock.now());
-        clock.advance(Duration::from_millis(19));
-        assert!(quick.is_fresh(clock.now()));
-        clock.advance(Duration::from_millis(1));
-        assert!(!quick.is_fresh(clock.now()));
-        let slow = AskedInVain::new(begun, clock.now());
-        clock.advance(Duration::from_millis(99));
-        assert!(slow.is_fresh(clock.now()));
-        clock.advance(Duration::from_millis(1));
-        assert!(!slow.is_fresh(clock.now()));
-    }
-}
+mod tests;

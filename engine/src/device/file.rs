@@ -549,48 +549,4 @@ impl File for RealFile {
 }
 
 #[cfg(all(test, not(miri)))]
-mod tests {
-    use super::super::WriteRequest;
-    use super::*;
-
-    #[test]
-    fn without_a_descriptor_for_a_ring_writes_are_done_one_by_one_and_the_facts_say_so() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let storage = FileStorage::open(directory.path(), DeviceTrust::Auto, true, true).expect("ours");
-        let mut queue = storage.queue_of(Err(Error::io("cannot create an io_uring", Errno::MFILE.into())));
-        assert!(storage.facts().io_uring.is_err());
-        let mode = OpenMode { create: true, read_only: false, direct: true };
-        let file = storage.open("f", mode).expect("created");
-        let (mut buffer, len) = (AlignedBuffer::zeroed(SECTOR_BYTES), SECTOR_BYTES);
-        buffer.fill(7);
-        let request = WriteRequest { file: file.clone(), offset: 0, buffer, len, durable: true, token: 3 };
-        queue.submit(request).expect("a write");
-        let mut done = Vec::new();
-        queue.reap(true, &mut done).expect("done");
-        let [completion] = &done[..] else { panic!("{} completions", done.len()) };
-        assert!(completion.token == 3 && completion.result.is_ok());
-        let mut read = AlignedBuffer::zeroed(SECTOR_BYTES);
-        file.read_at(0, &mut read).expect("written");
-        assert!(read.iter().all(|byte| *byte == 7));
-    }
-
-    #[test]
-    fn after_a_durable_write_through_the_page_cache_failed_no_other_is_believed() {
-        let (_reader, pipe) = std::io::pipe().expect("a pipe");
-        let mut file = RealFile {
-            fd: pipe.into(),
-            path: "f".into(),
-            direct: false,
-            failed: Mutex::new(false),
-            method: Arc::new(AtomicU8::new(DurabilityMethod::Plain as u8)),
-            dsync_refused: Arc::new(AtomicBool::new(false)),
-            many: None,
-        };
-        file.flush_cache().expect_err("there is nothing to flush");
-        // As if the device worked again: what the kernel has given up nobody writes any more.
-        file.fd = tempfile::tempfile().expect("a file").into();
-        let error = file.write_durable_at(0, &[1; 8]).expect_err("believed");
-        assert!(error.to_string().contains("an earlier durable write"), "{error}");
-        file.flush().expect("that is not about a write");
-    }
-}
+mod tests;

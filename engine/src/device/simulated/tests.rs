@@ -53,7 +53,7 @@ fn a_kill_keeps_completed_writes_visible_but_not_durable() {
 }
 
 #[test]
-fn a_crash_in_the_past_knows_nothing_of_what_came_later() {
+fn crash_at_an_earlier_operation_sees_nothing_later() {
     let (storage, file) = with_file();
     let before = storage.operations();
     file.flush().expect("flushes");
@@ -65,7 +65,7 @@ fn a_crash_in_the_past_knows_nothing_of_what_came_later() {
 }
 
 #[test]
-fn a_durable_write_that_is_on_its_way_when_the_power_is_cut_can_be_torn() {
+fn durable_write_in_flight_at_a_power_cut_can_be_torn() {
     let (storage, file) = with_file();
     let before = storage.operations();
     file.write_durable_at(0, &[9; SECTOR_BYTES]).expect("written");
@@ -122,7 +122,7 @@ fn a_full_disk_says_so() {
 }
 
 #[test]
-fn writes_in_flight_at_a_kill_land_late_partly_or_never() {
+fn writes_in_flight_at_a_kill_complete_late_partly_or_never() {
     let (storage, file) = with_file();
     let mut queue = storage.write_queue(4).expect("queue");
     let mut buffer = crate::device::AlignedBuffer::zeroed(SECTOR_BYTES);
@@ -176,7 +176,7 @@ fn twos(bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn mishaps_that_keep_promises_do_the_write() {
+fn mishap_within_the_contract_still_writes() {
     let slow = MishapKind::Slow(Duration::from_millis(1));
     for kind in [MishapKind::Short, MishapKind::Interrupted, MishapKind::TryAgain, slow] {
         let (storage, found) = befallen(kind, true);
@@ -198,7 +198,7 @@ fn a_short_write_can_be_cut_short_by_a_crash() {
 
 /// EINTR may come when a part is done, EAGAIN comes before anything is.
 #[test]
-fn what_was_interrupted_may_be_there_in_part_and_what_was_to_be_tried_again_is_not() {
+fn interrupted_write_may_be_partial_retried_write_is_not() {
     let parts = |kind| {
         let (storage, _) = befallen(kind, true);
         let writes = storage.describe(0).iter().filter(|line| line.contains("write")).count();
@@ -215,7 +215,7 @@ fn what_was_interrupted_may_be_there_in_part_and_what_was_to_be_tried_again_is_n
 }
 
 #[test]
-fn writes_that_are_lost_torn_or_misdirected_are_reported_as_done() {
+fn lost_torn_or_misdirected_write_reports_success() {
     let (_, found) = befallen(MishapKind::Lost, true);
     assert_eq!(twos(&found), 0);
     let (_, found) = befallen(MishapKind::Torn, true);
@@ -226,7 +226,7 @@ fn writes_that_are_lost_torn_or_misdirected_are_reported_as_done() {
 }
 
 #[test]
-fn a_duplicated_write_comes_back_over_what_followed_it() {
+fn duplicated_write_overwrites_later_data() {
     let (storage, found) = befallen(MishapKind::Duplicated, true);
     assert_eq!((twos(&found), storage.late_writes()), (SECTOR_BYTES, 1));
     let file = storage.open("a", MODE).expect("there");
@@ -289,7 +289,7 @@ fn stores_lose_words_and_fences_lie_until_the_next() {
 }
 
 #[test]
-fn a_bit_rots_where_somebody_reads_and_stays_so() {
+fn bit_rot_persists_at_the_read_position() {
     let (storage, file) = with_file();
     file.write_durable_at(0, &[1; 4 * SECTOR_BYTES]).expect("written");
     storage.inject_mishap(Mishap { operation: OperationKind::Read, after: 1, kind: MishapKind::Rot });
@@ -304,7 +304,7 @@ fn a_bit_rots_where_somebody_reads_and_stays_so() {
 }
 
 #[test]
-fn what_is_stuck_goes_on_when_it_is_released_or_fails_with_the_machine() {
+fn stuck_operation_resumes_on_release_and_fails_on_stop() {
     for stops in [false, true] {
         let (storage, file) = with_file();
         storage.inject_mishap(Mishap { operation: OperationKind::Any, after: 0, kind: MishapKind::Stuck });
@@ -325,7 +325,7 @@ fn what_is_stuck_goes_on_when_it_is_released_or_fails_with_the_machine() {
 }
 
 #[test]
-fn errors_of_any_kind_are_counted_by_their_names() {
+fn errors_are_counted_by_kind() {
     let (storage, file) = with_file();
     let fault = |kind, error| Fault { operation: OperationKind::Any, after: 0, kind, error };
     storage.inject(fault(FaultKind::Once, 5));
@@ -352,7 +352,7 @@ fn block_of(log: u64) -> [u8; SECTOR_BYTES] {
 }
 
 #[test]
-fn logs_are_reordered_if_an_earlier_block_is_lost_or_torn_and_a_later_one_of_another_log_is_whole() {
+fn logs_reordered_by_a_power_cut_are_counted() {
     for logs in [[1, 2], [1, 1]] {
         let storage = SimulatedStorage::new(1);
         for (path, log) in ["a", "b"].into_iter().zip(logs) {
@@ -379,7 +379,7 @@ fn logs_are_reordered_if_an_earlier_block_is_lost_or_torn_and_a_later_one_of_ano
 }
 
 #[test]
-fn moments_are_of_several_logs_while_blocks_of_two_are_not_durable() {
+fn crash_points_with_volatile_blocks_of_two_logs_are_found() {
     let storage = SimulatedStorage::new(1);
     let [a, b] = ["a", "b"].map(|path| storage.open(path, MODE).expect("created"));
     a.write_at(0, &block_of(1)).expect("written");
@@ -459,7 +459,7 @@ fn is_sometimes_lost(left: &std::collections::BTreeSet<usize>) -> bool {
 }
 
 #[test]
-fn a_write_through_the_cache_is_durable_alone_and_a_flush_takes_the_others_along() {
+fn fua_write_hardens_itself_and_flush_hardens_all() {
     for (cache, flushes) in [(Cache::Volatile, 1), (Cache::VolatileWithFua, 0)] {
         let (storage, file) = on(cache, true);
         assert_eq!((storage.facts().volatile_cache, storage.durability()), (true, DurabilityMethod::Dsync));
@@ -482,7 +482,7 @@ fn a_write_through_the_cache_is_durable_alone_and_a_flush_takes_the_others_along
 }
 
 #[test]
-fn where_the_cache_is_durable_a_power_cut_takes_what_is_in_flight_and_lengths() {
+fn durable_cache_loses_only_writes_in_flight_and_lengths() {
     let (storage, file) = on(Cache::Durable, true);
     assert_eq!((storage.facts().volatile_cache, storage.durability()), (false, DurabilityMethod::Plain));
     assert!(!storage.shares_flush(""), "there is nothing to flush");
@@ -512,7 +512,7 @@ fn where_the_cache_is_durable_a_power_cut_takes_what_is_in_flight_and_lengths() 
 }
 
 #[test]
-fn a_file_that_is_not_opened_for_direct_writes_is_in_the_page_cache_on_any_device() {
+fn buffered_file_uses_the_page_cache_on_any_device() {
     let storage = SimulatedStorage::on_device(Device { cache: Cache::Durable, direct_io: true }, 1);
     let file = storage.open("a", OpenMode { direct: false, ..MODE }).expect("created");
     file.zero_extend(SECTOR_BYTES as u64).expect("extended");
@@ -522,7 +522,7 @@ fn a_file_that_is_not_opened_for_direct_writes_is_in_the_page_cache_on_any_devic
 }
 
 #[test]
-fn without_direct_io_durable_writes_flush_their_file_one_after_the_other_and_fail_for_good() {
+fn buffered_durable_writes_flush_and_fail_permanently() {
     for cache in [Cache::Volatile, Cache::VolatileWithFua, Cache::Durable] {
         let (storage, file) = on(cache, false);
         assert!(storage.facts().direct_io.is_err() && !file.is_direct() && !storage.shares_flush(""));

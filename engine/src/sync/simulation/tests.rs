@@ -79,7 +79,7 @@ fn a_lost_update_is_found() {
 }
 
 #[test]
-fn a_thread_that_panics_is_joined_with_what_it_said() {
+fn panicking_thread_is_joined_with_its_payload() {
     let (said, summary) = run(Plan::of(1), || {
         let thread = thread::spawn("unlucky", || std::panic::resume_unwind(Box::new("so it is")));
         *thread.expect("a thread").join().expect_err("it panics").downcast::<&str>().expect("text")
@@ -88,7 +88,7 @@ fn a_thread_that_panics_is_joined_with_what_it_said() {
 }
 
 #[test]
-fn nobody_outside_is_touched() {
+fn thread_outside_a_simulation_is_unaffected() {
     assert!(!is_simulated() && task().is_none());
     point();
     let lock = Mutex::new(5);
@@ -99,7 +99,7 @@ fn nobody_outside_is_touched() {
 }
 
 #[test]
-fn what_the_threads_of_a_simulation_retired_is_freed_when_it_is_over() {
+fn deferred_frees_of_a_simulation_run_at_its_end() {
     let value = Arc::new(());
     let copies = value.clone();
     run(Plan::of(7), move || {

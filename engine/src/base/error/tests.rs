@@ -1,0 +1,47 @@
+//! Unit tests of `error`.
+
+use super::*;
+
+#[test]
+fn message_says_what_where_and_what_to_do() {
+    let error = Error::corruption("block checksum is wrong").at(Location::Segment {
+        log: LogId(1),
+        segment: SegmentId(7),
+        offset: 4096,
+    });
+    assert_eq!(
+        error.to_string(),
+        "block checksum is wrong (at log 1, segment 7, byte 4096); restore from a backup"
+    );
+    assert!(!error.is_retryable());
+}
+
+#[test]
+fn full_disk_and_broken_disk_have_different_kinds() {
+    let full = Error::io("cannot write", std::io::Error::from_raw_os_error(28));
+    assert_eq!(full.kind(), ErrorKind::OutOfSpace);
+    let broken = Error::io("cannot write", std::io::Error::from_raw_os_error(5));
+    assert_eq!(broken.kind(), ErrorKind::Io);
+}
+
+#[test]
+fn a_later_error_names_the_reason_and_its_place() {
+    let location = Location::File { path: "pages/data".into(), offset: 4096 };
+    let first = Error::io("cannot flush", std::io::Error::from_raw_os_error(5)).at(location.clone());
+    let later = Error::after(ErrorKind::Poisoned, "no more checkpoints", &first);
+    assert_eq!((later.kind(), later.location()), (ErrorKind::Poisoned, Some(&location)));
+    assert!(later.message().starts_with("no more checkpoints: cannot flush: Input/output error"), "{later}");
+}
+
+#[test]
+fn error_prefix_precedes_the_message() {
+    let error = Error::io("cannot write", std::io::Error::from_raw_os_error(28)).of("the target");
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace);
+    assert!(error.to_string().starts_with("the target: cannot write: No space left"), "{error}");
+}
+
+#[test]
+fn inner_location_wins() {
+    let error = Error::invalid("x").at(Location::Setting("logs")).at(Location::Setting("preset"));
+    assert_eq!(error.location(), Some(&Location::Setting("logs")));
+}

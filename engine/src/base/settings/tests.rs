@@ -1,0 +1,80 @@
+//! Unit tests of `settings`.
+
+use super::*;
+
+#[test]
+fn defaults_are_valid() {
+    Settings::default().validate().expect("defaults");
+}
+
+#[test]
+fn a_wrong_setting_is_named_with_its_range() {
+    let error = Settings { logs: 1000, ..Settings::default() }.validate().expect_err("too many");
+    assert_eq!(
+        error.to_string(),
+        "1000 is outside 0 to 256 (at setting `logs`); fix the call or the setting"
+    );
+}
+
+/// A number of milliseconds or microseconds beyond 64 bits was taken for its remainder, which is in the range.
+#[test]
+fn duration_beyond_64_bits_is_refused() {
+    let (milliseconds, microseconds) = (
+        Duration::from_secs(18_446_744_073_709_552),
+        Duration::from_micros(u64::MAX) + Duration::from_micros(2),
+    );
+    let base = Settings::default;
+    let cases = [
+        ("loss_window", Settings { loss_window: milliseconds, ..base() }),
+        ("write_deadline", Settings { write_deadline: milliseconds, ..base() }),
+        ("gather_window", Settings { gather_window: milliseconds, ..base() }),
+        ("flush_interval", Settings { flush_interval: Some(milliseconds), ..base() }),
+        ("lock_wait", Settings { lock_wait: milliseconds, ..base() }),
+        ("idle_most", Settings { idle_most: microseconds, ..base() }),
+        ("insertion_latency", Settings { insertion_latency: microseconds, ..base() }),
+    ];
+    for (name, settings) in cases {
+        let error = settings.validate().expect_err(name).to_string();
+        assert!(error.contains(name) && error.contains(&u64::MAX.to_string()), "{name}: {error}");
+    }
+}
+
+#[test]
+fn contradictions_are_named() {
+    let base = Settings::default;
+    let small = || Settings { log_bytes_max: 64 << 20, checkpoint_log_bytes: 0, ..base() };
+    let cases: [(Settings, &[&str]); 5] = [
+        (Settings { log_bytes_max: 1 << 20, ..base() }, &["log_bytes_max", "segment_bytes"]),
+        (Settings { checkpoint_log_bytes: 2 << 30, ..base() }, &["checkpoint_log_bytes", "log_bytes_max"]),
+        (
+            Settings { preset: Preset::Autonomous, logs: 100, ..base() },
+            &["log_bytes_max", "logs = 100", "segment_bytes = 16777216"],
+        ),
+        (Settings { logs: 2, ..small() }, &["log_bytes_max", "logs = 2", "segment_bytes = 16777216"]),
+        (
+            Settings { transaction_bytes_max: 33 << 20, ..small() },
+            &["transaction_bytes_max", "log_bytes_max = 67108864"],
+        ),
+    ];
+    for (settings, names) in cases {
+        let error = settings.validate().expect_err("contradiction").to_string();
+        assert!(names.iter().all(|name| error.contains(name)), "{names:?}: {error}");
+    }
+    Settings { transaction_bytes_max: 32 << 20, ..small() }.validate().expect("fits");
+    small().validate().expect("what is chosen fits");
+    assert_eq!((small().transaction_bytes(1) >> 20, base().transaction_bytes(1) >> 20), (21, 1344));
+}
+
+#[test]
+fn compression_that_is_not_built_in_is_refused_by_name() {
+    for compression in Compression::ALL {
+        assert_eq!(Compression::from_name(compression.name()).expect("known"), compression);
+        let checked = Settings { compression, ..Settings::default() }.validate();
+        assert_eq!(checked.is_ok(), compression.is_built_in(), "{compression:?}");
+        if let Err(error) = checked {
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains("feature `zstd`"), "{error}");
+        }
+    }
+    assert!(Compression::from_name("gzip").expect_err("unknown").to_string().contains("lz4"));
+}
