@@ -15,7 +15,7 @@ use std::time::Duration;
 const SECTOR: usize = 4096;
 const SLOT: usize = 1 << 20;
 /// Of the formats that this build writes.
-const MANIFEST_VERSION: u32 = 5;
+const MANIFEST_VERSION: u32 = 1;
 const LOG_VERSION: u16 = 4;
 const TABLES: [&str; 2] = ["a", "b"];
 

@@ -17,13 +17,12 @@ use quenchdb::internals::base::checksum::crc;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{
-    BackupOptions, Compression, Database, Error, ErrorKind, Location, Preset, RestoreOptions, Result,
-    Settings,
+    BackupOptions, Compression, Database, Error, ErrorKind, Location, RestoreOptions, Result, Settings,
 };
-use samples::{MEMORY, NEWEST, data, make, make_named, make_with, names, pack, settings_in_memory, unpack};
+use samples::{MEMORY, data, make, make_named, make_with, names, pack, settings_in_memory, unpack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use support::{Content, content, place};
+use support::{content, place};
 
 const SECTOR: usize = 4096;
 /// Block kind.
@@ -53,41 +52,8 @@ fn open_well(disk: &SimulatedStorage) -> Database {
 
 /// Version of a log block with what came last.
 const NEWEST_LOG: u16 = 4;
-/// Of a manifest: that of a checkpoint with pages of large values in progress.
-const NEWEST_MANIFEST: u32 = 5;
-
-/// Made by a build of before manifests of version 5: killed while its newest commits were in mapped memory alone. 200 rows of lengths that
-/// grow, one after the other; every fifth commit took the row of half its number away.
-#[test]
-fn a_database_of_manifest_version_4_with_its_log_in_mapped_memory_opens() {
-    let packed = std::fs::read(data().join("v5-mapped-memory.packed")).expect("part of the source");
-    let disk = unpack(&packed);
-    let manifest = disk.read_file("MANIFEST").expect("there");
-    assert_eq!((manifest[8], manifest[(1 << 20) + 8]), (4, 4), "the version of both slots");
-    let mut expected = Content::new();
-    for n in 0..200u8 {
-        expected.insert(("rows".into(), vec![n]), vec![n; usize::from(n) * 9]);
-        if n.is_multiple_of(5) {
-            expected.remove(&("rows".into(), vec![n / 2]));
-        }
-    }
-    let settings = Settings { preset: Preset::Passive, log_memory: Some(MEMORY.into()), ..settings() };
-    let builder = |settings: Settings| Database::builder().settings(settings).storage(Arc::new(disk.clone()));
-    let missing = SimulatedStorage::new(3);
-    disk.files().iter().for_each(|path| missing.write_file(path, &disk.read_file(path).expect("listed")));
-    let error =
-        Database::builder().storage(Arc::new(missing)).open("sample").expect_err("the memory is missing");
-    assert!(error.to_string().contains("memory-mapped log"), "{error}");
-    for again in [false, true] {
-        let db =
-            builder(settings.clone()).open("sample").unwrap_or_else(|error| panic!("again {again}: {error}"));
-        assert_eq!(db.recovery().discarded, 0);
-        assert!(db.recovery().replayed > 10 || again, "{:?}", db.recovery());
-        assert!(content(&db) == expected, "again {again}: other content");
-        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
-        db.close().expect("works");
-    }
-}
+/// Version of a manifest.
+const NEWEST_MANIFEST: u32 = 1;
 
 /// Kinds of the blocks of the page store, and of the images in packs, whatever counts of them.
 fn kinds(disk: &SimulatedStorage) -> Vec<u8> {
@@ -120,7 +86,7 @@ fn make_samples() {
 #[test]
 fn a_sample_has_one_of_everything() {
     for closed in [true, false] {
-        let (disk, expected) = make(closed, NEWEST);
+        let (disk, expected) = make(closed);
         let packed = pack(&disk);
         assert!(packed.len() < 400_000, "{} bytes", packed.len());
         let again = unpack(&packed);
@@ -128,7 +94,7 @@ fn a_sample_has_one_of_everything() {
         assert!(disk.files().iter().all(|path| again.read_file(path) == disk.read_file(path)));
         let manifest = disk.read_file("MANIFEST").expect("there");
         let newest = u32::from(manifest[8].max(manifest[(1 << 20) + 8]));
-        assert!(closed || newest == NEWEST_MANIFEST, "manifest version {newest}");
+        assert!(newest == NEWEST_MANIFEST, "manifest version {newest}");
         let kinds = kinds(&disk);
         assert!((1..=PACK).all(|kind| kinds.contains(&kind)), "block kinds {kinds:?}");
         let db = open(&disk).expect("its own version");
@@ -139,16 +105,10 @@ fn a_sample_has_one_of_everything() {
 }
 
 #[test]
-fn without_compression_nothing_says_that_there_could_be_packs() {
+fn without_compression_there_are_no_packs() {
     for closed in [true, false] {
-        // Nor that there could be pages of values in progress.
-        let (disk, expected) = make_with(closed, 5, Compression::None);
+        let (disk, expected) = make_with(closed, Compression::None);
         assert!(!kinds(&disk).contains(&PACK));
-        let bytes = disk.read_file("pages/data").expect("there");
-        let mut blocks = bytes.chunks(SECTOR).filter(|block| block[4..6] == *b"QB");
-        assert!(blocks.all(|block| block[7] == 1), "the version of blocks");
-        let manifest = disk.read_file("MANIFEST").expect("there");
-        assert_eq!((manifest[8], manifest[(1 << 20) + 8]), (2, 2), "the version of both slots");
         assert!(content(&open(&disk).expect("opens")) == expected);
     }
 }
@@ -158,6 +118,7 @@ fn stored(name: &str) -> SimulatedStorage {
 }
 
 #[test]
+#[ignore = "the samples of version 1 are made when its formats are final"]
 fn no_sample_is_missing_and_none_is_left_out() {
     let entries = std::fs::read_dir(data()).expect("part of the source");
     let mut found: Vec<String> =
@@ -167,25 +128,18 @@ fn no_sample_is_missing_and_none_is_left_out() {
 }
 
 #[test]
+#[ignore = "the samples of version 1 are made when its formats are final"]
 fn samples_of_every_version_open_and_are_whole() {
     let is_database =
         |name: &&String| ["closed.", "killed.", "memory.s"].iter().any(|end| name.contains(end));
     let names: Vec<String> = names().iter().filter(is_database).cloned().collect();
-    assert_eq!(names.len(), 2 * NEWEST as usize + 1);
+    assert_eq!(names.len(), 3);
     for name in names {
         let closed = name.contains("closed");
         let in_memory = name.contains(MEMORY);
         let (_, expected) = make_named(&name);
         let disk = stored(&name);
         assert_eq!(disk.read_memory().is_empty(), !in_memory, "{name}");
-        if name == "v6-mapped-memory.sample" {
-            let manifest = disk.read_file("MANIFEST").expect("there");
-            assert_eq!(
-                manifest[8].max(manifest[(1 << 20) + 8]),
-                5,
-                "a value in progress, as no earlier sample"
-            );
-        }
         let settings = if in_memory { settings_in_memory() } else { settings() };
         let open = |disk: &SimulatedStorage| {
             Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("sample")
@@ -217,8 +171,9 @@ fn samples_of_every_version_open_and_are_whole() {
 }
 
 #[test]
+#[ignore = "the samples of version 1 are made when its formats are final"]
 fn backups_of_every_version_restore_and_can_be_added_to() {
-    let chain = ["v6-backup.sample", "v6-increment.sample"];
+    let chain = ["v1-backup.sample", "v1-increment.sample"];
     for parts in [&chain[..1], &chain[..]] {
         let (_, mut expected) = make_named(parts[parts.len() - 1]);
         let backups: Vec<SimulatedStorage> = parts.iter().map(|name| stored(name)).collect();
@@ -279,7 +234,7 @@ fn raise_prefix_from(newest: u32, bytes: &mut [u8]) -> u32 {
 
 #[test]
 fn a_newer_manifest_is_refused() {
-    let (disk, _) = make(true, NEWEST);
+    let (disk, _) = make(true);
     for slot in [0, 1 << 20] {
         let mut found = 0;
         let newer = changed(&disk, "MANIFEST", |bytes| {
@@ -296,7 +251,7 @@ fn a_newer_manifest_is_refused() {
 
 #[test]
 fn newer_log_blocks_are_refused() {
-    let (disk, _) = make(false, NEWEST);
+    let (disk, _) = make(false);
     let segments: Vec<String> = disk.files().into_iter().filter(|path| path.starts_with("log/")).collect();
     let (mut blocks, mut versions) = (0, BTreeSet::new());
     for path in segments {
@@ -328,7 +283,7 @@ fn newer_blocks_of_the_page_store_are_refused_wherever_they_are_read() {
 
 /// In a database that has blocks of these kinds, at least.
 fn refuse_newer_blocks(compression: Compression, expected_kinds: [u8; 5]) {
-    let (disk, expected) = make_with(true, NEWEST, compression);
+    let (disk, expected) = make_with(true, compression);
     let path = "pages/data";
     let bytes = disk.read_file(path).expect("there");
     let mut refused = BTreeMap::<u8, u32>::new();
@@ -370,7 +325,7 @@ fn refuse_newer_blocks(compression: Compression, expected_kinds: [u8; 5]) {
 
 #[test]
 fn a_newer_backup_is_refused() {
-    let (disk, _) = make(true, NEWEST);
+    let (disk, _) = make(true);
     let (backup, target) = (SimulatedStorage::new(5), SimulatedStorage::new(6));
     open(&disk).expect("closed").backup(place(&backup), BackupOptions::default()).expect("sound");
     let mut found = 0;
@@ -386,7 +341,7 @@ fn a_newer_backup_is_refused() {
 
 #[test]
 fn damage_is_not_taken_for_a_newer_version() {
-    let (disk, _) = make(true, NEWEST);
+    let (disk, _) = make(true);
     let mut random = Random::from_seed(1);
     for _ in 0..20 {
         // The version without its checksum, in both slots.

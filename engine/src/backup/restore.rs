@@ -140,7 +140,6 @@ fn first_manifest(database: DatabaseId, source: &Manifest) -> Manifest {
         next_csn: next,
         next_table: source.next_table,
         // The catalog is copied as it is.
-        lists_pages: source.lists_pages,
         ..Manifest::new(database, source.page_bytes)
     }
 }

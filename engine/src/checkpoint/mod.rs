@@ -304,7 +304,7 @@ impl Checkpointer {
         } else {
             Some(held)
         };
-        let Begun { view, round, next_table, unfinished, .. } = begun;
+        let Begun { view, round, next_table, .. } = begun;
         {
             // From here on who evicts works for the next round. In this order: a structure change between the two still hands
             // over, and what it frees is not missed in this round.
@@ -330,7 +330,6 @@ impl Checkpointer {
         manifest.next_csn = csn.next();
         manifest.next_table = next_table;
         manifest.store = finished.root().clone();
-        manifest.lists_pages = !unfinished.is_empty();
         manifest.clean = closed_log.is_some_and(|segments| !segments.has_leftovers());
         if close {
             manifest.log_memory = None;

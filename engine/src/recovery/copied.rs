@@ -163,8 +163,8 @@ fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let mut epochs: Vec<EpochEntry> = backup.epochs.clone();
     epochs.extend(newer.epochs.iter().filter(|e| backup.epochs.iter().all(|b| b.epoch != e.epoch)).cloned());
     epochs.sort_by_key(|entry| entry.epoch);
-    let Manifest { checkpoint, covered, lists_pages, .. } = *backup;
-    Ok(Manifest { checkpoint, covered, store: backup.store.clone(), lists_pages, epochs, ..newer })
+    let Manifest { checkpoint, covered, .. } = *backup;
+    Ok(Manifest { checkpoint, covered, store: backup.store.clone(), epochs, ..newer })
 }
 
 impl Recovery<'_> {

@@ -8,7 +8,7 @@
 //! | 0 | 4 | CRC-32C of bytes 4 to the end |
 //! | 4 | 2 | magic `QB` |
 //! | 6 | 1 | [`BlockKind`] |
-//! | 7 | 1 | format version: 2 for a pack, 1 for all others |
+//! | 7 | 1 | format version, 1 |
 //! | 8 | 8 | subject: the page id; the index of a mapping, directory or blob block; the number of images in a pack |
 //! | 16 | 8 | database id |
 //! | 24 | 8 | newest CSN drawn when it was written |
@@ -28,8 +28,6 @@ pub const BLOCK_HEADER_BYTES: usize = 32;
 
 const MAGIC: [u8; 2] = *b"QB";
 const VERSION: u8 = 1;
-/// Version of the blocks that builds before packs do not know.
-const PACK_VERSION: u8 = 2;
 const TAG_BITS: u32 = 24;
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 
@@ -104,12 +102,6 @@ pub enum BlockKind {
     Pack = 7,
 }
 
-impl BlockKind {
-    fn version(self) -> u8 {
-        if self == BlockKind::Pack { PACK_VERSION } else { VERSION }
-    }
-}
-
 /// The two kinds of page images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ImageKind {
@@ -163,7 +155,7 @@ pub fn seal_file_header(image: &mut [u8], database: DatabaseId) {
 pub(super) fn fill_header(image: &mut [u8], identity: BlockIdentity, csn: Csn) -> u32 {
     image[4..6].copy_from_slice(&MAGIC);
     image[6] = identity.kind as u8;
-    image[7] = identity.kind.version();
+    image[7] = VERSION;
     image[8..16].copy_from_slice(&identity.subject.to_le_bytes());
     image[16..24].copy_from_slice(&identity.database.0.to_le_bytes());
     image[24..32].copy_from_slice(&csn.0.to_le_bytes());
@@ -244,8 +236,7 @@ pub fn identify(image: &[u8]) -> Option<FoundBlock> {
         Some(u64::from_le_bytes(image.get(at..at + size_of::<u64>())?.try_into().ok()?))
     };
     let (database, subject) = (DatabaseId(word(16)?), word(8)?);
-    let version = if is_pack(image) { PACK_VERSION } else { VERSION };
-    if image[4..6] != MAGIC || image[7] != version {
+    if image[4..6] != MAGIC || image[7] != VERSION {
         return None;
     }
     let crc = checksum::crc(&image[4..]);
@@ -272,9 +263,8 @@ fn verify_header(image: &[u8], identity: BlockIdentity) -> Result<u32> {
     if image[..4] != crc.to_le_bytes() {
         return Err(Error::corruption("the block's checksum is wrong"));
     }
-    let version = identity.kind.version();
-    if image[7] > version {
-        let what = format!("the block has format version {}, this build reads up to {version}", image[7]);
+    if image[7] > VERSION {
+        let what = format!("the block has format version {}, this build reads up to {VERSION}", image[7]);
         return Err(Error::new(ErrorKind::Unsupported, what));
     }
     let word =

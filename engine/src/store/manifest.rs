@@ -9,19 +9,20 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `QUENCHDB` |
-//! | 8 | 4 | format version: 5 if the catalog lists pages of large values in progress; 4 while the log is in mapped memory; 3 if there are packs or have been; otherwise 2; 1 is read as well |
+//! | 8 | 4 | format version, 1 |
 //! | 12 | 4 | CRC-32C of bytes 0 to 11; these 16 bytes mean the same in every version |
 //! | 16 | 8 | generation |
 //! | 24 | 4 | length of the body |
 //! | 28 | 4 | CRC-32C of bytes 16 to 27 and the body |
 //! | 32 | | body |
 //!
-//! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte, checkpoint csn v, covered csn v (not in
-//! version 1: the checkpoint's), first csn v, next csn v, next table v; directory: count v, 8 bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length
-//! v, crc 4 bytes; codecs of page images, a bit each, v (from version 3: before there were no packs); probe: length v and bytes; memory-mapped log (from
-//! version 4): 0, or 1 with id 8 bytes, path: length v and bytes; the catalog lists pages that are free though they have images (from version 5) 1 byte; epochs: count v, each: epoch v,
-//! first csn v, frontier v, last csn v, accepted:
-//! count v, each: log v, sequence v; voids: count v, each: gap to the previous range v, length - 1 v.
+//! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte,
+//! checkpoint csn v, covered csn v, first csn v, next csn v, next table v; directory: count v, 8
+//! bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length v, crc 4 bytes; codecs of page
+//! images, a bit each, v; probe: length v and bytes; memory-mapped log: 0, or 1 with id 8 bytes,
+//! path: length v and bytes; epochs: count v, each: epoch v, first csn v, frontier v, last csn v,
+//! accepted: count v, each: log v, sequence v; voids: count v, each: gap to the previous range v,
+//! length - 1 v.
 
 use super::StoreRoot;
 use super::blob::{BLOB_BYTES_MAX, BlobRef};
@@ -40,15 +41,7 @@ pub const PROBE_BYTES_MAX: usize = 4096;
 pub(super) const GENERATION_LIMIT: u64 = 1 << 63;
 
 const MAGIC: [u8; 8] = *b"QUENCHDB";
-const VERSION: u32 = 5;
-/// In which the checkpoint covered all of the log up to it.
-const VERSION_WITHOUT_COVERED: u32 = 1;
-/// Without codecs. What has no packs is written like this, so that builds that do not know them can read it.
-const VERSION_WITHOUT_PACKS: u32 = 2;
-/// Without mapped memory. What needs none is written like this, or like the one before.
-const VERSION_WITHOUT_LOG_MEMORY: u32 = 3;
-/// Without pages that the catalog lists. What has none is written like this, or like the ones before.
-const VERSION_WITHOUT_LISTED_PAGES: u32 = 4;
+const VERSION: u32 = 1;
 const PREFIX_BYTES: usize = 16;
 const HEADER_BYTES: usize = 32;
 
@@ -121,8 +114,6 @@ pub struct Manifest {
     pub probe: Vec<u8>,
     /// Where records of `epoch` may be that are in no segment. `None` if the database was closed.
     pub log_memory: Option<NeededMemory>,
-    /// The catalog lists pages that are free although they have images.
-    pub lists_pages: bool,
     /// Earlier epochs, ascending.
     pub epochs: Vec<EpochEntry>,
 }
@@ -146,7 +137,6 @@ impl Manifest {
             store: StoreRoot::default(),
             probe: Vec::new(),
             log_memory: None,
-            lists_pages: false,
             epochs: Vec::new(),
         }
     }
@@ -167,16 +157,6 @@ impl Manifest {
         }
     }
 
-    /// The oldest version that can say all this.
-    fn version(&self) -> u32 {
-        match (&self.log_memory, self.store.codecs == Codecs::default()) {
-            _ if self.lists_pages => VERSION,
-            (Some(_), _) => VERSION_WITHOUT_LISTED_PAGES,
-            (None, false) => VERSION_WITHOUT_LOG_MEMORY,
-            (None, true) => VERSION_WITHOUT_PACKS,
-        }
-    }
-
     /// The bytes of a slot, unpadded.
     ///
     /// # Errors
@@ -188,7 +168,7 @@ impl Manifest {
         }
         let mut bytes = Vec::with_capacity(512);
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&self.version().to_le_bytes());
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&checksum::crc(&bytes).to_le_bytes());
         bytes.extend_from_slice(&self.generation.to_le_bytes());
         bytes.resize(HEADER_BYTES, 0);
@@ -225,19 +205,12 @@ impl Manifest {
             put_varint(out, catalog.len);
             out.extend_from_slice(&catalog.crc.to_le_bytes());
         }
-        if self.version() > VERSION_WITHOUT_PACKS {
-            put_varint(out, self.store.codecs.0);
-        }
+        put_varint(out, self.store.codecs.0);
         put_bytes(out, &self.probe);
-        if self.version() > VERSION_WITHOUT_LOG_MEMORY {
-            out.push(self.log_memory.is_some().into());
-        }
+        out.push(self.log_memory.is_some().into());
         if let Some(memory) = &self.log_memory {
             out.extend_from_slice(&memory.id.to_le_bytes());
             put_bytes(out, memory.path.as_bytes());
-        }
-        if self.version() > VERSION_WITHOUT_LISTED_PAGES {
-            out.push(self.lists_pages.into());
         }
         put_varint(out, self.epochs.len() as u64);
         self.epochs.iter().for_each(|entry| encode_epoch(entry, out));
@@ -269,10 +242,9 @@ impl Manifest {
         if checksum::crc(&prefix[..12]) != next_u32()? {
             return Err(Error::corruption("the checksum of the manifest's magic and version is wrong"));
         }
-        if !(VERSION_WITHOUT_COVERED..=VERSION).contains(&version) {
-            let what = format!(
-                "the manifest has format version {version}, this build reads versions up to {VERSION}"
-            );
+        if version != VERSION {
+            let what =
+                format!("the manifest has format version {version}, this build reads version {VERSION}");
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         let generation = header.u64().ok_or_else(short)?;
@@ -283,7 +255,7 @@ impl Manifest {
             return Err(Error::corruption("the manifest's checksum is wrong"));
         }
         let malformed = || Error::corruption("the manifest's fields do not fit its length");
-        let mut manifest = decode_body(body, version).ok_or_else(malformed)?;
+        let mut manifest = decode_body(body).ok_or_else(malformed)?;
         manifest.generation = generation;
         match manifest.contradiction() {
             Some(wrong) => Err(Error::corruption(format!("the manifest contradicts itself: {wrong}"))),
@@ -351,7 +323,7 @@ fn encode_epoch(entry: &EpochEntry, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_body(body: &[u8], version: u32) -> Option<Manifest> {
+fn decode_body(body: &[u8]) -> Option<Manifest> {
     let mut reader = Reader::new(body);
     let r = &mut reader;
     let mut manifest = Manifest::new(DatabaseId(r.u64()?), varint_u32(r)?);
@@ -359,7 +331,7 @@ fn decode_body(body: &[u8], version: u32) -> Option<Manifest> {
     manifest.reserved_epoch = Epoch(varint_u32(r)?);
     manifest.clean = flag(r)?;
     manifest.checkpoint = Csn(r.varint()?);
-    manifest.covered = if version > VERSION_WITHOUT_COVERED { Csn(r.varint()?) } else { manifest.checkpoint };
+    manifest.covered = Csn(r.varint()?);
     manifest.first_csn = Csn(r.varint()?);
     manifest.next_csn = Csn(r.varint()?);
     manifest.next_table = TableId(varint_u32(r)?);
@@ -368,16 +340,11 @@ fn decode_body(body: &[u8], version: u32) -> Option<Manifest> {
     if flag(r)? {
         manifest.store.catalog = Some(BlobRef { first: BlockRef(r.u64()?), len: r.varint()?, crc: r.u32()? });
     }
-    if version > VERSION_WITHOUT_PACKS {
-        manifest.store.codecs = Codecs(r.varint()?);
-    }
+    manifest.store.codecs = Codecs(r.varint()?);
     manifest.probe = r.bytes()?.to_vec();
-    if version > VERSION_WITHOUT_LOG_MEMORY && flag(r)? {
+    if flag(r)? {
         let (id, path) = (r.u64()?, String::from_utf8(r.bytes()?.to_vec()).ok()?);
         manifest.log_memory = Some(NeededMemory { id, path });
-    }
-    if version > VERSION_WITHOUT_LISTED_PAGES {
-        manifest.lists_pages = flag(r)?;
     }
     manifest.epochs = list(r, decode_epoch)?;
     reader.is_empty().then_some(manifest)

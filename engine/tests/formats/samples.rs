@@ -15,7 +15,7 @@ use super::{open, settings};
 use std::sync::Arc;
 
 /// The version that the present build writes, of samples.
-pub const NEWEST: u32 = 6;
+pub const NEWEST: u32 = 1;
 
 /// A database and what must be in it.
 struct Sample {
@@ -103,18 +103,18 @@ impl Sample {
     }
 }
 
-/// Closed, or killed with a checkpoint and a log after it; with what there was in `version`, and the same on every call.
-pub fn make(closed: bool, version: u32) -> (SimulatedStorage, Content) {
-    make_with(closed, version, Compression::Lz4)
+/// Closed, or killed with a checkpoint and a log after it; the same on every call.
+pub fn make(closed: bool) -> (SimulatedStorage, Content) {
+    make_with(closed, Compression::Lz4)
 }
 
-pub fn make_with(closed: bool, version: u32, compression: Compression) -> (SimulatedStorage, Content) {
-    make_of(Settings { compression, ..settings() }, closed, version)
+pub fn make_with(closed: bool, compression: Compression) -> (SimulatedStorage, Content) {
+    make_of(Settings { compression, ..settings() }, closed)
 }
 
 /// Killed, with its newest commits in mapped memory, of which some are in segments, too.
-pub fn make_in_memory(version: u32) -> (SimulatedStorage, Content) {
-    make_of(settings_in_memory(), false, version)
+pub fn make_in_memory() -> (SimulatedStorage, Content) {
+    make_of(settings_in_memory(), false)
 }
 
 pub fn settings_in_memory() -> Settings {
@@ -122,14 +122,10 @@ pub fn settings_in_memory() -> Settings {
     Settings { preset: Preset::Passive, log_memory, log_memory_bytes: 1 << 20, ..settings() }
 }
 
-fn make_of(mut settings: Settings, closed: bool, version: u32) -> (SimulatedStorage, Content) {
+fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
-    if version >= 4 {
-        (settings.logs, settings.dependency) = (2, Some(Dependency::Exact));
-    }
-    if version >= 5 {
-        settings.layout = Some(Layout::ByPage);
-    }
+    (settings.logs, settings.dependency) = (2, Some(Dependency::Exact));
+    settings.layout = Some(Layout::ByPage);
     let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
     let mut sample =
         Sample { db: builder.open("simulated").expect("an empty disk"), expected: Content::new() };
@@ -143,7 +139,7 @@ fn make_of(mut settings: Settings, closed: bool, version: u32) -> (SimulatedStor
     }
     drop(snapshot);
     // A value in progress of which there are pages that have left memory: the checkpoint lists them.
-    let unfinished = (version >= 6 && !closed).then(|| {
+    let unfinished = (!closed).then(|| {
         let large = sample.db.table_or_create("large values").expect("works");
         let mut tx = sample.db.begin().expect("free");
         tx.insert(&large, "unfinished", vec![9; 1_200_000]).expect("it needs no more memory than there is");
@@ -151,12 +147,8 @@ fn make_of(mut settings: Settings, closed: bool, version: u32) -> (SimulatedStor
     });
     sample.db.checkpoint().expect("works");
     sample.fill(20);
-    if version >= 2 {
-        sample.fill_in_chunks();
-    }
-    if version >= 4 {
-        sample.fill_with_lists();
-    }
+    sample.fill_in_chunks();
+    sample.fill_with_lists();
     if closed {
         sample.db.close().expect("works");
         return (disk.duplicate(), sample.expected);
@@ -169,8 +161,8 @@ fn make_of(mut settings: Settings, closed: bool, version: u32) -> (SimulatedStor
 }
 
 /// A backup of a closed database and what it restores to, and an increment of it, which adds a table.
-pub fn make_backups(version: u32) -> [(SimulatedStorage, Content); 2] {
-    let (disk, expected) = make(true, version);
+pub fn make_backups() -> [(SimulatedStorage, Content); 2] {
+    let (disk, expected) = make(true);
     let (full, increment) = (SimulatedStorage::new(3), SimulatedStorage::new(4));
     let mut sample = Sample { db: open(&disk).expect("closed"), expected };
     sample.db.backup(place(&full), BackupOptions::default()).expect("sound");
@@ -183,28 +175,21 @@ pub fn make_backups(version: u32) -> [(SimulatedStorage, Content); 2] {
     [(full.duplicate(), of_full), (increment.duplicate(), sample.expected)]
 }
 
-/// The files that must be there: what users have. A name ends in `packed` if the present code could not make what is in it.
+/// The files that must be there: what users have.
 pub fn names() -> Vec<String> {
-    let ends = ["closed.sample", "killed.sample"];
-    let mut names: Vec<String> = (1..=NEWEST).flat_map(|n| ends.map(|end| format!("v{n}-{end}"))).collect();
-    names.extend(
-        ["v5-mapped-memory.packed", "v6-backup.sample", "v6-increment.sample", "v6-mapped-memory.sample"]
-            .map(String::from),
-    );
-    names.sort();
-    names
+    let kinds = ["backup", "closed", "increment", "killed", "mapped-memory"];
+    kinds.map(|kind| format!("v{NEWEST}-{kind}.sample")).to_vec()
 }
 
-/// What is in the sample of that name, made anew. Of a backup, with what it is restored from.
+/// Makes the content of the sample of that name again. Of a backup, with what it is restored from.
 pub fn make_named(name: &str) -> (Vec<SimulatedStorage>, Content) {
-    let (version, kind) = name[1..].split_once('-').expect("v, a number, a dash");
-    let version = version.parse().expect("a number");
+    let (_, kind) = name.split_once('-').expect("v, a number, a dash");
     let ((disk, expected), base) = match kind.strip_suffix(".sample").expect("made by this code") {
-        "closed" => (make(true, version), None),
-        "killed" => (make(false, version), None),
-        "mapped-memory" => (make_in_memory(version), None),
+        "closed" => (make(true), None),
+        "killed" => (make(false), None),
+        "mapped-memory" => (make_in_memory(), None),
         backup => {
-            let [full, increment] = make_backups(version);
+            let [full, increment] = make_backups();
             match backup {
                 "backup" => (full, None),
                 "increment" => (increment, Some(full.0)),
