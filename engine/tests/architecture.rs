@@ -109,14 +109,51 @@ fn problem(sources: &[Source], owner: &str, name: &str) -> Option<String> {
     (!(is_type && as_method || in_module)).then(|| format!("`{owner}::{name}`: `{owner}` has no `{name}`"))
 }
 
+fn document() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
+    fs::read_to_string(path).expect("ARCHITECTURE.md is readable")
+}
+
 #[test]
 fn every_name_in_the_architecture_exists() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
-    let document = fs::read_to_string(path).expect("ARCHITECTURE.md is there");
-    let (names, sources) = (names_in(&document), sources());
-    assert!(names.len() > 50, "the page names what does each step");
+    let (names, sources) = (names_in(&document()), sources());
+    assert!(names.len() > 20, "the page names what does each step of a commit");
     let wrong: Vec<_> = names.iter().filter_map(|(owner, name)| problem(&sources, owner, name)).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Most files and layers that a blocking commit with the preset `auto` may enter, besides `base` and `sync`.
+const COMMIT_FILES_MAX: usize = 15;
+const COMMIT_LAYERS_MAX: usize = 4;
+
+/// The table lists each file with the functions that the commit enters there, in the order of the call.
+#[test]
+fn one_commit_enters_few_files_and_each_function_is_in_its_file() {
+    let document = document();
+    let (_, section) =
+        document.split_once("### The files that one commit enters").expect("the section is there");
+    let section = section.split("\n#").next().expect("a section has text");
+    let sources = sources();
+    let (mut files, mut layers) = (Vec::new(), Vec::new());
+    for row in section.lines().filter(|line| line.starts_with("| [")) {
+        let (_, rest) = row.split_once("](engine/src/").expect("a row links its file");
+        let path = rest.split(".rs)").next().expect("a link ends");
+        let source = sources.iter().find(|source| source.path == path);
+        let source = source.unwrap_or_else(|| panic!("{path}.rs does not exist"));
+        let names = names_in(row);
+        assert!(!names.is_empty(), "{path}: the row names no function");
+        for (owner, name) in names {
+            assert!(declares(&source.text, &["fn"], &name), "{path}.rs has no `{owner}::{name}`");
+        }
+        let layer = path.split('/').next().expect("a path has a layer").to_string();
+        layers.push(layer);
+        files.push(path.to_string());
+    }
+    layers.sort();
+    layers.dedup();
+    assert!(files.len() > 5, "the table is not empty");
+    assert!(files.len() <= COMMIT_FILES_MAX, "{} files", files.len());
+    assert!(layers.len() <= COMMIT_LAYERS_MAX, "layers: {layers:?}");
 }
 
 #[test]
