@@ -1,7 +1,7 @@
 //! The engines that a workload can run on, and what an acknowledged commit of each is worth.
 //!
-//! All of them stand behind the same [`store`](crate::store). QuenchDB is always there; the others, the *peers*, are in
-//! `peers`, with the cargo feature `peers`.
+//! All of them implement [`Store`](crate::store::Store). The engines other than QuenchDB are the *peers*; only the
+//! crate `quench-peers` contains them.
 
 use crate::store::Level;
 use std::fmt;
@@ -80,12 +80,6 @@ impl Engine {
     #[must_use]
     pub fn named(name: &str) -> Option<Engine> {
         Engine::ALL.into_iter().find(|engine| engine.name() == name)
-    }
-
-    /// It is part of this build.
-    #[must_use]
-    pub fn is_built_in(self) -> bool {
-        self == Engine::QuenchDb || cfg!(feature = "peers")
     }
 
     /// What an acknowledged commit of this level is worth, on a device where a flush does what it promises. QuenchDB that is told

@@ -5,8 +5,7 @@
 //! [`population`] keeps what was filled; [`reopen`] opens what was closed or killed and checks a sample; [`scan`] reads a whole
 //! table once; [`bulk`] fills one as fast as it can; [`soak`] judges space and traffic after hours. [`device`] and [`reads`] measure the floors under all of them: the
 //! raw durable write, the raw read. [`place`] is where all of it happens, on a device that is there or on one of the [`modelled`] ones.
-//! [`plot`] draws a run, [`watch`] shows it while it goes on; a [`ledger`] tells what must have survived a kill. An [`engine`] is QuenchDB or, with the
-//! cargo feature `peers`, one of the others; a [`comparison`] sets several side by side, and [`traffic`] is what they cost the device.
+//! [`plot`] draws a run, [`watch`] shows it while it goes on; a [`ledger`] tells what must have survived a kill. An [`engine`] is QuenchDB or one of the [`peers`]; a [`comparison`] sets several side by side, and [`traffic`] is what they cost the device.
 
 pub mod activity;
 pub mod bulk;
@@ -22,7 +21,6 @@ pub mod load;
 pub mod mixed;
 pub mod modelled;
 pub mod parallel;
-#[cfg(feature = "peers")]
 pub mod peers;
 pub mod place;
 pub mod plan;

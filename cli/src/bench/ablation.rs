@@ -95,7 +95,9 @@ fn flags_for_rows() -> Result<Vec<String>> {
 
 fn run_row(of: &str, path: Option<&Path>, kept: &[String], row: &Row) -> Result<Report> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["bench", of, "--json"]).args(kept).args(&row.flags);
+    // The program `quench` has `bench` before the workload; other programs have nothing.
+    let before = std::env::args().skip(1).take_while(|arg| arg != "ablation").filter(|arg| arg != "--json");
+    command.args(before).args([of, "--json"]).args(kept).args(&row.flags);
     if let Some(path) = path {
         command.arg("--path").arg(path);
     }

@@ -16,6 +16,7 @@ use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use quench_bench::comparison::Comparison;
 use quench_bench::engine::Engine;
+use quench_bench::peers::Peers;
 use quench_bench::place::Place;
 use quench_bench::plot;
 use quench_bench::report::Report;
@@ -102,9 +103,9 @@ impl Compare<'_> {
 }
 
 /// Measures all engines, and prints the table.
-pub(super) fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
-    args.check_compare()?;
-    let (engines, rounds) = (args.engines.compared(), args.engines.rounds());
+pub(super) fn run(args: &BenchArgs, json: bool, peers: &impl Peers) -> Result<Outcome> {
+    args.check_compare(peers)?;
+    let (engines, rounds) = (args.engines.compared(peers), args.engines.rounds());
     let parent = args.path.as_deref().unwrap_or(Path::new("."));
     if !parent.is_dir() {
         bail!("{} is not a directory", parent.display());

@@ -4,12 +4,16 @@ use super::options::{BenchArgs, Workload};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use quench_bench::engine::Engine;
+use quench_bench::peers::Peers;
 use quench_bench::plan::{Checkpoints, CommitMode};
 use quenchdb::Durability;
 use std::path::PathBuf;
 
-/// How to get the engines that an ordinary build leaves out.
-const HOW_TO_BUILD: &str = "build with `cargo build --release --features peers` (it needs a C++ compiler and libclang, and takes long; see docs/benchmark.md)";
+/// Returns the sentence that names the program with the missing engines.
+fn missing(engine: Engine) -> String {
+    let how = "run `cargo run --release --manifest-path peers/Cargo.toml --` with the arguments after `bench` instead";
+    format!("{engine} is not part of this program: {how} (see docs/benchmark.md)")
+}
 
 fn engine(name: &str) -> Result<Engine, String> {
     Engine::named(name).ok_or_else(|| {
@@ -51,9 +55,12 @@ impl EngineArgs {
         self.engine
     }
 
-    /// Those of a comparison, each once.
-    pub fn compared(&self) -> Vec<Engine> {
-        let wanted = |engine: &Engine| self.engines.is_empty() || self.engines.contains(engine);
+    /// Returns the engines of a comparison, each once. Without `--engines`: all that the program contains.
+    pub fn compared(&self, peers: &impl Peers) -> Vec<Engine> {
+        let wanted = |engine: &Engine| match self.engines[..] {
+            [] => *engine == Engine::QuenchDb || peers.contains(*engine),
+            _ => self.engines.contains(engine),
+        };
         Engine::ALL.into_iter().filter(wanted).collect()
     }
 
@@ -73,7 +80,7 @@ fn name_of(workload: Workload) -> String {
 impl BenchArgs {
     /// The same for one engine of a comparison, as a run of its own. What only reads uses snapshots, with every engine: where there
     /// is one writer, a transaction that might write would wait for others.
-    pub fn turn_of(&self, engine: Engine, directory: Option<PathBuf>) -> Result<BenchArgs> {
+    pub(super) fn turn_of(&self, engine: Engine, directory: Option<PathBuf>) -> Result<BenchArgs> {
         let Some(workload @ (Workload::Put | Workload::Ycsb | Workload::Tpcc)) = self.engines.of else {
             bail!("compare needs the workload: `quench bench compare put`, ycsb or tpcc");
         };
@@ -92,7 +99,7 @@ impl BenchArgs {
     }
 
     /// In a process that is one turn of a comparison: what it does. Otherwise the same as before.
-    pub fn in_its_turn(self) -> Result<BenchArgs> {
+    pub(super) fn in_its_turn(self) -> Result<BenchArgs> {
         match self.engines.turn {
             Some(engine) => self.turn_of(engine, self.engines.turn_path.clone()),
             None => Ok(self),
@@ -100,7 +107,7 @@ impl BenchArgs {
     }
 
     /// Refuses what a comparison cannot do.
-    pub fn check_compare(&self) -> Result<()> {
+    pub(super) fn check_compare(&self, peers: &impl Peers) -> Result<()> {
         for (flag, given) in [
             ("--engine", self.engines.engine.is_some()),
             ("--keep", self.keep),
@@ -113,20 +120,17 @@ impl BenchArgs {
                 bail!("{flag} does not go with compare");
             }
         }
-        if let Some(engine) = Engine::ALL.into_iter().find(|engine| !engine.is_built_in()) {
-            bail!(
-                "compare needs the other engines, and {engine} is not part of this program: {HOW_TO_BUILD}"
-            );
+        if !Engine::ALL.into_iter().any(|engine| peers.contains(engine)) {
+            bail!("compare needs other engines: {}", missing(Engine::RocksDb));
         }
-        for engine in self.engines.compared() {
-            self.turn_of(engine, self.path.clone())?.check()?;
+        for engine in self.engines.compared(peers) {
+            self.turn_of(engine, self.path.clone())?.check(peers)?;
         }
-        // One that was left out has the same limits, so that the table can be completed.
-        self.turn_of(Engine::RocksDb, self.path.clone())?.check()
+        Ok(())
     }
 
     /// Refuses flags about engines where they mean nothing, and what the chosen one cannot do.
-    pub fn check_engines(&self) -> Result<()> {
+    pub(super) fn check_engines(&self, peers: &impl Peers) -> Result<()> {
         let workload = name_of(self.workload);
         let EngineArgs { of, engines, rounds, .. } = &self.engines;
         if let Some(of) = of {
@@ -139,13 +143,13 @@ impl BenchArgs {
         }
         match self.engines.engine {
             None | Some(Engine::QuenchDb) => Ok(()),
-            Some(engine) => self.check_peer(engine, &workload),
+            Some(engine) => self.check_peer(engine, peers.contains(engine), &workload),
         }
     }
 
-    fn check_peer(&self, engine: Engine, workload: &str) -> Result<()> {
-        if !engine.is_built_in() {
-            bail!("{engine} is not part of this program: {HOW_TO_BUILD}");
+    fn check_peer(&self, engine: Engine, contained: bool, workload: &str) -> Result<()> {
+        if !contained {
+            bail!("{}", missing(engine));
         }
         if matches!(
             self.workload,

@@ -28,6 +28,7 @@ use live::Live;
 use options::{Reopen, Workload};
 use quench_bench::driver::{self, Finished, Run, WhileWorking};
 use quench_bench::engine::{Engine, Tier};
+use quench_bench::peers::Peers;
 use quench_bench::place::Place;
 use quench_bench::plan::Plan;
 use quench_bench::process::MemoryWatch;
@@ -72,22 +73,25 @@ impl Drop for RemovedAtEnd {
     }
 }
 
-/// Runs it.
-pub fn run(args: BenchArgs, json: bool) -> Result<Outcome> {
+/// Runs the benchmark that the flags describe.
+///
+/// # Errors
+/// The flags contradict each other, or the run failed.
+pub fn run(args: BenchArgs, json: bool, peers: &impl Peers) -> Result<Outcome> {
     let args = args.settled();
     let json = json || args.engines.is_turn();
     if args.engines.is_turn() {
         // A parent that is killed cannot end this process.
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     } else if args.workload == Workload::Compare {
-        return compare::run(&args, json);
+        return compare::run(&args, json, peers);
     }
-    run_one(&args.in_its_turn()?, json)
+    run_one(&args.in_its_turn()?, json, peers)
 }
 
 /// One workload on one engine.
-fn run_one(args: &BenchArgs, json: bool) -> Result<Outcome> {
-    args.check()?;
+fn run_one(args: &BenchArgs, json: bool, peers: &impl Peers) -> Result<Outcome> {
+    args.check(peers)?;
     if args.live {
         live::check_terminal()?;
     }
@@ -110,7 +114,7 @@ fn run_one(args: &BenchArgs, json: bool) -> Result<Outcome> {
     }
     let outcome = match (args.engines.chosen(), directory) {
         (Some(engine), Some(directory)) if engine != Engine::QuenchDb => {
-            peer::run(args, engine, directory, json)
+            peer::run(args, peers, engine, directory, json)
         }
         _ => run_here(args, directory, json),
     };

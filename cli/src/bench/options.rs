@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use quench_bench::driver::{Gaps, Rate};
 use quench_bench::modelled::Figures;
+use quench_bench::peers::Peers;
 use quench_bench::place::Place;
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
 use quenchdb::{Builder, Compression, Database, DeviceTrust, Durability, Preset};
@@ -122,13 +123,13 @@ fn physical_memory_bytes() -> u64 {
 Sizes are bytes; k, m, g and t are powers of 1024.")]
 pub struct BenchArgs {
     #[arg(value_enum, index = 1)]
-    pub workload: Workload,
+    pub(super) workload: Workload,
     /// Directory for the database; default: a temporary one in the current directory, removed afterwards
     #[arg(long)]
-    pub path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
     /// As fast as this device, around the directory --path, or else around memory
     #[arg(long, value_name = "sim:NAME", value_parser = devices())]
-    pub device: Option<String>,
+    pub(super) device: Option<String>,
     /// Worker threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
@@ -155,10 +156,10 @@ pub struct BenchArgs {
     read_percent: u32,
     /// Transactions that only read use read-only snapshots
     #[arg(long)]
-    pub snapshots: bool,
+    pub(super) snapshots: bool,
     /// Ycsb: skew of the choice of rows, 0 = uniform; default 0.99 where the choice is not uniform
     #[arg(long, value_parser = theta)]
-    pub zipf: Option<f64>,
+    pub(super) zipf: Option<f64>,
     /// Wait for each commit, or go on
     #[arg(long, value_enum, default_value = "blocking")]
     commit: Commit,
@@ -200,51 +201,51 @@ pub struct BenchArgs {
     checkpoint_every: Option<f64>,
     /// Open the database again after the run, time that, and look whether a sample of the rows is there
     #[arg(long, value_enum)]
-    pub reopen: Option<Reopen>,
+    pub(super) reopen: Option<Reopen>,
     /// Check everything that must hold: after the run, or after --reopen; exit code 1 if something does not
     #[arg(long)]
-    pub check: bool,
+    pub(super) check: bool,
     /// Keep the database; without --path its directory is named when it is done
     #[arg(long)]
-    pub keep: bool,
+    pub(super) keep: bool,
     /// Use the database in --path as an earlier run left it; it is filled only if it is empty
     #[arg(long, requires = "path")]
-    pub reuse: bool,
+    pub(super) reuse: bool,
     /// Tpcc, tatp: only transactions of this type (payment, update-location)
     #[arg(long, value_name = "TYPE")]
-    pub only: Option<String>,
+    pub(super) only: Option<String>,
     /// Ablation: of which workload
     #[arg(long = "of", value_enum, value_name = "WORKLOAD", default_value = "ycsb")]
-    pub ablation_of: AblationOf,
+    pub(super) ablation_of: AblationOf,
     #[command(flatten)]
-    pub protocol: ProtocolArgs,
+    pub(super) protocol: ProtocolArgs,
     #[command(flatten)]
-    pub engines: EngineArgs,
+    pub(super) engines: EngineArgs,
     #[command(flatten)]
-    pub ycsb: YcsbArgs,
+    pub(super) ycsb: YcsbArgs,
     #[command(flatten)]
-    pub load: LoadArgs,
+    pub(super) load: LoadArgs,
     #[command(flatten)]
-    pub tpcc: TpccArgs,
+    pub(super) tpcc: TpccArgs,
     #[command(flatten)]
-    pub tpcb: TpcbArgs,
+    pub(super) tpcb: TpcbArgs,
     #[command(flatten)]
-    pub tatp: TatpArgs,
+    pub(super) tatp: TatpArgs,
     /// Watch it in the terminal: throughput, latency, where the time goes, pages, log, checkpoints; q, Esc or Ctrl-C ends it early
     #[arg(long)]
-    pub live: bool,
+    pub(super) live: bool,
     /// Draw throughput, latency and checkpoints over time
     #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
+    pub(super) plot: Option<PathBuf>,
     /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    pub(super) seed: u64,
     /// This process is the child of a run with --reopen kill, and this is its database
     #[arg(long, hide = true)]
-    pub child: Option<PathBuf>,
+    pub(super) child: Option<PathBuf>,
     /// It notes here what its workers are told
     #[arg(long, hide = true)]
-    pub ledger: Option<PathBuf>,
+    pub(super) ledger: Option<PathBuf>,
 }
 
 const ROWS: u64 = 100_000;
@@ -257,7 +258,7 @@ const LOG_WITHOUT_END: u64 = 1 << 50;
 
 impl BenchArgs {
     /// With what the workload's name implies.
-    pub fn settled(self) -> BenchArgs {
+    pub(super) fn settled(self) -> BenchArgs {
         if self.workload != Workload::Live {
             return self;
         }
@@ -266,7 +267,7 @@ impl BenchArgs {
     }
 
     /// For whoever watches.
-    pub fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let name =
             self.workload.to_possible_value().map_or(String::new(), |name| name.get_name().to_string());
         let plan = self.plan();
@@ -276,13 +277,13 @@ impl BenchArgs {
     }
 
     /// What the workers of a child that is killed are told is noted, and looked for afterwards.
-    pub fn keeps_ledger(&self) -> bool {
+    pub(super) fn keeps_ledger(&self) -> bool {
         self.check && self.reopen == Some(Reopen::Kill)
     }
 
     /// Refuses flags that contradict each other.
-    pub fn check(&self) -> Result<()> {
-        self.check_engines()?;
+    pub(super) fn check(&self, peers: &impl Peers) -> Result<()> {
+        self.check_engines(peers)?;
         if self.checkpoint == Some(Checkpoint::None) && self.checkpoint_every.is_some() {
             bail!("--checkpoint none contradicts --checkpoint-every");
         }
@@ -353,11 +354,11 @@ impl BenchArgs {
         Ok(())
     }
 
-    pub fn threads(&self) -> u64 {
+    pub(super) fn threads(&self) -> u64 {
         self.threads
     }
 
-    pub fn trust(&self) -> DeviceTrust {
+    pub(super) fn trust(&self) -> DeviceTrust {
         match self.durability {
             Trust::Auto => DeviceTrust::Auto,
             Trust::Flush => DeviceTrust::Flush,
@@ -371,12 +372,12 @@ impl BenchArgs {
     }
 
     /// The database needs a directory, and none was given.
-    pub fn needs_scratch(&self) -> bool {
+    pub(super) fn needs_scratch(&self) -> bool {
         self.device.is_none() && self.path.is_none()
     }
 
     /// The device, around `directory` if there is one.
-    pub fn place(&self, directory: Option<&Path>) -> Result<Place> {
+    pub(super) fn place(&self, directory: Option<&Path>) -> Result<Place> {
         let figures = self.device.as_deref().and_then(Figures::named);
         match (figures, directory) {
             (Some(figures), _) => Place::modelled(figures, directory, self.trust(), self.seed),
@@ -386,22 +387,21 @@ impl BenchArgs {
     }
 
     /// Memory was chosen, so it is not to be exceeded.
-    #[cfg(feature = "peers")]
-    pub fn bounds_memory(&self) -> bool {
+    pub(super) fn bounds_memory(&self) -> bool {
         self.memory_bytes.is_some()
     }
 
-    pub fn runs(&self) -> u64 {
+    pub(super) fn runs(&self) -> u64 {
         self.runs
     }
 
     /// Put with --reopen and --rows: a number of transactions is measured, not a time.
-    pub fn counts_rows(&self) -> bool {
+    pub(super) fn counts_rows(&self) -> bool {
         self.workload == Workload::Put && self.reopen.is_some() && self.rows.is_some()
     }
 
     /// A checkpoint between load and warm-up.
-    pub fn checkpoint_when_loaded(&self) -> bool {
+    pub(super) fn checkpoint_when_loaded(&self) -> bool {
         let wanted = self.checkpoint == Some(Checkpoint::Loaded) || self.workload == Workload::Soak;
         wanted && self.checkpoint != Some(Checkpoint::None)
     }
@@ -440,7 +440,7 @@ impl BenchArgs {
         self.memory_bytes.unwrap_or(needed.max(4 << 30).min(most))
     }
 
-    pub fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> Plan {
         let plan = self.whole_plan();
         if self.has_rows() {
             return plan;
@@ -483,7 +483,7 @@ impl BenchArgs {
         }
     }
 
-    pub fn builder(&self, place: &Place) -> Builder {
+    pub(super) fn builder(&self, place: &Place) -> Builder {
         let builder = Database::builder()
             .preset(self.preset)
             .compression(self.compression)

@@ -1,4 +1,4 @@
-//! RocksDB behind the seam: `TransactionDB`.
+//! RocksDB behind the trait `Store`: `TransactionDB`.
 //!
 //! Settings: those of its wiki's "Setup Options and Basic Tuning" (blocks of 16 KiB, index and filters in the block cache and pinned for
 //! level 0, Bloom filters of 10 bits a key, `bytes_per_sync` of 1 MiB), background jobs for all cores, log files used again
@@ -8,10 +8,11 @@
 //! Memory: one LRU cache of the bytes given, with memtables accounted in it, at most a quarter. If the bytes are a bound, reads,
 //! flushes and compactions pass the page cache by (`use_direct_reads`).
 
-use super::{Settings, Visit, failed, figures, is_durable, take};
-use crate::engine::Engine;
-use crate::store::{Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
+use super::{OrStoreError, StoreError, failed, figures, is_durable, take};
 use anyhow::{Context, Result, bail};
+use quench_bench::engine::Engine;
+use quench_bench::peers::{Settings, Visit};
+use quench_bench::store::{self, Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
 use rocksdb::{
     BlockBasedOptions, BoundColumnFamily, Cache, ColumnFamilyDescriptor, DBAccess,
     DBRawIteratorWithThreadMode, ErrorKind, FlushOptions, MultiThreaded, Options, ReadOptions,
@@ -36,13 +37,13 @@ const PRIMING_VALUE_BYTES: usize = 64 << 10;
 /// Of one column family; its own default.
 const MEMTABLE_BYTES_MAX: u64 = 64 << 20;
 
-impl From<rocksdb::Error> for Error {
-    fn from(error: rocksdb::Error) -> Error {
-        match error.kind() {
+impl StoreError for rocksdb::Error {
+    fn into_store_error(self) -> Error {
+        match self.kind() {
             ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain | ErrorKind::Expired => {
                 Error::Conflict
             }
-            _ => failed(error),
+            _ => failed(self),
         }
     }
 }
@@ -125,7 +126,7 @@ fn scan<D: DBAccess>(
     to: &[u8],
     back: bool,
     mut each: impl FnMut(&[u8], &[u8]) -> Step,
-) -> crate::store::Result<()> {
+) -> store::Result<()> {
     if back {
         rows.seek_for_prev(to);
         if rows.key().is_some_and(|key| key >= to) {
@@ -140,7 +141,7 @@ fn scan<D: DBAccess>(
         }
         if back { rows.prev() } else { rows.next() }
     }
-    Ok(rows.status()?)
+    rows.status().or_store_error()
 }
 
 /// Reads of a range in a snapshot.
@@ -171,7 +172,7 @@ impl RocksReader<'_> {
         to: &[u8],
         back: bool,
         each: impl FnMut(&[u8], &[u8]) -> Step,
-    ) -> crate::store::Result<()> {
+    ) -> store::Result<()> {
         let options = range_options(&self.snapshot, from, to);
         scan(self.db.raw_iterator_cf_opt(table, options), from, to, back, each)
     }
@@ -191,7 +192,7 @@ impl RocksTransaction<'_> {
         to: &[u8],
         back: bool,
         each: impl FnMut(&[u8], &[u8]) -> Step,
-    ) -> crate::store::Result<()> {
+    ) -> store::Result<()> {
         let options = range_options(&self.transaction.snapshot(), from, to);
         scan(self.transaction.raw_iterator_cf_opt(table, options), from, to, back, each)
     }
@@ -212,7 +213,7 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
+            ) -> store::Result<()> {
                 self.rows(table, from, to, false, each)
             }
 
@@ -222,7 +223,7 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
+            ) -> store::Result<()> {
                 self.rows(table, from, to, true, each)
             }
         }
@@ -231,20 +232,20 @@ macro_rules! reads {
 
 reads!(
     RocksReader,
-    fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> crate::store::Result<bool> {
-        Ok(take(self.db.get_pinned_cf_opt(table, key, &self.options)?.as_deref(), value))
+    fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
+        Ok(take(self.db.get_pinned_cf_opt(table, key, &self.options).or_store_error()?.as_deref(), value))
     }
 );
 reads!(
     RocksTransaction,
-    fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> crate::store::Result<bool> {
+    fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
         let transaction = &self.transaction;
         let options = self.options.get_or_insert_with(|| {
             let mut options = ReadOptions::default();
             options.set_snapshot(&transaction.snapshot());
             options
         });
-        Ok(take(transaction.get_pinned_cf_opt(table, key, options)?.as_deref(), value))
+        Ok(take(transaction.get_pinned_cf_opt(table, key, options).or_store_error()?.as_deref(), value))
     }
 );
 
@@ -252,24 +253,24 @@ impl Transaction for RocksTransaction<'_> {
     type Handle = Waited;
 
     #[inline]
-    fn insert(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> crate::store::Result<()> {
-        Ok(self.transaction.put_cf(table, key, value)?)
+    fn insert(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> store::Result<()> {
+        self.transaction.put_cf(table, key, value).or_store_error()
     }
 
-    fn remove(&mut self, table: &Self::Table, key: &[u8]) -> crate::store::Result<bool> {
+    fn remove(&mut self, table: &Self::Table, key: &[u8]) -> store::Result<bool> {
         let there = self.get(table, key, &mut Vec::new())?;
         if there {
-            self.transaction.delete_cf(table, key)?;
+            self.transaction.delete_cf(table, key).or_store_error()?;
         }
         Ok(there)
     }
 
     #[inline]
-    fn commit(self) -> crate::store::Result<()> {
-        Ok(self.transaction.commit()?)
+    fn commit(self) -> store::Result<()> {
+        self.transaction.commit().or_store_error()
     }
 
-    fn commit_async(self) -> crate::store::Result<Waited> {
+    fn commit_async(self) -> store::Result<Waited> {
         self.commit().map(|()| Waited)
     }
 
@@ -298,12 +299,12 @@ impl<'d> Session for RocksSession<'d> {
         Self: 's;
 
     #[inline]
-    fn begin(&mut self) -> crate::store::Result<RocksTransaction<'d>> {
+    fn begin(&mut self) -> store::Result<RocksTransaction<'d>> {
         let transaction = self.db.transaction_opt(&self.writes, &self.transactions);
         Ok(RocksTransaction { options: None, transaction })
     }
 
-    fn begin_read(&mut self) -> crate::store::Result<RocksReader<'d>> {
+    fn begin_read(&mut self) -> store::Result<RocksReader<'d>> {
         let (snapshot, mut options) = (self.db.snapshot(), ReadOptions::default());
         options.set_snapshot(&snapshot);
         Ok(RocksReader { db: self.db, options, snapshot })

@@ -1,16 +1,17 @@
-//! LMDB behind the seam, through `heed`.
+//! LMDB behind the trait `Store`, through `heed`.
 //!
 //! Settings: its defaults, which are the durable ones. A commit writes the pages that changed, calls `fdatasync`, and writes the meta page through
 //! a descriptor with `O_DSYNC`. There is one writer at a time, so every commit is synced, whatever the level; readers never wait.
 //!
 //! Memory: the page cache of the operating system, without a bound of its own.
 
-use super::{Settings, Visit, failed, figures, is_durable, show, take};
-use crate::engine::Engine;
-use crate::store::{Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
+use super::{OrStoreError, StoreError, failed, figures, is_durable, show, take};
 use anyhow::{Context, Result};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Env, EnvOpenOptions, RoTxn, RwTxn, WithTls};
+use quench_bench::engine::Engine;
+use quench_bench::peers::{Settings, Visit};
+use quench_bench::store::{self, Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Mutex;
@@ -23,9 +24,9 @@ const TABLES_MAX: u32 = 64;
 /// Beside the threads that measure: those that fill and check.
 const READERS_SPARE: u32 = 128;
 
-impl From<heed::Error> for Error {
-    fn from(error: heed::Error) -> Error {
-        failed(error)
+impl StoreError for heed::Error {
+    fn into_store_error(self) -> Error {
+        failed(self)
     }
 }
 
@@ -53,8 +54,8 @@ fn rows(
     table: &Table,
     range: (Bound<&[u8]>, Bound<&[u8]>),
     each: impl FnMut(&[u8], &[u8]) -> Step,
-) -> crate::store::Result<()> {
-    show(table.range(transaction, &range)?.map(|row| Ok(row?)), each)
+) -> store::Result<()> {
+    show(table.range(transaction, &range).or_store_error()?.map(OrStoreError::or_store_error), each)
 }
 
 fn rows_back(
@@ -62,8 +63,8 @@ fn rows_back(
     table: &Table,
     range: (Bound<&[u8]>, Bound<&[u8]>),
     each: impl FnMut(&[u8], &[u8]) -> Step,
-) -> crate::store::Result<()> {
-    show(table.rev_range(transaction, &range)?.map(|row| Ok(row?)), each)
+) -> store::Result<()> {
+    show(table.rev_range(transaction, &range).or_store_error()?.map(OrStoreError::or_store_error), each)
 }
 
 macro_rules! reads {
@@ -72,8 +73,8 @@ macro_rules! reads {
             type Table = Table;
 
             #[inline]
-            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> crate::store::Result<bool> {
-                Ok(take(table.get(&self.0, key)?, value))
+            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
+                Ok(take(table.get(&self.0, key).or_store_error()?, value))
             }
 
             fn scan(
@@ -82,7 +83,7 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
+            ) -> store::Result<()> {
                 rows(&self.0, table, bounds(from, to), each)
             }
 
@@ -92,7 +93,7 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
+            ) -> store::Result<()> {
                 rows_back(&self.0, table, bounds(from, to), each)
             }
         }
@@ -109,19 +110,19 @@ impl Transaction for LmdbTransaction<'_> {
     type Handle = Waited;
 
     #[inline]
-    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> crate::store::Result<()> {
-        Ok(table.put(&mut self.0, key, value)?)
+    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> store::Result<()> {
+        table.put(&mut self.0, key, value).or_store_error()
     }
 
-    fn remove(&mut self, table: &Table, key: &[u8]) -> crate::store::Result<bool> {
-        Ok(table.delete(&mut self.0, key)?)
+    fn remove(&mut self, table: &Table, key: &[u8]) -> store::Result<bool> {
+        table.delete(&mut self.0, key).or_store_error()
     }
 
-    fn commit(self) -> crate::store::Result<()> {
-        Ok(self.0.commit()?)
+    fn commit(self) -> store::Result<()> {
+        self.0.commit().or_store_error()
     }
 
-    fn commit_async(self) -> crate::store::Result<Waited> {
+    fn commit_async(self) -> store::Result<Waited> {
         self.commit().map(|()| Waited)
     }
 
@@ -146,12 +147,12 @@ impl<'e> Session for LmdbSession<'e> {
     where
         Self: 's;
 
-    fn begin(&mut self) -> crate::store::Result<LmdbTransaction<'e>> {
-        Ok(LmdbTransaction(self.env.write_txn()?))
+    fn begin(&mut self) -> store::Result<LmdbTransaction<'e>> {
+        Ok(LmdbTransaction(self.env.write_txn().or_store_error()?))
     }
 
-    fn begin_read(&mut self) -> crate::store::Result<LmdbReader<'e>> {
-        Ok(LmdbReader(self.env.read_txn()?))
+    fn begin_read(&mut self) -> store::Result<LmdbReader<'e>> {
+        Ok(LmdbReader(self.env.read_txn().or_store_error()?))
     }
 }
 

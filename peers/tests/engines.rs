@@ -1,10 +1,9 @@
-//! Every other engine behind the seam: it gives the guarantees of the seam, and the workloads leave in it what they say, also after
-//! it was closed and opened again.
+//! Each peer gives the guarantees of the trait `Store`, and the workloads find their rows after a close and an open.
 
 use anyhow::Result;
 use quench_bench::driver::{Finished, Run};
 use quench_bench::engine::Engine;
-use quench_bench::peers::{self, Settings, Visit};
+use quench_bench::peers::{Peers, Settings, Visit};
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
 use quench_bench::store::{Error, Handle, Level, Reader, Session, Step, Store, Transaction};
 use quench_bench::tpcc::schema::Scale;
@@ -13,12 +12,17 @@ use quench_bench::traffic::BlockDevice;
 use quench_bench::workload::{Acknowledged, Seat, Workload};
 use quench_bench::ycsb::{Mix, Ycsb};
 use quench_bench::{put, rows};
+use quench_peers::BuiltIn;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const PEERS: [Engine; 5] = [Engine::RocksDb, Engine::Sqlite, Engine::Lmdb, Engine::Redb, Engine::Fjall];
+/// The peers that this build contains.
+fn peers() -> impl Iterator<Item = Engine> {
+    Engine::ALL.into_iter().filter(|engine| BuiltIn.contains(*engine))
+}
+
 const THREADS: usize = 3;
 const VALUE_BYTES: usize = 100;
 
@@ -28,7 +32,7 @@ fn directory() -> TempDir {
 
 fn open<V: Visit>(engine: Engine, directory: &Path, visit: V) -> V::Output {
     let settings = Settings { memory_bytes: 64 << 20, bounded: false, threads: THREADS };
-    peers::open(engine, directory, &settings, visit).unwrap_or_else(|error| panic!("{engine}: {error:#}"))
+    BuiltIn.open(engine, directory, &settings, visit).unwrap_or_else(|error| panic!("{engine}: {error:#}"))
 }
 
 fn plan(rows: u64) -> Plan {
@@ -85,6 +89,8 @@ impl Visit for Put<'_> {
             progress: &quiet,
             block_device: device.as_ref(),
             while_working: None,
+            watch: None,
+            ledger: None,
         })
     }
 }
@@ -106,7 +112,7 @@ impl Visit for ReadPut {
 
 #[test]
 fn what_put_inserted_is_there_when_the_engine_is_opened_again() {
-    for engine in PEERS {
+    for engine in peers() {
         let directory = directory();
         let finished = open(engine, directory.path(), Put(directory.path()));
         let written = finished.written_bytes / (rows::KEY_BYTES + VALUE_BYTES) as u64;
@@ -150,6 +156,8 @@ impl<W: Workload> Visit for Work<'_, W> {
                 progress: &quiet,
                 block_device: None,
                 while_working: None,
+                watch: None,
+                ledger: None,
             };
             let workers = (0..THREADS).map(|index| workload.worker(store, Seat::of(index)));
             let finished = run.drive(workers.collect::<Result<_>>()?)?;
@@ -171,7 +179,7 @@ fn work_and_check<W: Workload>(engine: Engine, workload: &W, plan: &Plan) {
 
 #[test]
 fn ycsb_leaves_every_row_whole_and_every_acknowledged_insert_there() {
-    for engine in PEERS {
+    for engine in peers() {
         for mix in ["a", "d", "e", "f"] {
             let (mix_found, access) = Mix::named(mix).expect("a mix");
             let plan = Plan { zipf: 0.99, ..plan(2000) };
@@ -182,7 +190,7 @@ fn ycsb_leaves_every_row_whole_and_every_acknowledged_insert_there() {
 
 #[test]
 fn tpcc_is_consistent_on_every_engine() {
-    for engine in PEERS {
+    for engine in peers() {
         let tpcc = Tpcc {
             warehouses: 1,
             scale: Scale::SMALL,
@@ -243,7 +251,7 @@ impl Visit for Increments {
 
 #[test]
 fn increments_of_several_threads_are_not_lost() {
-    for engine in PEERS {
+    for engine in peers() {
         let directory = directory();
         let count = open(engine, directory.path(), Increments);
         assert_eq!(count, INCREMENTS * THREADS as u64, "{engine}");
@@ -321,7 +329,7 @@ impl Visit for Count {
 
 #[test]
 fn a_transaction_sees_itself_and_an_end_without_commit_takes_it_back() {
-    for engine in PEERS {
+    for engine in peers() {
         let directory = directory();
         open(engine, directory.path(), Alone);
         assert_eq!(open(engine, directory.path(), Count), 4, "{engine}");
@@ -330,12 +338,12 @@ fn a_transaction_sees_itself_and_an_end_without_commit_takes_it_back() {
 
 #[test]
 fn a_directory_that_is_none_is_one_clear_error() {
-    for engine in PEERS {
+    for engine in peers() {
         let directory = directory();
         let file = directory.path().join("file");
         std::fs::write(&file, b"not a directory").expect("written");
         let settings = Settings { memory_bytes: 64 << 20, bounded: true, threads: 1 };
-        let error = peers::open(engine, &file, &settings, Count).expect_err("refused");
+        let error = BuiltIn.open(engine, &file, &settings, Count).expect_err("refused");
         assert!(format!("{error:#}").contains(engine.name()), "{engine}: {error:#}");
     }
 }

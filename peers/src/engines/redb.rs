@@ -1,4 +1,4 @@
-//! redb behind the seam.
+//! redb behind the trait `Store`.
 //!
 //! Settings: its defaults. `Durability::Immediate`, one phase: a commit writes the pages that changed with their checksums and the commit
 //! slot, then calls `fdatasync`. There is one writer at a time; readers never wait. A table is opened for each operation: an open
@@ -6,10 +6,11 @@
 //!
 //! Memory: a cache of the bytes given, beside the page cache of the operating system.
 
-use super::{Settings, Visit, failed, figures, is_durable, take};
-use crate::engine::Engine;
-use crate::store::{Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
+use super::{OrStoreError, StoreError, failed, figures, is_durable, take};
 use anyhow::{Context, Result};
+use quench_bench::engine::Engine;
+use quench_bench::peers::{Settings, Visit};
+use quench_bench::store::{self, Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
 use redb::{
     Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
 };
@@ -21,9 +22,9 @@ const FILE: &str = "data.redb";
 
 macro_rules! fails {
     ($($error:ident),*) => { $(
-        impl From<redb::$error> for Error {
-            fn from(error: redb::$error) -> Error {
-                failed(error)
+        impl StoreError for redb::$error {
+            fn into_store_error(self) -> Error {
+                failed(self)
             }
         }
     )* };
@@ -62,9 +63,9 @@ macro_rules! reads {
         impl Reader for $type {
             type Table = Table;
 
-            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> crate::store::Result<bool> {
-                let opened = self.0.open_table(table.definition())?;
-                let found = opened.get(key)?;
+            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
+                let opened = self.0.open_table(table.definition()).or_store_error()?;
+                let found = opened.get(key).or_store_error()?;
                 Ok(take(found.as_ref().map(|found| found.value()), value))
             }
 
@@ -74,9 +75,15 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 mut each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
-                for row in self.0.open_table(table.definition())?.range::<&[u8]>(from..to)? {
-                    let (key, value) = row?;
+            ) -> store::Result<()> {
+                for row in self
+                    .0
+                    .open_table(table.definition())
+                    .or_store_error()?
+                    .range::<&[u8]>(from..to)
+                    .or_store_error()?
+                {
+                    let (key, value) = row.or_store_error()?;
                     if each(key.value(), value.value()).is_break() {
                         break;
                     }
@@ -90,9 +97,16 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 mut each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
-                for row in self.0.open_table(table.definition())?.range::<&[u8]>(from..to)?.rev() {
-                    let (key, value) = row?;
+            ) -> store::Result<()> {
+                for row in self
+                    .0
+                    .open_table(table.definition())
+                    .or_store_error()?
+                    .range::<&[u8]>(from..to)
+                    .or_store_error()?
+                    .rev()
+                {
+                    let (key, value) = row.or_store_error()?;
                     if each(key.value(), value.value()).is_break() {
                         break;
                     }
@@ -109,20 +123,20 @@ reads!(RedbTransaction);
 impl Transaction for RedbTransaction {
     type Handle = Waited;
 
-    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> crate::store::Result<()> {
-        self.0.open_table(table.definition())?.insert(key, value)?;
+    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> store::Result<()> {
+        self.0.open_table(table.definition()).or_store_error()?.insert(key, value).or_store_error()?;
         Ok(())
     }
 
-    fn remove(&mut self, table: &Table, key: &[u8]) -> crate::store::Result<bool> {
-        Ok(self.0.open_table(table.definition())?.remove(key)?.is_some())
+    fn remove(&mut self, table: &Table, key: &[u8]) -> store::Result<bool> {
+        Ok(self.0.open_table(table.definition()).or_store_error()?.remove(key).or_store_error()?.is_some())
     }
 
-    fn commit(self) -> crate::store::Result<()> {
-        Ok(self.0.commit()?)
+    fn commit(self) -> store::Result<()> {
+        self.0.commit().or_store_error()
     }
 
-    fn commit_async(self) -> crate::store::Result<Waited> {
+    fn commit_async(self) -> store::Result<Waited> {
         self.commit().map(|()| Waited)
     }
 
@@ -149,14 +163,14 @@ impl Session for RedbSession<'_> {
     where
         Self: 's;
 
-    fn begin(&mut self) -> crate::store::Result<RedbTransaction> {
-        let mut transaction = self.database.begin_write()?;
-        transaction.set_durability(self.durability)?;
+    fn begin(&mut self) -> store::Result<RedbTransaction> {
+        let mut transaction = self.database.begin_write().or_store_error()?;
+        transaction.set_durability(self.durability).or_store_error()?;
         Ok(RedbTransaction(transaction))
     }
 
-    fn begin_read(&mut self) -> crate::store::Result<RedbReader> {
-        Ok(RedbReader(self.database.begin_read()?))
+    fn begin_read(&mut self) -> store::Result<RedbReader> {
+        Ok(RedbReader(self.database.begin_read().or_store_error()?))
     }
 }
 

@@ -1,25 +1,26 @@
-//! fjall behind the seam: `OptimisticTxDatabase`.
+//! fjall behind the trait `Store`: `OptimisticTxDatabase`.
 //!
 //! Settings: its defaults, and `PersistMode::SyncAll` for the commit, which writes the transaction to the journal and calls `fsync` before it returns. Transactions
 //! run beside each other and are checked at their commits, which happen one after the other.
 //!
 //! Memory: a cache of the bytes given; memtables beside it, and the page cache of the operating system.
 
-use super::{Settings, Visit, failed, figures, is_durable, show, take};
-use crate::engine::Engine;
-use crate::store::{Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
+use super::{OrStoreError, StoreError, failed, figures, is_durable, show, take};
 use anyhow::{Context, Result};
 use fjall::{
     Guard, KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, OptimisticWriteTx, PersistMode,
     Readable, Snapshot,
 };
+use quench_bench::engine::Engine;
+use quench_bench::peers::{Settings, Visit};
+use quench_bench::store::{self, Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
 use std::path::Path;
 
 type Table = OptimisticTxKeyspace;
 
-impl From<fjall::Error> for Error {
-    fn from(error: fjall::Error) -> Error {
-        failed(error)
+impl StoreError for fjall::Error {
+    fn into_store_error(self) -> Error {
+        failed(self)
     }
 }
 
@@ -40,8 +41,8 @@ struct FjallStore<'d> {
 struct FjallReader(Snapshot);
 struct FjallTransaction(OptimisticWriteTx);
 
-fn row(guard: Guard) -> crate::store::Result<(fjall::UserKey, fjall::UserValue)> {
-    Ok(guard.into_inner()?)
+fn row(guard: Guard) -> store::Result<(fjall::UserKey, fjall::UserValue)> {
+    guard.into_inner().or_store_error()
 }
 
 macro_rules! reads {
@@ -50,8 +51,8 @@ macro_rules! reads {
             type Table = Table;
 
             #[inline]
-            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> crate::store::Result<bool> {
-                Ok(take(self.0.get(table, key)?.as_deref(), value))
+            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
+                Ok(take(self.0.get(table, key).or_store_error()?.as_deref(), value))
             }
 
             fn scan(
@@ -60,7 +61,7 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
+            ) -> store::Result<()> {
                 show(self.0.range(table, from..to).map(row), each)
             }
 
@@ -70,7 +71,7 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
+            ) -> store::Result<()> {
                 show(self.0.range(table, from..to).rev().map(row), each)
             }
         }
@@ -84,13 +85,13 @@ impl Transaction for FjallTransaction {
     type Handle = Waited;
 
     #[inline]
-    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> crate::store::Result<()> {
+    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> store::Result<()> {
         self.0.insert(table, key, value);
         Ok(())
     }
 
-    fn remove(&mut self, table: &Table, key: &[u8]) -> crate::store::Result<bool> {
-        let there = self.0.contains_key(table, key)?;
+    fn remove(&mut self, table: &Table, key: &[u8]) -> store::Result<bool> {
+        let there = self.0.contains_key(table, key).or_store_error()?;
         if there {
             self.0.remove(table, key);
         }
@@ -98,11 +99,11 @@ impl Transaction for FjallTransaction {
     }
 
     #[inline]
-    fn commit(self) -> crate::store::Result<()> {
-        self.0.commit()?.map_err(|fjall::Conflict| Error::Conflict)
+    fn commit(self) -> store::Result<()> {
+        self.0.commit().or_store_error()?.map_err(|fjall::Conflict| Error::Conflict)
     }
 
-    fn commit_async(self) -> crate::store::Result<Waited> {
+    fn commit_async(self) -> store::Result<Waited> {
         self.commit().map(|()| Waited)
     }
 
@@ -129,11 +130,11 @@ impl Session for FjallSession<'_> {
         Self: 's;
 
     #[inline]
-    fn begin(&mut self) -> crate::store::Result<FjallTransaction> {
-        Ok(FjallTransaction(self.database.write_tx()?.durability(Some(self.mode))))
+    fn begin(&mut self) -> store::Result<FjallTransaction> {
+        Ok(FjallTransaction(self.database.write_tx().or_store_error()?.durability(Some(self.mode))))
     }
 
-    fn begin_read(&mut self) -> crate::store::Result<FjallReader> {
+    fn begin_read(&mut self) -> store::Result<FjallReader> {
         Ok(FjallReader(self.database.read_tx()))
     }
 }

@@ -1,4 +1,4 @@
-//! SQLite behind the seam, through `rusqlite` and the SQLite that it brings.
+//! SQLite behind the trait `Store`, through `rusqlite` and the SQLite that it brings.
 //!
 //! Settings: `journal_mode=WAL` and `synchronous=FULL`, which its documentation names for durable commits in that mode: the log is synced at each
 //! commit. A connection a thread, statements prepared once, tables `WITHOUT ROWID` by key, checkpoints as it makes them by itself (at
@@ -9,10 +9,11 @@
 //!
 //! Memory: `cache_size`, the bytes given shared evenly by the connections, beside the page cache of the operating system.
 
-use super::{Settings, Visit, failed, figures, is_durable, take};
-use crate::engine::Engine;
-use crate::store::{Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
+use super::{OrStoreError, StoreError, failed, figures, is_durable, take};
 use anyhow::{Context, Result};
+use quench_bench::engine::Engine;
+use quench_bench::peers::{Settings, Visit};
+use quench_bench::store::{self, Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
 use rusqlite::{Connection, ErrorCode};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,11 +27,11 @@ const STATEMENTS: usize = 128;
 /// Less than this would not hold the pages of one transaction.
 const CACHE_BYTES_MIN: u64 = 1 << 20;
 
-impl From<rusqlite::Error> for Error {
-    fn from(error: rusqlite::Error) -> Error {
-        match error.sqlite_error_code() {
+impl StoreError for rusqlite::Error {
+    fn into_store_error(self) -> Error {
+        match self.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Conflict,
-            _ => failed(error),
+            _ => failed(self),
         }
     }
 }
@@ -99,22 +100,17 @@ fn run(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(statement)?.execute(()).map(drop)
 }
 
-fn get(
-    connection: &Connection,
-    table: &Statements,
-    key: &[u8],
-    value: &mut Vec<u8>,
-) -> crate::store::Result<bool> {
-    let mut statement = connection.prepare_cached(&table.get)?;
-    let mut rows = statement.query([key])?;
-    match rows.next()? {
+fn get(connection: &Connection, table: &Statements, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
+    let mut statement = connection.prepare_cached(&table.get).or_store_error()?;
+    let mut rows = statement.query([key]).or_store_error()?;
+    match rows.next().or_store_error()? {
         Some(row) => Ok(take(Some(blob(row, 0)?), value)),
         None => Ok(false),
     }
 }
 
-fn blob<'r>(row: &'r rusqlite::Row<'_>, column: usize) -> crate::store::Result<&'r [u8]> {
-    row.get_ref(column)?.as_blob().map_err(failed)
+fn blob<'r>(row: &'r rusqlite::Row<'_>, column: usize) -> store::Result<&'r [u8]> {
+    row.get_ref(column).or_store_error()?.as_blob().map_err(failed)
 }
 
 fn rows(
@@ -122,10 +118,10 @@ fn rows(
     statement: &str,
     (from, to): (&[u8], &[u8]),
     mut each: impl FnMut(&[u8], &[u8]) -> Step,
-) -> crate::store::Result<()> {
-    let mut statement = connection.prepare_cached(statement)?;
-    let mut rows = statement.query([from, to])?;
-    while let Some(row) = rows.next()? {
+) -> store::Result<()> {
+    let mut statement = connection.prepare_cached(statement).or_store_error()?;
+    let mut rows = statement.query([from, to]).or_store_error()?;
+    while let Some(row) = rows.next().or_store_error()? {
         if each(blob(row, 0)?, blob(row, 1)?).is_break() {
             break;
         }
@@ -140,8 +136,8 @@ struct Open<'s> {
 }
 
 impl Open<'_> {
-    fn begin<'s>(connection: &'s Connection, statement: &str) -> crate::store::Result<Open<'s>> {
-        run(connection, statement)?;
+    fn begin<'s>(connection: &'s Connection, statement: &str) -> store::Result<Open<'s>> {
+        run(connection, statement).or_store_error()?;
         Ok(Open { connection, ended: false })
     }
 }
@@ -170,7 +166,7 @@ macro_rules! reads {
         impl Reader for $type {
             type Table = Table;
 
-            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> crate::store::Result<bool> {
+            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
                 get(self.open.connection, table, key, value)
             }
 
@@ -180,7 +176,7 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
+            ) -> store::Result<()> {
                 rows(self.open.connection, &table.scan, (from, to), each)
             }
 
@@ -190,7 +186,7 @@ macro_rules! reads {
                 from: &[u8],
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
-            ) -> crate::store::Result<()> {
+            ) -> store::Result<()> {
                 rows(self.open.connection, &table.scan_back, (from, to), each)
             }
         }
@@ -203,22 +199,34 @@ reads!(SqliteTransaction<'_>);
 impl Transaction for SqliteTransaction<'_> {
     type Handle = Waited;
 
-    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> crate::store::Result<()> {
-        self.open.connection.prepare_cached(&table.insert)?.execute([key, value])?;
+    fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> store::Result<()> {
+        self.open
+            .connection
+            .prepare_cached(&table.insert)
+            .or_store_error()?
+            .execute([key, value])
+            .or_store_error()?;
         Ok(())
     }
 
-    fn remove(&mut self, table: &Table, key: &[u8]) -> crate::store::Result<bool> {
-        Ok(self.open.connection.prepare_cached(&table.remove)?.execute([key])? > 0)
+    fn remove(&mut self, table: &Table, key: &[u8]) -> store::Result<bool> {
+        Ok(self
+            .open
+            .connection
+            .prepare_cached(&table.remove)
+            .or_store_error()?
+            .execute([key])
+            .or_store_error()?
+            > 0)
     }
 
-    fn commit(mut self) -> crate::store::Result<()> {
-        run(self.open.connection, "COMMIT")?;
+    fn commit(mut self) -> store::Result<()> {
+        run(self.open.connection, "COMMIT").or_store_error()?;
         self.open.ended = true;
         Ok(())
     }
 
-    fn commit_async(self) -> crate::store::Result<Waited> {
+    fn commit_async(self) -> store::Result<Waited> {
         self.commit().map(|()| Waited)
     }
 
@@ -244,12 +252,12 @@ impl Session for SqliteSession<'_> {
     where
         Self: 's;
 
-    fn begin(&mut self) -> crate::store::Result<SqliteTransaction<'_>> {
+    fn begin(&mut self) -> store::Result<SqliteTransaction<'_>> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(SqliteTransaction { open: Open::begin(&self.connection, "BEGIN IMMEDIATE")?, _writer: writer })
     }
 
-    fn begin_read(&mut self) -> crate::store::Result<SqliteReader<'_>> {
+    fn begin_read(&mut self) -> store::Result<SqliteReader<'_>> {
         Ok(SqliteReader { open: Open::begin(&self.connection, "BEGIN")? })
     }
 }

@@ -1,0 +1,149 @@
+//! The `quench` program: calls one module for each command and turns the outcome into an exit code.
+//!
+//! 0: done. 1: done, and something is wrong (key not found, damage found, a promise broken). 2: could not be done; one
+//! line on standard error says why. If the reader of the output closes the pipe, the command ends without an error; what it
+//! found wrong is still in the exit code.
+
+mod bank;
+mod bench;
+mod commands;
+mod demo;
+mod output;
+mod rows;
+mod scratch;
+mod torture;
+
+use clap::{Parser, Subcommand};
+use commands::{SourceArgs, backup, dump, inspect, load, rows_at};
+use quench_bench::peers::NoPeers;
+use std::panic::AssertUnwindSafe;
+use std::process::ExitCode;
+
+pub use bench::{BenchArgs, run as run_bench};
+pub use output::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  quench demo                                 the main job, live: commit, kill, recover, prove
+  printf 'a\\t1\\nb\\t2\\n' | quench load mydb t -  load two rows
+  quench get mydb t a                         print the value of key a
+  quench dump mydb t > t.tsv                  every row, in key order
+  quench backup mydb /backup/monday           copy it; quench restore makes a database of the copy
+  quench bench put --threads 16 --seconds 10  durable commits per second on this disk
+  quench torture /tmp/t --seconds 60          kill it again and again, check what it promised
+
+Keys and values on the command line and in files are any bytes: \\t \\n \\r \\\\ and \\xNN are escapes.
+Exit codes: 0 done, 1 something is wrong (not found, damage, a broken promise), 2 could not be done.";
+
+#[derive(Parser)]
+#[command(name = "quench", version, about = "Run, inspect, measure and torture a QuenchDB database")]
+#[command(after_help = EXAMPLES)]
+struct Cli {
+    /// Print one JSON object (for rows: one per line) instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Transfers in a child process, killed and recovered live, with commit latency beside the raw device's
+    Demo(demo::DemoArgs),
+    /// Read lines `key<TAB>value` into a table, durably every --batch rows
+    Load(load::LoadArgs),
+    /// Write a table as lines `key<TAB>value`, in key order
+    Dump(dump::DumpArgs),
+    /// Print the value of a key (exit code 1 if it is not there)
+    Get(rows_at::GetArgs),
+    /// Write one row, durably
+    Put(rows_at::PutArgs),
+    /// Delete one row, durably (exit code 1 if it is not there)
+    Delete(rows_at::DeleteArgs),
+    /// Print the rows of a range of keys
+    Scan(rows_at::ScanArgs),
+    /// List the tables
+    Tables(inspect::TablesArgs),
+    /// Print what is known of a database: device, sizes, log, last recovery
+    Stat(SourceArgs),
+    /// Check every page, checksum and log record (exit code 1 if there is damage)
+    Verify(SourceArgs),
+    /// Write a checkpoint, so that the next open replays nothing before it
+    Checkpoint(inspect::DatabaseArgs),
+    /// Give space back: make the file of pages as short as what is in it
+    Compact(inspect::DatabaseArgs),
+    /// Copy a database while it can be written: everything, or what has changed since an earlier backup
+    Backup(backup::BackupArgs),
+    /// Make a new database of a full backup and the increments that follow it
+    Restore(backup::RestoreArgs),
+    /// Copy what is readable of a damaged database to a new one (exit code 1 if something is lost)
+    Salvage(backup::SalvageArgs),
+    /// Print the records of the log, readably
+    Log(inspect::LogArgs),
+    /// Measure commits, reads, scans, recovery, or the raw device
+    Bench(Box<bench::BenchArgs>),
+    /// Kill a working child at random moments and check that nothing acknowledged is lost
+    Torture(torture::TortureArgs),
+    #[command(hide = true)]
+    DemoChild(demo::child::ChildArgs),
+    #[command(hide = true)]
+    TortureChild(torture::child::ChildArgs),
+    #[command(hide = true)]
+    TortureCheck(torture::CheckArgs),
+}
+
+fn run(cli: Cli) -> anyhow::Result<Outcome> {
+    let json = cli.json;
+    match cli.command {
+        Command::Demo(args) => demo::run(&args, json),
+        Command::Load(args) => load::run(&args, json),
+        Command::Dump(args) => dump::run(&args, json),
+        Command::Get(args) => rows_at::get(&args, json),
+        Command::Put(args) => rows_at::put(&args, json),
+        Command::Delete(args) => rows_at::delete(&args, json),
+        Command::Scan(args) => rows_at::scan(&args, json),
+        Command::Tables(args) => inspect::tables(&args, json),
+        Command::Stat(args) => inspect::stat(&args, json),
+        Command::Verify(args) => inspect::verify(&args, json),
+        Command::Checkpoint(args) => inspect::checkpoint(&args, json),
+        Command::Compact(args) => backup::compact(&args, json),
+        Command::Backup(args) => backup::backup(&args, json),
+        Command::Restore(args) => backup::restore(&args, json),
+        Command::Salvage(args) => backup::salvage(&args, json),
+        Command::Log(args) => inspect::log(&args, json),
+        Command::Bench(args) => bench::run(*args, json, &NoPeers),
+        Command::Torture(args) => torture::run(&args, json),
+        Command::DemoChild(args) => demo::child::run(&args),
+        Command::TortureChild(args) => torture::child::run(&args),
+        Command::TortureCheck(args) => torture::run_check(&args),
+    }
+}
+
+/// Runs the program with the arguments of the process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    exit_code(|| run(cli))
+}
+
+/// Runs a command, prints its error as one line, and returns the exit code.
+pub fn exit_code(command: impl FnOnce() -> anyhow::Result<Outcome>) -> ExitCode {
+    if std::env::var_os("QUENCH_TRACE").is_some() {
+        tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    }
+    // A panic is a bug of this program; the user still gets one line and the exit code 2.
+    std::panic::set_hook(Box::new(|panic| {
+        bench::live::restore();
+        output::complain(&format!("internal error, please report it: {panic}"));
+    }));
+    match std::panic::catch_unwind(AssertUnwindSafe(command)) {
+        Ok(Ok(Outcome::Done)) => ExitCode::SUCCESS,
+        Ok(Ok(Outcome::Wrong)) => ExitCode::from(1),
+        // Only rows fail with a broken pipe: `print_text` ignores it.
+        Ok(Err(error)) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            output::complain(&output::one_line(&error));
+            ExitCode::from(2)
+        }
+        Err(_) => ExitCode::from(2),
+    }
+}
