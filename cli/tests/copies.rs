@@ -1,10 +1,8 @@
 //! Copies of databases: backup, restore, compact, salvage, as people and scripts call them.
 
-mod support;
-
+use crate::support::*;
 use serde_json::Value;
 use std::path::Path;
-use support::*;
 
 #[test]
 fn backups_are_made_looked_at_and_restored() {

@@ -1,9 +1,7 @@
 //! Modelled devices through the program: each measures as its figures say, and every workload runs on them.
 
-mod support;
-
+use crate::support::*;
 use serde_json::Value;
-use support::*;
 
 #[track_caller]
 fn bench(arguments: &[&str]) -> Value {

@@ -1,8 +1,6 @@
 //! `bench --engine` and `bench compare` in the program that contains QuenchDB only.
 
-mod support;
-
-use support::*;
+use crate::support::*;
 
 /// Fails with one line that contains `parts`.
 #[track_caller]

@@ -1,7 +1,6 @@
 //! On a terminal of its own: `--live` draws, ends when it is asked to, and gives the terminal back; long work says how far it is.
 
-mod support;
-
+use crate::support::*;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use std::fs::File;
@@ -9,7 +8,6 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::*;
 
 const LONGEST: Duration = Duration::from_secs(60);
 /// What a terminal is told to show its other screen, and to go back.

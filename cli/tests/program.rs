@@ -1,12 +1,10 @@
 //! Drives the built `quench` the way people and scripts do.
 
-mod support;
-
+use crate::support::*;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::*;
 
 /// The same bytes in each run: xorshift.
 fn random_bytes(state: &mut u64, len: usize) -> Vec<u8> {

@@ -1,9 +1,7 @@
 //! Commit protocols through the program: every preset and axis, contradictions, and the ablation.
 
-mod support;
-
+use crate::support::*;
 use serde_json::Value;
-use support::*;
 
 #[track_caller]
 fn bench(arguments: &[&str]) -> Value {

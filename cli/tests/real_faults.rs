@@ -3,8 +3,7 @@
 //!
 //! What needs strace, root, or a cgroup says so on the standard error and passes where that is missing; with `QUENCH_SKIP=deny` it fails.
 
-mod support;
-
+use crate::support::{directory, expect_code, json, run, run_with_input, skip, text};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -13,7 +12,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::{directory, expect_code, json, run, run_with_input, skip, text};
 
 /// At calls, with each of two presets, and at random: together more than 300 kills in a run of these tests.
 const KILLS_AT_CALLS: &str = "70";

@@ -1,9 +1,7 @@
 //! The specified workloads through the program: checked after a run, after a kill, and after a close, with every preset.
 
-mod support;
-
+use crate::support::*;
 use serde_json::Value;
-use support::*;
 
 /// A run in a directory of its own; its report.
 #[track_caller]

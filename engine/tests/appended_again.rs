@@ -1,17 +1,16 @@
 //! What a recovery has to write to the log again: where there is no room for it, and when it is interrupted.
 
-mod support;
-
+use crate::support::processes::in_own_process;
+use crate::support::{content, open};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Durability, Isolation, Settings};
 use std::sync::Barrier;
 use std::time::Duration;
-use support::{content, open};
 
 /// Two logs, the watermark held by one row that is nowhere durable, and about 700 KiB above it in the other log, of at most a MiB. The
 /// recovery has to write all of that again.
 fn held_watermark() -> (SimulatedStorage, Settings) {
-    let settings = Settings { log_bytes_max: 1 << 20, ..support::patient_workers(2) };
+    let settings = Settings { log_bytes_max: 1 << 20, ..crate::support::patient_workers(2) };
     for attempt in 0.. {
         let disk = SimulatedStorage::new(1);
         let killed = with_held_watermark(&disk, &settings, attempt);
@@ -61,9 +60,14 @@ fn with_held_watermark(
     (content(&open(&killed.duplicate(), &roomy)).len() == 40).then_some(killed)
 }
 
-/// One test, because it depends on whose turn it is which log a thread gets.
+/// In a process of its own, because it depends on the threads that live which log a thread gets.
 #[test]
-fn what_is_appended_again_has_room_and_is_removed_by_the_next_recovery_if_this_one_is_interrupted() {
+fn what_is_appended_again_has_room_and_is_removed_by_the_next_recovery() {
+    let name = "what_is_appended_again_has_room_and_is_removed_by_the_next_recovery";
+    in_own_process(module_path!(), name, appended_again);
+}
+
+fn appended_again() {
     let (disk, settings) = held_watermark();
     has_room_in_a_log_at_its_bound(disk.duplicate(), settings.clone());
     is_removed_by_the_next(disk, &settings);

@@ -1,7 +1,6 @@
 //! Backups: full, in chains of increments, beside writers, and whatever can happen to source and target meanwhile.
 
-mod support;
-
+use crate::support::{Content, content, place};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
@@ -11,7 +10,6 @@ use quenchdb::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use support::{Content, content, place};
 
 fn settings() -> Settings {
     Settings {

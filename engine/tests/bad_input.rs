@@ -2,6 +2,7 @@
 //!
 //! Tests that need another process run this binary again with `QUENCH_CHILD` set: see [`child`].
 
+use crate::support::processes::one_test;
 use quenchdb::{Database, ErrorKind, Result, Table, VALUE_BYTES_MAX};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,9 +43,7 @@ fn rows(db: &Database, table: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 /// Runs `role` of [`child`] in another process.
 fn in_another_process(role: &str, path: &Path) -> Output {
-    let exe = std::env::current_exe().expect("running");
-    let mut command = Command::new(exe);
-    command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
+    let mut command = one_test(module_path!(), "child");
     command.env("QUENCH_CHILD", role).env("QUENCH_PATH", path);
     command.output().expect("starts")
 }
@@ -139,13 +138,13 @@ fn cut_write(path: &Path) {
 #[test]
 fn a_write_that_is_cut_short_is_an_error() {
     let directory = tempfile::tempdir().expect("space");
-    let exe = std::env::current_exe().expect("running");
+    let child = one_test(module_path!(), "child");
     // Only a shell can have a child ignore the signal that comes with the error.
     let script = format!("trap '' XFSZ; ulimit -f {} && exec \"$0\" \"$@\"", FILE_LIMIT / 512);
     let output = Command::new("/bin/sh")
         .args(["-c", &script])
-        .arg(exe)
-        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .arg(child.get_program())
+        .args(child.get_args())
         .env("QUENCH_CHILD", "cut-write")
         .env("QUENCH_PATH", directory.path())
         .output()

@@ -1,7 +1,6 @@
 //! Changes divided between logs by page: a transaction is there with all its fragments or not at all, whatever the disk had of them.
 
-mod support;
-
+use crate::support::{content, open, place, small};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
@@ -9,7 +8,6 @@ use quenchdb::{
 };
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use support::{content, open, place, small};
 
 const LOGS: usize = 3;
 const ROWS: u64 = 400;

@@ -7,8 +7,7 @@
 //! Each transaction moves money between two rows of different pages, and puts, changes or takes away a row in two tables at once. So a checkpoint
 //! with one page that is too new or too old has another sum, or a row without its twin.
 
-mod support;
-
+use crate::support::content;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{
@@ -18,7 +17,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::content;
 
 const ACCOUNTS: u64 = 3000;
 const TWINS: u64 = 3000;

@@ -1,7 +1,5 @@
 //! Giving space back: the file becomes short, the content stays, and no moment of it is a bad one for a crash.
 
-mod support;
-
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Result, Settings, Table};
@@ -267,7 +265,7 @@ fn change_all_over(db: &Database, table: &Table, rows: u32, changes: u32) {
             last = now;
         } else if now.store_bytes > last.store_bytes + (12 << 20) {
             let made = || db.statistics().checkpoints > last.checkpoints;
-            support::await_that("the file grows, and nobody makes a checkpoint", made);
+            crate::support::await_that("the file grows, and nobody makes a checkpoint", made);
         }
         let change = |tx: &mut quenchdb::Transaction| {
             (0..8).try_for_each(|_| {

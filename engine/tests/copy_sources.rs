@@ -1,8 +1,7 @@
 //! What copies are made of, and what they say of it: logs in mapped memory, logs of a database that is open, which of several directories has
 //! an error, and directories in which nothing can be written.
 
-mod support;
-
+use crate::support::{content, open, place, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, Csn, Database, Error, ErrorKind, Preset, RestoreOptions, RestoreReport, Result, Settings,
@@ -10,7 +9,6 @@ use quenchdb::{
 };
 use std::path::Path;
 use std::process::Command;
-use support::{content, open, place, small};
 
 fn passive() -> Settings {
     Settings { log_memory_bytes: 1 << 20, ..small(Preset::Passive, 1) }
@@ -33,7 +31,7 @@ fn restore(
     log: Option<&SimulatedStorage>,
     to: Option<Csn>,
 ) -> Result<(SimulatedStorage, RestoreReport)> {
-    support::restore(backups, log, to, passive())
+    crate::support::restore(backups, log, to, passive())
 }
 
 fn rows(disk: &SimulatedStorage) -> usize {
@@ -243,7 +241,7 @@ fn a_log_is_not_replayed_while_its_database_is_open() {
 struct ReadOnly<'p>(&'p Path);
 
 fn skip(why: &dyn std::fmt::Display) {
-    support::skipped::skip(&format!("no directory can be mounted read-only here: {why}"));
+    crate::support::skipped::skip(&format!("no directory can be mounted read-only here: {why}"));
 }
 
 impl ReadOnly<'_> {

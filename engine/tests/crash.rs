@@ -17,8 +17,11 @@
 //!
 //! Three of four crashes are power cuts, the others kills; each is counted. The number of crashes can be raised with `QUENCH_CRASHES`.
 
-mod support;
-
+use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, judge_both, one};
+use crate::support::past::{Keys, Owner, Past, Reached, judge_shadows};
+use crate::support::shadow::{Shadow, World};
+use crate::support::so_far::{self, Commit, SoFar};
+use crate::support::{Content, content};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
@@ -27,11 +30,6 @@ use quenchdb::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, judge_both, one};
-use support::past::{Keys, Owner, Past, Reached, judge_shadows};
-use support::shadow::{Shadow, World};
-use support::so_far::{self, Commit, SoFar};
-use support::{Content, content};
 
 /// What the threads of a life know of it.
 #[derive(Default)]
@@ -75,7 +73,7 @@ fn settings(seed: u64) -> Settings {
         flush_unit_bytes: 4096,
         // Most transactions are written in chunks, or only those with long documents.
         chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
-        ..support::any_protocol(seed, &mut random)
+        ..crate::support::any_protocol(seed, &mut random)
     }
 }
 
@@ -85,7 +83,7 @@ fn open(storage: &SimulatedStorage, settings: &Settings) -> Result<Database> {
 
 /// The same sizes with another protocol: a database may be opened with any.
 fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
-    let other = support::any_protocol(random.next_u64(), random);
+    let other = crate::support::any_protocol(random.next_u64(), random);
     Settings {
         preset: other.preset,
         logs: other.logs,

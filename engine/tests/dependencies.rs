@@ -10,8 +10,7 @@
 //! Each way to meet a change has code of its own: a value, a row that is gone, a scan that passes by it, a row put where one was deleted, with
 //! and without a record of one's own.
 
-mod support;
-
+use crate::support::{Content, beside, beside_others, content, open, small};
 use quenchdb::internals::device::simulated::{
     CrashKind, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
@@ -19,7 +18,6 @@ use quenchdb::{
     Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table, Transaction,
 };
 use std::time::Duration;
-use support::{Content, beside, beside_others, content, open, small};
 
 const LOGS: usize = 3;
 

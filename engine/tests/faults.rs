@@ -5,7 +5,6 @@
 //! still be read. After a failed log write nothing commits any more until the database is reopened; after a failed
 //! checkpoint everything goes on.
 
-#[path = "faults/space.rs"]
 mod space;
 
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};

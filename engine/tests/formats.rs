@@ -3,16 +3,15 @@
 //! The samples lie in `tests/data/`, one file for each database. They are made by
 //!
 //! ```text
-//! cargo test -p quenchdb --test formats -- --ignored make_samples
+//! cargo test -p quenchdb --test engine -- --ignored make_samples
 //! ```
 //!
 //! when a format has changed and before that is released, with `QUENCH_SAMPLES=` and the names of those that are new. Existing samples
 //! stay as they are: they are what users have.
 
-#[path = "formats/samples.rs"]
 mod samples;
-mod support;
 
+use crate::support::{content, place};
 use quenchdb::internals::base::checksum::crc;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -22,7 +21,6 @@ use quenchdb::{
 use samples::{MEMORY, data, make, make_named, make_with, names, pack, settings_in_memory, unpack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use support::{content, place};
 
 const SECTOR: usize = 4096;
 /// Block kind.

@@ -1,9 +1,6 @@
 //! A full disk: whatever was acknowledged can be checkpointed, new work is refused at once, reads go on, and work goes on by
 //! itself when there is space again.
 
-#[path = "support/skipped.rs"]
-mod skipped;
-
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Compression, Database, ErrorKind, Preset, Result, Settings, Table};
@@ -500,7 +497,7 @@ struct SmallDisk {
 }
 
 fn skip(why: &dyn std::fmt::Display) {
-    skipped::skip(&format!("no file system can be mounted here: {why}"));
+    crate::support::skipped::skip(&format!("no file system can be mounted here: {why}"));
 }
 
 impl SmallDisk {

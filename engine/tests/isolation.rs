@@ -8,8 +8,8 @@
 //!
 //! Two million transactions each of the first two are judged (`QUENCH_JUDGED=N` for another number, per kind).
 
-mod support;
-
+use crate::support::lists::{Ended, Lists, list_transaction, read_all};
+use crate::support::ranges::{Ranges, range_transaction};
 use quench_checker::{History, Level, Outcome, lists::Told, versions};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -17,8 +17,6 @@ use quenchdb::{Database, Durability, Isolation, Layout, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::lists::{Ended, Lists, list_transaction, read_all};
-use support::ranges::{Ranges, range_transaction};
 
 const THREADS: u64 = 4;
 
@@ -358,7 +356,7 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
         log_bytes_max: 8 << 20,
         checkpoint_log_bytes: if random.chance(1, 2) { 64 << 10 } else { 0 },
         flush_unit_bytes: 4096,
-        ..support::any_protocol(seed, &mut random)
+        ..crate::support::any_protocol(seed, &mut random)
     };
     let open = |disk: &SimulatedStorage| {
         Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")

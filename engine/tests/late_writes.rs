@@ -1,13 +1,11 @@
 //! Writes of a killed process that land while the next one has the database open already.
 
-mod support;
-
+use crate::support::small;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Database, Dependency, Preset, Result, Settings, Writer};
 use std::sync::Arc;
 use std::time::Duration;
-use support::small;
 
 /// How a database is that is killed, and how many kills of it there are.
 struct Kind {
@@ -87,13 +85,13 @@ fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
 /// Kills the process; the database is the same after that.
 #[track_caller]
 fn must_outlive_a_kill(db: Database, disk: &SimulatedStorage, settings: &Settings, fate: u64, context: &str) {
-    let there = support::content(&db);
+    let there = crate::support::content(&db);
     let kill = disk.crash(CrashKind::Kill, disk.operations(), fate);
     disk.stop();
     drop(db);
     let db = open(&kill, settings).unwrap_or_else(|error| panic!("{context}: {error}"));
-    let now = support::content(&db);
-    assert!(now == there, "{context}: {}", support::difference(&there, &now));
+    let now = crate::support::content(&db);
+    assert!(now == there, "{context}: {}", crate::support::difference(&there, &now));
 }
 
 /// Commits rows `from..to` in three threads and waits for none of them.
@@ -199,14 +197,14 @@ fn what_is_only_in_a_cache_and_in_mapped_memory_outlives_a_power_cut_after_the_r
             }
         });
         let db = builder.on_recovery(scanning).open("simulated").unwrap_or_else(|e| panic!("{context}: {e}"));
-        let there = support::content(&db);
+        let there = crate::support::content(&db);
         let cut = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
         disk.stop();
         drop(db);
 
         let db = open(&cut, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
-        let now = support::content(&db);
-        assert!(now == there, "{context}: {}", support::difference(&there, &now));
+        let now = crate::support::content(&db);
+        assert!(now == there, "{context}: {}", crate::support::difference(&there, &now));
     }
     assert!(late > 0, "no kill had late writes");
 }
@@ -283,11 +281,11 @@ fn a_close_is_clean_although_a_block_of_an_earlier_epoch_was_late() {
         killed.stop();
         drop(db);
         let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
-        let there = support::content(&db);
+        let there = crate::support::content(&db);
         db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
         let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
         assert!(db.recovery().clean, "{context}");
-        assert_eq!(support::content(&db), there, "{context}");
+        assert_eq!(crate::support::content(&db), there, "{context}");
     }
     assert!(late >= 3, "{late} kills with late writes");
 }
@@ -316,5 +314,5 @@ fn a_close_that_cannot_remove_what_a_killed_process_left_leaves_it_to_the_next_o
         |files: &[String]| files.iter().filter(|path| path.starts_with("log/")).cloned().collect::<Vec<_>>();
     let files = disk.files();
     assert!(segments(&left).iter().all(|path| !files.contains(path)), "{left:?}, then {files:?}");
-    assert_eq!(support::content(&reopened(true)).len(), 150);
+    assert_eq!(crate::support::content(&reopened(true)).len(), 150);
 }

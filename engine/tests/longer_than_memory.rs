@@ -1,8 +1,7 @@
 //! Large values of transactions in progress that are longer than memory: their pages leave it before the transaction commits. Whatever
 //! happens then, a checkpoint holds nothing of them that a reader could meet, and nothing of them is lost space.
 
-mod support;
-
+use crate::support::{await_that, place};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
@@ -13,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use support::{await_that, place};
 
 const MEMORY_BYTES: u64 = 1 << 20;
 /// Of each value. All pages in memory hold less.

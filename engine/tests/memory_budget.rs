@@ -4,11 +4,11 @@
 //! memory that the process ever had with what it had before it opened the database. The pages of the program itself do not
 //! count: they are the file system's.
 
+use crate::support::processes::one_test;
 use quenchdb::internals::base::random::Random;
 use quenchdb::{BackupOptions, Database, Durability, ErrorKind, Isolation, Settings, Table};
 use std::io::Read;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -67,8 +67,7 @@ fn judge(test: &str, acts: &[Act]) {
     let bound = MEMORY_BYTES + MEMORY_BYTES / 20;
     let mut failures = Vec::new();
     for (name, _, measured) in acts {
-        let output = Command::new(std::env::current_exe().expect("a test is a program"))
-            .args(["--exact", test, "--nocapture"])
+        let output = one_test(module_path!(), test)
             .env(DIRECTORY, directory.path().join("db"))
             .env(ACT, name)
             .output()

@@ -1,12 +1,10 @@
 //! Reading a database whose log is, or was, in mapped memory, with settings that say so and with others.
 
-mod support;
-
+use crate::support::{content, difference, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Preset, Result, Settings, Writer};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use support::{content, difference, small};
 
 fn settings(logs: usize) -> Settings {
     Settings { log_memory_bytes: 1 << 20, ..small(Preset::Passive, logs) }

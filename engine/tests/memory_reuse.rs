@@ -1,10 +1,8 @@
 //! A memory-mapped log that is used, then not, and then again.
 
-mod support;
-
+use crate::support::{content, open, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Preset, Settings};
-use support::{content, open, small};
 
 /// With no memory of its own.
 fn without() -> Settings {

@@ -1,12 +1,10 @@
 //! A database whose log is on another device than the rest.
 
-mod support;
-
+use crate::support::skipped::skip;
+use crate::support::small;
 use quenchdb::{Database, Preset};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use support::skipped::skip;
-use support::small;
 
 fn open(directory: &Path) -> Database {
     Database::builder().settings(small(Preset::Auto, 1)).open(directory).expect("opens")
@@ -52,6 +50,6 @@ fn the_device_under_the_log_is_looked_at_as_well() {
     db.close().expect("closes");
 
     let db = open(directory.path());
-    assert_eq!(support::content(&db).len(), 2);
+    assert_eq!(crate::support::content(&db).len(), 2);
     db.close().expect("closes");
 }

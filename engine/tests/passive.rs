@@ -1,7 +1,6 @@
 //! Log buffers in mapped memory: nothing that was fenced is lost, whatever becomes of the memory, the segments, and who opens next.
 
-mod support;
-
+use crate::support::{await_that, content, difference};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
@@ -12,7 +11,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use support::{await_that, content, difference};
 
 const OWN: &str = "mapped-memory";
 

@@ -1,7 +1,6 @@
 //! The measurement of durability methods, which `autonomous` makes when it is first opened: what hinders it hinders nothing else.
 
-mod support;
-
+use crate::support::small;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::{
     DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue, probe,
@@ -10,7 +9,6 @@ use quenchdb::{Database, Error, ErrorKind, Preset, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use support::small;
 
 /// The file that is measured with.
 const PROBE: &str = "quench-probe.tmp";

@@ -2,12 +2,13 @@
 //!
 //! Other processes run this binary again with `QUENCH_CHILD` set: see [`child`]. `QUENCH_READER_SECONDS` makes it longer.
 
+use crate::support::processes::one_test;
 use quenchdb::internals::base::random::Random;
 use quenchdb::{BackupOptions, Csn, Database, RestoreOptions};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 const ACCOUNTS: u32 = 300;
@@ -26,8 +27,7 @@ struct Process(Child);
 impl Process {
     /// Runs `role` of [`child`], and waits until it says that it is ready.
     fn start(role: &str, path: &Path) -> Process {
-        let mut command = Command::new(std::env::current_exe().expect("running"));
-        command.args(["--exact", "child", "--nocapture", "--test-threads=1"]);
+        let mut command = one_test(module_path!(), "child");
         command
             .env("QUENCH_CHILD", role)
             .env("QUENCH_PATH", path)

@@ -1,8 +1,7 @@
 //! Readers of checkpoints beside a writer: on the simulated disk with the steps of one between those of the other, and in
 //! processes of their own.
 
-mod support;
-
+use crate::support::interleaved::{Interleaved, set_interrupt};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
@@ -11,7 +10,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use support::interleaved::{Interleaved, set_interrupt};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 

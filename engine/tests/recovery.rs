@@ -1,12 +1,10 @@
 //! Recovery at its limits: little memory, interrupted, and what it tells while it works.
 
-mod support;
-
+use crate::support::content;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Durability, Isolation, Preset, Settings, Table};
 use std::sync::{Arc, Barrier, Mutex};
-use support::content;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -163,7 +161,7 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
 #[test]
 fn a_manifest_does_not_repeat_what_is_void_with_each_crash_that_no_checkpoint_follows() {
     // So many that the two threads hardly ever share one, whoever else is there.
-    let settings = support::patient_workers(16);
+    let settings = crate::support::patient_workers(16);
     let mut disk = SimulatedStorage::new(1);
     let mut lengths = Vec::new();
     for life in 0..12u64 {

@@ -1,11 +1,12 @@
 //! Recovery of a log far larger than memory, measured from outside: the most memory that the process ever had.
 //!
-//! Alone in its file, since other tests of the same process would be measured too. Its child makes the log and kills itself.
+//! In a process of its own, since other tests of the same process would be measured too. A second process makes the log and kills itself.
 
+use crate::support::processes::{in_own_process, one_test};
 use quenchdb::{Database, Durability, Isolation, Settings};
 use std::path::Path;
-use std::process::Command;
 
+const NAME: &str = "recovery_of_a_log_larger_than_memory_takes_what_it_says";
 const DIRECTORY: &str = "QUENCH_MEMORY_TEST_DIRECTORY";
 const ROWS: u64 = 1000;
 const VALUE_BYTES: usize = 300;
@@ -54,17 +55,17 @@ fn recovery_of_a_log_larger_than_memory_takes_what_it_says() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         load(Path::new(&directory));
     }
+    in_own_process(module_path!(), NAME, recover_and_measure);
+}
+
+fn recover_and_measure() {
     if std::fs::write("/proc/self/clear_refs", "5").is_err() || status("VmHWM").is_none() {
         println!("not measured: the system does not tell how much memory a process had");
         return;
     }
     let directory = tempfile::tempdir_in(".").expect("a directory");
     let path = directory.path().join("db");
-    let child = Command::new(std::env::current_exe().expect("a test is a program"))
-        .args(["--exact", "recovery_of_a_log_larger_than_memory_takes_what_it_says"])
-        .env(DIRECTORY, &path)
-        .output()
-        .expect("starts");
+    let child = one_test(module_path!(), NAME).env(DIRECTORY, &path).output().expect("starts");
     assert!(!child.status.success(), "the child kills itself");
 
     std::fs::write("/proc/self/clear_refs", "5").expect("worked before");

@@ -1,7 +1,6 @@
 //! Restoring a backup and the log that was written after it: to the end, to a CSN, and as far as it goes.
 
-mod support;
-
+use crate::support::{Content, content, place};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, Csn, Database, Error, ErrorKind, RestoreOptions, RestoreReport, Result, Settings,
@@ -9,7 +8,6 @@ use quenchdb::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use support::{Content, content, place};
 
 fn settings() -> Settings {
     Settings {
@@ -126,7 +124,7 @@ fn restore(
     log: Option<&SimulatedStorage>,
     to: Option<Csn>,
 ) -> Result<(SimulatedStorage, RestoreReport)> {
-    let (target, report) = support::restore(backups, log, to, settings())?;
+    let (target, report) = crate::support::restore(backups, log, to, settings())?;
     Ok((target.crash(CrashKind::PowerCut, target.operations(), 4), report))
 }
 

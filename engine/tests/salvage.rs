@@ -1,14 +1,12 @@
 //! Salvaging: whatever block is damaged, everything outside its place is there, and nothing else.
 
-mod support;
-
+use crate::support::{Content, content, place};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Compression, Database, ErrorKind, Progress, Result, SalvageReport, Settings};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use support::{Content, content, place};
 
 const BLOCK: usize = 4096;
 /// A row that is in the checkpoint, and deleted by the log.

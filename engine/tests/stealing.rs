@@ -1,7 +1,7 @@
 //! Two workers that write each other's records: what a crash, a lost block and a flipped bit do to them.
 
-mod support;
-
+use crate::support::processes::in_own_process;
+use crate::support::{beside_others, small};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::commit::presets;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -10,7 +10,6 @@ use quenchdb::{
 };
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use support::{beside_others, small};
 
 const SECTOR: usize = 4096;
 const ROUNDS: u32 = 120;
@@ -163,11 +162,13 @@ fn crashes_wanted() -> u64 {
     std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
 }
 
-/// One test: threads get their logs in turn, and beside another test's the two of a sample might have the same.
+/// In a process of its own: threads get their logs in turn, and beside another test's the two of a sample might have the same.
 #[test]
 fn stolen_records_survive_as_their_owners_and_rot_in_them_is_found() {
-    stolen_records_survive();
-    rot_is_found();
+    in_own_process(module_path!(), "stolen_records_survive_as_their_owners_and_rot_in_them_is_found", || {
+        stolen_records_survive();
+        rot_is_found();
+    });
 }
 
 fn stolen_records_survive() {

@@ -1,8 +1,9 @@
 //! A new thread for each transaction, very many of them: nothing of a thread stays when it has ended.
 //!
-//! Alone in its file, since the memory of the whole process is measured. `QUENCH_THREADS` says how many threads for each protocol and kind
+//! In a process of its own, since the memory of the whole process is measured. `QUENCH_THREADS` says how many threads for each protocol and kind
 //! of commit; without it there are 7,200, more than 100,000 in all.
 
+use crate::support::processes::in_own_process;
 use quenchdb::{Database, Dependency, Layout, Preset, Settings, Writer};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -105,6 +106,10 @@ fn in_time(name: &str, seconds: u64, run: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn a_thread_that_ended_leaves_nothing_behind() {
+    in_own_process(module_path!(), "a_thread_that_ended_leaves_nothing_behind", churn_with_each_protocol);
+}
+
+fn churn_with_each_protocol() {
     let wanted = threads_wanted();
     for (name, settings) in protocols() {
         for blocking in [true, false] {

@@ -1,8 +1,7 @@
 //! Threads that end, panic or are too many, and a database that is closed under them: nothing acknowledged is lost, nobody hangs, and what
 //! they leave in a log's buffer becomes durable without them.
 
-mod support;
-
+use crate::support::{content, open, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     Acknowledger, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Settings, Table, Writer,
@@ -10,7 +9,6 @@ use quenchdb::{
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use support::{content, open, small};
 
 fn settings(preset: Preset, logs: usize) -> Settings {
     let logs = if preset == Preset::PerTransaction { 1 } else { logs };

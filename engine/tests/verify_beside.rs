@@ -1,13 +1,11 @@
 //! `verify` beside writers: what it must find all the same, and that it keeps nobody waiting. And a checkpoint that frees a dropped table.
 
-mod support;
-
+use crate::support::interleaved::{Interleaved, Step, set_interrupt};
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Compression, Database, Preset, Settings, VerifyReport};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use support::interleaved::{Interleaved, Step, set_interrupt};
 
 fn open(disk: &SimulatedStorage) -> Database {
     open_with(disk, 1 << 20)

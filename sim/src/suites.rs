@@ -15,6 +15,8 @@ pub struct Suite {
     pub name: &'static str,
     /// What follows `cargo test`.
     arguments: &'static [&'static str],
+    /// Tests whose names contain one of these; all of the program's if there is none.
+    filters: &'static [&'static str],
     /// The figure that it is run for.
     pub figure: &'static str,
     /// What that figure should be after a long run. `None` for one that goes the same way each time: it is run once.
@@ -25,26 +27,36 @@ pub struct Suite {
 pub const SUITES: &[Suite] = &[
     Suite {
         name: "crashes",
-        arguments: &["-p", "quenchdb", "--test", "crash"],
+        arguments: &["-p", "quenchdb", "--test", "engine"],
+        filters: &["crash::"],
         figure: "power_cuts",
         long: Some(5_000_000),
     },
     Suite {
         name: "isolation",
-        arguments: &["-p", "quenchdb", "--test", "isolation"],
+        arguments: &["-p", "quenchdb", "--test", "engine"],
+        filters: &["isolation::"],
         figure: "judged",
         long: Some(100_000_000),
     },
     Suite {
         name: "real kills",
-        arguments: &["-p", "quench-cli", "--test", "real_faults", "--test", "fuse"],
+        arguments: &["-p", "quench-cli", "--test", "cli"],
+        filters: &["real_faults::", "fuse::"],
         figure: "kills",
         long: Some(10_000),
     },
-    Suite { name: "model", arguments: &["-p", "quench-model"], figure: "model_states", long: None },
+    Suite {
+        name: "model",
+        arguments: &["-p", "quench-model"],
+        filters: &[],
+        figure: "model_states",
+        long: None,
+    },
     Suite {
         name: "planted bugs",
-        arguments: &["-p", "quench-sim", "--test", "planted"],
+        arguments: &["-p", "quench-sim", "--test", "sim"],
+        filters: &["planted::"],
         figure: "planted",
         long: None,
     },
@@ -74,7 +86,11 @@ impl Suite {
         bar.set_prefix(self.name);
         bar.enable_steady_tick(Duration::from_millis(200));
         let mut command = cargo::command("test")?;
-        command.args(self.arguments).args(["--", "--nocapture"]).env("QUENCH_SEED", first_seed.to_string());
+        command
+            .args(self.arguments)
+            .args(["--", "--nocapture"])
+            .args(self.filters)
+            .env("QUENCH_SEED", first_seed.to_string());
         let mut child = cargo::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
             .context("tests of other packages; --simulation-only leaves them out")?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());

@@ -1,9 +1,8 @@
 //! A crash loses of the commits with bounded loss no more than those of the loss window: by the simulation's clock, which says when each was told and
 //! when the machine stopped.
 
-#[path = "../../engine/tests/support/mod.rs"]
-mod support;
-
+use crate::support::bank::{Id, Tables, judge, step};
+use crate::support::loss::{Bounded, Moment};
 use quenchdb::internals::base::clock::Clock;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -13,8 +12,6 @@ use quenchdb::{Database, Durability, Isolation, Preset, Settings};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use support::bank::{Id, Tables, judge, step};
-use support::loss::{Bounded, Moment};
 
 const LOSS_WINDOW: Duration = Duration::from_millis(8);
 /// What a write takes here at most, with the time until its thread is woken.
@@ -26,7 +23,7 @@ fn settings(seed: u64, preset: Preset) -> Settings {
     Settings {
         loss_window: LOSS_WINDOW,
         checkpoint_log_bytes: if seed.is_multiple_of(2) { 64 << 10 } else { 0 },
-        ..support::small(preset, 1 + seed as usize / Preset::ALL.len() % 3)
+        ..crate::support::small(preset, 1 + seed as usize / Preset::ALL.len() % 3)
     }
 }
 
@@ -80,7 +77,7 @@ fn live(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, 
 
 #[test]
 fn no_commit_of_bounded_loss_is_lost_when_its_window_has_passed() {
-    let _alone = support::alone();
+    let _alone = crate::support::alone();
     let (mut overdue, mut lost) = (0, 0);
     for seed in 0..8 * Preset::ALL.len() as u64 {
         let preset = Preset::ALL[seed as usize % Preset::ALL.len()];

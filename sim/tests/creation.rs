@@ -45,6 +45,7 @@ fn live(disk: &SimulatedStorage, seed: u64) {
 
 #[test]
 fn a_checkpoint_has_a_root_exactly_if_it_has_the_table() {
+    let _alone = crate::support::alone();
     let mut checkpoints_with_tables = 0;
     for seed in 0..SEEDS {
         let disk = SimulatedStorage::new(seed);

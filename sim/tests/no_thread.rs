@@ -1,8 +1,5 @@
 //! The system has no further thread: whoever opens a database is told so, or does without; nobody waits for ever, and nothing is lost.
 
-#[path = "../../engine/tests/support/mod.rs"]
-mod support;
-
 use quenchdb::internals::base::surroundings::Surroundings;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::Event;
@@ -49,11 +46,11 @@ fn without(disk: &SimulatedStorage, settings: &Settings, after: u64, times: u64)
 
 #[test]
 fn a_thread_that_cannot_be_started_is_an_error_or_can_be_done_without() {
-    let _alone = support::alone();
+    let _alone = crate::support::alone();
     let (mut refusals, mut told) = (0, 0);
     for preset in Preset::ALL {
         // With a flusher for each log, where there is one.
-        let settings = support::small(preset, 3);
+        let settings = crate::support::small(preset, 3);
         for times in [1, u64::MAX] {
             for after in 0.. {
                 let disk = SimulatedStorage::new(after);
@@ -94,11 +91,11 @@ fn block_on(mut handle: CommitHandle) -> Result<()> {
 /// Where the thread that calls wakers could not be started once, whoever acknowledged called them for as long as the database was open.
 #[test]
 fn futures_end_without_a_thread_for_their_wakers_and_the_next_one_tries_again() {
-    let _alone = support::alone();
+    let _alone = crate::support::alone();
     for preset in [Preset::Group, Preset::Pipelined, Preset::Autonomous] {
         let futures = || {
             let own = Surroundings::of_this_thread().expect("simulated");
-            let db = open(&SimulatedStorage::new(1), &support::small(preset, 3)).expect("whole");
+            let db = open(&SimulatedStorage::new(1), &crate::support::small(preset, 3)).expect("whole");
             let table = db.create_table("t").expect("new");
             own.refuse_threads(0, 2);
             let mut polled = 0;

@@ -2,9 +2,8 @@
 //! after a crash everything acknowledged is there, and nothing half done. Panics are bugs, of the engine or of a device that a user brought; these are
 //! planned.
 
-#[path = "../../engine/tests/support/mod.rs"]
-mod support;
-
+use crate::support::bank::{ALL_KINDS, Id, Tables, Told, judge, one};
+use crate::support::shadow::await_it;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -13,8 +12,6 @@ use quenchdb::internals::sync::{Mutex, thread};
 use quenchdb::{BackupOptions, CommitHandle, Database, ErrorKind, Settings};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use support::bank::{ALL_KINDS, Id, Tables, Told, judge, one};
-use support::shadow::await_it;
 
 fn settings(seed: u64) -> Settings {
     Settings {
@@ -24,7 +21,7 @@ fn settings(seed: u64) -> Settings {
         log_buffer_bytes: 64 << 10,
         log_bytes_max: 8 << 20,
         checkpoint_log_bytes: 64 << 10,
-        ..support::any_protocol(seed, &mut Random::from_seed(seed))
+        ..crate::support::any_protocol(seed, &mut Random::from_seed(seed))
     }
 }
 
@@ -104,7 +101,7 @@ fn live(
 
 /// Panics at the first operations of `threads`, so many; returns how many threads they struck.
 fn panics(threads: &'static str, operations: u64) -> u64 {
-    let _alone = support::alone();
+    let _alone = crate::support::alone();
     let mut struck = 0;
     for after in 0..operations {
         let (disk, seed) = (SimulatedStorage::new(after), after);

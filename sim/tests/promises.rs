@@ -3,11 +3,8 @@
 //! one log, a log for each thread, transactions divided by page, and logs in mapped memory. Each time it is told what was struck (a log block, a page's image, a part of
 //! the mapping, the manifest), and what the engine finds of it when it opens, reads, and verifies. What cannot be found out is named here.
 
-#[path = "promises/rot.rs"]
 mod rot;
-#[path = "../../engine/tests/support/mod.rs"]
-mod support;
-
+use crate::support::small;
 use Answer::{FoundByReading, FoundByVerify, Prefix, Refused, Whole};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{
@@ -19,7 +16,6 @@ use quenchdb::{Compression, Database, ErrorKind, Layout, Preset, Settings, Table
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::small;
 
 const SEED: u64 = 1;
 const TRANSACTIONS: u32 = 40;
@@ -321,7 +317,7 @@ fn log_of(well: &SimulatedStorage, operations: usize, path: &str, offset: u64) -
 /// What was struck and what became of it, with how often, over all writes of the life.
 fn strike_each(life: &Life, kind: MishapKind, crash: CrashKind) -> Found {
     use OperationKind::{DurableWrite, Flush, Memory, Write};
-    let _alone = support::alone();
+    let _alone = crate::support::alone();
     // The first life in a process makes what all share, and is not quite like the next.
     life.live(&SimulatedStorage::new(SEED));
     let well = SimulatedStorage::new(SEED);

@@ -2,16 +2,13 @@
 //! Regression: a flusher that looked while a block was being sealed found neither its bytes nor the block, and slept; who had asked for the write
 //! waited until another commit asked (seed 1018802 of quench-sim, in which there was none: all threads waited for each other).
 
-#[path = "../../engine/tests/support/mod.rs"]
-mod support;
-
+use crate::support::small;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::simulation::{self, Plan};
 use quenchdb::internals::sync::{Mutex, thread};
 use quenchdb::{CommitHandle, Database, Durability, Isolation, Preset, Settings};
 use std::sync::Arc;
-use support::small;
 
 const SEEDS: u64 = 3_000;
 const LEVELS: [Durability; 4] =
@@ -47,6 +44,7 @@ fn live(disk: &SimulatedStorage, settings: Settings, seed: u64) {
 
 #[test]
 fn who_waits_for_a_block_that_others_seal_is_told() {
+    let _alone = crate::support::alone();
     for seed in 0..SEEDS {
         let gather_max = 2 + seed as usize % 2;
         let settings = Settings { gather_max, ..small(Preset::Queued, 1) };

@@ -3,7 +3,7 @@
 //! What is written is in the page cache of the directory's file system. That outlives a killed program, so a flush has nothing to do here:
 //! it is counted, and may fail. No power cut is simulated.
 
-use crate::trouble::{Fate, Kind, Orders, Trouble};
+use super::trouble::{Fate, Kind, Orders, Trouble};
 use fuser::{
     BsdFileFlags, Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,

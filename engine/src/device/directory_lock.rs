@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(1);
 pub(super) struct DirectoryLock {
     directory: Option<PathBuf>,
     /// None for a reader where no file can be made.
-    _file: Option<std::fs::File>,
+    file: Option<std::fs::File>,
 }
 
 impl DirectoryLock {
@@ -36,7 +36,7 @@ impl DirectoryLock {
             .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e));
         let mut file = match opened? {
             Some(file) => file,
-            None => return Ok(DirectoryLock { directory: None, _file: None }),
+            None => return Ok(DirectoryLock { directory: None, file: None }),
         };
         let attempt = || if exclusive { file.try_lock() } else { file.try_lock_shared() };
         let mut taken = attempt();
@@ -70,7 +70,7 @@ impl DirectoryLock {
             let _ = file.set_len(0).and_then(|()| file.rewind());
             let _ = writeln!(file, "{}", std::process::id());
         }
-        Ok(DirectoryLock { directory: exclusive.then(|| directory.to_path_buf()), _file: Some(file) })
+        Ok(DirectoryLock { directory: exclusive.then(|| directory.to_path_buf()), file: Some(file) })
     }
 }
 
@@ -105,6 +105,8 @@ fn busy(directory: &Path, file: &mut std::fs::File) -> Error {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
+        // A process that was just forked may have a copy of the file: closing this one alone would leave the lock to it.
+        let _ = self.file.as_ref().map(std::fs::File::unlock);
         if let Some(directory) = &self.directory {
             let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if let Some(set) = open.as_mut() {

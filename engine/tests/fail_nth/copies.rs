@@ -1,9 +1,9 @@
 //! Scenarios with a second disk, and of those who only read.
 
-use crate::databases::{closed, database, group};
+use super::databases::{closed, database, group};
+use super::told::{Deed, How, Size};
+use super::{After, Scenario, Stage, judge_database, open};
 use crate::support::{Content, content, place};
-use crate::told::{Deed, How, Size};
-use crate::{After, Scenario, Stage, judge_database, open};
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{BackupOptions, Database, RestoreOptions, Settings};
 use std::sync::Arc;

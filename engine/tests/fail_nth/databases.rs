@@ -1,8 +1,8 @@
 //! Scenarios of one database on one disk.
 
+use super::told::{Deed, How, Size, Writer};
+use super::{Scenario, Stage, judge_database, open};
 use crate::support::await_that;
-use crate::told::{Deed, How, Size, Writer};
-use crate::{Scenario, Stage, judge_database, open};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Compression, Database, Layout, Preset, Settings, Table, Writer as Who};
 use std::io::Read;

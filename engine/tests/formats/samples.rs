@@ -10,8 +10,8 @@ use quenchdb::{
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::support::{Content, beside, place};
 use super::{open, settings};
+use crate::support::{Content, beside, place};
 use std::sync::Arc;
 
 /// The version that the present build writes, of samples.

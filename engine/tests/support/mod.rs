@@ -6,6 +6,7 @@ pub mod interleaved;
 pub mod lists;
 pub mod loss;
 pub mod past;
+pub mod processes;
 pub mod ranges;
 pub mod reads;
 pub mod shadow;

@@ -18,7 +18,7 @@ const fn tests(binary: &'static str, filter: &'static str) -> Detector {
 /// Bugs that are asked about by seeds are met by one of the first few, in a second or two; so many are a minute.
 const SEEDS: Detector = Detector::Seeds(300);
 
-const LEAVE_MEMORY: Detector = tests("checkpoint_exact", "leave_memory");
+const LEAVE_MEMORY: Detector = tests("engine", "checkpoint_exact::leave_memory");
 
 macro_rules! detectors {
     ($($bug:ident: $($detector:expr),+;)*) => {
@@ -32,20 +32,20 @@ macro_rules! detectors {
 }
 
 detectors! {
-    ShortWriteIgnored: tests("bad_input", "a_write_that_is_cut_short");
+    ShortWriteIgnored: tests("engine", "bad_input::a_write_that_is_cut_short");
 
     FrontierIsHighest: tests("lib", "log::parking"), SEEDS;
     LogChecksumNotCompared: tests("lib", "log::tests"), SEEDS;
-    CarriedBlockForgotten: tests("stealing", ""), SEEDS;
+    CarriedBlockForgotten: tests("engine", "stealing::"), SEEDS;
     StolenCsnNotCounted: tests("lib", "log::tests");
     SegmentRecycledEarly: tests("lib", "log::tests");
     PlaceUsedEarly: tests("lib", "log::tests");
-    SegmentForgotten: tests("verify", "no_block_and_no_segment_is_leaked");
-    KilledSegmentAdopted: tests("late_writes", "");
+    SegmentForgotten: tests("engine", "verify::no_block_and_no_segment_is_leaked");
+    KilledSegmentAdopted: tests("engine", "late_writes::");
     SegmentNameNotFlushed: SEEDS;
     FenceSkipped: SEEDS;
     BufferEntryNotFenced: tests("lib", "log::memory");
-    MemoryHeaderBelieved: tests("passive", "an_open_that_was_killed");
+    MemoryHeaderBelieved: tests("engine", "passive::an_open_that_was_killed");
     RolledBackChunkCounts: SEEDS;
 
     AcknowledgedBeforeFlush: SEEDS;
@@ -53,7 +53,7 @@ detectors! {
     FailedWriteRetried: tests("lib", "commit::tests::behaviour::a_failed_write_reaches");
     CommitsAfterFailure: tests("lib", "poison");
     FlushNotAcknowledged: tests("lib", "what_a_flush_found_durable");
-    ReaderNotAwaited: tests("dependencies", "restricted");
+    ReaderNotAwaited: tests("engine", "dependencies::restricted");
     SlotNotAnnounced: tests("lib", "watermark");
     AnnouncedAfterDraw: tests("lib", "watermark");
     SlotsBeforeCounter: tests("lib", "watermark");
@@ -61,67 +61,67 @@ detectors! {
     GsnNotAbovePredecessors: tests("lib", "commit::gsn");
     DrainedClockBelieved: tests("lib", "commit::tests::passive");
     OwnLogIsEnough: tests("lib", "commit::gsn");
-    FragmentsNotAwaited: tests("by_page", "a_transaction_is_whole");
+    FragmentsNotAwaited: tests("engine", "by_page::a_transaction_is_whole");
     QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
-    WatermarkNotStored: tests("damage", "a_hole_in_the_log");
+    WatermarkNotStored: tests("engine", "damage::a_hole_in_the_log");
     StolenBehindOlder: tests("lib", "commit::tests::stealing");
-    StolenRangeLost: tests("stealing", ""), SEEDS;
-    StragglersNotDrained: tests("dependencies", "passive"), SEEDS;
+    StolenRangeLost: tests("engine", "stealing::"), SEEDS;
+    StragglersNotDrained: tests("engine", "dependencies::passive"), SEEDS;
     NeedsForgotten: tests("lib", "commit::tests::held_up"), SEEDS;
     BoundedLossNeverDue: tests("lib", "commit::levels");
-    ChunksNotPinned: tests("chunks", "a_checkpoint_keeps_the_log"), SEEDS;
+    ChunksNotPinned: tests("engine", "chunks::a_checkpoint_keeps_the_log"), SEEDS;
 
-    DependencySkipped: tests("dependencies", "restricted");
-    AbsenceIsNoRead: tests("dependencies", "restricted");
-    SnapshotTooHigh: tests("basics", "a_snapshot_does_not_move"), SEEDS;
-    SnapshotTooLow: tests("basics", "what_is_committed_is_read_by_others"), SEEDS;
-    StampedBeforeRecord: tests("dependencies", "what_is_in_no_log"), SEEDS;
+    DependencySkipped: tests("engine", "dependencies::restricted");
+    AbsenceIsNoRead: tests("engine", "dependencies::restricted");
+    SnapshotTooHigh: tests("engine", "basics::a_snapshot_does_not_move"), SEEDS;
+    SnapshotTooLow: tests("engine", "basics::what_is_committed_is_read_by_others"), SEEDS;
+    StampedBeforeRecord: tests("engine", "dependencies::what_is_in_no_log"), SEEDS;
     PreparingNotAnnounced: SEEDS;
-    SnapshotReturnsVolatile: tests("dependencies", "restricted");
-    NoConflict: tests("basics", "the_first_updater_wins"), SEEDS;
-    AbortLeavesRow: tests("basics", "an_abort_leaves_no_trace"), SEEDS;
-    RollbackLeavesRow: tests("basics", "savepoints_take_back"), SEEDS;
+    SnapshotReturnsVolatile: tests("engine", "dependencies::restricted");
+    NoConflict: tests("engine", "basics::the_first_updater_wins"), SEEDS;
+    AbortLeavesRow: tests("engine", "basics::an_abort_leaves_no_trace"), SEEDS;
+    RollbackLeavesRow: tests("engine", "basics::savepoints_take_back"), SEEDS;
     RollbackKeepsRedo: SEEDS;
-    TombstonePurgedEarly: tests("concurrency", "deletes_and_inserts");
-    VersionFreedEarly: tests("basics", "a_long_snapshot"), SEEDS;
-    VersionFreedVolatile: tests("dependencies", "restricted");
-    ValueFreedEarly: tests("large_values", "an_old_snapshot");
+    TombstonePurgedEarly: tests("engine", "concurrency::deletes_and_inserts");
+    VersionFreedEarly: tests("engine", "basics::a_long_snapshot"), SEEDS;
+    VersionFreedVolatile: tests("engine", "dependencies::restricted");
+    ValueFreedEarly: tests("engine", "large_values::an_old_snapshot");
     RetiredNotListed: SEEDS;
-    RetiredFreedEarly: tests("large_values", "while_a_checkpoint_is_made");
-    UnfinishedNotListed: tests("longer_than_memory", "copies_of_a_checkpoint");
+    RetiredFreedEarly: tests("engine", "large_values::while_a_checkpoint_is_made");
+    UnfinishedNotListed: tests("engine", "longer_than_memory::copies_of_a_checkpoint");
 
     SeparatorLost: tests("lib", "tree::tests::checkpoint");
     MergeDropsRow: tests("lib", "tree::tests::checkpoint");
-    ScanSkipsAtBorder: tests("basics", "ranges_run_from_both_ends"), SEEDS;
-    ValueFreedTwice: tests("large_values", "outlive");
-    OverflowPageLeaked: tests("large_values", "overwriting_deleting"), SEEDS;
+    ScanSkipsAtBorder: tests("engine", "basics::ranges_run_from_both_ends"), SEEDS;
+    ValueFreedTwice: tests("engine", "large_values::outlive");
+    OverflowPageLeaked: tests("engine", "large_values::overwriting_deleting"), SEEDS;
 
     BlockReusedEarly: SEEDS;
     ImagesNotFlushed: SEEDS;
-    BlockLeaked: tests("verify", "no_block_and_no_segment_is_leaked");
+    BlockLeaked: tests("engine", "verify::no_block_and_no_segment_is_leaked");
     MappingSlotSkipped: tests("lib", "store::tests::crash"), SEEDS;
     NewestSlotNotFirst: tests("lib", "store::tests::manifest");
     SecondSlotSkipped: tests("lib", "store::tests::manifest");
     RemovalForgotten: tests("lib", "store::tests::pages");
-    ReserveNotKept: tests("full_disk", "at_every_fill_level_work");
+    ReserveNotKept: tests("engine", "full_disk::at_every_fill_level_work");
     LostWriteBelieved: tests("lib", "store::blocks");
-    ReadAheadIsStale: tests("larger_than_memory", "announcing_rows_in_a_tiny_memory");
+    ReadAheadIsStale: tests("engine", "larger_than_memory::announcing_rows_in_a_tiny_memory");
     CopyIsStale: tests("lib", "buffer::copies");
-    FailedImageRecorded: tests("faults", "any_operation_may_fail_autonomous");
-    ReadersNotAsked: tests("readers", "a_reader_stays");
+    FailedImageRecorded: tests("engine", "faults::any_operation_may_fail_autonomous");
+    ReadersNotAsked: tests("engine", "readers::a_reader_stays");
 
-    UncommittedImage: tests("checkpoint_exact", "is_open");
+    UncommittedImage: tests("engine", "checkpoint_exact::is_open");
     ImageBeforeLog: LEAVE_MEMORY;
     ImageAfterCheckpoint: LEAVE_MEMORY;
-    NotHandedOver: tests("checkpoint_exact", "split_and_merge"), SEEDS;
-    DirtyPageDropped: tests("larger_than_memory", "content_is_right");
+    NotHandedOver: tests("engine", "checkpoint_exact::split_and_merge"), SEEDS;
+    DirtyPageDropped: tests("engine", "larger_than_memory::content_is_right");
 
     VoidForgotten: tests("lib", "recovery::select"), SEEDS;
     DiscardedReplayed: tests("lib", "recovery::select");
     LaterEpochBelieved: tests("lib", "recovery::select"), SEEDS;
     AcceptedEndIgnored: tests("lib", "recovery::select");
     FragmentCountIgnored: tests("lib", "recovery::select");
-    ChunkOrderIgnored: tests("chunks", "long_transactions_survive"), SEEDS;
+    ChunkOrderIgnored: tests("engine", "chunks::long_transactions_survive"), SEEDS;
     FrontierTooHigh: tests("lib", "recovery::select");
     PredecessorsIgnored: tests("lib", "recovery::select");
     HoleIsTornTail: tests("lib", "recovery::select");
@@ -131,6 +131,6 @@ detectors! {
     RedoOutOfOrder: tests("lib", "recovery::redo"), SEEDS;
     CleanMarkKept: SEEDS;
 
-    IncrementMissesPage: tests("backup", "every_increment_of_a_chain");
+    IncrementMissesPage: tests("engine", "backup::every_increment_of_a_chain");
     BackupHoldsNothing: tests("lib", "store::tests::free");
 }

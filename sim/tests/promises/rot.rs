@@ -3,7 +3,7 @@
 use super::Answer::{Prefix, Refused, Whole};
 use super::{
     FOUND_OR_REPLACED, Found, SEED, answers, assert_answers, assert_newest_of_its_log, class_of_write,
-    in_memory, is_write, judge, on_the_device, place_of, support,
+    in_memory, is_write, judge, on_the_device, place_of,
 };
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{
@@ -48,7 +48,7 @@ fn blocks(well: &SimulatedStorage) -> Vec<Block> {
 #[test]
 fn rot_of_any_but_the_newest_log_block_refuses_the_database() {
     for (life, of_newest) in on_the_device() {
-        let _alone = support::alone();
+        let _alone = crate::support::alone();
         life.live(&SimulatedStorage::new(SEED));
         let well = SimulatedStorage::new(SEED);
         let history = life.live(&well);
@@ -82,7 +82,7 @@ fn rot_of_any_but_the_newest_log_block_refuses_the_database() {
 #[test]
 fn rot_in_a_read_is_found_but_in_the_newest_log_block() {
     for (life, of_newest) in on_the_device().into_iter().chain([(in_memory(2), Refused)]) {
-        let _alone = support::alone();
+        let _alone = crate::support::alone();
         life.live(&SimulatedStorage::new(SEED));
         let well = SimulatedStorage::new(SEED);
         let history = life.live(&well);

@@ -14,8 +14,6 @@
 
 mod copies;
 mod databases;
-#[path = "../support/mod.rs"]
-mod support;
 mod told;
 
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};

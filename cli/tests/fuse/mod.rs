@@ -4,17 +4,15 @@
 //! Needs /dev/fuse and root; without them the tests say so and pass.
 
 mod disk;
-#[path = "../support/mod.rs"]
-mod support;
 mod trouble;
 
+use crate::support::{directory, expect_code, quench, run_with_input, text};
 use disk::Disk;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
-use support::{directory, expect_code, quench, run_with_input, text};
 use trouble::{CarriedOut, Kind, Trouble};
 
 /// Who writes, and how it becomes durable: threads with DSYNC, io_uring with DSYNC, io_uring with linked flushes.

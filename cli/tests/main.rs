@@ -1,0 +1,13 @@
+//! The tests of the program `quench`, in one program.
+
+mod support;
+
+mod copies;
+mod devices;
+mod engines;
+mod fuse;
+mod live;
+mod program;
+mod protocols;
+mod real_faults;
+mod workloads;
