@@ -2,8 +2,8 @@
 
 use crate::support;
 use crate::support::bank::{ALL_KINDS, LOOSE_KINDS};
+use quenchdb::internals::base::environment::Environment;
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::base::surroundings::Surroundings;
 use quenchdb::internals::commit::presets;
 use quenchdb::internals::device::simulated::{
     Device, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
@@ -148,10 +148,10 @@ impl Trouble {
             Trouble::Full(bytes) => disk.set_capacity(Some(bytes)),
             Trouble::Panic(threads, after) => simulation::panic_later(threads, after),
             Trouble::Memory(after, times) => {
-                Surroundings::of_this_thread().into_iter().for_each(|own| own.refuse_memory(after, times));
+                Environment::current().into_iter().for_each(|own| own.fail_allocations(after, times));
             }
             Trouble::Threads(after, times) => {
-                Surroundings::of_this_thread().into_iter().for_each(|own| own.refuse_threads(after, times));
+                Environment::current().into_iter().for_each(|own| own.fail_thread_starts(after, times));
             }
         }
     }

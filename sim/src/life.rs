@@ -13,8 +13,8 @@ use crate::support::past::Past;
 use crate::support::so_far;
 use crate::weak;
 use crate::work::{Done, is_expected, work_together};
+use quenchdb::internals::base::environment::Environment;
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::base::surroundings::Surroundings;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::atomic::{AtomicBool, Ordering};
 use quenchdb::internals::sync::simulation::{self, Plan, PlannedPanic};
@@ -194,9 +194,9 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
 
 /// What went wrong inside the process.
 fn count_own_faults(figures: &mut Figures) {
-    if let Some(own) = Surroundings::of_this_thread() {
-        figures.happened("memory refused", own.memory_refused());
-        figures.happened("thread refused", own.threads_refused());
+    if let Some(own) = Environment::current() {
+        figures.happened("memory refused", own.allocations_failed());
+        figures.happened("thread refused", own.thread_starts_failed());
     }
     if let Some(thread) = simulation::planned_panic() {
         let own = thread.starts_with("quench-");

@@ -65,7 +65,7 @@ impl Shared {
     }
 
     fn now(&self) -> Moment {
-        Moment { time: Duration::from_nanos(self.clock.now().0), leaps: simulation::leaps() }
+        Moment { time: Duration::from_nanos(self.clock.now().0), leaps: simulation::preemptions() }
     }
 
     /// Notes why a transaction was refused. Whether others may do better.

@@ -45,7 +45,8 @@ fn live(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, 
             let (db, tables, disk, overdue) = &*shared;
             let mut random = Random::from_seed(seed ^ u64::from(number) << 32);
             let (clock, mut bounded) = (Clock::real(), Bounded::new(LOSS_WINDOW, WRITE));
-            let now = || Moment { time: Duration::from_nanos(clock.now().0), leaps: simulation::leaps() };
+            let now =
+                || Moment { time: Duration::from_nanos(clock.now().0), leaps: simulation::preemptions() };
             let level = if number == LAZY { Durability::Lazy } else { Durability::BoundedLoss };
             for n in 0..12 {
                 let id = [0, number, n, 0];

@@ -1,6 +1,6 @@
 //! The system has no further thread: whoever opens a database is told so, or does without; nobody waits for ever, and nothing is lost.
 
-use quenchdb::internals::base::surroundings::Surroundings;
+use quenchdb::internals::base::environment::Environment;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::Event;
 use quenchdb::internals::sync::simulation::{self, Plan};
@@ -23,9 +23,9 @@ fn add(db: &Database) -> Result<usize> {
 
 /// Opens without the thread with number `after` and the `times - 1` behind it, and again with all. Whether a thread was refused, and whether that was told.
 fn without(disk: &SimulatedStorage, settings: &Settings, after: u64, times: u64) -> (bool, bool) {
-    let own = Surroundings::of_this_thread().expect("simulated");
+    let own = Environment::current().expect("simulated");
     let rows = add(&open(disk, settings).expect("whole")).expect("whole");
-    own.refuse_threads(after, times);
+    own.fail_thread_starts(after, times);
     let what = format!("{}, {after}, {times}", settings.preset);
     let told = match open(disk, settings) {
         Ok(db) => {
@@ -38,10 +38,10 @@ fn without(disk: &SimulatedStorage, settings: &Settings, after: u64, times: u64)
             true
         }
     };
-    own.refuse_threads(0, 0);
+    own.fail_thread_starts(0, 0);
     let expected = if told { rows + 1 } else { rows + 2 };
     assert_eq!(add(&open(disk, settings).expect("whole")).expect("whole"), expected, "{what}");
-    (own.threads_refused() > 0, told)
+    (own.thread_starts_failed() > 0, told)
 }
 
 #[test]
@@ -94,17 +94,17 @@ fn futures_end_without_a_thread_for_their_wakers_and_the_next_one_tries_again() 
     let _alone = crate::support::alone();
     for preset in [Preset::Group, Preset::Pipelined, Preset::Autonomous] {
         let futures = || {
-            let own = Surroundings::of_this_thread().expect("simulated");
+            let own = Environment::current().expect("simulated");
             let db = open(&SimulatedStorage::new(1), &crate::support::small(preset, 3)).expect("whole");
             let table = db.create_table("t").expect("new");
-            own.refuse_threads(0, 2);
+            own.fail_thread_starts(0, 2);
             let mut polled = 0;
-            while own.threads_refused() < 2 {
+            while own.thread_starts_failed() < 2 {
                 let mut tx = db.begin().expect("free");
                 tx.insert(&table, [7], [7]).expect("a free row");
                 block_on(tx.commit_async().expect("room")).expect("a whole disk");
                 polled += 1;
-                assert!(polled < 1000, "{preset}: {} tried to start it", own.threads_refused());
+                assert!(polled < 1000, "{preset}: {} tried to start it", own.thread_starts_failed());
             }
             db.close().expect("closes");
         };

@@ -1,25 +1,26 @@
-//! The account of a database's memory: what everything but pages takes of `memory_bytes`.
+//! The memory account of a database: what everything except pages takes of `memory_bytes`.
 //!
-//! Whoever keeps something that grows with use, or that is large, holds a [`Charge`] for it. Pages get what is left.
+//! The owner of memory that is large, or that grows with use, holds a [`Charge`] for it. Pages get the
+//! rest of `memory_bytes`.
 //!
-//! Most of it is allocated, and an allocator seldom gives memory back to the system by itself. So what comes and goes in small pieces
-//! is charged with the most that there was since the allocator was last made to give back what is free ([`Pieces`]); what is large is
-//! mapped instead, and charged while it is there.
+//! An allocator seldom returns freed memory to the system by itself. So memory that comes and goes in
+//! small allocations is charged with its peak since the allocator last returned what was free
+//! ([`PooledCharge`]). Large buffers are mapped instead, and charged while they exist.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Small pieces are charged in these steps.
+/// Bytes: a [`PooledCharge`] grows in these steps.
 const STEP: u64 = 64 << 10;
 
-/// Bytes charged, by whomever.
+/// The sum of all charges of a database.
 #[derive(Debug, Default)]
 pub struct Account {
     bytes: AtomicU64,
 }
 
 impl Account {
-    /// Bytes that all charges come to.
+    /// Returns the sum of all charges, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
@@ -41,31 +42,31 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Its bytes.
+    /// Returns the charged bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Charges `bytes` from now on.
+    /// Sets the charge to `bytes`.
     pub fn set(&self, bytes: u64) {
         self.replace(self.bytes.swap(bytes, Ordering::SeqCst), bytes);
     }
 
-    /// Charges `more` bytes besides.
+    /// Adds `more` bytes to the charge.
     pub fn add(&self, more: u64) {
         self.bytes.fetch_add(more, Ordering::SeqCst);
         self.account.bytes.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Charges at least `bytes` from now on.
+    /// Raises the charge to `bytes` if it is lower.
     fn raise(&self, bytes: u64) {
         let before = self.bytes.fetch_max(bytes, Ordering::SeqCst);
         self.replace(before, bytes.max(before));
     }
 
     fn replace(&self, before: u64, now: u64) {
-        // Two's complement: what is less is subtracted.
+        // Two's complement: adding a negative difference subtracts.
         self.account.bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
     }
 }
@@ -76,53 +77,59 @@ impl Drop for Charge {
     }
 }
 
-/// The charge for what comes and goes in small pieces. It falls in three steps: [`Pieces::begin_anew`], the allocator gives back what is
-/// free, [`Pieces::settle`]. What is charged is at no time less than what is there.
+/// The charge for memory that comes and goes in small allocations: their peak.
+///
+/// The charge falls in three steps: [`PooledCharge::restart_peak`], the allocator returns what is free,
+/// [`PooledCharge::lower_to_peak`]. The charge is at no time lower than the bytes in use.
 #[derive(Debug)]
-pub struct Pieces {
+pub struct PooledCharge {
     charge: Charge,
-    /// The most that there was since the last step one.
-    most: AtomicU64,
+    /// The most bytes in use since the last call of `restart_peak`.
+    peak: AtomicU64,
 }
 
-impl Pieces {
-    /// No pieces yet.
+impl PooledCharge {
+    /// Returns a charge of zero bytes.
     #[must_use]
-    pub fn new(account: &Arc<Account>) -> Pieces {
-        Pieces { charge: account.charge(0), most: AtomicU64::new(0) }
+    pub fn new(account: &Arc<Account>) -> PooledCharge {
+        PooledCharge { charge: account.charge(0), peak: AtomicU64::new(0) }
     }
 
-    /// There are `now` bytes. The caller has added to their number sequentially consistently: see [`Pieces::begin_anew`].
+    /// Raises the peak and the charge if the `now` bytes in use exceed the peak.
+    ///
+    /// The caller has counted these bytes with a sequentially consistent addition: see
+    /// [`PooledCharge::restart_peak`].
     #[inline]
-    pub fn are(&self, now: u64) {
-        if now > self.most.load(Ordering::SeqCst) {
+    pub fn note_use(&self, now: u64) {
+        if now > self.peak.load(Ordering::SeqCst) {
             self.raise(now.next_multiple_of(STEP));
         }
     }
 
     #[cold]
-    fn raise(&self, most: u64) {
-        self.most.fetch_max(most, Ordering::SeqCst);
-        self.charge.raise(most);
+    fn raise(&self, peak: u64) {
+        self.peak.fetch_max(peak, Ordering::SeqCst);
+        self.charge.raise(peak);
     }
 
-    /// Bytes charged.
+    /// Returns the charged bytes.
     #[must_use]
     pub fn charged(&self) -> u64 {
         self.charge.bytes()
     }
 
-    /// Begins to look for the most anew. Then the caller says how many there [are](Pieces::are), counted after this: who
-    /// adds to them meanwhile is in that count, or finds the new most.
-    pub fn begin_anew(&self) {
-        self.most.store(0, Ordering::SeqCst);
+    /// Resets the peak. The caller then reads the bytes in use and [notes](PooledCharge::note_use) them.
+    /// A thread that adds bytes meanwhile is included in that number, or sees the new peak.
+    pub fn restart_peak(&self) {
+        self.peak.store(0, Ordering::SeqCst);
     }
 
-    /// The allocator has given back what was free when [`Pieces::begin_anew`] was called, or later.
-    pub fn settle(&self) {
-        self.charge.set(self.most.load(Ordering::SeqCst));
-        // Who raised the most before that set the charge too early.
-        self.charge.raise(self.most.load(Ordering::SeqCst));
+    /// Lowers the charge to the peak. The allocator has returned what was free at the last call of
+    /// [`PooledCharge::restart_peak`].
+    pub fn lower_to_peak(&self) {
+        self.charge.set(self.peak.load(Ordering::SeqCst));
+        // A thread that raised the peak before `set` has raised the charge too early: repeat it.
+        self.charge.raise(self.peak.load(Ordering::SeqCst));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Time enters the engine here, so that a test can drive it.
+//! The engine's only source of time, so that a test can drive it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -15,53 +15,53 @@ enum Source {
     Real,
     Manual(Arc<AtomicU64>),
     #[cfg(feature = "simulation")]
-    Simulated(Arc<super::surroundings::Surroundings>),
+    Simulated(Arc<super::environment::Environment>),
 }
 
-/// Nanoseconds since the process first looked at a real clock, or since a manual one was made.
+/// Nanoseconds since the process first read a real clock, or since a manual clock was made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// Time from `earlier` to this moment; zero if `earlier` is later.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Nanos) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// One for all real clocks: a thread may use several databases, and compare what it noted with one to what another says.
+/// The origin of all real clocks: a thread may use several databases, and compares their times.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock {
-    /// The machine's monotonic clock.
+    /// Returns the machine's monotonic clock.
     #[must_use]
     pub fn real() -> Clock {
         #[cfg(feature = "simulation")]
-        if let Some(surroundings) = super::surroundings::Surroundings::of_this_thread() {
-            return Clock { source: Source::Simulated(surroundings) };
+        if let Some(environment) = super::environment::Environment::current() {
+            return Clock { source: Source::Simulated(environment) };
         }
         Clock { source: Source::Real }
     }
 
-    /// A clock that stands still until [`Clock::advance`].
+    /// Returns a clock that stands still until [`Clock::advance`].
     #[must_use]
     pub fn manual() -> Clock {
         Clock { source: Source::Manual(Arc::new(AtomicU64::new(0))) }
     }
 
-    /// Now.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Nanos {
         match &self.source {
             Source::Real => Nanos(START.elapsed().as_nanos() as u64),
             Source::Manual(nanos) => Nanos(nanos.load(Ordering::SeqCst)),
             #[cfg(feature = "simulation")]
-            Source::Simulated(surroundings) => Nanos(surroundings.look()),
+            Source::Simulated(environment) => Nanos(environment.read_clock()),
         }
     }
 
-    /// Moves a manual clock; a real one is not changed.
+    /// Advances a manual clock. Does nothing to a real clock.
     pub fn advance(&self, by: Duration) {
         if let Source::Manual(nanos) = &self.source {
             nanos.fetch_add(by.as_nanos() as u64, Ordering::SeqCst);
@@ -69,31 +69,32 @@ impl Clock {
     }
 }
 
-/// How long somebody has waited who looks again and again: of the time between two looks no more than [`Patience::LOOK`] counts. A machine
-/// that was suspended, or a thread that did not run, costs one look, and whoever is waited for still has nearly all of his time.
+/// Measures how long a thread has waited that polls a condition. Of the time between two polls at most
+/// [`WaitTimer::POLL_INTERVAL_MAX`] counts. So a suspended machine or a descheduled thread costs one
+/// interval, and the awaited thread still has nearly all of its time.
 #[derive(Debug)]
-pub struct Patience {
+pub struct WaitTimer {
     clock: Clock,
     last: Nanos,
-    waited: Duration,
+    elapsed: Duration,
 }
 
-impl Patience {
-    /// The most that looks should be apart.
-    pub const LOOK: Duration = Duration::from_millis(10);
+impl WaitTimer {
+    /// The longest time between two polls that counts in full.
+    pub const POLL_INTERVAL_MAX: Duration = Duration::from_millis(10);
 
-    /// Begins to wait.
+    /// Starts to measure.
     #[must_use]
-    pub fn begin(clock: &Clock) -> Patience {
-        Patience { clock: clock.clone(), last: clock.now(), waited: Duration::ZERO }
+    pub fn start(clock: &Clock) -> WaitTimer {
+        WaitTimer { clock: clock.clone(), last: clock.now(), elapsed: Duration::ZERO }
     }
 
-    /// To be called at each look.
-    pub fn waited(&mut self) -> Duration {
+    /// Returns the time waited so far. Callers call this at each poll.
+    pub fn elapsed(&mut self) -> Duration {
         let now = self.clock.now();
-        self.waited += now.since(self.last).min(Patience::LOOK);
+        self.elapsed += now.since(self.last).min(WaitTimer::POLL_INTERVAL_MAX);
         self.last = now;
-        self.waited
+        self.elapsed
     }
 }
 

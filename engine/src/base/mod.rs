@@ -4,7 +4,7 @@
 //! that everything may import it.
 
 pub mod account;
-pub mod admission;
+pub mod allocation_failure;
 pub mod axes;
 pub mod checksum;
 pub mod clock;
@@ -16,8 +16,8 @@ pub mod planted;
 pub mod random;
 pub mod settings;
 #[cfg(feature = "simulation")]
-pub mod surroundings;
+pub mod environment;
 
-pub use account::{Account, Charge, Pieces};
+pub use account::{Account, Charge, PooledCharge};
 pub use error::{Error, ErrorKind, Location, Result};
 pub use ids::{Csn, DatabaseId, Epoch, Gsn, LogId, PageId, SegmentId, TableId};

@@ -26,8 +26,8 @@ impl Random {
     pub fn from_entropy() -> Random {
         use std::hash::{BuildHasher, Hasher};
         #[cfg(feature = "simulation")]
-        if let Some(surroundings) = super::surroundings::Surroundings::of_this_thread() {
-            return Random::from_seed(surroundings.draw());
+        if let Some(environment) = super::environment::Environment::current() {
+            return Random::from_seed(environment.draw_entropy());
         }
         let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
         hasher.write_u64(std::process::id().into());

@@ -4,7 +4,7 @@
 //! take, pages do not get; when they grow, pages leave.
 
 use super::pool::{Entry, Pool};
-use crate::base::{Error, ErrorKind, Location, PageId, Result, admission};
+use crate::base::{Error, ErrorKind, Location, PageId, Result, allocation_failure};
 use crate::sync::atomic::Ordering;
 use std::cell::Cell;
 
@@ -70,7 +70,7 @@ impl Pool {
     /// Counts one more page with memory. At the budget's end it takes memory away from a free page, or waits until a page has
     /// been evicted. The caller may hold latches: who evicts waits for none.
     pub(super) fn take_memory(&self) -> Result<()> {
-        if !Overdraft::is_there() && admission::is_refused() {
+        if !Overdraft::is_there() && allocation_failure::is_injected() {
             return Err(self.out_of_memory("no memory for a page"));
         }
         if self.take_memory_now() {

@@ -21,7 +21,7 @@ use super::region::Region;
 use super::{PageBytes, PageBytesMut, Version};
 use crate::base::account::Charge;
 use crate::base::planted::{self, Bug};
-use crate::base::{PageId, admission};
+use crate::base::{PageId, allocation_failure};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Event, Mutex};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Window {
         let bytes = (pages * page_bytes) as u64;
         let all = pool.memory_bytes / ALL_WINDOWS_PART;
         let one_more = |now| (now + bytes <= all).then_some(now + bytes);
-        if admission::is_refused() {
+        if allocation_failure::is_injected() {
             return None;
         }
         let images = Region::new(pages * (page_bytes / size_of::<u64>())).ok()?;

@@ -18,7 +18,7 @@ use super::levels::{self, NEVER};
 use super::queue::{Entry, Predecessors};
 use super::writer::LogWriter;
 use super::{Core, Ticket};
-use crate::base::clock::{Nanos, Patience};
+use crate::base::clock::{Nanos, WaitTimer};
 use crate::base::planted::{self, Bug};
 use crate::base::settings::{Dependency, Durability, Writer};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, Result};
@@ -27,7 +27,7 @@ use crate::log::{DependencyRule, LogGuard, RecordHeader, RecordKind, Reserve, re
 use crate::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a committer waits for log space before it gives up: see [`Patience`].
+/// How long a committer waits for log space before it gives up: see [`WaitTimer`].
 pub(super) const SPACE_WAIT: Duration = Duration::from_secs(5);
 /// The same where no segment can be made because the device fails: waiting longer frees nothing.
 const BROKEN_WAIT: Duration = Duration::from_millis(100);
@@ -397,9 +397,10 @@ impl Core {
                     }
                 }
                 Obstacle::Space => {
-                    let (patience, ticket) = space_wanted
-                        .get_or_insert_with(|| (Patience::begin(&self.clock), self.segments.begin_waiting()));
-                    let (waited, ticket) = (patience.waited(), *ticket);
+                    let (wait_timer, ticket) = space_wanted.get_or_insert_with(|| {
+                        (WaitTimer::start(&self.clock), self.segments.begin_waiting())
+                    });
+                    let (waited, ticket) = (wait_timer.elapsed(), *ticket);
                     if let Some(refusal) = self.segments.refusal(ticket) {
                         return Err(refusal);
                     }

@@ -96,8 +96,8 @@ impl File for CountedFile {
         self.inner.zero_extend(len)
     }
 
-    fn zero_extend_resting(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
-        self.inner.zero_extend_resting(len, rest)
+    fn zero_extend_paced(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        self.inner.zero_extend_paced(len, rest)
     }
 
     fn reserve(&self, from: u64, to: u64) -> Result<()> {

@@ -520,7 +520,7 @@ impl File for RealFile {
         self.extend(len, ZERO_CHUNK_BYTES, &mut |_| ())
     }
 
-    fn zero_extend_resting(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+    fn zero_extend_paced(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
         self.extend(len, SMALL_ZERO_CHUNK_BYTES, rest)
     }
 

@@ -12,7 +12,7 @@
 //! 5. A failed flush or durable write is reported to every caller that could believe in it, and is never retried here.
 //! 6. No bytes in a file cause a panic.
 
-mod asked;
+mod space_refusal;
 mod buffer;
 pub mod counted;
 mod directory_lock;
@@ -28,10 +28,10 @@ pub mod topology;
 mod uring;
 mod uring_read;
 
-pub use asked::AskedInVain;
 pub use buffer::AlignedBuffer;
 pub(crate) use directory_lock::LOCK_PATH;
 pub use facts::{DeviceFacts, DurabilityMethod};
+pub use space_refusal::SpaceRefusal;
 
 use crate::base::{Location, Result};
 use mapped::{MapOptions, MappedMemory};
@@ -204,7 +204,7 @@ pub trait File: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// As [`File::zero_extend`].
-    fn zero_extend_resting(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+    fn zero_extend_paced(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
         let _ = rest;
         self.zero_extend(len)
     }

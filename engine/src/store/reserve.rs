@@ -52,7 +52,7 @@ use super::{BlockRef, PageStore, Phase, State};
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, PageId, Result};
-use crate::device::AskedInVain;
+use crate::device::SpaceRefusal;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ pub(super) struct Watched {
 #[derive(Debug)]
 pub(super) struct Full {
     error: Error,
-    asked: AskedInVain,
+    asked: SpaceRefusal,
 }
 
 impl State {
@@ -210,14 +210,14 @@ impl PageStore {
     /// again at once, but by and by as long as somebody is refused, whatever that was for.
     fn ask_disk(&self, state: &mut State, clock: &Clock, missing: u64) -> Result<()> {
         let now = clock.now();
-        if let Some(full) = state.full.as_ref().filter(|full| full.asked.is_fresh(now)) {
+        if let Some(full) = state.full.as_ref().filter(|full| full.asked.is_recent(now)) {
             let error = full.error.duplicate();
             state.refused = Some(now);
             return Err(error);
         }
         self.grow(state, missing).inspect_err(|error| {
             if error.kind() == ErrorKind::OutOfSpace {
-                let asked = AskedInVain::new(now, clock.now());
+                let asked = SpaceRefusal::new(now, clock.now());
                 state.full = Some(Full { error: error.duplicate(), asked });
                 state.refused = Some(asked.at);
             }
@@ -406,7 +406,7 @@ impl PageStore {
         let Some(watched) = self.watched.get() else { return };
         let mut state = self.state.lock();
         let now = watched.clock.now();
-        if state.full.as_ref().is_none_or(|full| full.asked.is_fresh(now)) {
+        if state.full.as_ref().is_none_or(|full| full.asked.is_recent(now)) {
             return;
         }
         let wanted = state.demanded(watched, self.page_bytes(), ReservedFor::NewPage);
@@ -414,7 +414,7 @@ impl PageStore {
         if self.grow(&mut state, missing).is_err()
             && let Some(full) = &mut state.full
         {
-            full.asked = AskedInVain::new(now, watched.clock.now());
+            full.asked = SpaceRefusal::new(now, watched.clock.now());
         }
     }
 

@@ -13,7 +13,7 @@ use super::view::View;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
-use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result, TableId, admission};
+use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result, TableId, allocation_failure};
 use crate::buffer::Overdraft;
 use crate::commit::{Chunks, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
@@ -547,7 +547,7 @@ impl ActiveTransaction {
             .get_or_insert_with(|| WriteSetCharge { memory: pool.account().charge(0), share: all.charge(0) });
         let before = charge.share.bytes();
         charge.share.set(bytes);
-        if all.bytes() > pool.memory_bytes() / WRITE_SETS_PART || admission::is_refused() {
+        if all.bytes() > pool.memory_bytes() / WRITE_SETS_PART || allocation_failure::is_injected() {
             charge.share.set(before);
             let what = format!(
                 "the changes of transactions in progress would fill a quarter of the memory: `memory_bytes` is {}",

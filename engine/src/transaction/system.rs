@@ -11,7 +11,7 @@ use super::versions::{VersionHandle, Versions};
 use super::view::{Outcome, Sight, View};
 use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
-use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Pieces, Result};
+use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, PooledCharge, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Record};
 use crate::log::RedoBuffer;
@@ -156,7 +156,7 @@ impl TransactionSystem {
             versions,
             garbage: Garbage::default(),
             retired: RetiredValues::default(),
-            unfinished: UnfinishedPages::new(Pieces::new(pool.account())),
+            unfinished: UnfinishedPages::new(PooledCharge::new(pool.account())),
             write_sets: Arc::default(),
             limits,
             clock,

@@ -26,7 +26,7 @@ use super::descriptor::{Stamp, Status};
 use super::system::{CheckpointView, TransactionSystem};
 use super::versions::VersionHandle;
 use crate::base::planted::{self, Bug};
-use crate::base::{PageId, Pieces};
+use crate::base::{PageId, PooledCharge};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
@@ -54,7 +54,7 @@ impl Pages {
 #[derive(Debug)]
 pub(super) struct UnfinishedPages {
     pages: Mutex<Pages>,
-    pieces: Pieces,
+    pieces: PooledCharge,
 }
 
 /// While it lives no page of a value in progress is noted or freed.
@@ -67,12 +67,12 @@ const LEFT: u64 = 0;
 const BYTES_A_PAGE: u64 = 24;
 
 impl UnfinishedPages {
-    pub(super) fn new(pieces: Pieces) -> UnfinishedPages {
+    pub(super) fn new(pieces: PooledCharge) -> UnfinishedPages {
         UnfinishedPages { pages: Mutex::default(), pieces }
     }
 
     fn counted(&self, pool: &Pool, pages: &Pages) {
-        self.pieces.are(pages.count * BYTES_A_PAGE);
+        self.pieces.note_use(pages.count * BYTES_A_PAGE);
         pool.demand().listed.store(pages.count, Ordering::Relaxed);
     }
 
@@ -89,16 +89,16 @@ impl UnfinishedPages {
         (charged.saturating_sub(self.pages.lock().count * BYTES_A_PAGE), charged)
     }
 
-    /// The charge is about to fall: see [`Pieces`].
+    /// The charge is about to fall: see [`PooledCharge`].
     pub(super) fn begin_charge_anew(&self) {
         let pages = self.pages.lock();
-        self.pieces.begin_anew();
-        self.pieces.are(pages.count * BYTES_A_PAGE);
+        self.pieces.restart_peak();
+        self.pieces.note_use(pages.count * BYTES_A_PAGE);
     }
 
     /// The allocator has given back what was free: the charge falls.
     pub(super) fn settle_charge(&self) {
-        self.pieces.settle();
+        self.pieces.lower_to_peak();
     }
 
     /// `pages` are left of retired values, belong to nobody, and have images.

@@ -24,7 +24,7 @@
 //!    two checkpoints, each of which clears the stale handles of the pages it writes.
 
 use super::descriptor::Stamp;
-use crate::base::{Account, Charge, Csn, Error, ErrorKind, Pieces, Result, admission};
+use crate::base::{Account, Charge, Csn, Error, ErrorKind, PooledCharge, Result, allocation_failure};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::epoch::{EpochCell, Guard};
@@ -148,7 +148,7 @@ pub struct Versions {
     retired: AtomicU64,
     given_back_later: AtomicU64,
     /// For `bytes` and `retired`.
-    pieces: Pieces,
+    pieces: PooledCharge,
     /// For slots that were free when the charge for pieces last fell: they are never given back. One that is used again is
     /// charged twice until it falls again.
     free_slots: Charge,
@@ -175,7 +175,7 @@ impl Versions {
             bytes_max,
             retired: AtomicU64::new(0),
             given_back_later: AtomicU64::new(0),
-            pieces: Pieces::new(memory),
+            pieces: PooledCharge::new(memory),
             free_slots: memory.charge(0),
         }
     }
@@ -196,7 +196,7 @@ impl Versions {
     /// `OutOfMemory` at the version budget: long snapshots or large transactions hold too many versions.
     pub fn create(&self, shard: usize, stamp: Stamp, undo: Undo, guard: &Guard) -> Result<VersionHandle> {
         let size = undo.bytes();
-        if self.bytes.load(Ordering::Relaxed) + size > self.bytes_max || admission::is_refused() {
+        if self.bytes.load(Ordering::Relaxed) + size > self.bytes_max || allocation_failure::is_injected() {
             return Err(Error::new(
                 ErrorKind::OutOfMemory,
                 format!(
@@ -218,7 +218,7 @@ impl Versions {
     /// So many bytes more are there of versions, or because of them.
     pub(super) fn keep(&self, more: u64) {
         let bytes = self.bytes.fetch_add(more, Ordering::SeqCst) + more;
-        self.pieces.are(bytes + self.retired.load(Ordering::Relaxed));
+        self.pieces.note_use(bytes + self.retired.load(Ordering::Relaxed));
     }
 
     /// So many bytes are gone that were kept because of versions.
@@ -359,17 +359,17 @@ impl Versions {
         (charged.saturating_sub(self.bytes_in_memory()), charged)
     }
 
-    /// The charge is about to fall: see [`Pieces`].
+    /// The charge is about to fall: see [`PooledCharge`].
     pub fn begin_charge_anew(&self) {
-        self.pieces.begin_anew();
-        self.pieces.are(self.bytes_in_memory());
+        self.pieces.restart_peak();
+        self.pieces.note_use(self.bytes_in_memory());
     }
 
     /// The allocator has given back what was free: the charge falls.
     pub fn settle_charge(&self) {
         let used = self.next_unused.load(Ordering::SeqCst).min(CHUNK * self.chunks.len()) as u64;
         self.free_slots.set(used.saturating_sub(self.count()) * FREE_SLOT_BYTES as u64);
-        self.pieces.settle();
+        self.pieces.lower_to_peak();
     }
 
     /// Bytes that are kept, and what is retired.

@@ -22,14 +22,14 @@ fn an_account_is_the_sum_of_its_charges() {
 #[test]
 fn pooled_charge_is_the_peak_since_the_last_trim() {
     let account = Arc::new(Account::default());
-    let pieces = Pieces::new(&account);
-    pieces.are(5 * STEP - 1);
-    pieces.are(10);
+    let pooled = PooledCharge::new(&account);
+    pooled.note_use(5 * STEP - 1);
+    pooled.note_use(10);
     assert_eq!(account.bytes(), 5 * STEP);
-    pieces.begin_anew();
-    pieces.are(10);
-    assert_eq!(account.bytes(), 5 * STEP, "nothing was given back yet");
-    pieces.are(2 * STEP);
-    pieces.settle();
-    assert_eq!(account.bytes(), 2 * STEP, "there may have been so many after it was");
+    pooled.restart_peak();
+    pooled.note_use(10);
+    assert_eq!(account.bytes(), 5 * STEP, "the allocator has returned nothing yet");
+    pooled.note_use(2 * STEP);
+    pooled.lower_to_peak();
+    assert_eq!(account.bytes(), 2 * STEP, "the peak since then");
 }

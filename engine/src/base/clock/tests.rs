@@ -5,10 +5,10 @@ use super::*;
 #[test]
 fn clock_jump_between_polls_counts_at_most_one_interval() {
     let (clock, ms) = (Clock::manual(), Duration::from_millis);
-    let mut patience = Patience::begin(&clock);
+    let mut wait_timer = WaitTimer::start(&clock);
     let mut waited_after = |by| {
         clock.advance(by);
-        patience.waited()
+        wait_timer.elapsed()
     };
     assert_eq!(waited_after(Duration::ZERO), Duration::ZERO);
     assert_eq!(waited_after(ms(4)), ms(4));

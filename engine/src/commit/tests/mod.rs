@@ -30,7 +30,7 @@ use super::*;
 use crate::base::Gsn;
 use crate::base::SegmentId;
 use crate::base::checksum::crc;
-use crate::base::clock::{Nanos, Patience};
+use crate::base::clock::{Nanos, WaitTimer};
 use crate::base::settings::{Acknowledger, Dependency, Durability, MethodSetting, Preset, Queue, Writer};
 use crate::log::memory::{MemoryId, MemoryState, find, needed_bytes};
 use crate::log::{BufferSize, RecordKind};

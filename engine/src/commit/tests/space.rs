@@ -68,7 +68,7 @@ fn a_wait_for_log_space_ends() {
         let committer = scope.spawn(|| world.blocking(0, Csn::ZERO));
         while !committer.is_finished() {
             let before = looks.load(Ordering::SeqCst);
-            world.clock.advance(Patience::LOOK);
+            world.clock.advance(WaitTimer::POLL_INTERVAL_MAX);
             eventually("it looks", || looks.load(Ordering::SeqCst) > before || committer.is_finished());
         }
         let refused = committer.join().expect("no panic").expect_err("there is no space");

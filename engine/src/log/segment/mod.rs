@@ -27,7 +27,7 @@ use super::names::{check_new, id_of, path_of};
 use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
-use crate::device::{AskedInVain, File, OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{File, OpenMode, SECTOR_BYTES, SpaceRefusal, Storage};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Event, Mutex, thread};
 use pressure::Checkpoints;
@@ -108,7 +108,7 @@ struct State {
     surplus: Vec<SegmentId>,
     started: bool,
     /// The last preparation found no space on the disk; forgotten when one succeeds.
-    full: Option<AskedInVain>,
+    full: Option<SpaceRefusal>,
     /// When somebody was last told that the disk is full.
     refused: Option<Nanos>,
     checkpoints: Checkpoints,
@@ -291,7 +291,7 @@ impl SegmentPool {
         }
         let mut state = self.state.lock();
         let full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
-        state.full = full.then(|| AskedInVain::new(begun, self.clock.now()));
+        state.full = full.then(|| SpaceRefusal::new(begun, self.clock.now()));
         state.failure = result.err();
         state.attempts += 1;
         state.wish = None;
@@ -329,7 +329,7 @@ impl SegmentPool {
         check_new(id)?;
         let mode = OpenMode { create: true, read_only: false, direct: true };
         let file = self.storage.open(&path_of(id), mode)?;
-        file.zero_extend_resting(len, &mut |took| self.rest(took))?;
+        file.zero_extend_paced(len, &mut |took| self.rest(took))?;
         if !planted::is(Bug::SegmentNameNotFlushed) {
             self.storage.flush_directory(DIRECTORY)?;
         }

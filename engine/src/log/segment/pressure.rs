@@ -7,7 +7,7 @@
 //! ```
 
 use super::{SegmentPool, State, bytes_in_use, bytes_kept, path_of};
-use crate::base::clock::{Nanos, Patience};
+use crate::base::clock::{Nanos, WaitTimer};
 use crate::base::{Csn, Error, ErrorKind, Location};
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ impl SegmentPool {
     }
 
     pub(super) fn was_just_full(&self, state: &State) -> bool {
-        state.full.is_some_and(|asked| asked.is_fresh(self.clock.now()))
+        state.full.is_some_and(|asked| asked.is_recent(self.clock.now()))
     }
 
     /// The disk was full when the last segment was to be made, and segments are missing.
@@ -144,7 +144,7 @@ impl SegmentPool {
 
     /// Has a checkpoint made and waits for its end, at most `most` of a machine that runs; true if it made room.
     pub fn await_checkpoint(&self, most: Duration) -> bool {
-        let mut patience = Patience::begin(&self.clock);
+        let mut wait_timer = WaitTimer::start(&self.clock);
         let before = {
             let mut state = self.state.lock();
             state.pressed = true;
@@ -162,11 +162,11 @@ impl SegmentPool {
                     return false;
                 }
             }
-            let waited = patience.waited();
+            let waited = wait_timer.elapsed();
             if waited >= most {
                 return false;
             }
-            self.prepared.wait(ticket, Some(Patience::LOOK.min(most - waited)));
+            self.prepared.wait(ticket, Some(WaitTimer::POLL_INTERVAL_MAX.min(most - waited)));
         }
     }
 

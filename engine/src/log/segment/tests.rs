@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::Location;
-use crate::base::clock::Patience;
+use crate::base::clock::WaitTimer;
 use crate::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
 use crate::sync::atomic::AtomicBool;
 
@@ -237,7 +237,7 @@ fn a_full_disk_is_asked_again_after_a_while_and_another_failure_stands() {
     assert_eq!(pool.failure().expect("it has none").kind(), ErrorKind::OutOfSpace);
     // As if the answer had taken its time.
     clock.advance(Duration::from_millis(5));
-    pool.state.lock().full = Some(AskedInVain::new(begun, clock.now()));
+    pool.state.lock().full = Some(SpaceRefusal::new(begun, clock.now()));
     clock.advance(Duration::from_millis(49));
     pool.ask_again();
     assert!(pool.failure().is_some() && matches!(pool.next_work(), Work::Nothing), "too early");
@@ -277,7 +277,7 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
     assert!(told_after(&|| {
         // A machine that was suspended has lost no time in which a checkpoint could have been made.
         clock.advance(long);
-        std::thread::sleep(5 * Patience::LOOK);
+        std::thread::sleep(5 * WaitTimer::POLL_INTERVAL_MAX);
         pool.recycle(Csn(1), Csn(1)).expect("no I/O");
     }));
     // Somebody else presses meanwhile, who has no reason to ask for one.

@@ -36,8 +36,8 @@ use self::epochs::Epochs;
 use self::gate::Gate;
 use self::panics::Planned;
 use self::primitives::AtomicU32;
+use crate::base::environment::Environment;
 use crate::base::random::Random;
-use crate::base::surroundings::Surroundings;
 use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,7 +101,7 @@ thread_local! {
 
 #[derive(Debug)]
 struct Simulation {
-    surroundings: Arc<Surroundings>,
+    environment: Arc<Environment>,
     epochs: Epochs,
     state: Mutex<State>,
 }
@@ -167,7 +167,7 @@ impl Condition {
 pub fn run<T>(plan: Plan, f: impl FnOnce() -> T) -> (T, Summary) {
     assert!(!is_simulated(), "a simulation inside a simulation");
     let simulation = Arc::new(Simulation {
-        surroundings: Surroundings::new(plan.seed),
+        environment: Environment::new(plan.seed),
         epochs: Epochs::default(),
         state: Mutex::new(State {
             plan,
@@ -187,7 +187,7 @@ pub fn run<T>(plan: Plan, f: impl FnOnce() -> T) -> (T, Summary) {
     simulation.lock().panic.disarm();
     drop(guard);
     let mut summary = simulation.lock().summary;
-    summary.nanos = simulation.surroundings.now();
+    summary.nanos = simulation.environment.now();
     (result, summary)
 }
 
@@ -263,13 +263,13 @@ fn wake(address: usize) {
 
 /// Lets time jump, for all threads of the simulation.
 pub fn jump(time: Duration) {
-    in_simulation(|simulation, _| simulation.surroundings.pass(time.as_nanos() as u64));
+    in_simulation(|simulation, _| simulation.environment.advance(time.as_nanos() as u64));
 }
 
-/// See [`Surroundings::leaps`].
+/// See [`Environment::leaps`].
 #[must_use]
-pub fn leaps() -> u64 {
-    in_simulation(|simulation, _| simulation.surroundings.leaps()).unwrap_or(0)
+pub fn preemptions() -> u64 {
+    in_simulation(|simulation, _| simulation.environment.preemptions()).unwrap_or(0)
 }
 
 /// The number of the calling thread in its simulation, 0 for who called [`run`].
@@ -279,7 +279,7 @@ pub fn task() -> Option<usize> {
 }
 
 fn until(timeout: Option<Duration>) -> Option<u64> {
-    let now = in_simulation(|simulation, _| simulation.surroundings.now())?;
+    let now = in_simulation(|simulation, _| simulation.environment.now())?;
     timeout.map(|time| now.saturating_add(time.as_nanos() as u64))
 }
 
@@ -304,7 +304,7 @@ fn spawn<T: Send + 'static>(
 ) -> std::io::Result<SimulatedJoinHandle<T>> {
     let simulation =
         in_simulation(|simulation, _| simulation.clone()).expect("asked by a thread of a simulation");
-    if simulation.surroundings.refuses_thread() {
+    if simulation.environment.fails_thread_start() {
         return Err(std::io::Error::from_raw_os_error(EAGAIN));
     }
     let gate = Arc::<Gate>::default();
@@ -354,7 +354,7 @@ impl Membership {
     fn enter(simulation: &Arc<Simulation>, task: usize) -> Membership {
         ME.set(Some((simulation.clone(), task)));
         simulation.epochs.enter();
-        Surroundings::enter(Some(simulation.surroundings.clone()));
+        Environment::enter(Some(simulation.environment.clone()));
         Membership
     }
 }
@@ -364,7 +364,7 @@ impl Drop for Membership {
         epochs::leave();
         LEFT.set(0);
         ME.set(None);
-        Surroundings::enter(None);
+        Environment::enter(None);
     }
 }
 
@@ -465,30 +465,30 @@ impl Simulation {
     /// Who runs next. `me` had the baton and may keep it.
     fn choose(&self, state: &mut State, me: Option<usize>, yields: bool) -> usize {
         state.summary.decisions += 1;
-        self.surroundings.pass(u64::from(state.given) * OPERATION_NS);
+        self.environment.advance(u64::from(state.given) * OPERATION_NS);
         if state.summary.decisions > state.plan.decisions_max {
             self.give_up(state, "the run does not end");
         }
         if state.random.chance(u64::from(state.given), OFF_CPU) {
-            self.surroundings.note_leap();
+            self.environment.count_preemption();
             self.pass_to_next_time(state);
         }
-        state.wake_sleepers(self.surroundings.now());
+        state.wake_sleepers(self.environment.now());
         let others = |state: &State| state.ready(me).next().is_some();
         if yields && !others(state) && state.random.chance(1, 4) {
             // Whoever yields waits for somebody who sleeps.
             self.pass_to_next_time(state);
-            state.wake_sleepers(self.surroundings.now());
+            state.wake_sleepers(self.environment.now());
         }
         if state.ready(None).next().is_none() {
             if !self.pass_to_next_time(state) {
                 self.give_up(state, "all threads wait for each other");
             }
-            state.wake_sleepers(self.surroundings.now());
+            state.wake_sleepers(self.environment.now());
         }
         let next = state.pick(if yields && others(state) { me } else { None });
         state.summary.switches += u64::from(Some(next) != me);
-        let mixed = state.summary.fingerprint ^ (next as u64 + 1) ^ self.surroundings.now().rotate_left(32);
+        let mixed = state.summary.fingerprint ^ (next as u64 + 1) ^ self.environment.now().rotate_left(32);
         state.summary.fingerprint = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
         next
     }
@@ -499,7 +499,7 @@ impl Simulation {
             Condition::Waits { until, .. } => until,
             _ => None,
         });
-        next.min().inspect(|until| self.surroundings.pass_until(*until)).is_some()
+        next.min().inspect(|until| self.environment.advance_to(*until)).is_some()
     }
 
     fn give_up(&self, state: &State, why: &str) -> ! {
