@@ -3,7 +3,6 @@
 //! Only with the feature `simulation`. A thread of a simulation has its environment in a thread-local;
 //! all other threads use the machine.
 
-use super::random::Random;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -155,10 +154,9 @@ impl Environment {
         PlannedFailures::failed(&self.thread_starts)
     }
 
-    /// Returns the randomness that the operating system would have given.
+    /// Returns the next seed in the place of the operating system's randomness.
     #[must_use]
-    pub fn draw_entropy(&self) -> u64 {
-        let seed = self.entropy.fetch_add(1, Ordering::Relaxed);
-        Random::from_seed(seed).next_u64()
+    pub fn draw_seed(&self) -> u64 {
+        self.entropy.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -1,22 +1,22 @@
-//! Rank 0: what every room needs and no room owns.
+//! Rank 0: what every layer needs and no layer owns.
 //!
-//! Identifiers, errors, settings, checksums, encoding, clock, randomness, metrics and the memory account. Imports nothing of ours, so
-//! that everything may import it.
+//! Identifiers, errors, settings, checksums, encoding, clock, randomness, metrics and the memory
+//! account. Imports no other layer, so every layer may import it.
 
-pub mod account;
-pub mod allocation_failure;
-pub mod axes;
 pub mod checksum;
-pub mod clock;
 pub mod encoding;
-pub mod error;
 pub mod ids;
-pub mod metrics;
-pub mod planted;
-pub mod random;
-pub mod settings;
+pub mod error;
 #[cfg(feature = "simulation")]
 pub mod environment;
+pub mod random;
+pub mod clock;
+pub mod allocation_failure;
+pub mod account;
+pub mod metrics;
+pub mod planted;
+pub mod axes;
+pub mod settings;
 
 pub use account::{Account, Charge, PooledCharge};
 pub use error::{Error, ErrorKind, Location, Result};

@@ -1,4 +1,4 @@
-//! Randomness enters the engine here: SplitMix64 and xoshiro256++ (Blackman and Vigna, 2019), seeded.
+//! The engine's only source of randomness: SplitMix64 and xoshiro256++ (Blackman and Vigna, 2019), seeded.
 
 /// A small, fast generator for decisions and identities, not for secrets.
 #[derive(Clone, Debug)]
@@ -7,7 +7,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The generator that always gives the same numbers for `seed`.
+    /// Returns the generator of `seed`: equal seeds give equal numbers.
     #[must_use]
     pub fn from_seed(seed: u64) -> Random {
         let mut x = seed;
@@ -21,20 +21,20 @@ impl Random {
         Random { state }
     }
 
-    /// A generator seeded by the operating system (through the standard library's hash keys).
+    /// Returns a generator seeded by the operating system (through the standard library's hash keys).
     #[must_use]
     pub fn from_entropy() -> Random {
         use std::hash::{BuildHasher, Hasher};
         #[cfg(feature = "simulation")]
         if let Some(environment) = super::environment::Environment::current() {
-            return Random::from_seed(environment.draw_entropy());
+            return Random::from_seed(Random::from_seed(environment.draw_seed()).next_u64());
         }
         let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
         hasher.write_u64(std::process::id().into());
         Random::from_seed(hasher.finish())
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -48,17 +48,17 @@ impl Random {
         result
     }
 
-    /// A number below `bound` (0 when `bound` is 0), by multiply-shift: the bias is below 2^-32 for bounds used here.
+    /// Returns a number below `bound` (0 when `bound` is 0), by multiply-shift: the bias is below 2^-32 for bounds used here.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in [0, 1).
+    /// Returns a number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True with probability `numerator / denominator`.
+    /// Returns true with probability `numerator / denominator`.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }
