@@ -4,8 +4,7 @@
 //! |---|---|---|
 //! | 0 | 4 | CRC-32C of bytes 4 to 80 |
 //! | 4 | 4 | magic `QLOG` |
-//! | 8 | 2 | format version: 4 if a record is a fragment, 3 if one is judged by exact dependencies, otherwise 2; 1 is the same without parts of
-//! transactions |
+//! | 8 | 2 | format version, 1 |
 //! | 10 | 2 | 0 |
 //! | 12 | 4 | log |
 //! | 16 | 8 | database |
@@ -21,25 +20,17 @@
 //! | 76 | 4 | 0 |
 //! | 80 | | payload: records; then zeros up to a whole sector |
 
-use super::part::RecordKind;
-use super::record::DependencyRule;
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, DatabaseId, Epoch, LogId};
+use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId};
 use crate::device::{AlignedBuffer, File, SECTOR_BYTES};
 
 /// Size of a block's header.
 pub const BLOCK_HEADER_BYTES: usize = 80;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"QLOG");
-pub(super) const VERSION: u16 = 4;
-/// Of a block with no fragment.
-const VERSION_WITHOUT_FRAGMENTS: u16 = 3;
-/// Of a block with no record that only later versions have.
-const VERSION_WITHOUT_EXACT: u16 = 2;
-/// The oldest that is read: its records are all whole transactions, otherwise it is the same.
-pub(super) const OLDEST_VERSION: u16 = 1;
+const VERSION: u16 = 1;
 
 const _: () = assert!(BLOCK_HEADER_BYTES.is_multiple_of(8) && BLOCK_HEADER_BYTES < SECTOR_BYTES);
 
@@ -58,8 +49,6 @@ pub struct BlockHeader {
     pub(super) previous_csn: Csn,
     /// The log that wrote it with a block of its own, if not this one.
     pub(super) carrier: Option<LogId>,
-    /// The lowest version that has all its records; 0 for one that has no particular ones.
-    pub(super) version: u16,
 }
 
 /// The database of whose log a segment is, by the block that it begins with; `None` if there is none, or it cannot be read, which whoever reads
@@ -71,22 +60,19 @@ pub fn database_of(segment: &dyn File) -> Option<DatabaseId> {
     BlockHeader::parse(&sector).map(|(header, _)| header.database)
 }
 
-/// The lowest version of a block with a record that names this rule and is of this kind.
-pub(super) fn version_of(rule: DependencyRule, kind: RecordKind) -> u16 {
-    match (rule, kind) {
-        (_, RecordKind::Fragment) => VERSION,
-        (DependencyRule::Exact { .. }, _) => VERSION_WITHOUT_FRAGMENTS,
-        (DependencyRule::Dsn, _) => VERSION_WITHOUT_EXACT,
-    }
-}
-
 /// Why bytes are not a block of this database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotABlock {
     /// Not the start of a block, or torn.
     Invalid,
-    /// A whole header of this database in a later format.
-    NewerFormat(u16),
+    /// A whole header of this database in another format version.
+    UnknownFormat(u16),
+}
+
+/// The error for a log block of format version `found`, without a place.
+pub(super) fn unknown_format(found: u16) -> Error {
+    let what = format!("the log block has format version {found}, this build reads version {VERSION}");
+    Error::new(ErrorKind::Unsupported, what)
 }
 
 impl BlockHeader {
@@ -94,7 +80,7 @@ impl BlockHeader {
         let out = &mut out[..BLOCK_HEADER_BYTES];
         out.fill(0);
         out[4..8].copy_from_slice(&MAGIC.to_le_bytes());
-        out[8..10].copy_from_slice(&self.version.max(VERSION_WITHOUT_EXACT).to_le_bytes());
+        out[8..10].copy_from_slice(&VERSION.to_le_bytes());
         out[12..16].copy_from_slice(&self.log.0.to_le_bytes());
         out[16..24].copy_from_slice(&self.database.0.to_le_bytes());
         out[24..28].copy_from_slice(&self.epoch.0.to_le_bytes());
@@ -123,12 +109,11 @@ impl BlockHeader {
         if header.database != database {
             return Err(NotABlock::Invalid);
         }
-        if version > VERSION {
-            return Err(NotABlock::NewerFormat(version));
+        if version != VERSION {
+            return Err(NotABlock::UnknownFormat(version));
         }
-        let ours = version >= OLDEST_VERSION && header.sequence > 0;
         let possible = header.first_csn <= header.last_csn && header == header.within_limit();
-        if ours && possible { Ok(header) } else { Err(NotABlock::Invalid) }
+        if header.sequence > 0 && possible { Ok(header) } else { Err(NotABlock::Invalid) }
     }
 
     /// The payload in the block's `bytes`, if it is whole and undamaged.
@@ -169,7 +154,6 @@ impl BlockHeader {
             last_csn,
             previous_csn,
             carrier,
-            version,
         };
         Some((header, version))
     }

@@ -19,12 +19,12 @@
 //!
 //! A segment is read a piece at a time; what cannot be read costs its own sectors only.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, unknown_format};
 use super::names::{id_of, path_of};
 use super::pieces::Pieces;
 use super::record::{Record, RecordHeader};
 use super::segment::Segment;
-use super::{DIRECTORY, block};
+use super::DIRECTORY;
 use crate::base::account::Account;
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
 use crate::device::{OpenMode, SECTOR_BYTES, Storage};
@@ -248,14 +248,13 @@ impl LogContents {
     }
 
     fn note_broken(&mut self, bytes: &[u8], segment: &Segment, offset: u64, wanted: &Wanted<'_>) {
-        let Some((header, version)) = BlockHeader::parse(bytes) else { return };
+        let Some((header, _)) = BlockHeader::parse(bytes) else { return };
         if header.database != wanted.database {
             return;
         }
-        let what = if (block::OLDEST_VERSION..=block::VERSION).contains(&version) {
-            "the checksum of the block's records is wrong".to_string()
-        } else {
-            format!("log format {version} is not {}, the one this build writes", block::VERSION)
+        let what = match BlockHeader::decode_head(bytes, wanted.database) {
+            Err(NotABlock::UnknownFormat(version)) => unknown_format(version).message().to_string(),
+            _ => "the checksum of the block's records is wrong".to_string(),
         };
         let header = header.within_limit();
         self.broken.push(Broken { header, location: segment.file.location(offset), what });

@@ -17,14 +17,14 @@
 //! block.
 
 use super::DIRECTORY;
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, VERSION};
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, unknown_format};
 use super::chain::{Chain, chains};
 use super::names::{id_of, path_of};
 use super::pieces::Pieces;
 use super::record::{Record, RecordFacts};
 use super::segment::Segment;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result, SegmentId};
+use crate::base::{Csn, DatabaseId, Epoch, Error, Location, LogId, Result, SegmentId};
 use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, thread};
@@ -474,11 +474,9 @@ fn find_blocks(
                 offset += SECTOR_BYTES;
                 continue;
             }
-            Err(NotABlock::NewerFormat(version)) => {
-                let what =
-                    format!("log format {version} is newer than {VERSION}, the newest this build reads");
-                let error = Error::new(ErrorKind::Unsupported, what);
-                leave_out(left_out, error.at(segment.file.location(offset as u64)))?;
+            Err(NotABlock::UnknownFormat(version)) => {
+                let error = unknown_format(version).at(segment.file.location(offset as u64));
+                leave_out(left_out, error)?;
                 offset += SECTOR_BYTES;
                 continue;
             }

@@ -19,8 +19,8 @@
 //! The body's checksum is computed before the log's latch is taken, the header's under it. A record is identified by
 //! (epoch, CSN), so it may be copied to another place of the log unchanged.
 //!
-//! The predecessors are the CSNs of those direct predecessors that were not committed when the transaction asked to commit, all below its
-//! own. Only blocks of version 3 and later have records with them, only of version 4 fragments.
+//! The listed predecessors are the CSNs of the direct predecessors that were not committed when the
+//! transaction asked to commit. All are below the CSN of the record.
 //!
 //! | operation | bytes |
 //! |---|---|
@@ -90,11 +90,6 @@ impl DependencyRule {
 const RULE_AT: usize = 20;
 /// Where its kind is.
 const KIND_AT: usize = 21;
-
-/// The rule and the kind of the encoded `record`.
-pub(super) fn rule_and_kind(record: &[u8]) -> Option<(DependencyRule, RecordKind)> {
-    Some((DependencyRule::from_byte(*record.get(RULE_AT)?)?, RecordKind::from_byte(*record.get(KIND_AT)?)?))
-}
 
 /// A record's header, less lengths and checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

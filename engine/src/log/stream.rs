@@ -21,11 +21,11 @@
 //! comes first; the frontier then passes records, not blocks. A record that brought its own buffer is not in mapped memory: only its block
 //! makes it durable, and nothing behind it in the log is durable before it.
 
-use super::block::{BLOCK_HEADER_BYTES, BlockHeader, VERSION, block_bytes, version_of};
+use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
 use super::buffer_size::BufferSize;
 use super::memory::{Fenced, MemoryBuffers};
 use super::parking::{PLACES, ParkingLot};
-use super::record::{RecordHeader, record_bytes, rule_and_kind};
+use super::record::{RecordHeader, record_bytes};
 use super::sealed::SealedBlock;
 use super::segment::{OpenBlock, OpenBlocks, Segment, SegmentPool};
 use crate::base::planted::{self, Bug};
@@ -59,8 +59,6 @@ struct Filling {
     records: u32,
     first_csn: Csn,
     last_csn: Csn,
-    /// The lowest version of a block that has all records.
-    version: u16,
     /// The mapped buffer that holds the same records.
     mapped: Option<u32>,
 }
@@ -73,7 +71,6 @@ impl Filling {
             records: 0,
             first_csn: Csn::ZERO,
             last_csn: Csn::ZERO,
-            version: 0,
             mapped,
         }
     }
@@ -390,7 +387,6 @@ impl LogGuard<'_> {
         filling.buffer[start..body_start].copy_from_slice(&header.encode(body.len()));
         filling.buffer[body_start..body_end].copy_from_slice(body);
         filling.buffer[body_end..end].fill(0);
-        filling.version = filling.version.max(version_of(header.rule, header.kind));
         self.appended(header.csn, end);
     }
 
@@ -399,8 +395,6 @@ impl LogGuard<'_> {
         let filling = self.state.filling.as_mut().expect("reserve() said Ready");
         let end = filling.used + record.len();
         filling.buffer[filling.used..end].copy_from_slice(record);
-        let version = rule_and_kind(record).map_or(VERSION, |(rule, kind)| version_of(rule, kind));
-        filling.version = filling.version.max(version);
         self.appended(csn, end);
     }
 
@@ -544,7 +538,6 @@ impl LogGuard<'_> {
             last_csn: filling.last_csn,
             previous_csn: state.last_sealed_csn,
             carrier,
-            version: filling.version,
         };
         state.last_sealed_csn = filling.last_csn;
         state.next_sequence += 1;

@@ -6,7 +6,7 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, ErrorKind, Result, SegmentId};
 use crate::device::memory::MemoryStorage;
 use crate::device::{AlignedBuffer, OpenMode, Storage};
-use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes, version_of};
+use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
 use crate::log::names::path_of;
 use crate::log::record::Record;
 use crate::log::segment::Segment;
@@ -80,7 +80,6 @@ fn block_in(memory: &LogMemory, buffer: u32, epoch: Epoch) -> Result<Option<(Blo
             header.first_csn = csn;
         }
         header.last_csn = csn;
-        header.version = header.version.max(version_of(record.header.rule, record.header.kind));
         header.record_count += 1;
         end += record.bytes.len();
     }
