@@ -3,7 +3,7 @@
 //! Images move out of packs that are half empty. Images at the end move to free blocks before them, a checkpoint makes that count, and the file is cut; again, until there is
 //! nothing more to gain. Transactions go on, and so do checkpoints of others.
 
-use super::ProgressFn;
+use super::progress::ProgressFn;
 use crate::base::Result;
 use crate::checkpoint::Checkpointer;
 use crate::store::PageStore;

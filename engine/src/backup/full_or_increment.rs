@@ -1,7 +1,8 @@
 //! Making a backup: full, or what has changed since an earlier one.
 
 use super::description::{BackupId, Base, Description};
-use super::{PROGRESS_PAGES, ProgressFn, error_of, refuse_unless_empty};
+use super::progress::{PROGRESS_PAGES, ProgressFn};
+use super::target::{error_of, refuse_unless_empty};
 use crate::base::planted::{self, Bug};
 use crate::base::random::Random;
 use crate::base::settings::Compression;

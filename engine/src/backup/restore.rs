@@ -1,7 +1,8 @@
 //! Making a database of a full backup and the increments that follow it.
 
 use super::description::{BACKUP_PATH, Description};
-use super::{PROGRESS_PAGES, ProgressFn, error_of, refuse_unless_empty};
+use super::progress::{PROGRESS_PAGES, ProgressFn};
+use super::target::{RESTORING_PATH, error_of, refuse_unless_empty};
 use crate::base::random::Random;
 use crate::base::settings::Compression;
 use crate::base::{Csn, DatabaseId, Epoch, Error, Location, PageId, Result};
@@ -10,9 +11,6 @@ use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy, Store
 use crate::tree::image::validate_image_of;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Is in the directory of a database while it is being restored.
-pub const RESTORING_PATH: &str = "RESTORING";
 
 /// Pages that were brought back.
 #[derive(Debug)]

@@ -19,12 +19,12 @@
 //!
 //! A segment is read a piece at a time; what cannot be read costs its own sectors only.
 
+use super::DIRECTORY;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, unknown_format};
 use super::names::{id_of, path_of};
 use super::pieces::Pieces;
 use super::record::{Record, RecordHeader};
 use super::segment::Segment;
-use super::DIRECTORY;
 use crate::base::account::Account;
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
 use crate::device::{OpenMode, SECTOR_BYTES, Storage};
