@@ -3,7 +3,7 @@
 use crate::parsers::DATABASE;
 use quenchdb::internals::base::checksum::crc;
 use quenchdb::internals::base::{PageId, Result};
-use quenchdb::internals::buffer::{Copies, ExclusiveGuard, PageSource, Pool};
+use quenchdb::internals::buffer::{ExclusiveGuard, PageSource, Pool, ScanBuffer};
 use quenchdb::internals::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::store::blocks::{self, BlockIdentity, BlockKind, BlockNumber};
@@ -98,13 +98,13 @@ pub(crate) fn page(data: &[u8]) {
     let mut batch = LeafBatch::default();
     let mut from = Ok(Some(Vec::new()));
     while let Ok(Some(key)) = from {
-        from = tree.scan_forward(Bound::Included(&key), usize::MAX, &mut batch, &mut Copies::default());
+        from = tree.scan_forward(Bound::Included(&key), usize::MAX, &mut batch, &mut ScanBuffer::default());
         batch.clear();
     }
-    let mut from = tree.scan_backward(Bound::Unbounded, 3, &mut batch, &mut Copies::default());
+    let mut from = tree.scan_backward(Bound::Unbounded, 3, &mut batch, &mut ScanBuffer::default());
     while let Ok(Some(key)) = from {
         batch.clear();
-        from = tree.scan_backward(Bound::Excluded(&key), 3, &mut batch, &mut Copies::default());
+        from = tree.scan_backward(Bound::Excluded(&key), 3, &mut batch, &mut ScanBuffer::default());
     }
     let _ = tree.check_invariants();
     let _ = tree.destroy();

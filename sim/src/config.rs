@@ -58,6 +58,7 @@ const INSIDE: u64 = 0x9a21_c000;
 /// Drawn apart, too.
 const DEVICE: u64 = 0xde11_ce00;
 const PAGES: u64 = 0x9a9e_5000;
+const SCANS: u64 = 0x5ca9_5000;
 
 /// Threads of users, and the engine's own.
 const THREADS: [&str; 5] = ["worker", "worker", "quench-", "quench-flusher", "quench-evictor"];
@@ -237,6 +238,11 @@ fn page_bytes(seed: u64, tight: bool) -> usize {
     if tight { 4096 } else { one_of(&mut random, &[4096, 4096, 4096, 8192, 16 << 10]) }
 }
 
+/// Leaves after which a scan uses a scan buffer. Most tables are too small for the threshold that memory sets.
+fn scan_buffer_from(seed: u64) -> Option<u64> {
+    one_of(&mut Random::from_seed(seed ^ SCANS), &[Some(0), Some(0), Some(12), None])
+}
+
 /// The same in each life that has a log in mapped memory: a memory that is there has its length.
 fn log_memory_bytes(seed: u64, settings: &Settings) -> u64 {
     let is_there = presets::Axes::of(settings).writer == Writer::Memory;
@@ -255,7 +261,11 @@ impl Config {
             ..support::any_protocol(seed, &mut random)
         };
         let settings = with_any_sizes(settings, &mut random);
-        let settings = Settings { page_bytes: page_bytes(seed, tight), ..settings };
+        let settings = Settings {
+            page_bytes: page_bytes(seed, tight),
+            scan_buffer_from: scan_buffer_from(seed),
+            ..settings
+        };
         let settings = Settings { log_memory_bytes: log_memory_bytes(seed, &settings), ..settings };
         let trouble = if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
         let trouble = trouble.or_inside(seed, 4);
@@ -281,6 +291,7 @@ impl Config {
             page_bytes: self.settings.page_bytes,
             memory_bytes: self.settings.memory_bytes,
             segment_bytes: 64 << 10,
+            scan_buffer_from: self.settings.scan_buffer_from,
             ..other
         };
         let drawn = with_any_sizes(other, random);

@@ -11,7 +11,7 @@ use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{Durability, Settings, Writer};
 use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
-use crate::buffer::{Pool, ReadAhead};
+use crate::buffer::{Pool, ReadAheadThread};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals, Checkpointer, Evictor, ReplayModel};
 use crate::device::Storage;
 use crate::device::mapped::MemoryFacts;
@@ -62,7 +62,7 @@ pub(super) struct Inner {
     pub(super) at_checkpoint: Option<Manifest>,
     pub(super) replay: Arc<ReplayModel>,
     pub(super) evictor: Evictor,
-    pub(super) read_ahead: ReadAhead,
+    pub(super) read_ahead: ReadAheadThread,
     pub(super) segments: Arc<SegmentPool>,
     pub(super) _always: Charge,
     pub(super) settings: Settings,
@@ -302,12 +302,12 @@ impl Database {
             row_wait_seconds: counters.row_wait_ns.get() as f64 / 1e9,
             log_insert_us_mean: counters.log_insert_us_mean(),
             log_inserts_timed: counters.log_inserts_timed.get(),
-            pages: inner.pool.resident_pages(),
-            pages_evicted: inner.pool.pages_evicted(),
-            evictions_in_vain: inner.pool.evictions_in_vain(),
+            pages: inner.pool.memory().resident_pages(),
+            pages_evicted: inner.pool.eviction().pages_evicted(),
+            evictions_in_vain: inner.pool.eviction().failed_passes(),
             pages_copied: inner.pool.pages_copied(),
             page_bytes: inner.pool.page_bytes() as u64,
-            pages_max: inner.pool.resident_pages_max(),
+            pages_max: inner.pool.memory().resident_pages_max(),
             memory_bytes: inner.settings.memory_bytes,
             versions: inner.system.versions().count(),
             version_bytes: inner.system.versions().bytes().0,

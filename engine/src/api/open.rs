@@ -8,7 +8,7 @@ use crate::base::clock::{Clock, Nanos};
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings, Writer};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
-use crate::buffer::{PageSource, Pool, ReadAhead};
+use crate::buffer::{PageSource, Pool, ReadAheadThread};
 use crate::checkpoint::pace::{Meter, Pacer};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel};
 use crate::commit::{Commit, Hooks, Start, presets};
@@ -115,7 +115,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let read_cost = Arc::new(ReadCost::default());
     let stored = StoredPages { store: store.clone(), clock: clock.clone(), cost: read_cost.clone() };
     stored.sample_cost();
-    let pool = Pool::new(page_bytes, settings.memory_bytes, Arc::new(stored))?;
+    let pool = Pool::with_scan_buffers(
+        page_bytes,
+        settings.memory_bytes,
+        settings.scan_buffer_from,
+        Arc::new(stored),
+    )?;
     let transaction_bytes = settings.transaction_bytes(logs);
     let limits = Limits {
         chunk_bytes: settings.chunk_bytes().min(transaction_bytes),
@@ -126,7 +131,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, mut builder: Builder)
     let (always, recovery) = (pool.account().charge(always_bytes(&settings)), pool.account().charge(0));
     store.charge_to(pool.account());
     // Redo needs it already.
-    let read_ahead = ReadAhead::start(&pool)?;
+    let read_ahead = ReadAheadThread::start(&pool)?;
     let writes_to = (!settings.read_only).then(|| storage.clone());
     let evictor = Evictor::start(system.clone(), pool.clone(), store.clone(), writes_to)?;
     let path = path.display().to_string();
@@ -201,7 +206,7 @@ struct Parts {
     pool: Arc<Pool>,
     system: Arc<TransactionSystem>,
     /// Ends before the evictor, for which it may be waiting.
-    read_ahead: ReadAhead,
+    read_ahead: ReadAheadThread,
     evictor: Evictor,
     always: Charge,
     recovery: Charge,
@@ -240,7 +245,7 @@ impl Parts {
         let recovered = self.recovery(logs).run(&file, manifest, &mut *progress)?;
         let in_progress = self.system.in_progress();
         let pressed = recovered.segments.clone();
-        self.store.keep_reserve(self.pool.demand(), self.clock.clone());
+        self.store.keep_reserve(self.pool.frames().demand(), self.clock.clone());
         let replaced = recovered.segments.clone();
         self.store.on_replaced(Box::new(move || {
             replaced.filled().notify_all();
@@ -558,7 +563,7 @@ impl Inner {
         let space: Meter<'_> = Box::new(move || (self.store.space().twice(), space_most));
         // Who waits for memory may wait for it.
         let hurry = || {
-            let is_hindered = self.pool.eviction_is_hindered();
+            let is_hindered = self.pool.eviction().has_error();
             is_hindered || self.closed.load(Ordering::SeqCst) || self.segments.is_pressed()
         };
         Pacer::new(self.clock.clone(), self.pool.page_count(), vec![replay, log, versions, space], hurry)

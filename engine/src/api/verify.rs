@@ -22,7 +22,7 @@ use super::log_memory::{self, Memories};
 use crate::base::account::Account;
 use crate::base::settings::Settings;
 use crate::base::{Csn, ErrorKind, PageId, Result};
-use crate::buffer::{HIDDEN_ROUND, Pool};
+use crate::buffer::{HIDDEN_EPOCH, Pool};
 use crate::checkpoint::Checkpointer;
 use crate::device::{AlignedBuffer, Storage};
 use crate::log::Segment;
@@ -209,7 +209,9 @@ impl Check<'_> {
         // What could not be freed because it cannot be read is listed by checkpoints.
         let listed = system.unfinished_pages();
         let known = |page: &PageId| {
-            self.reachable.contains(page) || listed.contains(page) || pool.round_of(*page) == HIDDEN_ROUND
+            self.reachable.contains(page)
+                || listed.contains(page)
+                || pool.frames().epoch_of(*page) == HIDDEN_EPOCH
         };
         // What was made since, by a transaction that was aborted, say, may not have been met.
         let is_lost = |listed: &Listed| listed.is_there(pool) && !known(&listed.page);
@@ -231,7 +233,7 @@ impl Check<'_> {
         let pool = &self.inner.pool;
         let pages = (1..pool.page_count()).map(PageId);
         pages
-            .map(|page| Listed { page, freed: pool.times_freed(page) })
+            .map(|page| Listed { page, freed: pool.frames().times_freed(page) })
             .filter(|page| page.is_there(pool))
             .collect()
     }
@@ -241,8 +243,8 @@ impl Check<'_> {
         let Inner { store, pool, system, .. } = self.inner;
         // In this order: what is freed later was freed more often, and what was freed before has no image.
         let imaged = |page| {
-            let freed = pool.times_freed(page);
-            (pool.is_allocated(page) && store.contains(page)).then_some(Listed { page, freed })
+            let freed = pool.frames().times_freed(page);
+            (pool.frames().is_allocated(page) && store.contains(page)).then_some(Listed { page, freed })
         };
         let mut imaged: Vec<Listed> = store.page_ids().filter_map(imaged).collect();
         // Noted before the image was recorded.
@@ -258,7 +260,7 @@ impl Check<'_> {
             // What is being freed would not be in the list.
             let _held = system.hold_retired();
             let values = system.retired_values().into_iter();
-            values.map(|reference| (reference, pool.times_freed(reference.root))).collect()
+            values.map(|reference| (reference, pool.frames().times_freed(reference.root))).collect()
         };
         let before = self.report.problems.len();
         for (reference, freed) in retired {
@@ -266,7 +268,7 @@ impl Check<'_> {
             match overflow::check(pool, &reference, &mut pages) {
                 Ok(()) => self.reachable.extend(pages),
                 // It was freed meanwhile, from its root down.
-                Err(_) if pool.times_freed(reference.root) != freed => {}
+                Err(_) if pool.frames().times_freed(reference.root) != freed => {}
                 Err(error) => {
                     let problem = format!("a large value that was replaced or deleted: {error}");
                     self.report.problems.push(problem);
@@ -358,7 +360,7 @@ struct Listed {
 impl Listed {
     /// It is still the same.
     fn is_there(&self, pool: &Pool) -> bool {
-        pool.is_allocated(self.page) && pool.times_freed(self.page) == self.freed
+        pool.frames().is_allocated(self.page) && pool.frames().times_freed(self.page) == self.freed
     }
 }
 

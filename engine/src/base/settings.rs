@@ -184,6 +184,10 @@ pub struct Settings {
     pub memory_store: Option<MemoryStore>,
     /// Each insertion into mapped memory takes at least so long, to emulate slower media, up to 1 ms. Default zero.
     pub insertion_latency: Duration,
+    /// Leaves after which a scan uses a scan buffer, however much memory is free; `None` lets memory decide. For tests with small
+    /// tables.
+    #[doc(hidden)]
+    pub scan_buffer_from: Option<u64>,
 }
 
 /// Most bytes of a log buffer.
@@ -257,6 +261,7 @@ impl Default for Settings {
             memory_cache: MemoryCache::default(),
             memory_store: None,
             insertion_latency: Duration::ZERO,
+            scan_buffer_from: None,
         }
     }
 }

@@ -21,6 +21,9 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use std::cmp;
 use std::ops::Deref;
 
+/// Bytes at the start of every page that belong to the store (checksum, page id, database id, checkpoint CSN).
+pub const PAGE_HEADER_BYTES: usize = 32;
+
 /// Bytes per word.
 const WORD: usize = size_of::<u64>();
 
@@ -409,3 +412,6 @@ impl std::fmt::Debug for ScratchPage {
         write!(f, "ScratchPage({} bytes)", self.bytes().len())
     }
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;

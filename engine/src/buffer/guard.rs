@@ -1,27 +1,47 @@
 //! The three ways to hold a page.
 //!
-//! Invariant: a guard's page id is inside the pool, so finding its bytes needs no check. Guards borrow the pool; the
-//! pool outlives them.
+//! Invariant: a guard's page id is inside the frame table, so finding its bytes needs no check. Guards borrow the table, which
+//! outlives them.
 
 use super::bytes::{PageBytes, PageBytesMut};
-use super::latch::{State, Version};
-use super::pool::{DIRTY, Entry, NEW, Pool, STAMPED};
-use super::{Interrupt, Restart};
-use crate::base::{PageId, Result};
-use crate::store::ReservedFor;
+use super::frames::{DIRTY, Entry, FrameTable, NEW, STAMPED};
+use super::latch::{Restart, State, Version};
+use crate::base::{Error, PageId};
 
-/// A look at a page without holding it: nothing that was read counts before [`OptimisticGuard::validate`].
+/// Why an optimistic step failed. Code that walks pages optimistically returns this from its inner loop, so that `?` serves
+/// both cases, and retries on [`Interrupt::Restart`].
+#[derive(Debug)]
+pub enum Interrupt {
+    /// A writer changed or holds the page.
+    Restart,
+    /// The page cannot be read.
+    Failed(Error),
+}
+
+impl From<Restart> for Interrupt {
+    fn from(_: Restart) -> Interrupt {
+        Interrupt::Restart
+    }
+}
+
+impl From<Error> for Interrupt {
+    fn from(error: Error) -> Interrupt {
+        Interrupt::Failed(error)
+    }
+}
+
+/// Reads a page without holding it: nothing that was read counts before [`OptimisticGuard::validate`].
 #[derive(Clone, Copy)]
 pub struct OptimisticGuard<'p> {
-    pool: &'p Pool,
+    frames: &'p FrameTable,
     page: PageId,
     version: Version,
 }
 
 impl<'p> OptimisticGuard<'p> {
     #[inline]
-    pub(super) fn new(pool: &'p Pool, page: PageId, version: Version) -> Self {
-        OptimisticGuard { pool, page, version }
+    pub(super) fn new(frames: &'p FrameTable, page: PageId, version: Version) -> Self {
+        OptimisticGuard { frames, page, version }
     }
 
     /// The page.
@@ -31,7 +51,7 @@ impl<'p> OptimisticGuard<'p> {
         self.page
     }
 
-    /// What names the bytes that this guard looks at.
+    /// The version of the bytes that this guard reads.
     #[inline]
     #[must_use]
     pub fn version(&self) -> Version {
@@ -42,48 +62,36 @@ impl<'p> OptimisticGuard<'p> {
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> PageBytes<'p> {
-        PageBytes::new(self.pool.words(self.page))
+        PageBytes::new(self.frames.words(self.page))
     }
 
-    /// Everything read through this guard so far was read from one version.
+    /// Confirms that everything read through this guard so far was read from one version.
     ///
     /// # Errors
     /// It may be torn.
     #[inline]
     pub fn validate(&self) -> Result<(), Restart> {
-        self.pool.entry(self.page).latch.validate(self.version)
+        self.frames.entry(self.page).latch.validate(self.version)
     }
 
-    /// Goes on to a page whose id was read from this one (optimistic latch coupling): looks at the child first and then
-    /// validates this guard. So the child was the right one at the moment from which its guard counts.
-    ///
-    /// # Errors
-    /// [`Interrupt::Restart`] if this page was changed, also when the child cannot be had: then its id was wrong.
-    #[inline]
-    pub fn child(&self, child: PageId) -> Result<OptimisticGuard<'p>, Interrupt> {
-        let guard = self.pool.optimistic(child);
-        self.validate()?;
-        Ok(guard?)
-    }
-
-    /// Turns the look into an exclusive hold, if the page has not changed and nobody holds it. Never waits, so it cannot
-    /// deadlock whatever else is held.
+    /// Latches the page exclusively if it has not changed and is not latched. Never waits, so it cannot deadlock, whatever
+    /// else is held.
     ///
     /// # Errors
     /// The page was changed or is latched.
     #[inline]
     pub fn upgrade(self) -> Result<ExclusiveGuard<'p>, Restart> {
-        self.pool.entry(self.page).latch.upgrade(self.version)?;
-        Ok(ExclusiveGuard::new(self.pool, self.page))
+        self.frames.entry(self.page).latch.upgrade(self.version)?;
+        Ok(ExclusiveGuard::new(self.frames, self.page))
     }
 
-    /// Turns the look into a shared hold, if the page has not changed. Never waits.
+    /// Latches the page shared if it has not changed. Never waits.
     ///
     /// # Errors
     /// The page was changed or is being changed.
     pub fn upgrade_shared(self) -> Result<SharedGuard<'p>, Restart> {
-        self.pool.entry(self.page).latch.upgrade_shared(self.version)?;
-        Ok(SharedGuard::new(self.pool, self.page))
+        self.frames.entry(self.page).latch.upgrade_shared(self.version)?;
+        Ok(SharedGuard::new(self.frames, self.page))
     }
 }
 
@@ -95,13 +103,13 @@ impl std::fmt::Debug for OptimisticGuard<'_> {
 
 /// Keeps writers out of a page.
 pub struct SharedGuard<'p> {
-    pool: &'p Pool,
+    frames: &'p FrameTable,
     page: PageId,
 }
 
 impl<'p> SharedGuard<'p> {
-    pub(super) fn new(pool: &'p Pool, page: PageId) -> Self {
-        SharedGuard { pool, page }
+    pub(super) fn new(frames: &'p FrameTable, page: PageId) -> Self {
+        SharedGuard { frames, page }
     }
 
     /// The page.
@@ -113,21 +121,21 @@ impl<'p> SharedGuard<'p> {
     /// The page's bytes, not torn.
     #[must_use]
     pub fn bytes(&self) -> PageBytes<'_> {
-        PageBytes::new(self.pool.words(self.page))
+        PageBytes::new(self.frames.words(self.page))
     }
 }
 
 impl SharedGuard<'_> {
-    /// What names the page's bytes.
+    /// The version of the page's bytes.
     #[must_use]
     pub fn version(&self) -> Version {
-        self.pool.entry(self.page).latch.version_after(false)
+        self.frames.entry(self.page).latch.version_after(false)
     }
 }
 
 impl Drop for SharedGuard<'_> {
     fn drop(&mut self) {
-        self.pool.entry(self.page).latch.release_shared();
+        self.frames.entry(self.page).latch.release_shared();
     }
 }
 
@@ -137,22 +145,22 @@ impl std::fmt::Debug for SharedGuard<'_> {
     }
 }
 
-/// Holds a page alone. Dropping it lets others in; the version changes if [`ExclusiveGuard::bytes_mut`] was called.
+/// Holds a page exclusively. Dropping it releases the page; the version changes if [`ExclusiveGuard::bytes_mut`] was called.
 pub struct ExclusiveGuard<'p> {
-    pool: &'p Pool,
+    frames: &'p FrameTable,
     page: PageId,
     changed: bool,
 }
 
 impl<'p> ExclusiveGuard<'p> {
     #[inline]
-    pub(super) fn new(pool: &'p Pool, page: PageId) -> Self {
-        ExclusiveGuard { pool, page, changed: false }
+    pub(super) fn new(frames: &'p FrameTable, page: PageId) -> Self {
+        ExclusiveGuard { frames, page, changed: false }
     }
 
     #[inline]
     fn entry(&self) -> &'p Entry {
-        self.pool.entry(self.page)
+        self.frames.entry(self.page)
     }
 
     /// The page.
@@ -162,83 +170,74 @@ impl<'p> ExclusiveGuard<'p> {
         self.page
     }
 
-    /// The pool that the page is in.
+    /// The frame table that the page is in.
     #[inline]
     #[must_use]
-    pub fn pool(&self) -> &'p Pool {
-        self.pool
+    pub fn frames(&self) -> &'p FrameTable {
+        self.frames
     }
 
     /// The page's bytes.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> PageBytes<'_> {
-        PageBytes::new(self.pool.words(self.page))
+        PageBytes::new(self.frames.words(self.page))
     }
 
     /// The page's bytes, to change them. Does not mark the page dirty.
     #[inline]
     pub fn bytes_mut(&mut self) -> PageBytesMut<'_> {
         self.changed = true;
-        // `&mut` of the one exclusive guard: nobody else writes (invariant 3 of `bytes`).
-        PageBytesMut::new(self.pool.words(self.page))
+        // `&mut` of the only exclusive guard: no other thread writes (invariant 3 of `bytes`).
+        PageBytesMut::new(self.frames.words(self.page))
     }
 
-    /// The page differs from its image in the store.
+    /// Notes that the page differs from its image in the store.
     #[inline]
     pub fn mark_dirty(&self) {
         let entry = self.entry();
-        self.pool.set_flags(entry, DIRTY | STAMPED | entry.flags() & NEW);
+        self.frames.set_flags(entry, DIRTY | STAMPED | entry.flags() & NEW);
     }
 
-    /// To be called before a change that can still be refused: if the page is clean, makes sure that it can be written again.
-    ///
-    /// # Errors
-    /// `OutOfSpace`; the device's.
-    #[inline]
-    pub fn reserve(&self) -> Result<()> {
-        if self.is_dirty() { Ok(()) } else { self.pool.reserve(ReservedFor::Change) }
-    }
-
-    /// Whether the page differs from its image in the store.
+    /// Returns whether the page differs from its image in the store.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.entry().is_dirty()
     }
 
-    /// The checkpoint round in which the page was last imaged or born.
+    /// Checkpoint epoch in which the page was last imaged or created.
     #[inline]
     #[must_use]
-    pub fn round(&self) -> u32 {
-        self.entry().round()
+    pub fn epoch(&self) -> u32 {
+        self.entry().epoch()
     }
 
-    /// The page has been imaged in `round`.
-    pub fn set_imaged(&self, round: u32) {
-        self.entry().set_round(round);
+    /// Notes that the page was imaged in `epoch`.
+    pub fn set_imaged(&self, epoch: u32) {
+        self.entry().set_epoch(epoch);
     }
 
-    /// The version that the page will have when this guard is gone, if nothing more is changed.
+    /// The version that the page will have when this guard is dropped, if nothing more is changed.
     #[inline]
     #[must_use]
     pub fn version_after(&self) -> Version {
         self.entry().latch.version_after(self.changed)
     }
 
-    /// Lets others in and goes on looking.
-    #[inline]
+    /// Releases the page and continues to read it optimistically.
+    #[cfg(test)]
     #[must_use]
     pub fn downgrade(self) -> OptimisticGuard<'p> {
-        OptimisticGuard::new(self.pool, self.page, self.version_after())
+        OptimisticGuard::new(self.frames, self.page, self.version_after())
     }
 
-    /// Ends the hold with the page evicted.
+    /// Releases the page as evicted.
     pub(super) fn release_evicted(self) {
         let guard = std::mem::ManuallyDrop::new(self);
         guard.entry().latch.release_to(State::Evicted);
     }
 
-    /// Ends the hold with the page free: for [`Pool::free`].
+    /// Releases the page as free.
     pub(super) fn release_free(self) -> PageId {
         let guard = std::mem::ManuallyDrop::new(self);
         guard.entry().latch.release_to(State::Free);

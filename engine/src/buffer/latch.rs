@@ -61,10 +61,14 @@
 //! release), so nothing that was loaded before the upgrade can be the work of that writer; and a writer that came before it
 //! has left another version, so that the upgrade fails.
 
-use super::Restart;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Backoff, thread};
 use std::time::Duration;
+
+/// Says that bytes read optimistically may be torn: the reader discards them and starts over. Callers of the engine never
+/// see this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restart;
 
 /// Bits of the version.
 const VERSION_BITS: u32 = 56;
@@ -441,3 +445,6 @@ impl LatchWait {
         }
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;

@@ -1,101 +1,87 @@
 //! Rank 4: which pages are in memory?
 //!
-//! A [`Pool`] is one stretch of reserved virtual memory in which the page with id *n* lives at `base + n * page size`
-//! (the design is known as *vmcache*). There is no hash table from ids to frames: finding a page is a shift and an add,
-//! whether it is in memory is told by one atomic word per page, and the operating system's page table does the rest.
+//! A [`Pool`] is one stretch of reserved virtual memory in which the page with id *n* lives at `base + n * page size`. The
+//! design is known as *vmcache* (Leis et al., "Virtual-Memory Assisted Buffer Management", SIGMOD 2023). No hash table leads
+//! from ids to frames: finding a page is a shift and an add, one atomic word per page says whether it is in memory, and the
+//! operating system's page table does the rest.
 //!
 //! ```text
 //!             entries (one per page id)                    page memory (reserved, filled on first touch)
 //!            +-------------------------------+            +----------------+
 //!  id 0      | never used                    |            |                |
-//!  id 1      | state, version, round, dirty  | ---------> | page 1         |
+//!  id 1      | state, version, epoch, dirty  | ---------> | page 1         |
 //!  id 2      | Evicted: image in the store   |            | (no memory)    |  --fault--> PageSource::read_page
 //!  id 3      | Free: on the free list        |            | (no memory)    |
 //!            +-------------------------------+            +----------------+
 //! ```
 //!
-//! Three ways to look at a page, each a guard:
+//! A page is read or changed through one of three guards:
 //!
-//! * [`OptimisticGuard`]: takes nothing, writes nothing shared; what was read counts only after
-//!   [`OptimisticGuard::validate`] says so ([`latch`] explains why that is sound);
-//! * [`SharedGuard`]: no writer until it is dropped;
-//! * [`ExclusiveGuard`]: nobody else until it is dropped; the only way to change a page.
+//! * [`OptimisticGuard`]: takes no latch and writes nothing shared; what was read counts only after
+//!   [`OptimisticGuard::validate`] ([`latch`] explains why that is sound);
+//! * [`SharedGuard`]: keeps writers out;
+//! * [`ExclusiveGuard`]: keeps all other threads out; the only way to change a page.
 //!
-//! [`bytes`] is the only place that touches page memory. It does so through relaxed atomic words, so that reading a page
-//! that is being changed is a torn read, which validation catches, and not undefined behaviour.
+//! [`bytes`] is the only module that touches page memory. It does so through relaxed atomic words. So reading a page during a
+//! change is a torn read, which validation detects, and not undefined behaviour.
 //!
-//! When the budget is nearly used up pages leave memory (`eviction` chooses them). Whether a page may leave, and its
-//! image, are for the layer above to say: see the room `checkpoint`.
+//! The files are layers; each imports only files listed before it:
+//!
+//! | file | owns |
+//! |---|---|
+//! | `frames` | [`FrameTable`]: page memory, latches, flags, free ids |
+//! | `fairness` | the fairness ticket and its wait queue |
+//! | `eviction` | [`Eviction`]: the hand that chooses candidates, the signals to and from the evictor |
+//! | `memory` | [`PageMemory`]: the budget; composes the three above |
+//! | `loader` | bringing pages in, one or many at once |
+//! | `scan_buffer`, `read_ahead` | what long scans ask for |
+//! | `pool` | [`Pool`]: composes all, and is what other rooms use |
+//!
+//! When the budget is nearly used up pages leave memory. Whether a page may leave, and its image, are decided by the room
+//! `checkpoint`.
 
-mod allocator;
-mod budget;
 pub mod bytes;
-#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod bytes_tests;
-mod copies;
-#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod copies_tests;
-mod demand;
-mod eviction;
-#[cfg(all(test, not(any(loom, miri, feature = "shuttle"))))]
-mod eviction_tests;
-mod guard;
-mod ids;
+mod heap;
 pub mod latch;
-#[cfg(all(test, not(feature = "shuttle")))]
-mod latch_tests;
-mod pool;
-#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod pool_tests;
+mod page_ids;
 mod prefetch;
-mod read_ahead;
 mod region;
+mod source;
+
+mod frames;
+
+mod fairness;
+mod guard;
+
+mod eviction;
+
+mod memory;
+
+mod loader;
+
+mod scan_buffer;
+
+mod read_ahead;
+
+mod pool;
+
+mod leaving;
+mod read_ahead_thread;
+
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 pub(crate) mod test_sources;
-mod turn;
 
-pub use allocator::free_memory_to_system;
-pub use budget::Overdraft;
-pub use bytes::{PageBytes, PageBytesMut, ScratchPage};
-pub use copies::Copies;
-pub use eviction::{Claimed, Leaving, PageState};
-pub use guard::{ExclusiveGuard, OptimisticGuard, SharedGuard};
-pub use latch::Version;
-pub use pool::{PageSource, Pool};
+pub use bytes::{PAGE_HEADER_BYTES, PageBytes, PageBytesMut, ScratchPage};
+pub use eviction::Eviction;
+pub use fairness::FairnessTicket;
+pub use frames::{FrameTable, HIDDEN_EPOCH};
+pub use guard::{ExclusiveGuard, Interrupt, OptimisticGuard, SharedGuard};
+pub use heap::free_memory_to_system;
+pub use latch::{Restart, Version};
+pub use leaving::{Claimed, Leaving, PageState};
+pub use memory::{EmergencyReserve, PageMemory};
+pub use pool::Pool;
 pub use prefetch::prefetch;
-pub use read_ahead::ReadAhead;
-pub use turn::Turn;
-
-use crate::base::Error;
-
-/// The first bytes of every page belong to the store (checksum, page id, database id, checkpoint CSN).
-pub const PAGE_HEADER_BYTES: usize = 32;
-
-/// The round of a page that is not to have an image yet: as if it had one in every round.
-pub const HIDDEN_ROUND: u32 = u32::MAX;
-
-/// What was read optimistically may be torn: throw it away and start over. Never shown to callers of the engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Restart;
-
-/// Why an optimistic step did not get through. Code that walks pages optimistically returns this from its inner loop, so
-/// that `?` serves both cases, and retries on [`Interrupt::Restart`].
-#[derive(Debug)]
-pub enum Interrupt {
-    /// A writer was in the way.
-    Restart,
-    /// The page cannot be had.
-    Failed(Error),
-}
-
-impl From<Restart> for Interrupt {
-    fn from(_: Restart) -> Interrupt {
-        Interrupt::Restart
-    }
-}
-
-impl From<Error> for Interrupt {
-    fn from(error: Error) -> Interrupt {
-        Interrupt::Failed(error)
-    }
-}
+pub use read_ahead_thread::ReadAheadThread;
+pub use scan_buffer::ScanBuffer;
+pub use source::PageSource;

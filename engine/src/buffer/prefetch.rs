@@ -1,14 +1,14 @@
-//! Having the processor fetch bytes before they are needed.
+//! Makes the processor fetch bytes before they are needed.
 //!
-//! Redo visits log bytes in the order of their keys, which is random in memory: each visit would wait for memory, one after
-//! the other. Fetches that were asked for go on side by side.
+//! Redo visits log bytes in the order of their keys, which is random in memory. Each visit would wait for memory in turn;
+//! fetches requested ahead run side by side.
 
 /// Bytes that the processor fetches together.
 const LINE_BYTES: usize = 64;
-/// No more lines than this at a time: a processor keeps a dozen fetches or so in flight.
+/// Lines requested at a time, at most: a processor keeps about a dozen fetches in flight.
 const LINES_MAX: usize = 4;
 
-/// Has the processor fetch `bytes` (the first lines of them, if there are many). Changes nothing but speed.
+/// Makes the processor fetch `bytes`, or their first lines if there are many. Changes only speed.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

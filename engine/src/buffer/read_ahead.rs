@@ -1,29 +1,22 @@
-//! Reading ahead: pages that a scan or redo is going to need are brought in while it works on those it has.
+//! Reading ahead: pages that a scan or redo is going to need are brought in while it works on earlier ones.
 //!
-//! It tells which pages come next ([`Pool::read_ahead`]); one thread, asleep otherwise, brings in those that are not in
-//! memory, many with one read where their images lie side by side. While it is busy with what another scan asked for, the scan
-//! brings them in itself, as many at once. It is only a help: what is not there when it is needed, the scan
-//! reads alone, and waits for pages that are being brought in.
+//! The scan says which pages come next ([`super::Pool::read_ahead`]). A thread, asleep otherwise, brings in those that are not
+//! in memory, many with one read where their images lie side by side. If the thread is busy with another scan's request, the
+//! scan brings the pages in itself, as many at once. Reading ahead is only a help: a scan reads a page that is absent when
+//! needed alone, and waits for pages that are being brought in.
 //!
-//! Who knows which rows it needs next has the pages of all of them brought in before it goes on ([`Pool::prefetch`]): the device answers
-//! many reads at a time in little more time than one.
+//! A caller that knows which rows it needs next has the pages of all of them brought in first ([`super::Pool::prefetch`]): the
+//! device answers many reads at once in little more time than one.
 //!
-//! Bounds: pages of one request are at most [`PAGES_MAX`], and an eighth of the memory; one request waits for the thread.
+//! Bounds: a request has at most [`BATCH_MAX`] pages and an eighth of the memory; one request waits for the thread.
 
-use super::PageBytesMut;
-use super::copies::{AllCopies, Reading};
-use super::latch::State;
-use super::pool::{FaultClaim, Pool, STAMPED, STAMPED_IMAGE};
-use crate::base::{Error, PageId, Result};
+use super::loader::{AtLimit, BATCH_MAX, Loader};
+use super::memory::PageMemory;
+use super::scan_buffer::{Reading, ScanBuffers};
+use crate::base::PageId;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Event, Mutex, thread};
+use crate::sync::{Event, Mutex};
 use std::sync::Arc;
-
-/// Pages of a request, at most.
-pub const PAGES_MAX: usize = 256;
-
-/// Of the memory, what one prefetch claims at once: less than eviction keeps free.
-const PREFETCHED_PART: usize = 64;
 
 /// What the thread is doing.
 #[derive(Default)]
@@ -36,36 +29,32 @@ enum Thread {
 
 /// What the thread does for scans.
 pub(super) enum Work {
-    /// Brings these into memory.
-    BringIn(Vec<PageId>),
-    /// Copies images.
-    Copy(Reading),
+    /// Brings pages into memory.
+    Load(Vec<PageId>),
+    /// Fills a window of a scan buffer.
+    Fill(Reading),
 }
 
-/// Whether to wait for memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AtLimit {
-    /// Only one thread does that, which claims no more than an eighth of the memory.
-    Wait,
-    /// While no page is claimed.
-    WaitForFirst,
-}
-
-/// What scans ask for.
+/// The requests of scans, and the state of the thread that serves them.
 #[derive(Default)]
-pub(super) struct Requests {
+pub(super) struct ReadAhead {
     thread: Mutex<Thread>,
+    /// Raised when there is a request, or the thread should end.
     asked: Event,
-    /// Somebody serves them.
+    /// True if the thread runs.
     attached: AtomicBool,
-    pub(super) copies: AllCopies,
+    pub(super) scan_buffers: Arc<ScanBuffers>,
 }
 
-impl Requests {
-    /// Has the thread do it, unless it is busy, or there is none.
+impl ReadAhead {
+    pub(super) fn new(scan_buffers: Arc<ScanBuffers>) -> ReadAhead {
+        ReadAhead { scan_buffers, ..ReadAhead::default() }
+    }
+
+    /// Asks the thread to do `work`. Returns the work if the thread is busy or does not run.
     pub(super) fn ask(&self, work: Work) -> Result<(), Work> {
         let mut thread = self.thread.lock();
-        if !matches!(*thread, Thread::Idle) || !self.attached.load(Ordering::SeqCst) {
+        if !matches!(*thread, Thread::Idle) || !self.is_attached() {
             return Err(work);
         }
         *thread = Thread::Asked(work);
@@ -73,189 +62,68 @@ impl Requests {
         self.asked.notify_all();
         Ok(())
     }
-}
 
-/// The thread `quench-read-ahead`; ends when this is dropped.
-#[derive(Debug)]
-pub struct ReadAhead {
-    pool: Arc<Pool>,
-    thread: Mutex<Option<thread::JoinHandle<()>>>,
-}
-
-impl ReadAhead {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// The system has no thread left.
-    pub fn start(pool: &Arc<Pool>) -> Result<ReadAhead> {
-        ReadAhead::start_by(pool, |work| thread::spawn("quench-read-ahead", work))
+    fn is_attached(&self) -> bool {
+        self.attached.load(Ordering::SeqCst)
     }
 
-    fn start_by(
-        pool: &Arc<Pool>,
-        spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> std::io::Result<thread::JoinHandle<()>>,
-    ) -> Result<ReadAhead> {
-        let alive = Alive(pool.clone());
-        // Before it starts: it ends when nobody is attached.
-        pool.ahead.attached.store(true, Ordering::SeqCst);
-        let thread = spawn(Box::new(move || alive.0.serve_read_ahead()))
-            .map_err(|error| Error::io("cannot start the thread that reads ahead", error))?;
-        Ok(ReadAhead { pool: pool.clone(), thread: Mutex::new(Some(thread)) })
+    /// Notes that a thread is about to call [`ReadAhead::serve`].
+    pub(super) fn attach(&self) {
+        self.attached.store(true, Ordering::SeqCst);
     }
 
-    /// Ends the thread.
-    pub fn stop(&self) {
-        self.pool.ahead.attached.store(false, Ordering::SeqCst);
-        self.pool.ahead.asked.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
-            let _ = thread.join();
-        }
+    /// Lets [`ReadAhead::serve`] return.
+    pub(super) fn stop(&self) {
+        self.attached.store(false, Ordering::SeqCst);
+        self.asked.notify_all();
     }
-}
 
-impl Drop for ReadAhead {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-/// When the thread ends, also by a panic, or is not started at all, nobody asks it any more: it is only a help. Who has asked is not left waiting.
-struct Alive(Arc<Pool>);
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.ahead.attached.store(false, Ordering::SeqCst);
-        let left = std::mem::take(&mut *self.0.ahead.thread.lock());
+    /// Notes that the thread has ended, possibly by a panic. Drops its request, so that no scan waits for it.
+    pub(super) fn detach(&self) {
+        self.attached.store(false, Ordering::SeqCst);
+        let left = std::mem::take(&mut *self.thread.lock());
         drop(left);
     }
-}
 
-impl Pool {
-    /// Whether the page exists and is not in memory.
-    fn is_evicted(&self, page: PageId) -> bool {
-        self.entry_of(page).is_some_and(|entry| entry.latch.state() == State::Evicted)
-    }
-
-    /// Has those of `pages` that are not in memory brought in, in the background if possible. The caller holds no latch.
-    pub fn read_ahead(&self, pages: impl Iterator<Item = PageId>) {
-        if !self.ahead.attached.load(Ordering::Relaxed) {
+    /// See [`super::Pool::read_ahead`].
+    pub(super) fn load(&self, memory: &PageMemory, loader: &Loader, pages: impl Iterator<Item = PageId>) {
+        if !self.attached.load(Ordering::Relaxed) {
             return;
         }
-        let most = PAGES_MAX.min(self.resident_pages_max() as usize / 8);
-        let wanted: Vec<PageId> = pages.filter(|page| self.is_evicted(*page)).take(most).collect();
-        // One page is read as fast by whoever needs it.
+        let most = BATCH_MAX.min(memory.resident_pages_max() as usize / 8);
+        let wanted: Vec<PageId> = pages.filter(|page| memory.frames.is_evicted(*page)).take(most).collect();
+        // A single page is read as fast by the thread that needs it.
         if wanted.len() < 2 {
             return;
         }
-        if let Err(Work::BringIn(wanted)) = self.ahead.ask(Work::BringIn(wanted)) {
-            self.bring_in_parts(&wanted);
+        if let Err(Work::Load(wanted)) = self.ask(Work::Load(wanted)) {
+            loader.load_all(memory, &wanted);
         }
     }
 
-    /// Brings in those of `pages` that are not in memory, many at once, before this returns. The caller holds no latch.
-    pub fn prefetch(&self, mut pages: Vec<PageId>) {
-        pages.retain(|page| self.is_evicted(*page));
-        pages.sort_unstable();
-        pages.dedup();
-        if pages.len() < 2 {
-            return;
-        }
-        self.bring_in_parts(&pages);
-    }
-
-    /// Brings in `pages`, so many at once as find memory. Waits for memory before each part: who needs the pages would wait for it
-    /// otherwise, and then read one alone.
-    fn bring_in_parts(&self, pages: &[PageId]) {
-        let most = PAGES_MAX.min(self.resident_pages_max() as usize / PREFETCHED_PART).max(1);
-        let mut left = pages;
-        while !left.is_empty() {
-            match self.bring_in(&left[..left.len().min(most)], AtLimit::WaitForFirst) {
-                0 => return,
-                done => left = &left[done..],
-            }
-        }
-    }
-
-    fn serve_read_ahead(&self) {
+    /// Serves requests until [`ReadAhead::stop`].
+    pub(super) fn serve(&self, memory: &PageMemory, loader: &Loader) {
         let mut done = None;
-        while self.ahead.attached.load(Ordering::SeqCst) {
-            let ticket = self.ahead.asked.ticket();
+        while self.is_attached() {
+            let ticket = self.asked.ticket();
             let asked = {
-                let thread = &mut *self.ahead.thread.lock();
+                let thread = &mut *self.thread.lock();
                 let is_asked = matches!(*thread, Thread::Asked(_));
                 std::mem::replace(thread, if is_asked { Thread::Busy } else { Thread::Idle })
             };
-            // Who is handed these asks for the next at once, and finds this thread idle.
+            // The scan that gets this window asks for the next at once, and finds this thread idle.
             drop(done.take());
             match asked {
-                Thread::Asked(Work::BringIn(pages)) => {
-                    self.bring_in(&pages, AtLimit::Wait);
+                Thread::Asked(Work::Load(pages)) => {
+                    loader.load_batch(memory, &pages, AtLimit::Wait);
                 }
-                Thread::Asked(Work::Copy(mut reading)) => {
-                    reading.read();
+                Thread::Asked(Work::Fill(mut reading)) => {
+                    reading.read(&*loader.source);
                     done = Some(reading);
                 }
-                _ if self.ahead.attached.load(Ordering::SeqCst) => self.ahead.asked.wait(ticket, None),
+                _ if self.is_attached() => self.asked.wait(ticket, None),
                 _ => return,
             }
         }
-    }
-
-    /// Brings in those of `pages` that nobody else is bringing in; returns how many it came to before memory was used up, 0 if there is none. Who needs one that
-    /// cannot be read finds out for itself.
-    fn bring_in(&self, pages: &[PageId], at_limit: AtLimit) -> usize {
-        let mut claims = Vec::with_capacity(pages.len());
-        let mut done = pages.len();
-        for (index, page) in pages.iter().enumerate() {
-            let Some(entry) = self.entry_of(*page) else { continue };
-            if entry.latch.state() != State::Evicted {
-                continue;
-            }
-            let may_wait =
-                at_limit == AtLimit::Wait || at_limit == AtLimit::WaitForFirst && claims.is_empty();
-            let has_memory = if may_wait { self.take_memory().is_ok() } else { self.take_memory_now() };
-            if !has_memory {
-                // Who needs what is claimed waits for it: it is not kept longer. Who has waited for the first in vain gives up.
-                done = if claims.is_empty() { 0 } else { index };
-                break;
-            }
-            if entry.latch.claim_evicted() {
-                claims.push((*page, FaultClaim::new(self, entry)));
-            } else {
-                self.give_memory(1);
-            }
-        }
-        let wanted: Vec<(PageId, bool)> =
-            claims.iter().map(|(page, claim)| (*page, claim.entry.flags() & STAMPED_IMAGE != 0)).collect();
-        self.source.read_pages(&wanted, &mut |index, image| {
-            let (page, claim) = &mut claims[index];
-            match image {
-                Ok(image) => {
-                    PageBytesMut::new(self.words(*page)).copy_from(0, image);
-                    let own_stamps = wanted[index].1;
-                    self.set_flags(claim.entry, if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
-                    claim.succeed();
-                }
-                Err(error) => tracing::debug!(%error, %page, "not read ahead"),
-            }
-        });
-        done
-    }
-}
-
-#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-    use crate::buffer::test_sources::{Images, PAGE_BYTES};
-
-    #[test]
-    fn nobody_asks_a_thread_that_was_not_started() {
-        let pool = Pool::new(PAGE_BYTES, 64 * PAGE_BYTES as u64, Arc::new(Images::default())).expect("small");
-        let refused = ReadAhead::start_by(&pool, |_| Err(std::io::ErrorKind::WouldBlock.into()));
-        assert!(refused.is_err());
-        let asked = pool.ahead.ask(Work::BringIn(vec![PageId(1), PageId(2)]));
-        assert!(asked.is_err(), "nobody would do it");
-        let _thread = ReadAhead::start(&pool).expect("a thread");
-        assert!(pool.ahead.ask(Work::BringIn(vec![PageId(1), PageId(2)])).is_ok());
     }
 }

@@ -35,7 +35,7 @@ use super::attempts::{Attempts, Pause};
 use super::image::{Imager, image_as_of};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
-use crate::buffer::{Claimed, HIDDEN_ROUND, Leaving, PageBytes, PageState, Pool, ScratchPage, Version};
+use crate::buffer::{Claimed, HIDDEN_EPOCH, Leaving, PageBytes, PageState, Pool, ScratchPage, Version};
 use crate::device::{AlignedBuffer, Storage};
 use crate::store::{Heat, ImageKind, ImageWriter, PageStore, Written};
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -96,10 +96,10 @@ impl Evictor {
             not_durable: Csn::ZERO,
             hindrance: None,
         };
-        pool.set_evicting(true);
+        pool.eviction().set_attached(true);
         let started = thread::spawn("quench-evictor", move || work.run());
         let thread = started.map_err(|error| {
-            pool.set_evicting(false);
+            pool.eviction().set_attached(false);
             Error::io("cannot start the thread that evicts pages", error)
         })?;
         Ok(Evictor { pool, imager, stop, thread: Mutex::new(Some(thread)) })
@@ -116,7 +116,7 @@ impl Evictor {
     /// Ends the thread. From now on full memory is an error.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        self.pool.set_evicting(false);
+        self.pool.eviction().set_attached(false);
         if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
@@ -190,7 +190,7 @@ struct Alive(Arc<TransactionSystem>, Arc<Pool>);
 impl Drop for Alive {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.1.set_evicting(false);
+            self.1.eviction().set_attached(false);
             self.0.panicked("the thread that evicts pages");
         }
     }
@@ -204,7 +204,7 @@ impl Work {
             if pause.least > Duration::ZERO {
                 thread::sleep(pause.least);
             }
-            self.pool.wait_for_pressure(pause.most);
+            self.pool.eviction().wait_for_pressure(pause.most);
             self.writes = self.attempts.may_write(&self.store);
             let relieved = self.relieve();
             if self.writes && relieved.is_ok() {
@@ -212,14 +212,14 @@ impl Work {
             }
             pause = match relieved {
                 Ok(true) => {
-                    self.pool.eviction_went_well();
+                    self.pool.eviction().succeeded();
                     Pause::NONE
                 }
                 Ok(false) if !self.writes => {
-                    self.pool.eviction_was_futile(self.attempts.failure());
+                    self.pool.eviction().pass_failed(self.attempts.failure());
                     Pause::AFTER_FAILURE
                 }
-                Ok(false) if self.pool.eviction_is_hindered() || self.pool.is_over_budget() => {
+                Ok(false) if self.pool.eviction().has_error() || self.pool.memory().is_over_budget() => {
                     Pause::BEFORE_LONG
                 }
                 Ok(false) => Pause::WHEN_FUTILE,
@@ -229,7 +229,7 @@ impl Work {
                     self.writer = None;
                     self.pending.clear();
                     self.attempts.failed(&error);
-                    self.pool.eviction_was_futile(Some(error));
+                    self.pool.eviction().pass_failed(Some(error));
                     // What need not be written may not have been enough.
                     if self.relieves_without_writing() { Pause::BEFORE_LONG } else { Pause::AFTER_FAILURE }
                 }
@@ -239,29 +239,29 @@ impl Work {
 
     /// After a failure: what need not be written can leave. True if something did.
     fn relieves_without_writing(&mut self) -> bool {
-        let before = self.pool.pages_evicted();
+        let before = self.pool.eviction().pages_evicted();
         self.writes = false;
         let _ = self.relieve();
-        self.pool.pages_evicted() != before
+        self.pool.eviction().pages_evicted() != before
     }
 
     /// Has pages leave until there is enough memory; false if a whole pass freed nothing.
     fn relieve(&mut self) -> Result<bool> {
-        if self.pool.pages_to_evict() > 0 {
+        if self.pool.memory().pages_to_evict() > 0 {
             self.system.lower_charges();
         }
         // One of an earlier time says nothing about this.
         self.hindrance = None;
         let (mut passed, mut freed) = (0, 0);
         loop {
-            let wanted = self.pool.pages_to_evict();
+            let wanted = self.pool.memory().pages_to_evict();
             if wanted == 0 || self.stop.load(Ordering::SeqCst) {
                 self.finish_writes()?;
                 return Ok(true);
             }
-            freed += self.pool.discard_free_pages(wanted);
+            freed += self.pool.memory().discard_free_pages(wanted);
             self.candidates.clear();
-            passed += self.pool.next_candidates(BATCH, STEPS, &mut self.candidates);
+            passed += self.pool.memory().next_candidates(BATCH, STEPS, &mut self.candidates);
             for at in 0..self.candidates.len() {
                 self.consider(self.candidates[at])?;
             }
@@ -276,7 +276,7 @@ impl Work {
             if freed == 0 {
                 if self.writes {
                     self.wait_for_log();
-                    self.pool.eviction_was_futile(self.hindrance.take());
+                    self.pool.eviction().pass_failed(self.hindrance.take());
                 }
                 return Ok(false);
             }
@@ -299,7 +299,7 @@ impl Work {
     /// Looks at a candidate: it may leave, is written first, or stays.
     fn consider(&mut self, page: PageId) -> Result<()> {
         let Some(state) = self.pool.look_at_marked(page, |_| ()) else { return Ok(()) };
-        if state.round == HIDDEN_ROUND {
+        if state.epoch == HIDDEN_EPOCH {
             return Ok(());
         }
         if !state.dirty && !state.unsaved_stamps || planted::is(Bug::DirtyPageDropped) {
@@ -356,7 +356,10 @@ impl Work {
         let Some(storage) = &self.storage else { return Ok(None) };
         match self.writer.take() {
             Some(writer) => Ok(Some(writer)),
-            None => self.store.writer(&**storage, super::writer_bytes(self.pool.memory_bytes())).map(Some),
+            None => self
+                .store
+                .writer(&**storage, super::writer_bytes(self.pool.frames().memory_bytes()))
+                .map(Some),
         }
     }
 
@@ -425,7 +428,7 @@ impl Work {
         let _gate = self.imager.gate();
         let runs = self.imager.running().is_some_and(|(running, _)| running == round);
         if let Some(claimed) = self.pool.claim_unchanged(page, version).filter(|_| runs)
-            && claimed.round() < round
+            && claimed.epoch() < round
         {
             claimed.set_imaged(round);
         }
@@ -473,7 +476,7 @@ impl Work {
     /// Case 2b: the page has its image in the round now.
     fn complete_round(&self, claimed: &Claimed<'_>, round: u32, written: &Written) {
         let runs = self.imager.running().is_some_and(|(running, _)| running == round);
-        if runs && claimed.round() < round {
+        if runs && claimed.epoch() < round {
             self.store.record(written.page, written.reference, true);
             claimed.set_imaged(round);
         } else {
@@ -497,7 +500,7 @@ impl Work {
             }
             return;
         }
-        let needs = self.imager.running().filter(|(round, _)| claimed.round() < *round);
+        let needs = self.imager.running().filter(|(round, _)| claimed.epoch() < *round);
         if needs.as_ref().is_some_and(|(_, view)| newest > view.csn())
             && !planted::is(Bug::ImageAfterCheckpoint)
         {
@@ -570,7 +573,7 @@ struct Looked {
 fn purpose_of(state: &PageState, newest: Csn, running: Option<&(u32, Arc<CheckpointView>)>) -> Purpose {
     match running {
         _ if planted::is(Bug::ImageAfterCheckpoint) => Purpose::Leave(newest),
-        Some((round, view)) if state.dirty && state.round < *round && newest > view.csn() => {
+        Some((round, view)) if state.dirty && state.epoch < *round && newest > view.csn() => {
             Purpose::Round(*round)
         }
         _ => Purpose::Leave(newest),

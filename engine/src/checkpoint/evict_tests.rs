@@ -38,12 +38,12 @@ fn pages_leave_after_a_failure_although_nobody_asks() {
         disk.inject(Fault { operation, after: 0, kind: FaultKind::ForEver, error: 5 });
     }
     let _charge = pool.account().charge(200 << 12);
-    pool.check_budget();
+    pool.memory().check_budget();
     await_that("writes fail and clean pages leave", || {
-        pool.eviction_is_hindered() && pool.pages_evicted() >= 90
+        pool.eviction().has_error() && pool.eviction().pages_evicted() >= 90
     });
     disk.heal();
-    await_that("pages leave", || !pool.is_over_budget());
+    await_that("pages leave", || !pool.memory().is_over_budget());
 }
 
 /// Each attempt, of ten in a second, lost the blocks that it tried.
@@ -56,7 +56,7 @@ fn while_writes_fail_no_more_and_more_blocks_are_lost() {
     let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
     let system = Arc::new(TransactionSystem::new(pool.clone(), limits, 1 << 20, Clock::real()));
     (1..100).for_each(|page| pool.exclusive(PageId(page)).expect("room").mark_dirty());
-    store.keep_reserve(pool.demand(), Clock::real());
+    store.keep_reserve(pool.frames().demand(), Clock::real());
     store.reserve(ReservedFor::Change).expect("the disk is large");
     let _evictor =
         Evictor::start(system, pool.clone(), store.clone(), Some(Arc::new(disk.clone()))).expect("a thread");
@@ -67,12 +67,12 @@ fn while_writes_fail_no_more_and_more_blocks_are_lost() {
     let charge = pool.account().charge(200 << 12);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(4) {
-        pool.check_budget();
+        pool.memory().check_budget();
         thread::sleep(Duration::from_millis(1));
     }
     assert!((16..200).contains(&lost()), "{} blocks", lost());
     disk.heal();
-    await_that("pages leave", || !pool.is_over_budget());
+    await_that("pages leave", || !pool.memory().is_over_budget());
     drop(charge);
 }
 
@@ -100,11 +100,11 @@ fn nothing_is_evicted_into_the_blocks_of_a_checkpoint_that_writes_its_mapping_on
     let storage = Arc::new(disk.clone());
     let _evictor = Evictor::start(system, pool.clone(), store.clone(), Some(storage)).expect("a thread");
     let _charge = pool.account().charge(200 << 12);
-    pool.check_budget();
-    await_that("pages stay because of the checkpoint", || pool.eviction_is_hindered());
+    pool.memory().check_budget();
+    await_that("pages stay because of the checkpoint", || pool.eviction().has_error());
     assert_eq!(store.usage().free_blocks, free_blocks);
 
     store.round_committed(round.finish().expect("its blocks are there"));
-    await_that("pages leave after it", || !pool.is_over_budget());
+    await_that("pages leave after it", || !pool.memory().is_over_budget());
     assert!(store.usage().free_blocks < free_blocks);
 }

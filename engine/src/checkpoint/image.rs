@@ -87,7 +87,7 @@ impl Imager {
         // for the latch, must not take one participant as it was and image another as it will be.
         participants.iter().for_each(|guard| guard.mark_dirty());
         let Some((round, view)) = self.running().filter(|_| !planted::is(Bug::NotHandedOver)) else { return };
-        for (guard, differs) in participants.iter().zip(differs).filter(|(guard, _)| guard.round() < round) {
+        for (guard, differs) in participants.iter().zip(differs).filter(|(guard, _)| guard.epoch() < round) {
             if differs {
                 let mut image = AlignedBuffer::charged(self.pool.page_bytes(), self.pool.account());
                 if image_latched(&view, guard.bytes(), &mut image).is_err() {
@@ -103,25 +103,25 @@ impl Imager {
     /// Whether the page seems to need an image in the running round: a cheap look that may be wrong either way.
     pub(super) fn seems_needed(&self, page: PageId) -> bool {
         // A page that is not in memory has not changed since its newest image.
-        self.pool.is_dirty(page)
-            && self.pool.is_resident(page)
-            && self.pool.round_of(page) < self.pool.round()
+        self.pool.frames().is_dirty(page)
+            && self.pool.frames().is_resident(page)
+            && self.pool.frames().epoch_of(page) < self.pool.frames().epoch()
     }
 
     /// Makes the image of a page that is dirty and has none in this round.
     pub(super) fn image_page(&self, page: PageId, out: &mut [u8]) -> Result<Option<Imaged>> {
         let Some((round, view)) = self.running() else { return Ok(None) };
-        if !self.pool.is_allocated(page) || !self.pool.is_resident(page) {
+        if !self.pool.frames().is_allocated(page) || !self.pool.frames().is_resident(page) {
             return Ok(None);
         }
         // It may have been freed since, or have left memory: what is not in memory has not changed since its newest image.
         let Some(guard) = self.pool.shared_if_resident(page)? else { return Ok(None) };
         // Looked at without the latch before: only this look counts.
-        if self.pool.round_of(page) >= round {
+        if self.pool.frames().epoch_of(page) >= round {
             return Ok(None);
         }
-        self.pool.set_imaged(page, round);
-        if !self.pool.is_dirty(page) {
+        self.pool.frames().set_imaged(page, round);
+        if !self.pool.frames().is_dirty(page) {
             return Ok(None);
         }
         Ok(match image_latched(&view, guard.bytes(), out)? {
@@ -199,7 +199,7 @@ mod tests {
         let guard = pool.exclusive(PageId(1)).expect("readable");
         assert!(!guard.is_dirty());
         imager.hand_over(&[&guard]);
-        pool.begin_round(Ok).expect("begins");
+        pool.frames().begin_epoch(Ok).expect("begins");
         assert!(imager.seems_needed(PageId(1)), "the latch is not looked at before");
     }
 }

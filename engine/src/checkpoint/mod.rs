@@ -294,7 +294,7 @@ impl Checkpointer {
         let held = self.system.hold_retired();
         let committed = self.replay.committed();
         let begun = self.begin(close)?;
-        self.evicted_before.store(self.pool.pages_evicted(), Ordering::Relaxed);
+        self.evicted_before.store(self.pool.eviction().pages_evicted(), Ordering::Relaxed);
         let csn = begun.view.csn();
         let pages = self.write_round(&begun, &held, pacer);
         let held = if planted::is(Bug::RetiredFreedEarly) {
@@ -410,7 +410,7 @@ impl Checkpointer {
             .collect();
         let view = Arc::new(view);
         // The store first: what is freed by a structure change that nobody told of the round is not in the round.
-        let round = self.pool.begin_round(|number| {
+        let round = self.pool.frames().begin_epoch(|number| {
             let round = self.store.begin_round(number, csn)?;
             self.imager.begin(number, view.clone());
             Ok(round)
@@ -426,7 +426,7 @@ impl Checkpointer {
         pacer: Option<&Pacer<'_>>,
     ) -> Result<Counts> {
         let csn = begun.view.csn();
-        let bytes = writer_bytes(self.pool.memory_bytes());
+        let bytes = writer_bytes(self.pool.frames().memory_bytes());
         let mut work =
             ImageWork { checkpointer: self, begun, csn, written: Vec::new(), counts: Counts::default() };
         let mut writer = begun.round.writer(&*self.storage, bytes)?;
@@ -547,8 +547,8 @@ impl ImageWork<'_> {
     /// A page that the checkpoint before this one wrote too will change again soon. One that the database is closed with, that has no
     /// image yet, or that stayed as it was for longer than a checkpoint, will not.
     fn heat(&self, page: PageId) -> Heat {
-        let imaged_lately =
-            self.checkpointer.pool.round_of(page).saturating_add(1) >= self.checkpointer.pool.round();
+        let imaged_lately = self.checkpointer.pool.frames().epoch_of(page).saturating_add(1)
+            >= self.checkpointer.pool.frames().epoch();
         let hot = imaged_lately && !self.begun.closing && self.checkpointer.store.contains(page);
         if hot { Heat::Hot } else { Heat::Cold }
     }

@@ -332,7 +332,7 @@ impl ReplayModel {
         let step = count.div_ceil(SAMPLE).max(1);
         let (mut dirty, mut stored) = (0, 0);
         for id in (1..count).step_by(step as usize).map(crate::base::PageId) {
-            if self.pool.is_dirty(id) {
+            if self.pool.frames().is_dirty(id) {
                 dirty += step;
                 stored += if self.store.contains(id) { step } else { 0 };
             }

@@ -120,7 +120,7 @@ impl Checkpointer {
         if self.store.is_round_wanted() {
             return true;
         }
-        let left = self.pool.pages_evicted() - self.evicted_before.load(Ordering::Relaxed);
+        let left = self.pool.eviction().pages_evicted() - self.evicted_before.load(Ordering::Relaxed);
         let rewritten = self.totals().newest.pages_rewritten;
         is_due(self.store.space(), Since { left, rewritten })
     }

@@ -14,7 +14,7 @@ use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
 use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result, TableId, allocation_failure};
-use crate::buffer::Overdraft;
+use crate::buffer::EmergencyReserve;
 use crate::commit::{Chunks, Pending, Predecessors, Record, Ticket};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::Ordering;
@@ -264,7 +264,7 @@ impl ActiveTransaction {
     /// failure the changes that were not restored are still there, and all values.
     pub(super) fn take_back(&mut self, first: usize, values: usize) -> Result<()> {
         // It may be this transaction's changes that leave no memory for the way to them.
-        let _overdraft = Overdraft::begin();
+        let _reserve = EmergencyReserve::begin();
         let mut guard = pin();
         while self.scratch.changes.len() > first {
             // Nothing that was looked at is used again, and a long way back would keep what everybody gives back from being freed.
@@ -318,7 +318,7 @@ impl ActiveTransaction {
 
     /// Marks what cannot be taken back, so that everybody sees what was there before, and takes back the rest.
     pub(super) fn leave_behind(&mut self) {
-        let _overdraft = Overdraft::begin();
+        let _reserve = EmergencyReserve::begin();
         let mut guard = pin();
         for change in self.scratch.changes.iter().rev() {
             guard.repin();
@@ -547,16 +547,16 @@ impl ActiveTransaction {
             .get_or_insert_with(|| WriteSetCharge { memory: pool.account().charge(0), share: all.charge(0) });
         let before = charge.share.bytes();
         charge.share.set(bytes);
-        if all.bytes() > pool.memory_bytes() / WRITE_SETS_PART || allocation_failure::is_injected() {
+        if all.bytes() > pool.frames().memory_bytes() / WRITE_SETS_PART || allocation_failure::is_injected() {
             charge.share.set(before);
             let what = format!(
                 "the changes of transactions in progress would fill a quarter of the memory: `memory_bytes` is {}",
-                pool.memory_bytes()
+                pool.frames().memory_bytes()
             );
             return Err(Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("memory_bytes")));
         }
         charge.memory.set(2 * bytes);
-        pool.check_budget();
+        pool.memory().check_budget();
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::system::TransactionSystem;
 use super::view::{Outcome, View};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, PageId, Result};
-use crate::buffer::Copies;
+use crate::buffer::ScanBuffer;
 use crate::sync::epoch::pin;
 use crate::tree::{Held, LeafBatch, Tree};
 use std::cmp::Ordering;
@@ -63,7 +63,7 @@ struct ReadAhead {
     /// Leaves asked for so far.
     asked: u64,
     /// Once the scan is long, its leaves are copied and not brought into memory.
-    copies: Copies,
+    copies: ScanBuffer,
     /// Of the leaves whose copies were asked for last.
     copied: Option<Stretch>,
 }

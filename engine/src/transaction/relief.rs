@@ -162,7 +162,7 @@ impl TransactionSystem {
         if free_memory_to_system() {
             self.versions.settle_charge();
             self.unfinished.settle_charge();
-            self.pool.budget_grew();
+            self.pool.eviction().budget_grew();
         }
     }
 }

@@ -17,7 +17,7 @@ use super::garbage::Horizon;
 use super::unfinished::UnfinishedPages;
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
-use crate::buffer::{Overdraft, Pool};
+use crate::buffer::{EmergencyReserve, Pool};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::tree::{LargeReference, overflow};
@@ -95,7 +95,7 @@ impl RetiredValues {
         }
         let Some(_alone) = self.freeing.try_lock() else { return };
         // Their pages are read one at a time to be freed: nobody is to be refused memory for that.
-        let _overdraft = Overdraft::begin();
+        let _reserve = EmergencyReserve::begin();
         if thorough {
             unfinished.free_left(pool);
         }

@@ -289,7 +289,7 @@ impl TransactionSystem {
                 self.garbage.collect(shard, &self.versions, &self.horizon());
                 self.collect_retired();
                 // What versions take, pages do not get.
-                self.pool.check_budget();
+                self.pool.memory().check_budget();
             }
         }
     }

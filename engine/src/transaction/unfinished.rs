@@ -73,7 +73,7 @@ impl UnfinishedPages {
 
     fn counted(&self, pool: &Pool, pages: &Pages) {
         self.pieces.note_use(pages.count * BYTES_A_PAGE);
-        pool.demand().listed.store(pages.count, Ordering::Relaxed);
+        pool.frames().demand().listed.store(pages.count, Ordering::Relaxed);
     }
 
     /// An image of `page` is recorded while the value of `owner` is not known to be committed. Behind the imager's gate.

@@ -5,7 +5,8 @@ use super::node::{KIND_INNER, KIND_LEAF, Node};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::latch::LatchWait;
 use crate::buffer::{
-    Copies, Interrupt, OptimisticGuard, Overdraft, PageBytes, Pool, Restart, SharedGuard, Turn,
+    EmergencyReserve, FairnessTicket, Interrupt, OptimisticGuard, PageBytes, Pool, Restart, ScanBuffer,
+    SharedGuard,
 };
 
 /// Which leaf is wanted.
@@ -138,27 +139,27 @@ fn retry_after<T>(
 
 /// What a descent has that could not get through. See [`Pool::take_turn`].
 struct Starved<'p> {
-    turn: Option<Turn<'p>>,
-    overdraft: Option<Overdraft>,
+    ticket: Option<FairnessTicket<'p>>,
+    overdraft: Option<EmergencyReserve>,
 }
 
 impl<'p> Starved<'p> {
     #[cold]
     fn begin(pool: &'p Pool, when_starved: WhenStarved) -> Starved<'p> {
-        let turn = pool.take_turn();
-        let overdraws = when_starved == WhenStarved::Overdraw || Overdraft::is_there();
-        Starved { turn, overdraft: overdraws.then(Overdraft::begin) }
+        let ticket = pool.memory().take_ticket();
+        let overdraws = when_starved == WhenStarved::Overdraw || EmergencyReserve::is_active();
+        Starved { ticket, overdraft: overdraws.then(EmergencyReserve::begin) }
     }
 
     /// Gives up if there is no point in going on.
     fn check(&self, pool: &Pool, faults: u64) -> Result<()> {
-        let most = match (&self.turn, &self.overdraft) {
+        let most = match (&self.ticket, &self.overdraft) {
             (_, Some(_)) => FAULTS_MAX_BEYOND_BUDGET,
             (Some(_), None) => FAULTS_MAX,
             (None, None) => 0,
         };
-        let is_hopeless = self.overdraft.is_none() && pool.eviction_is_hindered();
-        if faults > most || is_hopeless { Err(pool.too_few_pages()) } else { Ok(()) }
+        let is_hopeless = self.overdraft.is_none() && pool.eviction().has_error();
+        if faults > most || is_hopeless { Err(pool.memory().too_few_pages()) } else { Ok(()) }
     }
 }
 
@@ -181,11 +182,12 @@ fn is_node_of(node: Node<'_>, level: u8) -> bool {
 /// The child of `parent`, which is a node of `level`.
 #[inline]
 fn child_of<'p>(
+    pool: &'p Pool,
     parent: &OptimisticGuard<'p>,
     page: PageId,
     level: u8,
 ) -> Result<OptimisticGuard<'p>, Interrupt> {
-    let child = parent.child(page)?;
+    let child = pool.child(parent, page)?;
     if is_node_of(Node::new(child.bytes()), level) { Ok(child) } else { Err(wrong_node(&child)) }
 }
 
@@ -217,7 +219,7 @@ impl Tree {
         while at > level {
             let (index, page) = child_at(node, target);
             at -= 1;
-            let child = child_of(&guard, page, at)?;
+            let child = child_of(&self.pool, &guard, page, at)?;
             node = Node::new(child.bytes());
             parent = Some((guard, index));
             guard = child;
@@ -225,25 +227,25 @@ impl Tree {
         Ok(Arrival { guard, parent })
     }
 
-    /// The leaf that covers the target, from `copies` if it is there. Not in memory, it is brought in.
+    /// The leaf that covers the target, from `buffer` if it is there. Not in memory, it is brought in.
     pub(super) fn descend_to_leaf<'a>(
         &'a self,
         target: Target<'_>,
-        copies: &'a mut Copies,
+        buffer: &'a mut ScanBuffer,
     ) -> Result<Leaf<'a>, Interrupt> {
-        if copies.is_empty() || self.is_one_leaf()? {
+        if buffer.is_empty() || self.is_one_leaf()? {
             return Ok(Leaf::Here(self.descend(target, 0)?.guard));
         }
         let parent = self.descend(target, 1)?.guard;
         let (_, page) = child_at(Node::new(parent.bytes()), target);
         // As with guards: the child first, so that it was the right one when the copy was what it is.
-        let copy = copies.find(page).filter(|bytes| is_node_of(Node::new(*bytes), 0));
+        let copy = buffer.find(self.pool.frames(), page).filter(|bytes| is_node_of(Node::new(*bytes), 0));
         match copy {
             Some(bytes) => {
                 parent.validate()?;
                 Ok(Leaf::Copy(page, bytes))
             }
-            None => Ok(Leaf::Here(child_of(&parent, page, 0)?)),
+            None => Ok(Leaf::Here(child_of(&self.pool, &parent, page, 0)?)),
         }
     }
 }

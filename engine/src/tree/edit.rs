@@ -244,7 +244,7 @@ impl<'a> NodeMut<'a> {
         self.page.copy_from(to + whole, &tail[..len - whole]);
     }
 
-    /// Copies all of another node.
+    /// ScanBuffer all of another node.
     pub fn copy_node(&mut self, from: PageBytes<'_>) {
         for index in HEADER_WORD..from.len() / WORD {
             self.page.set_word(index, from.word(index));

@@ -10,7 +10,7 @@ use super::overflow::{self, LargeSubtree};
 use super::{Tree, check};
 use crate::base::planted::{self, Bug};
 use crate::base::{ErrorKind, PageId, Result};
-use crate::buffer::Overdraft;
+use crate::buffer::EmergencyReserve;
 
 /// A page that is to be freed, with all below it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ impl Tree {
     /// A page cannot be read; or, with nothing left in `rest`, [`ErrorKind::Corruption`] of the first damaged page.
     pub fn free_pages(&self, rest: &mut Vec<Subtree>) -> Result<()> {
         // Each page that is brought in is freed at once.
-        let _overdraft = Overdraft::begin();
+        let _reserve = EmergencyReserve::begin();
         let mut damaged = Ok(());
         while let Some(subtree) = rest.pop() {
             let freed = match subtree {

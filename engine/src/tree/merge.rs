@@ -70,8 +70,8 @@ impl Tree {
     fn merge_children(&self, parent: OptimisticGuard<'_>, index: usize) -> Result<bool, Interrupt> {
         let above = Node::new(parent.bytes());
         let (left, right) = (above.child(index), above.child(index + 1));
-        let left = parent.child(left)?;
-        let right = parent.child(right)?;
+        let left = self.pool.child(&parent, left)?;
+        let right = self.pool.child(&parent, right)?;
         let separator = above.key(index);
         let parent = parent.upgrade()?;
         let (left, right) = (left.upgrade()?, right.upgrade()?);
@@ -124,7 +124,7 @@ impl Tree {
             if !lonely {
                 return Ok(());
             }
-            let child = root.child(only)?;
+            let child = self.pool.child(&root, only)?;
             let (mut root, child) = (root.upgrade()?, child.upgrade()?);
             self.observer.before_structure_change(&[&root, &child]);
             NodeMut::new(root.bytes_mut()).copy_node(child.bytes());

@@ -49,7 +49,7 @@ pub use survey::{PageDamage, Survey, TreeSummary};
 pub use write::{LeafHint, LeafWrite};
 
 use crate::base::{PageId, Result};
-use crate::buffer::{ExclusiveGuard, HIDDEN_ROUND, Interrupt, Pool};
+use crate::buffer::{ExclusiveGuard, HIDDEN_EPOCH, Interrupt, Pool};
 use descent::Target;
 use edit::{Fences, NodeMut};
 use node::Node;
@@ -102,7 +102,7 @@ impl Tree {
     pub fn create_hidden(pool: Arc<Pool>, observer: Arc<dyn TreeObserver>) -> Result<Tree> {
         let mut guard = pool.allocate()?;
         // While it is latched: a round that begins meanwhile waits for it, and sees.
-        guard.set_imaged(HIDDEN_ROUND);
+        guard.set_imaged(HIDDEN_EPOCH);
         let everything = Fences { lower: Vec::new(), upper: None };
         NodeMut::new(guard.bytes_mut()).init(0, &everything, PageId(0));
         let root = guard.page_id();
@@ -112,7 +112,7 @@ impl Tree {
 
     /// The root of a tree that was created hidden is in images again. From now on checkpoints whose round begins later have the tree; no round begins meanwhile.
     pub fn publish(&self) {
-        self.pool.set_imaged(self.root, self.pool.round());
+        self.pool.frames().set_imaged(self.root, self.pool.frames().epoch());
     }
 
     /// The tree whose root is `root`.

@@ -44,7 +44,7 @@ use crate::base::account::Charge;
 use crate::base::checksum::crc_append;
 use crate::base::encoding::Reader;
 use crate::base::{Error, ErrorKind, PageId, Result};
-use crate::buffer::{ExclusiveGuard, Overdraft, PAGE_HEADER_BYTES, PageBytes, Pool};
+use crate::buffer::{EmergencyReserve, ExclusiveGuard, PAGE_HEADER_BYTES, PageBytes, Pool};
 use std::sync::Arc;
 
 /// Longest value: 1 GiB less 64 KiB.
@@ -417,7 +417,7 @@ impl LargeWriter {
 impl Drop for LargeWriter {
     fn drop(&mut self) {
         // Often it is given up because there is no memory. Each page that is brought in is freed at once.
-        let _overdraft = Overdraft::begin();
+        let _reserve = EmergencyReserve::begin();
         // The newest first: these are in memory, and what they give back is room for those that have to be brought in.
         for page in self.pages.drain(..).rev() {
             // Nobody knows of the page, so its latch is soon free: only a checkpoint and who evicts look at it.
@@ -465,7 +465,7 @@ impl LargeReader {
         &self.reference
     }
 
-    /// Copies bytes from `offset` on, at most to the end of a page; 0 at the end of the value.
+    /// ScanBuffer bytes from `offset` on, at most to the end of a page; 0 at the end of the value.
     ///
     /// # Errors
     /// `Corruption` for a page that does not belong to the value; I/O.

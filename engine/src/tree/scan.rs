@@ -7,7 +7,7 @@ use super::Tree;
 use super::descent::Target;
 use super::node::{EntryMeta, Node};
 use crate::base::{Error, PageId, Result};
-use crate::buffer::{Copies, Interrupt};
+use crate::buffer::{Interrupt, ScanBuffer};
 use std::ops::{Bound, Range};
 
 /// Copying a leaf takes longer than a small write. A scan that so many writers in a row were in the way of keeps them out.
@@ -120,7 +120,7 @@ impl Tree {
     /// Whether a scan that has had so many leaves brought in should have them [copied](Tree::copy_ahead) from now on.
     #[must_use]
     pub fn is_better_copied(&self, leaves: u64) -> bool {
-        self.pool.is_better_copied(leaves)
+        self.pool.needs_scan_buffer(leaves)
     }
 
     /// Has the leaves copied that a scan from `from` (below it, if `back`) comes to next, as many as there is room for. Returns where
@@ -132,7 +132,7 @@ impl Tree {
         &self,
         from: Bound<&[u8]>,
         back: bool,
-        copies: &mut Copies,
+        buffer: &mut ScanBuffer,
     ) -> Result<Option<Bound<Vec<u8>>>> {
         let most = self.pool.window_pages();
         let (mut pages, mut end) = self.leaves_of_parent(from, back, most)?;
@@ -142,7 +142,7 @@ impl Tree {
             pages.extend(more);
             end = next;
         }
-        Ok(copies.ask(&self.pool, &pages).then_some(end))
+        Ok(self.pool.fill_scan_buffer(buffer, &pages).then_some(end))
     }
 
     /// The leaves that a scan from `from` (below it, if `back`) comes to: at most `most` (at least 1), those with the same parent, and where it goes on
@@ -268,7 +268,7 @@ impl Tree {
     }
 
     /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before `from`; of its copy, if there
-    /// is one in `copies`. Returns the key to go on with (included), `None` at the end.
+    /// is one in `buffer`. Returns the key to go on with (included), `None` at the end.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -277,9 +277,9 @@ impl Tree {
         from: Bound<&[u8]>,
         limit: usize,
         batch: &mut LeafBatch,
-        copies: &mut Copies,
+        buffer: &mut ScanBuffer,
     ) -> Result<Option<Vec<u8>>> {
-        self.scan(batch, |latched, batch| self.try_scan_forward(from, limit.max(1), latched, batch, copies))
+        self.scan(batch, |latched, batch| self.try_scan_forward(from, limit.max(1), latched, batch, buffer))
     }
 
     fn try_scan_forward(
@@ -288,14 +288,14 @@ impl Tree {
         limit: usize,
         latched: bool,
         batch: &mut LeafBatch,
-        copies: &mut Copies,
+        buffer: &mut ScanBuffer,
     ) -> Result<Option<Vec<u8>>, Interrupt> {
         let (key, excluded) = match from {
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
             Bound::Unbounded => (&[][..], false),
         };
-        let leaf = self.descend_to_leaf(Target::At(key), copies)?;
+        let leaf = self.descend_to_leaf(Target::At(key), buffer)?;
         batch.leaf = leaf.page_id();
         let _latch = if latched { leaf.latch()? } else { None };
         let node = leaf.node();
@@ -315,7 +315,7 @@ impl Tree {
     }
 
     /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, descending, none behind `from`; of its copy, if
-    /// there is one in `copies`. Returns the key to go on below (excluded), `None` at the end.
+    /// there is one in `buffer`. Returns the key to go on below (excluded), `None` at the end.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -324,9 +324,9 @@ impl Tree {
         from: Bound<&[u8]>,
         limit: usize,
         batch: &mut LeafBatch,
-        copies: &mut Copies,
+        buffer: &mut ScanBuffer,
     ) -> Result<Option<Vec<u8>>> {
-        self.scan(batch, |latched, batch| self.try_scan_backward(from, limit.max(1), latched, batch, copies))
+        self.scan(batch, |latched, batch| self.try_scan_backward(from, limit.max(1), latched, batch, buffer))
     }
 
     fn try_scan_backward(
@@ -335,14 +335,14 @@ impl Tree {
         limit: usize,
         latched: bool,
         batch: &mut LeafBatch,
-        copies: &mut Copies,
+        buffer: &mut ScanBuffer,
     ) -> Result<Option<Vec<u8>>, Interrupt> {
         let target = match from {
             Bound::Included(key) => Target::At(key),
             Bound::Excluded(key) => Target::Below(key),
             Bound::Unbounded => Target::Last,
         };
-        let leaf = self.descend_to_leaf(target, copies)?;
+        let leaf = self.descend_to_leaf(target, buffer)?;
         batch.leaf = leaf.page_id();
         let _latch = if latched { leaf.latch()? } else { None };
         let node = leaf.node();

@@ -142,7 +142,7 @@ impl Tree {
 /// holds the content, or both will be imaged (`docs/decisions/0004`). The round of its allocation would be wrong if the next
 /// one began in between.
 fn born_with(page: &ExclusiveGuard<'_>, source: &ExclusiveGuard<'_>) {
-    page.set_imaged(source.round());
+    page.set_imaged(source.epoch());
 }
 
 fn has_room(node: Node<'_>, needed: usize, settled: &Settled<'_>) -> bool {

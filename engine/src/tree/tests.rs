@@ -50,7 +50,7 @@ pub(super) fn pool(page_bytes: usize, pages: u64) -> Arc<Pool> {
 /// Has every page leave that nobody holds and nothing keeps; `images` gets their images.
 pub(super) fn push_out(pool: &Pool, images: &Mutex<HashMap<PageId, Vec<u8>>>) {
     let mut candidates = Vec::new();
-    pool.next_candidates(usize::MAX >> 1, 2 * pool.page_count(), &mut candidates);
+    pool.memory().next_candidates(usize::MAX >> 1, 2 * pool.page_count(), &mut candidates);
     let mut leaving = Leaving::default();
     for page in candidates {
         let mut image = vec![0; pool.page_bytes()];
@@ -89,7 +89,7 @@ pub(super) fn all(tree: &Tree, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
                 std::ops::Bound::Included(&key),
                 limit,
                 &mut batch,
-                &mut crate::buffer::Copies::default(),
+                &mut crate::buffer::ScanBuffer::default(),
             )
             .expect("readable");
     }

@@ -1,14 +1,13 @@
 //! Changing single entries.
 
+use super::Tree;
 use super::descent::Target;
 use super::edit::{Fences, NodeMut, rebuilt_bytes};
 use super::node::{EntryMeta, Node, WORD, leaf_entry_bytes, max_entry_bytes, max_key_bytes};
 use super::overflow::{LargeReference, REFERENCE_BYTES};
-use super::{Tree, TreeObserver};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Version};
-use std::sync::Arc;
 
 /// Where the caller wrote last. If that leaf has not changed since, and covers the next key too, the descent is saved. Only to be used with
 /// the tree that it is from: elsewhere a page may have the same number and version, and a leaf of a tree that is gone may not be free yet.
@@ -25,7 +24,7 @@ pub struct LeafWrite<'t> {
     found: bool,
     /// What room was made for: a new entry gets that capacity, so that a second, longer put finds it.
     asked: usize,
-    observer: &'t Arc<dyn TreeObserver>,
+    tree: &'t Tree,
 }
 
 impl std::fmt::Debug for LeafWrite<'_> {
@@ -96,7 +95,7 @@ impl Tree {
     pub(super) fn leaf_to_purge<'t>(&'t self, key: &'t [u8]) -> Result<LeafWrite<'t>, Interrupt> {
         let guard = self.descend(Target::At(key), 0)?.guard.upgrade()?;
         let (index, found) = Node::new(guard.bytes()).search(key);
-        Ok(LeafWrite { guard, key, index, found, asked: 0, observer: &self.observer })
+        Ok(LeafWrite { guard, key, index, found, asked: 0, tree: self })
     }
 
     /// The write, if there is room or compaction makes it; otherwise how many bytes are needed.
@@ -106,7 +105,7 @@ impl Tree {
         key: &'t [u8],
         value_len: usize,
     ) -> Result<LeafWrite<'t>, usize> {
-        LeafWrite::with_room(guard, key, 0, value_len, &self.observer)
+        LeafWrite::with_room(guard, key, 0, value_len, self)
     }
 }
 
@@ -117,14 +116,14 @@ impl<'t> LeafWrite<'t> {
         key: &'t [u8],
         from: usize,
         value_len: usize,
-        observer: &'t Arc<dyn TreeObserver>,
+        tree: &'t Tree,
     ) -> Result<LeafWrite<'t>, usize> {
         let node = Node::new(guard.bytes());
         let (mut index, mut found) = node.search_from(from, key);
         let needed = leaf_entry_bytes(node.suffix_of(key).len(), value_len) + WORD;
         let fits = node.gap() >= needed || found && node.entry(index).room() >= value_len;
         if !fits {
-            let settled = |stamp| observer.is_settled(stamp);
+            let settled = |stamp| tree.is_settled(stamp);
             if rebuilt_bytes(node, node.prefix_len(), &settled) + needed
                 > Fences::of(node).room(node.page.len())
             {
@@ -133,7 +132,7 @@ impl<'t> LeafWrite<'t> {
             NodeMut::new(guard.bytes_mut()).compact(&settled);
             (index, found) = Node::new(guard.bytes()).search(key);
         }
-        Ok(LeafWrite { guard, key, index, found, asked: value_len, observer })
+        Ok(LeafWrite { guard, key, index, found, asked: value_len, tree })
     }
 
     /// Goes on with a key above this one without letting others in, if the leaf covers it and has the room; otherwise lets
@@ -146,7 +145,7 @@ impl<'t> LeafWrite<'t> {
         {
             return None;
         }
-        LeafWrite::with_room(self.guard, key, self.index, value_len, self.observer).ok()
+        LeafWrite::with_room(self.guard, key, self.index, value_len, self.tree).ok()
     }
 }
 
@@ -165,13 +164,13 @@ fn too_long(key_len: usize, value_len: usize, page_bytes: usize) -> Error {
 }
 
 impl LeafWrite<'_> {
-    /// Whether the leaf may be changed: see [`ExclusiveGuard::reserve`].
+    /// Whether the leaf may be changed: see [`crate::buffer::Pool::reserve_change`].
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
     #[inline]
     pub fn reserve(&self) -> Result<()> {
-        self.guard.reserve()
+        self.tree.pool.reserve_change(&self.guard)
     }
 
     /// The leaf.
@@ -262,8 +261,8 @@ impl LeafWrite<'_> {
     /// The entry was found, so no room was made, and then it was removed: its place is garbage now.
     #[cold]
     fn take_back_removed(&mut self) {
-        let observer = self.observer;
-        NodeMut::new(self.guard.bytes_mut()).compact(&|stamp| observer.is_settled(stamp));
+        let tree = self.tree;
+        NodeMut::new(self.guard.bytes_mut()).compact(&|stamp| tree.is_settled(stamp));
         self.index = Node::new(self.guard.bytes()).search(self.key).0;
     }
 
@@ -288,7 +287,7 @@ impl LeafWrite<'_> {
     /// Removes a tombstone that everybody may see. Returns whether the leaf is now small.
     pub(super) fn purge(&mut self) -> bool {
         let settled =
-            |stamp| stamp == 0 || self.observer.is_settled(stamp) || planted::is(Bug::TombstonePurgedEarly);
+            |stamp| stamp == 0 || self.tree.is_settled(stamp) || planted::is(Bug::TombstonePurgedEarly);
         if self.entry().is_some_and(|meta| meta.tombstone && settled(meta.stamp)) {
             self.remove();
         }

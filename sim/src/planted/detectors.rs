@@ -106,7 +106,7 @@ detectors! {
     ReserveNotKept: tests("engine", "full_disk::at_every_fill_level_work");
     LostWriteBelieved: tests("lib", "store::blocks");
     ReadAheadIsStale: tests("engine", "larger_than_memory::announcing_rows_in_a_tiny_memory");
-    CopyIsStale: tests("lib", "buffer::copies");
+    CopyIsStale: tests("lib", "buffer::scan_buffer");
     FailedImageRecorded: tests("engine", "faults::any_operation_may_fail_autonomous");
     ReadersNotAsked: tests("engine", "readers::a_reader_stays");
 

@@ -3,7 +3,7 @@
 use super::{LargeReference, Place, Shape, children, is_at, look, misplaced, root_of};
 use crate::base::planted::{self, Bug};
 use crate::base::{ErrorKind, PageId, Result};
-use crate::buffer::{ExclusiveGuard, Overdraft, Pool};
+use crate::buffer::{EmergencyReserve, ExclusiveGuard, Pool};
 
 /// Frees the pages of a value that nobody refers to.
 ///
@@ -23,7 +23,7 @@ pub fn free_by(
     release: &mut dyn FnMut(ExclusiveGuard<'_>),
 ) -> Result<()> {
     // Each page that is brought in is freed at once.
-    let _overdraft = Overdraft::begin();
+    let _reserve = EmergencyReserve::begin();
     let mut failed = Ok(());
     // From the top: a damaged page that refers to itself, or up, meets a page that is not there.
     let mut rest = vec![subtree];

@@ -7,7 +7,7 @@
 
 use crate::base::random::Random;
 use crate::base::{Error, PageId, Result};
-use crate::buffer::{ExclusiveGuard, PageBytes, PageSource, Pool};
+use crate::buffer::{ExclusiveGuard, FrameTable, PageBytes, PageSource, Pool};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 use crate::tree::image::{Resolved, image_page, validate_image};
@@ -38,13 +38,14 @@ struct Checkpoint {
 }
 
 impl Checkpoint {
-    fn begin_round(&self, pool: &Pool) {
+    fn begin_epoch(&self, frames: &FrameTable) {
         self.horizon.store(self.stamp.load(Ordering::Relaxed), Ordering::Relaxed);
-        pool.begin_round(|number| {
-            *self.round.lock() = Round { number, ..Round::default() };
-            Ok(())
-        })
-        .expect("it does not fail");
+        frames
+            .begin_epoch(|number| {
+                *self.round.lock() = Round { number, ..Round::default() };
+                Ok(())
+            })
+            .expect("it does not fail");
     }
 
     fn image(&self, page: PageId, bytes: PageBytes<'_>) {
@@ -74,10 +75,10 @@ impl TreeObserver for Checkpoint {
     fn before_structure_change(&self, participants: &[&ExclusiveGuard<'_>]) {
         self.changes.fetch_add(1, Ordering::Relaxed);
         if self.begin.swap(false, Ordering::Relaxed) {
-            self.begin_round(participants[0].pool());
+            self.begin_epoch(participants[0].frames());
         }
         let number = self.round.lock().number;
-        for guard in participants.iter().filter(|guard| guard.round() < number) {
+        for guard in participants.iter().filter(|guard| guard.epoch() < number) {
             self.image(guard.page_id(), guard.bytes());
             guard.set_imaged(number);
         }
@@ -179,11 +180,11 @@ impl Table {
     }
 
     /// The round begins now, or in the middle of the first structure change.
-    fn begin_round(&mut self) {
+    fn begin_epoch(&mut self) {
         if self.random.below(2) == 0 {
             self.checkpoint.begin.store(true, Ordering::Relaxed);
         } else {
-            self.checkpoint.begin_round(&self.tree.pool);
+            self.checkpoint.begin_epoch(self.tree.pool.frames());
             notice_round(&self.checkpoint, &mut self.round, &mut self.snapshot, &self.live, &mut self.undo);
         }
     }
@@ -249,9 +250,9 @@ impl Table {
         let number = self.checkpoint.round.lock().number;
         for page in self.tree.check_invariants().expect("sound").page_ids {
             let guard = self.tree.pool.shared(page).expect("resident");
-            if self.tree.pool.round_of(page) < number {
+            if self.tree.pool.frames().epoch_of(page) < number {
                 self.checkpoint.image(page, guard.bytes());
-                self.tree.pool.set_imaged(page, number);
+                self.tree.pool.frames().set_imaged(page, number);
             }
         }
         let images = std::mem::take(&mut self.checkpoint.round.lock().images);
@@ -292,7 +293,7 @@ fn notice_round(
 fn run(page_bytes: usize, seed: u64) {
     let mut table = Table::new(page_bytes, seed);
     for round in 0..12 {
-        table.begin_round();
+        table.begin_epoch();
         match round % 4 {
             1 => table.squeeze(),
             2 => table.empty(false),

@@ -60,9 +60,9 @@ fn scan(tree: &Tree, forward: bool) {
         batch.clear();
         let bound = from.as_ref().map(|key: &Vec<u8>| &key[..]);
         let more = if forward {
-            tree.scan_forward(bound, 100, &mut batch, &mut crate::buffer::Copies::default())
+            tree.scan_forward(bound, 100, &mut batch, &mut crate::buffer::ScanBuffer::default())
         } else {
-            tree.scan_backward(bound, 100, &mut batch, &mut crate::buffer::Copies::default())
+            tree.scan_backward(bound, 100, &mut batch, &mut crate::buffer::ScanBuffer::default())
         };
         for entry in batch.iter() {
             let n = number(entry.key);
@@ -152,10 +152,15 @@ fn scan_of_a_leaf_that_never_rests_comes_to_an_end() {
         for _ in 0..STEPS / 40 {
             for from in [Bound::Included(&key(0)[..]), Bound::Unbounded] {
                 batch.clear();
-                tree.scan_forward(from, 1000, &mut batch, &mut crate::buffer::Copies::default())
+                tree.scan_forward(from, 1000, &mut batch, &mut crate::buffer::ScanBuffer::default())
                     .expect("readable");
-                tree.scan_backward(Bound::Unbounded, 1000, &mut batch, &mut crate::buffer::Copies::default())
-                    .expect("readable");
+                tree.scan_backward(
+                    Bound::Unbounded,
+                    1000,
+                    &mut batch,
+                    &mut crate::buffer::ScanBuffer::default(),
+                )
+                .expect("readable");
                 assert_eq!(batch.len(), 200);
             }
         }

@@ -59,15 +59,20 @@ fn read_everything(images: Vec<Vec<u8>>) {
             Bound::Included(&key),
             usize::MAX,
             &mut batch,
-            &mut crate::buffer::Copies::default(),
+            &mut crate::buffer::ScanBuffer::default(),
         );
         batch.clear();
     }
-    let mut from = tree.scan_backward(Bound::Unbounded, 3, &mut batch, &mut crate::buffer::Copies::default());
+    let mut from =
+        tree.scan_backward(Bound::Unbounded, 3, &mut batch, &mut crate::buffer::ScanBuffer::default());
     while let Ok(Some(key)) = from {
         batch.clear();
-        from =
-            tree.scan_backward(Bound::Excluded(&key), 3, &mut batch, &mut crate::buffer::Copies::default());
+        from = tree.scan_backward(
+            Bound::Excluded(&key),
+            3,
+            &mut batch,
+            &mut crate::buffer::ScanBuffer::default(),
+        );
     }
     let _ = tree.check_invariants();
     let _ = tree.destroy();

@@ -61,7 +61,7 @@ fn tree_with_values(pool: &Arc<Pool>) -> Tree {
 }
 
 fn allocated(pool: &Pool) -> Vec<PageId> {
-    (1..pool.page_count()).map(PageId).filter(|page| pool.is_allocated(*page)).collect()
+    (1..pool.page_count()).map(PageId).filter(|page| pool.frames().is_allocated(*page)).collect()
 }
 
 /// A leaf of a dropped table went after the values of its entries. A checkpoint could not read one of them, and the next one freed those
@@ -107,7 +107,7 @@ fn free_without_memory<T>(make: impl FnOnce(&Arc<Pool>) -> T, free: impl FnOnce(
     assert!(held.len() >= 12);
     free(&pool, made);
     assert!(
-        pages.iter().all(|page| !pool.is_allocated(*page)),
+        pages.iter().all(|page| !pool.frames().is_allocated(*page)),
         "{pages:?} of which are left {:?}",
         allocated(&pool)
     );

@@ -125,9 +125,9 @@ fn compare_scan(tree: &Tree, model: &Model, from: Bound<Vec<u8>>, limit: usize, 
             },
         );
         let more = if forward {
-            tree.scan_forward(bound, limit, &mut batch, &mut crate::buffer::Copies::default())
+            tree.scan_forward(bound, limit, &mut batch, &mut crate::buffer::ScanBuffer::default())
         } else {
-            tree.scan_backward(bound, limit, &mut batch, &mut crate::buffer::Copies::default())
+            tree.scan_backward(bound, limit, &mut batch, &mut crate::buffer::ScanBuffer::default())
         };
         assert!(batch.len() <= limit);
         found.extend(
@@ -167,7 +167,7 @@ fn run(page_bytes: usize, operations: Vec<Operation>) {
     }
     let pool = tree.pool.clone();
     tree.destroy().expect("readable");
-    assert!((1..pool.page_count()).all(|page| !pool.is_allocated(crate::base::PageId(page))));
+    assert!((1..pool.page_count()).all(|page| !pool.frames().is_allocated(crate::base::PageId(page))));
 }
 
 proptest! {

@@ -253,7 +253,7 @@ fn leaves_of_ascending_keys_are_asked_for_once_each() {
                     Bound::Included(asked[at]),
                     usize::MAX,
                     &mut batch,
-                    &mut crate::buffer::Copies::default(),
+                    &mut crate::buffer::ScanBuffer::default(),
                 )
                 .expect("in memory");
             at += next.map_or(asked.len(), |next| asked[at..].partition_point(|key| **key < *next));

@@ -5,7 +5,7 @@
 
 use super::Horizon;
 use crate::base::{PageId, Result};
-use crate::buffer::{Copies, PageSource, Pool};
+use crate::buffer::{PageSource, Pool, ScanBuffer};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tree::{LeafBatch, LeafHint, Tree};
 use std::collections::HashMap;
@@ -73,7 +73,7 @@ fn a_descent_arrives_although_each_page_pushes_out_the_one_before() {
         tree.write(&key(n), 100, &mut hint).expect("it has its turn").put(0, false, &[8; 100]);
         images.push_out();
         let mut batch = LeafBatch::default();
-        tree.scan_forward(Bound::Included(&key(n)), 1, &mut batch, &mut Copies::default())
+        tree.scan_forward(Bound::Included(&key(n)), 1, &mut batch, &mut ScanBuffer::default())
             .expect("it has its turn");
         assert_eq!(batch.entry(0).value, [8; 100]);
     }

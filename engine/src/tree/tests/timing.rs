@@ -67,12 +67,17 @@ fn read(tree: &Tree, rows: u64, key_of: impl Fn(u64) -> u64) {
     let mut batch = LeafBatch::default();
     timed("  forward scan, per row", rows, || {
         let mut next = tree
-            .scan_forward(Bound::Unbounded, 1000, &mut batch, &mut crate::buffer::Copies::default())
+            .scan_forward(Bound::Unbounded, 1000, &mut batch, &mut crate::buffer::ScanBuffer::default())
             .expect("readable");
         while let Some(key) = next {
             batch.clear();
             next = tree
-                .scan_forward(Bound::Included(&key), 1000, &mut batch, &mut crate::buffer::Copies::default())
+                .scan_forward(
+                    Bound::Included(&key),
+                    1000,
+                    &mut batch,
+                    &mut crate::buffer::ScanBuffer::default(),
+                )
                 .expect("readable");
         }
     });

@@ -339,7 +339,7 @@ mod interleavings {
             let seen = look(&pool);
             assert!(reader.join().expect("no panic") || seen, "one of them was first");
             assert!(look(&pool));
-            assert_eq!(pool.resident_pages(), 1);
+            assert_eq!(pool.memory().resident_pages(), 1);
         });
     }
 }

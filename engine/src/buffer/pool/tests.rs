@@ -1,8 +1,9 @@
 //! The pool through its guards.
 
-use super::test_sources::{Images, PAGE_BYTES};
-use super::{Interrupt, OptimisticGuard, Pool, Restart};
 use crate::base::{Error, ErrorKind, Location, PageId};
+use crate::buffer::latch::Obstacle;
+use crate::buffer::test_sources::{Images, PAGE_BYTES};
+use crate::buffer::{Interrupt, OptimisticGuard, Pool, Restart, Version};
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -19,37 +20,43 @@ fn restored(pages: u64, ids: &[u64]) -> Arc<Pool> {
 }
 
 #[test]
-fn new_page_is_zero_dirty_and_born_in_the_current_round() {
+fn new_page_is_zero_dirty_and_of_the_current_epoch() {
     let pool = pool(4);
-    assert_eq!(pool.begin_round(Ok).expect("begins"), 1);
+    assert_eq!(pool.frames().begin_epoch(Ok).expect("begins"), 1);
     let guard = pool.allocate().expect("room");
     assert_eq!(guard.page_id(), FIRST);
     assert!((0..PAGE_BYTES / 8).all(|i| guard.bytes().word(i) == 0));
-    assert!(guard.is_dirty() && pool.is_dirty(FIRST) && pool.is_allocated(FIRST));
-    assert_eq!((guard.round(), pool.round_of(FIRST), pool.round()), (1, 1, 1));
-    assert_eq!(pool.begin_round(Ok).expect("begins"), 2);
-    assert_eq!(guard.round(), 1);
+    assert!(guard.is_dirty() && pool.frames().is_dirty(FIRST) && pool.frames().is_allocated(FIRST));
+    assert_eq!((guard.epoch(), pool.frames().epoch_of(FIRST), pool.frames().epoch()), (1, 1, 1));
+    assert_eq!(pool.frames().begin_epoch(Ok).expect("begins"), 2);
+    assert_eq!(guard.epoch(), 1);
     guard.set_imaged(2);
-    assert_eq!((pool.round_of(FIRST), pool.is_dirty(FIRST), pool.page_count()), (2, true, 2));
+    assert_eq!(
+        (pool.frames().epoch_of(FIRST), pool.frames().is_dirty(FIRST), pool.page_count()),
+        (2, true, 2)
+    );
     let version = guard.version_after();
     drop(guard);
     let claimed = pool.claim_unchanged(FIRST, version).expect("unchanged");
     claimed.set_clean(false);
-    assert!(!pool.is_dirty(FIRST) && !claimed.needs_no_image(false) && claimed.needs_no_image(true));
+    assert!(!pool.frames().is_dirty(FIRST) && !claimed.needs_no_image(false) && claimed.needs_no_image(true));
     drop(claimed);
     pool.exclusive(FIRST).expect("resident").mark_dirty();
-    assert!(pool.is_dirty(FIRST));
-    assert!(pool.begin_round(|_| Err::<(), _>(Error::invalid("no"))).is_err() && pool.round() == 2);
+    assert!(pool.frames().is_dirty(FIRST));
+    assert!(
+        pool.frames().begin_epoch(|_| Err::<(), _>(Error::invalid("no"))).is_err()
+            && pool.frames().epoch() == 2
+    );
 }
 
 #[test]
-fn change_is_seen_by_later_readers_and_stops_earlier_ones() {
+fn change_is_seen_by_later_and_stops_earlier_readers() {
     let pool = pool(4);
     let earlier = pool.allocate().expect("room").downgrade();
     assert_eq!(earlier.validate(), Ok(()));
-    let mut writer = earlier.upgrade().expect("nobody else");
+    let mut writer = earlier.upgrade().expect("not latched");
     assert_eq!(earlier.validate(), Err(Restart));
-    assert!(matches!(pool.try_exclusive(FIRST), Err(Interrupt::Restart)));
+    assert_eq!(pool.frames().entry(FIRST).latch.try_exclusive(), Err(Obstacle::Busy));
     writer.bytes_mut().set_u64(64, 42);
     let after = writer.version_after();
     drop(writer);
@@ -71,13 +78,13 @@ fn hold_without_a_change_keeps_the_version() {
 }
 
 #[test]
-fn freed_page_is_used_again_zeroed_and_under_a_new_version() {
+fn freed_page_is_reused_zeroed_with_a_new_version() {
     let pool = pool(1);
     let mut guard = pool.allocate().expect("room");
     guard.bytes_mut().set_u64(100, 1);
     let stale = guard.downgrade();
     pool.free(pool.exclusive(FIRST).expect("resident"));
-    assert!(!pool.is_allocated(FIRST) && !pool.is_dirty(FIRST));
+    assert!(!pool.frames().is_allocated(FIRST) && !pool.frames().is_dirty(FIRST));
     assert_eq!(pool.optimistic(FIRST).map(|_| ()).map_err(|e| e.kind()), Err(ErrorKind::Corruption));
     let again = pool.allocate().expect("the freed one");
     assert_eq!((again.page_id(), again.bytes().get_u64(100)), (FIRST, 0));
@@ -86,28 +93,32 @@ fn freed_page_is_used_again_zeroed_and_under_a_new_version() {
 }
 
 #[test]
-fn page_that_never_was_is_an_error_not_a_crash() {
+fn page_that_never_existed_is_an_error() {
     let pool = pool(2);
     for page in [0, 1, 3, 1 << 20, u64::MAX].map(PageId) {
         assert_eq!(pool.exclusive(page).expect_err("no such page").kind(), ErrorKind::Corruption);
         assert_eq!(pool.shared(page).expect_err("no such page").kind(), ErrorKind::Corruption);
-        assert!(pool.optimistic_at(page, super::Version::default()).is_err());
-        assert!(!pool.is_allocated(page) && !pool.is_dirty(page) && pool.round_of(page) == 0);
-        pool.set_imaged(page, 0);
+        assert!(pool.optimistic_at(page, Version::default()).is_err());
+        assert!(
+            !pool.frames().is_allocated(page)
+                && !pool.frames().is_dirty(page)
+                && pool.frames().epoch_of(page) == 0
+        );
+        pool.frames().set_imaged(page, 0);
     }
 }
 
 #[test]
-fn child_of_a_changed_parent_is_a_restart_and_of_an_unchanged_one_corruption() {
+fn child_of_changed_parent_restarts_else_is_corruption() {
     let pool = pool(4);
     let parent = pool.allocate().expect("room").downgrade();
     let child = pool.allocate().expect("room").downgrade().page_id();
-    assert_eq!(parent.child(child).expect("both there").page_id(), child);
+    assert_eq!(pool.child(&parent, child).expect("both there").page_id(), child);
     let nowhere = PageId(77);
-    assert!(matches!(parent.child(nowhere), Err(Interrupt::Failed(_))));
+    assert!(matches!(pool.child(&parent, nowhere), Err(Interrupt::Failed(_))));
     pool.exclusive(parent.page_id()).expect("resident").bytes_mut().set_u8(40, 1);
-    assert!(matches!(parent.child(nowhere), Err(Interrupt::Restart)));
-    assert!(matches!(parent.child(child), Err(Interrupt::Restart)));
+    assert!(matches!(pool.child(&parent, nowhere), Err(Interrupt::Restart)));
+    assert!(matches!(pool.child(&parent, child), Err(Interrupt::Restart)));
 }
 
 #[test]
@@ -121,7 +132,7 @@ fn budget_is_refused_by_name_and_freeing_makes_room() {
     assert!(error.to_string().contains("memory_bytes"));
     pool.free(first);
     drop(pool.allocate().expect("one was freed"));
-    assert_eq!((pool.resident_pages(), pool.page_count()), (2, 3));
+    assert_eq!((pool.memory().resident_pages(), pool.page_count()), (2, 3));
 }
 
 #[test]
@@ -129,12 +140,16 @@ fn restored_pages_are_read_when_first_used_and_clean() {
     let images = Arc::new(Images::default());
     let pool = Pool::new(PAGE_BYTES, 8 * PAGE_BYTES as u64, images.clone()).expect("small");
     pool.restore([PageId(2), PageId(5)].into_iter()).expect("each id once");
-    assert_eq!((pool.page_count(), pool.resident_pages()), (6, 0));
-    assert!(pool.is_allocated(PageId(5)) && !pool.is_resident(PageId(5)) && !pool.is_allocated(PageId(4)));
+    assert_eq!((pool.page_count(), pool.memory().resident_pages()), (6, 0));
+    assert!(
+        pool.frames().is_allocated(PageId(5))
+            && !pool.frames().is_resident(PageId(5))
+            && !pool.frames().is_allocated(PageId(4))
+    );
     let guard = pool.optimistic(PageId(5)).expect("has an image");
     assert_eq!((guard.bytes().get_u32(PAGE_BYTES - 4), guard.validate()), (0x0505_0505, Ok(())));
     drop(pool.exclusive(PageId(5)).expect("resident"));
-    assert!(pool.is_resident(PageId(5)) && !pool.is_dirty(PageId(5)));
+    assert!(pool.frames().is_resident(PageId(5)) && !pool.frames().is_dirty(PageId(5)));
     assert_eq!(images.reads.load(Ordering::Relaxed), 1);
     let new: Vec<u64> = (0..4).map(|_| pool.allocate().expect("room").page_id().0).collect();
     assert_eq!(new, [1, 3, 4, 6], "holes are used first, the lowest before");
@@ -150,18 +165,18 @@ fn failed_fault_leaves_the_page_as_it_was() {
         let page_14 = std::panic::AssertUnwindSafe(|| pool.shared(PageId(14)).map(drop));
         assert!(std::panic::catch_unwind(page_14).is_err(), "the source's panic is passed on");
     }
-    assert_eq!(pool.resident_pages(), 0);
-    assert!(!pool.is_resident(PageId(13)) && !pool.is_resident(PageId(14)));
+    assert_eq!(pool.memory().resident_pages(), 0);
+    assert!(!pool.frames().is_resident(PageId(13)) && !pool.frames().is_resident(PageId(14)));
 }
 
 #[test]
-fn fault_over_the_budget_takes_the_memory_of_a_free_page() {
+fn fault_over_budget_takes_memory_of_a_free_page() {
     let pool = restored(2, &[3, 4, 5]);
     pool.free(pool.exclusive(PageId(3)).expect("room"));
     drop(pool.shared(PageId(4)).expect("room"));
-    assert_eq!(pool.resident_pages(), 2, "the free page still has its memory");
+    assert_eq!(pool.memory().resident_pages(), 2, "the free page still has its memory");
     assert_eq!(pool.shared(PageId(5)).expect("in place of page 3").bytes().get_u8(99), 5);
-    assert_eq!(pool.resident_pages(), 2);
+    assert_eq!(pool.memory().resident_pages(), 2);
     assert_eq!(pool.allocate().expect_err("full").kind(), ErrorKind::OutOfMemory);
     pool.free(pool.exclusive(PageId(5)).expect("resident"));
     assert_eq!(pool.allocate().expect("room").bytes().get_u8(99), 0);
@@ -194,10 +209,10 @@ fn large_pool_costs_nothing_until_it_is_used() {
     let pool = pool((64 << 30) / PAGE_BYTES as u64);
     let mut guard = pool.allocate().expect("room");
     assert!(guard.bytes_mut().set_u64(PAGE_BYTES - 8, 1));
-    assert_eq!(pool.resident_pages(), 1);
+    assert_eq!(pool.memory().resident_pages(), 1);
 }
 
-const ROUNDS: u64 = if cfg!(miri) { 20 } else { 20_000 };
+const STEPS: u64 = if cfg!(miri) { 20 } else { 20_000 };
 
 /// The first and the last words of the part of a page that users have.
 fn pair(guard: &OptimisticGuard<'_>) -> (u64, u64) {
@@ -209,7 +224,7 @@ fn optimistic_readers_never_validate_half_a_change() {
     let pool = pool(2);
     drop(pool.allocate().expect("room"));
     let write = || {
-        for i in 0..ROUNDS {
+        for i in 0..STEPS {
             let optimistic = pool.optimistic(FIRST).expect("resident");
             let mut guard = match optimistic.upgrade() {
                 Ok(guard) => guard,
@@ -225,7 +240,7 @@ fn optimistic_readers_never_validate_half_a_change() {
     };
     let read = || {
         let mut last = 0;
-        while last < 2 * ROUNDS {
+        while last < 2 * STEPS {
             let guard = pool.optimistic(FIRST).expect("resident");
             let (a, b) = pair(&guard);
             if guard.validate().is_ok() {
@@ -253,7 +268,7 @@ fn threads_that_allocate_and_free_never_share_a_page() {
         for me in 1..=4_u64 {
             let pool = &pool;
             scope.spawn(move || {
-                for _ in 0..ROUNDS / 10 {
+                for _ in 0..STEPS / 10 {
                     let mut guard = pool.allocate().expect("two pages for each thread");
                     assert_eq!(guard.bytes().get_u64(64), 0);
                     guard.bytes_mut().set_u64(64, me);
@@ -265,11 +280,11 @@ fn threads_that_allocate_and_free_never_share_a_page() {
             });
         }
     });
-    assert!(pool.page_count() <= 9 && pool.resident_pages() <= 8);
+    assert!(pool.page_count() <= 9 && pool.memory().resident_pages() <= 8);
 }
 
 #[test]
-fn page_wanted_by_many_is_read_once() {
+fn page_needed_by_many_threads_is_read_once() {
     let images = Arc::new(Images::default());
     let pool = Pool::new(PAGE_BYTES, 64 * PAGE_BYTES as u64, images.clone()).expect("small");
     let pages = if cfg!(miri) { 3 } else { 12 };
@@ -287,5 +302,8 @@ fn page_wanted_by_many_is_read_once() {
             });
         }
     });
-    assert_eq!((u64::from(images.reads.load(Ordering::Relaxed)), pool.resident_pages()), (pages, pages));
+    assert_eq!(
+        (u64::from(images.reads.load(Ordering::Relaxed)), pool.memory().resident_pages()),
+        (pages, pages)
+    );
 }

@@ -1,0 +1,434 @@
+//! The frame table: page memory, one entry per page id, and the free ids.
+//!
+//! Invariants:
+//! 1. The memory of page *n* is `words[n * words per page ..]`, whatever is in it. Page 0 is never used.
+//! 2. A free id below `page_count` is in [`FreeIds`] exactly once. Only the thread that took an id from there claims its
+//!    latch.
+//! 3. The lock of the free ids is held only for list work: no latch is waited for and no device is used under it.
+//! 4. A page in state Evicted has an image in the store. A page whose fault failed returns to Evicted.
+//! 5. A page without [`DIRTY`] equals its newest image. With [`STAMPED_IMAGE`] the image has the page's stamps, too;
+//!    otherwise the image shows settled entries without stamps.
+
+use super::latch::{Latch, State};
+use super::page_ids::FreeIds;
+use super::region::{Region, ZeroIsDefault};
+use crate::base::{Error, ErrorKind, Location, PageId, Result};
+use crate::store::Demand;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// Address space reserved for pages, at least; far more than the budget, so that page ids can outgrow memory.
+const RESERVATION_BYTES: u64 = 1 << 40;
+const RESERVATION_FACTOR: u64 = if cfg!(any(loom, miri, feature = "shuttle")) { 2 } else { 16 };
+/// Address space reserved, at most: an eighth of a process's.
+const RESERVATION_BYTES_MAX: u64 = 1 << 44;
+
+/// Below this a pool gains little from huge pages, and would take 2 MiB for its first page.
+pub(super) const HUGE_PAGES_FROM_BYTES: u64 = 64 << 20;
+
+/// Bytes that the store keeps in memory for a page, at most: a reference in each of three tables, and a block's fill.
+const STORE_TABLE_BYTES: u64 = 3 * 8 + 3;
+/// A place in a list of free ids, which grows by doubling.
+const FREE_ID_BYTES: u64 = 2 * size_of::<PageId>() as u64;
+
+/// Checkpoint epoch of a page that is not to have an image yet: as if it had one in every epoch.
+pub const HIDDEN_EPOCH: u32 = u32::MAX;
+
+/// The page differs from its newest image.
+pub(super) const DIRTY: u32 = 1;
+/// The page in memory may have stamps that are not settled.
+pub(super) const STAMPED: u32 = 2;
+/// The newest image has the page's stamps, and was written by this run.
+pub(super) const STAMPED_IMAGE: u32 = 4;
+/// The page is dirty and has no image yet.
+pub(super) const NEW: u32 = 8;
+/// All flags. The rest of the word counts how often the page's id was freed.
+const FLAGS: u32 = DIRTY | STAMPED | STAMPED_IMAGE | NEW;
+
+// The bits above the flags are a count of their own.
+const _: () = assert!((FLAGS + 1).is_power_of_two());
+
+/// Lines fetched ahead: a leaf of 4 KiB has most of its slots in them.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
+const PREFETCH_LINES: usize = 5;
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
+const WORDS_PER_LINE: usize = 8;
+
+/// The state of one page id.
+#[derive(Default)]
+pub(super) struct Entry {
+    pub(super) latch: Latch,
+    /// Checkpoint epoch in which the page was last imaged or created. Written under a latch, read by the checkpoint.
+    epoch: AtomicU32,
+    /// [`FLAGS`], and above them a count. Written under an exclusive latch, by [`FrameTable::set_flags`] and
+    /// [`FrameTable::count_free`].
+    flags: AtomicU32,
+}
+
+// SAFETY: three atomic integers; zero is a free latch (checked by `const` assertion in `latch`), epoch 0, no flag.
+unsafe impl ZeroIsDefault for Entry {}
+
+impl Entry {
+    #[inline]
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_epoch(&self, epoch: u32) {
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        self.flags() & DIRTY != 0
+    }
+
+    pub(super) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Acquire) & FLAGS
+    }
+}
+
+/// The memory and the state of every page id of a database.
+pub struct FrameTable {
+    entries: Region<Entry>,
+    words: Region<AtomicU64>,
+    /// log2 of the words per page.
+    word_shift: u32,
+    /// Memory for pages and everything else, in bytes.
+    memory_bytes: u64,
+    /// True once memory below the highest page in use has gaps: see [`FrameTable::use_sparsely`].
+    is_sparse: AtomicBool,
+    /// Every id ever given out is below. Written under the lock of `free`; read by any thread.
+    page_count: AtomicU64,
+    free: Mutex<FreeIds>,
+    /// The current checkpoint epoch.
+    epoch: AtomicU32,
+    demand: Arc<Demand>,
+}
+
+impl FrameTable {
+    /// Reserves a table for pages of `page_bytes`, for a pool that keeps at most `memory_bytes` of them in memory.
+    pub(super) fn new(page_bytes: usize, memory_bytes: u64) -> Result<FrameTable> {
+        if !page_bytes.is_power_of_two() || page_bytes < 2 * super::bytes::PAGE_HEADER_BYTES {
+            return Err(Error::invalid(format!("{page_bytes} cannot be the size of a page"))
+                .at(Location::Setting("page_bytes")));
+        }
+        let (entries, words) = reserve(page_bytes, memory_bytes / page_bytes as u64)?;
+        let frames = FrameTable {
+            entries,
+            words,
+            word_shift: page_bytes.trailing_zeros() - size_of::<u64>().trailing_zeros(),
+            memory_bytes,
+            is_sparse: AtomicBool::new(false),
+            page_count: AtomicU64::new(1),
+            free: Mutex::new(FreeIds::default()),
+            epoch: AtomicU32::new(0),
+            demand: Arc::default(),
+        };
+        frames.advise_huge();
+        Ok(frames)
+    }
+
+    /// Makes the pages that the store has known; see [`super::Pool::restore`].
+    pub(super) fn restore(&self, allocated: impl Iterator<Item = PageId>) -> Result<()> {
+        let mut free = self.free.lock();
+        let mut page_count = self.page_count();
+        for page in allocated {
+            let Some(entry) = self.entry_of(page) else {
+                return Err(self.out_of_memory("the database has more pages than can be addressed"));
+            };
+            if page.0 == 0 || !entry.latch.set_evicted() {
+                return Err(Error::corruption(format!("{page} is listed twice, or cannot exist")));
+            }
+            page_count = page_count.max(page.0 + 1);
+        }
+        // Lowest ids at the end: they are given out first, which keeps memory dense.
+        free.cold = (1..page_count).rev().map(PageId).filter(|page| !self.is_allocated(*page)).collect();
+        if page_count > self.frames_max() {
+            self.use_sparsely();
+        }
+        self.set_page_count(page_count);
+        Ok(())
+    }
+
+    /// Stores the number of page ids. The caller holds the lock of `free`.
+    fn set_page_count(&self, page_count: u64) {
+        self.page_count.store(page_count, Ordering::Release);
+        self.demand.page_ids.store(page_count, Ordering::Relaxed);
+    }
+
+    /// Bytes per page.
+    #[inline]
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        size_of::<u64>() << self.word_shift
+    }
+
+    /// The budget that pages share with everything else, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// Pages that fit in the budget if pages alone use it.
+    pub(super) fn frames_max(&self) -> u64 {
+        self.memory_bytes / self.page_bytes() as u64
+    }
+
+    /// An upper bound of page ids: every allocated id is at least 1 and below this.
+    #[must_use]
+    pub fn page_count(&self) -> u64 {
+        self.page_count.load(Ordering::Acquire)
+    }
+
+    /// Bytes that the tables with an entry for every page id take, whether the page is in memory or not.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.page_count() * (size_of::<Entry>() as u64 + FREE_ID_BYTES + STORE_TABLE_BYTES)
+    }
+
+    /// Returns the entry of a page that is known to have one: a guard holds the page, or is about to, or
+    /// [`FrameTable::entry_of`] has found its entry.
+    #[inline]
+    pub(super) fn entry(&self, page: PageId) -> &Entry {
+        debug_assert!((page.0 as usize) < self.entries.len());
+        // SAFETY: the table has all its entries from the beginning. Guards are made only by methods that have found the page
+        // with `entry_of`; every other caller has the page from a guard, or a number below that of the entries.
+        unsafe { self.entries.get_unchecked(page.0 as usize) }
+    }
+
+    /// Returns the entry of any page id; `None` if the id is outside the table.
+    #[inline]
+    pub(super) fn entry_of(&self, page: PageId) -> Option<&Entry> {
+        self.entries.get(page.0 as usize)
+    }
+
+    /// Returns the memory of a page that is known to have an entry.
+    #[inline]
+    pub(super) fn words(&self, page: PageId) -> &[AtomicU64] {
+        let start = (page.0 as usize) << self.word_shift;
+        debug_assert!((page.0 as usize) < self.entries.len());
+        // SAFETY: as in `entry`; and there are `words per page` words for every entry (see `reserve`).
+        unsafe { self.words.get_unchecked(start..start + (1 << self.word_shift)) }
+    }
+
+    /// Makes the processor fetch the first lines of a page (header and slots of a node) while its latch is looked at. A
+    /// search in a page that is in no cache would otherwise wait for each line in turn.
+    #[inline]
+    pub(super) fn prefetch_head(&self, page: PageId) {
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let start = (page.0 as usize) << self.word_shift;
+            for line in 0..PREFETCH_LINES {
+                if let Some(word) = self.words.get(start + line * WORDS_PER_LINE) {
+                    // SAFETY: a prefetch has no effect on the program's state, and the address is inside the region.
+                    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast()) };
+                }
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle")))))]
+        let _ = page;
+    }
+
+    /// Returns whether the id is a page. Can change at once unless the caller holds a latch.
+    #[must_use]
+    pub fn is_allocated(&self, page: PageId) -> bool {
+        self.entry_of(page).is_some_and(|entry| entry.latch.state() != State::Free)
+    }
+
+    /// Returns whether the page is in memory now.
+    #[must_use]
+    pub fn is_resident(&self, page: PageId) -> bool {
+        self.entry_of(page).is_some_and(|entry| {
+            let state = entry.latch.state();
+            state != State::Free && state != State::Evicted
+        })
+    }
+
+    /// Returns whether the page exists and is not in memory.
+    pub(super) fn is_evicted(&self, page: PageId) -> bool {
+        self.entry_of(page).is_some_and(|entry| entry.latch.state() == State::Evicted)
+    }
+
+    /// Returns whether the page differs from its image in the store.
+    #[must_use]
+    pub fn is_dirty(&self, page: PageId) -> bool {
+        self.entry_of(page).is_some_and(Entry::is_dirty)
+    }
+
+    /// How often the id was freed, in 28 bits. While that number is unchanged and the id is allocated, it is the same page.
+    #[must_use]
+    pub fn times_freed(&self, page: PageId) -> u32 {
+        self.entry_of(page).map_or(0, |entry| entry.flags.load(Ordering::Acquire) / (FLAGS + 1))
+    }
+
+    /// Changes the flags of a page that the caller holds exclusively, and keeps [`Demand`] up to date.
+    #[inline]
+    pub(super) fn set_flags(&self, entry: &Entry, flags: u32) {
+        let before = entry.flags.load(Ordering::Relaxed);
+        if (before ^ flags) & (DIRTY | NEW) != 0 {
+            self.count_flags(before, flags);
+        }
+        entry.flags.store(before & !FLAGS | flags, Ordering::Release);
+    }
+
+    #[cold]
+    fn count_flags(&self, before: u32, now: u32) {
+        for (flag, count) in [(DIRTY, &self.demand.dirty), (NEW, &self.demand.new)] {
+            match (before & flag != 0, now & flag != 0) {
+                (false, true) => drop(count.fetch_add(1, Ordering::Relaxed)),
+                (true, false) => drop(count.fetch_sub(1, Ordering::Relaxed)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the pages in memory need of the store, always up to date.
+    #[must_use]
+    pub fn demand(&self) -> Arc<Demand> {
+        self.demand.clone()
+    }
+
+    /// The current checkpoint epoch; 0 before the first.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Begins the next checkpoint epoch. Calls `begun` with its number before any thread can see the number.
+    ///
+    /// A page is created in the current epoch. A structure change gives a new page the epoch of the page that it was split
+    /// from ([`super::ExclusiveGuard::set_imaged`]), because the epoch may change between the two.
+    ///
+    /// # Errors
+    /// Those of `begun`: then no epoch begins.
+    pub fn begin_epoch<T>(&self, begun: impl FnOnce(u32) -> Result<T>) -> Result<T> {
+        let result = begun(self.epoch.load(Ordering::SeqCst) + 1)?;
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        Ok(result)
+    }
+
+    /// Checkpoint epoch in which the page was last imaged or created; 0 if neither happened since the database was opened.
+    #[must_use]
+    pub fn epoch_of(&self, page: PageId) -> u32 {
+        self.entry_of(page).map_or(0, Entry::epoch)
+    }
+
+    /// Notes that the page was imaged in `epoch`. The caller holds its latch.
+    pub fn set_imaged(&self, page: PageId, epoch: u32) {
+        if let Some(entry) = self.entry_of(page) {
+            entry.set_epoch(epoch);
+        }
+    }
+
+    /// Takes a free id that still has memory, unless another id is set aside for the page after `before`.
+    pub(super) fn take_recycled(&self, before: Option<PageId>) -> Option<PageId> {
+        self.free.lock().take_recycled(before)
+    }
+
+    /// Takes an id without memory, after `before` if possible.
+    pub(super) fn take_cold(&self, before: Option<PageId>) -> Result<PageId> {
+        let mut free = self.free.lock();
+        if let Some(page) = free.take_cold(before) {
+            return Ok(page);
+        }
+        let first = self.page_count.load(Ordering::Relaxed);
+        let end = (first + free.wanted(before)).min(self.entries.len() as u64);
+        if first >= end {
+            return Err(self.out_of_memory("all page ids are in use"));
+        }
+        self.set_page_count(end);
+        if (first..end).contains(&self.frames_max()) {
+            self.use_sparsely();
+        }
+        Ok(free.add(before, first, end))
+    }
+
+    /// Counts that the page of `entry`, which the caller holds exclusively, is being freed.
+    pub(super) fn count_free(entry: &Entry) {
+        let word = entry.flags.load(Ordering::Relaxed);
+        entry.flags.store(word.wrapping_add(FLAGS + 1), Ordering::Release);
+    }
+
+    /// Lists the id of a page that is free now and still has memory.
+    pub(super) fn recycle(&self, page: PageId) {
+        self.free.lock().recycled.push(page);
+    }
+
+    /// Gives back the memory of at most `most` free pages. Returns of how many.
+    pub(super) fn discard_free(&self, most: u64) -> u64 {
+        let mut ids = {
+            let recycled = &mut self.free.lock().recycled;
+            recycled.split_off(recycled.len() - recycled.len().min(most as usize))
+        };
+        if ids.is_empty() {
+            return 0;
+        }
+        self.discard(ids.iter().copied());
+        let count = ids.len() as u64;
+        self.free.lock().cold.append(&mut ids);
+        count
+    }
+
+    /// Gives the memory of pages back to the system. The caller holds the pages exclusively, or their ids.
+    pub(super) fn discard(&self, pages: impl Iterator<Item = PageId>) {
+        self.use_sparsely();
+        self.words.discard(pages.map(|page| {
+            let start = (page.0 as usize) << self.word_shift;
+            start..start + (1 << self.word_shift)
+        }));
+    }
+
+    /// Asks for huge pages for the ids that fit in memory. As long as all ids fit, and no page has given its memory back,
+    /// pages alone exceed the budget by at most one huge page. (A huge page of which few pages are used is not counted, so
+    /// versions beside it may then take too much.)
+    fn advise_huge(&self) {
+        if self.memory_bytes >= HUGE_PAGES_FROM_BYTES {
+            let pages = self.frames_max() as usize + 1;
+            self.words.advise_huge(pages << self.word_shift, true);
+            self.entries.advise_huge(pages, true);
+        }
+    }
+
+    /// Asks for no huge pages any more, because memory is used with gaps from now on. The system (`khugepaged`) would put a
+    /// huge page where a few pages are in use, and so fill the gaps with memory that the budget does not count.
+    fn use_sparsely(&self) {
+        if !self.is_sparse.swap(true, Ordering::Relaxed) {
+            self.words.advise_huge(self.words.len(), false);
+            self.entries.advise_huge(self.entries.len(), false);
+        }
+    }
+
+    /// Returns the error that says that `what` exceeds `memory_bytes`.
+    pub(super) fn out_of_memory(&self, what: &str) -> Error {
+        let limit = self.memory_bytes;
+        Error::new(ErrorKind::OutOfMemory, format!("{what}: `memory_bytes` is {limit}"))
+            .at(Location::Setting("memory_bytes"))
+    }
+
+    /// The address of page memory.
+    #[cfg(test)]
+    pub(super) fn address(&self) -> usize {
+        self.words.as_ptr().addr()
+    }
+}
+
+/// Reserves the tables: fewer entries than wished for if the address space is limited, but never fewer than fit in memory.
+fn reserve(page_bytes: usize, frames_max: u64) -> Result<(Region<Entry>, Region<AtomicU64>)> {
+    let least = frames_max + 1;
+    let mut wish =
+        frames_max.saturating_mul(RESERVATION_FACTOR).min(RESERVATION_BYTES_MAX / page_bytes as u64);
+    if !cfg!(any(loom, miri, feature = "shuttle")) {
+        wish = wish.max(RESERVATION_BYTES / page_bytes as u64);
+    }
+    let mut pages = wish.max(least) as usize;
+    loop {
+        let words = pages.saturating_mul(page_bytes / size_of::<u64>());
+        let reserved = Region::new(pages).and_then(|entries| Ok((entries, Region::new(words)?)));
+        match reserved {
+            Ok(regions) => return Ok(regions),
+            Err(error) if pages as u64 == least => return Err(error.at(Location::Setting("memory_bytes"))),
+            Err(_) => pages = (pages / 2).max(least as usize),
+        }
+    }
+}
