@@ -1,34 +1,35 @@
 //! Is there a cycle that the level forbids?
 //!
-//! Snapshot isolation allows a cycle of dependencies exactly if two anti-dependencies follow each other in it. So the search walks a
-//! graph with two nodes for each transaction, and a cycle there is a forbidden one:
+//! Snapshot isolation allows a cycle of dependencies exactly if two anti-dependencies are adjacent in it. So
+//! the search walks a graph with two nodes for each transaction; a cycle of that graph is forbidden:
 //!
 //! ```text
-//!   (T, came by an anti-dependency)     goes on by: dependency
-//!   (T, came by a dependency)           goes on by: dependency, anti-dependency
+//!   (T, reached by an anti-dependency)     continues by: dependency
+//!   (T, reached by a dependency)           continues by: dependency, anti-dependency
 //! ```
 //!
-//! "Ended before the other began" is a dependency, too. All pairs of those would be too many: the ends of transactions, by time, form a
-//! chain; a transaction leads to its own end, each end to the next, and the last end before it to a transaction that begins.
+//! "Ended before the other began" is a dependency, too. All such pairs would be too many, so the ends form a
+//! chain by time: a transaction leads to its own end, each end to the next end, and the last end before a
+//! begin to the transaction that begins.
 
-/// How one transaction comes before another.
+/// The reason why one transaction precedes another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Edge {
     /// Both wrote the list, in this order.
     Write,
-    /// The second read what the first wrote.
+    /// The second read a write of the first.
     Read,
-    /// The first read what was there before the second wrote.
+    /// The first read the state before a write of the second.
     Anti,
 }
 
-/// Transactions and what they depend on.
+/// Transactions and their dependencies.
 pub(crate) struct Graph {
     /// (from, to, edge, key), later sorted by `from`.
     edges: Vec<(u32, u32, Edge, u32)>,
-    /// By transaction: when it began, and when it ended if that is known and it counts.
+    /// For each transaction: its begin, and its end if that is known and the transaction is judged.
     times: Vec<(u64, Option<u64>)>,
-    /// Anti-dependencies count like others: serializability.
+    /// True for serializability: anti-dependencies count like other dependencies.
     anti_is_ordinary: bool,
 }
 
@@ -46,7 +47,7 @@ impl Graph {
         }
     }
 
-    /// A forbidden cycle, if there is one.
+    /// Returns a forbidden cycle, if one exists.
     pub(crate) fn cycle(mut self) -> Option<Vec<Step>> {
         self.edges.sort_unstable_by_key(|(from, ..)| *from);
         let n = self.times.len();
@@ -64,7 +65,7 @@ impl Graph {
         for (i, (_, t)) in ends.iter().enumerate() {
             end_of[*t as usize] = i as u32;
         }
-        // The other way round, so that the chain has one edge for each transaction: who begins between an end and the next.
+        // For each end, the transactions that begin between this end and the next.
         let mut begins: Vec<(u32, u32)> = Vec::new();
         for (t, (begun, _)) in self.times.iter().enumerate() {
             let before = ends.partition_point(|(end, _)| end < begun);
@@ -79,20 +80,20 @@ impl Graph {
 
 struct Search<'g> {
     graph: &'g Graph,
-    /// By transaction: its first edge.
+    /// For each transaction, the index of its first edge.
     first: Vec<usize>,
-    /// By transaction: the number of its end.
+    /// For each transaction, the number of its end.
     end_of: Vec<u32>,
-    /// (number of an end, who begins after it and before the next).
+    /// (number of an end, a transaction that begins between it and the next).
     begins: Vec<(u32, u32)>,
     ends: Vec<(u64, u32)>,
 }
 
-/// A node: 2 t and 2 t + 1 are transaction t that was come to by an anti-dependency and by another; from 2 n the ends.
+/// A node: 2 t and 2 t + 1 are transaction t, reached by an anti-dependency or otherwise; from 2 n the ends.
 type Node = usize;
 
 impl Search<'_> {
-    /// The `index`th successor of `node`; `None` behind the last, `Some(None)` for one that does not count.
+    /// Returns the `index`th successor of `node`: `None` behind the last, `Some(None)` for one not judged.
     fn successor(&self, node: Node, index: usize) -> Option<Option<Node>> {
         let n = self.graph.times.len();
         if node >= 2 * n {
@@ -154,11 +155,11 @@ impl Search<'_> {
         None
     }
 
-    /// The transactions of a cycle, without the chain of ends.
+    /// Returns the transactions of a cycle, without the chain of ends.
     fn steps(&self, cycle: &[(Node, usize)]) -> Vec<Step> {
         let n = self.graph.times.len();
         let step = |&(node, index): &(Node, usize)| {
-            // The index is already one further.
+            // The index already points to the next successor.
             (node < 2 * n).then(|| {
                 let by = (index > 1).then(|| self.graph.edges[self.first[node / 2] + index - 2]);
                 (node / 2, by.map(|(_, _, edge, key)| (edge, key)))
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     fn cycle(n: usize, edges: &[(usize, usize, Edge)], serializable: bool) -> bool {
-        // All at the same time.
+        // All transactions overlap.
         let mut graph = Graph::new(vec![(0, Some(10)); n], serializable);
         for (from, to, edge) in edges {
             graph.link(*from, *to, *edge, 0);
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn an_end_before_a_beginning_is_a_dependency() {
-        // 0 ended before 1 began, and read what was there before 1 wrote; fine. The other way round it is a read in the past.
+        // 0 ended before 1 began and read the state before 1's write: allowed. The reverse reads the past.
         for (edge, forbidden) in [((0, 1, Edge::Anti), false), ((1, 0, Edge::Anti), true)] {
             let mut graph = Graph::new(vec![(0, Some(1)), (2, Some(3)), (4, Some(5))], false);
             graph.link(edge.0, edge.1, edge.2, 7);

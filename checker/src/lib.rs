@@ -1,14 +1,17 @@
 //! Judges what transactions saw: is there an order that snapshot isolation allows?
 //!
-//! It knows nothing of the engine. A test runs transactions from many threads, writes down what each read and wrote and when it began and
-//! ended, and hands that over as a history:
+//! The crate does not know the engine. A test runs transactions from many threads and records what each
+//! transaction read and wrote, and when it began and ended. The judges check this history:
 //!
-//! - [`lists`]: transactions append numbers to lists and read whole lists. The order of versions follows from what was read, so nothing
-//!   that the database says of itself is believed. Outcomes may be unknown, as after a crash.
-//! - [`versions`]: transactions read and write rows, and scan ranges. The order of commits is what the database said (their CSN); each
-//!   transaction must have seen the state after one of them, rows that are *not* there included.
+//! - [`lists`]: transactions append numbers to lists and read whole lists. The order of versions follows
+//!   from what was read, so the judge trusts no statement of the database about itself. Outcomes may be
+//!   unknown, as after a crash.
+//! - [`versions`]: transactions read and write rows, and scan ranges. The order of commits is what the
+//!   database reported (the CSN). Each transaction must have seen the state after one of these commits,
+//!   absent rows included.
 //!
-//! Both take time and memory in proportion to the history, about a microsecond for a transaction of four operations.
+//! Time and memory are proportional to the history: about a microsecond for a transaction of four
+//! operations.
 
 mod graph;
 pub mod lists;
@@ -19,14 +22,14 @@ pub use versions::Observed;
 
 use std::fmt;
 
-/// What a history shows that must not be.
+/// A forbidden observation in a history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which kind.
+    /// The kind of violation.
     pub kind: Kind,
-    /// The transactions concerned, by their number in the history.
+    /// The transactions involved, by their number in the history.
     pub transactions: Vec<usize>,
-    /// In words.
+    /// The violation in words.
     pub what: String,
 }
 
@@ -41,30 +44,31 @@ impl fmt::Display for Violation {
 pub enum Kind {
     /// A transaction does not see what it wrote itself, or one list at two moments.
     Internal,
-    /// What an aborted transaction wrote was seen (G1a).
+    /// A transaction saw a write of an aborted transaction (G1a).
     AbortedRead,
-    /// What a transaction wrote and overwrote itself was seen (G1b).
+    /// A transaction saw a write that its writer overwrote itself (G1b).
     IntermediateRead,
-    /// Something was seen that nobody wrote, or twice.
+    /// A read value was never written, or was read twice.
     Garbage,
     /// Two reads of a list disagree on its order.
     IncompatibleOrder,
     /// A dependency cycle that the level forbids: a lost update, a long fork, a read in the past, ...
     Cycle,
-    /// What was seen is the state after no commit, or a row that it wrote was written by another after what it saw.
+    /// The observed state is the state after no commit, or another transaction wrote a row of this one
+    /// after its snapshot.
     NoSnapshot,
 }
 
-/// What was found.
+/// The result of a judge.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Transactions that count: committed ones, and those of unknown outcome that somebody saw.
+    /// Number of judged transactions: committed ones, and observed ones of unknown outcome.
     pub judged: usize,
-    /// What must not be; at most [`VIOLATIONS_MAX`].
+    /// The violations, at most [`VIOLATIONS_MAX`].
     pub violations: Vec<Violation>,
 }
 
-/// No more are told.
+/// Most violations that a verdict lists.
 pub const VIOLATIONS_MAX: usize = 20;
 
 impl Verdict {
@@ -74,7 +78,7 @@ impl Verdict {
         }
     }
 
-    /// Whether nothing was found.
+    /// Returns true if no violation was found.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.violations.is_empty()

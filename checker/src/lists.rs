@@ -7,30 +7,31 @@
 //!
 //! Each number is appended to a list at most once. Then
 //! 1. all lists that were read from one key are prefixes of the longest, which is the order of versions;
-//! 2. whoever read a prefix read from the last that appended to it, and comes before the next;
-//! 3. a transaction sees of each list one prefix, and behind it what it appended itself;
-//! 4. snapshot isolation holds if no cycle is left but those with two anti-dependencies in a row ([`Level`]), where
-//!    "ended before the other began" counts as a dependency: nobody may read the past.
+//! 2. a transaction that read a prefix read from its last appender, and precedes the next appender;
+//! 3. a transaction sees one prefix of each list, followed by its own appends;
+//! 4. snapshot isolation holds if every cycle has two anti-dependencies in a row ([`Level`]), where
+//!    "ended before the other began" counts as a dependency: no transaction may read the past.
 //!
-//! A committed append that no read has comes behind all that were read. So a lost one is found by any later read of its list; read all
-//! lists at the end. A transaction of unknown outcome counts if anybody saw one of its appends.
+//! A committed append that no read contains is ordered after all that were read. So any later read of the
+//! list finds a lost append; read all lists at the end. A transaction of unknown outcome is judged if a
+//! judged transaction saw one of its appends.
 
 use crate::graph::{Edge, Graph, Step};
 use crate::{Kind, Verdict};
 use std::collections::HashMap;
 
-/// What is known of how a transaction ended.
+/// The known outcome of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It must be there.
+    /// The transaction's appends must be present.
     Committed,
-    /// It must not be there.
+    /// The transaction's appends must be absent.
     Aborted,
-    /// It may be there: nobody was told, or a crash may have taken it.
+    /// The appends may be present: the outcome was not reported, or a crash may have removed them.
     Unknown,
 }
 
-/// What is promised.
+/// The promised isolation level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// Strong snapshot isolation: a snapshot has everything that had been acknowledged when its transaction began.
@@ -50,13 +51,13 @@ struct Header {
     begun: u64,
     ended: u64,
     outcome: Outcome,
-    /// Its accesses end here, and begin where those of the one before end.
+    /// Index behind the transaction's last access; the first follows the previous transaction's last.
     accesses_end: usize,
 }
 
-/// Transactions with what they read and wrote.
+/// Transactions with their reads and writes.
 ///
-/// Each thread records one of its own; [`History::absorb`] makes one of them.
+/// Each thread records a history of its own; [`History::absorb`] merges them.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     headers: Vec<Header>,
@@ -65,25 +66,25 @@ pub struct History {
 }
 
 impl History {
-    /// The transaction being recorded appended `value` to the list `key`. No two appends to a list have the same value.
+    /// Records that the current transaction appended `value` to the list `key`. Values in a list are unique.
     pub fn append(&mut self, key: u32, value: u32) {
         self.accesses.push(Access::Append { key, value });
     }
 
-    /// The transaction being recorded read this list.
+    /// Records that the current transaction read this list.
     pub fn read(&mut self, key: u32, list: impl IntoIterator<Item = u32>) {
         let start = self.elements.len();
         self.elements.extend(list);
         self.accesses.push(Access::Read { key, start, len: self.elements.len() - start });
     }
 
-    /// The transaction is over. `begun` was taken before it began and `ended` after it ended, from one clock for all threads that never
-    /// gives a number twice.
+    /// Ends the current transaction. `begun` was read before it began and `ended` after it ended, from one
+    /// clock of all threads that never returns a number twice.
     pub fn end(&mut self, begun: u64, ended: u64, outcome: Outcome) {
         self.headers.push(Header { begun, ended, outcome, accesses_end: self.accesses.len() });
     }
 
-    /// The transaction being recorded never was: forget what it did.
+    /// Drops the accesses of the current transaction.
     pub fn forget(&mut self) {
         self.accesses.truncate(self.headers.last().map_or(0, |last| last.accesses_end));
     }
@@ -101,19 +102,19 @@ impl History {
         self.headers.extend(other.headers.into_iter().map(moved));
     }
 
-    /// Transactions recorded.
+    /// Returns the number of recorded transactions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.headers.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the history is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.headers.is_empty()
     }
 
-    /// Changes what is known of outcomes, by the number of the transaction: after a crash, for instance.
+    /// Replaces outcomes, by the number of the transaction: after a crash, for example.
     pub fn revise(&mut self, outcome: impl Fn(usize, Outcome) -> Outcome) {
         for (index, header) in self.headers.iter_mut().enumerate() {
             header.outcome = outcome(index, header.outcome);
@@ -125,49 +126,51 @@ impl History {
         &self.accesses[start..self.headers[transaction].accesses_end]
     }
 
-    /// Judges it.
+    /// Judges the history.
     #[must_use]
     pub fn check(&self, level: Level) -> Verdict {
         let counts = self.headers.iter().map(|header| header.outcome == Outcome::Committed).collect();
         let mut judge = Judge { history: self, verdict: Verdict::default(), lists: HashMap::new(), counts };
         judge.find_appends();
-        // Whom those see that count counts, too.
+        // A transaction that a judged one saw is judged, too.
         while judge.find_orders() {}
         judge.find_writers();
         judge.find_edges(level);
         judge.verdict
     }
 
-    /// Calls `each` with begin, end, outcome, and what was done in between.
-    pub fn visit(&self, mut each: impl FnMut(u64, u64, Outcome, &[Told<'_>])) {
+    /// Calls `each` with the begin, end, outcome and accesses of each transaction.
+    pub fn visit(&self, mut each: impl FnMut(u64, u64, Outcome, &[Accessed<'_>])) {
         for (index, header) in self.headers.iter().enumerate() {
-            let told: Vec<Told<'_>> = self
+            let accesses: Vec<Accessed<'_>> = self
                 .accesses(index)
                 .iter()
                 .map(|access| match *access {
-                    Access::Append { key, value } => Told::Append(key, value),
-                    Access::Read { key, start, len } => Told::Read(key, &self.elements[start..start + len]),
+                    Access::Append { key, value } => Accessed::Append(key, value),
+                    Access::Read { key, start, len } => {
+                        Accessed::Read(key, &self.elements[start..start + len])
+                    }
                 })
                 .collect();
-            each(header.begun, header.ended, header.outcome, &told);
+            each(header.begun, header.ended, header.outcome, &accesses);
         }
     }
 
-    /// The history as Jepsen writes it down, a line of JSON for each event: for judges of other houses.
+    /// Returns the history in Jepsen's format for other judges: a line of JSON for each event.
     ///
-    /// Of a transaction of unknown outcome the reads are left open, as Jepsen does it: others take what stands there for what somebody was told
-    /// who was there.
+    /// Reads of a transaction of unknown outcome are left open, as in Jepsen: other judges treat a listed
+    /// read as reported.
     #[must_use]
     pub fn to_json_lines(&self) -> String {
         let mut events: Vec<(u64, String)> = Vec::with_capacity(2 * self.len());
-        self.visit(|begun, ended, outcome, told| {
+        self.visit(|begun, ended, outcome, accesses| {
             let process = events.len() / 2;
-            let words: Vec<String> = told
+            let words: Vec<String> = accesses
                 .iter()
-                .map(|told| match told {
-                    Told::Append(key, value) => format!("[\"append\",{key},{value}]"),
-                    Told::Read(key, _) if outcome == Outcome::Unknown => format!("[\"r\",{key},null]"),
-                    Told::Read(key, list) => format!("[\"r\",{key},{list:?}]"),
+                .map(|accesses| match accesses {
+                    Accessed::Append(key, value) => format!("[\"append\",{key},{value}]"),
+                    Accessed::Read(key, _) if outcome == Outcome::Unknown => format!("[\"r\",{key},null]"),
+                    Accessed::Read(key, list) => format!("[\"r\",{key},{list:?}]"),
                 })
                 .collect();
             let kind = match outcome {
@@ -186,23 +189,23 @@ impl History {
     }
 }
 
-/// What a transaction did to a list.
+/// An access of a transaction to a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told<'a> {
+pub enum Accessed<'a> {
     /// Key and value.
     Append(u32, u32),
     /// Key and list.
     Read(u32, &'a [u32]),
 }
 
-/// What is known of a list.
+/// The judge's knowledge of a list.
 #[derive(Default)]
 struct List<'h> {
-    /// The longest that was read.
+    /// The longest version that was read.
     longest: &'h [u32],
-    /// The transactions that made it, each with the length of the list behind what it appended.
+    /// The appenders in order, each with the length of the list after its append.
     writers: Vec<(usize, usize)>,
-    /// Appends to it: by value the transaction, and whether it is in the longest.
+    /// Appends by value: the transaction, and whether the longest version contains the value.
     appends: HashMap<u32, (usize, bool)>,
 }
 
@@ -210,7 +213,7 @@ struct Judge<'h> {
     history: &'h History,
     verdict: Verdict,
     lists: HashMap<u32, List<'h>>,
-    /// By transaction: whether it counts.
+    /// For each transaction, whether it is judged.
     counts: Vec<bool>,
 }
 
@@ -230,7 +233,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// The longest list of each key, as those read it who count; who is in it counts. Returns whether somebody is new.
+    /// Finds the longest list of each key that a judged transaction read; its appenders are judged, too.
+    /// Returns true if a transaction became judged.
     fn find_orders(&mut self) -> bool {
         let history = self.history;
         for transaction in (0..history.headers.len()).filter(|transaction| self.counts[*transaction]) {
@@ -252,12 +256,12 @@ impl<'h> Judge<'h> {
         is_new
     }
 
-    /// Who made each list.
+    /// Finds the appenders of each list.
     fn find_writers(&mut self) {
         for (key, list) in &mut self.lists {
             for (at, value) in list.longest.iter().enumerate() {
                 let Some((writer, in_list)) = list.appends.get_mut(value) else {
-                    let what = format!("{value} is in list {key}, and nobody appended it");
+                    let what = format!("{value} is in list {key}, but no transaction appended it");
                     self.verdict.add(Kind::Garbage, vec![], what);
                     continue;
                 };
@@ -317,9 +321,9 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// What one transaction read, against the order of versions.
+    /// Links one transaction's reads with the order of versions.
     fn read_edges(&mut self, transaction: usize, graph: &mut Graph, unseen: &HashMap<u32, Vec<usize>>) {
-        // By key: the prefix it saw of others, if it has read; what it appended itself.
+        // For each key: the length of the foreign prefix, if it was read, and the own appends.
         let mut own: Vec<(u32, Option<usize>, Vec<u32>)> = Vec::new();
         for access in self.history.accesses(transaction) {
             let key = match *access {
@@ -357,7 +361,7 @@ impl<'h> Judge<'h> {
             }
             let next = list.writers.partition_point(|(_, end)| *end <= seen);
             if seen > 0 {
-                // Whose append is the last one seen, and whether it was the last of its transaction.
+                // The last append seen, and whether it was the last of its transaction.
                 let by = list.writers.partition_point(|(_, end)| *end < seen);
                 if let Some((writer, end)) = list.writers.get(by) {
                     if *writer == transaction {
@@ -398,7 +402,7 @@ fn describe(cycle: &[Step]) -> String {
             Some((Edge::Anti, key)) => {
                 format!("{transaction} did not see in list {key} what was appended by ")
             }
-            None => format!("{transaction} had ended when there began "),
+            None => format!("{transaction} had ended before the begin of "),
         };
     }
     words + &cycle.first().map_or(String::new(), |(first, _)| first.to_string())

@@ -1,7 +1,7 @@
 //! Rows and ranges of rows against all their versions: no phantoms.
 //!
-//! Every commit that wrote has a number, its CSN, and the state after a number is known: what all commits up to it wrote. A transaction
-//! under snapshot isolation saw the state after one number, the same for all that it read:
+//! Every writing commit has a number, its CSN. The state after a number is known: the writes of all commits
+//! up to it. A transaction under snapshot isolation saw the state after one number, in all its reads:
 //!
 //! ```text
 //!   CSN        4        5        6        7        8        9
@@ -12,12 +12,12 @@
 //!                                                                                               8: fine
 //! ```
 //!
-//! 1. Each row read, and each row of a scanned range, there or not, allows some numbers.
-//! 2. What was acknowledged before a transaction began is in its snapshot, and its own commit is not.
+//! 1. Each row that was read, and each present or absent row of a scanned range, allows some numbers.
+//! 2. A snapshot contains every commit acknowledged before the begin, and not the transaction's own.
 //! 3. No other commit that wrote one of its rows lies between its snapshot and its own commit: the first updater wins.
 //!
-//! If no number is left the transaction was not isolated. Each transaction is judged by itself, so this takes little time for
-//! histories of any length, and says which one it was. The numbers themselves are believed only as far as all reads agree with them.
+//! If no number is left, the transaction was not isolated. Each transaction is judged alone, so long
+//! histories are cheap and a violation names its transaction. The reads must agree with the numbers.
 
 use crate::{Kind, Verdict};
 use std::collections::BTreeMap;
@@ -25,37 +25,37 @@ use std::collections::BTreeMap;
 /// A row or its absence.
 pub type Value = Option<u64>;
 
-/// A range that was scanned.
+/// A scanned range.
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     /// Its first row.
     pub first: u64,
     /// Its last row.
     pub last: u64,
-    /// Rows that were there, in order, with their values.
+    /// The rows found, in order, with their values.
     pub rows: Vec<(u64, u64)>,
 }
 
-/// What a transaction that has committed saw and did. What it saw leaves out its own writes: they are read before.
+/// The reads and writes of a committed transaction. Reads of its own writes are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// Taken before it began, from one clock for all threads.
+    /// Time before the begin, from one clock of all threads.
     pub begun: u64,
-    /// Taken after it ended.
+    /// Time after the end.
     pub ended: u64,
-    /// The number of its commit, if it wrote.
+    /// CSN of the commit, if the transaction wrote.
     pub csn: Option<u64>,
-    /// The number of its snapshot, if the database told.
+    /// CSN of the snapshot, if the database reported it.
     pub snapshot: Option<u64>,
-    /// Rows that it read.
+    /// Rows read, with their values.
     pub reads: Vec<(u64, Value)>,
-    /// Ranges that it scanned.
+    /// Ranges scanned.
     pub scans: Vec<Scan>,
-    /// Rows that it wrote or deleted, each once, as it left them.
+    /// Rows written or deleted, each once, with the final value.
     pub writes: Vec<(u64, Value)>,
 }
 
-/// The first and the last of numbers that are allowed; several are apart and rise.
+/// First and last allowed number of each interval; intervals are disjoint and ascending.
 type Interval = (u64, u64);
 
 /// All versions of all rows: by row, by number.
@@ -74,7 +74,7 @@ impl Versions {
         Versions(rows)
     }
 
-    /// Leaves of `allowed` the numbers after which `row` is `value`.
+    /// Restricts `allowed` to the numbers after which `row` is `value`.
     fn narrow(&self, row: u64, value: Value, allowed: &mut Vec<Interval>) {
         static NONE: Vec<(u64, Value)> = Vec::new();
         narrow(self.0.get(&row).unwrap_or(&NONE), value, allowed);
@@ -84,7 +84,7 @@ impl Versions {
 fn narrow(versions: &[(u64, Value)], value: Value, allowed: &mut Vec<Interval>) {
     let mut left = Vec::with_capacity(allowed.len());
     for (first, last) in allowed.iter() {
-        // From the version that counts at `first`; index 0 is the row before it was ever written.
+        // Start at the version valid at `first`; index 0 is the row before its first write.
         let mut index = versions.partition_point(|(csn, _)| csn <= first);
         loop {
             let from = index.checked_sub(1).map_or((0, None), |before| versions[before]);
@@ -104,12 +104,12 @@ fn narrow(versions: &[(u64, Value)], value: Value, allowed: &mut Vec<Interval>) 
     *allowed = left;
 }
 
-/// Judges transactions that have committed, all that wrote among them: who is missing is taken for one that never was.
+/// Judges committed transactions. Every writer must be in the list: a missing one counts as never run.
 #[must_use]
 pub fn check(history: &[Observed]) -> Verdict {
     let mut verdict = Verdict { judged: history.len(), ..Verdict::default() };
     let versions = Versions::of(history);
-    // By end: the highest number of those that had ended.
+    // Sorted by end: the highest number of the transactions that had ended.
     let mut ends: Vec<(u64, u64)> = history.iter().filter_map(|t| Some((t.ended, t.csn?))).collect();
     ends.sort_unstable();
     let mut highest = 0;

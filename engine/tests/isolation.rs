@@ -10,7 +10,7 @@
 
 use crate::support::lists::{Ended, Lists, list_transaction, read_all};
 use crate::support::ranges::{Ranges, range_transaction};
-use quench_checker::{History, Level, Outcome, lists::Told, versions};
+use quench_checker::{History, Level, Outcome, lists::Accessed, versions};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Durability, Isolation, Layout, Preset, Settings};
@@ -309,12 +309,12 @@ impl Life {
         let mut appended: Vec<Option<(u32, u32)>> = Vec::new();
         self.history.visit(|_, _, _, told| {
             let append = told.iter().find_map(|told| match told {
-                Told::Append(key, value) => Some((*key, *value)),
-                Told::Read(..) => None,
+                Accessed::Append(key, value) => Some((*key, *value)),
+                Accessed::Read(..) => None,
             });
             appended.push(append);
             for read in told {
-                if let Told::Read(key, values) = read {
+                if let Accessed::Read(key, values) = read {
                     last.insert(*key, values.to_vec());
                 }
             }
