@@ -1,7 +1,7 @@
 //! The floors, straight from the device, without a database: aligned durable writes under commits, random and sequential
 //! reads under faults and scans, sequential writes under checkpoints.
 
-use crate::Progress;
+use crate::progress::Progress;
 use crate::place::Place;
 use crate::reads::{self, Pattern, ReadLine, SEQUENTIAL_BYTES};
 use crate::report::Floor;

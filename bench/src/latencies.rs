@@ -5,7 +5,9 @@
 //! `hdrhistogram` has no histogram of atomics for a single writer. So: buckets that double in width after every 64 (an
 //! error of at most 1.6 %), from 1 ns to 274 s; longer counts as that.
 
-use crate::report::Latency;
+use quenchdb::LatencySummary;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets of one width.
@@ -119,37 +121,54 @@ impl Counted {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A latency distribution in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// 99.99th percentile.
+    pub p9999: f64,
+    /// The slowest.
+    pub max: f64,
+}
 
-    #[test]
-    fn every_latency_falls_into_a_bucket_that_is_close_to_it() {
-        for bits in 0..64 {
-            for ns in [1u64 << bits, (1 << bits) + (1 << bits) / 3, (1u64 << bits).saturating_mul(2) - 1] {
-                let upper = upper_ns(bucket(ns));
-                let ns = ns.min((1 << LONGEST_BITS) - 1);
-                assert!(upper >= ns && upper as f64 <= ns as f64 * (1.0 + 1.0 / 64.0), "{ns} in {upper}");
-            }
+impl From<LatencySummary> for Latency {
+    fn from(s: LatencySummary) -> Latency {
+        Latency {
+            mean: s.mean_us,
+            p50: s.p50_us,
+            p90: s.p90_us,
+            p99: s.p99_us,
+            p999: s.p999_us,
+            p9999: s.p9999_us,
+            max: s.max_us,
         }
-        assert!((1..BUCKETS).all(|b| bucket(upper_ns(b)) == b && bucket(upper_ns(b - 1) + 1) == b));
-    }
-
-    #[test]
-    fn differences_of_two_moments_give_the_percentiles_between_them() {
-        let latencies = Latencies::default();
-        (0..1000).for_each(|_| latencies.record_ns(1_000_000));
-        let earlier = Counted::of([&latencies].into_iter());
-        (1..=1000).for_each(|us| latencies.record_ns(us * 1000));
-        let between = Counted::of([&latencies].into_iter()).since(&earlier);
-        assert_eq!(between.count(), 1000);
-        let summary = between.summary();
-        assert!((summary.p50 - 500.0).abs() < 9.0 && (summary.p99 - 990.0).abs() < 17.0, "{summary:?}");
-        assert!((summary.mean - 500.5).abs() < 0.1 && summary.max >= 1000.0, "{summary:?}");
-    }
-
-    #[test]
-    fn nothing_counted_is_zero() {
-        assert_eq!(Counted::of(std::iter::empty()).quantile_us(0.99), 0.0);
     }
 }
+
+impl Latency {
+    /// The header of the columns that `Display` prints.
+    pub(crate) const HEADER: &'static str =
+        "      mean        p50        p90        p99      p99.9     p99.99        max";
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [self.mean, self.p50, self.p90, self.p99, self.p999, self.p9999, self.max];
+        for (i, figure) in all.iter().enumerate() {
+            write!(f, "{}{figure:>10.1}", if i == 0 { "" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

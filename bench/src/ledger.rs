@@ -28,7 +28,7 @@
 //! A write: 8 bytes hash of the table's name, 8 bytes hash of the value (0: deleted), 1 byte length of the key, key. What the kill cut
 //! off at the end counts for nothing: its commit had not been asked for.
 
-use crate::workload::Checked;
+use crate::checked::Checked;
 use anyhow::{Context, Result, bail};
 use quenchdb::Database;
 use std::collections::{BTreeMap, HashMap, HashSet};

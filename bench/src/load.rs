@@ -1,6 +1,6 @@
 //! Loads the rows that a workload works on.
 
-use crate::Progress;
+use crate::progress::Progress;
 use crate::parallel::in_parallel;
 use crate::plan::Plan;
 use crate::store::{Error, Level, Session, Store, Transaction};

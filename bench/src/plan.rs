@@ -1,6 +1,6 @@
 //! What to run, for all workloads.
 
-use crate::driver::Rate;
+use crate::arrivals::Rate;
 use crate::rows::Shape;
 use quenchdb::Durability;
 use std::time::Duration;

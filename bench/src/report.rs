@@ -1,48 +1,15 @@
 //! The figures of one run, and how they are printed.
 
+use crate::checked::Checked;
 use crate::coordination::Coordination;
 use crate::engine::Engine;
-use crate::reopen::Reopened;
+use crate::latencies::Latency;
+use crate::reopened::Reopened;
 use crate::series::{CheckpointMark, Interval};
 use crate::traffic::Traffic;
-use crate::workload::Checked;
-use quenchdb::LatencySummary;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-
-/// A latency distribution in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 90th percentile.
-    pub p90: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p999: f64,
-    /// 99.99th percentile.
-    pub p9999: f64,
-    /// The slowest.
-    pub max: f64,
-}
-
-impl From<LatencySummary> for Latency {
-    fn from(s: LatencySummary) -> Latency {
-        Latency {
-            mean: s.mean_us,
-            p50: s.p50_us,
-            p90: s.p90_us,
-            p99: s.p99_us,
-            p999: s.p999_us,
-            p9999: s.p9999_us,
-            max: s.max_us,
-        }
-    }
-}
 
 /// A raw durable write in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -348,20 +315,6 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Checked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for problem in &self.problems {
-            writeln!(f, "  does not hold: {problem}")?;
-        }
-        let outcome = if self.is_sound() { "everything holds" } else { "NOT SOUND" };
-        write!(f, "  check: {outcome}; {} rows read in {:.2} s", self.rows, self.seconds)?;
-        match self.acknowledged_writes {
-            0 => writeln!(f),
-            writes => writeln!(f, "; {writes} acknowledged changes of rows looked for"),
-        }
-    }
-}
-
 impl Report {
     /// The engine counts its log, its pages and its commits: QuenchDB does.
     fn knows_itself(&self) -> bool {
@@ -465,20 +418,5 @@ impl Report {
             self.device_writes_per_transaction,
             self.device_flushes_per_transaction
         )
-    }
-}
-
-impl Latency {
-    const HEADER: &'static str =
-        "      mean        p50        p90        p99      p99.9     p99.99        max";
-}
-
-impl fmt::Display for Latency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [self.mean, self.p50, self.p90, self.p99, self.p999, self.p9999, self.max];
-        for (i, figure) in all.iter().enumerate() {
-            write!(f, "{}{figure:>10.1}", if i == 0 { "" } else { " " })?;
-        }
-        Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! What a workload is: how its tables are filled, what one transaction does, and what must be true of them at any time.
 
-use crate::Progress;
+use crate::checked::Checked;
+use crate::progress::Progress;
 use crate::store::{Reader, Result, Store, Transaction};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -60,54 +60,6 @@ pub trait Worker<T>: Send {
 
 /// Transactions that were acknowledged as durable, by type.
 pub type Acknowledged = BTreeMap<String, u64>;
-
-/// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Checked {
-    /// How long it took.
-    pub seconds: f64,
-    /// Rows read.
-    pub rows: u64,
-    /// After a kill: changes of rows that were acknowledged, one by one, and that were looked for.
-    #[serde(default)]
-    pub acknowledged_writes: u64,
-    /// Each condition that does not hold, with the place. Empty unless something is broken.
-    pub problems: Vec<String>,
-}
-
-/// Problems named one by one; more of them are only counted.
-const PROBLEMS_MAX: usize = 100;
-
-impl Checked {
-    /// Everything holds.
-    #[must_use]
-    pub fn is_sound(&self) -> bool {
-        self.problems.is_empty()
-    }
-
-    /// Notes what does not hold.
-    pub fn problem(&mut self, what: impl FnOnce() -> String) {
-        if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(what());
-        }
-    }
-
-    /// Notes it if the two differ.
-    pub fn same<V: PartialEq + std::fmt::Debug>(&mut self, left: V, right: V, what: impl FnOnce() -> String) {
-        if left != right {
-            self.problem(|| format!("{}: {left:?}, {right:?}", what()));
-        }
-    }
-
-    /// Adds what another thread found.
-    pub fn add(&mut self, other: Checked) {
-        self.rows += other.rows;
-        self.acknowledged_writes += other.acknowledged_writes;
-        for problem in other.problems {
-            self.problem(|| problem);
-        }
-    }
-}
 
 /// Which thread of which run a worker is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

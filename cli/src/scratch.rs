@@ -121,20 +121,4 @@ impl Drop for Scratch {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::MetadataExt;
-
-    #[test]
-    fn what_a_killed_program_of_the_same_process_id_left_is_in_nobodys_way() {
-        let parent = tempfile::tempdir().expect("space");
-        let left = Scratch::within(parent.path(), "dump").expect("new").keep();
-        let next = Scratch::within(parent.path(), "dump").expect("another name");
-        assert!(left.is_dir() && next.path().is_dir() && left != next.path());
-        let mode = |path: &Path| path.metadata().expect("there").mode() & 0o777;
-        assert_eq!((mode(&left), mode(next.path())), (0o700, 0o700), "what is in it may be secret");
-        let path = next.path().to_path_buf();
-        drop(next);
-        assert!(left.is_dir() && !path.exists());
-    }
-}
+mod tests;

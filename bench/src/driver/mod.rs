@@ -6,22 +6,20 @@
 //!   checkpoints│ beside the workers, if the plan asks for them    │
 //! ```
 //!
-//! The loop of a worker is in `work.rs`, what it waits for between transactions in `arrivals.rs`, and the commits that it has
-//! handed over in `pending.rs`.
+//! The loop of a worker is in `work.rs`, and the commits that it has handed over are in `pending.rs`.
 
-mod arrivals;
 mod notes;
 mod pending;
+mod run;
 #[cfg(test)]
 mod tests;
 mod work;
 
-pub use arrivals::{Gaps, Rate};
+pub use run::{Finished, Run, WhileWorking};
 
 use crate::activity::{Activity, KindSums, StageSums, Sums};
 use crate::coordination::{Coordination, Switches};
 use crate::latencies::Counted;
-use crate::ledger::Ledger;
 use crate::place::Place;
 use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::process::cpu_seconds;
@@ -30,74 +28,19 @@ use crate::series::Sampler;
 use crate::store::{Error, Figures, Store};
 use crate::traffic::BlockDevice;
 use crate::watch::{SAMPLE_EVERY, Sample, Watch};
-use crate::workload::{Acknowledged, Worker};
-use crate::{Progress, device};
+use crate::workload::Worker;
+use crate::device;
+use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow};
 use quenchdb::Durability;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use run::Shared;
 use work::Work;
 
 /// How often the sampler looks for checkpoints, and whoever waits looks whether to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// What a run gave.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Finished {
-    /// For people and programs.
-    pub report: Report,
-    /// Transactions that each worker had committed, from its start on, when the measured time was over.
-    pub committed_by_worker: Vec<u64>,
-    /// Bytes of keys and values that they had written, from their start on.
-    pub written_bytes: u64,
-    /// Transactions that they knew to be durable, by type.
-    #[serde(default)]
-    pub acknowledged: Acknowledged,
-}
-
-/// Called when the measured time is over and the workers still work.
-pub type WhileWorking<'a> = &'a (dyn Fn(&Finished) -> Result<()> + Sync);
-
-/// What a run needs.
-pub struct Run<'a, S> {
-    /// Name of the workload.
-    pub workload: &'a str,
-    /// What was chosen for it, for the report.
-    pub parameters: &'a BTreeMap<String, String>,
-    /// The types of its transactions.
-    pub kinds: &'static [&'static str],
-    /// Where.
-    pub store: &'a S,
-    /// What.
-    pub plan: &'a Plan,
-    /// Told how it goes.
-    pub progress: Progress<'a>,
-    /// If there is one, what the run costs it is counted.
-    pub block_device: Option<&'a BlockDevice>,
-    /// If there is one the workers do not stop before it returns.
-    pub while_working: Option<WhileWorking<'a>>,
-    /// Shown how it goes, and may end it.
-    pub watch: Option<&'a dyn Watch>,
-    /// Where the workers note what they were told.
-    pub ledger: Option<&'a Ledger>,
-}
-
-/// What the threads of a run share.
-struct Shared {
-    stop: AtomicBool,
-    failed: AtomicBool,
-    activity: Activity,
-    start: Barrier,
-}
-
-impl Shared {
-    fn stops(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-}
 
 /// What counters said when the measurement began.
 struct Before {

@@ -1,6 +1,7 @@
 //! What the drivers count: an open loop counts what waited behind a stall, a closed loop cannot; conflicts are retried.
 
-use super::{Gaps, Rate, Run};
+use super::Run;
+use crate::arrivals::{Gaps, Rate};
 use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::report::Report;
 use crate::store::{Error, Reader, Result, Store, Transaction};

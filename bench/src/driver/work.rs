@@ -6,11 +6,11 @@
 //! It allocates nothing, looks at one relaxed flag and at the clock once per transaction, and counts in cache lines of its
 //! own; one transaction in sixteen is timed stage by stage.
 
-use super::arrivals::Arrivals;
 use super::notes::Notes;
 use super::pending::{Acknowledged, Pending};
-use super::{Run, Shared};
+use super::run::{Run, Shared};
 use crate::activity::STAGES_OF_ONE_IN;
+use crate::arrivals::Arrivals;
 use crate::plan::CommitMode;
 use crate::store::{Error, Noted, Result, Session, Store, Transaction};
 use crate::workload::{Ending, Intent, Worker};

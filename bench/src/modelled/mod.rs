@@ -17,10 +17,11 @@
 //! object store refuses, and files: opening, removing, listing and allocating cost nothing.
 
 pub mod figures;
-pub mod queue;
 pub mod schedule;
-pub mod storage;
 pub mod wait;
+mod shared;
+pub mod queue;
+pub mod storage;
 
 pub use figures::{FIGURES, Figures};
 pub use schedule::{Access, Device};

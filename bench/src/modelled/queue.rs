@@ -2,7 +2,7 @@
 //! have completed it. So completions come in the model's order, not in that of submission.
 
 use super::schedule::Device;
-use super::storage::Shared;
+use super::shared::Shared;
 use super::wait::wait_until;
 use quenchdb::internals::base::clock::Nanos;
 use quenchdb::internals::base::{Error, Result};

@@ -7,68 +7,21 @@
 
 use super::queue::ModelledQueue;
 use super::schedule::{Access, Device};
+use super::shared::{Files, Shared, locked};
 use super::wait::wait_until;
 use quenchdb::DeviceTrust;
-use quenchdb::internals::base::clock::{Clock, Nanos};
+use quenchdb::internals::base::clock::Clock;
 use quenchdb::internals::base::{Location, Result};
 use quenchdb::internals::device::mapped::{MapOptions, MappedMemory};
 use quenchdb::internals::device::{
     DeviceFacts, DurabilityMethod, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue,
 };
-use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 
 /// Zeros are written so many at a time.
 const ZERO_CHUNK_BYTES: u64 = 1 << 20;
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a storage, its files and its queues share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) device: Device,
-    pub(super) clock: Clock,
-    method: Mutex<DurabilityMethod>,
-    files: Mutex<Files>,
-}
-
-/// Open files by the number that stands for a descriptor, so that a queue finds the file inside behind whatever wraps ours.
-#[derive(Debug, Default)]
-struct Files {
-    opened: RawFd,
-    open: HashMap<RawFd, Weak<dyn File>>,
-}
-
-impl Shared {
-    fn method(&self) -> DurabilityMethod {
-        *locked(&self.method)
-    }
-
-    /// When a write that begins `now` is done.
-    pub(super) fn written(&self, now: Nanos, bytes: usize, durable: bool) -> Nanos {
-        if durable && self.method() != DurabilityMethod::Plain {
-            self.device.durable(now, bytes as u64)
-        } else {
-            self.device.completion(now, Access::Write, bytes as u64)
-        }
-    }
-
-    /// The file inside `file`.
-    pub(super) fn inside(&self, file: &dyn File) -> Option<Arc<dyn File>> {
-        locked(&self.files).open.get(&file.descriptor()?)?.upgrade()
-    }
-
-    /// Does it, and then waits until `moment`.
-    fn until<T>(&self, moment: Nanos, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        let value = act()?;
-        wait_until(&self.clock, moment);
-        Ok(value)
-    }
-}
 
 /// See the module.
 #[derive(Debug)]

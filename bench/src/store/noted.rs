@@ -1,6 +1,6 @@
 //! A transaction whose rows are counted, and whose writes are noted for the [`ledger`](crate::ledger), if there is one.
 
-use super::{Reader, Result, Step, Transaction};
+use super::interface::{Reader, Result, Step, Transaction};
 use crate::ledger::Entry;
 
 /// See the module.

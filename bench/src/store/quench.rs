@@ -1,9 +1,7 @@
 //! QuenchDB behind the seam.
 
-use super::{
-    Checkpoints, Error, Figures, Gauges, Handle, Level, Reader, Result, Session, Step, Store, Total,
-    Transaction,
-};
+use super::figures::{Checkpoints, Figures, Gauges, Total};
+use super::interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::coordination::Waits;
 use quenchdb::{CommitHandle, Database, Isolation, Range, Snapshot, Table};
 use std::ops::Bound;

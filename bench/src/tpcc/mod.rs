@@ -11,66 +11,30 @@
 //! at much more often than the specification allows; Delivery is run at once instead of from a queue. So a result is not
 //! a TPC-C result, and tpmC is not claimed.
 
-mod check;
-pub mod input;
-mod populate;
 pub mod random;
 pub mod schema;
-#[cfg(test)]
-mod tests;
+pub mod input;
+mod settings;
+mod populate;
 mod transactions;
 mod worker;
+mod check;
+#[cfg(test)]
+mod tests;
 
 pub use input::Kind;
+pub use settings::{Home, Selection, Tpcc};
 pub use transactions::Terminal;
 pub use worker::TpccWorker;
 
-use crate::Progress;
+use crate::progress::Progress;
 use crate::store::Store;
-use crate::workload::{Acknowledged, Checked, Seat, Workload};
+use crate::checked::Checked;
+use crate::workload::{Acknowledged, Seat, Workload};
 use anyhow::Result;
 use random::Constants;
 use schema::{Scale, Tables};
 use std::collections::BTreeMap;
-
-/// How the type of the next transaction is chosen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Selection {
-    /// By the weights of clause 5.2.3: 45, 43, 4, 4, 4 of 100.
-    Weighted,
-    /// From a deck of 23 cards (clause 5.2.4.2).
-    Deck,
-    /// Always the same.
-    Only(Kind),
-}
-
-/// At which warehouse a worker's terminal stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Home {
-    /// Worker i at warehouse i, again from the first when there are more workers.
-    Fixed,
-    /// At another one for each transaction.
-    Random,
-}
-
-/// See the module.
-#[derive(Clone, Debug)]
-pub struct Tpcc {
-    /// Warehouses.
-    pub warehouses: u16,
-    /// Their size.
-    pub scale: Scale,
-    /// How transactions are chosen.
-    pub selection: Selection,
-    /// Where.
-    pub home: Home,
-    /// Keying and think times as specified, times this; 0: none.
-    pub pace: f64,
-    /// Seed of the population.
-    pub population_seed: u64,
-    /// Seed of the run.
-    pub run_seed: u64,
-}
 
 impl Workload for Tpcc {
     type Worker<T: Clone + Send + Sync> = TpccWorker<T>;

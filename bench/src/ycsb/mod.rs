@@ -9,102 +9,34 @@
 //! | 2^63 and above | inserted by a run: its number, the worker's, and a count, scattered by a permutation of 63 bits |
 
 mod mix;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 pub use mix::{Mix, Operation};
+pub use settings::{TABLE, Ycsb, inserted_key};
 pub use worker::YcsbWorker;
 
-use crate::Progress;
-use crate::distribution::{Access, Choice, SCATTER};
+use crate::progress::Progress;
 use crate::driver::{Finished, Run};
 use crate::load;
 use crate::parallel::in_parallel;
 use crate::plan::Plan;
-use crate::rows::Shape;
 use crate::store::{Error, Level, Reader, Session, Step, Store, Transaction};
-use crate::workload::{Acknowledged, Checked, Seat, Workload};
+use crate::checked::Checked;
+use crate::workload::{Acknowledged, Seat, Workload};
 use anyhow::{Context, Result, bail};
 use quenchdb::internals::base::random::Random;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use settings::INSERTED;
+use std::sync::atomic::Ordering;
 
-/// The table of the rows.
-pub const TABLE: &str = "ycsb";
 /// The table that counts runs that insert.
 const RUNS_TABLE: &str = "ycsb.runs";
 const RUNS_KEY: &[u8] = b"runs";
 
-/// Keys from here on are inserted ones.
-const INSERTED: u64 = 1 << 63;
-const WORKER_SHIFT: u32 = 36;
-const RUN_SHIFT: u32 = 47;
-
-/// The key of the `n`th row that worker `index` inserts in run `run`; at most 65,536 runs of 2,048 workers with 2^36 rows.
-#[must_use]
-pub fn inserted_key(run: u64, index: usize, n: u64) -> u64 {
-    let number = (run << RUN_SHIFT) | ((index as u64) << WORKER_SHIFT) | n;
-    INSERTED | number.wrapping_mul(SCATTER)
-}
-
-/// What the workers of a run have inserted.
-#[derive(Debug, Default)]
-struct Inserted {
-    run: AtomicU64,
-    /// Rows of each worker that others can see; raised by it alone.
-    by_worker: Vec<AtomicU64>,
-}
-
-/// See the module.
-#[derive(Debug)]
-pub struct Ycsb {
-    plan: Plan,
-    mix: Mix,
-    access: Access,
-    choice: Choice,
-    /// For the report.
-    mix_name: String,
-    /// Transactions of a worker whose keys it tells the store at once; 0: none.
-    ahead: usize,
-    inserted: Arc<Inserted>,
-}
-
 impl Ycsb {
-    /// `mix_name` is for the report. `access` chooses rows, with the plan's skew.
-    #[must_use]
-    pub fn new(plan: &Plan, mix_name: &str, mix: Mix, access: Access) -> Ycsb {
-        let choice = Choice::new(plan.rows, if access == Access::Uniform { 0.0 } else { plan.zipf });
-        let by_worker = (0..plan.threads).map(|_| AtomicU64::new(0)).collect();
-        let inserted = Arc::new(Inserted { run: AtomicU64::new(0), by_worker });
-        Ycsb { plan: plan.clone(), mix, access, choice, mix_name: mix_name.into(), ahead: 0, inserted }
-    }
-
-    /// Workers choose the rows of so many transactions before the first of them, and tell the store. Not where rows are inserted.
-    #[must_use]
-    pub fn with_ahead(mut self, transactions: usize) -> Ycsb {
-        self.ahead = if self.mix.insert == 0 { transactions } else { 0 };
-        self
-    }
-
-    /// Reads and updates as the plan says.
-    #[must_use]
-    pub fn of_plan(plan: &Plan) -> Ycsb {
-        let access = if plan.zipf == 0.0 { Access::Uniform } else { Access::Zipfian };
-        Ycsb::new(plan, "", Mix::reads_and_updates(plan.read_percent), access)
-    }
-
-    /// Types of its transactions: those with one operation are told apart by it.
-    #[must_use]
-    pub fn kinds_of(plan: &Plan) -> &'static [&'static str] {
-        if plan.operations == 1 { &Operation::NAMES } else { &["transaction"] }
-    }
-
-    fn shape(&self) -> Shape {
-        self.plan.shape()
-    }
-
     /// Reads the rows of one part of the keys.
     fn check_part<S: Store>(&self, store: &S, from: u64, to: Option<u64>) -> Result<(Checked, u64, u64)> {
         let (table, shape) = (store.table(TABLE)?, self.shape());

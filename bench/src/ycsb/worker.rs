@@ -1,6 +1,7 @@
 //! One thread of YCSB.
 
-use super::{Inserted, Mix, Operation, Ycsb, inserted_key};
+use super::mix::{Mix, Operation};
+use super::settings::{Inserted, Ycsb, inserted_key};
 use crate::distribution::{Access, Choice, Zipfian};
 use crate::rows::{KEY_BYTES, Shape};
 use crate::store::{Error, Reader, Result, Step, Transaction};

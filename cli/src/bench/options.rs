@@ -8,7 +8,7 @@ use super::protocol_options::{AblationOf, ProtocolArgs, parse_preset};
 use super::workload_options::{LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use quench_bench::driver::{Gaps, Rate};
+use quench_bench::arrivals::{Gaps, Rate};
 use quench_bench::modelled::Figures;
 use quench_bench::peers::Peers;
 use quench_bench::place::Place;

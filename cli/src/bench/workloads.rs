@@ -20,7 +20,8 @@ use quench_bench::tpcb::Tpcb;
 use quench_bench::tpcc::Tpcc;
 use quench_bench::traffic::BlockDevice;
 use quench_bench::watch::Watch;
-use quench_bench::workload::{Acknowledged, Checked, Seat, Workload};
+use quench_bench::checked::Checked;
+use quench_bench::workload::{Acknowledged, Seat, Workload};
 use quench_bench::ycsb::Ycsb;
 use std::time::Instant;
 

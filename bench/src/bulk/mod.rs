@@ -8,14 +8,14 @@
 //! A row counts as loaded when the flush at the end has made it durable in the log; none is reported before. The checkpoint, which brings it
 //! into the file of pages as well, is timed by itself. Checkpoints that the engine makes by itself meanwhile are part of the time.
 
-use crate::Progress;
+use crate::progress::Progress;
 use crate::distribution::scrambled;
 use crate::parallel::in_parallel;
 use crate::plan::Plan;
 use crate::process::cpu_seconds;
 use crate::rows::{KEY_BYTES, Shape};
 use crate::store::{Error, Level, Reader, Session, Step, Store, Transaction};
-use crate::workload::Checked;
+use crate::checked::Checked;
 use anyhow::{Context, Result};
 use quenchdb::internals::base::random::Random;
 use serde::Serialize;
@@ -293,51 +293,4 @@ impl fmt::Display for BulkReport {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::{Checkpoints, CommitMode};
-    use quenchdb::{Database, Durability};
-    use std::time::Duration;
-
-    fn plan(rows: u64) -> Plan {
-        Plan {
-            threads: 2,
-            duration: Duration::from_secs(1),
-            warm_up: None,
-            interval: Duration::from_secs(1),
-            commit: CommitMode::Blocking,
-            rate: None,
-            level: Durability::Durable,
-            snapshots: false,
-            checkpoints: Checkpoints::Automatic,
-            rows,
-            value_bytes: 100,
-            field_bytes: None,
-            operations: 1,
-            read_percent: 0,
-            zipf: 0.0,
-            memory_bytes: 64 << 20,
-            seed: 1,
-        }
-    }
-
-    #[test]
-    fn exactly_the_rows_are_loaded_in_either_order_and_a_check_finds_one_that_is_missing() {
-        for order in [Order::Key, Order::Random] {
-            let database = Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
-            // Not a multiple of the batch, nor of a part.
-            let (plan, bulk) = (plan(60_123), Bulk { order, batch: 70 });
-            let report = run(&database, &plan, bulk, &|_, _, _| {}).expect("loaded");
-            assert_eq!((report.rows, report.order), (60_123, order.name()));
-            assert!(report.log_bytes > 60_123 * 108 && report.device_bytes >= report.log_bytes, "{report:?}");
-            assert!(
-                report.with_checkpoint_seconds >= report.seconds && report.store_bytes_written > 6_000_000
-            );
-            let check = || check(&database, &plan, order, &|_, _, _| {}).expect("checked").problems.len();
-            assert_eq!(check(), 0);
-            let table = database.table(TABLE).expect("there");
-            database.transact(|tx| tx.remove(&table, order.key(60_122).to_be_bytes())).expect("removed");
-            assert_eq!(check(), 2, "the count, and the last row");
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! What hours of updates leave behind: space, traffic, and whether everything is still sound.
 
-use crate::Progress;
+use crate::progress::Progress;
 use crate::place::Place;
 use crate::plan::Plan;
 use crate::process;

@@ -2,10 +2,11 @@
 //!
 //! Short transactions meet long ones in the same logs, flushes and acknowledgments.
 
-use crate::Progress;
+use crate::progress::Progress;
 use crate::store::{Reader, Result, Store, Transaction};
 use crate::tpcc::{Tpcc, TpccWorker};
-use crate::workload::{Acknowledged, Checked, Ending, Intent, Seat, Worker, Workload};
+use crate::checked::Checked;
+use crate::workload::{Acknowledged, Ending, Intent, Seat, Worker, Workload};
 use crate::ycsb::{Ycsb, YcsbWorker};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,10 +1,6 @@
-//! Draws a run: throughput above, 99th percentile and slowest transaction below, checkpoints as bands behind both. And a comparison:
-//! throughput and latency of each engine, as bars.
+//! Draws a run: throughput above, 99th percentile and slowest transaction below, checkpoints as bands behind both.
 
-mod bars;
-
-pub use bars::draw_comparison;
-
+use super::axes::{FONT, SIZE, short};
 use crate::report::Report;
 use anyhow::{Result, anyhow, bail};
 use plotters::coord::Shift;
@@ -13,13 +9,10 @@ use plotters::prelude::*;
 use std::ops::Range;
 use std::path::Path;
 
-const SIZE: (u32, u32) = (1100, 640);
 const BAND: RGBColor = RGBColor(255, 214, 153);
 const THROUGHPUT: RGBColor = RGBColor(31, 90, 166);
 const P99: RGBColor = RGBColor(190, 40, 50);
 const SLOWEST: RGBColor = RGBColor(150, 150, 150);
-const FONT: &str = "sans-serif";
-
 /// A line over time, in steps: each interval is as high as its figure.
 fn steps(report: &Report, figure: impl Fn(&crate::series::Interval) -> f64) -> Vec<(f64, f64)> {
     let points = |i: &crate::series::Interval| {
@@ -33,15 +26,6 @@ struct Line {
     name: &'static str,
     color: RGBColor,
     points: Vec<(f64, f64)>,
-}
-
-/// As short as a label of an axis has to be.
-fn short(number: f64) -> String {
-    match number {
-        n if n >= 1e6 => format!("{}M", n / 1e6),
-        n if n >= 1e3 => format!("{}k", n / 1e3),
-        n => n.to_string(),
-    }
 }
 
 /// One of the two charts.
@@ -157,38 +141,4 @@ pub fn draw(report: &Report, path: &Path) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::series::{CheckpointMark, Interval};
-
-    #[test]
-    fn a_run_becomes_a_picture_with_its_lines_and_checkpoints() {
-        let series = (0..20)
-            .map(|s| Interval {
-                second: s as f64,
-                seconds: 1.0,
-                committed: 1000 + s * 10,
-                p99_us: 100.0 * s as f64,
-                max_us: 1e6,
-            })
-            .collect();
-        let marks = vec![
-            CheckpointMark { from: -1.0, to: 3.0, bytes: 1 },
-            CheckpointMark { from: 7.5, to: 9.0, bytes: 1 },
-        ];
-        let report = Report { workload: "ycsb".into(), series, checkpoint_marks: marks, ..Report::default() };
-        let path = std::env::temp_dir().join(format!("quench-plot-{}.svg", std::process::id()));
-        draw(&report, &path).expect("drawn");
-        let text = std::fs::read_to_string(&path).expect("written");
-        std::fs::remove_file(&path).expect("ours");
-        assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
-        assert!(text.contains("ycsb: ") && text.contains("p99"));
-        let bands = text.matches("#FFD699").count();
-        assert_eq!(bands, 4, "two checkpoints in two charts");
-    }
-
-    #[test]
-    fn a_run_without_a_series_is_refused() {
-        assert!(draw(&Report::default(), Path::new("/nowhere/at/all.svg")).is_err());
-    }
-}
+mod tests;

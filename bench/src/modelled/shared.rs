@@ -1,0 +1,57 @@
+//! The state that a modelled storage shares with its files and queues.
+
+use super::schedule::{Access, Device};
+use super::wait::wait_until;
+use quenchdb::internals::base::Result;
+use quenchdb::internals::base::clock::{Clock, Nanos};
+use quenchdb::internals::device::{DurabilityMethod, File};
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a storage, its files and its queues share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) device: Device,
+    pub(super) clock: Clock,
+    pub(super) method: Mutex<DurabilityMethod>,
+    pub(super) files: Mutex<Files>,
+}
+
+/// Open files by the number that stands for a descriptor, so that a queue finds the file inside behind whatever wraps ours.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    pub(super) opened: RawFd,
+    pub(super) open: HashMap<RawFd, Weak<dyn File>>,
+}
+
+impl Shared {
+    pub(super) fn method(&self) -> DurabilityMethod {
+        *locked(&self.method)
+    }
+
+    /// When a write that begins `now` is done.
+    pub(super) fn written(&self, now: Nanos, bytes: usize, durable: bool) -> Nanos {
+        if durable && self.method() != DurabilityMethod::Plain {
+            self.device.durable(now, bytes as u64)
+        } else {
+            self.device.completion(now, Access::Write, bytes as u64)
+        }
+    }
+
+    /// The file inside `file`.
+    pub(super) fn inside(&self, file: &dyn File) -> Option<Arc<dyn File>> {
+        locked(&self.files).open.get(&file.descriptor()?)?.upgrade()
+    }
+
+    /// Does it, and then waits until `moment`.
+    pub(super) fn until<T>(&self, moment: Nanos, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let value = act()?;
+        wait_until(&self.clock, moment);
+        Ok(value)
+    }
+}
