@@ -1,8 +1,8 @@
 //! The floors, straight from the device, without a database: aligned durable writes under commits, random and sequential
 //! reads under faults and scans, sequential writes under checkpoints.
 
-use crate::progress::Progress;
 use crate::place::Place;
+use crate::progress::Progress;
 use crate::reads::{self, Pattern, ReadLine, SEQUENTIAL_BYTES};
 use crate::report::Floor;
 use crate::rows::fill;

@@ -1,8 +1,8 @@
 //! Loads the rows that a workload works on.
 
-use crate::progress::Progress;
 use crate::parallel::in_parallel;
 use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::store::{Error, Level, Session, Store, Transaction};
 use anyhow::{Context, Result};
 use quenchdb::internals::base::random::Random;

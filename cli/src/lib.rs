@@ -4,17 +4,22 @@
 //! line on standard error says why. If the reader of the output closes the pipe, the command ends without an error; what it
 //! found wrong is still in the exit code.
 
-mod bank;
-mod bench;
-mod commands;
-mod demo;
-mod output;
+mod errors;
 mod rows;
+mod bank;
+mod terminal;
+mod signals;
 mod scratch;
+mod live;
+mod output;
+mod parse;
+mod commands;
 mod torture;
+mod demo;
+mod bench;
 
 use clap::{Parser, Subcommand};
-use commands::{SourceArgs, backup, dump, inspect, load, rows_at};
+use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, rows_at};
 use quench_bench::peers::NoPeers;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -69,9 +74,9 @@ enum Command {
     /// Check every page, checksum and log record (exit code 1 if there is damage)
     Verify(SourceArgs),
     /// Write a checkpoint, so that the next open replays nothing before it
-    Checkpoint(inspect::DatabaseArgs),
+    Checkpoint(DatabaseArgs),
     /// Give space back: make the file of pages as short as what is in it
-    Compact(inspect::DatabaseArgs),
+    Compact(DatabaseArgs),
     /// Copy a database while it can be written: everything, or what has changed since an earlier backup
     Backup(backup::BackupArgs),
     /// Make a new database of a full backup and the increments that follow it
@@ -132,16 +137,16 @@ pub fn exit_code(command: impl FnOnce() -> anyhow::Result<Outcome>) -> ExitCode 
     }
     // A panic is a bug of this program; the user still gets one line and the exit code 2.
     std::panic::set_hook(Box::new(|panic| {
-        bench::live::restore();
-        output::complain(&format!("internal error, please report it: {panic}"));
+        terminal::restore();
+        errors::complain(&format!("internal error, please report it: {panic}"));
     }));
     match std::panic::catch_unwind(AssertUnwindSafe(command)) {
         Ok(Ok(Outcome::Done)) => ExitCode::SUCCESS,
         Ok(Ok(Outcome::Wrong)) => ExitCode::from(1),
         // Only rows fail with a broken pipe: `print_text` ignores it.
-        Ok(Err(error)) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Ok(Err(error)) if errors::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            output::complain(&output::one_line(&error));
+            errors::complain(&errors::one_line(&error));
             ExitCode::from(2)
         }
         Err(_) => ExitCode::from(2),

@@ -1,7 +1,7 @@
 //! What real databases have, as inputs to begin with.
 
-use crate::TARGETS;
 use crate::parsers::DATABASE;
+use crate::targets::TARGETS;
 use quenchdb::internals::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::store::{Manifest, blocks};

@@ -8,14 +8,14 @@
 //! A row counts as loaded when the flush at the end has made it durable in the log; none is reported before. The checkpoint, which brings it
 //! into the file of pages as well, is timed by itself. Checkpoints that the engine makes by itself meanwhile are part of the time.
 
-use crate::progress::Progress;
+use crate::checked::Checked;
 use crate::distribution::scrambled;
 use crate::parallel::in_parallel;
 use crate::plan::Plan;
 use crate::process::cpu_seconds;
+use crate::progress::Progress;
 use crate::rows::{KEY_BYTES, Shape};
 use crate::store::{Error, Level, Reader, Session, Step, Store, Transaction};
-use crate::checked::Checked;
 use anyhow::{Context, Result};
 use quenchdb::internals::base::random::Random;
 use serde::Serialize;

@@ -36,9 +36,7 @@ fn exactly_the_rows_are_loaded_in_either_order_and_a_check_finds_one_that_is_mis
         let report = run(&database, &plan, bulk, &|_, _, _| {}).expect("loaded");
         assert_eq!((report.rows, report.order), (60_123, order.name()));
         assert!(report.log_bytes > 60_123 * 108 && report.device_bytes >= report.log_bytes, "{report:?}");
-        assert!(
-            report.with_checkpoint_seconds >= report.seconds && report.store_bytes_written > 6_000_000
-        );
+        assert!(report.with_checkpoint_seconds >= report.seconds && report.store_bytes_written > 6_000_000);
         let check = || check(&database, &plan, order, &|_, _, _| {}).expect("checked").problems.len();
         assert_eq!(check(), 0);
         let table = database.table(TABLE).expect("there");

@@ -39,10 +39,7 @@ fn medians_stand_beside_their_spread_and_other_tiers_are_marked_and_not_compared
     assert_eq!(comparison.best_peer().expect("two").1.engine, "rocksdb");
     let text = comparison.to_string();
     assert!(text.contains("2.00 x the best peer of its tier (rocksdb)"), "{text}");
-    assert!(
-        text.contains("nothing *") && text.contains("(100..300)") && text.contains("volatile"),
-        "{text}"
-    );
+    assert!(text.contains("nothing *") && text.contains("(100..300)") && text.contains("volatile"), "{text}");
 }
 
 #[test]

@@ -15,8 +15,7 @@ fn frequencies_follow_zipfs_law() {
         counts[zipfian.rank(&mut random) as usize] += 1;
     }
     let whole: f64 = (1..=rows).map(|i| (i as f64).powf(-theta)).sum();
-    for (rank, room) in [(1usize, 0.003), (2, 0.003), (10, 0.03), (100, 0.03), (500, 0.03), (1000, 1e-9)]
-    {
+    for (rank, room) in [(1usize, 0.003), (2, 0.003), (10, 0.03), (100, 0.03), (500, 0.03), (1000, 1e-9)] {
         let expected = (1..=rank).map(|i| (i as f64).powf(-theta)).sum::<f64>() / whole;
         let seen = counts[..rank].iter().sum::<u64>() as f64 / draws as f64;
         assert!((expected - seen).abs() <= room, "first {rank}: expected {expected}, seen {seen}");

@@ -19,24 +19,24 @@ pub use run::{Finished, Run, WhileWorking};
 
 use crate::activity::{Activity, KindSums, StageSums, Sums};
 use crate::coordination::{Coordination, Switches};
+use crate::device;
 use crate::latencies::Counted;
 use crate::place::Place;
 use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::process::cpu_seconds;
+use crate::progress::Progress;
 use crate::report::{Floor, KindReport, Report, Stages};
 use crate::series::Sampler;
 use crate::store::{Error, Figures, Store};
 use crate::traffic::BlockDevice;
 use crate::watch::{SAMPLE_EVERY, Sample, Watch};
 use crate::workload::Worker;
-use crate::device;
-use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow};
 use quenchdb::Durability;
+use run::Shared;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use run::Shared;
 use work::Work;
 
 /// How often the sampler looks for checkpoints, and whoever waits looks whether to stop.

@@ -1,12 +1,12 @@
 //! What was acknowledged and is gone is found, whichever way it was committed; what was not acknowledged is not required.
 
 use super::{Entry, Ledger, check};
+use crate::checked::Checked;
 use crate::driver::Run;
 use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::store::{Reader, Session, Step, Store};
 use crate::tatp::Tatp;
 use crate::watch::{Sample, Watch};
-use crate::checked::Checked;
 use crate::workload::{Seat, Workload};
 use crate::ycsb::{Mix, Ycsb};
 use quenchdb::{Database, Durability};

@@ -2,10 +2,10 @@
 //!
 //! Short transactions meet long ones in the same logs, flushes and acknowledgments.
 
+use crate::checked::Checked;
 use crate::progress::Progress;
 use crate::store::{Reader, Result, Store, Transaction};
 use crate::tpcc::{Tpcc, TpccWorker};
-use crate::checked::Checked;
 use crate::workload::{Acknowledged, Ending, Intent, Seat, Worker, Workload};
 use crate::ycsb::{Ycsb, YcsbWorker};
 use std::collections::BTreeMap;

@@ -2,14 +2,14 @@
 
 use crate::distribution::scrambled;
 use crate::driver::{Finished, Run, WhileWorking};
+use crate::load;
 use crate::plan::Plan;
 use crate::process::cpu_seconds;
+use crate::progress::Progress;
 use crate::report::Report;
 use crate::rows::{KEY_BYTES, fill_value};
 use crate::store::{self, Reader, Session, Store, Transaction};
 use crate::workload::{Ending, Intent, Worker};
-use crate::progress::Progress;
-use crate::load;
 use anyhow::{Result, anyhow};
 use quenchdb::internals::base::random::Random;
 use quenchdb::{Database, Table};

@@ -1,9 +1,9 @@
 //! What hours of updates leave behind: space, traffic, and whether everything is still sound.
 
-use crate::progress::Progress;
 use crate::place::Place;
 use crate::plan::Plan;
 use crate::process;
+use crate::progress::Progress;
 use crate::report::Report;
 use crate::rows::KEY_BYTES;
 use crate::scan::{self, Scanned};

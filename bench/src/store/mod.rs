@@ -19,8 +19,6 @@ mod noted;
 mod quench;
 
 pub use figures::{Checkpoints, Figures, Gauges, Total};
-pub use interface::{
-    Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction, Waited,
-};
+pub use interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction, Waited};
 pub use noted::Noted;
 pub use quench::QuenchSession;

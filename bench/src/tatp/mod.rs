@@ -9,10 +9,10 @@ mod transactions;
 
 pub use transactions::{Client, Input, KINDS};
 
-use crate::progress::Progress;
-use crate::parallel::in_parallel;
-use crate::store::{Error, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::checked::Checked;
+use crate::parallel::in_parallel;
+use crate::progress::Progress;
+use crate::store::{Error, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::workload::{Acknowledged, Ending, Intent, Seat, Worker, Workload};
 use quenchdb::internals::base::random::Random;
 use schema::{

@@ -97,14 +97,11 @@ fn share_with_a_new_destination() -> f64 {
                 .filter(|place| hours & 1 << place != 0)
                 .map(|place| (8 * place, 8 * place + 1 + (lengths >> (3 * place)) % 8))
                 .collect();
-            for (start, end) in
-                [0, 8, 16].into_iter().flat_map(|start| (1..=24).map(move |end| (start, end)))
+            for (start, end) in [0, 8, 16].into_iter().flat_map(|start| (1..=24).map(move |end| (start, end)))
             {
                 all += weight;
                 found += weight
-                    * u64::from(
-                        ends.iter().any(|forwarding| forwarding.0 <= start && end < forwarding.1),
-                    );
+                    * u64::from(ends.iter().any(|forwarding| forwarding.0 <= start && end < forwarding.1));
             }
         }
     }
@@ -113,8 +110,7 @@ fn share_with_a_new_destination() -> f64 {
 
 #[test]
 fn the_expected_share_of_transactions_finds_what_it_needs() {
-    let database =
-        quenchdb::Database::builder().memory_bytes(128 << 20).open_in_memory().expect("memory");
+    let database = quenchdb::Database::builder().memory_bytes(128 << 20).open_in_memory().expect("memory");
     let tatp = Tatp { uniform: true, ..tatp(2000) };
     tatp.populate(&database, 1, &|_, _, _| {}).expect("populated");
     let tables = Tables::open(|name| Store::table(&database, name)).expect("tables");

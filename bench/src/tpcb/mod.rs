@@ -11,12 +11,12 @@
 //! One transaction adds an amount to an account, a teller and a branch, and notes it. 15 of 100 accounts belong to another
 //! branch (clause 5.3.5). The history's key only has to be unique: the specification has none.
 
-use crate::progress::Progress;
+use crate::checked::Checked;
 use crate::distribution::self_similar;
 use crate::parallel::in_parallel;
+use crate::progress::Progress;
 use crate::record;
 use crate::store::{Error, Level, Reader, Result, Session, Step, Store, Transaction};
-use crate::checked::Checked;
 use crate::workload::{Acknowledged, Ending, Intent, Seat, Worker, Workload};
 use quenchdb::internals::base::random::Random;
 use std::collections::BTreeMap;

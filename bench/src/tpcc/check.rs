@@ -18,14 +18,14 @@
 //! no gaps, payments of a customer neither, both indexes show exactly their tables, the stocks' counts are those of the lines, and
 //! what was acknowledged is there.
 
-use super::settings::Tpcc;
 use super::schema::{
     CustomerId, DistrictId, Tables, customer, district, history, key, order, order_line, stock, warehouse,
 };
-use crate::progress::Progress;
-use crate::parallel::in_parallel;
-use crate::store::{Error, Level, Reader, Result, Session, Step, Store};
+use super::settings::Tpcc;
 use crate::checked::Checked;
+use crate::parallel::in_parallel;
+use crate::progress::Progress;
+use crate::store::{Error, Level, Reader, Result, Session, Step, Store};
 use crate::workload::Acknowledged;
 use std::collections::BTreeMap;
 

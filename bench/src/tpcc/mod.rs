@@ -27,9 +27,9 @@ pub use settings::{Home, Selection, Tpcc};
 pub use transactions::Terminal;
 pub use worker::TpccWorker;
 
+use crate::checked::Checked;
 use crate::progress::Progress;
 use crate::store::Store;
-use crate::checked::Checked;
 use crate::workload::{Acknowledged, Seat, Workload};
 use anyhow::Result;
 use random::Constants;

@@ -8,8 +8,8 @@ use super::schema::{
     CUSTOMER_DATA_MAX, CustomerId, DistrictId, Scale, Tables, customer, district, history, item, key, order,
     order_line, stock, warehouse,
 };
-use crate::progress::Progress;
 use crate::parallel::in_parallel;
+use crate::progress::Progress;
 use crate::store::{Error, Level, Result, Session, Store, Transaction};
 use quenchdb::internals::base::random::Random;
 

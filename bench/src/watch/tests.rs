@@ -33,18 +33,10 @@ fn sample(tenths: u64, measuring: bool) -> Sample {
 #[test]
 fn what_happened_between_two_samples_is_their_difference() {
     let between = Between::of(&sample(5, true), &sample(25, true));
-    assert_eq!(
-        (between.seconds, between.throughput_tps, between.conflicts_per_second),
-        (2.0, 1000.0, 10.0)
-    );
+    assert_eq!((between.seconds, between.throughput_tps, between.conflicts_per_second), (2.0, 1000.0, 10.0));
     assert!((between.p50_us - 1000.0).abs() < 16.0 && between.max_us >= 1000.0, "{between:?}");
-    let stages = StageTimes {
-        execute: 5.0,
-        lock_wait: 4.0,
-        log_insert: 2.0,
-        flush_wait: 200.0,
-        acknowledge: 100.0,
-    };
+    let stages =
+        StageTimes { execute: 5.0, lock_wait: 4.0, log_insert: 2.0, flush_wait: 200.0, acknowledge: 100.0 };
     let seen = between.stages;
     for (seen, expected) in [
         (seen.execute, stages.execute),

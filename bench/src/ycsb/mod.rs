@@ -18,18 +18,18 @@ pub use mix::{Mix, Operation};
 pub use settings::{TABLE, Ycsb, inserted_key};
 pub use worker::YcsbWorker;
 
-use crate::progress::Progress;
+use crate::checked::Checked;
 use crate::driver::{Finished, Run};
 use crate::load;
 use crate::parallel::in_parallel;
 use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::store::{Error, Level, Reader, Session, Step, Store, Transaction};
-use crate::checked::Checked;
 use crate::workload::{Acknowledged, Seat, Workload};
 use anyhow::{Context, Result, bail};
 use quenchdb::internals::base::random::Random;
-use std::collections::BTreeMap;
 use settings::INSERTED;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 /// The table that counts runs that insert.

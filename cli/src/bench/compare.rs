@@ -10,8 +10,8 @@
 
 use super::kill::Killed;
 use super::options::BenchArgs;
-use super::{Outcome, print};
-use crate::output::Progress;
+use super::work::print;
+use crate::output::{Outcome, Progress};
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use quench_bench::comparison::Comparison;

@@ -4,9 +4,11 @@
 //! work, it writes one line of JSON; the parent reads it and sends SIGKILL.
 
 use super::options::BenchArgs;
+use super::work::{Left, watch, work};
 use super::workloads::{Chosen, Setting};
-use super::{Left, live, watch, work};
-use crate::output::{Outcome, Progress, one_line};
+use crate::errors::one_line;
+use crate::live;
+use crate::output::{Outcome, Progress};
 use anyhow::{Context, Result, bail};
 use quench_bench::driver::Finished;
 use quench_bench::ledger::Ledger;

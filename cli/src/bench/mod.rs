@@ -5,28 +5,30 @@
 //!                      └── in this process, or in a child that is killed ──┘
 //! ```
 
-mod ablation;
-mod compare;
-mod engine_options;
-mod kill;
-pub mod live;
-mod options;
-mod parse;
-mod peer;
+mod workload_name;
 mod protocol_options;
 mod workload_options;
+mod engine_options;
+mod options;
+mod turns;
+mod checks;
 mod workloads;
+mod work;
+mod peer;
+mod kill;
+mod compare;
+mod ablation;
 
 pub use options::BenchArgs;
-pub use parse::positive_seconds;
-pub use protocol_options::parse_preset;
 
-use crate::output::{Outcome, Progress, complain, print_json, print_text};
+use crate::errors::complain;
+use crate::live::{self, Live};
+use crate::output::{Outcome, Progress};
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
-use live::Live;
-use options::{Reopen, Workload};
-use quench_bench::driver::{self, Finished, Run, WhileWorking};
+use options::Reopen;
+use quench_bench::checked::Checked;
+use quench_bench::driver;
 use quench_bench::engine::{Engine, Tier};
 use quench_bench::peers::Peers;
 use quench_bench::place::Place;
@@ -36,18 +38,16 @@ use quench_bench::reads::{self, Pattern, SEQUENTIAL_BYTES};
 use quench_bench::reopen::{self, Ending, Expected};
 use quench_bench::report::{Floor, Report};
 use quench_bench::soak::{self, Space, Written};
-use quench_bench::store::Store;
 use quench_bench::traffic::BlockDevice;
-use quench_bench::checked::Checked;
 use quench_bench::workload::Acknowledged;
-use quench_bench::ycsb::{self, Ycsb};
-use quench_bench::{bulk, device, ledger, plot, put, scan};
+use quench_bench::{bulk, device, ledger, plot, scan};
 use quenchdb::{Database, DeviceTrust, Survives};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use work::{Left, outcome, print, watch, work};
+use workload_name::Workload;
 use workloads::{Chosen, Setting};
 
 /// Bytes of the read that a fault makes.
@@ -155,13 +155,6 @@ fn run_here(args: &BenchArgs, directory: Option<&Path>, json: bool) -> Result<Ou
     outcome
 }
 
-/// Takes the terminal, if the run is to be watched here.
-fn watch(args: &BenchArgs) -> Result<Option<Live>> {
-    // A child that is to be killed draws itself, and its parent gives the terminal back.
-    let here = args.live && (args.reopen != Some(Reopen::Kill) || args.child.is_some());
-    here.then(|| Live::start(args.title(), args.plan().interval)).transpose()
-}
-
 fn run_device(args: &BenchArgs, json: bool) -> Result<Outcome> {
     let parent = args.path.as_deref().or(args.needs_scratch().then_some(Path::new(".")));
     if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
@@ -175,80 +168,6 @@ fn run_device(args: &BenchArgs, json: bool) -> Result<Outcome> {
     bar.finish();
     print(&report, json)?;
     Ok(Outcome::Done)
-}
-
-fn print(report: &(impl Serialize + Display), json: bool) -> Result<()> {
-    if json { print_json(report) } else { print_text(&report.to_string()) }
-}
-
-fn outcome(sound: bool) -> Outcome {
-    if sound { Outcome::Done } else { Outcome::Wrong }
-}
-
-/// One workload, in this process or in a child.
-fn work(
-    setting: &Setting<'_, Database>,
-    chosen: Option<&Chosen>,
-    while_working: Option<WhileWorking<'_>>,
-) -> Result<Finished> {
-    let finished = work_watched(setting, chosen, while_working);
-    // What follows is not watched, and may be interrupted as usual.
-    if let Some(live) = setting.live {
-        live.stop();
-    }
-    finished
-}
-
-fn work_watched(
-    setting: &Setting<'_, Database>,
-    chosen: Option<&Chosen>,
-    while_working: Option<WhileWorking<'_>>,
-) -> Result<Finished> {
-    let Setting { args, plan, store, bar, .. } = *setting;
-    let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
-    match args.workload {
-        Workload::Put if args.counts_rows() => put::fill_log(store, plan, while_working, &progress),
-        Workload::Scan => scan::prepare(store, plan, while_working, &progress),
-        _ => work_on(setting, chosen, while_working),
-    }
-}
-
-/// One of the workloads that run on any engine.
-fn work_on<S: Store>(
-    setting: &Setting<'_, S>,
-    chosen: Option<&Chosen>,
-    while_working: Option<WhileWorking<'_>>,
-) -> Result<Finished> {
-    let Setting { args, plan, store, bar, block_device, .. } = *setting;
-    if let Some(chosen) = chosen {
-        return chosen.run(setting, while_working);
-    }
-    let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
-    let parameters = BTreeMap::new();
-    let run = |workload, kinds| Run {
-        workload,
-        parameters: &parameters,
-        kinds,
-        store,
-        plan,
-        progress: &progress,
-        block_device,
-        while_working,
-        watch: setting.watch(),
-        ledger: None,
-    };
-    match args.workload {
-        Workload::Put => put::run(&run("put", put::KINDS)),
-        Workload::Soak => ycsb::run(&run("soak", Ycsb::kinds_of(plan)), args.checkpoint_when_loaded()),
-        _ => bail!("this is no workload"),
-    }
-}
-
-/// What a workload left behind.
-struct Left {
-    finished: Finished,
-    ending: Ending,
-    close_seconds: Option<f64>,
 }
 
 struct Bench<'a> {

@@ -1,51 +1,22 @@
 //! The flags of `quench bench`, and what they mean for a plan and a database.
 
 use super::engine_options::EngineArgs;
-use super::parse::{
-    bytes, devices, every, parse_compression, percent, positive_seconds, rate, seconds, theta, value_bytes,
-};
-use super::protocol_options::{AblationOf, ProtocolArgs, parse_preset};
+use super::protocol_options::{AblationOf, ProtocolArgs};
+use super::workload_name::Workload;
 use super::workload_options::{LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
+use crate::parse::{
+    bytes, devices, every, parse_compression, parse_preset, percent, positive_seconds, rate, seconds, theta,
+    value_bytes,
+};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use quench_bench::arrivals::{Gaps, Rate};
 use quench_bench::modelled::Figures;
-use quench_bench::peers::Peers;
 use quench_bench::place::Place;
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
 use quenchdb::{Builder, Compression, Database, DeviceTrust, Durability, Preset};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Workload {
-    /// Reads, updates, inserts and scans of loaded rows
-    Ycsb,
-    /// Order entry at warehouses, as TPC-C specifies it
-    Tpcc,
-    /// Deposits and withdrawals at a bank, as TPC-B specifies it
-    Tpcb,
-    /// A register of mobile phones, as TATP specifies it
-    Tatp,
-    /// Tpcc by half of the threads, ycsb by the others, on one database
-    Mixed,
-    /// Ycsb with --live, until q or for --seconds
-    Live,
-    /// Inserts of new rows in random key order
-    Put,
-    /// Rows as fast as possible: parallel, many a transaction, durable at the end
-    Load,
-    /// Load, checkpoint, reopen, then read the whole table once in key order
-    Scan,
-    /// Ycsb with checkpoints, then close, reopen, check everything; exit code 1 if something is wrong
-    Soak,
-    /// The raw device, no database: durable writes, sequential writes, reads
-    Device,
-    /// One workload (--of) with one commit protocol after the other, each with one thing more
-    Ablation,
-    /// Put, ycsb or tpcc on several engines in turn, and one table; needs a build with them
-    Compare,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Commit {
@@ -132,7 +103,7 @@ pub struct BenchArgs {
     pub(super) device: Option<String>,
     /// Worker threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
-    threads: u64,
+    pub(super) threads: u64,
     /// Measured time; default 10, of live without end
     #[arg(long, value_parser = positive_seconds)]
     seconds: Option<f64>,
@@ -171,7 +142,7 @@ pub struct BenchArgs {
     arrivals: Arrivals,
     /// Measure so many times on the same database; the report is that of the median, with the spread
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    runs: u64,
+    pub(super) runs: u64,
     /// Durability level of each transaction
     #[arg(long, value_enum, default_value = "durable")]
     level: Level,
@@ -195,10 +166,10 @@ pub struct BenchArgs {
     memory_bytes: Option<u64>,
     /// Checkpoints besides those that the engine makes by itself
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, default_missing_value = "loaded")]
-    checkpoint: Option<Checkpoint>,
+    pub(super) checkpoint: Option<Checkpoint>,
     /// Make checkpoints beside the workload, so often or back to back; soak: every 10 s
     #[arg(long, value_name = "SECONDS|continuous", value_parser = every)]
-    checkpoint_every: Option<f64>,
+    pub(super) checkpoint_every: Option<f64>,
     /// Open the database again after the run, time that, and look whether a sample of the rows is there
     #[arg(long, value_enum)]
     pub(super) reopen: Option<Reopen>,
@@ -268,8 +239,7 @@ impl BenchArgs {
 
     /// For whoever watches.
     pub(super) fn title(&self) -> String {
-        let name =
-            self.workload.to_possible_value().map_or(String::new(), |name| name.get_name().to_string());
+        let name = self.workload.name();
         let plan = self.plan();
         let (threads, preset) = (plan.threads, self.preset.name());
         let commit = if plan.commit == CommitMode::Blocking { "blocking" } else { "async" };
@@ -279,79 +249,6 @@ impl BenchArgs {
     /// What the workers of a child that is killed are told is noted, and looked for afterwards.
     pub(super) fn keeps_ledger(&self) -> bool {
         self.check && self.reopen == Some(Reopen::Kill)
-    }
-
-    /// Refuses flags that contradict each other.
-    pub(super) fn check(&self, peers: &impl Peers) -> Result<()> {
-        self.check_engines(peers)?;
-        if self.checkpoint == Some(Checkpoint::None) && self.checkpoint_every.is_some() {
-            bail!("--checkpoint none contradicts --checkpoint-every");
-        }
-        if self.checkpoint == Some(Checkpoint::None) && self.workload == Workload::Scan {
-            bail!("a scan begins with a checkpoint; --checkpoint none contradicts it");
-        }
-        if self.workload == Workload::Device && self.reopen.is_some() {
-            bail!("the device has no database to reopen");
-        }
-        if self.is_in_memory() && self.child.is_none() {
-            for (flag, given) in [("--reopen kill", self.reopen == Some(Reopen::Kill)), ("--keep", self.keep)]
-            {
-                if given {
-                    bail!(
-                        "{flag} with --device needs --path: without it the device is in memory, gone with the process"
-                    );
-                }
-            }
-        }
-        let workload = match self.workload.to_possible_value() {
-            Some(name) => name.get_name().to_string(),
-            None => String::new(),
-        };
-        let special =
-            matches!(self.workload, Workload::Put | Workload::Scan | Workload::Soak | Workload::Device);
-        let load = self.workload == Workload::Load;
-        for (flag, given) in [
-            ("--check", self.check && special),
-            ("--reuse", self.reuse && (special || load)),
-            ("--runs", self.runs > 1 && (special || load)),
-            ("--reopen", self.reopen.is_some() && load),
-        ] {
-            if given {
-                bail!("{flag} does not go with {workload}");
-            }
-        }
-        let name = self.workload;
-        let mixed = name == Workload::Mixed;
-        for (given, fits) in [
-            (self.ycsb.given(), mixed || name == Workload::Ycsb),
-            (self.load.given(), name == Workload::Load),
-            (self.tpcc.given(), mixed || name == Workload::Tpcc),
-            (self.tpcb.given(), name == Workload::Tpcb),
-            (self.tatp.given(), name == Workload::Tatp),
-        ] {
-            if let Some(flag) = given.filter(|_| !fits) {
-                bail!("{flag} does not go with {workload}");
-            }
-        }
-        if self.only.is_some() && !matches!(self.workload, Workload::Tpcc | Workload::Tatp) {
-            bail!("--only goes with tpcc and tatp");
-        }
-        if self.workload == Workload::Mixed && self.threads < 2 {
-            bail!("mixed needs at least two threads");
-        }
-        if self.runs > 1 && self.reopen == Some(Reopen::Kill) {
-            bail!("--runs contradicts --reopen kill");
-        }
-        let driven = !matches!(self.workload, Workload::Device | Workload::Scan | Workload::Load);
-        for (flag, given) in [("--plot", self.plot.is_some()), ("--live", self.live)] {
-            if given && !driven {
-                bail!("{flag} does not go with {workload}");
-            }
-        }
-        if self.live && self.counts_rows() {
-            bail!("--live needs a measured time, and put with --reopen and --rows has none");
-        }
-        Ok(())
     }
 
     pub(super) fn threads(&self) -> u64 {
@@ -367,7 +264,7 @@ impl BenchArgs {
     }
 
     /// A modelled device without a directory.
-    fn is_in_memory(&self) -> bool {
+    pub(super) fn is_in_memory(&self) -> bool {
         self.device.is_some() && self.path.is_none()
     }
 

@@ -1,8 +1,8 @@
 //! A workload on an engine other than QuenchDB: fill, run, check, report.
 
 use super::options::BenchArgs;
+use super::work::{outcome, print, work_on};
 use super::workloads::{Chosen, Setting};
-use super::{outcome, print, work_on};
 use crate::output::{Outcome, Progress};
 use anyhow::Result;
 use quench_bench::driver::Finished;

@@ -1,9 +1,8 @@
 //! The flags of `quench bench` that choose the commit protocol, or single axes of it.
 
+use crate::parse::said;
 use clap::ValueEnum;
-use quenchdb::{
-    Acknowledger, Builder, Dependency, Error, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer,
-};
+use quenchdb::{Acknowledger, Builder, Dependency, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,15 +14,6 @@ pub enum AblationOf {
     Tpcb,
     Tatp,
     Put,
-}
-
-/// A preset by name.
-pub fn parse_preset(name: &str) -> Result<Preset, String> {
-    Preset::from_name(name).map_err(said)
-}
-
-fn said(error: Error) -> String {
-    error.to_string()
 }
 
 #[derive(clap::Args, Clone)]

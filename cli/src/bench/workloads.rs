@@ -4,10 +4,12 @@
 //!   fill, or find filled ─▶ checkpoint, if asked for ─▶ run, --runs times ─▶ check, if asked for
 //! ```
 
-use super::live::Live;
-use super::options::{BenchArgs, Workload as Name};
+use super::options::BenchArgs;
+use super::workload_name::Workload as Name;
+use crate::live::Live;
 use crate::output::Progress;
 use anyhow::{Context, Result, bail};
+use quench_bench::checked::Checked;
 use quench_bench::driver::{Finished, Run, WhileWorking};
 use quench_bench::ledger::Ledger;
 use quench_bench::mixed::Mixed;
@@ -20,7 +22,6 @@ use quench_bench::tpcb::Tpcb;
 use quench_bench::tpcc::Tpcc;
 use quench_bench::traffic::BlockDevice;
 use quench_bench::watch::Watch;
-use quench_bench::checked::Checked;
 use quench_bench::workload::{Acknowledged, Seat, Workload};
 use quench_bench::ycsb::Ycsb;
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! `backup`, `restore`, `compact`: a database is copied, a copy becomes a database, and one gets rid of free space.
 
-use super::inspect::DatabaseArgs;
-use super::{is_busy, open_checkpoint, open_to_read, open_to_write};
-use crate::output::{Outcome, Progress, complain, print_json, print_text};
+use super::source::{DatabaseArgs, is_busy, open_checkpoint, open_to_read, open_to_write};
+use crate::errors::complain;
+use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
 use quenchdb::{BackupOptions, Csn, Database, LostRange, Place, RestoreOptions, Settings};
 use serde_json::json;

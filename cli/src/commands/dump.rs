@@ -1,6 +1,6 @@
 //! `dump`: a table as lines, in key order; what `load` reads.
 
-use super::SourceArgs;
+use super::source::SourceArgs;
 use crate::output::{Outcome, Progress};
 use crate::rows::write_rows;
 use crate::scratch::Scratch;

@@ -1,6 +1,6 @@
 //! `tables`, `stat`, `verify`, `checkpoint`, `log`: what is in a database and whether it is sound.
 
-use super::{SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write};
+use super::source::{DatabaseArgs, SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
 use quenchdb::{Database, Snapshot, Statistics};
@@ -11,13 +11,6 @@ use std::path::PathBuf;
 
 /// How the names of tables begin that belong to this program.
 const INTERNAL: &str = "quench.";
-
-/// A database and nothing else.
-#[derive(clap::Args)]
-pub struct DatabaseArgs {
-    /// Database directory
-    pub directory: PathBuf,
-}
 
 /// `quench tables`
 #[derive(clap::Args)]

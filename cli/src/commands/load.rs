@@ -4,7 +4,7 @@
 //! after a crash the marker and the rows agree, whatever moment it was. The last batch removes the marker, and the table
 //! goes when it holds no other.
 
-use super::open_to_write;
+use super::source::open_to_write;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use crate::rows::decode_line;
 use anyhow::{Context, Result, bail};

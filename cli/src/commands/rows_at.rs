@@ -1,6 +1,6 @@
 //! `get`, `put`, `delete`, `scan`: rows by key.
 
-use super::{SourceArgs, open_to_write};
+use super::source::{SourceArgs, open_to_write};
 use crate::output::{Outcome, print_json, print_text};
 use crate::rows::{escape, unescape, write_rows};
 use anyhow::{Context, Result};
@@ -119,7 +119,7 @@ pub fn get(args: &GetArgs, as_json: bool) -> Result<Outcome> {
 
 fn not_found(key: &str, as_json: bool) -> Outcome {
     if !as_json {
-        crate::output::complain(&format!("no row has the key `{key}`"));
+        crate::errors::complain(&format!("no row has the key `{key}`"));
     }
     Outcome::Wrong
 }

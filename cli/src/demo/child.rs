@@ -7,7 +7,7 @@ use crate::bank::{Bank, Entry};
 use crate::output::Outcome;
 use crate::torture::child::say;
 use anyhow::{Result, anyhow};
-use quench_bench::report::Latency;
+use quench_bench::latencies::Latency;
 use quenchdb::Database;
 use quenchdb::internals::base::random::Random;
 use std::path::PathBuf;

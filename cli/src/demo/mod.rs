@@ -5,8 +5,8 @@
 pub mod child;
 
 use crate::bank::{self, ACCOUNTS, Entry, INITIAL};
-use crate::bench::positive_seconds;
 use crate::output::{Outcome, Progress, print_json, print_text};
+use crate::parse::positive_seconds;
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use quench_bench::device::{DeviceLine, measure_one};

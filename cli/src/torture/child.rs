@@ -6,8 +6,8 @@
 //! `D w s` delete of the insert `w s` were acknowledged. Rows of bounded loss are written and never reported.
 
 use crate::bank::{Bank, Entry};
-use crate::bench::parse_preset;
 use crate::output::Outcome;
+use crate::parse::parse_preset;
 use anyhow::{Result, anyhow};
 use quench_bench::rows::fill;
 use quenchdb::internals::base::random::Random;

@@ -1,11 +1,12 @@
 //! `torture`: a child works, is killed at a random moment, and the parent checks every promise it made. Again and again.
 
 mod calls;
-pub mod check;
 pub mod child;
+pub mod check;
 
-use crate::bench::{parse_preset, positive_seconds};
-use crate::output::{Outcome, Progress, one_line, print_json, print_text};
+use crate::errors::one_line;
+use crate::output::{Outcome, Progress, print_json, print_text};
+use crate::parse::{parse_preset, positive_seconds};
 use anyhow::{Context, Result, bail};
 use calls::{Calls, Trouble};
 use check::{Acknowledged, Findings};

@@ -20,11 +20,7 @@ fn each_engine_has_a_bar_above_and_three_below_and_another_tier_shows() {
     let text = std::fs::read_to_string(&path).expect("written");
     std::fs::remove_file(&path).expect("ours");
     let bars = |color: &str| text.matches(&format!("fill=\"{color}\"")).count();
-    assert_eq!(
-        (bars("#1F5AA6"), bars("#C8C8C8"), bars("#78AADC"), bars("#BE2832")),
-        (2, 1, 3, 3),
-        "{text}"
-    );
+    assert_eq!((bars("#1F5AA6"), bars("#C8C8C8"), bars("#78AADC"), bars("#BE2832")), (2, 1, 3, 3), "{text}");
     assert!(text.contains("quenchdb") && text.contains("[fjall: survives process crash]"), "{text}");
 }
 

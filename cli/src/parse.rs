@@ -1,8 +1,8 @@
-//! How the flags of `quench bench` are read from their text.
+//! How flags are read from their text.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use quench_bench::modelled::FIGURES;
-use quenchdb::Compression;
+use quenchdb::{Compression, Error, Preset};
 
 /// The modelled devices by name.
 pub fn devices() -> PossibleValuesParser {
@@ -77,6 +77,16 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 pub fn value_bytes(text: &str) -> Result<usize, String> {
     let value = bytes(text)?;
     usize::try_from(value).ok().filter(|value| *value <= 1 << 30).ok_or_else(|| "at most 1g".into())
+}
+
+/// A preset by name.
+pub fn parse_preset(name: &str) -> Result<Preset, String> {
+    Preset::from_name(name).map_err(said)
+}
+
+/// Returns the error as clap wants it.
+pub fn said(error: Error) -> String {
+    error.to_string()
 }
 
 #[cfg(test)]

@@ -18,11 +18,11 @@ fn q_escape_and_control_c_end_the_run_and_nothing_else_does() {
 fn before_anything_is_measured_there_is_no_result_to_wait_for() {
     let shared = Shared::new(Duration::from_secs(1));
     assert!(shared.at("loading rows", 1, 2));
-    assert!(!shared.stop() && shared.ends());
+    assert!(!shared.interrupt() && shared.ends());
     let shared = Shared::new(Duration::from_secs(1));
     shared.sampled(view::sample(1, true));
-    assert!(shared.stop() && shared.ends(), "the run ends with its result");
-    assert!(!shared.stop(), "who asks twice does not want to wait");
+    assert!(shared.interrupt() && shared.ends(), "the run ends with its result");
+    assert!(!shared.interrupt(), "who asks twice does not want to wait");
     shared.over.store(true, Ordering::Release);
     assert!(!shared.at("closing", 0, 1), "the terminal is not ours any more");
 }

@@ -68,8 +68,7 @@ const TITLE: &str = "ycsb, 4 threads, blocking, durable, preset group";
 
 #[test]
 fn fixed_samples_give_the_picture_of_the_documentation() {
-    let (history, doing) =
-        (history(180), Doing { what: "measuring".into(), done: 18_000, total: 60_000 });
+    let (history, doing) = (history(180), Doing { what: "measuring".into(), done: 18_000, total: 60_000 });
     let scene = Scene {
         title: TITLE,
         doing: &doing,
@@ -80,8 +79,7 @@ fn fixed_samples_give_the_picture_of_the_documentation() {
     let picture = picture(&scene, (80, 24));
     let documented = include_str!("../../../../docs/benchmark.md");
     assert!(documented.contains(&picture), "docs/benchmark.md shows another picture than\n{picture}");
-    for shown in
-        ["p99.9", "flush wait", "lock wait", "37 %", "hits", "evicted", "30,000 of 31,500", "0.92 s"]
+    for shown in ["p99.9", "flush wait", "lock wait", "37 %", "hits", "evicted", "30,000 of 31,500", "0.92 s"]
     {
         assert!(picture.contains(shown), "{shown} in\n{picture}");
     }
@@ -91,13 +89,8 @@ fn fixed_samples_give_the_picture_of_the_documentation() {
 fn a_run_that_has_not_begun_and_a_small_terminal_are_drawn_too() {
     let (empty, doing) =
         (History::new(Duration::from_secs(1)), Doing { what: "loading rows".into(), done: 1, total: 4 });
-    let scene = |history, ends| Scene {
-        title: TITLE,
-        doing: &doing,
-        elapsed: Duration::from_secs(3),
-        history,
-        ends,
-    };
+    let scene =
+        |history, ends| Scene { title: TITLE, doing: &doing, elapsed: Duration::from_secs(3), history, ends };
     let loading = picture(&scene(&empty, false), (80, 24));
     assert!(loading.contains("loading rows, 3 s,  25 %"), "{loading}");
     let long = history(40);
@@ -114,10 +107,7 @@ fn figures_have_three_digits_and_a_unit() {
     {
         assert_eq!(time(us), text);
     }
-    assert_eq!(
-        (time(2.5e6), size(999.0), size(4096.0)),
-        ("2.50 s".into(), "999 B".into(), "4.10 kB".into())
-    );
+    assert_eq!((time(2.5e6), size(999.0), size(4096.0)), ("2.50 s".into(), "999 B".into(), "4.10 kB".into()));
     assert_eq!(
         (grouped(0.0), grouped(999.4), grouped(1_234_567.0)),
         ("0".into(), "999".into(), "1,234,567".into())

@@ -8,8 +8,7 @@ fn sizes_have_suffixes_and_everything_else_is_refused() {
     for (text, expected) in right {
         assert_eq!(bytes(text), Ok(expected), "{text}");
     }
-    for text in ["", "k", "1.5g", "-1", "+1", "12 m", "1kk", "99999999999t", "é", "18446744073709551616"]
-    {
+    for text in ["", "k", "1.5g", "-1", "+1", "12 m", "1kk", "99999999999t", "é", "18446744073709551616"] {
         assert!(bytes(text).is_err(), "{text}");
     }
 }

@@ -8,27 +8,22 @@
 //! The terminal is that of standard error, so that standard output may go to a file. It is given back when the measurement ends, before
 //! anything is printed.
 
-mod screen;
 mod view;
 
-pub use screen::restore;
-
+use crate::signals::{self, Interruptible};
+use crate::terminal::{self, Screen};
 use anyhow::{Context, Result, bail};
 use quench_bench::watch::{History, Sample, Watch};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use screen::Screen;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use view::{Doing, Scene};
 
 /// A picture lasts so long.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
-
-/// What is being watched, for the handler of signals.
-static WATCHED: Mutex<Weak<Shared>> = Mutex::new(Weak::new());
 
 fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
@@ -73,9 +68,11 @@ impl Shared {
         (state.doing.done, state.doing.total) = (done, total);
         true
     }
+}
 
-    /// Somebody wants to stop. True if the run will end by itself, with a result; before anything is measured there is none.
-    fn stop(&self) -> bool {
+impl Interruptible for Shared {
+    /// Returns false before anything is measured: then there is no result.
+    fn interrupt(&self) -> bool {
         let measured = unpoisoned(&self.state).history.newest().is_some();
         let first = !self.ends.swap(true, Ordering::SeqCst);
         first && measured && !self.over.load(Ordering::Acquire)
@@ -90,11 +87,6 @@ impl Watch for Shared {
     fn ends(&self) -> bool {
         self.ends.load(Ordering::Relaxed)
     }
-}
-
-/// A signal asks the program to end: true if a run that is being watched ends with its result instead.
-pub fn stopped_by_signal() -> bool {
-    unpoisoned(&WATCHED).upgrade().is_some_and(|shared| shared.stop())
 }
 
 /// Refuses what cannot be drawn on.
@@ -129,9 +121,9 @@ impl Live {
     /// There is none.
     pub fn start(title: String, interval: Duration) -> Result<Live> {
         check_terminal()?;
-        crate::scratch::handle_signals();
+        signals::handle();
         let shared = Arc::new(Shared::new(interval));
-        *unpoisoned(&WATCHED) = Arc::downgrade(&shared);
+        signals::interrupt_first(&shared);
         let screen = Screen::take()?;
         let theirs = shared.clone();
         let thread = std::thread::Builder::new().name("bench-live".into());
@@ -151,7 +143,7 @@ impl Live {
             // What it could not draw is nobody's loss any more.
             let _ = thread.join();
         }
-        restore();
+        terminal::restore();
     }
 }
 
@@ -167,14 +159,14 @@ pub struct Borrowed;
 impl Borrowed {
     /// Until the result is dropped.
     pub fn lend() -> Borrowed {
-        screen::lend();
+        terminal::lend();
         Borrowed
     }
 }
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        restore();
+        terminal::restore();
     }
 }
 
@@ -204,10 +196,10 @@ fn show(mut screen: Screen, shared: &Shared, title: &str) -> Result<()> {
             }
             if let Event::Key(key) = event::read()?
                 && quits(key)
-                && !shared.stop()
+                && !shared.interrupt()
             {
                 drop(screen);
-                crate::scratch::end_interrupted();
+                signals::end_interrupted();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The terminal while a run is watched: raw, on its other screen, and back again on every way out.
 //!
-//! Ways out: [`Screen`] is dropped, in order or by a panic of its thread; a panic elsewhere (the hook in `main` calls
-//! [`restore`] before it says a word); a signal (so does the handler in `scratch`). Restoring twice does nothing the second time.
+//! Ways out: [`Screen`] is dropped, in order or by a panic of its thread; a panic elsewhere (its hook calls
+//! [`restore`] before it prints); a signal (so does the handler in `signals`). Restoring twice does nothing the second time.
 
 use anyhow::{Context, Result};
 use ratatui::backend::CrosstermBackend;

@@ -1,0 +1,160 @@
+//! Refuses flags that contradict each other, with one sentence that names them.
+
+use super::engine_options::EngineArgs;
+use super::options::{BenchArgs, Checkpoint, Reopen};
+use super::workload_name::Workload;
+use anyhow::{Result, bail};
+use quench_bench::engine::Engine;
+use quench_bench::peers::Peers;
+use quench_bench::plan::{Checkpoints, CommitMode};
+use quenchdb::Durability;
+
+/// Returns the sentence that names the program with the missing engines.
+fn missing(engine: Engine) -> String {
+    let how = "run `cargo run --release --manifest-path peers/Cargo.toml --` with the arguments after `bench` instead";
+    format!("{engine} is not part of this program: {how} (see docs/benchmark.md)")
+}
+
+impl BenchArgs {
+    /// Refuses flags that contradict each other.
+    pub(super) fn check(&self, peers: &impl Peers) -> Result<()> {
+        self.check_engines(peers)?;
+        if self.checkpoint == Some(Checkpoint::None) && self.checkpoint_every.is_some() {
+            bail!("--checkpoint none contradicts --checkpoint-every");
+        }
+        if self.checkpoint == Some(Checkpoint::None) && self.workload == Workload::Scan {
+            bail!("a scan begins with a checkpoint; --checkpoint none contradicts it");
+        }
+        if self.workload == Workload::Device && self.reopen.is_some() {
+            bail!("the device has no database to reopen");
+        }
+        if self.is_in_memory() && self.child.is_none() {
+            for (flag, given) in [("--reopen kill", self.reopen == Some(Reopen::Kill)), ("--keep", self.keep)]
+            {
+                if given {
+                    bail!(
+                        "{flag} with --device needs --path: without it the device is in memory, gone with the process"
+                    );
+                }
+            }
+        }
+        let workload = self.workload.name();
+        let special =
+            matches!(self.workload, Workload::Put | Workload::Scan | Workload::Soak | Workload::Device);
+        let load = self.workload == Workload::Load;
+        for (flag, given) in [
+            ("--check", self.check && special),
+            ("--reuse", self.reuse && (special || load)),
+            ("--runs", self.runs > 1 && (special || load)),
+            ("--reopen", self.reopen.is_some() && load),
+        ] {
+            if given {
+                bail!("{flag} does not go with {workload}");
+            }
+        }
+        let name = self.workload;
+        let mixed = name == Workload::Mixed;
+        for (given, fits) in [
+            (self.ycsb.given(), mixed || name == Workload::Ycsb),
+            (self.load.given(), name == Workload::Load),
+            (self.tpcc.given(), mixed || name == Workload::Tpcc),
+            (self.tpcb.given(), name == Workload::Tpcb),
+            (self.tatp.given(), name == Workload::Tatp),
+        ] {
+            if let Some(flag) = given.filter(|_| !fits) {
+                bail!("{flag} does not go with {workload}");
+            }
+        }
+        if self.only.is_some() && !matches!(self.workload, Workload::Tpcc | Workload::Tatp) {
+            bail!("--only goes with tpcc and tatp");
+        }
+        if self.workload == Workload::Mixed && self.threads < 2 {
+            bail!("mixed needs at least two threads");
+        }
+        if self.runs > 1 && self.reopen == Some(Reopen::Kill) {
+            bail!("--runs contradicts --reopen kill");
+        }
+        let driven = !matches!(self.workload, Workload::Device | Workload::Scan | Workload::Load);
+        for (flag, given) in [("--plot", self.plot.is_some()), ("--live", self.live)] {
+            if given && !driven {
+                bail!("{flag} does not go with {workload}");
+            }
+        }
+        if self.live && self.counts_rows() {
+            bail!("--live needs a measured time, and put with --reopen and --rows has none");
+        }
+        Ok(())
+    }
+}
+
+impl BenchArgs {
+    /// Refuses what a comparison cannot do.
+    pub(super) fn check_compare(&self, peers: &impl Peers) -> Result<()> {
+        for (flag, given) in [
+            ("--engine", self.engines.engine.is_some()),
+            ("--keep", self.keep),
+            ("--reuse", self.reuse),
+            ("--runs", self.runs() > 1),
+            ("--reopen", self.reopen.is_some()),
+            ("--live", self.live),
+        ] {
+            if given {
+                bail!("{flag} does not go with compare");
+            }
+        }
+        if !Engine::ALL.into_iter().any(|engine| peers.contains(engine)) {
+            bail!("compare needs other engines: {}", missing(Engine::RocksDb));
+        }
+        for engine in self.engines.compared(peers) {
+            self.turn_of(engine, self.path.clone())?.check(peers)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses flags about engines where they mean nothing, and what the chosen one cannot do.
+    pub(super) fn check_engines(&self, peers: &impl Peers) -> Result<()> {
+        let workload = self.workload.name();
+        let EngineArgs { of, engines, rounds, .. } = &self.engines;
+        if let Some(of) = of {
+            bail!("{workload} takes no second workload ({})", of.name());
+        }
+        for (flag, given) in [("--engines", !engines.is_empty()), ("--rounds", rounds.is_some())] {
+            if given {
+                bail!("{flag} goes with compare");
+            }
+        }
+        match self.engines.engine {
+            None | Some(Engine::QuenchDb) => Ok(()),
+            Some(engine) => self.check_peer(engine, peers.contains(engine), &workload),
+        }
+    }
+
+    fn check_peer(&self, engine: Engine, contained: bool, workload: &str) -> Result<()> {
+        if !contained {
+            bail!("{}", missing(engine));
+        }
+        if matches!(
+            self.workload,
+            Workload::Scan | Workload::Soak | Workload::Load | Workload::Device | Workload::Ablation
+        ) {
+            bail!(
+                "{workload} runs on quenchdb only; put, ycsb, tpcc, tpcb, tatp and mixed run on {engine} too"
+            );
+        }
+        let plan = self.plan();
+        for (what, given) in [
+            ("--commit async", plan.commit == CommitMode::Async),
+            ("--level bounded", plan.level == Durability::BoundedLoss),
+            ("--checkpoint-every or --checkpoint none", plan.checkpoints != Checkpoints::Automatic),
+            ("--reopen", self.reopen.is_some()),
+            ("--device", self.device.is_some()),
+            ("--reuse", self.reuse),
+            ("--live", self.live),
+        ] {
+            if given {
+                bail!("{engine} has no {what}: that is quenchdb's alone");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! One engine of a comparison as a run of its own.
+
+use super::engine_options::EngineArgs;
+use super::options::BenchArgs;
+use super::workload_name::Workload;
+use anyhow::{Result, bail};
+use quench_bench::engine::Engine;
+use std::path::PathBuf;
+
+impl BenchArgs {
+    /// The same for one engine of a comparison, as a run of its own. What only reads uses snapshots, with every engine: where there
+    /// is one writer, a transaction that might write would wait for others.
+    pub(super) fn turn_of(&self, engine: Engine, directory: Option<PathBuf>) -> Result<BenchArgs> {
+        let Some(workload @ (Workload::Put | Workload::Ycsb | Workload::Tpcc)) = self.engines.of else {
+            bail!("compare needs the workload: `quench bench compare put`, ycsb or tpcc");
+        };
+        let engines = EngineArgs {
+            of: None,
+            engine: Some(engine),
+            engines: Vec::new(),
+            rounds: None,
+            turn: None,
+            turn_path: None,
+        };
+        let mut turn = self.clone();
+        (turn.workload, turn.engines, turn.path, turn.plot) = (workload, engines, directory, None);
+        turn.snapshots = true;
+        Ok(turn)
+    }
+
+    /// In a process that is one turn of a comparison: what it does. Otherwise the same as before.
+    pub(super) fn in_its_turn(self) -> Result<BenchArgs> {
+        match self.engines.turn {
+            Some(engine) => self.turn_of(engine, self.engines.turn_path.clone()),
+            None => Ok(self),
+        }
+    }
+}
