@@ -50,6 +50,8 @@ pub struct Line {
     /// Latency of the transactions that did not only read, as the worker saw it, in microseconds.
     pub p50_us: Spread,
     /// The same.
+    pub p90_us: Spread,
+    /// The same.
     pub p99_us: Spread,
     /// The same.
     pub p999_us: Spread,
@@ -131,6 +133,7 @@ fn line(engine: Engine, reports: &[Report], first_tier: &str) -> Line {
         durability,
         throughput_tps: of(|report| report.throughput_tps),
         p50_us: latency(|latency| latency.p50),
+        p90_us: latency(|latency| latency.p90),
         p99_us: latency(|latency| latency.p99),
         p999_us: latency(|latency| latency.p999),
         read_p99_us: reads
@@ -203,12 +206,13 @@ impl fmt::Display for Comparison {
         )?;
         writeln!(
             f,
-            "  {:<9} {:<15} {:>9} {:>19} {:>9} {:>9} {:>9} {:>7} {:>10} {:>8}",
+            "  {:<9} {:<15} {:>9} {:>19} {:>9} {:>9} {:>9} {:>9} {:>7} {:>10} {:>8}",
             "engine",
             "survives",
             "tx/s",
             "(min..max)",
             "p50 us",
+            "p90 us",
             "p99 us",
             "p99.9 us",
             "cpu us",
@@ -220,10 +224,11 @@ impl fmt::Display for Comparison {
             let range = format!("({:.0}..{:.0})", line.throughput_tps.min, line.throughput_tps.max);
             writeln!(
                 f,
-                "  {:<9} {tier:<15} {:>9.0} {range:>19} {:>9.0} {:>9.0} {:>9.0} {:>7.1} {:>10} {:>8}",
+                "  {:<9} {tier:<15} {:>9.0} {range:>19} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>7.1} {:>10} {:>8}",
                 line.engine,
                 line.throughput_tps.median,
                 line.p50_us.median,
+                line.p90_us.median,
                 line.p99_us.median,
                 line.p999_us.median,
                 line.cpu_us_per_transaction.median,

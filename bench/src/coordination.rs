@@ -60,6 +60,8 @@ pub struct Waits {
     pub rule_waits: u64,
     /// Of these, needlessly.
     pub false_waits: u64,
+    /// Blocks of other logs that workers wrote with their own.
+    pub stolen_blocks: u64,
 }
 
 /// Of the measured time. `per transaction` is per one that committed or was rolled back as specified.
@@ -83,6 +85,9 @@ pub struct Coordination {
     pub false_waits: u64,
     /// The latter, of all transactions, in percent.
     pub false_waits_percent: f64,
+    /// Blocks of other logs that workers wrote with their own.
+    #[serde(default)]
+    pub stolen_blocks: u64,
 }
 
 impl Coordination {
@@ -101,6 +106,7 @@ impl Coordination {
             rule_waits: now.rule_waits - before.rule_waits,
             false_waits,
             false_waits_percent: each(false_waits) * 100.0,
+            stolen_blocks: now.stolen_blocks - before.stolen_blocks,
         }
     }
 }
@@ -109,13 +115,14 @@ impl fmt::Display for Coordination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  {}: per transaction {:.3} wake-ups, {:.3} context switches, {:.3} preemptions; {} waits for the rule, {} of them false",
+            "  {}: per transaction {:.3} wake-ups, {:.3} context switches, {:.3} preemptions; {} waits for the rule, {} of them false; {} blocks stolen",
             self.protocol,
             self.wakeups_per_transaction,
             self.context_switches_per_transaction,
             self.preemptions_per_transaction,
             self.rule_waits,
-            self.false_waits
+            self.false_waits,
+            self.stolen_blocks
         )
     }
 }

@@ -23,6 +23,8 @@ pub struct DeviceLine {
     pub writers: usize,
     /// Median latency.
     pub p50_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
     /// 99.9th percentile.
@@ -63,6 +65,7 @@ fn line(bytes: usize, writers: usize, raw: &RawWrites) -> DeviceLine {
         bytes,
         writers,
         p50_us: us(0.5),
+        p90_us: us(0.9),
         p99_us: us(0.99),
         p999_us: us(0.999),
         writes_per_second: raw.writes_per_second,
@@ -83,7 +86,7 @@ pub fn measure_one(place: &Place, bytes: usize, writers: usize, duration: Durati
 /// Those of the device.
 pub fn floor(place: &Place, duration: Duration) -> Result<Floor> {
     let line = measure_one(place, 4096, 1, duration)?;
-    Ok(Floor { p50: line.p50_us, p99: line.p99_us })
+    Ok(Floor { p50: line.p50_us, p90: line.p90_us, p99: line.p99_us })
 }
 
 /// A file of random bits that is removed again.
@@ -205,16 +208,17 @@ impl std::fmt::Display for DeviceReport {
         writeln!(f, "{}, {cache}: durable writes", self.device)?;
         writeln!(
             f,
-            "{:>8} {:>8} {:>10} {:>10} {:>10} {:>12}",
-            "KiB", "writers", "p50 us", "p99 us", "p99.9 us", "writes/s"
+            "{:>8} {:>8} {:>10} {:>10} {:>10} {:>10} {:>12}",
+            "KiB", "writers", "p50 us", "p90 us", "p99 us", "p99.9 us", "writes/s"
         )?;
         for l in &self.writes {
             writeln!(
                 f,
-                "{:>8} {:>8} {:>10.1} {:>10.1} {:>10.1} {:>12.0}",
+                "{:>8} {:>8} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>12.0}",
                 l.bytes / 1024,
                 l.writers,
                 l.p50_us,
+                l.p90_us,
                 l.p99_us,
                 l.p999_us,
                 l.writes_per_second
@@ -229,16 +233,17 @@ impl std::fmt::Display for DeviceReport {
         writeln!(f, "reads of a file of {} MB", self.file_bytes / 1_000_000)?;
         writeln!(
             f,
-            "{:>8} {:>8} {:>10} {:>10} {:>10} {:>12} {:>8}",
-            "KiB", "readers", "p50 us", "p99 us", "p99.9 us", "reads/s", "MB/s"
+            "{:>8} {:>8} {:>10} {:>10} {:>10} {:>10} {:>12} {:>8}",
+            "KiB", "readers", "p50 us", "p90 us", "p99 us", "p99.9 us", "reads/s", "MB/s"
         )?;
         for l in &self.reads {
             writeln!(
                 f,
-                "{:>8} {:>8} {:>10.1} {:>10.1} {:>10.1} {:>12.0} {:>8.0}  {}",
+                "{:>8} {:>8} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>12.0} {:>8.0}  {}",
                 l.bytes / 1024,
                 l.readers,
                 l.p50_us,
+                l.p90_us,
                 l.p99_us,
                 l.p999_us,
                 l.reads_per_second,

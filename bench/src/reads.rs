@@ -33,6 +33,8 @@ pub struct ReadLine {
     pub readers: usize,
     /// Median latency.
     pub p50_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
     /// 99.9th percentile.
@@ -130,6 +132,7 @@ pub fn measure(
         bytes,
         readers,
         p50_us: counted.quantile_us(0.5),
+        p90_us: counted.quantile_us(0.9),
         p99_us: counted.quantile_us(0.99),
         p999_us: counted.quantile_us(0.999),
         reads_per_second,

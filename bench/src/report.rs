@@ -16,6 +16,9 @@ use std::fmt;
 pub struct Floor {
     /// Median.
     pub p50: f64,
+    /// 90th percentile.
+    #[serde(default)]
+    pub p90: f64,
     /// 99th percentile.
     pub p99: f64,
 }
@@ -198,6 +201,12 @@ pub struct Report {
     /// Flushes of the log's device.
     #[serde(default)]
     pub device_flushes_per_transaction: f64,
+    /// Transactions that committed, for each write of the log; absent without writes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commits_per_write: Option<f64>,
+    /// Transactions that committed, for each flush of the log's device; absent without flushes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commits_per_flush: Option<f64>,
     /// A durable 4 KiB write, measured on the same directory just before.
     pub floor_us: Floor,
     /// Random 4 KiB reads per second of the same file by as many threads, measured just after, if pages were read.
@@ -226,11 +235,14 @@ impl Report {
     #[must_use]
     pub fn with_costs(self) -> Report {
         let ended = (self.committed + self.rolled_back).max(1) as f64;
+        let commits_per = |count: u64| (count > 0).then(|| self.committed as f64 / count as f64);
         Report {
             cpu_us_per_transaction: self.cpu_seconds * 1e6 / ended,
             log_bytes_per_transaction: self.log_bytes as f64 / ended,
             device_writes_per_transaction: self.device_writes as f64 / ended,
             device_flushes_per_transaction: self.device_flushes as f64 / ended,
+            commits_per_write: commits_per(self.device_writes),
+            commits_per_flush: commits_per(self.device_flushes),
             ..self
         }
     }
@@ -371,9 +383,9 @@ impl Report {
         if self.knows_itself() {
             writeln!(f, "  {:<22}{}", "commit", self.commit_latency_us)?;
             writeln!(f, "  {:<22}{}", "total", self.total_latency_us)?;
-            let (p50, p99) = (self.floor_us.p50, self.floor_us.p99);
+            let Floor { p50, p90, p99 } = self.floor_us;
             let what = "raw durable 4 KiB write";
-            writeln!(f, "  {:<22}{:>10} {p50:>10.1} {:>10} {p99:>10.1}   {what}", "floor", "", "")?;
+            writeln!(f, "  {:<22}{:>10} {p50:>10.1} {p90:>10.1} {p99:>10.1}   {what}", "floor", "")?;
         }
         if let Some(writes) = &self.write_latency_us {
             writeln!(f, "  {:<22}{writes}", "that wrote")?;
@@ -417,6 +429,11 @@ impl Report {
             self.log_bytes_per_transaction,
             self.device_writes_per_transaction,
             self.device_flushes_per_transaction
-        )
+        )?;
+        match (self.commits_per_write, self.commits_per_flush) {
+            (Some(write), Some(flush)) => writeln!(f, "  {write:.1} commits a write, {flush:.1} a flush"),
+            (Some(write), None) => writeln!(f, "  {write:.1} commits a write, no flushes"),
+            _ => Ok(()),
+        }
     }
 }

@@ -227,6 +227,7 @@ impl Store for Database {
                 flusher_wakeups: s.flusher_wakeups,
                 rule_waits: s.rule_waits,
                 false_waits: s.false_waits,
+                stolen_blocks: s.stolen_blocks,
             },
             logs: s.logs,
             durability: s.durability_method,

@@ -156,18 +156,29 @@ fn table(of: &str, rows: &[Row], reports: &[Report]) -> String {
     }
     let _ = writeln!(
         text,
-        "{:<30}{:>10}{:>10}{:>10}{:>10}{:>9}{:>10}{:>10}{:>10}{:>9}",
-        "", "tx/s", "p50 us", "p99 us", "p99.9 us", "cpu us", "writes/tx", "wakes/tx", "switch/tx", "false %"
+        "{:<30}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}{:>10}{:>10}{:>10}{:>9}",
+        "",
+        "tx/s",
+        "p50 us",
+        "p90 us",
+        "p99 us",
+        "p99.9 us",
+        "cpu us",
+        "writes/tx",
+        "wakes/tx",
+        "switch/tx",
+        "false %"
     );
     for (row, report) in rows.iter().zip(reports) {
         let coordination = report.coordination.clone().unwrap_or_default();
         let latency = &report.commit_latency_us;
         let _ = writeln!(
             text,
-            "{:<30}{:>10.0}{:>10.0}{:>10.0}{:>10.0}{:>9.2}{:>10.4}{:>10.4}{:>10.4}{:>9.2}",
+            "{:<30}{:>10.0}{:>10.0}{:>10.0}{:>10.0}{:>10.0}{:>9.2}{:>10.4}{:>10.4}{:>10.4}{:>9.2}",
             row.name,
             report.throughput_tps,
             latency.p50,
+            latency.p90,
             latency.p99,
             latency.p999,
             report.cpu_us_per_transaction,

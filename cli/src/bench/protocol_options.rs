@@ -1,6 +1,6 @@
 //! The flags of `quench bench` that choose the commit protocol, or single axes of it.
 
-use crate::parse::said;
+use crate::parse::{said, value_bytes};
 use clap::ValueEnum;
 use quenchdb::{Acknowledger, Builder, Dependency, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer};
 use std::path::{Path, PathBuf};
@@ -86,6 +86,15 @@ pub struct ProtocolArgs {
     /// It does if at least so many other transactions are in progress
     #[arg(long, value_name = "TRANSACTIONS")]
     siblings: Option<usize>,
+    /// Transactions in one flush at most; 0: no limit
+    #[arg(long, value_name = "TRANSACTIONS")]
+    gather_max: Option<usize>,
+    /// Largest buffer of a log; default: 1m, with --preset restricted more
+    #[arg(long, value_name = "BYTES", value_parser = value_bytes)]
+    log_buffer: Option<usize>,
+    /// Commits of --level bounded that a crash may lose, as time
+    #[arg(long, value_name = "MS")]
+    loss_window: Option<u64>,
 }
 
 impl ProtocolArgs {
@@ -131,6 +140,9 @@ impl ProtocolArgs {
         let latency = self.insertion_ns.map(Duration::from_nanos);
         let builder = with(builder, latency, Builder::insertion_latency);
         let builder = with(builder, self.window_us.map(Duration::from_micros), Builder::gather_window);
-        with(builder, self.siblings, Builder::gather_siblings)
+        let builder = with(builder, self.siblings, Builder::gather_siblings);
+        let builder = with(builder, self.gather_max, Builder::gather_max);
+        let builder = with(builder, self.log_buffer, Builder::log_buffer_bytes);
+        with(builder, self.loss_window.map(Duration::from_millis), Builder::loss_window)
     }
 }
