@@ -1,4 +1,4 @@
-//! What the workers have done so far: counts, latencies, and the longest span in which nobody finished anything.
+//! Counts and latencies of the workers, and the longest span in which no worker finished a transaction.
 //!
 //! # Stalls
 //! ```text
@@ -39,7 +39,7 @@ struct StageSlot {
     sampled: AtomicU64,
     execute: AtomicU64,
     commit_call: AtomicU64,
-    /// Of all attempts that met a conflict, not of a sample.
+    /// Of all attempts with a conflict, not of a sample.
     conflicts: AtomicU64,
 }
 
@@ -47,7 +47,7 @@ struct StageSlot {
 #[derive(Debug, Default)]
 struct Slot {
     written_bytes: AtomicU64,
-    /// Rows read, written and shown by scans, of attempts that met no conflict.
+    /// Rows read, written and shown by scans, of attempts without a conflict.
     rows: AtomicU64,
     /// Nanoseconds since `Activity::began`.
     last_finish: AtomicU64,
@@ -104,15 +104,15 @@ pub struct StageSums {
     pub execute: u64,
     /// Of these: the call that commits.
     pub commit_call: u64,
-    /// Of all transactions: attempts that met a conflict.
+    /// Of all transactions: attempts with a conflict.
     pub conflicts: u64,
 }
 
-/// The stages of one transaction in so many are timed: a clock read costs as much as a small operation.
+/// One in this many transactions is timed stage by stage: a clock read costs as much as a small operation.
 pub const STAGES_OF_ONE_IN: u64 = 16;
 
 impl Activity {
-    /// For so many workers with transactions of so many types.
+    /// For `workers` workers with `kinds` types of transactions.
     #[must_use]
     pub fn of(workers: usize, kinds: usize) -> Activity {
         let slot = || Slot { kinds: (0..kinds).map(|_| KindSlot::default()).collect(), ..Slot::default() };
@@ -177,7 +177,7 @@ impl Activity {
         kind.latency.record_ns(now.saturating_sub(begun));
     }
 
-    /// An attempt of worker `index` at a transaction of type `kind`, begun at `begun`, met a conflict. Returns the moment.
+    /// An attempt of worker `index` at a transaction of type `kind`, begun at `begun`, had a conflict. Returns the current time.
     pub fn conflicted(&self, index: usize, kind: usize, begun: u64) -> u64 {
         let (slot, now) = (&self.slots[index], self.now());
         add_alone(&slot.kinds[kind].conflicts, 1);
@@ -185,7 +185,7 @@ impl Activity {
         now
     }
 
-    /// Worker `index` read or wrote so many rows.
+    /// Counts rows that worker `index` read or wrote.
     #[inline]
     pub fn touched(&self, index: usize, rows: u64) {
         add_alone(&self.slots[index].rows, rows);

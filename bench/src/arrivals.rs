@@ -1,9 +1,9 @@
 //! When transactions arrive, in an open loop.
 //!
-//! A closed loop asks for the next transaction when the one before it is done, so a stall of the engine is met by one
-//! transaction a thread, and hides from all that would have arrived meanwhile (coordinated omission). In an open loop they
-//! arrive at moments that do not depend on the engine, and latency counts from the moment of arrival, whenever a thread gets
-//! round to it.
+//! A closed loop begins a transaction when the one before it has ended. So a stall of the engine delays one transaction of
+//! each thread, and hides the transactions that would have arrived meanwhile (coordinated omission). In an open loop,
+//! transactions arrive at moments that do not depend on the engine. Latency counts from the arrival, even if all threads are
+//! busy then.
 
 use quenchdb::internals::base::random::Random;
 

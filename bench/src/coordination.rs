@@ -58,7 +58,7 @@ pub struct Waits {
     pub flusher_wakeups: u64,
     /// Transactions held up by the dependency rule.
     pub rule_waits: u64,
-    /// Of these, needlessly.
+    /// Of these, false waits: exact dependencies would not have waited.
     pub false_waits: u64,
     /// Blocks of other logs that workers wrote with their own.
     pub stolen_blocks: u64,
@@ -81,7 +81,7 @@ pub struct Coordination {
     pub preemptions_per_transaction: f64,
     /// Transactions that the dependency rule held up when their record was durable.
     pub rule_waits: u64,
-    /// Of these, those that exact dependencies would have let go: a lower bound.
+    /// Of these, false waits: exact dependencies would not have waited. A lower bound.
     pub false_waits: u64,
     /// The latter, of all transactions, in percent.
     pub false_waits_percent: f64,

@@ -170,24 +170,24 @@ pub fn measure(
     let cases = 2 * one_and_all.len() + 1 + random_readers.len() + one_and_all.len();
     let share = duration / cases as u32;
     let done = std::cell::Cell::new(0);
-    let tell = |what: &str| progress(what, done.replace(done.get() + 1), cases as u64);
+    let next = |what: &str| progress(what, done.replace(done.get() + 1), cases as u64);
     let mut writes = Vec::new();
     for bytes in [4096, 16384] {
         for &writers in &one_and_all {
-            tell("durable writes");
+            next("durable writes");
             writes.push(line(bytes, writers, &raw_durable_write(&storage, bytes, writers, share)?));
         }
     }
     let scratch = Scratch::new(&storage, file_bytes(place, duration), progress)?;
-    tell("sequential writes");
+    next("sequential writes");
     let sequential_writes = sequential_writes(&*scratch.file, share)?;
     let mut reads = Vec::new();
     for readers in random_readers {
-        tell("random reads");
+        next("random reads");
         reads.push(reads::measure(&*scratch.file, Pattern::Random, 4096, readers, share)?);
     }
     for readers in one_and_all {
-        tell("sequential reads");
+        next("sequential reads");
         let pattern = Pattern::Sequential;
         reads.push(reads::measure(&*scratch.file, pattern, SEQUENTIAL_BYTES, readers, share)?);
     }

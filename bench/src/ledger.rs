@@ -1,4 +1,4 @@
-//! What the workers of a process that will be killed were told: which of their writes are committed.
+//! The acknowledgments that the workers of a process received before it is killed: which of their writes are committed.
 //!
 //! ```text
 //!   worker: begin ─▶ reads, writes ─▶ number := next ─▶ entry to the file ─▶ commit ─▶ … acknowledged ─▶ number to the file
@@ -8,10 +8,10 @@
 //! The files are outside the killed process: what a `write` has given to the kernel survives it. The engine knows nothing of them.
 //!
 //! # Which value a row may have
-//! Two transactions that write the same row do not overlap: the second began when the first was pre-committed, or met a conflict.
+//! Two transactions that write the same row do not overlap: the second began after the first pre-committed, or had a conflict.
 //! A number that is drawn after the writes and before the commit lies within its transaction, so for each row the numbers are in the
 //! order of the versions, whichever workers wrote them. Let `a` be the highest number of a row that was acknowledged. Then the row
-//! must be as `a` left it, or as one with a higher number did, which may have been committed although nobody was told. Every
+//! must be as `a` left it, or as one with a higher number did, which may have committed without an acknowledgment. Every
 //! entry is in its file before its commit is asked for, so that no value is unknown.
 //!
 //! An acknowledgment is written with the next entry of its worker. Those that the kill catches in between are not required: one
@@ -92,7 +92,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// In `directory`, which exists. Goes on after what it holds.
+    /// In `directory`, which exists. Appends to what it contains.
     ///
     /// # Errors
     /// It cannot be read.

@@ -1,11 +1,19 @@
 //! Workloads and drivers that measure QuenchDB.
 //!
-//! A workload ([`tpcc`], [`tpcb`], [`tatp`], [`ycsb`], [`mixed`], all of them a [`workload::Workload`]; [`put`]) says what one
-//! transaction does to a [`store`]; the [`driver`] runs it in threads for a time as a [`plan`] says and makes the [`report`];
-//! [`population`] keeps what was filled; [`reopen`] opens what was closed or killed and checks a sample; [`scan`] reads a whole
-//! table once; [`bulk`] fills one as fast as it can; [`soak`] judges space and traffic after hours. [`device`] and [`reads`] measure the floors under all of them: the
-//! raw durable write, the raw read. [`place`] is where all of it happens, on a device that is there or on one of the [`modelled`] ones.
-//! [`plot`] draws a run, [`watch`] shows it while it goes on; a [`ledger`] tells what must have survived a kill. An [`engine`] is QuenchDB or one of the [`peers`]; a [`comparison`] sets several side by side, and [`traffic`] is what they cost the device.
+//! | module | what it does |
+//! |---|---|
+//! | [`store`] | the interface between workloads and engines; [`peers`] adds other engines |
+//! | [`workload`] | the interface of a workload: [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`] |
+//! | [`driver`] | runs a workload in threads as a [`plan`] says, and makes a [`report`] |
+//! | [`population`], [`load`] | fill tables, and recognize tables that were filled before |
+//! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check what must have survived |
+//! | [`bulk`], [`scan`], [`soak`] | load as fast as possible; read a whole table; check space and writes after hours |
+//! | [`device`], [`reads`] | measure the floors: a raw durable write, a raw read |
+//! | [`place`], [`modelled`] | where a database is: a directory, memory, or a device with a modelled speed |
+//! | [`comparison`], [`traffic`] | several engines side by side; the writes that a block device counted |
+//! | [`watch`], [`plot`] | show a run while it works; draw it afterwards |
+//!
+//! The modules are listed as layers: each imports only modules listed before it.
 
 pub mod progress;
 pub mod parallel;

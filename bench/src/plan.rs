@@ -10,7 +10,7 @@ use std::time::Duration;
 pub enum CommitMode {
     /// Waits for each commit.
     Blocking,
-    /// Hands the commit over and goes on.
+    /// Does not wait for the commit.
     Async,
 }
 
@@ -30,8 +30,7 @@ pub enum Checkpoints {
     Automatic,
     /// None; the caller opened the database so that it makes none by itself.
     None,
-    /// Besides, one so long after the beginning of the one before it (the first: of the workers), or at once when that one
-    /// took longer. Zero makes them back to back.
+    /// Those, and one at this distance from the beginning of the one before. Zero makes them back to back.
     Every(Duration),
 }
 
@@ -93,7 +92,7 @@ impl Plan {
         (self.duration / 10).clamp(Duration::from_millis(200), Duration::from_secs(1))
     }
 
-    /// True if a worker that went on knows its transaction to be durable.
+    /// Returns true if a transaction is durable when its commit returns.
     #[must_use]
     pub fn promises(&self) -> bool {
         self.commit == CommitMode::Blocking && self.level == Durability::Durable

@@ -34,7 +34,7 @@ fn resident_with_files() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Bytes that the kernel has had the block layer write for this process, whoever in it asked: `write_bytes` of
+/// Bytes that the kernel passed to the block layer for all threads of this process: `write_bytes` of
 /// `/proc/self/io`. 0 where the kernel does not say.
 #[must_use]
 pub fn written_bytes() -> u64 {
@@ -62,7 +62,7 @@ impl MemoryWatch {
     pub fn start() -> std::io::Result<MemoryWatch> {
         let shared = Arc::new((AtomicU64::new(resident_bytes()), AtomicBool::new(false)));
         let theirs = shared.clone();
-        // What `status` tells takes the kernel 100 us to find out, a commit's time; the sum takes it 15.
+        // The kernel needs 100 us for `status`, as long as a commit takes, and 15 us for this sum.
         let of_files = resident_with_files().saturating_sub(resident_bytes());
         let thread = std::thread::Builder::new().name("bench-memory".into()).spawn(move || {
             while !theirs.1.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! Opens a database that a run left behind, killed or closed, times it, and looks whether a sample of the rows is there.
+//! Opens a database that a run left behind, killed or closed, times it, and looks for a sample of the rows.
 
 use crate::place::Place;
 use crate::plan::Plan;
@@ -32,14 +32,14 @@ impl Ending {
     }
 }
 
-/// Which rows must be there.
+/// The rows that the database must contain.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected<'a> {
     /// No sample is taken: the workload has checks of its own.
     Unknown,
     /// The plan's loaded rows, whatever their values have become.
     Loaded,
-    /// So many rows inserted by each worker.
+    /// Rows inserted by each worker.
     Inserted {
         /// One number a worker.
         by_worker: &'a [u64],
@@ -87,7 +87,7 @@ impl Numbered<'_> {
     }
 }
 
-/// Reads a sample of the rows and counts what is there.
+/// Reads a sample of the rows, and counts found, missing and wrong ones.
 fn check_sample(
     database: &Database,
     plan: &Plan,

@@ -30,7 +30,7 @@ pub struct Reopened {
     pub found: u64,
     /// Of these, absent although they were durable: 0 unless something is broken.
     pub missing: u64,
-    /// Of these, with a value that nobody wrote there: 0 unless something is broken.
+    /// Of these, with a value that no transaction wrote: 0 unless something is broken.
     pub wrong: u64,
     /// Point reads of the sample per second by one thread, pages coming from the device as they are needed.
     pub sample_reads_per_second: f64,

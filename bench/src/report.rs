@@ -46,12 +46,12 @@ pub struct Stages {
     pub execute_us: f64,
     /// The call that commits: record into the log buffer, and with blocking commits everything below as well.
     pub commit_call_us: f64,
-    /// Attempts that met a conflict, their waits for rows included.
+    /// Attempts with a conflict, their waits for rows included.
     pub conflicts_us: f64,
     /// Waits for rows that others held; part of the times above.
     #[serde(default)]
     pub row_wait_us: f64,
-    /// From the call that commits to the record in the log's buffer, waits for the log's latch and for room included; of those
+    /// From the call that commits to the record in the log's buffer, waits for the log's latch and for buffer space included; of those
     /// that wrote, one in sixteen timed; part of `commit_call_us`.
     #[serde(default)]
     pub log_insert_us: f64,

@@ -1,4 +1,4 @@
-//! The rows of the workloads: every value can be checked without knowing who wrote it.
+//! The rows of the workloads: every value can be checked against its key alone.
 //!
 //! | bytes | of a value |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! How a run went on over time: what each interval gave, and when checkpoints were under way.
+//! A run over time: the transactions of each interval, and the checkpoints.
 
 use crate::activity::{Activity, Sums};
 use crate::latencies::Counted;
@@ -32,7 +32,7 @@ pub struct CheckpointMark {
     pub bytes: u64,
 }
 
-/// Takes intervals and marks while somebody calls it often.
+/// Records intervals and checkpoints. The driver calls it often.
 pub(crate) struct Sampler<'a, S> {
     store: &'a S,
     activity: &'a Activity,

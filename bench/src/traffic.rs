@@ -74,7 +74,7 @@ impl BlockDevice {
     ///
     /// # Errors
     /// One of the two fails.
-    pub fn settled(&self) -> Result<Counters> {
+    pub fn synced(&self) -> Result<Counters> {
         rustix::fs::syncfs(&self.directory).context("cannot sync the file system")?;
         let text = std::fs::read_to_string(&self.stat)
             .with_context(|| format!("cannot read {}", self.stat.display()))?;
@@ -84,9 +84,9 @@ impl BlockDevice {
     /// What was written since `before` by `committed` transactions; syncs first.
     ///
     /// # Errors
-    /// As [`BlockDevice::settled`].
+    /// As [`BlockDevice::synced`].
     pub fn since(&self, before: Counters, committed: u64) -> Result<Traffic> {
-        let now = self.settled()?;
+        let now = self.synced()?;
         let (written_bytes, writes, flushes) = (
             now.written_bytes.saturating_sub(before.written_bytes),
             now.writes.saturating_sub(before.writes),

@@ -1,10 +1,10 @@
-//! What somebody who watches a run is shown: samples of all counters, and what happened between two of them.
+//! Watching a run: samples of all counters, and the difference between two samples.
 //!
 //! ```text
 //!   driver ── Sample, ten times a second ──▶ Watch ──▶ History ──▶ Between: the last interval, the whole measured time
 //! ```
-//! A sample reads counters that the workers write alone, and asks the engine for what costs it nothing ([`Store::gauges`]): nobody
-//! waits for whoever watches.
+//! A sample reads counters that the workers write alone, and asks the engine for cheap figures ([`Store::gauges`]): no thread
+//! waits for the watch.
 //!
 //! [`Store::gauges`]: crate::store::Store::gauges
 
@@ -17,9 +17,9 @@ use std::time::Duration;
 /// How often a run is sampled.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// Somebody who watches a run.
+/// An observer of a run.
 pub trait Watch: Sync {
-    /// Told every [`SAMPLE_EVERY`], by the thread that drives the run.
+    /// Receives a sample every [`SAMPLE_EVERY`], from the thread that drives the run.
     fn sampled(&self, sample: Sample);
 
     /// True if the run is to end now. What was measured until then counts.

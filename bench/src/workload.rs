@@ -108,7 +108,7 @@ pub trait Workload: Sync {
     /// Those of the store.
     fn populate<S: Store>(&self, store: &S, threads: usize, progress: Progress<'_>) -> anyhow::Result<()>;
 
-    /// The tables are filled, by this process or an earlier one, and workers are about to be made.
+    /// Prepares a run. The tables are filled, by this process or an earlier one; the workers follow.
     ///
     /// # Errors
     /// Those of the store.
@@ -122,8 +122,8 @@ pub trait Workload: Sync {
     /// Those of the store.
     fn worker<S: Store>(&self, store: &S, seat: Seat) -> anyhow::Result<Self::Worker<S::Table>>;
 
-    /// Checks everything that must hold, with `threads` threads, while nobody writes. What was `acknowledged` since the
-    /// population must be there.
+    /// Checks everything that must hold, with `threads` threads, while no thread writes. Everything `acknowledged` since the
+    /// population must be present.
     ///
     /// # Errors
     /// Only what keeps it from checking.

@@ -123,7 +123,7 @@ pub struct BulkReport {
     pub rss_bytes_max: u64,
     /// A durable 4 KiB write of one thread, just before.
     pub floor_us: crate::report::Floor,
-    /// With `--check`: whether all rows are there.
+    /// With `--check`: whether the table contains all rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Checked>,
 }
@@ -218,7 +218,7 @@ pub fn run<S: Store>(store: &S, plan: &Plan, bulk: Bulk, progress: Progress<'_>)
     })
 }
 
-/// Looks whether exactly the plan's rows are there, each with a value of its key.
+/// Checks that the table contains exactly the rows of the plan, each with a value of its key.
 ///
 /// # Errors
 /// Those of the store.
@@ -230,7 +230,7 @@ pub fn check<S: Store>(store: &S, plan: &Plan, order: Order, progress: Progress<
         checked.rows += 1;
         let key_number = <[u8; 8]>::try_from(key).map(u64::from_be_bytes);
         if !key_number.is_ok_and(|key| shape.is_value_of(key, value)) {
-            checked.problem(|| format!("row {key:x?} has a value that nobody wrote"));
+            checked.problem(|| format!("row {key:x?} has a value that no transaction wrote"));
         }
         if checked.rows.is_multiple_of(1 << 16) {
             progress("checking rows", checked.rows, plan.rows);

@@ -17,14 +17,14 @@ fn a_thread_that_sleeps_is_switched() {
 #[test]
 fn all_threads_that_are_alive_are_counted() {
     let own = || Switches::of(Path::new("/proc/thread-self"));
-    let (told, tell) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let sleeper = std::thread::spawn(move || {
         (0..20).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
-        told.send(own()).expect("somebody waits");
+        sender.send(own()).expect("the test waits");
         ended.recv().expect_err("nothing is sent");
     });
-    let others = tell.recv().expect("it tells").voluntary;
+    let others = receiver.recv().expect("sent").voluntary;
     let (own, all) = (own().voluntary, Switches::now().voluntary);
     assert!(others >= 10 && all >= own + others, "{all} of all, {own} and {others} of two");
     drop(end);

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 #[test]
 fn frequencies_follow_zipfs_law() {
     // theta = 0.99 over 1000 rows. The method is exact for the first two ranks and approximates the tail by an
-    // integral, so cumulative shares are compared, with room for that.
+    // integral, so cumulative shares are compared, with a tolerance for that.
     let (rows, theta, draws) = (1000u64, 0.99, 1_000_000u64);
     let zipfian = Zipfian::new(rows, theta);
     let mut random = Random::from_seed(1);
@@ -15,10 +15,11 @@ fn frequencies_follow_zipfs_law() {
         counts[zipfian.rank(&mut random) as usize] += 1;
     }
     let whole: f64 = (1..=rows).map(|i| (i as f64).powf(-theta)).sum();
-    for (rank, room) in [(1usize, 0.003), (2, 0.003), (10, 0.03), (100, 0.03), (500, 0.03), (1000, 1e-9)] {
+    for (rank, tolerance) in [(1usize, 0.003), (2, 0.003), (10, 0.03), (100, 0.03), (500, 0.03), (1000, 1e-9)]
+    {
         let expected = (1..=rank).map(|i| (i as f64).powf(-theta)).sum::<f64>() / whole;
         let seen = counts[..rank].iter().sum::<u64>() as f64 / draws as f64;
-        assert!((expected - seen).abs() <= room, "first {rank}: expected {expected}, seen {seen}");
+        assert!((expected - seen).abs() <= tolerance, "first {rank}: expected {expected}, seen {seen}");
     }
 }
 

@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use work::Work;
 
-/// How often the sampler looks for checkpoints, and whoever waits looks whether to stop.
+/// Interval of the sampler, and of a waiting thread that checks whether the run has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What counters said when the measurement began.
@@ -88,7 +88,7 @@ impl<S: Store> Run<'_, S> {
         self.watch.is_some_and(Watch::ends)
     }
 
-    /// Shows whoever watches how it stands, `at` after the warm-up or the measurement began.
+    /// Sends a sample to the watch. `at` is the time since the warm-up or the measurement began.
     fn show(&self, shared: &Shared, at: Duration, measuring: bool) {
         let Some(watch) = self.watch else { return };
         let activity = &shared.activity;
@@ -103,7 +103,7 @@ impl<S: Store> Run<'_, S> {
         });
     }
 
-    /// Sleeps for `duration`, in steps that show progress, or until a thread failed or whoever watches ends it.
+    /// Sleeps for `duration`, in steps that show progress, or until a thread fails or the watch ends the run.
     fn pause(
         &self,
         duration: Duration,
@@ -156,7 +156,7 @@ impl<S: Store> Run<'_, S> {
         let (committed, rolled_back) = (sum(|kind| kind.committed), sum(|kind| kind.rolled_back));
         let reads = shared.activity.read_latencies().since(&before.reads);
         let writes = shared.activity.latencies().since(&before.all).since(&reads);
-        // What goes on without waiting has not been acknowledged when it ends.
+        // An asynchronous transaction is not acknowledged when the worker counts its end.
         let waits = plan.commit == CommitMode::Blocking;
         Report {
             workload: self.workload.to_string(),
@@ -273,7 +273,7 @@ impl<S: Store> Run<'_, S> {
             start: Barrier::new(workers.len() + 1),
         };
         let shared = &shared;
-        let before = self.block_device.map(BlockDevice::settled).transpose()?;
+        let before = self.block_device.map(BlockDevice::synced).transpose()?;
         let mut finished = self.drive_workers(workers, shared)?;
         if let (Some(device), Some(before)) = (self.block_device, before) {
             finished.report.traffic = Some(device.since(before, shared.activity.sums().committed)?);

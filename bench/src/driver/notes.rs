@@ -48,7 +48,7 @@ impl<'l, H: Handle> Notes<'l, H> {
     }
 
     /// Asks, the oldest first.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn collect(&mut self) {
         while let Some((_, number)) = self.asked.pop_front_if(|(handle, _)| handle.is_done()) {
             self.writer.acknowledged(number);
         }
@@ -56,7 +56,7 @@ impl<'l, H: Handle> Notes<'l, H> {
 
     /// The worker ends.
     pub(super) fn finish(&mut self) -> Result<()> {
-        self.settle();
+        self.collect();
         self.writer.write().map_err(Error::Failed)
     }
 }

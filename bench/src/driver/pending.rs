@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Most commits of one worker on their way; then it waits for the oldest, as a server with bounded queues would.
 const MOST: usize = 1 << 16;
-/// Room at first. The ring is small as long as commits are fast, so that it stays in the cache.
+/// Initial capacity. The ring stays small, and in the cache, as long as commits are fast.
 const FEW: usize = 1 << 10;
 /// A commit takes less than this unless the device has failed without an error.
 const LONG: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ struct Commit<H> {
     number: Option<u64>,
 }
 
-/// What is told of a commit that was acknowledged.
+/// An acknowledged commit.
 pub(super) struct Acknowledged {
     pub kind: usize,
     pub begun: u64,
@@ -54,9 +54,9 @@ impl<H: Handle> Pending<H> {
         Ok(())
     }
 
-    /// Tells which commits have been acknowledged since the last call.
+    /// Calls `acknowledged` for each commit that was acknowledged since the last call.
     #[inline]
-    pub(super) fn settle(&mut self, mut acknowledged: impl FnMut(Acknowledged)) {
+    pub(super) fn collect(&mut self, mut acknowledged: impl FnMut(Acknowledged)) {
         while let Some(oldest) = self.commits.front()
             && oldest.handle.is_done()
         {
@@ -78,7 +78,7 @@ impl<H: Handle> Pending<H> {
             if !oldest.handle.wait(LONG)? {
                 return Err(Error::wrong(format!("a commit was not acknowledged for {LONG:?}")));
             }
-            self.settle(&mut acknowledged);
+            self.collect(&mut acknowledged);
         }
         Ok(())
     }

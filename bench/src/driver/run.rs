@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Finished {
-    /// For people and programs.
+    /// The figures of the measured time.
     pub report: Report,
     /// Transactions that each worker had committed, from its start on, when the measured time was over.
     pub committed_by_worker: Vec<u64>,
@@ -31,31 +31,31 @@ pub struct Finished {
 /// Called when the measured time is over and the workers still work.
 pub type WhileWorking<'a> = &'a (dyn Fn(&Finished) -> Result<()> + Sync);
 
-/// What a run needs.
+/// A run of a workload on a store.
 pub struct Run<'a, S> {
     /// Name of the workload.
     pub workload: &'a str,
-    /// What was chosen for it, for the report.
+    /// Parameters of the workload, for the report.
     pub parameters: &'a BTreeMap<String, String>,
     /// The types of its transactions.
     pub kinds: &'static [&'static str],
-    /// Where.
+    /// The store to measure.
     pub store: &'a S,
-    /// What.
+    /// The plan of the run.
     pub plan: &'a Plan,
-    /// Told how it goes.
+    /// Receives the progress.
     pub progress: Progress<'a>,
-    /// If there is one, what the run costs it is counted.
+    /// If given, its traffic during the run is counted.
     pub block_device: Option<&'a BlockDevice>,
-    /// If there is one the workers do not stop before it returns.
+    /// If given, the workers do not stop before it returns.
     pub while_working: Option<WhileWorking<'a>>,
-    /// Shown how it goes, and may end it.
+    /// Receives samples, and may end the run.
     pub watch: Option<&'a dyn Watch>,
-    /// Where the workers note what they were told.
+    /// The file in which workers record acknowledgments.
     pub ledger: Option<&'a Ledger>,
 }
 
-/// What the threads of a run share.
+/// State that the threads of a run share.
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     pub(super) failed: AtomicBool,

@@ -38,7 +38,7 @@ fn plan(rate: Option<Rate>, commit: CommitMode) -> Plan {
     }
 }
 
-/// Tells a worker that the measurement has begun.
+/// Signals a worker that the measurement has begun.
 #[derive(Default)]
 struct Begun(OnceLock<()>);
 
@@ -150,11 +150,11 @@ const SAMPLES: usize = 5;
 
 impl Watch for Watching {
     fn sampled(&self, sample: Sample) {
-        self.0.lock().expect("nobody panics").push(sample);
+        self.0.lock().expect("no thread panics").push(sample);
     }
 
     fn ends(&self) -> bool {
-        self.0.lock().expect("nobody panics").iter().filter(|sample| sample.measuring).count() >= SAMPLES
+        self.0.lock().expect("no thread panics").iter().filter(|sample| sample.measuring).count() >= SAMPLES
     }
 }
 
@@ -180,7 +180,7 @@ fn whoever_watches_is_shown_samples_and_may_end_the_run_with_a_result() {
     let report =
         run.drive(vec![Stalling { table, done: 0, attempt: 0, stalls_at: None }]).expect("run").report;
     assert!((0.3..30.0).contains(&report.seconds) && report.committed > 0, "{report:?}");
-    let samples = watching.0.into_inner().expect("nobody panics");
+    let samples = watching.0.into_inner().expect("no thread panics");
     let warm_up = samples.iter().take_while(|sample| !sample.measuring).count();
     assert!(warm_up >= 2 && samples.len() == warm_up + SAMPLES, "{warm_up} of {}", samples.len());
     for (earlier, later) in

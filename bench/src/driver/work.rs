@@ -1,7 +1,7 @@
 //! The loop of one worker.
 //!
 //! ```text
-//!   rest, or wait for the next arrival ─▶ prepare ─▶ attempt, again after a conflict ─▶ count ─▶ settle what was acknowledged
+//!   rest, or wait for the next arrival ─▶ prepare ─▶ attempt, again after a conflict ─▶ count ─▶ collect acknowledgments
 //! ```
 //! It allocates nothing, looks at one relaxed flag and at the clock once per transaction, and counts in cache lines of its
 //! own; one transaction in sixteen is timed stage by stage.
@@ -17,16 +17,16 @@ use crate::workload::{Ending, Intent, Worker};
 use quenchdb::Durability;
 use std::time::Duration;
 
-/// Who rests looks so often whether to stop.
+/// Interval at which a resting worker checks whether the run has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// A thread that sleeps wakes up about so much late; so it waits for the last part awake.
+/// A sleeping thread wakes up late by about this time; so a worker spends the last part of a wait awake.
 const SLEEP_SLACK: Duration = Duration::from_micros(80);
 
 /// How an attempt ended.
 enum Outcome<H> {
-    /// As it wanted to, and everybody who waits for it can go on.
+    /// Committed and acknowledged, or rolled back.
     Ended(Ending),
-    /// Committed; its handle tells when it is acknowledged. With its number in the ledger.
+    /// Committed, not yet acknowledged: the handle, and the number in the ledger.
     HandedOver(Ending, H, Option<u64>),
 }
 
@@ -91,7 +91,7 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
                     activity.finished(index, begun, intent, ending)
                 }
             };
-            self.settle(now);
+            self.collect(now);
             begun = now;
         }
         let notes = &mut self.notes;
@@ -104,13 +104,13 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
 
     /// Counts what has been acknowledged until `now`.
     #[inline]
-    fn settle(&mut self, now: u64) {
+    fn collect(&mut self, now: u64) {
         let (activity, index, notes) = (&self.shared.activity, self.index, &mut self.notes);
-        self.pending.settle(|commit| {
+        self.pending.collect(|commit| {
             activity.acknowledged(index, commit.kind, commit.begun, now);
             notes.iter_mut().for_each(|notes| notes.acknowledged(commit.number));
         });
-        notes.iter_mut().for_each(Notes::settle);
+        notes.iter_mut().for_each(Notes::collect);
     }
 
     /// Attempts a transaction until there is no conflict; nothing if the run stops before.
@@ -205,7 +205,7 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
             }
             let left = Duration::from_nanos(until - now).min(LOOK_EVERY);
             if self.pending.wait(left)? {
-                self.settle(activity.now());
+                self.collect(activity.now());
             } else if let Some(sleep) = left.checked_sub(SLEEP_SLACK) {
                 std::thread::sleep(sleep);
             } else {

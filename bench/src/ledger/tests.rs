@@ -210,7 +210,7 @@ fn a_change_that_was_not_acknowledged_may_be_there_or_not() {
         }
         std::fs::write(&file, &whole).expect("written");
     }
-    // Another process goes on where this one ended.
+    // Another process continues where this one ended.
     let ledger = Ledger::open(&directory.0).expect("opened");
     let mut next = ledger.writer().expect("made");
     let number = next.about_to_commit(&write(Some(b"next"))).expect("written");

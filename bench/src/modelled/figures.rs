@@ -55,7 +55,7 @@ pub struct RequestLimit {
     pub bytes: u64,
 }
 
-/// A device. Times are of one access with nothing else going on.
+/// A device. Times are those of one access on an idle device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figures {
     /// As on the command line.

@@ -9,7 +9,7 @@ use quenchdb::internals::base::{Error, Result};
 use quenchdb::internals::device::{Completion, WriteQueue, WriteRequest};
 use std::sync::Arc;
 
-/// A write that nobody was told of yet.
+/// A write whose completion was not yet delivered.
 #[derive(Debug)]
 struct Flight {
     /// The caller's.
@@ -46,7 +46,7 @@ impl ModelledQueue {
         self.flights.iter().flatten()
     }
 
-    /// The device is at work on so many.
+    /// Returns the number of writes that the modelled device has not finished.
     fn busy(&self) -> usize {
         let now = self.shared.clock.now();
         self.flying().filter(|flight| flight.done > now).count()

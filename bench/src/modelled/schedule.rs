@@ -25,7 +25,7 @@ pub enum Access {
     Write,
 }
 
-/// A device with some figures. It knows no clock: who asks says when.
+/// A device with some figures. It has no clock: the caller passes the time.
 #[derive(Debug)]
 pub struct Device {
     figures: &'static Figures,
@@ -39,7 +39,7 @@ struct State {
     slots: Vec<u64>,
     /// Until when what is shared is taken.
     shared: u64,
-    /// Beginning and end of the flushes that have not ended: at most one that runs and one after it, if time goes on between
+    /// Beginning and end of the flushes that have not ended: at most one that runs and one after it, if time passes between
     /// the questions.
     flushes: Vec<(u64, u64)>,
 }

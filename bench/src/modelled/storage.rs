@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Zeros are written so many at a time.
+/// Bytes of zeros in one write.
 const ZERO_CHUNK_BYTES: u64 = 1 << 20;
 
 /// See the module.

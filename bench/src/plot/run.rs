@@ -128,7 +128,7 @@ pub fn draw(report: &Report, path: &Path) -> Result<()> {
     // A logarithmic axis has no zero; a second without a finish is drawn at its bottom.
     const LEAST_US: f64 = 1.0;
     let slowest = steps(report, |i| i.max_us.max(LEAST_US));
-    // Room for the legend above the lines.
+    // Leaves space for the legend above the lines.
     let most = slowest.iter().fold(10.0f64, |most, (_, y)| most.max(*y)) * 20.0;
     let p99 = steps(report, |i| i.p99_us.max(LEAST_US));
     let lines = vec![

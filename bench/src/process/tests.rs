@@ -14,7 +14,7 @@ fn memory_that_was_touched_and_given_back_is_remembered() {
         std::thread::sleep(4 * EVERY);
         assert_eq!(touched[touched.len() / 2], 1);
         drop(touched);
-        // What is there now has not been remembered.
+        // The maximum before this point was reset.
         let (after, most) = (resident_bytes(), watch.bytes_max());
         if most >= before.max(after) + (48 << 20) {
             break;

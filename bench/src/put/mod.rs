@@ -1,4 +1,4 @@
-//! Inserts of new rows in random key order, for a time or until so many are there.
+//! Inserts of new rows in random key order, for a time or for a number of rows.
 
 use crate::distribution::scrambled;
 use crate::driver::{Finished, Run, WhileWorking};
@@ -122,7 +122,8 @@ fn insert_claimed(
     }
 }
 
-/// Inserts exactly `plan.rows` rows, one a transaction, without waiting for each; then makes all durable and tells.
+/// Inserts exactly `plan.rows` rows, one a transaction, without waiting for each. Then makes all rows durable and calls
+/// `while_working`.
 ///
 /// # Errors
 /// Those of the engine, and of `while_working`.
@@ -180,8 +181,8 @@ pub fn fill_log(
     .with_costs();
     let written_bytes = report.logical_bytes_written;
     let finished = Finished { report, committed_by_worker, written_bytes, ..Finished::default() };
-    if let Some(tell) = while_working {
-        tell(&finished)?;
+    if let Some(report_to) = while_working {
+        report_to(&finished)?;
     }
     Ok(finished)
 }

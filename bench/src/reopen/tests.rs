@@ -90,5 +90,5 @@ fn a_soak_names_rows_that_are_absent_or_wrong() {
     };
     database.transact(change).expect("changed");
     let problems = judge().problems;
-    assert_eq!(problems, ["499 rows, not 500", "1 rows with a value that nobody wrote"]);
+    assert_eq!(problems, ["499 rows, not 500", "1 rows with a value that no transaction wrote"]);
 }

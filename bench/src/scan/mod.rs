@@ -16,14 +16,14 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What a scan met.
+/// The rows of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Scanned {
     /// Rows.
     pub rows: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
-    /// Rows with a value that nobody wrote there. Counted only if the scan checks values.
+    /// Rows with a value that no transaction wrote. Counted only if the scan checks values.
     pub wrong: u64,
 }
 
@@ -45,7 +45,7 @@ fn scan_range(
     table: &Table,
     range: (Bound<[u8; 8]>, Bound<[u8; 8]>),
     check: Option<Shape>,
-    told: impl Fn(u64),
+    scanned_more: impl Fn(u64),
 ) -> quenchdb::Result<Scanned> {
     let mut scanned = Scanned::default();
     let mut rows = snapshot.range(table, range);
@@ -58,7 +58,7 @@ fn scan_range(
             scanned.wrong += u64::from(!key.is_ok_and(|key| shape.is_value_of(key, value)));
         }
         if scanned.rows.is_multiple_of(STEP) {
-            told(STEP);
+            scanned_more(STEP);
         }
     }
     Ok(scanned)
@@ -94,7 +94,7 @@ pub fn scan(database: &Database, plan: &Plan, check: bool, progress: Progress<'_
     })
 }
 
-/// Loads the rows and checkpoints; then, if it was asked for, tells before anything is closed.
+/// Loads the rows and checkpoints; then calls `while_working`, if given, before anything is closed.
 ///
 /// # Errors
 /// Those of the engine, and of `while_working`.
@@ -106,8 +106,8 @@ pub fn prepare(
 ) -> Result<Finished> {
     ycsb::prepare(database, plan, true, progress)?;
     let finished = Finished::default();
-    if let Some(tell) = while_working {
-        tell(&finished)?;
+    if let Some(report_to) = while_working {
+        report_to(&finished)?;
     }
     Ok(finished)
 }
@@ -125,7 +125,7 @@ pub struct ScanReport {
     pub value_bytes: usize,
     /// Memory for pages that the database was opened with.
     pub memory_bytes: u64,
-    /// Rows and bytes met.
+    /// Rows and bytes of the scan.
     #[serde(flatten)]
     pub scanned: Scanned,
     /// Rows that were loaded; other than `rows` if something is broken.
@@ -153,7 +153,7 @@ pub struct ScanReport {
 }
 
 impl ScanReport {
-    /// Everything that was loaded was met.
+    /// Returns whether the scan found every loaded row.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.scanned.rows == self.rows_loaded && self.scanned.wrong == 0

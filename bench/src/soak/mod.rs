@@ -78,7 +78,8 @@ impl Written {
 
 fn row_problems(scanned: Scanned, plan: &Plan) -> impl Iterator<Item = String> {
     let absent = (scanned.rows != plan.rows).then(|| format!("{} rows, not {}", scanned.rows, plan.rows));
-    let wrong = (scanned.wrong > 0).then(|| format!("{} rows with a value that nobody wrote", scanned.wrong));
+    let wrong =
+        (scanned.wrong > 0).then(|| format!("{} rows with a value that no transaction wrote", scanned.wrong));
     absent.into_iter().chain(wrong)
 }
 

@@ -4,12 +4,12 @@ use super::figures::{Checkpoints, Figures, Gauges};
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Why a call did not do what it was asked to.
+/// Why a call failed.
 #[derive(Debug)]
 pub enum Error {
-    /// Another transaction was in the way. Run the whole transaction again.
+    /// Another transaction conflicts. Run the whole transaction again.
     Conflict,
-    /// Anything else: the run ends.
+    /// Any other error; it ends the run.
     Failed(anyhow::Error),
 }
 
@@ -17,24 +17,24 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What is stored is not what was stored.
+    /// Returns the error of a check that failed.
     #[cold]
     #[must_use]
     pub fn wrong(what: impl fmt::Display) -> Error {
         Error::Failed(anyhow::anyhow!("{what}"))
     }
 
-    /// As an error of a call that nobody competes with.
+    /// Returns the error of a call that has no competing transaction.
     #[must_use]
     pub fn into_failure(self) -> anyhow::Error {
         match self {
-            Error::Conflict => anyhow::anyhow!("a conflict where nobody else writes"),
+            Error::Conflict => anyhow::anyhow!("a conflict, although no other transaction writes"),
             Error::Failed(error) => error,
         }
     }
 }
 
-/// Whether a scan goes on.
+/// Whether a scan continues.
 pub type Step = ControlFlow<()>;
 
 /// Reads one state of the database.
@@ -42,13 +42,13 @@ pub trait Reader {
     /// Names a table.
     type Table;
 
-    /// Reads `key` into `value`, whose content it replaces; true if the key is there.
+    /// Reads `key` into `value`, and replaces its content. Returns false if the key is absent.
     ///
     /// # Errors
     /// Those of the engine.
     fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
-    /// Tells that these rows are about to be read or written. A store that cannot use that does nothing.
+    /// Announces rows that are about to be read or written. A store may ignore the call.
     ///
     /// # Errors
     /// Those of the engine.
@@ -220,7 +220,7 @@ pub trait Store: Sync {
     /// Forgets the latencies of [`Figures`].
     fn reset(&self) {}
 
-    /// What somebody who watches wants to know ten times a second.
+    /// Returns the gauges that a watch shows ten times a second.
     fn gauges(&self) -> Gauges {
         Gauges::default()
     }

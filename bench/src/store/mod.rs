@@ -1,4 +1,4 @@
-//! The seam between workloads and engines: what a workload may ask of a store, and nothing else.
+//! The interface between workloads and engines.
 //!
 //! ```text
 //!   Workload ──▶ Worker ──▶ Transaction: get, scan, insert, remove, commit   ◀── one implementation an engine

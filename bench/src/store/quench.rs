@@ -1,4 +1,4 @@
-//! QuenchDB behind the seam.
+//! QuenchDB as a [`Store`].
 
 use super::figures::{Checkpoints, Figures, Gauges, Total};
 use super::interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction};

@@ -42,7 +42,7 @@ const BATCH: u32 = 50;
 /// Subscribers of one part of it.
 const PART: u32 = 10_000;
 
-/// So many of 1, 2, 3, 4, in random order at the front of the array; how many is uniform.
+/// Returns 1, 2, 3, 4 in random order, and how many of them to use: one to four, equally often.
 fn kinds(random: &mut Random) -> ([u8; 4], usize) {
     let mut kinds = [1, 2, 3, 4];
     for place in (1..4).rev() {

@@ -13,17 +13,17 @@ use crate::record;
 record! {
     /// A subscriber. Ten bits are bits of one number; ten hexadecimal digits half a byte each.
     subscriber {
-        /// Where he is.
+        /// Current location.
         VLR_LOCATION: u32,
         /// Bit 1 is the lowest.
         BITS: u16,
-        /// Where he was registered.
+        /// Home location.
         MSC_LOCATION: u32,
         /// Ten digits.
         HEX: [u8; 5],
         /// Ten bytes.
         BYTE2: [u8; 10],
-        /// His number, 15 digits.
+        /// Telephone number, 15 digits.
         SUB_NBR: [u8; 15],
     }
 }

@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Reads a subscriber, who has to be there, into `row`.
+    /// Reads a subscriber into `row`. The subscriber must exist.
     fn subscriber<R: Reader>(&mut self, reader: &mut R, tables: &Tables<R::Table>, s: u32) -> Result<()> {
         let there = reader.get(&tables.subscriber, &subscriber_key(s), &mut self.row)?;
         match whole(there, &self.row, subscriber::BYTES, "subscriber")? {

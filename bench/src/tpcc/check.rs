@@ -16,7 +16,7 @@
 //!
 //! Condition 11 is stated for the initial population, where C_DELIVERY_CNT is 0. Beyond the specification: order numbers have
 //! no gaps, payments of a customer neither, both indexes show exactly their tables, the stocks' counts are those of the lines, and
-//! what was acknowledged is there.
+//! everything acknowledged is present.
 
 use super::schema::{
     CustomerId, DistrictId, Tables, customer, district, history, key, order, order_line, stock, warehouse,
@@ -29,7 +29,7 @@ use crate::store::{Error, Level, Reader, Result, Session, Step, Store};
 use crate::workload::Acknowledged;
 use std::collections::BTreeMap;
 
-/// A customer as his row says, and as other tables do.
+/// A customer: the row, and the sums over other tables.
 #[derive(Clone, Debug, Default)]
 struct CustomerSums {
     balance: i64,
@@ -289,12 +289,12 @@ impl<R: Reader> DistrictCheck<'_, R> {
         let (id, checked) = (self.sums.id, &mut self.sums.checked);
         for (c, customer) in self.customers.iter().enumerate().skip(1) {
             let CustomerSums { balance, ytd_payment, delivered_amount, paid, .. } = *customer;
-            let who = || format!("{id:?}, customer {c}");
-            let what = || format!("condition 10, {}: C_BALANCE, delivered - paid", who());
+            let name = || format!("{id:?}, customer {c}");
+            let what = || format!("condition 10, {}: C_BALANCE, delivered - paid", name());
             checked.same(balance, delivered_amount - paid, what);
-            let what = || format!("condition 12, {}: C_BALANCE + C_YTD_PAYMENT, delivered", who());
+            let what = || format!("condition 12, {}: C_BALANCE + C_YTD_PAYMENT, delivered", name());
             checked.same(balance + ytd_payment, delivered_amount, what);
-            let what = || format!("{}: C_PAYMENT_CNT, payments, number of the last", who());
+            let what = || format!("{}: C_PAYMENT_CNT, payments, number of the last", name());
             let payments = (customer.payments, customer.last_payment);
             checked.same((customer.payment_cnt, customer.payment_cnt), payments, what);
         }
@@ -394,7 +394,7 @@ pub(super) fn check<S: Store>(
     for (kind, there) in [("new-order", orders), ("payment", payments.saturating_sub(initial))] {
         let promised = acknowledged.get(kind).copied().unwrap_or(0);
         if there < promised {
-            checked.problem(|| format!("{promised} of {kind} were acknowledged, but {there} are there"));
+            checked.problem(|| format!("{promised} of {kind} were acknowledged, but {there} are present"));
         }
     }
     Ok(checked)

@@ -7,9 +7,9 @@ use quenchdb::internals::base::random::Random;
 /// Lines of an order, at most.
 pub const LINES_MAX: usize = 15;
 
-/// Who a transaction is for.
+/// How the input names a customer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Who {
+pub enum Customer {
     /// The customer with this number.
     Number(u16),
     /// One of those with the last name of this number.
@@ -48,7 +48,7 @@ pub struct Payment {
     /// The customer's district.
     pub customer_district: DistrictId,
     /// The customer.
-    pub who: Who,
+    pub customer: Customer,
     /// Cents.
     pub amount: u32,
 }
@@ -65,7 +65,7 @@ pub enum Input {
         /// The customer's district.
         district: DistrictId,
         /// The customer.
-        who: Who,
+        customer: Customer,
     },
     /// Clause 2.7.1.
     Delivery {
@@ -149,12 +149,12 @@ impl Inputs {
     }
 
     /// 60 of 100 by last name.
-    fn who(&mut self) -> Who {
+    fn any_customer(&mut self) -> Customer {
         if self.random.chance(60, 100) {
             let names = self.scale.names();
-            Who::Name(nurand(&mut self.random, 255, self.constants.last_name, 0, names - 1))
+            Customer::Name(nurand(&mut self.random, 255, self.constants.last_name, 0, names - 1))
         } else {
-            Who::Number(self.customer())
+            Customer::Number(self.customer())
         }
     }
 
@@ -187,8 +187,8 @@ impl Inputs {
         } else {
             district
         };
-        let (who, amount) = (self.who(), uniform(&mut self.random, 100, 500_000) as u32);
-        Payment { district, customer_district, who, amount }
+        let (customer, amount) = (self.any_customer(), uniform(&mut self.random, 100, 500_000) as u32);
+        Payment { district, customer_district, customer, amount }
     }
 
     /// Input of a transaction at a terminal of `home`.
@@ -198,7 +198,7 @@ impl Inputs {
             Kind::Payment => Input::Payment(self.payment(home.w)),
             Kind::OrderStatus => {
                 let district = self.district(home.w);
-                Input::OrderStatus { district, who: self.who() }
+                Input::OrderStatus { district, customer: self.any_customer() }
             }
             Kind::Delivery => Input::Delivery { w: home.w, carrier: uniform(&mut self.random, 1, 10) as u8 },
             Kind::StockLevel => {

@@ -25,7 +25,7 @@ struct Batches<'s, S: Session> {
 }
 
 impl<S: Session> Batches<'_, S> {
-    /// Calls `each` for all of `numbers`, so many of them in a transaction that it has about [`BATCH`] rows.
+    /// Calls `each` for all of `numbers`, in transactions of about [`BATCH`] rows.
     fn fill(
         &mut self,
         numbers: std::ops::RangeInclusive<u32>,
@@ -105,7 +105,7 @@ impl<T> Filler<'_, T> {
         transaction.insert(&self.tables.district, &key::district(id), row)
     }
 
-    /// A customer, his entry in the index, and the payment that he has made.
+    /// A customer, the entry in the index, and the first payment.
     fn customer<X: Transaction<Table = T>>(&mut self, transaction: &mut X, id: CustomerId) -> Result<()> {
         self.fresh(customer::BYTES);
         let names = self.scale.names();

@@ -6,7 +6,7 @@
 //! | `district` | W D | [`district`] |
 //! | `customer` | W D C | [`customer`], then C_DATA |
 //! | `customer.name` | W D C_LAST C_FIRST C, names padded with zeros | nothing |
-//! | `history` | W D C of the customer, and his payment's number | [`history`], then H_DATA |
+//! | `history` | W D C of the customer, and the number of the payment | [`history`], then H_DATA |
 //! | `order` | W D O | [`order`] |
 //! | `order.customer` | W D C O | nothing |
 //! | `new_order` | W D O | nothing |
@@ -55,21 +55,21 @@ record! {
 record! {
     /// A customer; C_DATA follows.
     customer {
-        /// What he owes, if it is below zero what he has paid in advance.
+        /// Debt; below zero: paid in advance.
         BALANCE: i64,
         /// Payments so far.
         YTD_PAYMENT: i64,
         /// How many.
         PAYMENT_CNT: u32,
-        /// Orders delivered to him.
+        /// Orders delivered.
         DELIVERY_CNT: u32,
         /// `GC` or `BC`.
         CREDIT: [u8; 2],
-        /// Limit of his credit.
+        /// Credit limit.
         CREDIT_LIM: i64,
-        /// His discount.
+        /// Discount.
         DISCOUNT: u16,
-        /// When he became one.
+        /// Date of the registration.
         SINCE: u32,
         /// Last name.
         LAST: [u8; 16],
@@ -101,9 +101,9 @@ record! {
 record! {
     /// An order.
     order {
-        /// Who delivered it; 0 while nobody has.
+        /// The carrier; 0 before the delivery.
         CARRIER_ID: u8,
-        /// Who ordered.
+        /// The customer.
         C_ID: u16,
         /// When.
         ENTRY_D: u32,
@@ -241,9 +241,9 @@ pub struct DistrictId {
 /// A customer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CustomerId {
-    /// His district.
+    /// The district.
     pub district: DistrictId,
-    /// His number in it.
+    /// The number in the district.
     pub c: u16,
 }
 
@@ -302,7 +302,7 @@ pub mod key {
         key.then(&id.c.to_be_bytes()).key
     }
 
-    /// The customer of a key of `customer.name`, or of any key that ends with his number.
+    /// The customer of a key of `customer.name`, or of any key that ends with the number.
     #[must_use]
     pub fn customer_at_end(key: &[u8]) -> Option<u16> {
         key.last_chunk().map(|c| u16::from_be_bytes(*c))

@@ -1,6 +1,6 @@
 //! The transactions keep the consistency conditions, and the check finds what breaks each of them.
 
-use super::input::{Input, Kind, Line, NewOrder, Payment, Who};
+use super::input::{Customer, Input, Kind, Line, NewOrder, Payment};
 use super::schema::{
     CustomerId, DistrictId, Scale, Tables, customer, district, history, key, order, order_line, stock,
     warehouse,
@@ -191,7 +191,7 @@ fn a_payment_by_name_goes_to_the_customer_in_the_middle_and_bad_credit_is_noted(
             transaction.insert(&tables.customer_name, key::name(id, b"BARBARBAR", first), [])
         });
     };
-    // The customer who has that name from the beginning moves behind them.
+    // The customer with that name from the population moves behind them.
     rename(1, b"Z");
     rename(5, b"Anna");
     rename(9, b"Annabel");
@@ -199,7 +199,7 @@ fn a_payment_by_name_goes_to_the_customer_in_the_middle_and_bad_credit_is_noted(
     let payment = Payment {
         district: DistrictId { w: 1, d: 8 },
         customer_district: HERE,
-        who: Who::Name(0),
+        customer: Customer::Name(0),
         amount: 12_345,
     };
     let before = filled.row(&tables.customer, &key::customer(CustomerId { district: HERE, c: 9 }));
@@ -254,7 +254,7 @@ fn every_broken_condition_is_found() {
     let filled = filled(2);
     let t = &filled.tables;
     let new = key::order(HERE, 30);
-    let somebody = key::customer(CustomerId { district: HERE, c: 4 });
+    let one_customer = key::customer(CustomerId { district: HERE, c: 4 });
     type Break<'a> = Box<dyn Fn() + 'a>;
     let breaks: [(&str, Break<'_>, Break<'_>); 9] = [
         (
@@ -334,12 +334,12 @@ fn every_broken_condition_is_found() {
         (
             "condition 10",
             Box::new(|| {
-                filled.change(&t.customer, &somebody, |row| {
+                filled.change(&t.customer, &one_customer, |row| {
                     customer::BALANCE.add(row, 1);
                 })
             }),
             Box::new(|| {
-                filled.change(&t.customer, &somebody, |row| {
+                filled.change(&t.customer, &one_customer, |row| {
                     customer::BALANCE.add(row, -1);
                 })
             }),
@@ -347,11 +347,11 @@ fn every_broken_condition_is_found() {
         (
             "condition 11",
             Box::new(|| {
-                filled.change(&t.customer, &somebody, |row| {
+                filled.change(&t.customer, &one_customer, |row| {
                     customer::DELIVERY_CNT.add(row, 1);
                 })
             }),
-            Box::new(|| filled.change(&t.customer, &somebody, |row| customer::DELIVERY_CNT.set(row, 0))),
+            Box::new(|| filled.change(&t.customer, &one_customer, |row| customer::DELIVERY_CNT.set(row, 0))),
         ),
     ];
     for (name, harm, mend) in &breaks {
@@ -359,7 +359,7 @@ fn every_broken_condition_is_found() {
         let problems = filled.problems(&[]);
         assert!(problems.iter().any(|problem| problem.starts_with(name)), "{name}: {problems:?}");
         mend();
-        assert_eq!(filled.problems(&[]), Vec::<String>::new(), "{name} mended");
+        assert_eq!(filled.problems(&[]), Vec::<String>::new(), "{name} repaired");
     }
     // Together with these: 6 with 4, 8 with 1, 12 with 10.
     filled.change(&t.order, &new, |row| {
@@ -368,7 +368,7 @@ fn every_broken_condition_is_found() {
     filled.change(&t.warehouse, &key::warehouse(2), |row| {
         warehouse::YTD.add(row, 1);
     });
-    filled.change(&t.customer, &somebody, |row| {
+    filled.change(&t.customer, &one_customer, |row| {
         customer::YTD_PAYMENT.add(row, 1);
     });
     filled.change(&t.stock, &key::stock(1, 5), |row| {

@@ -2,7 +2,7 @@
 //!
 //! What the specification shows on the terminal is computed and thrown away (`black_box`), so that the reads it needs are made.
 
-use super::input::{NewOrder, Payment, Who};
+use super::input::{Customer, NewOrder, Payment};
 use super::random::{is_original, last_name, now};
 use super::schema::{
     CUSTOMER_DATA_MAX, CustomerId, DistrictId, Tables, customer, district, find, history, item, key, order,
@@ -31,12 +31,12 @@ fn customer_of<R: Reader>(
     reader: &mut R,
     tables: &Tables<R::Table>,
     district: DistrictId,
-    who: Who,
+    by: Customer,
     names: &mut Vec<u16>,
 ) -> Result<CustomerId> {
-    let name = match who {
-        Who::Number(c) => return Ok(CustomerId { district, c }),
-        Who::Name(name) => last_name(name),
+    let name = match by {
+        Customer::Number(c) => return Ok(CustomerId { district, c }),
+        Customer::Name(name) => last_name(name),
     };
     let first = CustomerId { district, c: 0 };
     let from = key::name(first, name.as_bytes(), &[]);
@@ -48,7 +48,7 @@ fn customer_of<R: Reader>(
     })?;
     match names.get(names.len().div_ceil(2).wrapping_sub(1)) {
         Some(&c) => Ok(CustomerId { district, c }),
-        None => Err(Error::wrong(format!("no customer of {district:?} has the last name of {who:?}"))),
+        None => Err(Error::wrong(format!("no customer of {district:?} has the last name of {by:?}"))),
     }
 }
 
@@ -186,7 +186,7 @@ impl Terminal {
         self.put_row(transaction, &tables.district, &district_key)?;
 
         let customer_id =
-            customer_of(transaction, tables, input.customer_district, input.who, &mut self.names)?;
+            customer_of(transaction, tables, input.customer_district, input.customer, &mut self.names)?;
         let customer_key = key::customer(customer_id);
         read(transaction, &tables.customer, &customer_key, customer::BYTES, &mut self.row)?;
         customer::BALANCE.add(&mut self.row, -amount);
@@ -229,9 +229,9 @@ impl Terminal {
         reader: &mut R,
         tables: &Tables<R::Table>,
         district: DistrictId,
-        who: Who,
+        by: Customer,
     ) -> Result<()> {
-        let id = customer_of(reader, tables, district, who, &mut self.names)?;
+        let id = customer_of(reader, tables, district, by, &mut self.names)?;
         read(reader, &tables.customer, &key::customer(id), customer::BYTES, &mut self.row)?;
         black_box((customer::BALANCE.get(&self.row), customer::FIRST.text(&self.row)));
         let (from, to) = (key::order_customer(id, 0), key::order_customer(id, u32::MAX));

@@ -129,7 +129,9 @@ impl<T: Clone + Send + Sync> Worker<T> for TpccWorker<T> {
     fn read<R: Reader<Table = T>>(&mut self, snapshot: &mut R) -> Result<()> {
         let (terminal, tables) = (&mut self.terminal, &self.tables);
         match &self.input {
-            Input::OrderStatus { district, who } => terminal.order_status(snapshot, tables, *district, *who),
+            Input::OrderStatus { district, customer } => {
+                terminal.order_status(snapshot, tables, *district, *customer)
+            }
             Input::StockLevel { district, threshold } => {
                 terminal.stock_level(snapshot, tables, *district, *threshold).map(drop)
             }

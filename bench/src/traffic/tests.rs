@@ -15,9 +15,9 @@ fn bytes_in_the_page_cache_count_for_who_wrote_them() {
     // Beside the build, not in /tmp, which may be memory.
     let program = std::env::current_exe().expect("this program");
     let directory = program.parent().expect("it is in a directory");
-    let Some(device) = BlockDevice::of(directory).expect("it is there") else { return };
+    let Some(device) = BlockDevice::of(directory).expect("the directory exists") else { return };
     let path = directory.join(format!("traffic-{}", std::process::id()));
-    let before = device.settled().expect("counted");
+    let before = device.synced().expect("counted");
     let mut file = File::create(&path).expect("created");
     file.write_all(&[7; 1 << 20]).expect("written");
     let traffic = device.since(before, 4).expect("counted");

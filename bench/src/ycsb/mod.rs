@@ -48,7 +48,7 @@ impl Ycsb {
                 Ok(key) if shape.is_value_of(key, value) => {
                     *if key < INSERTED { &mut loaded } else { &mut inserted } += 1;
                 }
-                _ => checked.problem(|| format!("row {key:x?} has a value that nobody wrote")),
+                _ => checked.problem(|| format!("row {key:x?} has a value that no transaction wrote")),
             }
             Step::Continue(())
         };

@@ -41,7 +41,7 @@ pub struct Ycsb {
     pub(super) choice: Choice,
     /// For the report.
     pub(super) mix_name: String,
-    /// Transactions of a worker whose keys it tells the store at once; 0: none.
+    /// Transactions whose rows a worker announces to the store at once; 0: none.
     pub(super) ahead: usize,
     pub(super) inserted: Arc<Inserted>,
 }
@@ -56,7 +56,8 @@ impl Ycsb {
         Ycsb { plan: plan.clone(), mix, access, choice, mix_name: mix_name.into(), ahead: 0, inserted }
     }
 
-    /// Workers choose the rows of so many transactions before the first of them, and tell the store. Not where rows are inserted.
+    /// Makes workers choose the rows of this many transactions in advance and announce them to the store. Has no effect on a mix
+    /// with inserts.
     #[must_use]
     pub fn with_ahead(mut self, transactions: usize) -> Ycsb {
         self.ahead = if self.mix.insert == 0 { transactions } else { 0 };
@@ -70,7 +71,7 @@ impl Ycsb {
         Ycsb::new(plan, "", Mix::reads_and_updates(plan.read_percent), access)
     }
 
-    /// Types of its transactions: those with one operation are told apart by it.
+    /// Returns the types of transactions: with one operation each, the operations; otherwise a single type.
     #[must_use]
     pub fn kinds_of(plan: &Plan) -> &'static [&'static str] {
         if plan.operations == 1 { &Operation::NAMES } else { &["transaction"] }

@@ -1,4 +1,4 @@
-//! Operations, rows and lengths of scans are distributed as the mixes say, and a check finds what nobody wrote.
+//! Operations, rows and lengths of scans are distributed as the mixes say, and a check finds a value that no transaction wrote.
 
 use super::{INSERTED, Mix, Operation, Ycsb, YcsbWorker, inserted_key};
 use crate::plan::{Checkpoints, CommitMode, Plan};

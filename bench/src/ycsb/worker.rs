@@ -36,8 +36,8 @@ pub struct YcsbWorker<T> {
     operations: usize,
     /// Where those of the transaction in progress are.
     at: usize,
-    /// The store is told of the rows of all that are planned.
-    tells: bool,
+    /// True if the worker announces the rows of planned transactions to the store.
+    announces: bool,
     keys: Vec<[u8; KEY_BYTES]>,
     kind_is_operation: bool,
     value: Vec<u8>,
@@ -61,14 +61,14 @@ impl<T> YcsbWorker<T> {
             planned: vec![(Operation::Read, 0, 0); plan.operations * ycsb.ahead.max(1)],
             operations: plan.operations,
             at: usize::MAX,
-            tells: ycsb.ahead > 0,
+            announces: ycsb.ahead > 0,
             keys: Vec::new(),
             kind_is_operation: plan.operations == 1,
             value: vec![0; plan.value_bytes],
         }
     }
 
-    /// A row that is there.
+    /// Chooses a row that exists.
     fn choose(&mut self) -> u64 {
         let Some(latest) = &self.latest else { return self.choice.row(&mut self.random) };
         // The newest rows of all workers, taken in turn; behind them the loaded ones, the last first.
@@ -94,7 +94,7 @@ impl<T> YcsbWorker<T> {
         (operation, key, length)
     }
 
-    /// Reads a row that is there.
+    /// Reads a row that exists.
     fn find<R: Reader<Table = T>>(&mut self, reader: &mut R, key: u64) -> Result<()> {
         match reader.get(&self.table, &key.to_be_bytes(), &mut self.value)? {
             true => Ok(()),
@@ -115,9 +115,9 @@ impl<T> YcsbWorker<T> {
         transaction.insert(&self.table, &key.to_be_bytes(), &self.value)
     }
 
-    /// Before the first of the transactions that are planned.
-    fn tell<R: Reader<Table = T>>(&mut self, reader: &mut R) -> Result<()> {
-        if !self.tells || self.at > 0 {
+    /// Announces the planned rows to the store, before the first planned transaction.
+    fn announce<R: Reader<Table = T>>(&mut self, reader: &mut R) -> Result<()> {
+        if !self.announces || self.at > 0 {
             return Ok(());
         }
         self.keys.clear();
@@ -169,7 +169,7 @@ impl<T: Clone + Send + Sync> Worker<T> for YcsbWorker<T> {
 
     fn run<X: Transaction<Table = T>>(&mut self, transaction: &mut X) -> Result<Ending> {
         let mut written_bytes = 0;
-        self.tell(transaction)?;
+        self.announce(transaction)?;
         for place in self.at..self.at + self.operations {
             let (operation, key, length) = self.planned[place];
             match operation {
@@ -186,7 +186,7 @@ impl<T: Clone + Send + Sync> Worker<T> for YcsbWorker<T> {
     }
 
     fn read<R: Reader<Table = T>>(&mut self, snapshot: &mut R) -> Result<()> {
-        self.tell(snapshot)?;
+        self.announce(snapshot)?;
         for place in self.at..self.at + self.operations {
             let (operation, key, length) = self.planned[place];
             if operation == Operation::Scan {
@@ -202,7 +202,7 @@ impl<T: Clone + Send + Sync> Worker<T> for YcsbWorker<T> {
         let new_rows = self.new_rows();
         if new_rows > 0 {
             self.next += new_rows;
-            // Whoever sees the number finds the rows: they were committed before.
+            // A worker that reads the number finds the rows: they committed before.
             self.inserted.by_worker[self.index].store(self.next, Ordering::Release);
         }
     }

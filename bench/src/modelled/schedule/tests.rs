@@ -1,4 +1,4 @@
-//! Each model against the figures that `docs/benchmark.md` gives for it. The devices are asked, nobody waits.
+//! Each model against the figures that `docs/benchmark.md` gives for it. The tests ask for completion times and do not wait.
 
 use super::*;
 use crate::modelled::figures::FIGURES;
@@ -14,7 +14,7 @@ fn device(name: &str) -> Device {
     Device::new(Figures::named(name).expect("a model"), 7)
 }
 
-/// Nanoseconds of each of so many accesses, each after the one before.
+/// Returns the nanoseconds of each of `count` accesses, one after the other.
 fn alone(name: &str, access: Access, bytes: u64, count: usize) -> Vec<f64> {
     let (device, mut now) = (device(name), Nanos(5));
     let mut taken: Vec<f64> = (0..count)

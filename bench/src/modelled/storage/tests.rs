@@ -77,7 +77,7 @@ fn queued_writes_run_side_by_side_and_are_handed_out_when_the_device_has_them() 
     let mut bytes = [0; 1];
     file.read_at(7 * SECTOR_BYTES as u64, &mut bytes).expect("there");
     assert_eq!(bytes, [8]);
-    assert_eq!(traffic.writes.get(), 0, "whoever submits counts");
+    assert_eq!(traffic.writes.get(), 0, "the submitter counts the write");
 }
 
 #[test]

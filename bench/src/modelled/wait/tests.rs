@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn few_spin_some_sleep_and_many_give_way_to_each_other() {
-    // Other tests may be waiting at the same time: no more than these numbers have room for.
+    // Other tests may be waiting at the same time: the tolerance allows for them.
     let all: Vec<Waiting> = (0..3000).map(|_| Waiting::begin(2000)).collect();
     let ways = |way| all.iter().filter(|waiting| waiting.0 == way).count();
     let (spin, sleep, give_way) = (ways(Way::Spin), ways(Way::Sleep), ways(Way::Yield));

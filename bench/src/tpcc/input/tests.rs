@@ -51,7 +51,7 @@ fn payments_have_the_customers_and_the_amounts_of_the_specification() {
         let away = payment.customer_district.w != 2;
         remote += u32::from(away);
         assert!(away || payment.customer_district == payment.district);
-        by_name += u32::from(matches!(payment.who, Who::Name(_)));
+        by_name += u32::from(matches!(payment.customer, Customer::Name(_)));
         assert!((100..=500_000).contains(&payment.amount));
         amounts[(payment.amount as usize - 100) * 10 / 499_901] += 1;
         districts[usize::from(payment.district.d) - 1] += 1;
