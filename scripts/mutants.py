@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""A random sample of the mutants of cargo-mutants, all built into one program, each switched on by itself.
+"""Builds a random sample of the mutants of cargo-mutants into one program, and tests with one mutant switched on at a time.
 
-One build for each mutant takes minutes, one for all of them as long as one. The mutants are those that `cargo mutants --list` names (what
-is looked at stands in .cargo/mutants.toml). Works in a copy of the tree that is given; the copy is changed.
+A build takes minutes, so one build serves all mutants. `cargo mutants --list` names the mutants (.cargo/mutants.toml selects files).
+Works in a copy of the tree, and changes it.
 
     git clone . /tmp/mutants && scripts/mutants.py /tmp/mutants --seed 1 --count 60 --minutes 60
 
-Not switched on, and counted as left out: deleted match arms and fields, what lies in constant expressions or returns an `impl Trait`, what
-does not compile.
+Left out, and counted: deleted match arms and fields, mutants in constant expressions or of an `impl Trait`, mutants that do not compile.
 Needs cargo-mutants, and `pip install tree-sitter tree-sitter-rust` to find the operands of an operator.
 """
 import argparse, collections, json, os, random, re, subprocess, sys, time
@@ -21,7 +20,7 @@ pub fn on(number: u32) -> bool {
     number == *ON.get_or_init(|| std::env::var("QUENCH_MUTANT").ok().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 """
-# The quick ones first: most mutants meet no others. A name, the program, its arguments, crashes if it makes any.
+# Quick tests first: most mutants fail one of them. Name, program, arguments, number of crashes.
 TESTS = [
     ("log and recovery", "quenchdb", ["log::", "recovery::"], 0),
     ("300 crashes", "crash", [], 300),
@@ -31,7 +30,7 @@ TESTS = [
     ("full disk", "full_disk", [], 0),
 ]
 PROGRAMS = ["--lib", "--test", "crash", "--test", "dependencies", "--test", "full_disk"]
-# A test has failed that takes so many times as long as without a mutant, and this many seconds.
+# A test fails if it takes this many times as long as without a mutant, plus this many seconds.
 PATIENCE = (5, 10)
 
 
@@ -97,8 +96,8 @@ def build(tree_root, targets):
         if message.get("executable"):
             programs[message["target"]["name"]] = message["executable"]
         elif message["reason"] == "compiler-message" and message["message"]["level"] == "error":
-            told = json.dumps(message)
-            culprits |= {int(n) for n in re.findall(r"mutant::on\((\d+)\)", told)}
+            errors = json.dumps(message)
+            culprits |= {int(n) for n in re.findall(r"mutant::on\((\d+)\)", errors)}
     return done.returncode == 0, programs, culprits, done.stderr
 
 
@@ -129,12 +128,12 @@ def main():
     for attempt in range(6):
         placed = apply(".", sample, originals)
         sample = {number: mutant for number, mutant in sample.items() if number in placed}
-        compiles, programs, culprits, told = build(".", PROGRAMS)
+        compiles, programs, culprits, errors = build(".", PROGRAMS)
         print(f"{len(sample)} of {asked.count} switched on, of {len(listed)} listed; compiles: {compiles}", flush=True)
         if compiles:
             break
         if not culprits:
-            sys.exit(told)
+            sys.exit(errors)
         sample = {number: mutant for number, mutant in sample.items() if number not in culprits}
     tests = []
     for name, program, arguments, crashes in TESTS:

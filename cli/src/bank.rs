@@ -24,17 +24,17 @@ pub struct Bank {
     pub journal: Table,
 }
 
-/// Identity of something a thread of a child wrote: unique over all children of a run.
+/// Identifies a write of a thread of a child, uniquely over all children of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Entry {
     /// Child and thread.
     pub writer: u32,
-    /// Counted by the thread.
+    /// Number of the write in the thread.
     pub sequence: u64,
 }
 
 impl Entry {
-    /// As a key: big-endian, so that keys are in this order.
+    /// Returns the key, big-endian, so that keys have the order of entries.
     pub fn key(self) -> [u8; 12] {
         let mut key = [0; 12];
         key[..4].copy_from_slice(&self.writer.to_be_bytes());
@@ -42,7 +42,7 @@ impl Entry {
         key
     }
 
-    /// From a key.
+    /// Returns the entry of a key.
     pub fn from_key(key: &[u8]) -> Option<Entry> {
         let key: &[u8; 12] = key.try_into().ok()?;
         let (writer, sequence) = key.split_at(4);
@@ -105,7 +105,7 @@ impl Bank {
     }
 }
 
-/// What a check of the bank found.
+/// The result of a check of the bank.
 #[derive(Debug, Default)]
 pub struct BankState {
     /// Entries of the journal.
@@ -116,7 +116,7 @@ pub struct BankState {
     pub problems: Vec<String>,
 }
 
-/// All rows of a table.
+/// Returns all rows of a table.
 pub fn rows(
     snapshot: &Snapshot,
     table: &Table,
@@ -129,7 +129,7 @@ pub fn rows(
     Ok(())
 }
 
-/// The table, unless it was never made.
+/// Returns the table, if it exists.
 pub fn existing(database: &Database, name: &str) -> Result<Option<Table>> {
     match database.table(name) {
         Ok(table) => Ok(Some(table)),

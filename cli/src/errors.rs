@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-/// One line on standard error. A closed standard error is nobody's loss.
+/// Prints one line to standard error. Ignores a closed standard error.
 pub fn complain(what: &str) {
     let line: String = what.split_whitespace().collect::<Vec<_>>().join(" ");
     let _ = writeln!(std::io::stderr(), "quench: {line}");
 }
 
-/// The error with its contexts. The engine's errors name their own sources, so the chain ends at the first of them.
+/// Returns the error with its contexts. An error of the engine names its own sources, so the chain ends there.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut parts = Vec::new();
     for cause in error.chain() {
@@ -20,7 +20,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
     parts.join(": ")
 }
 
-/// The reader of our output went away: no reason to complain.
+/// Returns whether the reader of the output closed the pipe.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)

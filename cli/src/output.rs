@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// How a command that could be done ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// All is well.
+    /// The command succeeded.
     Done,
-    /// Something is wrong: not found, damaged, or a promise broken.
+    /// The command found something wrong: a missing key, damage, a broken promise.
     Wrong,
 }
 
@@ -21,7 +21,7 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
     print_text(&serde_json::to_string(value)?)
 }
 
-/// Prints text to standard output. If its reader went away the command goes on: what it finds is also in its exit code.
+/// Prints text to standard output. Ignores a closed pipe: the command continues, because its exit code has the result too.
 pub fn print_text(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
@@ -36,14 +36,14 @@ pub fn print_text(text: &str) -> Result<()> {
     }
 }
 
-/// Rows between two words of progress.
+/// Rows between two updates of the progress.
 const ROWS_A_STEP: u64 = 4096;
 
 /// Progress of long work, drawn only when standard error is a terminal.
 #[derive(Clone)]
 pub struct Progress {
     bar: ProgressBar,
-    /// Told instead, as long as somebody watches.
+    /// Shows the progress instead, while `--live` draws.
     live: Option<Arc<live::Shared>>,
 }
 
@@ -62,7 +62,7 @@ impl Progress {
         Progress { bar, live: None }
     }
 
-    /// Counts the rows of `table` as they pass: nobody knows how many there are.
+    /// Shows the number of rows of `table` that have passed. Their total is unknown.
     pub fn rows<T>(&self, table: &str, rows: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         let shown = !self.bar.is_hidden();
         if let Ok(style) = ProgressStyle::with_template("{msg:<28} {elapsed:>4}") {
@@ -76,7 +76,7 @@ impl Progress {
         })
     }
 
-    /// For a command that writes rows to standard output: if that is a terminal they are to be seen there, and no bar among them.
+    /// Returns the progress for a command that writes rows to standard output: hidden if that is a terminal.
     pub fn beside_output() -> Progress {
         if std::io::stdout().is_terminal() { Progress::hidden() } else { Progress::new() }
     }
@@ -85,12 +85,12 @@ impl Progress {
         Progress { bar: ProgressBar::hidden(), live: None }
     }
 
-    /// For a run that may be watched.
+    /// Returns the progress of a run that `--live` may show.
     pub fn watched(live: Option<&live::Live>) -> Progress {
         Progress { live: live.map(|live| live.shared().clone()), ..Progress::new() }
     }
 
-    /// `done` of `total` of `what`.
+    /// Shows `done` of `total` of `what`.
     pub fn at(&self, what: &str, done: u64, total: u64) {
         let watched = self.live.as_ref().is_some_and(|live| live.at(what, done, total));
         if watched || self.bar.is_hidden() {
@@ -105,7 +105,7 @@ impl Progress {
         self.bar.set_position(done.min(total));
     }
 
-    /// The same, with a text that changes as the work goes on.
+    /// The same with a text that changes during the work.
     pub fn counting(&self, text: String, done: u64, total: u64) {
         if !self.bar.is_hidden() {
             self.bar.set_message(text);
@@ -119,7 +119,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// For the engine's long work.
+    /// Returns a callback for long work of the engine.
     pub fn callback(&self) -> quenchdb::Progress {
         let progress = self.clone();
         Box::new(move |what, done, total| progress.at(what, done, total))

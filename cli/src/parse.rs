@@ -4,7 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use quench_bench::modelled::FIGURES;
 use quenchdb::{Compression, Error, Preset};
 
-/// The modelled devices by name.
+/// Returns the names of the modelled devices.
 pub fn devices() -> PossibleValuesParser {
     PossibleValuesParser::new(FIGURES.iter().map(|f| PossibleValue::new(f.name).help(f.summary)))
 }
@@ -48,7 +48,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `continuous` is 0.
+/// Parses an interval; `continuous` is 0.
 pub fn every(text: &str) -> Result<f64, String> {
     if text == "continuous" {
         return Ok(0.0);
@@ -56,7 +56,7 @@ pub fn every(text: &str) -> Result<f64, String> {
     positive_seconds(text).map_err(|_| "a number of seconds above 0, or `continuous`".into())
 }
 
-/// A number of bytes: digits, and k, m, g or t for powers of 1024.
+/// Parses a number of bytes: digits, and k, m, g or t for powers of 1024.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || "a number of bytes, with k, m, g or t for powers of 1024 (64m)".to_string();
     let shift = match text.chars().last().map(|unit| unit.to_ascii_lowercase()) {
@@ -79,7 +79,7 @@ pub fn value_bytes(text: &str) -> Result<usize, String> {
     usize::try_from(value).ok().filter(|value| *value <= 1 << 30).ok_or_else(|| "at most 1g".into())
 }
 
-/// A preset by name.
+/// Parses the name of a preset.
 pub fn parse_preset(name: &str) -> Result<Preset, String> {
     Preset::from_name(name).map_err(said)
 }

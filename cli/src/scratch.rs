@@ -1,4 +1,4 @@
-//! A directory of our own, removed when it is dropped, and when the program is interrupted or asked to end.
+//! A temporary directory, removed when it is dropped and when a signal ends the program.
 
 use crate::errors::complain;
 use crate::signals::{self, known, remove};
@@ -7,10 +7,10 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Names that are tried for one directory.
+/// Most names that are tried for one directory.
 const NAMES_MAX: u32 = 1000;
 
-/// See the module. A SIGKILL of this process leaves it behind; its name says whose it was.
+/// See the module. A SIGKILL leaves the directory behind; its name contains the process id.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -22,15 +22,15 @@ impl Scratch {
         Scratch::within(&std::env::current_dir().context("no current directory")?, purpose)
     }
 
-    /// Creates `<parent>/quench-<purpose>-<pid>`, with a number behind it if that is there: in a container every program has the same
-    /// process id, and one that was killed has left it, or one in another container has it. Nobody else may look into it, also if it is left.
+    /// Creates `<parent>/quench-<purpose>-<pid>`, readable by its owner only. Adds a number to a name that exists: in containers
+    /// programs may have the same process id.
     pub fn within(parent: &Path, purpose: &str) -> Result<Scratch> {
         signals::handle();
         let name = format!("quench-{purpose}-{}", std::process::id());
         let mut path = parent.join(&name);
         let create = |path: &Path| DirBuilder::new().mode(0o700).create(path);
         let mut left = Vec::new();
-        // Under the lock, so that a signal finds it known as soon as it is there.
+        // Creates the directory under the lock, so that a signal handler finds it in the list.
         let mut known = known();
         let mut created = create(&path);
         for number in 1..NAMES_MAX {
@@ -49,20 +49,20 @@ impl Scratch {
         drop(known);
         for left in left {
             let left = left.display();
-            complain(&format!("{left} is there: remove it if whoever made it was killed"));
+            complain(&format!("{left} exists: remove it if the program that created it was killed"));
         }
         created.with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Scratch { path })
     }
 
-    /// It stays; where it is.
+    /// Keeps the directory. Returns its path.
     pub fn keep(self) -> PathBuf {
         known().retain(|path| *path != self.path);
         let mut kept = std::mem::ManuallyDrop::new(self);
         std::mem::take(&mut kept.path)
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }

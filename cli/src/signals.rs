@@ -24,10 +24,10 @@ static SCRATCHES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 static HANDLER: Once = Once::new();
 
-/// As a shell reports a program that SIGINT ended.
+/// The exit code that a shell reports for SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Other threads work until the program ends, and may make a file in a directory that is being removed.
+/// Most attempts: other threads may create files in a directory while it is removed.
 const REMOVALS: u32 = 20;
 
 /// Locks the list of directories to remove.
@@ -40,7 +40,7 @@ pub fn remove(path: &Path) {
     for _ in 0..REMOVALS {
         match std::fs::remove_dir_all(path) {
             Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
-            // Gone, or what keeps it will keep it.
+            // Removed, or a retry would fail too.
             _ => return,
         }
     }

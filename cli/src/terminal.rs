@@ -1,4 +1,4 @@
-//! The terminal while a run is watched: raw, on its other screen, and back again on every way out.
+//! The terminal while `--live` draws: in raw mode on the alternate screen, and restored on every way out.
 //!
 //! Ways out: [`Screen`] is dropped, in order or by a panic of its thread; a panic elsewhere (its hook calls
 //! [`restore`] before it prints); a signal (so does the handler in `signals`). Restoring twice does nothing the second time.
@@ -16,9 +16,9 @@ use std::io::{Stderr, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The terminal is ours. Changed under the lock.
+/// True while this program draws. Changed under the lock.
 static ON: AtomicBool = AtomicBool::new(false);
-/// Held while something is drawn, so that nothing is drawn after the end.
+/// Held during a frame, so that no frame follows the end.
 static DRAWING: Mutex<()> = Mutex::new(());
 
 thread_local! {
@@ -29,7 +29,7 @@ fn lock() -> MutexGuard<'static, ()> {
     DRAWING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives the terminal back as it was. May be called by anybody at any time.
+/// Restores the terminal. Any thread may call it at any time.
 pub fn restore() {
     // A panic while drawing calls this in the thread that has the lock.
     let _lock = (!IS_DRAWING.get()).then(lock);
@@ -38,13 +38,13 @@ pub fn restore() {
     }
 }
 
-/// A terminal that is gone cannot be given back.
+/// Ignores errors: the terminal may be gone.
 fn give_back() {
     let _ = execute!(stderr(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
 }
 
-/// A child is going to take the terminal. If it is killed before it gives it back, [`restore`] does.
+/// Prepares the terminal for a child that draws. If the child is killed, [`restore`] restores the terminal.
 pub fn lend() {
     let _lock = lock();
     if enable_raw_mode().is_ok() {
@@ -61,7 +61,7 @@ impl Screen {
     /// Takes the terminal.
     ///
     /// # Errors
-    /// It is none that can be drawn on.
+    /// The terminal cannot be drawn on.
     pub fn take() -> Result<Screen> {
         let _lock = lock();
         enable_raw_mode().context("cannot watch: the terminal cannot be made raw")?;
@@ -76,7 +76,7 @@ impl Screen {
         })
     }
 
-    /// Draws, unless the terminal was given back meanwhile.
+    /// Draws, unless the terminal was restored meanwhile.
     ///
     /// # Errors
     /// The terminal is gone.

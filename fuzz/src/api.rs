@@ -267,7 +267,7 @@ impl World {
             tx.commit().map(|csn| (csn, durability == Durability::Durable))
         };
         if wrote {
-            // It is there from now on, or, where the call failed, may be.
+            // The table exists from now on; after a failed call it may exist.
             self.states.push(rows);
         }
         if let Some((csn, durable)) = self.given(done) {
@@ -362,7 +362,7 @@ impl World {
         let rows: Rows = snapshot.range::<&[u8]>(&self.table, ..).map(|row| row.expect("whole")).collect();
         let found = self.states.iter().rposition(|state| *state == rows);
         let found = found.filter(|found| *found >= self.durable);
-        assert!(found.is_some(), "no state from {} to {} is there", self.durable, self.states.len() - 1);
+        assert!(found.is_some(), "the database has no state from {} to {}", self.durable, self.states.len() - 1);
         // What was served stays.
         self.states = vec![rows];
         self.durable = 0;

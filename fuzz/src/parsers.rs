@@ -34,7 +34,7 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
     bytes.get(at..at + 4).map_or(0, |word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]) as usize)
 }
 
-/// Gives the record at the start of `bytes` a body of what is there, and right checksums.
+/// Makes the start of `bytes` a record with valid checksums and the body that follows.
 fn seal_record(bytes: &mut Vec<u8>) {
     if bytes.len() < RECORD_HEADER_BYTES {
         return;
@@ -209,7 +209,7 @@ pub(crate) fn description(data: &[u8]) {
     }
 }
 
-/// A reader's slot, locked: sealed if the first byte says so. Whatever is in it, somebody reads, or of another database.
+/// A locked reader slot; sealed if the first byte asks for it. Any content means a reader, of this database or another.
 pub(crate) fn reader(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let mut bytes = data[..data.len().min(256)].to_vec();
@@ -225,10 +225,10 @@ pub(crate) fn reader(data: &[u8]) {
     disk.write_file(&path, &bytes);
     let mode = OpenMode { create: false, read_only: false, direct: false };
     let slot = disk.open(&path, mode).expect("it was written");
-    assert!(slot.try_lock().expect("simulated"), "nobody has it");
+    assert!(slot.try_lock().expect("simulated"), "the slot is free");
     let readers = Readers::new(Arc::new(disk), DATABASE);
     let found = readers.list().expect("simulated");
-    // One that cannot be understood needs everything: only a whole slot of another database counts as nobody's.
+    // A reader with an unreadable slot needs every page. Only a valid slot of another database counts as no reader.
     assert!(found.len() == 1 || found.is_empty() && !ours && bytes.len() >= 44, "{found:?}");
     if how & 1 == 1 && ours && bytes.len() >= 44 {
         let said = u64::from_le_bytes(bytes[24..32].try_into().expect("eight bytes"));

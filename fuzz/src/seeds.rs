@@ -67,13 +67,8 @@ fn ours(bytes: &[u8], database: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// All of them.
-///
-/// # Panics
-/// If a database cannot be made.
-#[must_use]
-pub fn seeds() -> Seeds {
-    let mut seeds: Seeds = TARGETS.iter().map(|target| (target.name, Vec::new())).collect();
+/// Adds parts of three small databases.
+fn add_databases(seeds: &mut Seeds) {
     let mut add = |target: &'static str, name: String, how: u8, bytes: &[u8]| {
         let bytes = [&[how][..], bytes].concat();
         seeds.get_mut(target).expect("a target").push((name, bytes));
@@ -125,6 +120,16 @@ pub fn seeds() -> Seeds {
             add("memory", name.into(), 7, trimmed(&parts.concat()));
         }
     }
+}
+
+/// Returns the seeds of every target.
+///
+/// # Panics
+/// A database cannot be created.
+#[must_use]
+pub fn seeds() -> Seeds {
+    let mut seeds: Seeds = TARGETS.iter().map(|target| (target.name, Vec::new())).collect();
+    add_databases(&mut seeds);
     let tables = (1..4).map(|n| TableRecord {
         id: quenchdb::internals::base::TableId(n),
         name: "x".repeat(n as usize),
@@ -151,10 +156,10 @@ pub fn seeds() -> Seeds {
         let script: Vec<u8> = (0..180u32).map(|i| (i.wrapping_mul(2_654_435_761) >> (9 + n)) as u8).collect();
         plain("api", &format!("script-{n}"), [&[n * 43][..], &script].concat());
     }
-    // Begin, write, write, commit, checkpoint, fault, begin, write, commit, kill.
     for (name, files) in copies() {
         plain(if name == "slot" { "reader" } else { "description" }, name, [&[1][..], &files].concat());
     }
+    // Begin, write, write, commit, checkpoint, fault, begin, write, commit, kill.
     let words =
         [0, 0, 0, 2, 1, 7, 9, 2, 3, 8, 251, 12, 1, 19, 21, 3, 0, 0, 0, 0, 0, 2, 1, 9, 9, 12, 1, 22, 23, 0];
     plain("api", "by-hand", words.to_vec());

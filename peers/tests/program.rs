@@ -110,7 +110,7 @@ fn what_only_quenchdb_can_do_is_refused_for_others() {
         &["tpcc", "--engine", "sqlite", "--checkpoint", "none"],
         &["compare", "put", "--commit", "async"],
     ] {
-        refused(arguments, &["that is quenchdb's alone"]);
+        refused(arguments, &["only quenchdb does"]);
     }
     refused(&["scan", "--engine", "redb"], &["scan runs on quenchdb only"]);
     refused(&["compare"], &["compare needs the workload"]);

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# The program in a virtual machine, on devices of the device mapper. By hand or at night, not in CI.
+# Tests the program in a virtual machine, on devices of the device mapper. Run by hand or at night, not in CI.
 #
 #   scripts/virtual-machine/run.sh [--moments N] [--stride N] [--rounds N] [--seconds N] [--presets "A B"]
 #
-# 1. dm-log-writes records everything that reaches the disk below ext4, while `quench torture-child` works. Marks say how many commits were
-#    acknowledged. The record is replayed to every mark, and to every Nth flush between marks; at each such point in time the disk is
-#    mounted as it would be after a power cut, and everything acknowledged before must be there (`quench torture-check`).
-# 2. dm-flakey drops or fails all writes from some moment on.
-# 3. `quench torture` on the same disk.
+# 1. dm-log-writes records all writes to the disk below ext4, while `quench torture-child` works. Marks in the record contain the number
+#    of acknowledged commits. The script replays the record to every mark, and to every Nth flush between marks. At each such point it
+#    mounts the disk as after a power cut, and `quench torture-check` looks for every commit acknowledged before.
+# 2. dm-flakey drops all writes, or makes them fail, from some moment on.
+# 3. `quench torture` runs on the same disk.
 #
 # Needs qemu-system-x86_64, a static busybox, dmsetup, mkfs.ext4, depmod, rustc, and a kernel with dm-log-writes and dm-flakey as modules or built
-# in: on Debian `apt-get install qemu-system-x86 busybox-static dmsetup e2fsprogs kmod linux-image-cloud-amd64`. The kernel is looked for below
-# $KERNEL_ROOT (default /): boot/vmlinuz-VERSION and lib/modules/VERSION. A package that was only unpacked (dpkg -x) will do.
-# ACCELERATION=kvm where /dev/kvm works: without it everything takes ten times as long.
+# in: on Debian `apt-get install qemu-system-x86 busybox-static dmsetup e2fsprogs kmod linux-image-cloud-amd64`. The script looks for the
+# kernel below $KERNEL_ROOT (default /): boot/vmlinuz-VERSION and lib/modules/VERSION. An unpacked package (dpkg -x) is enough.
+# Set ACCELERATION=kvm where /dev/kvm works: without it the run takes ten times as long.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -44,7 +44,7 @@ done
 [ -n "$version" ] || missing+=("a kernel with dm-log-writes below $root (KERNEL_ROOT=...)")
 if [ ${#missing[@]} -gt 0 ]; then
     printf 'missing: %s\n' "${missing[@]}" >&2
-    echo "nothing was run; the head of $0 says what to install" >&2
+    echo "nothing was run; install what the first lines of $0 name" >&2
     exit 3
 fi
 

@@ -1,4 +1,4 @@
-//! `bench ablation`: one workload with one protocol after the other, each with one thing more than the one before.
+//! `bench ablation`: one workload with several protocols, each with one technique more than the one before.
 //!
 //! Each row is a run of this program of its own, so that none inherits the memory, threads or files of another.
 
@@ -18,7 +18,7 @@ struct Row {
     flags: Vec<String>,
 }
 
-/// Most logs of a row with a log for each thread: as many as the default log has segments for.
+/// Most logs of a row with a log for each thread: the default length of the log has segments for this many.
 const LOGS_MOST: u64 = 32;
 
 /// Logs whose workers steal from each other, as in the paper.
@@ -26,7 +26,7 @@ const STEALING_GROUP: u64 = 8;
 
 fn rows(threads: u64) -> Vec<Row> {
     let logs = threads.min(LOGS_MOST).to_string();
-    // One log has nobody to steal from.
+    // With one log there is no other log to steal from.
     let group = threads.min(STEALING_GROUP).to_string();
     let logs = ["--preset", "pipelined", "--layout", "per-thread", "--logs", &logs];
     let own_logs = [&logs[..], &["--writer", "worker"]].concat();
@@ -113,7 +113,7 @@ fn run_row(of: &str, path: Option<&Path>, kept: &[String], row: &Row) -> Result<
 fn directory_of(parent: &Path, number: usize) -> Result<PathBuf> {
     let directory = parent.join(format!("row-{number}"));
     if directory.exists() {
-        bail!("{} is there already; give a new directory", directory.display());
+        bail!("{} exists; give a new directory", directory.display());
     }
     Ok(directory)
 }

@@ -9,7 +9,7 @@ use quench_bench::peers::Peers;
 use quench_bench::plan::{Checkpoints, CommitMode};
 use quenchdb::Durability;
 
-/// Returns the sentence that names the program with the missing engines.
+/// Returns the sentence that names the program with the missing engine.
 fn missing(engine: Engine) -> String {
     let how = "run `cargo run --release --manifest-path peers/Cargo.toml --` with the arguments after `bench` instead";
     format!("{engine} is not part of this program: {how} (see docs/benchmark.md)")
@@ -88,7 +88,7 @@ impl BenchArgs {
 }
 
 impl BenchArgs {
-    /// Refuses what a comparison cannot do.
+    /// Refuses flags that do not go with a comparison.
     pub(super) fn check_compare(&self, peers: &impl Peers) -> Result<()> {
         for (flag, given) in [
             ("--engine", self.engines.engine.is_some()),
@@ -111,7 +111,7 @@ impl BenchArgs {
         Ok(())
     }
 
-    /// Refuses flags about engines where they mean nothing, and what the chosen one cannot do.
+    /// Refuses flags that do not go with the chosen engine.
     pub(super) fn check_engines(&self, peers: &impl Peers) -> Result<()> {
         let workload = self.workload.name();
         let EngineArgs { of, engines, rounds, .. } = &self.engines;
@@ -152,7 +152,7 @@ impl BenchArgs {
             ("--live", self.live),
         ] {
             if given {
-                bail!("{engine} has no {what}: that is quenchdb's alone");
+                bail!("{engine} does not support {what}; only quenchdb does");
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// One turn of how many.
+/// One turn of a comparison.
 struct Turn {
     engine: Engine,
     round: u64,

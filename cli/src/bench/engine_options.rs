@@ -1,4 +1,4 @@
-//! The flags that choose engines, and what does not go with engines other than QuenchDB.
+//! The flags that choose engines.
 
 use super::workload_name::Workload;
 use quench_bench::engine::Engine;
@@ -12,27 +12,27 @@ fn engine(name: &str) -> Result<Engine, String> {
     })
 }
 
-/// Of every workload that can run on several engines
+/// Flags of workloads that run on several engines
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "engines")]
 pub struct EngineArgs {
     /// Compare: the workload
     #[arg(value_enum, index = 2, value_name = "COMPARED")]
     pub(super) of: Option<Workload>,
-    /// The engine to measure: quenchdb, rocksdb, sqlite, lmdb, redb, fjall (all but the first need a build with them); then what the
-    /// block device wrote is counted too
+    /// The engine: quenchdb, rocksdb, sqlite, lmdb, redb, fjall (only the program in peers/ has the others); also counts the writes of
+    /// the block device
     #[arg(long, value_name = "NAME", value_parser = engine)]
     pub(super) engine: Option<Engine>,
-    /// Compare: the engines; default: all
+    /// Compare: the engines; default: all of the program
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine)]
     pub(super) engines: Vec<Engine>,
-    /// Compare: how often each engine is measured, in turn, on a new directory
+    /// Compare: measurements of each engine, in turn, each in a new directory
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) rounds: Option<u64>,
-    /// This process is one turn of a comparison, with this engine
+    /// Makes this process one turn of a comparison, with this engine
     #[arg(long, hide = true, value_parser = engine, requires = "turn_path")]
     pub(super) turn: Option<Engine>,
-    /// In this directory
+    /// Directory of the turn
     #[arg(long, hide = true)]
     pub(super) turn_path: Option<PathBuf>,
 }
@@ -40,7 +40,7 @@ pub struct EngineArgs {
 const ROUNDS: u64 = 3;
 
 impl EngineArgs {
-    /// The engine, if one was chosen.
+    /// Returns the chosen engine.
     pub fn chosen(&self) -> Option<Engine> {
         self.engine
     }

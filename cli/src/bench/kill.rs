@@ -37,7 +37,7 @@ impl Message {
     }
 }
 
-/// How long a child that nobody kills stays.
+/// How long a child waits for its kill.
 const ABANDONED: Duration = Duration::from_secs(60);
 
 /// Ends the child with the parent's work, however that ends.
@@ -98,7 +98,7 @@ fn child_works(args: &BenchArgs, directory: &Path) -> Result<()> {
     let place = args.place(Some(directory))?;
     let watched = watch(args)?;
     let (database, bar) = (place.open(args.builder(&place))?, Progress::watched(watched.as_ref()));
-    let tell = |finished: &Finished| -> Result<()> {
+    let report_to = |finished: &Finished| -> Result<()> {
         bar.finish();
         if let Some(live) = &watched {
             live.stop();
@@ -106,12 +106,12 @@ fn child_works(args: &BenchArgs, directory: &Path) -> Result<()> {
         let report = Report { rss_bytes_max: memory.bytes_max(), ..finished.report.clone() };
         Message::Finished(Box::new(Finished { report, ..finished.clone() })).write()?;
         std::thread::sleep(ABANDONED);
-        bail!("nobody killed this child")
+        bail!("the parent did not kill this child")
     };
     let plan = args.plan();
     let (chosen, ledger) = (Chosen::of(args, &plan)?, args.ledger.as_deref().map(Ledger::open).transpose()?);
     let (live, ledger) = (watched.as_ref(), ledger.as_ref());
     let setting =
         Setting { args, plan: &plan, store: &database, bar: &bar, block_device: None, live, ledger };
-    work(&setting, chosen.as_ref(), Some(&tell)).map(drop)
+    work(&setting, chosen.as_ref(), Some(&report_to)).map(drop)
 }

@@ -64,7 +64,7 @@ fn require_empty(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A file that this run makes and nobody needs afterwards.
+/// A file that exists only during this run.
 struct RemovedAtEnd(PathBuf);
 
 impl Drop for RemovedAtEnd {
@@ -79,7 +79,7 @@ impl Drop for RemovedAtEnd {
 /// # Errors
 /// The flags contradict each other, or the run failed.
 pub fn run(args: BenchArgs, json: bool, peers: &impl Peers) -> Result<Outcome> {
-    let args = args.settled();
+    let args = args.resolved();
     let json = json || args.engines.is_turn();
     if args.engines.is_turn() {
         // A parent that is killed cannot end this process.
@@ -178,7 +178,7 @@ struct Bench<'a> {
     bar: &'a Progress,
     block_device: Option<BlockDevice>,
     live: Option<&'a Live>,
-    /// Where the child notes what it was told, if it is killed and what it left is checked.
+    /// The directory in which a killed child records acknowledgments.
     ledger: Option<&'a Path>,
 }
 
@@ -201,8 +201,8 @@ impl Bench<'_> {
         }
         let logical = soak::loaded_bytes(plan) + left.finished.written_bytes;
         // The kernel sees no writes to memory.
-        let told = left.ending == Ending::Closed && self.place.path().is_some();
-        let amplification = written.amplification(logical).filter(|_| told);
+        let counted = left.ending == Ending::Closed && self.place.path().is_some();
+        let amplification = written.amplification(logical).filter(|_| counted);
         let report = &mut left.finished.report;
         (report.floor_us, report.device) = (floor, self.place.device_name()?);
         let mapped = report.durability.contains(&Survives::ProcessCrash.to_string());
@@ -219,10 +219,10 @@ impl Bench<'_> {
             let (database, mut report) = self.reopen(left)?;
             report.check = self.check(&database, &acknowledged)?;
             database.close()?;
-            return self.tell(&report, &report, report.is_sound(), json);
+            return self.print_report(&report, &report, report.is_sound(), json);
         }
         let report = &left.finished.report;
-        self.tell(report, report, report.is_sound(), json)
+        self.print_report(report, report, report.is_sound(), json)
     }
 
     fn setting<'a>(&'a self, store: &'a Database) -> Setting<'a, Database> {
@@ -341,11 +341,11 @@ impl Bench<'_> {
         let report =
             soak::judge(&database, &self.plan, report, space, amplification, verify, &self.progress())?;
         database.close()?;
-        self.tell(&report, &report.run, report.problems.is_empty(), json)
+        self.print_report(&report, &report.run, report.problems.is_empty(), json)
     }
 
-    /// Draws if asked to, prints, ends.
-    fn tell(
+    /// Draws the picture if asked to, prints the report, and returns the outcome.
+    fn print_report(
         &self,
         report: &(impl Serialize + Display),
         run: &Report,

@@ -1,4 +1,4 @@
-//! The flags of `quench bench`, and what they mean for a plan and a database.
+//! The flags of `quench bench`, and the plan and settings that follow from them.
 
 use super::engine_options::EngineArgs;
 use super::protocol_options::{AblationOf, ProtocolArgs};
@@ -39,27 +39,27 @@ enum Level {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Trust {
-    /// Flush when the device's cache is volatile
+    /// When flushed, if the cache of the device is volatile; otherwise when written
     Auto,
-    /// Always flush
+    /// When flushed
     Flush,
-    /// Trust completed writes (power-loss-protected drives)
+    /// When written (drives with power-loss protection)
     Device,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Reopen {
-    /// The workload runs in a child that is killed at the end of the measured time
+    /// A child runs the workload and is killed at the end of the measured time
     Kill,
-    /// The database is closed and opened again
+    /// The database is closed
     Close,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Checkpoint {
-    /// One between load and warm-up
+    /// One checkpoint between load and warm-up
     Loaded,
-    /// None at all until the close, however much log there is
+    /// No checkpoint until the close, however long the log becomes
     None,
 }
 
@@ -73,47 +73,46 @@ fn physical_memory_bytes() -> u64 {
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:
   quench bench device --threads 16
-  quench bench put --threads 1                        one durable put at a time: near the floor
+  quench bench put --threads 1                        one durable put at a time: close to the floor
   quench bench tpcb --device sim:nvme-enterprise      on a modelled device; --help lists them
   quench bench ycsb --threads 16 --ops 10 --read-percent 50
   quench bench ycsb --threads 2 --rows 5000000 --commit async --preset autonomous --json
-  quench bench live                                   watch it; q ends it; --live with any other workload
-  quench bench load --rows 10000000 --threads 2       how fast rows are loaded, durably
+  quench bench live                                   show a run; q ends it; --live shows any other workload
+  quench bench load --rows 10000000 --threads 2       how fast rows load, durably
   quench bench put --reopen kill --rows 1000000       time recovery after a kill
   quench bench ycsb --rows 4000000 --memory-bytes 128m --checkpoint --checkpoint-every continuous --plot run.svg
   quench bench tpcc --warehouses 2 --threads 2 --commit async --preset autonomous --check
-  quench bench tpcc --warehouses 2 --reopen kill --check        kill it, recover, check all consistency conditions
+  quench bench tpcc --warehouses 2 --reopen kill --check        kill, recover, check all consistency conditions
   quench bench tatp --subscribers 1000000 --threads 2 --commit async --preset autonomous
   quench bench tpcb --branches 1000 --skew 0.2
   quench bench ycsb --mix b --rate 20000 --threads 2            open loop: latency from the intended arrival
   quench bench scan --rows 4000000 --memory-bytes 128m
-  quench bench ablation --threads 16 --seconds 5                what each part of autonomous commit brings
-  quench bench compare put --threads 16 --seconds 5             beside RocksDB, SQLite, LMDB, redb and fjall
+  quench bench ablation --threads 16 --seconds 5                the effect of each part of autonomous commit
   quench bench soak --seconds 3600 --memory-bytes 1g --rows 20000000
 
 Sizes are bytes; k, m, g and t are powers of 1024.")]
 pub struct BenchArgs {
     #[arg(value_enum, index = 1)]
     pub(super) workload: Workload,
-    /// Directory for the database; default: a temporary one in the current directory, removed afterwards
+    /// Directory of the database; default: a temporary one in the current directory, removed at the end
     #[arg(long)]
     pub(super) path: Option<PathBuf>,
-    /// As fast as this device, around the directory --path, or else around memory
+    /// Model the speed of this device, on top of the directory --path, or of memory without --path
     #[arg(long, value_name = "sim:NAME", value_parser = devices())]
     pub(super) device: Option<String>,
     /// Worker threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(super) threads: u64,
-    /// Measured time; default 10, of live without end
+    /// Measured time; default 10, of live unlimited
     #[arg(long, value_parser = positive_seconds)]
     seconds: Option<f64>,
-    /// Time before it in which nothing is counted; default: a tenth of it, at most 1 s
+    /// Warm-up before the measured time; default: a tenth of it, at most 1 s
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     warmup: Option<f64>,
     /// Length of an interval of the series
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive_seconds)]
     interval: f64,
-    /// Rows loaded before the run; default 100000. Put with --reopen: so many transactions instead of --seconds
+    /// Rows loaded before the run; default 100000. Put with --reopen: the number of transactions, instead of --seconds
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 40))]
     rows: Option<u64>,
     /// Bytes of a value
@@ -131,16 +130,16 @@ pub struct BenchArgs {
     /// Ycsb: skew of the choice of rows, 0 = uniform; default 0.99 where the choice is not uniform
     #[arg(long, value_parser = theta)]
     pub(super) zipf: Option<f64>,
-    /// Wait for each commit, or go on
+    /// Wait for each commit, or continue at once
     #[arg(long, value_enum, default_value = "blocking")]
     commit: Commit,
-    /// Open loop: so many transactions per second arrive, and latency counts from the arrival
+    /// Open loop: this many transactions arrive per second, and latency counts from the arrival
     #[arg(long, value_name = "PER SECOND", value_parser = rate)]
     rate: Option<f64>,
-    /// Open loop: how arrivals are spread over time
+    /// Open loop: the distribution of the gaps between arrivals
     #[arg(long, value_enum, default_value = "poisson", requires = "rate")]
     arrivals: Arrivals,
-    /// Measure so many times on the same database; the report is that of the median, with the spread
+    /// Number of measurements on the same database; prints the report of the median, and the spread
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(super) runs: u64,
     /// Durability level of each transaction
@@ -149,43 +148,43 @@ pub struct BenchArgs {
     /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive, auto
     #[arg(long, default_value = "auto", value_parser = parse_preset)]
     preset: Preset,
-    /// Compression of pages that are not expected to change soon: none, lz4, zstd (if it is built in)
+    /// Compression of pages that are not expected to change soon: none, lz4, zstd (if built in)
     #[arg(long, default_value = "lz4", value_parser = parse_compression)]
     compression: Compression,
-    /// Logs; 0 chooses
+    /// Number of logs; 0: the preset chooses
     #[arg(long, default_value_t = 0)]
     logs: usize,
-    /// Bytes waiting in a log at which it is flushed although nobody waits
+    /// Write a log when it has this many bytes, even if no thread waits
     #[arg(long, value_name = "BYTES", value_parser = value_bytes)]
     flush_unit: Option<usize>,
-    /// What completed writes are worth
+    /// When completed writes count as durable
     #[arg(long, value_enum, default_value = "auto")]
     durability: Trust,
-    /// Memory for everything (pages, versions, log buffers); default: enough for all rows, at least 4g, at most three quarters of the machine's memory
+    /// Memory for pages, versions and log buffers; default: enough for all rows, at least 4g, at most three quarters of the machine's memory
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_bytes: Option<u64>,
-    /// Checkpoints besides those that the engine makes by itself
+    /// Checkpoints in addition to automatic ones
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, default_missing_value = "loaded")]
     pub(super) checkpoint: Option<Checkpoint>,
-    /// Make checkpoints beside the workload, so often or back to back; soak: every 10 s
+    /// Make checkpoints beside the workload, at this interval or back to back; soak: every 10 s
     #[arg(long, value_name = "SECONDS|continuous", value_parser = every)]
     pub(super) checkpoint_every: Option<f64>,
-    /// Open the database again after the run, time that, and look whether a sample of the rows is there
+    /// Open the database again after the run, measure that, and look for a sample of the rows
     #[arg(long, value_enum)]
     pub(super) reopen: Option<Reopen>,
-    /// Check everything that must hold: after the run, or after --reopen; exit code 1 if something does not
+    /// Check the consistency conditions of the workload after the run, or after --reopen; exit code 1 if one is violated
     #[arg(long)]
     pub(super) check: bool,
-    /// Keep the database; without --path its directory is named when it is done
+    /// Keep the database; without --path, prints its directory at the end
     #[arg(long)]
     pub(super) keep: bool,
-    /// Use the database in --path as an earlier run left it; it is filled only if it is empty
+    /// Use the database in --path of an earlier run; load rows only if it is empty
     #[arg(long, requires = "path")]
     pub(super) reuse: bool,
     /// Tpcc, tatp: only transactions of this type (payment, update-location)
     #[arg(long, value_name = "TYPE")]
     pub(super) only: Option<String>,
-    /// Ablation: of which workload
+    /// Ablation: the workload
     #[arg(long = "of", value_enum, value_name = "WORKLOAD", default_value = "ycsb")]
     pub(super) ablation_of: AblationOf,
     #[command(flatten)]
@@ -202,7 +201,7 @@ pub struct BenchArgs {
     pub(super) tpcb: TpcbArgs,
     #[command(flatten)]
     pub(super) tatp: TatpArgs,
-    /// Watch it in the terminal: throughput, latency, where the time goes, pages, log, checkpoints; q, Esc or Ctrl-C ends it early
+    /// Show the run in the terminal: throughput, latency, stages, pages, log, checkpoints; q, Esc or Ctrl-C ends it early
     #[arg(long)]
     pub(super) live: bool,
     /// Draw throughput, latency and checkpoints over time
@@ -211,25 +210,25 @@ pub struct BenchArgs {
     /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// This process is the child of a run with --reopen kill, and this is its database
+    /// Makes this process the child of a run with --reopen kill, with this database
     #[arg(long, hide = true)]
     pub(super) child: Option<PathBuf>,
-    /// It notes here what its workers are told
+    /// Makes the child record acknowledgments in this directory
     #[arg(long, hide = true)]
     pub(super) ledger: Option<PathBuf>,
 }
 
 const ROWS: u64 = 100_000;
 const SECONDS: f64 = 10.0;
-/// Days; somebody ends it before.
+/// Days: the user ends the run before.
 const SECONDS_WITHOUT_END: f64 = 1e6;
 const SOAK_CHECKPOINT_SECONDS: f64 = 10.0;
-/// More log than any disk has: nothing makes a checkpoint for its sake.
+/// More log than any disk has, so that its length causes no checkpoint.
 const LOG_WITHOUT_END: u64 = 1 << 50;
 
 impl BenchArgs {
-    /// With what the workload's name implies.
-    pub(super) fn settled(self) -> BenchArgs {
+    /// Returns the flags with those that the name `live` implies.
+    pub(super) fn resolved(self) -> BenchArgs {
         if self.workload != Workload::Live {
             return self;
         }
@@ -237,7 +236,7 @@ impl BenchArgs {
         BenchArgs { workload: Workload::Ycsb, live: true, seconds, ..self }
     }
 
-    /// For whoever watches.
+    /// Returns the title for `--live`.
     pub(super) fn title(&self) -> String {
         let name = self.workload.name();
         let plan = self.plan();
@@ -246,7 +245,7 @@ impl BenchArgs {
         format!("{name}, {threads} threads, {commit}, {}, preset {preset}", plan.level_name())
     }
 
-    /// What the workers of a child that is killed are told is noted, and looked for afterwards.
+    /// Returns whether the killed child records acknowledgments for a check.
     pub(super) fn keeps_ledger(&self) -> bool {
         self.check && self.reopen == Some(Reopen::Kill)
     }
@@ -263,17 +262,17 @@ impl BenchArgs {
         }
     }
 
-    /// A modelled device without a directory.
+    /// Returns whether the database is on a modelled device in memory.
     pub(super) fn is_in_memory(&self) -> bool {
         self.device.is_some() && self.path.is_none()
     }
 
-    /// The database needs a directory, and none was given.
+    /// Returns whether the database needs a temporary directory.
     pub(super) fn needs_scratch(&self) -> bool {
         self.device.is_none() && self.path.is_none()
     }
 
-    /// The device, around `directory` if there is one.
+    /// Returns the place of the database.
     pub(super) fn place(&self, directory: Option<&Path>) -> Result<Place> {
         let figures = self.device.as_deref().and_then(Figures::named);
         match (figures, directory) {
@@ -283,7 +282,7 @@ impl BenchArgs {
         }
     }
 
-    /// Memory was chosen, so it is not to be exceeded.
+    /// Returns whether `--memory-bytes` limits the memory.
     pub(super) fn bounds_memory(&self) -> bool {
         self.memory_bytes.is_some()
     }
@@ -292,12 +291,12 @@ impl BenchArgs {
         self.runs
     }
 
-    /// Put with --reopen and --rows: a number of transactions is measured, not a time.
+    /// Returns whether the run ends after a number of transactions: put with --reopen and --rows.
     pub(super) fn counts_rows(&self) -> bool {
         self.workload == Workload::Put && self.reopen.is_some() && self.rows.is_some()
     }
 
-    /// A checkpoint between load and warm-up.
+    /// Returns whether a checkpoint follows the load.
     pub(super) fn checkpoint_when_loaded(&self) -> bool {
         let wanted = self.checkpoint == Some(Checkpoint::Loaded) || self.workload == Workload::Soak;
         wanted && self.checkpoint != Some(Checkpoint::None)
@@ -316,13 +315,13 @@ impl BenchArgs {
         self.rows.unwrap_or(ROWS)
     }
 
-    /// The workload has rows of the kind that --rows, --value-bytes, --ops, --read-percent and --zipf are about.
+    /// Returns whether --rows, --value-bytes, --ops, --read-percent and --zipf describe the workload.
     fn has_rows(&self) -> bool {
         !matches!(self.workload, Workload::Tpcc | Workload::Tpcb | Workload::Tatp)
     }
 
     fn memory_bytes(&self) -> u64 {
-        // Random inserts leave leaves two thirds full; the rest is room for what a run adds.
+        // Random inserts fill leaves by two thirds; the rest is for rows that the run inserts.
         let rows_bytes = self.rows().saturating_mul(self.value_bytes as u64 + 64).saturating_mul(2);
         let warehouses = u64::from(self.tpcc.warehouses(self.threads)) * (300 << 20);
         let needed = match self.workload {
@@ -332,7 +331,7 @@ impl BenchArgs {
             Workload::Tatp => u64::from(self.tatp.subscribers()) * 1200,
             _ => rows_bytes,
         };
-        // What is larger than the machine's memory is worked on from the device.
+        // A database larger than the machine's memory is read from the device.
         let most = physical_memory_bytes() / 4 * 3;
         self.memory_bytes.unwrap_or(needed.max(4 << 30).min(most))
     }

@@ -6,7 +6,7 @@ use quenchdb::{Acknowledger, Builder, Dependency, Layout, MemoryCache, MemorySto
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What an ablation may be of.
+/// The workloads of an ablation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum AblationOf {
     Ycsb,
@@ -17,73 +17,73 @@ pub enum AblationOf {
 }
 
 #[derive(clap::Args, Clone)]
-#[command(next_help_heading = "Commit protocol, where it is not to be as the preset says")]
+#[command(next_help_heading = "Commit protocol: each flag overrides the preset")]
 pub struct ProtocolArgs {
-    /// How many logs, and what goes where: one, per-thread, threads-per-log, by-page
+    /// How records are distributed to logs: one, per-thread, threads-per-log, by-page
     #[arg(long, value_parser = |name: &str| Layout::from_name(name).map_err(said))]
     layout: Option<Layout>,
     /// Threads that share a log, with --layout threads-per-log
     #[arg(long, value_name = "THREADS")]
     threads_per_log: Option<usize>,
-    /// Who writes a log: committer, leader, flusher-per-log, background, worker, memory
+    /// Which thread writes a log: committer, leader, flusher-per-log, background, worker, memory
     #[arg(long, value_parser = |name: &str| Writer::from_name(name).map_err(said))]
     writer: Option<Writer>,
-    /// A log that nobody waits for is written about so often; with --preset queued any
+    /// Interval of writes of a log without waiting threads; with --preset queued of every log
     #[arg(long, value_name = "US")]
     flush_interval_us: Option<u64>,
-    /// Writes of one log that a worker may have in flight
+    /// Most writes of one log that a worker has in flight
     #[arg(long, value_name = "WRITES")]
     in_flight: Option<usize>,
-    /// Whether a thread that writes several logs at once has them flushed together; default: as it measures
+    /// Flush several logs together when one thread has written them; default: if measured to be faster
     #[arg(long, value_name = "BOOL")]
     shared_flush: Option<bool>,
-    /// Who acknowledges what nobody waits with: leader, background, workers
+    /// Which thread acknowledges asynchronous commits: leader, background, workers
     #[arg(long, value_parser = |name: &str| Acknowledger::from_name(name).map_err(said))]
     acknowledger: Option<Acknowledger>,
-    /// Logs that workers acknowledge for each other
+    /// Number of logs whose commits a worker acknowledges
     #[arg(long, value_name = "LOGS")]
     ack_group: Option<usize>,
-    /// Workers acknowledge after one transaction in so many, at random; 0: log2 of the logs
+    /// A worker acknowledges after one in this many transactions, at random; 0: log2 of the number of logs
     #[arg(long, value_name = "TRANSACTIONS")]
     ack_odds: Option<u32>,
-    /// Logs whose waiting bytes a worker writes with its own; 1: only its own
+    /// Number of logs that a worker may write together with its own; 1: only its own
     #[arg(long, value_name = "LOGS")]
     steal_group: Option<usize>,
-    /// A worker idle for so long between its transactions has each written at once; 0: never
+    /// A worker that is idle this long between transactions has each written at once; 0: never
     #[arg(long, value_name = "US")]
     idle_us: Option<u64>,
-    /// What a durable transaction still waits for: log-order, csn, dsn, exact, gsn, gsn-rfa
+    /// The dependencies that a durable transaction waits for: log-order, csn, dsn, exact, gsn, gsn-rfa
     #[arg(long, value_parser = |name: &str| Dependency::from_name(name).map_err(said))]
     dependency: Option<Dependency>,
-    /// Where transactions wait that nobody waits with: latched, lock-free
+    /// The queue of asynchronous commits: latched, lock-free
     #[arg(long, value_parser = |name: &str| Queue::from_name(name).map_err(said))]
     queue: Option<Queue>,
-    /// Transactions that may wait there
+    /// Most transactions in the queue
     #[arg(long, value_name = "TRANSACTIONS")]
     queue_entries: Option<usize>,
-    /// Whether committers let those join their write that the last one released; default true
+    /// Delay a group commit briefly, so that the threads that the previous one released can join; default true
     #[arg(long, value_name = "BOOL")]
     company: Option<bool>,
-    /// The file of the memory-mapped log, with --preset passive or auto; default with passive: `log-memory` in the database's directory. Made if it is
-    /// missing, and then removed at the end
+    /// The file of the memory-mapped log, with --preset passive or auto; default with passive: `log-memory` in the database's directory. A
+    /// missing file is created, and removed at the end
     #[arg(long, value_name = "FILE")]
     log_memory: Option<PathBuf>,
-    /// Its length
+    /// Length of the memory-mapped log
     #[arg(long, value_name = "BYTES")]
     log_memory_bytes: Option<u64>,
-    /// What a power cut leaves of the processor's caches: volatile (nothing), durable (eADR)
+    /// Whether the processor's caches survive a power cut: volatile (no), durable (eADR)
     #[arg(long, value_parser = |name: &str| MemoryCache::from_name(name).map_err(said))]
     memory_cache: Option<MemoryCache>,
-    /// How cache lines reach mapped memory: clwb, clflushopt, clflush, non-temporal; default: as the processor does it best
+    /// How cache lines reach mapped memory: clwb, clflushopt, clflush, non-temporal; default: the best of the processor
     #[arg(long, value_parser = |name: &str| MemoryStore::from_name(name).map_err(said))]
     memory_store: Option<MemoryStore>,
-    /// Each insertion into mapped memory takes at least so long
+    /// Shortest time of an insertion into mapped memory
     #[arg(long, value_name = "NS")]
     insertion_ns: Option<u64>,
-    /// How long a leader gathers followers
+    /// How long a leader waits for followers
     #[arg(long, value_name = "US")]
     window_us: Option<u64>,
-    /// It does if at least so many other transactions are in progress
+    /// The leader waits only if at least this many other transactions are in progress
     #[arg(long, value_name = "TRANSACTIONS")]
     siblings: Option<usize>,
     /// Transactions in one flush at most; 0: no limit
@@ -98,19 +98,19 @@ pub struct ProtocolArgs {
 }
 
 impl ProtocolArgs {
-    /// The file of the memory-mapped log of a database in `directory`, if it has one.
+    /// Returns the file of the memory-mapped log of a database in `directory`, if it has one.
     pub fn memory_of(&self, preset: Preset, directory: Option<&Path>) -> Option<PathBuf> {
         let uses = self.writer.map_or(preset == Preset::Passive, |writer| writer == Writer::Memory);
         let beside = || directory.map(|directory| directory.join("log-memory"));
         if uses { self.log_memory.clone().or_else(beside) } else { self.log_memory.clone() }
     }
 
-    /// The file that was given, if it is not there yet.
+    /// Returns the given file, if it does not exist.
     pub fn new_memory(&self) -> Option<&Path> {
         self.log_memory.as_deref().filter(|path| !path.exists())
     }
 
-    /// The builder with what was given.
+    /// Returns the builder with the given settings.
     pub fn apply(&self, builder: Builder) -> Builder {
         fn with<T: Copy>(builder: Builder, given: Option<T>, set: impl Fn(Builder, T) -> Builder) -> Builder {
             match given {

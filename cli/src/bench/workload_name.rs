@@ -12,23 +12,23 @@ pub enum Workload {
     Tpcb,
     /// A register of mobile phones, as TATP specifies it
     Tatp,
-    /// Tpcc by half of the threads, ycsb by the others, on one database
+    /// Half of the threads run tpcc, the others ycsb, on one database
     Mixed,
     /// Ycsb with --live, until q or for --seconds
     Live,
     /// Inserts of new rows in random key order
     Put,
-    /// Rows as fast as possible: parallel, many a transaction, durable at the end
+    /// Load rows as fast as possible: in parallel, many in a transaction, durable at the end
     Load,
     /// Load, checkpoint, reopen, then read the whole table once in key order
     Scan,
-    /// Ycsb with checkpoints, then close, reopen, check everything; exit code 1 if something is wrong
+    /// Ycsb with checkpoints, then close, reopen and check everything; exit code 1 if a check fails
     Soak,
-    /// The raw device, no database: durable writes, sequential writes, reads
+    /// The raw device without a database: durable writes, sequential writes, reads
     Device,
-    /// One workload (--of) with one commit protocol after the other, each with one thing more
+    /// One workload (--of) with several commit protocols, each with one technique more
     Ablation,
-    /// Put, ycsb or tpcc on several engines in turn, and one table; needs a build with them
+    /// Put, ycsb or tpcc on several engines in turn, in one table; only the program in peers/ has other engines
     Compare,
 }
 

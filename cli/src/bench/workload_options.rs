@@ -31,10 +31,10 @@ pub struct YcsbArgs {
     /// How rows are chosen; default: as the mix says; without one zipfian if there is a --zipf, otherwise uniform
     #[arg(long, value_enum)]
     pub distribution: Option<Distribution>,
-    /// Updates read the row and change one field of so many bytes
+    /// Updates read the row and change one field of this size
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(8..=1 << 20))]
     pub field_bytes: Option<u64>,
-    /// Each worker chooses the rows of so many transactions at once and tells the engine, which reads what is not in memory with many
+    /// Each worker chooses the rows of this many transactions in advance and announces them to the engine, which reads missing pages with many
     /// reads at a time; not with inserts, and only for quenchdb
     #[arg(long, value_name = "TRANSACTIONS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub ahead: Option<u16>,
@@ -46,7 +46,7 @@ fn first_given<const N: usize>(flags: [(&'static str, bool); N]) -> Option<&'sta
 }
 
 impl YcsbArgs {
-    /// One of these flags, if any was given.
+    /// Returns one of these flags, if any was given.
     pub fn given(&self) -> Option<&'static str> {
         first_given([
             ("--mix", self.mix.is_some()),
@@ -98,7 +98,7 @@ impl YcsbArgs {
 enum HomeArg {
     /// Worker i at warehouse i, from the first again when there are more workers
     Fixed,
-    /// Another one for each transaction
+    /// At another warehouse for each transaction
     Random,
 }
 
@@ -109,13 +109,13 @@ pub struct TpccArgs {
     /// Warehouses; default: one for each thread
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     warehouses: Option<u16>,
-    /// Where a worker's terminal stands; default: fixed
+    /// The warehouse of a worker's terminal; default: fixed
     #[arg(long, value_enum)]
     home: Option<HomeArg>,
     /// Deal transactions from decks of 23 cards instead of drawing them by weight
     #[arg(long, conflicts_with = "only")]
     deck: bool,
-    /// Keying and think times of the specification, times a factor; default: none
+    /// Keying and think times of the specification, multiplied by this factor; default: none
     #[arg(
         long,
         value_name = "FACTOR",
@@ -137,20 +137,20 @@ fn pace(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Of every population, so that one that is kept fits any later run.
+/// Seed of every population, so that any later run can use a kept one.
 const POPULATION_SEED: u64 = 1;
 
-/// The place of `only` among `kinds`.
+/// Returns the index of `only` in `kinds`.
 fn only_of(only: Option<&str>, kinds: &[&str]) -> Result<Option<usize>> {
     let Some(only) = only else { return Ok(None) };
     match kinds.iter().position(|kind| *kind == only) {
         Some(place) => Ok(Some(place)),
-        None => bail!("--only: there is no {only}; there are {}", kinds.join(", ")),
+        None => bail!("--only {only} names no transaction; choose one of {}", kinds.join(", ")),
     }
 }
 
 impl TpccArgs {
-    /// One of these flags, if any was given.
+    /// Returns one of these flags, if any was given.
     pub fn given(&self) -> Option<&'static str> {
         first_given([
             ("--warehouses", self.warehouses.is_some()),
@@ -206,7 +206,7 @@ fn skew(text: &str) -> Result<f64, String> {
 }
 
 impl TpcbArgs {
-    /// One of these flags, if any was given.
+    /// Returns one of these flags, if any was given.
     pub fn given(&self) -> Option<&'static str> {
         first_given([
             ("--branches", self.branches.is_some()),
@@ -242,7 +242,7 @@ impl TpcbArgs {
 enum OrderArg {
     /// Ascending
     Key,
-    /// All over the table
+    /// At random
     Random,
 }
 
@@ -250,7 +250,7 @@ enum OrderArg {
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "load")]
 pub struct LoadArgs {
-    /// In which order keys come; default: key
+    /// The order of the keys; default: key
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
     /// Rows of one transaction; default 500
@@ -259,7 +259,7 @@ pub struct LoadArgs {
 }
 
 impl LoadArgs {
-    /// One of these flags, if any was given.
+    /// Returns one of these flags, if any was given.
     pub fn given(&self) -> Option<&'static str> {
         first_given([("--order", self.order.is_some()), ("--batch", self.batch.is_some())])
     }
@@ -283,7 +283,7 @@ pub struct TatpArgs {
 }
 
 impl TatpArgs {
-    /// One of these flags, if any was given.
+    /// Returns one of these flags, if any was given.
     pub fn given(&self) -> Option<&'static str> {
         first_given([("--subscribers", self.subscribers.is_some()), ("--uniform", self.uniform)])
     }

@@ -35,17 +35,17 @@ pub(super) enum Chosen {
     Mixed(Mixed),
 }
 
-/// What a run needs beside its workload.
+/// The inputs of a run besides its workload.
 pub(super) struct Setting<'a, S> {
     pub args: &'a BenchArgs,
     pub plan: &'a Plan,
     pub store: &'a S,
     pub bar: &'a Progress,
-    /// If what the run costs it is to be counted.
+    /// The block device whose writes are counted.
     pub block_device: Option<&'a BlockDevice>,
-    /// Somebody watches.
+    /// The screen of `--live`.
     pub live: Option<&'a Live>,
-    /// The process is going to be killed, and what its workers were told is noted here.
+    /// The record of acknowledgments, if the process will be killed.
     pub ledger: Option<&'a Ledger>,
 }
 
@@ -98,7 +98,7 @@ impl Chosen {
 }
 
 impl<S: Store> Setting<'_, S> {
-    /// Who watches.
+    /// Returns the watch of `--live`.
     pub(super) fn watch(&self) -> Option<&dyn Watch> {
         self.live.map(|live| -> &dyn Watch { &**live.shared() })
     }
@@ -140,7 +140,7 @@ impl<S: Store> Setting<'_, S> {
     fn check<W: Workload>(&self, workload: &W, acknowledged: &Acknowledged) -> Result<Checked> {
         let progress = |what: &str, done: u64, total: u64| self.bar.at(what, done, total);
         if population::found(self.store)?.is_none() {
-            bail!("the population is not there, or not complete");
+            bail!("the database has no complete population; run without --reuse on an empty directory");
         }
         let began = Instant::now();
         let checked = workload.check(self.store, self.plan.threads, acknowledged, &progress)?;

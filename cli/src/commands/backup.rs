@@ -1,4 +1,4 @@
-//! `backup`, `restore`, `compact`: a database is copied, a copy becomes a database, and one gets rid of free space.
+//! `backup`, `restore`, `compact`, `salvage`: copy a database, make a database of copies, and give free space back.
 
 use super::source::{DatabaseArgs, is_busy, open_checkpoint, open_to_read, open_to_write};
 use crate::errors::complain;
@@ -18,17 +18,17 @@ use std::path::PathBuf;
 pub struct BackupArgs {
     /// Database directory
     directory: PathBuf,
-    /// Directory to make; an empty one may be there
+    /// Directory to create; an existing one must be empty
     target: PathBuf,
     /// An earlier backup of this database: copy only what has changed since
     #[arg(long)]
     base: Option<PathBuf>,
-    /// Copy the newest checkpoint instead of making one; so it is also done if another process has the database open
+    /// Copy the newest checkpoint instead of making one; also done if another process has the database open
     #[arg(long)]
     checkpoint: bool,
 }
 
-/// To make a checkpoint and copy it, or the newest one of whoever writes: then also what is to be said of that.
+/// Opens the database to copy it. If another process writes to it, opens its newest checkpoint, and returns a remark.
 fn open_to_back_up(args: &BackupArgs) -> Result<(Database, Option<String>)> {
     if args.checkpoint {
         return Ok((open_checkpoint(&args.directory)?, None));
@@ -37,8 +37,8 @@ fn open_to_back_up(args: &BackupArgs) -> Result<(Database, Option<String>)> {
         Err(error) if is_busy(&error) => error,
         opened => return Ok((opened?, None)),
     };
-    // Readers are in the way as well. Beside them there is all in the checkpoint if the database was closed, and nobody who would make
-    // another if it was not. Beside a writer there is always one that lacks something.
+    // Readers prevent a checkpoint, too. Beside readers the newest checkpoint contains everything if the database was closed.
+    // Beside a writer it always lacks something.
     match open_to_read(&args.directory) {
         Err(error) if is_busy(&error) => {
             let busy =
@@ -61,13 +61,13 @@ pub struct RestoreArgs {
     /// A full backup, then increments in their order
     #[arg(required = true)]
     backups: Vec<PathBuf>,
-    /// Directory to make; an empty one may be there
+    /// Directory to create; an existing one must be empty
     #[arg(required = true)]
     target: PathBuf,
-    /// What is left of the original, or a copy: replay its log (and believe its MANIFEST, if it is there)
+    /// The original or a copy of it: replay its log (and trust its MANIFEST, if there is one)
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Where the memory-mapped log of the original is, if it needs one and it is not where it was
+    /// The memory-mapped log of the original, if it was moved
     #[arg(long, requires = "log", value_name = "FILE")]
     log_memory: Option<PathBuf>,
     /// Replay up to this CSN only

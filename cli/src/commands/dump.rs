@@ -21,13 +21,13 @@ pub struct DumpArgs {
     source: SourceArgs,
     /// Table
     table: String,
-    /// File to write, or - for standard output. It takes the place of one that is there when it is complete: that has to be one that may
-    /// be written, in a directory in which files may be made; its owner stays if possible, and other names of it keep the old rows
+    /// File to write, or - for standard output. Replaces an existing file atomically once the dump is complete. The existing file must be
+    /// writable; the new one keeps its owner if possible, and hard links keep the old rows
     #[arg(default_value = "-")]
     file: PathBuf,
 }
 
-/// Runs it.
+/// Runs `dump`.
 pub fn run(args: &DumpArgs, as_json: bool) -> Result<Outcome> {
     let (_database, table, snapshot) = args.source.table(&args.table)?;
     let range = snapshot.range::<&[u8]>(&table, ..);
@@ -49,20 +49,20 @@ pub fn run(args: &DumpArgs, as_json: bool) -> Result<Outcome> {
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Has a file written. One that is there under this name stays as it is until the new one is complete and durable.
+/// Writes a file. An existing file of this name stays as it is until the new one is complete and durable.
 fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
-    let there = match std::fs::metadata(path) {
+    let existing = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
-        there => Some(there?),
+        found => Some(found?),
     };
-    if there.as_ref().is_some_and(|there| !there.is_file()) {
-        // A pipe, a device: nothing else can be in its place.
+    if existing.as_ref().is_some_and(|existing| !existing.is_file()) {
+        // A pipe or a device cannot be replaced.
         return write(&mut BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?));
     }
-    // Not the link is replaced, but what it leads to.
-    let path = if there.is_some() { path.canonicalize()? } else { path.to_path_buf() };
-    if there.is_some() {
-        // What may not be written is not replaced either.
+    // Replaces the target of a link, not the link.
+    let path = if existing.is_some() { path.canonicalize()? } else { path.to_path_buf() };
+    if existing.is_some() {
+        // Does not replace a file without write permission.
         OpenOptions::new().write(true).open(&path)?;
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -71,11 +71,11 @@ fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, File::create(&new)?);
     write(&mut out)?;
     let file = out.into_inner().map_err(|error| error.into_error())?;
-    if let Some(there) = &there {
-        // Not everybody may give a file away, some may give it to another group of theirs. Permissions come after it, for it takes some of them.
-        let is_owners = fchown(&file, Some(there.uid()), Some(there.gid())).is_ok();
-        let is_groups = is_owners || fchown(&file, None, Some(there.gid())).is_ok();
-        let mode = there.permissions().mode() & if is_owners { !0 } else { !0o4000 };
+    if let Some(existing) = &existing {
+        // A user may be allowed to change only the group, or nothing. Permissions come last, because chown clears some.
+        let is_owners = fchown(&file, Some(existing.uid()), Some(existing.gid())).is_ok();
+        let is_groups = is_owners || fchown(&file, None, Some(existing.gid())).is_ok();
+        let mode = existing.permissions().mode() & if is_owners { !0 } else { !0o4000 };
         file.set_permissions(PermissionsExt::from_mode(if is_groups { mode } else { without_group(mode) }))?;
     }
     file.sync_all()?;
@@ -83,12 +83,12 @@ fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()
     Ok(sync_directory(parent)?)
 }
 
-/// What was meant for another group is for ours only if it is for everybody.
+/// Removes permissions of the group, unless all others have them too: the file has another group now.
 fn without_group(mode: u32) -> u32 {
     mode & !(0o2000 | 0o070 & !(mode << 3))
 }
 
-/// So that a new name outlives a power cut, where the directory may be read and its file system knows of such a thing.
+/// Makes a new name durable. Ignores a directory that cannot be read, and a file system that cannot sync one.
 fn sync_directory(directory: &Path) -> std::io::Result<()> {
     match File::open(directory).and_then(|directory| directory.sync_all()) {
         Err(error)

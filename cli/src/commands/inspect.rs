@@ -1,4 +1,4 @@
-//! `tables`, `stat`, `verify`, `checkpoint`, `log`: what is in a database and whether it is sound.
+//! `tables`, `stat`, `verify`, `checkpoint`, `log`: the content of a database, and whether it is sound.
 
 use super::source::{DatabaseArgs, SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write};
 use crate::output::{Outcome, Progress, print_json, print_text};
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-/// How the names of tables begin that belong to this program.
+/// Prefix of the names of tables that belong to this program.
 const INTERNAL: &str = "quench.";
 
 /// `quench tables`
@@ -30,7 +30,7 @@ pub struct TablesArgs {
 pub struct LogArgs {
     /// Database directory
     directory: PathBuf,
-    /// At most so many records, the newest
+    /// Number of records, the newest
     #[arg(long)]
     limit: Option<usize>,
 }
@@ -164,7 +164,7 @@ pub fn stat(args: &SourceArgs, as_json: bool) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Runs `verify`. Damage that already stops the open is found damage too.
+/// Runs `verify`. Reports damage also if it makes the open fail.
 pub fn verify(args: &SourceArgs, as_json: bool) -> Result<Outcome> {
     let progress = Progress::new();
     let checked = if args.checkpoint {

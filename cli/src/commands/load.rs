@@ -25,9 +25,9 @@ const MARKERS: &str = "quench.load";
                         quench load mydb words words.tsv --resume   continue after a crash"
 )]
 pub struct LoadArgs {
-    /// Database directory; created if there is none
+    /// Database directory; created if it is missing
     directory: PathBuf,
-    /// Table; created if there is none
+    /// Table; created if it is missing
     table: String,
     /// File of lines `key<TAB>value`, or - for standard input
     #[arg(default_value = "-")]
@@ -73,20 +73,20 @@ struct Load<'a> {
     line: Vec<u8>,
 }
 
-/// A batch of large rows ends after so many bytes: a transaction is bounded.
+/// Largest batch in bytes: transactions are bounded.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// What a batch found.
+/// The rows of a batch.
 struct Batch {
     rows: u64,
     ended: bool,
 }
 
 impl Load<'_> {
-    /// The next line without its newline; false at the end.
+    /// Reads the next line without its newline. Returns false at the end.
     fn next_line(&mut self) -> Result<bool> {
         self.line.clear();
-        // A line longer than any row can be is refused before it fills the memory.
+        // Refuses a line longer than any row before it fills the memory.
         const LONGEST: u64 = 4 * quenchdb::VALUE_BYTES_MAX + (1 << 20);
         let read = self
             .source
@@ -134,7 +134,7 @@ impl Load<'_> {
         Ok(batch)
     }
 
-    /// Lines that an earlier load of this source made durable.
+    /// Returns the number of lines that an earlier load of this source made durable.
     fn done_before(&self) -> Result<u64> {
         let Some(value) = self.database.begin_read()?.get(&self.markers, &self.marker)? else {
             return Ok(0);
@@ -178,7 +178,7 @@ impl Load<'_> {
     }
 }
 
-/// Runs it.
+/// Runs `load`.
 pub fn run(args: &LoadArgs, json: bool) -> Result<Outcome> {
     let began = Instant::now();
     let source = source(&args.file)?;

@@ -1,4 +1,4 @@
-//! One module for each question that a command answers.
+//! The commands that read and write one database.
 
 mod source;
 pub mod backup;

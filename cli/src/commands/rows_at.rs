@@ -49,8 +49,7 @@ pub struct PutArgs {
     /// Value with the same escapes, or - for the bytes of standard input as they are
     #[arg(allow_hyphen_values = true, required_unless_present = "file", conflicts_with = "file")]
     value: Option<String>,
-    /// The value is the bytes of this file as they are, - for standard input; they are never in memory as a whole but in the
-    /// database's own
+    /// Read the value from this file, or - for standard input, without escapes
     #[arg(long)]
     file: Option<PathBuf>,
 }
@@ -85,7 +84,7 @@ pub struct ScanArgs {
     /// From the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// At most so many rows
+    /// Most rows
     #[arg(long)]
     limit: Option<usize>,
 }
@@ -163,7 +162,7 @@ pub fn delete(args: &DeleteArgs, as_json: bool) -> Result<Outcome> {
     Ok(if found { Outcome::Done } else { not_found(&args.row.key, as_json) })
 }
 
-/// The first key above all that begin with `prefix`.
+/// Returns the first key above all keys that begin with `prefix`.
 fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

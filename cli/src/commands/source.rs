@@ -5,30 +5,30 @@ use anyhow::{Context, Result};
 use quenchdb::{Database, Snapshot, Table};
 use std::path::{Path, PathBuf};
 
-/// A database and nothing else.
+/// The directory of a database.
 #[derive(clap::Args)]
 pub struct DatabaseArgs {
     /// Database directory
     pub directory: PathBuf,
 }
 
-/// A database to be read.
+/// A database to read.
 #[derive(clap::Args)]
 pub struct SourceArgs {
     /// Database directory
     pub directory: PathBuf,
-    /// Read the newest checkpoint; another process may have the database open and go on writing
+    /// Read the newest checkpoint; another process may have the database open and continue writing
     #[arg(long)]
     pub checkpoint: bool,
 }
 
 impl SourceArgs {
-    /// Opens it.
+    /// Opens the database.
     pub fn open(&self) -> Result<Database> {
         if self.checkpoint { open_checkpoint(&self.directory) } else { open_to_read(&self.directory) }
     }
 
-    /// A table with a snapshot to read it.
+    /// Returns a table with a snapshot.
     pub fn table(&self, table: &str) -> Result<(Database, Table, Snapshot)> {
         let database = self.open()?;
         let table = database.table(table)?;
@@ -42,9 +42,9 @@ pub fn open_to_read(directory: &Path) -> Result<Database> {
     open(directory, true, false).map_err(hint_at_checkpoint)
 }
 
-/// What whoever only reads can do if somebody else has the database.
+/// Adds a hint to the error of a database that another process has open.
 pub fn hint_at_checkpoint(error: anyhow::Error) -> anyhow::Error {
-    if is_busy(&error) { error.context("--checkpoint reads beside a writer") } else { error }
+    if is_busy(&error) { error.context("another process has the database open; use --checkpoint to read its newest checkpoint") } else { error }
 }
 
 /// Opens a database for writing.
@@ -52,13 +52,13 @@ pub fn open_to_write(directory: &Path, create: bool) -> Result<Database> {
     open(directory, false, create)
 }
 
-/// Opens the newest checkpoint of a database beside whoever writes.
+/// Opens the newest checkpoint of a database beside a writer.
 pub fn open_checkpoint(directory: &Path) -> Result<Database> {
     let opened = Database::builder().open_checkpoint(directory);
     opened.with_context(|| format!("cannot open a checkpoint of {}", directory.display()))
 }
 
-/// Whether somebody else has the database.
+/// Returns whether another process has the database open.
 pub fn is_busy(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<quenchdb::Error>().map(quenchdb::Error::kind);
     kind == Some(quenchdb::ErrorKind::Busy)

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Threads of one child are numbered from `round` times this.
 const WRITERS_A_ROUND: u32 = 4096;
 
-/// Its arguments.
+/// The arguments of the child.
 #[derive(clap::Args)]
 pub struct ChildArgs {
     directory: PathBuf,
@@ -56,7 +56,7 @@ fn latencies(database: &Database, interval: Duration) -> Result<()> {
     }
 }
 
-/// Works until it is killed; returns only if something failed.
+/// Works until the parent kills it. Returns only after an error.
 pub fn run(args: &ChildArgs) -> Result<Outcome> {
     let database = Database::open(&args.directory)?;
     let bank = Bank::open(&database)?;

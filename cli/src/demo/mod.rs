@@ -26,7 +26,7 @@ pub struct DemoArgs {
     /// A new or empty directory on the disk to try; default: a temporary one in the current directory, removed
     /// afterwards
     directory: Option<PathBuf>,
-    /// About how long
+    /// Approximate duration
     #[arg(long, hide = true, default_value_t = 15.0, value_parser = positive_seconds)]
     seconds: f64,
     /// Threads that transfer
@@ -37,7 +37,7 @@ pub struct DemoArgs {
 /// Kills of one demo.
 const ROUNDS: u32 = 3;
 
-/// One round: what the child was told is durable, and what is there after its death.
+/// One round: the acknowledgments that the child received, and the content after the kill.
 #[derive(Debug, Serialize)]
 struct Round {
     seconds: f64,
@@ -66,7 +66,7 @@ struct DemoReport {
     kept: bool,
 }
 
-/// What the child wrote before it died.
+/// The output of the child before the kill.
 #[derive(Debug, Default)]
 struct Heard {
     setup: bool,
@@ -103,12 +103,12 @@ struct Demo<'a> {
     directory: &'a Path,
     json: bool,
     progress: Progress,
-    /// All acknowledged so far: later rounds must not lose what earlier ones kept.
+    /// All acknowledgments so far: a later round must not lose them.
     acknowledged: Vec<Entry>,
     setup: bool,
 }
 
-/// Reads the pipe to its end, which the kill brings; counts what it hears.
+/// Reads the pipe to its end, which follows the kill, and counts the lines.
 fn listen(pipe: ChildStdout, count: &AtomicU64, ready: &AtomicBool) -> Heard {
     let mut heard = Heard::default();
     let mut lines = BufReader::with_capacity(1 << 16, pipe);
@@ -145,7 +145,7 @@ impl Demo<'_> {
             .context("cannot start the child")
     }
 
-    /// Lets the child work for `time` once it is ready, kills it, and returns what it had been told.
+    /// Runs the child for `time` once it is ready, kills it, and returns its acknowledgments.
     fn work_and_kill(&self, round: u32, time: Duration) -> Result<(Heard, f64)> {
         let mut child = self.spawn(round, (time.as_secs_f64() / 5.0).clamp(0.02, 0.2))?;
         let pipe = child.stdout.take().context("the child has no standard output")?;
@@ -153,7 +153,7 @@ impl Demo<'_> {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| listen(pipe, &count, &ready));
             let watched = self.watch(&mut child, &count, &ready, time);
-            // Only our own child, and whatever happened: the reader ends when the pipe does.
+            // The reader ends with the pipe.
             let killed = child.kill();
             let status = child.wait();
             let heard = reader.join().unwrap_or_default();
@@ -254,14 +254,14 @@ impl Demo<'_> {
     }
 }
 
-/// A figure as a bar, `full` being the longest.
+/// Returns a figure as a bar; `full` has the longest bar.
 fn bar(figure: f64, full: f64) -> String {
     const WIDTH: f64 = 40.0;
     let length = if full > 0.0 { (figure / full * WIDTH).round().clamp(1.0, WIDTH) } else { 0.0 };
     "#".repeat(length as usize)
 }
 
-/// Commit latency beside the raw device's.
+/// Prints the commit latency beside the latency of the raw device.
 fn picture(latency: &Value, device: &[DeviceLine], threads: u32) -> String {
     let commit = |name: &str| latency[name].as_f64().unwrap_or(0.0);
     let mut rows: Vec<(String, f64)> = Vec::new();
@@ -298,7 +298,7 @@ fn require_empty(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs it.
+/// Runs `demo`.
 pub fn run(args: &DemoArgs, json: bool) -> Result<Outcome> {
     let scratch = if args.directory.is_none() { Some(Scratch::new("demo")?) } else { None };
     let directory = match (&args.directory, &scratch) {

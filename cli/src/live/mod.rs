@@ -1,12 +1,12 @@
-//! `--live`: the engine at work, in the terminal.
+//! `--live`: shows a run in the terminal.
 //!
 //! ```text
-//!   driver, loaders ── samples, progress ──▶ Shared ◀── a thread of its own: keys, and five pictures a second ──▶ terminal
+//!   driver, loaders ── samples, progress ──▶ Shared ◀── a thread of its own: keys, and five frames a second ──▶ terminal
 //!          ▲                                   │
 //!          └─────── ends now (q, Esc, Ctrl-C, a signal) ─┘
 //! ```
-//! The terminal is that of standard error, so that standard output may go to a file. It is given back when the measurement ends, before
-//! anything is printed.
+//! It draws on standard error, so that standard output may be a file. It restores the terminal when the measurement ends, before
+//! the report is printed.
 
 mod view;
 
@@ -22,20 +22,20 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use view::{Doing, Scene};
 
-/// A picture lasts so long.
+/// Time between two frames.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
 
 fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the run tells, and what it is told.
+/// State that the run and the screen share.
 #[derive(Debug)]
 pub struct Shared {
     state: Mutex<State>,
-    /// The run is to end.
+    /// True if the run must end.
     ends: AtomicBool,
-    /// The terminal is to be given back.
+    /// True if the screen must restore the terminal.
     over: AtomicBool,
 }
 
@@ -56,7 +56,7 @@ impl Shared {
         Shared { state: Mutex::new(state), ends: AtomicBool::new(false), over: AtomicBool::new(false) }
     }
 
-    /// `done` of `total` of `what`; false if nobody watches any more.
+    /// Shows progress. Returns false if the screen has ended.
     pub fn at(&self, what: &str, done: u64, total: u64) -> bool {
         if self.over.load(Ordering::Acquire) {
             return false;
@@ -89,18 +89,18 @@ impl Watch for Shared {
     }
 }
 
-/// Refuses what cannot be drawn on.
+/// Checks that standard error is a terminal that can be drawn on.
 ///
 /// # Errors
-/// Standard error is not a terminal, or somebody else writes there.
+/// Standard error is no such terminal, or the trace writes to it.
 pub fn check_terminal() -> Result<()> {
     if !std::io::stderr().is_terminal() {
         bail!(
-            "--live draws on the terminal, and standard error is none; leave --live out, or use --plot for a picture"
+            "--live draws on standard error, which is not a terminal; leave --live out, or use --plot"
         );
     }
     if std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty()) {
-        bail!("--live needs a terminal that can move its cursor; TERM says that this one cannot");
+        bail!("--live needs a terminal that can move its cursor; set TERM to the type of this terminal");
     }
     if std::env::var_os("QUENCH_TRACE").is_some() {
         bail!("--live draws where QUENCH_TRACE writes; unset it, or leave --live out");
@@ -108,17 +108,17 @@ pub fn check_terminal() -> Result<()> {
     Ok(())
 }
 
-/// A run that is being watched.
+/// A screen that shows a run.
 pub struct Live {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<Result<()>>>>,
 }
 
 impl Live {
-    /// Takes the terminal. `title` says what runs.
+    /// Takes the terminal and draws `title` at its top.
     ///
     /// # Errors
-    /// There is none.
+    /// The terminal cannot be used.
     pub fn start(title: String, interval: Duration) -> Result<Live> {
         check_terminal()?;
         signals::handle();
@@ -131,16 +131,16 @@ impl Live {
         Ok(Live { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// For the run.
+    /// Returns the state for the run.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Gives the terminal back.
+    /// Restores the terminal.
     pub fn stop(&self) {
         self.shared.over.store(true, Ordering::Release);
         if let Some(thread) = unpoisoned(&self.thread).take() {
-            // What it could not draw is nobody's loss any more.
+            // An error of the last frame does not matter.
             let _ = thread.join();
         }
         terminal::restore();
@@ -153,11 +153,11 @@ impl Drop for Live {
     }
 }
 
-/// The terminal while a child draws on it: raw, so that its keys reach the child and make no signals.
+/// The terminal while a child draws on it: raw, so that keys reach the child and do not become signals.
 pub struct Borrowed;
 
 impl Borrowed {
-    /// Until the result is dropped.
+    /// Lends the terminal until the result is dropped.
     pub fn lend() -> Borrowed {
         terminal::lend();
         Borrowed
@@ -170,14 +170,14 @@ impl Drop for Borrowed {
     }
 }
 
-/// The keys that end the run.
+/// Returns whether a key ends the run.
 fn quits(key: KeyEvent) -> bool {
     let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     key.kind != KeyEventKind::Release
         && (control_c || matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc))
 }
 
-/// Draws and listens until it is over.
+/// Draws frames and reads keys until the screen must end.
 fn show(mut screen: Screen, shared: &Shared, title: &str) -> Result<()> {
     while !shared.over.load(Ordering::Acquire) {
         screen.draw(|frame| {
@@ -190,7 +190,7 @@ fn show(mut screen: Screen, shared: &Shared, title: &str) -> Result<()> {
         while let Some(left) = DRAW_EVERY.checked_sub(drawn.elapsed())
             && !shared.over.load(Ordering::Acquire)
         {
-            // Short, so that the end of the run is seen soon.
+            // A short wait, so that the end of the run shows soon.
             if !event::poll(left.min(DRAW_EVERY / 4))? {
                 continue;
             }

@@ -22,7 +22,7 @@ fn before_anything_is_measured_there_is_no_result_to_wait_for() {
     let shared = Shared::new(Duration::from_secs(1));
     shared.sampled(view::sample(1, true));
     assert!(shared.interrupt() && shared.ends(), "the run ends with its result");
-    assert!(!shared.interrupt(), "who asks twice does not want to wait");
+    assert!(!shared.interrupt(), "a second request does not wait");
     shared.over.store(true, Ordering::Release);
     assert!(!shared.at("closing", 0, 1), "the terminal is not ours any more");
 }

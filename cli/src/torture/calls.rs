@@ -1,11 +1,11 @@
-//! Trouble at the Nth system call of a kind, by `strace`: the child is killed there, or the call fails.
+//! Faults at the Nth system call of a kind, by `strace`: strace kills the child there, or makes the call fail.
 //!
-//! Rounds go through all kinds of calls for N = 1, then for N = 2, and so on. strace counts the calls of each thread for itself, so N is
-//! the Nth of the first thread that gets there. Only calls on files of the database are counted, so that nothing strikes the dynamic linker; of
-//! `io_uring_enter`, which has no file, all: only the engine makes them. A kind that no thread calls so often before the round ends begins with 1
-//! again: each round begins with a recovery, whose calls are those that matter most.
+//! Rounds use all kinds of calls with N = 1, then with N = 2, and so on. strace counts the calls of each thread separately, so the
+//! first thread with N calls is hit. Only calls on files of the database count, so that the dynamic linker is not hit; of
+//! `io_uring_enter`, which has no file, all count: only the engine makes them. If no thread reaches N calls in a round, N starts
+//! at 1 again: each round begins with a recovery, whose calls matter most.
 //!
-//! What was really struck is told by strace's record of the calls.
+//! The record of strace shows which call was hit.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -14,22 +14,22 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What happens at the call.
+/// The fault at the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Trouble {
-    /// SIGKILL before it is carried out.
+    /// SIGKILL before the call.
     Kill,
-    /// It fails with EIO.
+    /// The call fails with EIO.
     Eio,
-    /// It, and all of its kind after it, fail with EIO.
+    /// The call and all later calls of its kind fail with EIO.
     EioForEver,
-    /// It fails with ENOSPC.
+    /// The call fails with ENOSPC.
     Enospc,
-    /// It, and all of its kind after it, fail with ENOSPC.
+    /// The call and all later calls of its kind fail with ENOSPC.
     EnospcForEver,
-    /// It fails with EINTR.
+    /// The call fails with EINTR.
     Eintr,
-    /// It fails with EAGAIN.
+    /// The call fails with EAGAIN.
     Eagain,
 }
 
@@ -46,7 +46,7 @@ const CALLS: [&str; 9] = [
     "pread64",
 ];
 
-/// Errors that each of them can have. EINTR and EAGAIN are for those that may be interrupted or refused for a moment.
+/// Returns whether `call` can fail like this. EINTR and EAGAIN fit calls that may be interrupted or refused temporarily.
 fn fits(trouble: Trouble, call: &str) -> bool {
     match trouble {
         Trouble::Kill => true,
@@ -59,7 +59,7 @@ fn fits(trouble: Trouble, call: &str) -> bool {
     }
 }
 
-/// Whether there is a strace that can do that, and why not.
+/// Returns an error if no strace on this machine can inject faults.
 pub fn available() -> Result<()> {
     let mut tried = Command::new("strace");
     tried.args([
@@ -73,57 +73,57 @@ pub fn available() -> Result<()> {
         "inject=openat:signal=SIGKILL:when=1",
     ]);
     let done = tried.arg("true").stdin(Stdio::null()).output().context("cannot start strace")?;
-    anyhow::ensure!(done.status.signal() == Some(9), "strace kills nobody here: {}", done.status);
+    anyhow::ensure!(done.status.signal() == Some(9), "this strace cannot inject a kill (ended with {}); install strace 5 or newer", done.status);
     Ok(())
 }
 
-/// A kind of call, as it is made with io_uring or without.
+/// A kind of call, with or without io_uring.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     call: &'static str,
     io_uring: bool,
-    /// Which one is next.
+    /// The next N.
     nth: u32,
-    /// The largest that was met.
+    /// The largest N that was hit.
     most: u32,
-    /// Rounds in which such a call was struck.
+    /// Number of rounds in which such a call was hit.
     struck: u64,
 }
 
-/// Which call comes next.
+/// The kinds of calls, and the next one.
 #[derive(Debug)]
 pub struct Calls {
     trouble: Trouble,
     kinds: Vec<Kind>,
     at: usize,
-    /// Rounds that met their call.
-    pub met: u64,
-    /// What is known of kinds that are never called, or were.
+    /// Number of rounds whose call was hit.
+    pub hits: u64,
+    /// Kinds that no thread calls on this machine.
     left_out: Vec<Kind>,
 }
 
 impl Calls {
-    /// With io_uring, and if it alternates without it, too.
+    /// Creates the list with io_uring; with `alternates` also without.
     pub fn new(trouble: Trouble, alternates: bool) -> Calls {
         let ways = if alternates { &[true, false][..] } else { &[true] };
         let kinds = |call: &'static str| {
             ways.iter().map(move |io_uring| Kind { call, io_uring: *io_uring, nth: 1, most: 0, struck: 0 })
         };
         let kinds = CALLS.into_iter().filter(|call| fits(trouble, call)).flat_map(kinds).collect();
-        Calls { trouble, kinds, at: 0, met: 0, left_out: Vec::new() }
+        Calls { trouble, kinds, at: 0, hits: 0, left_out: Vec::new() }
     }
 
-    /// Whether this round's child uses io_uring.
+    /// Returns whether the child of this round uses io_uring.
     pub fn io_uring(&self) -> bool {
         self.kinds[self.at].io_uring
     }
 
-    /// Whether nobody is known to make the next call.
+    /// Returns true if no call of the next kind was hit so far.
     pub fn is_first(&self) -> bool {
         self.kinds[self.at].most == 0
     }
 
-    /// Each kind with the highest N that was met.
+    /// Returns each kind with the highest N that was hit.
     pub fn summary(&self) -> Vec<(String, u32)> {
         let name = |kind: &Kind| {
             let way = if kind.io_uring { "with" } else { "without" };
@@ -132,7 +132,7 @@ impl Calls {
         self.kinds.iter().chain(&self.left_out).map(name).collect()
     }
 
-    /// In how many rounds each kind of call was struck; kinds that nobody makes are left out.
+    /// Returns the number of rounds in which each kind of call was hit. Omits kinds that no thread calls.
     pub fn struck(&self) -> BTreeMap<&'static str, u64> {
         let mut struck = BTreeMap::new();
         for kind in self.kinds.iter().chain(&self.left_out).filter(|kind| kind.struck > 0) {
@@ -141,7 +141,8 @@ impl Calls {
         struck
     }
 
-    /// A program under strace with the trouble of this round, at calls on files of `database`; its arguments follow.
+    /// Returns the command that runs `program` under strace with the fault of this round, at calls on files of `database`. The caller
+    /// adds arguments.
     pub fn command(&self, program: &OsStr, directory: &Path, database: &Path) -> Command {
         let Kind { call, nth, .. } = self.kinds[self.at];
         let what = match self.trouble {
@@ -154,7 +155,7 @@ impl Calls {
             Trouble::Eagain => format!("error=EAGAIN:when={nth}"),
         };
         let mut command = Command::new("strace");
-        // Not with `--seccomp-bpf`, which would be faster: then nothing is injected.
+        // Without `--seccomp-bpf`, which is faster, but injects nothing.
         command.args(["-f", "-qq", "-s", "0", "-o"]).arg(record_of(directory));
         if call != "io_uring_enter" {
             for path in paths_of(database) {
@@ -166,32 +167,32 @@ impl Calls {
         command
     }
 
-    /// What the round is about, in words.
+    /// Returns the fault and the call of this round, in words.
     pub fn describe(&self) -> String {
         let Kind { call, nth, .. } = self.kinds[self.at];
         format!("{:?} at {call} number {nth}", self.trouble)
     }
 
-    /// Whether the round's call was struck: `killed` says whether the child was ended by SIGKILL before the parent did it.
-    pub fn was_struck(&self, killed: bool, directory: &Path) -> bool {
+    /// Returns whether the call of this round was hit. `killed`: SIGKILL ended the child before the parent sent it.
+    pub fn was_hit(&self, killed: bool, directory: &Path) -> bool {
         match self.trouble {
             Trouble::Kill => killed,
             _ => std::fs::read_to_string(record_of(directory)).is_ok_and(|text| text.contains("(INJECTED)")),
         }
     }
 
-    /// The round is over.
-    pub fn advance(&mut self, met: bool) {
+    /// Ends the round and chooses the next call.
+    pub fn advance(&mut self, hit: bool) {
         let several = self.kinds.len() > 1;
         let kind = &mut self.kinds[self.at];
-        self.met += u64::from(met);
-        if met {
+        self.hits += u64::from(hit);
+        if hit {
             kind.most = kind.most.max(kind.nth);
             kind.struck += 1;
             kind.nth += 1;
             self.at += 1;
         } else if kind.most == 0 && several {
-            // Nobody makes this call here.
+            // No thread makes this call on this machine.
             self.left_out.push(self.kinds.remove(self.at));
         } else {
             kind.nth = 1;
@@ -201,7 +202,7 @@ impl Calls {
     }
 }
 
-/// Ends what a strace of ours has started: ending strace alone would let it go on.
+/// Kills the process that `strace` traces. A kill of strace alone would leave it running.
 pub fn kill_traced(strace: u32) {
     let children =
         std::fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap_or_default();
@@ -214,7 +215,7 @@ pub fn kill_traced(strace: u32) {
     }
 }
 
-/// Everything that a child opens of its database. strace knows no prefixes.
+/// Returns all paths of the database that a child may open. strace knows no prefixes.
 fn paths_of(database: &Path) -> Vec<PathBuf> {
     const FILES: [&str; 8] = [
         "LOCK",
@@ -226,7 +227,7 @@ fn paths_of(database: &Path) -> Vec<PathBuf> {
         ".quench-direct-probe",
         "quench-probe.tmp",
     ];
-    // A directory is left for a new one long before there are more.
+    // A new database replaces the old one long before it has more segments.
     let segments = (1..=SEGMENTS).map(|n| database.join(format!("log/{n:08}.seg")));
     std::iter::once(database.to_path_buf())
         .chain(FILES.iter().map(|name| database.join(name)))
@@ -236,12 +237,12 @@ fn paths_of(database: &Path) -> Vec<PathBuf> {
 
 const SEGMENTS: u32 = 48;
 
-/// strace's record of the calls that it looked at.
+/// Returns the path of the record of strace.
 fn record_of(directory: &Path) -> PathBuf {
     directory.join("torture-calls")
 }
 
-/// The child's standard error, for a look at how it ended.
+/// Returns the path of the standard error of the child.
 pub fn errors_of(directory: &Path) -> PathBuf {
     directory.join("torture-stderr")
 }

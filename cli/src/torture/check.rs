@@ -1,4 +1,4 @@
-//! What must hold after a kill, apart from the workload that made it.
+//! What must hold after a kill.
 
 use super::child::{self, Way};
 use crate::bank::{self, Entry};
@@ -22,7 +22,7 @@ pub struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// Takes a whole line of a child; false if it is none of ours.
+    /// Records a whole line of a child. Returns false if the line has no known form.
     pub fn line(&mut self, line: &str) -> bool {
         if line == "S" {
             self.setup = true;
@@ -51,12 +51,12 @@ impl Acknowledged {
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Acknowledged commits whose effects are missing.
     pub lost: u64,
-    /// Everything that is wrong, in words; lost commits too.
+    /// Every violation, in words; lost commits too.
     pub violations: Vec<String>,
     /// Rows of all tables.
     pub rows: u64,
@@ -70,7 +70,7 @@ impl Findings {
     }
 }
 
-/// Opens, checks content and files, and opens again.
+/// Opens the database, checks content and files, and opens it again.
 pub fn check_twice(directory: &Path, way: Way<'_>, acknowledged: &Acknowledged) -> Result<Findings> {
     let database = child::open(directory, way).context("the first open after the kill")?;
     let mut findings = check(&database, acknowledged)?;
@@ -85,7 +85,7 @@ pub fn check_twice(directory: &Path, way: Way<'_>, acknowledged: &Acknowledged) 
     Ok(findings)
 }
 
-/// Checks the content of `database` against what was acknowledged.
+/// Checks the content of `database` against the acknowledgments.
 pub fn check(database: &Database, acknowledged: &Acknowledged) -> Result<Findings> {
     let mut findings = Findings::default();
     let bank = bank::check(database)?;
@@ -102,7 +102,7 @@ pub fn check(database: &Database, acknowledged: &Acknowledged) -> Result<Finding
     for &entry in &acknowledged.inserts {
         match (rows.contains_key(&entry), deleted.contains(&entry)) {
             (true, false) | (false, true) => {}
-            (true, true) => findings.violations.push(format!("{entry:?} is there and deleted")),
+            (true, true) => findings.violations.push(format!("{entry:?} exists, although it was deleted")),
             (false, false) => findings.lost("insert", entry),
         }
     }
@@ -138,7 +138,7 @@ fn entries(database: &Database, name: &str) -> Result<HashSet<Entry>> {
     Ok(found)
 }
 
-/// Every row has its index entry and every index entry its row.
+/// Checks that every row has its index entry and every index entry its row.
 fn index_agrees(database: &Database, rows: &HashMap<Entry, [u8; 8]>, findings: &mut Findings) -> Result<()> {
     let mut matched = 0;
     if let Some(index) = bank::existing(database, "rows_by_attribute")? {
@@ -159,7 +159,7 @@ fn index_agrees(database: &Database, rows: &HashMap<Entry, [u8; 8]>, findings: &
     Ok(())
 }
 
-/// A hash of all tables and rows, in order.
+/// Returns a hash of all tables and rows, in order.
 pub fn content_hash(database: &Database) -> Result<u64> {
     let mut hasher = std::hash::DefaultHasher::new();
     let mut names = database.tables();

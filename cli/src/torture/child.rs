@@ -1,6 +1,6 @@
 //! The child that is killed: it works as fast as it can and reports each commit after it was acknowledged.
 //!
-//! With `--steps` it ends by itself: each thread makes so many, a checkpoint runs beside them, and the database is closed.
+//! With `--steps N` it ends by itself: each thread makes N steps beside a checkpoint, and the database is closed.
 //!
 //! Lines on standard output, one `write` each: `S` the accounts are durable; `T w s` transfer, `I w s` insert,
 //! `D w s` delete of the insert `w s` were acknowledged. Rows of bounded loss are written and never reported.
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Threads of one child are numbered from `round` times this.
 pub const WRITERS_A_ROUND: u32 = 4096;
 
-/// Its arguments.
+/// The arguments of the child.
 #[derive(clap::Args)]
 pub struct ChildArgs {
     directory: PathBuf,
@@ -43,7 +43,7 @@ pub struct ChildArgs {
     steps: Option<u64>,
 }
 
-/// A method by its name.
+/// Parses the name of a durability method.
 pub fn parse_method(name: &str) -> Result<MethodSetting, String> {
     let named = MethodSetting::ALL.into_iter().find(|(_, known)| *known == name);
     named.map(|(method, _)| method).ok_or_else(|| format!("there is no method {name}"))
@@ -56,9 +56,9 @@ pub struct Way<'a> {
     pub preset: Preset,
     /// The file of a memory-mapped log.
     pub log_memory: Option<&'a Path>,
-    /// Whether it may use io_uring.
+    /// Whether the engine may use io_uring.
     pub io_uring: bool,
-    /// How writes are made durable, if not as a probe finds best.
+    /// How writes are made durable. `None`: a probe chooses.
     pub method: Option<MethodSetting>,
 }
 
@@ -69,7 +69,7 @@ pub fn open(directory: &Path, way: Way<'_>) -> quenchdb::Result<Database> {
         preset: way.preset,
         io_uring: way.io_uring,
         durability_method: way.method,
-        // Full every few milliseconds.
+        // A segment is full after a few milliseconds.
         log_buffer_bytes: if log_memory.is_some() { 64 << 10 } else { 0 },
         log_memory,
         segment_bytes: 1 << 20,
@@ -150,7 +150,7 @@ struct Writer {
     writer: u32,
     sequence: u64,
     random: Random,
-    /// Own rows that are there and may be deleted.
+    /// Rows of this writer that exist and may be deleted.
     live: Vec<Entry>,
     pending: VecDeque<(CommitHandle, Action)>,
 }
@@ -231,7 +231,7 @@ fn checkpoints(database: &Database, mut random: Random) -> Result<()> {
     }
 }
 
-/// Each writer makes so many steps, beside a checkpoint.
+/// Runs a number of steps in each writer, beside a checkpoint.
 fn make_steps(database: &Database, writers: Vec<Writer>, steps: u64) -> Result<()> {
     let work = |mut writer: Writer| -> Result<()> {
         (0..steps).try_for_each(|_| writer.step())?;
@@ -246,7 +246,7 @@ fn make_steps(database: &Database, writers: Vec<Writer>, steps: u64) -> Result<(
     })
 }
 
-/// Works until it is killed; returns only if something failed, or after the steps that were asked for.
+/// Works until the parent kills it. Returns after an error, or after `--steps` steps.
 pub fn run(args: &ChildArgs) -> Result<Outcome> {
     let way = Way {
         preset: args.preset,

@@ -1,4 +1,4 @@
-//! `torture`: a child works, is killed at a random moment, and the parent checks every promise it made. Again and again.
+//! `torture`: the parent kills a working child at a random moment and checks every acknowledgment; again and again.
 
 mod calls;
 pub mod child;
@@ -19,7 +19,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,11 +27,11 @@ use std::time::{Duration, Instant};
 /// `quench torture`
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  quench torture /tmp/t --seconds 60 --preset autonomous --seed 7\n\n\
-                        Works in DIR/torture-db, which it removes at the start; it stays afterwards for a look.")]
+                        Works in DIR/torture-db, which it removes at the start and keeps at the end.")]
 pub struct TortureArgs {
-    /// Directory to work in; created if there is none
+    /// Directory to work in; created if it is missing
     directory: PathBuf,
-    /// How long
+    /// Duration
     #[arg(long, default_value_t = 10.0, value_parser = positive_seconds)]
     seconds: f64,
     /// Threads of the child
@@ -46,31 +46,31 @@ pub struct TortureArgs {
     /// Seed of the random choices (the moments of the kills still depend on the machine)
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Not at random moments, but at the Nth system call of each kind that changes files, for one N after the other; needs strace
+    /// Inject a fault at the Nth system call of each kind that changes files, for N = 1, 2, ..., instead of random kills; needs strace
     #[arg(long, value_name = "TROUBLE")]
     at_calls: Option<Trouble>,
-    /// Longest life of a child, in milliseconds
+    /// Longest run of a child, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(50..=600_000))]
     life: u64,
-    /// End after so many rounds
+    /// Number of rounds; default: until the time is over
     #[arg(long)]
     rounds: Option<u64>,
-    /// Write without io_uring in every other round
+    /// Write without io_uring in every second round
     #[arg(long)]
     alternate_io: bool,
 }
 
-/// A database this large is left for a new one, so that checks stay short.
+/// A new database replaces one with more rows than this, so that checks stay short.
 const ROWS_MAX: u64 = 200_000;
-/// The same where a round is over in a moment.
+/// The same with --at-calls, whose rounds are short.
 const ROWS_MAX_AT_CALLS: u64 = 3_000;
-/// How long a child under strace, which slows down all that it does, may take until it works. Its time for its call begins then.
+/// Time until a child under strace has to work; strace slows it down. The time for its call starts then.
 const UNTIL_WORK: Duration = Duration::from_secs(30);
-/// How long a child may take to get to its call; and to its first one, without which its kind is left out from then on.
+/// Time until a child has to reach its call. If it does not reach the first call of a kind, the kind is left out.
 const UNTIL_CALL: Duration = Duration::from_millis(400);
 const UNTIL_FIRST_CALL: Duration = Duration::from_millis(1500);
 const SIGKILL: i32 = 9;
-/// Problems that are printed.
+/// Most problems that are printed.
 const SHOWN_MAX: usize = 20;
 
 struct Torture<'a> {
@@ -82,9 +82,9 @@ struct Torture<'a> {
     round: u32,
     rounds: u64,
     kills: u64,
-    /// Set if trouble comes at calls.
+    /// Set with --at-calls.
     calls: Option<Calls>,
-    /// Children that were told of an error and said so.
+    /// Number of children that reported the injected error.
     complaints: u64,
     acknowledged_before: u64,
     lost: u64,
@@ -108,7 +108,19 @@ impl Torture<'_> {
         }
     }
 
-    /// Starts a child, reads what it reports, kills it.
+    fn kill(&self, child: &mut Child, ended: bool) -> Result<()> {
+        if self.calls.is_none() || ended {
+            return Ok(child.kill()?);
+        }
+        // strace ends after the process it traces, which on a busy machine may not have started yet.
+        while child.try_wait()?.is_none() {
+            calls::kill_traced(child.id());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Starts a child, records its acknowledgments, and kills it.
     fn work_and_kill(&mut self, delay: Duration) -> Result<()> {
         let program = std::env::current_exe()?;
         let mut command = match &self.calls {
@@ -131,25 +143,25 @@ impl Torture<'_> {
             .spawn()
             .context("cannot start the child")?;
         let pipe = child.stdout.take().context("the child has no standard output")?;
-        // The pipe is read until its end, which the kill brings: nothing reported is missed.
+        // The reader reads the pipe to its end, which follows the kill: it misses no acknowledgment.
         let mut acknowledged = std::mem::take(&mut self.acknowledged);
         let works = Arc::new(AtomicBool::new(false));
-        let says_so = Arc::clone(&works);
+        let started = Arc::clone(&works);
         let reader = std::thread::spawn(move || {
-            let mut strange = Vec::new();
+            let mut unknown = Vec::new();
             let mut lines = BufReader::with_capacity(1 << 16, pipe);
             let mut line = String::new();
             while lines.read_line(&mut line).is_ok_and(|read| read > 0) {
-                // A last line without its newline was cut by the kill: not acknowledged to anyone.
+                // The kill cut a last line without newline: it is no acknowledgment.
                 if let Some(whole) = line.strip_suffix('\n') {
-                    says_so.store(true, Ordering::Release);
+                    started.store(true, Ordering::Release);
                     if !acknowledged.line(whole) {
-                        strange.push(whole.to_string());
+                        unknown.push(whole.to_string());
                     }
                 }
                 line.clear();
             }
-            (acknowledged, strange)
+            (acknowledged, unknown)
         });
         let began = Instant::now();
         let (mut since, mut begins, mut stopped) = (began, self.calls.is_some(), None);
@@ -161,17 +173,9 @@ impl Torture<'_> {
                 since = if began.elapsed() < UNTIL_WORK { Instant::now() } else { began };
             }
         }
-        if self.calls.is_some() && stopped.is_none() {
-            // strace ends with what it traces, which on a busy machine it may not even have started.
-            while child.try_wait()?.is_none() {
-                calls::kill_traced(child.id());
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        } else {
-            child.kill()?;
-        }
+        self.kill(&mut child, stopped.is_some())?;
         child.wait()?;
-        let (acknowledged, strange) = reader.join().unwrap_or_default();
+        let (acknowledged, unknown) = reader.join().unwrap_or_default();
         self.acknowledged = acknowledged;
         if self.calls.is_some() {
             self.judge_end(stopped, &std::fs::read_to_string(&stderr).unwrap_or_default());
@@ -183,19 +187,19 @@ impl Torture<'_> {
         if begins && stopped.is_none() {
             self.violations.push(format!("the child did nothing in {UNTIL_WORK:?}"));
         }
-        self.violations.extend(strange.into_iter().map(|line| format!("the child wrote `{line}`")));
+        self.violations.extend(unknown.into_iter().map(|line| format!("the child wrote `{line}`")));
         Ok(())
     }
 
-    /// How a child in trouble may end: by the signal, or with an error that it was told of. One that went on until now was killed.
+    /// Checks how a child with a fault ended: by the signal, with an error that it reported, or by the kill of the parent.
     fn judge_end(&mut self, stopped: Option<ExitStatus>, stderr: &str) {
         let Some(calls) = &mut self.calls else { return };
         let what = calls.describe();
         let killed = stopped.is_some_and(|status| status.signal() == Some(SIGKILL));
-        let struck = calls.was_struck(killed, &self.args.directory);
-        calls.advance(struck);
-        if stopped.is_some() && !struck {
-            self.violations.push(format!("{what}: the child ended, but nothing had struck it: {stderr}"));
+        let hit = calls.was_hit(killed, &self.args.directory);
+        calls.advance(hit);
+        if stopped.is_some() && !hit {
+            self.violations.push(format!("{what}: the child ended, but no fault had hit it: {stderr}"));
         }
         match stopped.map(|status| (status.code(), status.signal())) {
             None | Some((_, Some(SIGKILL))) => self.kills += 1,
@@ -215,7 +219,7 @@ impl Torture<'_> {
         check::check_twice(&self.database, way, &self.acknowledged)
     }
 
-    fn begin_anew(&self) -> Result<()> {
+    fn reset(&self) -> Result<()> {
         remove(&self.database)?;
         match self.memory.as_ref().map(std::fs::remove_file) {
             Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -226,7 +230,7 @@ impl Torture<'_> {
     }
 
     fn round(&mut self) -> Result<()> {
-        // Every fourth kill falls into open and recovery.
+        // One kill in four hits the open and the recovery.
         let delay = if self.random.chance(1, 4) {
             self.random.below(50)
         } else {
@@ -245,7 +249,7 @@ impl Torture<'_> {
                 let rows_max = if self.calls.is_some() { ROWS_MAX_AT_CALLS } else { ROWS_MAX };
                 if findings.rows > rows_max && self.violations.is_empty() {
                     self.acknowledged_before += std::mem::take(&mut self.acknowledged).len();
-                    self.begin_anew()?;
+                    self.reset()?;
                 }
             }
             Err(error) => self.violations.push(one_line(&error)),
@@ -256,7 +260,7 @@ impl Torture<'_> {
     }
 }
 
-/// Runs it. Stops at the first round that finds something wrong, so that the database can be looked at.
+/// Runs `torture`. Stops at the first round with a violation and keeps the database.
 pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     if args.log_memory.is_some() && args.preset != Preset::Passive {
         bail!("--log-memory goes with --preset passive, not with {}", args.preset.name());
@@ -284,7 +288,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         lost: 0,
         violations: Vec::new(),
     };
-    torture.begin_anew()?;
+    torture.reset()?;
     let progress = Progress::new();
     let began = Instant::now();
     while began.elapsed().as_secs_f64() < args.seconds
@@ -299,6 +303,12 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         );
     }
     progress.finish();
+    print_result(&torture, began.elapsed(), as_json)
+}
+
+/// Prints the result of all rounds.
+fn print_result(torture: &Torture<'_>, elapsed: Duration, as_json: bool) -> Result<Outcome> {
+    let args = torture.args;
     let acknowledged = torture.acknowledged_before + torture.acknowledged.len();
     let violations = torture.violations.len();
     let shown = &torture.violations[..violations.min(SHOWN_MAX)];
@@ -307,10 +317,10 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
             "preset": args.preset.name(),
             "threads": args.threads,
             "seed": args.seed,
-            "seconds": began.elapsed().as_secs_f64(),
+            "seconds": elapsed.as_secs_f64(),
             "rounds": torture.rounds,
             "kills": torture.kills,
-            "at_calls": torture.calls.as_ref().map(|calls| calls.met),
+            "at_calls": torture.calls.as_ref().map(|calls| calls.hits),
             "complaints": torture.complaints,
             "calls": torture.calls.as_ref().map(Calls::summary),
             "struck": torture.calls.as_ref().map(Calls::struck),
@@ -330,7 +340,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     Ok(if violations == 0 { Outcome::Done } else { Outcome::Wrong })
 }
 
-/// `quench torture-check`: judges what a `torture-child` left, whoever ended it.
+/// `quench torture-check`: checks the database of a `torture-child` that was killed or has ended.
 #[derive(clap::Args)]
 pub struct CheckArgs {
     directory: PathBuf,
@@ -342,12 +352,12 @@ pub struct CheckArgs {
     method: Option<MethodSetting>,
 }
 
-/// Reads from standard input what children acknowledged.
+/// Checks the database against the acknowledgments on standard input.
 pub fn run_check(args: &CheckArgs) -> Result<Outcome> {
     let mut acknowledged = Acknowledged::default();
     for line in std::io::stdin().lines() {
-        let line = line.context("cannot read what was acknowledged")?;
-        anyhow::ensure!(acknowledged.line(&line), "nobody says `{line}`");
+        let line = line.context("cannot read the acknowledgments on standard input")?;
+        anyhow::ensure!(acknowledged.line(&line), "`{line}` is no line of a torture-child");
     }
     let (io_uring, method) = (!args.no_io_uring, args.method);
     let way = Way { preset: args.preset, log_memory: None, io_uring, method };

@@ -33,7 +33,7 @@ impl StoreError for heed::Error {
 pub(super) fn open<V: Visit>(directory: &Path, settings: &Settings, visit: V) -> Result<V::Output> {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_dbs(TABLES_MAX).max_readers(settings.threads as u32 + READERS_SPARE);
-    // SAFETY: nobody else changes the files in this directory, which was given to this program alone, while they are mapped.
+    // SAFETY: only this program uses the directory, so no other process changes the files while they are mapped.
     let env = unsafe { options.open(directory) }
         .with_context(|| format!("lmdb cannot open {}", directory.display()))?;
     visit.visit(&LmdbStore { env: &env, creating: Mutex::new(()) })
@@ -182,7 +182,7 @@ impl<'e> Store for LmdbStore<'e> {
     }
 
     fn make_durable(&self) -> Result<()> {
-        // Each commit was.
+        // Each commit is durable.
         Ok(())
     }
 

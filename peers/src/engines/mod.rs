@@ -1,6 +1,6 @@
 //! The other engines, each with the settings that its documentation recommends for durable commits.
 //!
-//! | engine | a transaction | isolation | who writes |
+//! | engine | a transaction | isolation | writers |
 //! |---|---|---|---|
 //! | `rocksdb` | `TransactionDB`, a snapshot at its begin, locks of rows | snapshot | all threads, the log in groups |
 //! | `sqlite` | `BEGIN IMMEDIATE` on a connection a thread | serializable | one thread at a time |

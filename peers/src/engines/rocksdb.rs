@@ -52,8 +52,8 @@ fn memtable_bytes(settings: &Settings) -> usize {
     (settings.memory_bytes / MEMTABLES_SHARE).min(MEMTABLE_BYTES_MAX) as usize
 }
 
-/// Has a new database use log files again from its first commit on, as one that has been in use for a while does: fills some,
-/// and forgets what was in them. QuenchDB prepares its segments before they are used, too.
+/// Fills some log files and discards their content, so that a new database reuses log files from its first commit on, as an
+/// older one does. QuenchDB prepares its segments before their use, too.
 fn prime(db: &Db, options: &Options, memtable_bytes: usize) -> std::result::Result<(), rocksdb::Error> {
     db.create_cf(PRIMING, options)?;
     if let Some(table) = db.cf_handle(PRIMING) {
@@ -198,7 +198,7 @@ impl RocksTransaction<'_> {
     }
 }
 
-/// The two readers differ in who gets.
+/// The two readers differ in `get`.
 macro_rules! reads {
     ($type:ident, $get:item) => {
         impl<'d> Reader for $type<'d> {
@@ -322,7 +322,7 @@ impl<'d> Store for RocksStore<'d> {
         if let Some(table) = self.db.cf_handle(name) {
             return Ok(table);
         }
-        // Another thread may create it meanwhile: then this fails, and it is there.
+        // Another thread may create the family first: then this call fails, and the family exists.
         let created = self.db.create_cf(name, self.options);
         let describe = || format!("rocksdb cannot create the column family {name}");
         match self.db.cf_handle(name) {

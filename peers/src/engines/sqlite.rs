@@ -2,7 +2,7 @@
 //!
 //! Settings: `journal_mode=WAL` and `synchronous=FULL`, which its documentation names for durable commits in that mode: the log is synced at each
 //! commit. A connection a thread, statements prepared once, tables `WITHOUT ROWID` by key, checkpoints as it makes them by itself (at
-//! 1,000 pages of log, by whoever commits). Those that write begin with `BEGIN IMMEDIATE`.
+//! 1,000 pages of log, by the committer). Transactions that write begin with `BEGIN IMMEDIATE`.
 //!
 //! There is one writer at a time. SQLite lets the others sleep and try again (`busy_timeout`), up to 100 ms at a time; so that they
 //! are woken instead, threads of this process queue at a mutex first. Without it the 99th percentile would be far worse.
@@ -51,7 +51,7 @@ pub(super) fn open<V: Visit>(directory: &Path, settings: &Settings, visit: V) ->
 struct SqliteStore {
     path: PathBuf,
     cache_bytes: u64,
-    /// Held by who writes.
+    /// Held by the writer.
     writer: Mutex<()>,
 }
 
@@ -129,7 +129,7 @@ fn rows(
     Ok(())
 }
 
-/// A transaction that takes itself back unless it was committed.
+/// A transaction that rolls back on drop unless it has committed.
 struct Open<'s> {
     connection: &'s Connection,
     ended: bool,
@@ -145,7 +145,7 @@ impl Open<'_> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // If it fails, the transaction has been taken back already.
+            // An error means that the transaction has rolled back already.
             let _ = run(self.connection, "ROLLBACK");
         }
     }
@@ -299,7 +299,7 @@ impl Store for SqliteStore {
             .connect(true)?
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0))
             .context("sqlite cannot make a checkpoint")?;
-        anyhow::ensure!(busy == 0, "sqlite cannot make a checkpoint: somebody reads");
+        anyhow::ensure!(busy == 0, "sqlite cannot make a checkpoint beside a reader");
         Ok(())
     }
 
