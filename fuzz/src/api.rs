@@ -362,7 +362,12 @@ impl World {
         let rows: Rows = snapshot.range::<&[u8]>(&self.table, ..).map(|row| row.expect("whole")).collect();
         let found = self.states.iter().rposition(|state| *state == rows);
         let found = found.filter(|found| *found >= self.durable);
-        assert!(found.is_some(), "the database has no state from {} to {}", self.durable, self.states.len() - 1);
+        assert!(
+            found.is_some(),
+            "the database has no state from {} to {}",
+            self.durable,
+            self.states.len() - 1
+        );
         // What was served stays.
         self.states = vec![rows];
         self.durable = 0;

@@ -95,9 +95,7 @@ impl Watch for Shared {
 /// Standard error is no such terminal, or the trace writes to it.
 pub fn check_terminal() -> Result<()> {
     if !std::io::stderr().is_terminal() {
-        bail!(
-            "--live draws on standard error, which is not a terminal; leave --live out, or use --plot"
-        );
+        bail!("--live draws on standard error, which is not a terminal; leave --live out, or use --plot");
     }
     if std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty()) {
         bail!("--live needs a terminal that can move its cursor; set TERM to the type of this terminal");

@@ -73,7 +73,11 @@ pub fn available() -> Result<()> {
         "inject=openat:signal=SIGKILL:when=1",
     ]);
     let done = tried.arg("true").stdin(Stdio::null()).output().context("cannot start strace")?;
-    anyhow::ensure!(done.status.signal() == Some(9), "this strace cannot inject a kill (ended with {}); install strace 5 or newer", done.status);
+    anyhow::ensure!(
+        done.status.signal() == Some(9),
+        "this strace cannot inject a kill (ended with {}); install strace 5 or newer",
+        done.status
+    );
     Ok(())
 }
 
