@@ -142,7 +142,7 @@ fn wherever_the_thread_panics_that_evicts_pages_whoever_waits_is_told() {
 /// Regression: checkpoints went on being made of what the panic had left half done.
 #[test]
 fn wherever_the_thread_panics_that_makes_checkpoints_whoever_waits_is_told() {
-    assert!(panics("quench-upkeep", 120) > 45);
+    assert!(panics("quench-maintain", 120) > 45);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Backups and what is made of them.
 
-use super::builder::Progress;
 use super::database::Database;
 use super::log_memory::find_of_original;
+use super::open::{Progress, or_ignore};
 use crate::backup::{self, BackupReport, Chain, CompactReport, Source};
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
@@ -128,16 +128,16 @@ impl Database {
     pub fn backup(&self, target: impl Into<Place>, options: BackupOptions) -> Result<BackupReport> {
         let clock = Clock::real();
         let start = clock.now();
-        let mut progress = options.progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        let mut progress = or_ignore(options.progress);
         // What is believed of the database's device need not hold for another.
         let anywhere = Settings { io_uring: self.inner.settings.io_uring, ..Settings::default() };
         let base = options.base.map(|base| base.open(false, &anywhere)).transpose()?;
         let target = target.into().open(true, &anywhere)?;
         let storage = &*self.inner.storage;
-        let (manifest, _held) = match &self.inner.checkpointer {
-            Some(checkpointer) => {
-                self.writable()?;
-                let (manifest, held) = checkpointer.hold(!options.newest_checkpoint)?;
+        let (manifest, _held) = match &self.inner.writing {
+            Some(_) => {
+                let (manifest, held) =
+                    self.inner.check_writable()?.checkpointer.hold(!options.newest_checkpoint)?;
                 (manifest, Some(held))
             }
             None => match &self.inner.at_checkpoint {
@@ -171,7 +171,7 @@ impl Database {
         let clock = Clock::real();
         let start = clock.now();
         let RestoreOptions { log, to, settings, progress } = options;
-        let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        let mut progress = or_ignore(progress);
         // What can be refused is before there is anything in the target: it can be used for the next attempt.
         settings.validate()?;
         let backups = backups.into_iter().map(|place| {
@@ -212,11 +212,11 @@ impl Database {
     /// # Errors
     /// As [`Database::checkpoint`]; `Corruption` if a page that should move is damaged.
     pub fn compact(&self, progress: Option<Progress>) -> Result<CompactReport> {
-        self.writable()?;
+        let checkpointer = &self.inner.check_writable()?.checkpointer;
         let clock = Clock::real();
         let start = clock.now();
-        let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
-        let report = backup::compact(self.checkpointer()?, &self.inner.store, &mut *progress)?;
+        let mut progress = or_ignore(progress);
+        let report = backup::compact(checkpointer, &self.inner.store, &mut *progress)?;
         Ok(CompactReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
     }
 
@@ -278,7 +278,7 @@ fn replay(
 ) -> Result<(Csn, u64)> {
     let mut builder =
         Database::builder().settings(settings_for_replay(settings)).storage(target).on_recovery(progress);
-    builder.copied = Some(copied);
+    builder.request.copied = Some(copied);
     let database = builder.open("a database that is being restored")?;
     let (csn, replayed) = (database.statistics().newest_csn, database.recovery().replayed);
     database.close()?;
@@ -286,19 +286,4 @@ fn replay(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::settings::DeviceTrust;
-
-    #[test]
-    fn what_the_settings_say_of_the_device_counts_in_a_directory() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let place = Place::from(directory.path());
-        for (device_trust, volatile) in [(DeviceTrust::Flush, true), (DeviceTrust::Device, false)] {
-            let settings = Settings { device_trust, io_uring: false, ..Settings::default() };
-            let facts = place.open(false, &settings).expect("there").facts();
-            assert_eq!(facts.volatile_cache, volatile);
-            assert_eq!(facts.io_uring, Err("switched off".to_string()));
-        }
-    }
-}
+mod tests;

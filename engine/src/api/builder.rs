@@ -1,6 +1,7 @@
 //! Opening a database with settings.
 
 use super::database::Database;
+use super::open::{self, Progress, Request, or_ignore};
 use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
 use crate::base::settings::{
@@ -11,47 +12,24 @@ use crate::base::{ErrorKind, Result};
 use crate::device::Storage;
 use crate::device::file::FileStorage;
 use crate::device::memory::MemoryStorage;
-use crate::recovery::CopiedLog;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Called now and then during long work, with what is being done, how much of it is done, and how much there is. Units
-/// are named in the text (`log bytes scanned`).
-pub type Progress = Box<dyn FnMut(&str, u64, u64) + Send>;
-
-/// Collects settings, then opens.
+/// Collects settings, then opens a database.
+#[derive(Default)]
+#[must_use = "a builder does nothing before `open`"]
 pub struct Builder {
-    pub(super) settings: Settings,
-    pub(super) storage: Option<Arc<dyn Storage>>,
-    pub(super) progress: Option<Progress>,
-    pub(super) clock: Clock,
-    /// Set for a database that is being restored: the log of the original, to be replayed over it.
-    pub(super) copied: Option<CopiedLog>,
-    /// Open the newest durable checkpoint, beside whoever writes.
-    pub(super) at_checkpoint: bool,
-}
-
-impl Default for Builder {
-    fn default() -> Self {
-        Builder {
-            settings: Settings::default(),
-            storage: None,
-            progress: None,
-            clock: Clock::real(),
-            copied: None,
-            at_checkpoint: false,
-        }
-    }
+    pub(super) request: Request,
+    storage: Option<Arc<dyn Storage>>,
 }
 
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {
         $(
             $(#[$doc])*
-            #[must_use]
             pub fn $name(mut self, $name: $type) -> Builder {
-                self.settings.$name = $name;
+                self.request.settings.$name = $name;
                 self
             }
         )*
@@ -131,117 +109,101 @@ impl Builder {
     }
 
     /// How page images that are not expected to change soon are compressed. Default `lz4`.
-    #[must_use]
     pub fn compression(mut self, compression: Compression) -> Builder {
-        self.settings.compression = compression;
+        self.request.settings.compression = compression;
         self
     }
 
     /// How many logs there are, instead of what the preset says.
-    #[must_use]
     pub fn layout(mut self, layout: Layout) -> Builder {
-        self.settings.layout = Some(layout);
+        self.request.settings.layout = Some(layout);
         self
     }
 
     /// Who writes a log, instead of what the preset says.
-    #[must_use]
     pub fn writer(mut self, writer: Writer) -> Builder {
-        self.settings.writer = Some(writer);
+        self.request.settings.writer = Some(writer);
         self
     }
 
     /// A log that nobody waits for is written about so often, and by `queued` also if somebody waits.
-    #[must_use]
     pub fn flush_interval(mut self, interval: Duration) -> Builder {
-        self.settings.flush_interval = Some(interval);
+        self.request.settings.flush_interval = Some(interval);
         self
     }
 
     /// Who acknowledges transactions that nobody waits with, instead of what the preset says.
-    #[must_use]
     pub fn acknowledger(mut self, acknowledger: Acknowledger) -> Builder {
-        self.settings.acknowledger = Some(acknowledger);
+        self.request.settings.acknowledger = Some(acknowledger);
         self
     }
 
     /// Logs whose waiting bytes a worker writes with its own, itself included, where workers write; 1: only its own. Instead of as many
     /// as CPUs share a cache.
-    #[must_use]
     pub fn stealing_group(mut self, logs: usize) -> Builder {
-        self.settings.stealing_group = Some(logs);
+        self.request.settings.stealing_group = Some(logs);
         self
     }
 
     /// Whether a thread that writes several logs at once has them flushed together, instead of as it measures.
-    #[must_use]
     pub fn shared_flush(mut self, shared: bool) -> Builder {
-        self.settings.shared_flush = Some(shared);
+        self.request.settings.shared_flush = Some(shared);
         self
     }
 
     /// What a durable transaction still waits for, instead of what the preset says.
-    #[must_use]
     pub fn dependency(mut self, dependency: Dependency) -> Builder {
-        self.settings.dependency = Some(dependency);
+        self.request.settings.dependency = Some(dependency);
         self
     }
 
     /// Where transactions wait that nobody waits with. Default `lock-free`.
-    #[must_use]
     pub fn queue(mut self, queue: Queue) -> Builder {
-        self.settings.queue = Some(queue);
+        self.request.settings.queue = Some(queue);
         self
     }
 
     /// How writes are made durable, instead of what a probe chooses.
-    #[must_use]
     pub fn durability_method(mut self, method: MethodSetting) -> Builder {
-        self.settings.durability_method = Some(method);
+        self.request.settings.durability_method = Some(method);
         self
     }
 
     /// The file of the memory-mapped log. With the presets `passive` and `auto`, and with `writer = memory`, commits become durable there: on a DAX file
     /// system they survive a power cut, in any other file a crash of the process only. With other presets: where the one is that the
     /// database needs.
-    #[must_use]
     pub fn log_memory(mut self, path: impl Into<PathBuf>) -> Builder {
-        self.settings.log_memory = Some(path.into());
+        self.request.settings.log_memory = Some(path.into());
         self
     }
 
     /// How cache lines reach mapped memory, instead of what the processor does best.
-    #[must_use]
     pub fn memory_store(mut self, store: MemoryStore) -> Builder {
-        self.settings.memory_store = Some(store);
+        self.request.settings.memory_store = Some(store);
         self
     }
 
     /// All settings at once.
-    #[must_use]
     pub fn settings(mut self, settings: Settings) -> Builder {
-        self.settings = settings;
+        self.request.settings = settings;
         self
     }
 
     /// Where the database is, instead of a directory: memory, a simulated disk. `open` then ignores its path.
-    #[must_use]
     pub fn storage(mut self, storage: Arc<dyn Storage>) -> Builder {
         self.storage = Some(storage);
         self
     }
 
     /// Time, instead of the machine's clock.
-    #[must_use]
     pub fn clock(mut self, clock: Clock) -> Builder {
-        self.clock = clock;
+        self.request.clock = clock;
         self
     }
 
     /// Hears of recovery's progress.
-    #[must_use]
     pub fn on_recovery(mut self, progress: Progress) -> Builder {
-        self.progress = Some(progress);
+        self.request.progress = Some(progress);
         self
     }
 
@@ -251,9 +213,9 @@ impl Builder {
     /// `InvalidArgument` for settings and for a directory that holds other things; `NotFound`; `Busy` while another
     /// process has it; `Unsupported` for a newer format; `Corruption` with the place; I/O.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database> {
-        self.settings.validate()?;
+        self.request.settings.validate()?;
         let storage = self.open_storage(path.as_ref())?;
-        super::open::open(storage, path.as_ref(), self)
+        open::open(storage, path.as_ref(), self.request).map(|inner| Database { inner })
     }
 
     /// Opens the newest durable checkpoint of the database in the directory `path` for reading, while another process (or this one)
@@ -268,21 +230,21 @@ impl Builder {
     /// As [`Builder::open`] for reading; `Busy` if there are too many readers.
     pub fn open_checkpoint(mut self, path: impl AsRef<Path>) -> Result<Database> {
         self.read_only_by_ourselves();
-        self.at_checkpoint = true;
+        self.request.at_checkpoint = true;
         self.open(path)
     }
 
     /// The caller has not said it, so it contradicts nothing that he has.
     fn read_only_by_ourselves(&mut self) {
-        (self.settings.read_only, self.settings.device_trust) = (true, DeviceTrust::Auto);
+        (self.request.settings.read_only, self.request.settings.device_trust) = (true, DeviceTrust::Auto);
     }
 
     fn open_storage(&mut self, path: &Path) -> Result<Arc<dyn Storage>> {
         if let Some(storage) = self.storage.take() {
             return Ok(storage);
         }
-        let create = self.settings.create && !self.settings.read_only;
-        let (trust, io_uring) = (self.settings.device_trust, self.settings.io_uring);
+        let create = self.request.settings.create && !self.request.settings.read_only;
+        let (trust, io_uring) = (self.request.settings.device_trust, self.request.settings.io_uring);
         Ok(Arc::new(FileStorage::open(path, trust, io_uring, create)?))
     }
 
@@ -293,13 +255,13 @@ impl Builder {
     /// As [`Builder::open`], but for `Corruption`.
     pub fn verify(mut self, path: impl AsRef<Path>, mut progress: Option<Progress>) -> Result<VerifyReport> {
         self.read_only_by_ourselves();
-        self.settings.validate()?;
+        self.request.settings.validate()?;
         let storage = self.open_storage(path.as_ref())?;
-        let mut settings = self.settings.clone();
-        match super::open::open(storage.clone(), path.as_ref(), self) {
-            Ok(database) => database.verify(progress),
+        let mut settings = self.request.settings.clone();
+        match open::open(storage.clone(), path.as_ref(), self.request) {
+            Ok(inner) => Database { inner }.verify(progress),
             Err(error) if error.kind() == ErrorKind::Corruption => {
-                let mut progress = progress.take().unwrap_or_else(|| Box::new(|_, _, _| ()));
+                let mut progress = or_ignore(progress.take());
                 let mut report =
                     VerifyReport { problems: vec![error.to_string()], ..VerifyReport::default() };
                 let more = verify::run_refused(&*storage, &mut settings, &mut report, &mut progress);
@@ -321,5 +283,21 @@ impl Builder {
     /// `InvalidArgument` for settings; `OutOfMemory`.
     pub fn open_in_memory(self) -> Result<Database> {
         self.storage(Arc::new(MemoryStorage::new())).open("memory")
+    }
+}
+
+impl Database {
+    /// Opens the database in the directory `path` with default settings, creating it if it is missing: commits are durable on
+    /// return, transactions see a snapshot, memory is bounded.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Database> {
+        Builder::default().open(path)
+    }
+
+    /// Returns a builder, to set what differs from the defaults before [`Builder::open`].
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::base::{Csn, ErrorKind, Result};
 use crate::commit::{Commit, Ticket, WakerPlace};
+use crate::transaction::Submitted;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,16 +28,17 @@ pub struct CommitHandle {
 }
 
 impl CommitHandle {
-    pub(super) fn new(commit: Arc<Commit>, ticket: Ticket) -> CommitHandle {
-        let (others, waker) = (Box::default(), WakerPlace::default());
-        CommitHandle { commit, csn: ticket.csn, first: Some(ticket), others, waker }
-    }
-
-    /// Of a transaction that wrote nothing, and waits for what it read.
-    pub(super) fn of_reader(commit: Arc<Commit>, read: Vec<Ticket>) -> CommitHandle {
-        let mut read = read.into_iter();
-        let (first, others, waker) = (read.next(), read.collect(), WakerPlace::default());
-        CommitHandle { commit, csn: Csn::ZERO, first, others, waker }
+    pub(super) fn new(commit: Arc<Commit>, submitted: Submitted) -> CommitHandle {
+        let waker = WakerPlace::default();
+        match submitted {
+            Submitted::Written(ticket) => {
+                CommitHandle { commit, csn: ticket.csn, first: Some(ticket), others: Box::default(), waker }
+            }
+            Submitted::ReadOnly(read) => {
+                let mut read = read.into_iter();
+                CommitHandle { commit, csn: Csn::ZERO, first: read.next(), others: read.collect(), waker }
+            }
+        }
     }
 
     fn tickets(&self) -> impl Iterator<Item = Ticket> {

@@ -32,14 +32,20 @@ const NEW_BYTES: u64 = 16 << 20;
 /// Log buffers never take more than this part of all memory.
 const LOG_MEMORY_PART: u64 = 8;
 
+/// The mapped memory that the database needed when it was opened.
+#[derive(Default)]
+pub(super) struct OldMemory {
+    /// Blocks of that memory, as a segment that no file has.
+    pub(super) found: Option<Segment>,
+    /// The facts of that memory, if the database is opened read-only.
+    pub(super) facts: Option<MemoryFacts>,
+}
+
 /// What opening has found and prepared.
 #[derive(Default)]
 pub(super) struct Memories {
-    /// Blocks of the memory that the database needs, as a segment that no file has.
-    pub(super) found: Option<Segment>,
-    /// What is known of that memory, if the database is opened for reading.
-    pub(super) facts: Option<MemoryFacts>,
-    /// The memory that it is going to use.
+    pub(super) old: OldMemory,
+    /// The memory that this run is going to use.
     used: Option<Used>,
 }
 
@@ -95,10 +101,10 @@ pub(super) fn open(
     if let Some(needed) = needed {
         let found = find_needed(storage, settings, manifest.database, &needed, "salvage the database")?;
         found.make_durable();
-        memories.found = find(&found, (manifest.epoch, manifest.covered), next_id(storage)?)?;
+        memories.old.found = find(&found, (manifest.epoch, manifest.covered), next_id(storage)?)?;
         if settings.read_only {
             manifest.log_memory = Some(needed);
-            memories.facts = Some(found.mapped().facts());
+            memories.old.facts = Some(found.mapped().facts());
         }
         old = Some(found);
     }

@@ -2,24 +2,27 @@
 //!
 //! Thin: every method checks nothing and decides nothing that a lower room does not check and decide.
 
-mod backup;
-mod builder;
-mod database;
-mod handle;
-mod log_memory;
-mod open;
-mod refuse;
-mod salvage;
-mod statistics;
 mod table;
-mod transaction;
 mod value;
+mod handle;
+mod transaction;
+mod refuse;
+mod log_memory;
+mod engine;
+mod statistics;
+mod maintenance;
+mod open;
+mod database;
 mod verify;
+mod builder;
+mod backup;
+mod salvage;
 
 pub use backup::{BackupOptions, Place, RestoreOptions, RestoreReport};
-pub use builder::{Builder, Progress};
+pub use builder::Builder;
 pub use database::Database;
 pub use handle::CommitHandle;
+pub use open::Progress;
 pub use statistics::{LatencySummary, Statistics};
 pub use table::Table;
 pub use transaction::{Range, Snapshot, Transaction};

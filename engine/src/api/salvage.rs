@@ -1,8 +1,8 @@
 //! A new database of what is readable of a damaged one.
 
 use super::backup::Place;
-use super::builder::Progress;
 use super::database::Database;
+use super::open::{Progress, or_ignore};
 use super::table::Table;
 use super::transaction::Transaction;
 use crate::backup::{self, SalvageReport, SalvageSink};
@@ -33,7 +33,7 @@ impl Database {
         settings: Settings,
         progress: Option<Progress>,
     ) -> Result<SalvageReport> {
-        let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+        let mut progress = or_ignore(progress);
         settings.validate()?;
         let place = source.into();
         let source = place.open(false, &settings)?;

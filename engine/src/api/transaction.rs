@@ -1,13 +1,11 @@
 //! Transactions and snapshots as users hold them.
 
-use super::database::USER;
 use super::handle::CommitHandle;
 use super::table::Table;
 use super::value::{UserReader, ValueReader};
-use crate::base::settings::Durability;
 use crate::base::{Csn, Result};
 use crate::commit::Inside;
-use crate::transaction::{ActiveTransaction, Ended, RangeCursor, ReadSnapshot, Savepoint};
+use crate::transaction::{ActiveTransaction, RangeCursor, ReadSnapshot, Savepoint, USER};
 use std::io::Read;
 use std::ops::{Bound, RangeBounds};
 
@@ -141,7 +139,7 @@ impl Transaction {
         self.active.guarded_mut(|active| active.rollback_to(savepoint))
     }
 
-    /// Commits. With [`Durability::Durable`] (the default) the transaction survives a power cut once this returns `Ok`
+    /// Commits. With [`Durability::Durable`](crate::Durability::Durable) (the default) the transaction survives a power cut once this returns `Ok`
     /// (with the log in mapped memory: what `Statistics::log_memory` says; a database in memory survives nothing);
     /// a transaction that only read returns once all it saw survives. Returns the commit sequence number, 0 if nothing
     /// was written.
@@ -150,24 +148,7 @@ impl Transaction {
     /// `OutcomeUnknown` if the device failed in between; `Poisoned`, `OutOfSpace`, `OutOfMemory` (a long transaction that was given up),
     /// `InvalidArgument` (a closed database) before anything happened: then the transaction is aborted.
     pub fn commit(self) -> Result<Csn> {
-        let system = self.active.system().clone();
-        let commit = system.commit();
-        let _inside = commit.inside(USER);
-        let waits = self.active.durability() == Durability::Durable;
-        match self.active.commit(waits)? {
-            Ended::Written(ticket, pending, to_collect) => {
-                if pending.waits {
-                    commit.finish(ticket, pending)?;
-                }
-                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, pending.waits);
-                system.collect_after(to_collect);
-                Ok(ticket.csn)
-            }
-            Ended::ReadOnly(pending) => {
-                commit.finish_read_only(pending)?;
-                Ok(Csn::ZERO)
-            }
-        }
+        self.active.commit()
     }
 
     /// Commits and returns at once: the changes are visible to others. When they become durable: see [`CommitHandle`].
@@ -175,26 +156,13 @@ impl Transaction {
     /// # Errors
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory` (a long transaction that was given up), `InvalidArgument` (a closed database): then the transaction is aborted.
     pub fn commit_async(self) -> Result<CommitHandle> {
-        let system = self.active.system().clone();
-        let commit = system.commit();
-        let _inside = commit.inside(USER);
-        Ok(match self.active.commit(false)? {
-            Ended::Written(ticket, pending, to_collect) => {
-                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
-                system.collect_after(to_collect);
-                CommitHandle::new(commit.clone(), ticket)
-            }
-            Ended::ReadOnly(pending) => {
-                let log = system.log_of_thread();
-                commit.enqueue_read_only(log, pending)?;
-                CommitHandle::of_reader(commit.clone(), commit.tickets_of_reader(log, &pending))
-            }
-        })
+        let commit = self.active.system().commit().clone();
+        self.active.commit_async().map(|submitted| CommitHandle::new(commit, submitted))
     }
 
     /// Takes everything back.
     pub fn abort(self) {
-        self.active.abort();
+        drop(self.active);
     }
 }
 
@@ -207,8 +175,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    fn inside(&self) -> Inside<'_> {
-        self.snapshot.system().commit().inside(USER)
+    fn inside(&self) -> Option<Inside<'_>> {
+        self.snapshot.system().committed.inside(USER)
     }
 
     /// Transactions up to this one are seen.
@@ -320,7 +288,7 @@ impl<'a> Range<'a> {
         let came = match &self.source {
             Source::Transaction(active) => active.guarded(|active| active.step(&mut self.cursor, back)),
             Source::Snapshot(snapshot) => {
-                let _inside = snapshot.system().commit().inside(USER);
+                let _inside = snapshot.system().committed.inside(USER);
                 snapshot.step(&mut self.cursor, back)
             }
         };

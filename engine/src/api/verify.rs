@@ -16,9 +16,10 @@
 //! A page that was not met in 2 was no node then, unless its table was dropped. If it was part of a large value, that waited to be freed when the walk came
 //! to its key: for before it was an entry's it was in progress, so the list does not have it. And what once waits to be freed never does anything else.
 
-use super::builder::Progress;
-use super::database::Inner;
+use super::database::Database;
+use super::engine::{Engine, Writing};
 use super::log_memory::{self, Memories};
+use super::open::{Progress, or_ignore};
 use crate::base::account::Account;
 use crate::base::settings::Settings;
 use crate::base::{Csn, ErrorKind, PageId, Result};
@@ -63,12 +64,24 @@ pub struct VerifyReport {
 /// Tables with the pages that everything else of them is below.
 type Held = Vec<(TableHold, Vec<Subtree>)>;
 
-pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyReport> {
-    let mut progress = progress.unwrap_or_else(|| Box::new(|_, _, _| ()));
+impl Database {
+    /// Checks the whole database: every tree, every stored page and its block, and the log from the checkpoint to where it is
+    /// durable. May run beside transactions and checkpoints, and a table may be dropped
+    /// meanwhile; what is appended behind the last row that there was need not be checked. [`Builder::verify`] checks a database that cannot be opened, too.
+    ///
+    /// # Errors
+    /// Only what keeps it from checking; damage is in the report.
+    pub fn verify(&self, progress: Option<Progress>) -> Result<VerifyReport> {
+        run(&self.inner, progress)
+    }
+}
+
+fn run(engine: &Engine, progress: Option<Progress>) -> Result<VerifyReport> {
+    let mut progress = or_ignore(progress);
     let mut report = VerifyReport::default();
-    let _hurry = inner.checkpointer.as_ref().map(|checkpointer| checkpointer.hurry());
+    let _hurry = engine.writing.as_ref().map(|writing| writing.checkpointer.hurry());
     let mut check = Check {
-        inner,
+        engine,
         report: &mut report,
         reported: HashSet::new(),
         reachable: HashSet::new(),
@@ -77,7 +90,7 @@ pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyRep
     let before = check.quiet().map(|csn| (csn, check.allocated()));
     let imaged = check.imaged();
     check.tables(&mut progress)?;
-    let damaged = check_stored_pages(&inner.store, check.report, &mut progress);
+    let damaged = check_stored_pages(&engine.store, check.report, &mut progress);
     check.name_keys_of(damaged);
     // Below a damaged page nobody knows what can be reached.
     let sound = check.report.problems.is_empty() && check.values_without_entry();
@@ -86,12 +99,12 @@ pub(super) fn run(inner: &Inner, progress: Option<Progress>) -> Result<VerifyRep
         check.leaks(imaged);
         check.lost(before);
     }
-    log(inner, &mut report, &mut progress)?;
+    log(engine, &mut report, &mut progress)?;
     Ok(report)
 }
 
 struct Check<'a> {
-    inner: &'a Inner,
+    engine: &'a Engine,
     report: &'a mut VerifyReport,
     /// Damaged pages that are in the report.
     reported: HashSet<PageId>,
@@ -103,11 +116,11 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn hold_all(&self) -> Held {
-        self.inner.system.catalog().lock().hold_all()
+        self.engine.system.catalog.lock().hold_all()
     }
 
     fn tables(&mut self, progress: &mut Progress) -> Result<()> {
-        let tables = self.inner.system.catalog().lock().tables();
+        let tables = self.engine.system.catalog.lock().tables();
         for (done, table) in tables.iter().enumerate() {
             progress("tables checked", done as u64, tables.len() as u64);
             // Not as a user: the table may be dropped meanwhile, and then this ends.
@@ -136,7 +149,7 @@ impl Check<'_> {
 
     /// Appends the large values that an entry with this stamp had before changes that may still be taken back.
     fn values_before(&self, mut stamp: u64, values: &mut Vec<LargeReference>) {
-        let (versions, guard) = (self.inner.system.versions(), pin());
+        let (versions, guard) = (&self.engine.system.versions.slots, pin());
         while let Some(version) =
             VersionHandle::from_word(stamp).and_then(|handle| versions.read(handle, &guard))
         {
@@ -179,9 +192,11 @@ impl Check<'_> {
 
     /// Blocks and files: too many owners, or none. While no checkpoint is made nothing has an owner only in passing.
     fn space(&mut self) -> Result<()> {
-        let Inner { store, segments, checkpointer, .. } = self.inner;
-        let (problems, leaked) = match checkpointer {
-            Some(checkpointer) => checkpointer.while_idle(|| (store.check_space(), segments.leaked())),
+        let Engine { store, writing, .. } = self.engine;
+        let (problems, leaked) = match writing {
+            Some(Writing { checkpointer, segments, .. }) => {
+                checkpointer.while_idle(|| (store.check_space(), segments.leaked()))
+            }
             None => (store.check_space(), Ok(Vec::new())),
         };
         self.report.problems.extend(problems);
@@ -193,21 +208,21 @@ impl Check<'_> {
     /// The newest CSN if no transaction is in progress and no dropped table waits for the next checkpoint: while that lasts a
     /// page without an image can be told to belong to nothing.
     fn quiet(&self) -> Option<Csn> {
-        let system = &self.inner.system;
-        let newest = system.commit().newest_drawn();
-        let idle = system.in_progress().load(Ordering::SeqCst) == 0 && !system.catalog().lock().has_dropped();
+        let system = &self.engine.system;
+        let newest = system.committed.newest_drawn();
+        let idle = system.in_progress().load(Ordering::SeqCst) == 0 && !system.catalog.lock().has_dropped();
         idle.then_some(newest)
     }
 
     /// Pages without an image that belong to nothing; not known while transactions run.
     fn lost(&mut self, before: Option<(Csn, Vec<Listed>)>) {
-        let (system, pool) = (&self.inner.system, &self.inner.pool);
+        let (system, pool) = (&self.engine.system, &self.engine.pool);
         let Some((before, mut lost)) = before.filter(|(csn, _)| Some(*csn) == self.quiet()) else { return };
         // What is being freed would be in neither list.
-        let held = system.hold_retired();
+        let held = system.large_values.pause_frees();
         // The root of a table that is being created is hidden, but for a moment at the very beginning: looked at twice.
         // What could not be freed because it cannot be read is listed by checkpoints.
-        let listed = system.unfinished_pages();
+        let listed = system.large_values.uncommitted_pages();
         let known = |page: &PageId| {
             self.reachable.contains(page)
                 || listed.contains(page)
@@ -230,7 +245,7 @@ impl Check<'_> {
 
     /// All pages that are in use.
     fn allocated(&self) -> Vec<Listed> {
-        let pool = &self.inner.pool;
+        let pool = &self.engine.pool;
         let pages = (1..pool.page_count()).map(PageId);
         pages
             .map(|page| Listed { page, freed: pool.frames().times_freed(page) })
@@ -240,7 +255,7 @@ impl Check<'_> {
 
     /// Step 1 of the search for leaked pages.
     fn imaged(&self) -> Vec<Listed> {
-        let Inner { store, pool, system, .. } = self.inner;
+        let Engine { store, pool, system, .. } = self.engine;
         // In this order: what is freed later was freed more often, and what was freed before has no image.
         let imaged = |page| {
             let freed = pool.frames().times_freed(page);
@@ -248,18 +263,18 @@ impl Check<'_> {
         };
         let mut imaged: Vec<Listed> = store.page_ids().filter_map(imaged).collect();
         // Noted before the image was recorded.
-        let unfinished = system.unfinished_pages();
+        let unfinished = system.large_values.uncommitted_pages();
         imaged.retain(|imaged| !unfinished.contains(&imaged.page));
         imaged
     }
 
     /// Large values that no entry has: those that wait to be freed, and those that were replaced. False if one is damaged.
     fn values_without_entry(&mut self) -> bool {
-        let Inner { pool, system, .. } = self.inner;
+        let Engine { pool, system, .. } = self.engine;
         let retired: Vec<_> = {
             // What is being freed would not be in the list.
-            let _held = system.hold_retired();
-            let values = system.retired_values().into_iter();
+            let _held = system.large_values.pause_frees();
+            let values = system.large_values.deferred().into_iter();
             values.map(|reference| (reference, pool.frames().times_freed(reference.root))).collect()
         };
         let before = self.report.problems.len();
@@ -290,7 +305,7 @@ impl Check<'_> {
 
     /// Steps 3, as far as dropped tables go, and 4 of the search for leaked pages.
     fn leaks(&mut self, mut imaged: Vec<Listed>) {
-        let pool = &self.inner.pool;
+        let pool = &self.engine.pool;
         let is_same = |listed: &Listed| listed.is_there(pool);
         let (mut walked, mut failed) = (Vec::new(), None);
         for _ in 0..LOOKS {
@@ -302,14 +317,14 @@ impl Check<'_> {
                 let mut dropped = self.dropped();
                 dropped.retain(|(_, subtree)| !walked.contains(subtree));
                 if dropped.is_empty() {
-                    let _held = self.inner.system.hold_retired();
-                    let unfinished = self.inner.system.unfinished_pages();
+                    let _held = self.engine.system.large_values.pause_frees();
+                    let unfinished = self.engine.system.large_values.uncommitted_pages();
                     imaged.retain(|imaged| is_same(imaged) && !unfinished.contains(&imaged.page));
                 }
                 dropped
             };
-            let dropped = match &self.inner.checkpointer {
-                Some(checkpointer) => checkpointer.while_idle(decide),
+            let dropped = match &self.engine.writing {
+                Some(writing) => writing.checkpointer.while_idle(decide),
                 None => decide(),
             };
             if dropped.is_empty() {
@@ -334,7 +349,7 @@ impl Check<'_> {
             }
         }
         // Beside who writes it may have been freed meanwhile.
-        if let (None, Some(error)) = (&self.inner.checkpointer, failed) {
+        if let (None, Some(error)) = (&self.engine.writing, failed) {
             self.report.problems.push(format!("a dropped table: {error}"));
         }
     }
@@ -402,24 +417,24 @@ fn check_stored_pages(
     damaged
 }
 
-fn log(inner: &Inner, report: &mut VerifyReport, progress: &mut Progress) -> Result<()> {
-    let account = Some(inner.pool.account());
-    let Some(checkpointer) = &inner.checkpointer else {
-        if inner.at_checkpoint.is_some() {
+fn log(engine: &Engine, report: &mut VerifyReport, progress: &mut Progress) -> Result<()> {
+    let account = Some(engine.pool.account());
+    let Some(Writing { checkpointer, .. }) = &engine.writing else {
+        if engine.at_checkpoint.is_some() {
             // The log is the writer's.
             return Ok(());
         }
-        let (_, manifest) = ManifestFile::open(&*inner.storage, true)?;
-        let log = (&*inner.storage, inner.memory_found.as_ref(), account);
+        let (_, manifest) = ManifestFile::open(&*engine.storage, true)?;
+        let log = (&*engine.storage, engine.old_memory.found.as_ref(), account);
         return log_at_rest(log, &manifest, report, progress);
     };
     let manifest = checkpointer.manifest();
-    let commit = inner.system.commit();
+    let commit = engine.system.commit();
     // The watermark first: whatever it covers is then below the ends.
     let watermark = commit.watermark_in_segments();
     let running = Running { watermark, ends: commit.durable_ends() };
     let covered = || Checkpointer::covered(checkpointer);
-    add_log((&*inner.storage, None, account), &manifest, Some(&running), &covered, report, progress)
+    add_log((&*engine.storage, None, account), &manifest, Some(&running), &covered, report, progress)
 }
 
 /// Where segments are, what mapped memory holds besides, and what buffers are charged to.
@@ -467,7 +482,9 @@ pub(super) fn run_refused(
         None => Ok(Memories::default()),
     };
     match memories {
-        Ok(memories) => log_at_rest((storage, memories.found.as_ref(), None), &manifest, report, progress)?,
+        Ok(memories) => {
+            log_at_rest((storage, memories.old.found.as_ref(), None), &manifest, report, progress)?
+        }
         // What is in segments alone would look as if something had been lost.
         Err(error) => report.problems.push(format!("the log is not looked at: {error}")),
     }
@@ -501,13 +518,4 @@ fn shown(key: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::key_range;
-
-    #[test]
-    fn key_ranges_are_readable_whatever_the_keys_are() {
-        assert_eq!(key_range(b"", None), "keys from the beginning to the end");
-        assert_eq!(key_range(b"a\"\xff", Some(b"b\n")), r#"keys from "a\"\xff" to below "b\n""#);
-        assert!(key_range(&[b'x'; 100], None).contains("… (100 bytes)"));
-    }
-}
+mod tests;

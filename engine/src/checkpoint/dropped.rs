@@ -35,7 +35,7 @@ impl Checkpointer {
                 }
             }
         }
-        self.system.catalog().lock().put_back_dropped(kept);
+        self.system.catalog.lock().put_back_dropped(kept);
         first.map_or(Ok(()), Err)
     }
 }

@@ -191,7 +191,7 @@ impl Drop for Alive {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.1.eviction().set_attached(false);
-            self.0.panicked("the thread that evicts pages");
+            self.0.committed.panicked("the thread that evicts pages");
         }
     }
 }
@@ -248,7 +248,7 @@ impl Work {
     /// Has pages leave until there is enough memory; false if a whole pass freed nothing.
     fn relieve(&mut self) -> Result<bool> {
         if self.pool.memory().pages_to_evict() > 0 {
-            self.system.lower_charges();
+            self.system.versions.lower_charges();
         }
         // One of an earlier time says nothing about this.
         self.hindrance = None;
@@ -289,7 +289,7 @@ impl Work {
     fn wait_for_log(&mut self) {
         let csn = std::mem::replace(&mut self.not_durable, Csn::ZERO);
         if csn > Csn::ZERO
-            && let Err(error) = self.system.wait_committed_up_to(csn)
+            && let Err(error) = self.system.committed.wait_up_to(csn)
         {
             tracing::debug!(%error, "pages stay in memory: what they hold cannot become durable");
             self.hindrance.get_or_insert(error);
@@ -385,7 +385,7 @@ impl Work {
         let (mut settled, mut passed_by) = (None, None);
         let mut pending = None;
         let guard = pin();
-        let pushed = writer.push(page, self.system.newest_drawn(), Heat::Cold, |out| {
+        let pushed = writer.push(page, self.system.committed.newest_drawn(), Heat::Cold, |out| {
             let state = self.pool.look_at_marked(page, |bytes| bytes.copy_to(0, out))?;
             let Looked { stamped, newest, not_durable, unfinished } = self.look(out, &guard)?;
             self.not_durable = self.not_durable.max(not_durable);
@@ -509,7 +509,7 @@ impl Work {
             return;
         }
         if let Some(owner) = pending.unfinished {
-            self.system.note_unfinished(owner, written.page);
+            self.system.large_values.note_uncommitted(owner, written.page);
         }
         if pending.dirty {
             self.store.record(written.page, written.reference, needs.is_some());
@@ -535,24 +535,25 @@ impl Work {
     fn look(&self, out: &mut [u8], guard: &Guard) -> Option<Looked> {
         let (mut newest, mut not_durable, mut unfinished) = (Csn::ZERO, Csn::ZERO, None);
         let owner = owner_of(out);
-        let stamped = stamped_image(out, &mut |stamp| match self.system.stamp_state(stamp, guard) {
-            StampState::Settled => StampFate::Settled,
-            StampState::Committed(csn) => {
-                newest = newest.max(csn);
-                StampFate::Kept
-            }
-            StampState::NotDurable(csn) => {
-                not_durable = not_durable.max(csn);
-                StampFate::Kept
-            }
-            StampState::InProgress if owner == Some(stamp) => {
-                // No round that runs contains it.
-                (newest, unfinished) = (Csn::MAX, owner);
-                StampFate::Kept
-            }
-            StampState::InProgress if planted::is(Bug::UncommittedImage) => StampFate::Kept,
-            StampState::InProgress => StampFate::Refused,
-        })?;
+        let stamped =
+            stamped_image(out, &mut |stamp| match self.system.versions.stamp_state(stamp, guard) {
+                StampState::Settled => StampFate::Settled,
+                StampState::Committed(csn) => {
+                    newest = newest.max(csn);
+                    StampFate::Kept
+                }
+                StampState::NotDurable(csn) => {
+                    not_durable = not_durable.max(csn);
+                    StampFate::Kept
+                }
+                StampState::InProgress if owner == Some(stamp) => {
+                    // No round that runs contains it.
+                    (newest, unfinished) = (Csn::MAX, owner);
+                    StampFate::Kept
+                }
+                StampState::InProgress if planted::is(Bug::UncommittedImage) => StampFate::Kept,
+                StampState::InProgress => StampFate::Refused,
+            })?;
         Some(Looked { stamped, newest, not_durable, unfinished })
     }
 }

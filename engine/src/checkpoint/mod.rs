@@ -34,6 +34,7 @@ mod image;
 pub mod pace;
 mod replay_model;
 pub mod space;
+mod stored_pages;
 
 pub use catalog_blob::{StoredCatalog, TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
 pub use evict::{Evictor, buffer_bytes};
@@ -41,6 +42,7 @@ pub use image::Imager;
 pub use replay_model::{
     MeasuredReplay, ReadCost, ReplayEstimate, ReplayLimits, ReplayModel, ReplayRates, ReplayWork,
 };
+pub use stored_pages::StoredPages;
 
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
@@ -54,7 +56,7 @@ use crate::store::{
 };
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use crate::transaction::{CheckpointView, RetiredHeld, TransactionSystem};
+use crate::transaction::{CheckpointView, FreesPaused, TransactionSystem};
 use image::{HandedOver, Imaged};
 use pace::Pacer;
 use std::sync::Arc;
@@ -290,8 +292,8 @@ impl Checkpointer {
         }
         let (start, _running) = (self.clock.now(), Running::begin(&self.totals));
         // What can go need not be in the images; what is left is listed in them.
-        self.system.collect_all();
-        let held = self.system.hold_retired();
+        self.system.versions.collect_all();
+        let held = self.system.large_values.pause_frees();
         let committed = self.replay.committed();
         let begun = self.begin(close)?;
         self.evicted_before.store(self.pool.eviction().pages_evicted(), Ordering::Relaxed);
@@ -299,7 +301,7 @@ impl Checkpointer {
         let pages = self.write_round(&begun, &held, pacer);
         let held = if planted::is(Bug::RetiredFreedEarly) {
             drop(held);
-            self.system.collect_retired();
+            self.system.versions.collect_large_values();
             None
         } else {
             Some(held)
@@ -365,7 +367,7 @@ impl Checkpointer {
         if let Some(segments) = closed_log.filter(|_| !published.manifest.clean) {
             Self::mark_closed(published, segments)?;
         }
-        self.system.collect_all();
+        self.system.versions.collect_all();
         if !close {
             self.repack_a_little(pacer);
             let shortens_in = self.compact_a_little(pacer);
@@ -387,7 +389,7 @@ impl Checkpointer {
     /// dropped and no image recorded between these.
     fn begin(&self, closing: bool) -> Result<Begun> {
         let catalog = loop {
-            let mut catalog = self.system.catalog().lock();
+            let mut catalog = self.system.catalog.lock();
             let dropped = catalog.take_dropped();
             // A table that is dropped after C was chosen stays for the next checkpoint.
             if dropped.is_empty() {
@@ -398,11 +400,11 @@ impl Checkpointer {
             self.free_dropped(dropped, closing)?;
         };
         // Only now: until it has chosen C no version can go.
-        let mut view = self.system.checkpoint_view()?;
+        let mut view = CheckpointView::begin(&self.system)?;
         let _gate = self.imager.gate();
-        let mut unfinished_held = self.system.hold_unfinished();
+        let mut unfinished_held = self.system.large_values.lock_uncommitted();
         let csn = view.choose();
-        let unfinished = view.list_unfinished(&mut unfinished_held);
+        let unfinished = view.list_uncommitted(&mut unfinished_held);
         let tables = catalog
             .tables()
             .iter()
@@ -422,7 +424,7 @@ impl Checkpointer {
     fn write_round(
         &self,
         begun: &Begun,
-        held: &RetiredHeld<'_>,
+        held: &FreesPaused<'_>,
         pacer: Option<&Pacer<'_>>,
     ) -> Result<Counts> {
         let csn = begun.view.csn();
@@ -449,7 +451,7 @@ impl Checkpointer {
         }
         work.write_handed_over(&mut writer)?;
         work.complete(&mut writer, true)?;
-        let retired = self.system.retired_as_of(csn, held);
+        let retired = self.system.large_values.deferred_as_of(csn, held);
         let (tables, unfinished) = (begun.tables.clone(), begun.unfinished.clone());
         begun.round.write_blob(&encode_catalog(&StoredCatalog { tables, retired, unfinished }))?;
         Ok(work.counts)

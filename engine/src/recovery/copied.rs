@@ -184,7 +184,7 @@ impl Recovery<'_> {
         let (selection, _) = self.select_and_redo(&copied.source, scan, report, progress)?;
         copied.check_reach(selection.frontier)?;
         let next_csn = selection.last_csn.next();
-        let next_table = self.system.catalog().lock().next_id();
+        let next_table = self.system.catalog.lock().next_id();
         Ok(Manifest { next_csn, next_table, ..manifest })
     }
 

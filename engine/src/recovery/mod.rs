@@ -216,8 +216,8 @@ impl Recovery<'_> {
         self.pool.restore(self.store.page_ids().filter(|page| !unfinished.contains(page)))?;
         // No page before the next checkpoint is born in an earlier round.
         unfinished.into_iter().filter(|page| self.store.contains(*page)).for_each(|p| self.store.freed(p, 0));
-        let mut catalog = self.system.catalog().lock();
-        self.system.retire_again(stored.retired);
+        let mut catalog = self.system.catalog.lock();
+        self.system.large_values.defer_frees_again(stored.retired);
         for table in stored.tables {
             let tree = self.system.open_tree(table.root);
             let state = TableState::new(table.id, table.name, tree, Csn::ZERO);
@@ -318,7 +318,7 @@ impl Recovery<'_> {
         self.await_first_segments(segments)?;
         let first_csn = selection.last_csn.next();
         (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
-        manifest.next_table = self.system.catalog().lock().next_id();
+        manifest.next_table = self.system.catalog.lock().next_id();
         manifest.add_epoch(entry);
         let logs = self.new_logs(&manifest, segments);
         segments.beyond_bound(|| append_again(&logs[0], &copies))?;

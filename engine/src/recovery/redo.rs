@@ -281,7 +281,7 @@ fn apply_ranges(
 }
 
 fn tables_of(system: &TransactionSystem) -> HashMap<u32, Arc<TableState>> {
-    system.catalog().lock().tables().into_iter().map(|table| (table.id.0, table)).collect()
+    system.catalog.lock().tables().into_iter().map(|table| (table.id.0, table)).collect()
 }
 
 /// How far the leaves of steps have been asked for: of two windows, so that one is brought in while the other is worked on.
@@ -330,7 +330,7 @@ fn apply_sorted(
         for row in of_table.chunk_by(Step::is_same_row) {
             if ahead_of.is_due(done) {
                 // The descent may wait for a page.
-                replay.let_go();
+                replay.release_leaf();
                 ahead_of.advance(table, of_table)?;
             }
             done += row.len();

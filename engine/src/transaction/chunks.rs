@@ -1,53 +1,56 @@
-//! Transactions whose redo is long: the redo goes to the log in chunks while they run (see `log::part`).
+//! Room for redo: the redo of a long transaction goes to the log in chunks while the transaction runs (see `log::part`).
 //!
-//! A chunk is written before the operation for which there would be no room, never in the middle of one: if it fails nothing
-//! was changed, and the transaction can go on or abort. It has nothing of the transaction's state in it but redo, so an abort or a
-//! rollback needs nothing of it.
+//! A chunk is written before the operation for which there would be no room, never in the middle of one. If writing fails,
+//! nothing was changed, and the transaction can continue or abort. A chunk holds redo and no state of the transaction, so an
+//! abort or a rollback does not need it.
 //!
-//! What stays in memory of a long transaction: its changed pages, a version and a key for each changed row.
+//! In memory stay the changed pages, and a version and a key for each changed row.
 
 use super::active::ActiveTransaction;
-use super::system::TransactionSystem;
+use super::system::record_of;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::commit::Record;
 use crate::log::RecordKind;
 
 impl ActiveTransaction {
-    /// True if `more` bytes of redo may be added without a chunk.
-    #[inline]
-    pub(super) fn has_room(&self, more: usize) -> bool {
-        self.scratch.redo.unwritten_len() + more <= self.system.limits.chunk_bytes
-            && self.scratch.redo.len() + more as u64 <= self.system.limits.transaction_bytes_max as u64
-    }
-
-    /// Makes sure that an operation with `more` bytes may be added to the redo. What it takes beside them is not counted.
+    /// Makes room for an operation with `more` bytes of redo; bytes that the encoding adds are not counted.
+    ///
+    /// # Errors
+    /// `OutOfMemory` at a bound; those of writing to the log.
     #[inline]
     pub(super) fn make_room(&mut self, more: usize) -> Result<()> {
-        if !self.has_room(more) {
+        if !self.writes.has_room(&self.system, more) {
             self.write_chunk(more)?;
         }
-        self.check_memory(more)
+        self.charge(more)
+    }
+
+    /// Charges the memory for `more` bytes of redo, or of a key without redo.
+    #[inline]
+    pub(super) fn charge(&mut self, more: usize) -> Result<()> {
+        self.writes.charge(&self.system, more + self.dependencies.list_bytes())
     }
 
     #[cold]
     fn write_chunk(&mut self, more: usize) -> Result<()> {
-        let (size, max) =
-            (self.scratch.redo.len() + more as u64, self.system.limits.transaction_bytes_max as u64);
+        let (system, writes) = (&self.system, &mut *self.writes);
+        let (size, max) = (writes.redo.len() + more as u64, system.limits.transaction_bytes_max as u64);
         if size > max {
-            let what =
-                format!("the transaction would log {size} bytes, more than transaction_bytes_max = {max}");
+            let what = format!(
+                "the transaction would log {size} bytes, more than transaction_bytes_max = {max}: commit in smaller \
+                 transactions, or raise transaction_bytes_max"
+            );
             return Err(
                 Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("transaction_bytes_max"))
             );
         }
-        if self.scratch.redo.unwritten_len() == 0 {
+        if writes.redo.unwritten_len() == 0 {
             return Ok(());
         }
-        let system = &self.system;
         let commit = system.commit();
         let chunks = self.chunks.get_or_insert_with(|| Box::new(commit.begin_chunks(system.log_of_thread())));
-        let written = self.scratch.redo.write_chunk(|redo| {
-            let record = Record { kind: RecordKind::Chunk, ..TransactionSystem::record_of(redo) };
+        let written = writes.redo.write_chunk(|redo| {
+            let record = Record { kind: RecordKind::Chunk, ..record_of(redo) };
             commit.append_chunk(chunks, record)
         });
         written.map(drop)

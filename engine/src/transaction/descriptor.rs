@@ -1,7 +1,7 @@
 //! Descriptors: the public state of every transaction and snapshot.
 //!
-//! Versions written by an unfinished transaction carry a [`Stamp`] that names its descriptor and generation. Whoever
-//! meets such a stamp asks the descriptor.
+//! Versions written by a transaction in progress carry a [`Stamp`] that names its descriptor and generation. A thread that
+//! reads such a stamp asks the descriptor.
 //!
 //! ```text
 //!            begin                  CSN about to be drawn       drawn, published           every version stamped
@@ -10,18 +10,20 @@
 //!                        └─────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! 1. PREPARING is stored before the CSN is drawn, READY after it is known (both sequentially consistent). Whoever
-//!    meets PREPARING waits for the number: a snapshot taken between draw and READY would otherwise miss a transaction
-//!    that is older than itself.
-//! 2. A snapshot is pinned in three steps: announce 0, read the counter (or W, of what is committed), publish the number, all
-//!    sequentially consistent. The collector reads its bound first and scans the pins afterwards, so it either sees the pin or has a bound below
-//!    the number.
-//! 3. A generation is never reused within a slot, so a stamp whose generation has passed belongs to a finished
-//!    transaction: its versions carry a CSN by then, or are gone.
-//! 4. A pin can be copied, and its original move on then. A scan that looked at the copy's place before and at the original's after has
-//!    seen neither. So copies are counted, each before its original moves, and a scan during which the count rose is done again.
-//! 5. A transaction that rolls back to a savepoint counts that, after the rows are back, and wakes who waits for it. Who waits for a row took
-//!    the count under the latch under which it saw the row held: once the count has moved, the row may be free.
+//! 1. PREPARING is stored before the CSN is drawn, READY after it is known (both sequentially consistent). A thread that
+//!    reads PREPARING waits for the number. Otherwise a snapshot taken between draw and READY would miss a transaction
+//!    that is older than the snapshot.
+//! 2. A snapshot is pinned in three steps: announce 0, read the counter (or the watermark), publish the number, all
+//!    sequentially consistent. The collector reads its bound first and scans the pins afterwards. So the collector either
+//!    sees the pin or has a bound below the number.
+//! 3. A generation is never reused within a slot. So a stamp whose generation has passed belongs to a finished
+//!    transaction, whose versions carry a CSN by then, or are gone.
+//! 4. A pin can be copied, and its original may move afterwards. A scan that reads the slot of the copy before and the slot
+//!    of the original after that sees neither. So copies are counted, each before its original moves, and a scan is
+//!    repeated if the count rose meanwhile.
+//! 5. A transaction that rolls back to a savepoint raises a counter after the rows are restored, and wakes the threads that
+//!    wait for it. A waiting thread read the counter under the latch under which it saw the row held. So the row may be free
+//!    once the counter has changed.
 
 use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
@@ -47,7 +49,7 @@ const READY: u64 = 3;
 
 const NO_PIN: u64 = u64::MAX;
 
-/// Who wrote a version: a CSN, or a descriptor in a certain generation.
+/// The writer of a version: a CSN, or a descriptor in a certain generation.
 ///
 /// ```text
 ///   bit 63 = 0   CSN
@@ -57,25 +59,25 @@ const NO_PIN: u64 = u64::MAX;
 pub struct Stamp(pub u64);
 
 const IN_PROGRESS: u64 = 1 << 63;
-/// The version was taken back: look at the page again.
+/// The version was taken back: the reader reads the page again.
 const ABORTED: u64 = u64::MAX;
-/// Its transaction aborted, but the page could not be read to take the version back.
-const LEFT_BEHIND: u64 = u64::MAX - 1;
+/// The transaction aborted, but the page could not be read to take the version back.
+const ORPHANED: u64 = u64::MAX - 1;
 
 impl Stamp {
     /// The writer took its change back.
     pub const ABORTED: Stamp = Stamp(ABORTED);
-    /// The writer aborted and could not take its change back: what was before the change counts, for everybody. Whoever writes
-    /// the row next takes it back.
-    pub const LEFT_BEHIND: Stamp = Stamp(LEFT_BEHIND);
+    /// The writer aborted and could not take its change back. Every reader sees the value before the change, and the next
+    /// writer of the row takes the change back.
+    pub const ORPHANED: Stamp = Stamp(ORPHANED);
 
-    /// The stamp of a transaction that has committed, at least in memory.
+    /// Returns the stamp of a transaction that has pre-committed with `csn`.
     #[must_use]
     pub fn committed(csn: Csn) -> Stamp {
         Stamp(csn.0)
     }
 
-    /// The CSN, if that is what it is.
+    /// Returns the CSN of a committed version.
     pub(super) fn csn(self) -> Option<Csn> {
         (self.0 & IN_PROGRESS == 0).then_some(Csn(self.0))
     }
@@ -85,7 +87,7 @@ impl Stamp {
     }
 
     fn parts(self) -> Option<(usize, u64)> {
-        if self.0 & IN_PROGRESS == 0 || self == Stamp::ABORTED || self == Stamp::LEFT_BEHIND {
+        if self.0 & IN_PROGRESS == 0 || self == Stamp::ABORTED || self == Stamp::ORPHANED {
             return None;
         }
         Some(((self.0 & 0xffff) as usize, (self.0 & !IN_PROGRESS) >> 16))
@@ -97,12 +99,12 @@ impl Stamp {
 pub enum Status {
     /// Pre-committed or committed with this CSN.
     Committed(Csn),
-    /// Written by a transaction that has not asked to commit; the descriptor to wait for.
+    /// Written by a transaction in progress; the descriptor to wait for.
     InProgress(DescriptorId),
-    /// Finished since the stamp was read: read it again.
+    /// The transaction finished after the stamp was read: read the stamp again.
     Finished,
-    /// See [`Stamp::LEFT_BEHIND`].
-    LeftBehind,
+    /// See [`Stamp::ORPHANED`].
+    Orphaned,
 }
 
 /// A descriptor in a certain generation.
@@ -112,39 +114,39 @@ pub struct DescriptorId {
     generation: u64,
 }
 
-/// Who holds a row, as of a moment at which it did.
+/// The transaction that held a row when a writer looked.
 #[derive(Clone, Copy, Debug)]
 pub struct RowHolder {
     id: DescriptorId,
-    /// How often it had given rows back (invariant 5).
-    given_back: u64,
+    /// How often the holder had released rows by then (invariant 5).
+    releases: u64,
 }
 
-/// How long a change still waits for its row, whoever holds that meanwhile.
+/// How long a change still waits for its row, whichever transactions hold the row meanwhile.
 #[derive(Debug)]
 pub struct RowWait {
     clock: Clock,
     begun: Nanos,
-    most: Duration,
+    limit: Duration,
 }
 
 impl RowWait {
-    /// Begins to wait.
+    /// Starts a wait of at most `limit`.
     #[must_use]
-    pub fn begin(most: Duration) -> RowWait {
+    pub fn begin(limit: Duration) -> RowWait {
         let clock = Clock::real();
-        RowWait { begun: clock.now(), clock, most }
+        RowWait { begun: clock.now(), clock, limit }
     }
 
     fn left(&self) -> Option<Duration> {
         let waited = self.clock.now().since(self.begun);
-        self.most.checked_sub(waited).filter(|left| !left.is_zero())
+        self.limit.checked_sub(waited).filter(|left| !left.is_zero())
     }
 }
 
 #[derive(Debug)]
 struct Descriptor {
-    /// generation << 2 | phase. Written by the owner; FREE -> ACTIVE by whoever takes the slot.
+    /// generation << 2 | phase. Written by the owner; FREE -> ACTIVE by the thread that takes the slot.
     state: AtomicU64,
     /// Valid in READY. Written by the owner before READY (release); read between two looks at the state (acquire).
     csn: AtomicU64,
@@ -152,15 +154,16 @@ struct Descriptor {
     pin: AtomicU64,
     /// The stamp of the transaction that this one waits for, 0 if none. Written by the owner, read by cycle searches.
     waits_for: AtomicU64,
-    /// How often that one had given rows back when this one saw that it held the row. Written before `waits_for`, by the owner.
+    /// How often the awaited transaction had released rows when it was seen to hold the row. Written before `waits_for`, by
+    /// the owner.
     waits_since: AtomicU64,
-    /// How often the slot's transactions have given rows back and gone on. Written by the owner.
-    given_back: AtomicU64,
-    /// Token of the thread that wrote last in the transaction, or began it. Written by that thread (release), read by cycle searches (acquire)
-    /// before they look whether the state is of the transaction they mean.
+    /// How often transactions of this slot have released rows and continued. Written by the owner.
+    releases: AtomicU64,
+    /// Token of the thread that wrote last in the transaction, or began it. Written by that thread (release). Cycle searches
+    /// read the token (acquire) before they check that the state is still of the same transaction.
     thread: AtomicU64,
-    /// Happens when the descriptor becomes free, or rows do that it held.
-    lets_go: Event,
+    /// Happens when the descriptor becomes free, or rows that its transaction held.
+    released: Event,
 }
 
 impl Default for Descriptor {
@@ -171,9 +174,9 @@ impl Default for Descriptor {
             pin: AtomicU64::new(NO_PIN),
             waits_for: AtomicU64::new(0),
             waits_since: AtomicU64::new(0),
-            given_back: AtomicU64::new(0),
+            releases: AtomicU64::new(0),
             thread: AtomicU64::new(0),
-            lets_go: Event::new(),
+            released: Event::new(),
         }
     }
 }
@@ -186,7 +189,7 @@ pub struct Descriptors {
     chunks: Box<[OnceLock<Chunk>]>,
     /// Slots below this were used at least once.
     high_water: AtomicUsize,
-    /// Pins that were copied so far (invariant 4). Raised by who copied one.
+    /// Pins that were copied so far (invariant 4). Raised by the thread that copies one.
     copied: AtomicU64,
     grow: Mutex<()>,
 }
@@ -214,13 +217,13 @@ impl Default for Descriptors {
     }
 }
 
-/// Where a transaction is on its way to its end.
+/// How far a transaction is with its commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
     Active,
-    /// It draws its CSN, or has drawn it.
+    /// The transaction draws its CSN, or has drawn it.
     Preparing,
-    /// Everybody sees it.
+    /// The transaction is visible to others.
     Ready(Csn),
 }
 
@@ -230,7 +233,7 @@ impl Descriptors {
             [slot % CHUNK]
     }
 
-    /// Takes a free descriptor, ACTIVE and without a pin.
+    /// Takes a free descriptor, which is then ACTIVE and has no pin.
     ///
     /// # Errors
     /// `Busy` when all are taken.
@@ -255,10 +258,10 @@ impl Descriptors {
         if used == CHUNK * CHUNKS {
             return Err(Error::new(
                 ErrorKind::Busy,
-                format!("{used} transactions and snapshots are open, and that is the limit"),
+                format!("{used} transactions and snapshots are open, which is the limit: end some of them"),
             ));
         }
-        // The slot must be initialised before the collector can scan it, and taken before anybody else can.
+        // The slot must be initialised before the collector can scan it, and taken before another thread can take it.
         let id = self.try_take(used);
         self.high_water.store(used + 1, Ordering::SeqCst);
         id.ok_or_else(|| Error::new(ErrorKind::Busy, "a new descriptor was taken before it was published"))
@@ -288,7 +291,7 @@ impl Descriptors {
         csn
     }
 
-    /// The calling thread is the one that works for the transaction: it may have come from another.
+    /// Notes that the calling thread works for the transaction, which may have been moved from another thread.
     #[inline]
     pub(super) fn set_thread(&self, id: DescriptorId) {
         let (thread, token) = (&self.get(id.slot).thread, thread_token());
@@ -297,7 +300,8 @@ impl Descriptors {
         }
     }
 
-    /// Takes a free descriptor with the pin of another one, which the caller owns and can move or release then (invariant 4).
+    /// Takes a free descriptor with the pin of `original`, which the caller owns and may move or release afterwards
+    /// (invariant 4).
     pub(super) fn take_pinned_like(&self, original: DescriptorId) -> Result<DescriptorId> {
         let copy = self.take()?;
         self.get(copy.slot).pin.store(self.get(original.slot).pin.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -305,13 +309,13 @@ impl Descriptors {
         Ok(copy)
     }
 
-    /// The stamp that versions of this transaction carry until it commits.
+    /// Returns the stamp that versions of this transaction carry until it commits.
     #[must_use]
     pub fn stamp(&self, id: DescriptorId) -> Stamp {
         Stamp::in_progress(id.slot, id.generation)
     }
 
-    /// About to draw a CSN (invariant 1).
+    /// Announces that the transaction is about to draw a CSN (invariant 1).
     pub fn set_preparing(&self, id: DescriptorId) {
         if planted::is(Bug::PreparingNotAnnounced) {
             return;
@@ -319,14 +323,14 @@ impl Descriptors {
         self.get(id.slot).state.store(id.generation << PHASE_BITS | PREPARING, Ordering::SeqCst);
     }
 
-    /// The CSN is drawn and its record is in the log buffer.
+    /// Publishes the CSN, whose record is in the log buffer.
     pub fn set_ready(&self, id: DescriptorId, csn: Csn) {
         let descriptor = self.get(id.slot);
         descriptor.csn.store(csn.0, Ordering::Release);
         descriptor.state.store(id.generation << PHASE_BITS | READY, Ordering::SeqCst);
     }
 
-    /// Where a transaction is on its way to its end.
+    /// Returns how far the transaction is with its commit.
     pub(super) fn progress(&self, id: DescriptorId) -> Progress {
         let descriptor = self.get(id.slot);
         match descriptor.state.load(Ordering::SeqCst) & PHASE_MASK {
@@ -336,43 +340,44 @@ impl Descriptors {
         }
     }
 
-    /// Its commit has stopped before it was ready: it is going to be taken back.
+    /// Withdraws a commit that stopped before it was ready: the transaction is going to be taken back.
     pub(super) fn set_active_again(&self, id: DescriptorId) {
         self.get(id.slot).state.store(id.generation << PHASE_BITS | ACTIVE, Ordering::SeqCst);
     }
 
-    /// Ends the transaction: no version carries its stamp any more. Wakes those who wait for it.
+    /// Ends the transaction, whose stamp no version carries any more, and wakes the threads that wait for it.
     pub fn release(&self, id: DescriptorId) {
         let descriptor = self.get(id.slot);
         descriptor.pin.store(NO_PIN, Ordering::Release);
         descriptor.state.store(id.generation << PHASE_BITS | FREE, Ordering::SeqCst);
-        descriptor.lets_go.notify_all();
+        descriptor.released.notify_all();
     }
 
-    /// Rows of the transaction, which goes on, are what they were before it changed them. Wakes those who wait for one (invariant 5).
-    pub(super) fn gave_rows_back(&self, id: DescriptorId) {
+    /// Notes that rows of the transaction, which continues, are restored, and wakes the threads that wait for one
+    /// (invariant 5).
+    pub(super) fn rows_released(&self, id: DescriptorId) {
         let descriptor = self.get(id.slot);
-        descriptor.given_back.fetch_add(1, Ordering::SeqCst);
-        descriptor.lets_go.notify_all();
+        descriptor.releases.fetch_add(1, Ordering::SeqCst);
+        descriptor.released.notify_all();
     }
 
-    /// `id` holds a row, whose page the caller has latched (invariant 5).
+    /// Returns `id` as the holder of a row, whose page the caller has latched (invariant 5).
     pub(super) fn holder(&self, id: DescriptorId) -> RowHolder {
-        RowHolder { id, given_back: self.given_back(id.slot) }
+        RowHolder { id, releases: self.releases(id.slot) }
     }
 
-    fn given_back(&self, slot: usize) -> u64 {
-        self.get(slot).given_back.load(Ordering::SeqCst)
+    fn releases(&self, slot: usize) -> u64 {
+        self.get(slot).releases.load(Ordering::SeqCst)
     }
 
-    /// What `stamp` means now. Waits while its transaction draws its CSN, which takes nanoseconds unless that thread
+    /// Returns what `stamp` means now. Waits while its transaction draws its CSN, which takes nanoseconds unless that thread
     /// is off the CPU.
     #[must_use]
     pub fn status(&self, stamp: Stamp) -> Status {
         let Some((slot, generation)) = stamp.parts() else {
             return match stamp {
                 Stamp::ABORTED => Status::Finished,
-                Stamp::LEFT_BEHIND => Status::LeftBehind,
+                Stamp::ORPHANED => Status::Orphaned,
                 committed => Status::Committed(Csn(committed.0)),
             };
         };
@@ -397,8 +402,8 @@ impl Descriptors {
         }
     }
 
-    /// Waits until every transaction with a CSN at or below `csn`, which was drawn before, has ended and so has handed over
-    /// what it leaves behind. Who is that far waits for nothing any more.
+    /// Waits until every transaction with a CSN at or below `csn`, which was drawn before, has ended and so has queued its
+    /// garbage. A transaction that has drawn its CSN waits for nothing any more.
     pub fn await_ended(&self, csn: Csn) {
         for slot in 0..self.high_water.load(Ordering::SeqCst) {
             let descriptor = self.get(slot);
@@ -417,13 +422,13 @@ impl Descriptors {
         }
     }
 
-    /// The oldest CSN that a pinned snapshot may need, at most `bound`. `bound` must have been read before this call.
+    /// Returns the oldest CSN that a pinned snapshot may need, at most `bound`, which must have been read before this call.
     #[must_use]
     pub fn oldest_pin(&self, bound: Csn) -> Csn {
-        self.unless_copied(|| self.each_pin().fold(bound, Ord::min))
+        self.scan_until_stable(|| self.each_pin().fold(bound, Ord::min))
     }
 
-    /// Whether a snapshot of the calling thread is pinned at `csn`.
+    /// Returns whether a snapshot of the calling thread is pinned at `csn`.
     pub fn is_own_pin(&self, csn: Csn) -> bool {
         let me = thread_token();
         let pinned = |descriptor: &Descriptor| descriptor.pin.load(Ordering::SeqCst) == csn.0;
@@ -432,14 +437,15 @@ impl Descriptors {
             .any(|descriptor| descriptor.thread.load(Ordering::Relaxed) == me && pinned(descriptor))
     }
 
-    /// All pinned snapshots, in no order; 0 for one that is being chosen.
+    /// Returns all pinned snapshots, in no order; 0 for one that is being chosen.
     #[must_use]
     pub fn pins(&self) -> Vec<Csn> {
-        self.unless_copied(|| self.each_pin().collect())
+        self.scan_until_stable(|| self.each_pin().collect())
     }
 
-    /// What `scan` found while no pin was copied (invariant 4). A copy is made for a large value that is opened: there is one soon.
-    fn unless_copied<T>(&self, mut scan: impl FnMut() -> T) -> T {
+    /// Returns what `scan` finds while no pin is copied (invariant 4). Copies are rare: one for each large value that is
+    /// opened.
+    fn scan_until_stable<T>(&self, mut scan: impl FnMut() -> T) -> T {
         loop {
             let copied = self.copied.load(Ordering::SeqCst);
             let found = scan();
@@ -449,7 +455,7 @@ impl Descriptors {
         }
     }
 
-    /// The pins, as they are when it comes to them.
+    /// Returns the pins, each as it is when the iterator reads it.
     fn each_pin(&self) -> impl Iterator<Item = Csn> + '_ {
         (0..self.high_water.load(Ordering::SeqCst))
             .map(|slot| self.get(slot).pin.load(Ordering::SeqCst))
@@ -457,66 +463,69 @@ impl Descriptors {
             .map(Csn)
     }
 
-    /// Sleeps until `holder` has finished or given rows back, or `wait` is over. `me` is recorded as waiting, so that others see a
-    /// cycle.
+    /// Sleeps until `holder` has finished or released rows, or `wait` is over. Records that `me` waits, so that other threads
+    /// see a cycle.
     ///
     /// # Errors
-    /// `Conflict` if `holder` waits for `me`, directly or not, or belongs to this thread; or at the end of `wait`. That of `is_whole`, which is
-    /// asked again and again.
+    /// `Conflict` if `holder` waits for `me`, directly or not, or belongs to this thread; or at the end of `wait`. The error
+    /// of `check_whole`, which is called again and again.
     pub fn wait_for(
         &self,
         me: DescriptorId,
         holder: RowHolder,
         wait: &RowWait,
-        is_whole: &dyn Fn() -> Result<()>,
+        check_whole: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         self.set_thread(me);
         let mine = self.get(me.slot);
-        mine.waits_since.store(holder.given_back, Ordering::SeqCst);
+        mine.waits_since.store(holder.releases, Ordering::SeqCst);
         mine.waits_for.store(self.stamp(holder.id).0, Ordering::SeqCst);
-        let result = self.wait_until_it_lets_go(me, holder, wait, is_whole);
+        let result = self.wait_until_released(me, holder, wait, check_whole);
         mine.waits_for.store(0, Ordering::SeqCst);
         result
     }
 
-    fn wait_until_it_lets_go(
+    fn wait_until_released(
         &self,
         me: DescriptorId,
         holder: RowHolder,
         wait: &RowWait,
-        is_whole: &dyn Fn() -> Result<()>,
+        check_whole: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         let other = holder.id;
         let descriptor = self.get(other.slot);
         loop {
-            let ticket = descriptor.lets_go.ticket();
+            let ticket = descriptor.released.ticket();
             let is_over = !matches!(self.status(self.stamp(other)), Status::InProgress(_));
-            if is_over || self.given_back(other.slot) != holder.given_back {
+            if is_over || self.releases(other.slot) != holder.releases {
                 return Ok(());
             }
-            // One whose call panicked does not finish.
-            is_whole()?;
-            if self.would_wait_for_ever(me, other) {
+            // A transaction whose call panicked never finishes.
+            check_whole()?;
+            if self.closes_a_cycle(me, other) {
                 return Err(Error::new(
                     ErrorKind::Conflict,
-                    "the row is held by a transaction that waits for this one",
+                    "the row is held by a transaction that waits for this one: abort and retry",
                 ));
             }
             let Some(left) = wait.left() else {
                 return Err(Error::new(
                     ErrorKind::Conflict,
-                    format!("the row is held by other transactions for more than {:?}", wait.most),
+                    format!(
+                        "other transactions held the row for longer than lock_wait = {:?}: abort and retry",
+                        wait.limit
+                    ),
                 ));
             };
             // A short first sleep bounds the time to see a cycle that closed after the search.
-            descriptor.lets_go.wait(ticket, Some(left.min(Duration::from_millis(20))));
+            descriptor.released.wait(ticket, Some(left.min(Duration::from_millis(20))));
         }
     }
 
-    /// Follows the chain of waits from `other`; true if it reaches `me` or a transaction of this thread.
-    fn would_wait_for_ever(&self, me: DescriptorId, other: DescriptorId) -> bool {
+    /// Follows the chain of waits from `other`. Returns whether the chain reaches `me` or a transaction of this thread.
+    fn closes_a_cycle(&self, me: DescriptorId, other: DescriptorId) -> bool {
         let mut current = other;
-        // A chain longer than the number of descriptors must be a cycle among others, which they will see.
+        // A chain longer than the number of descriptors is a cycle among others, which they will find themselves.
         for _ in 0..CHUNK * CHUNKS {
             let descriptor = self.get(current.slot);
             if current == me {
@@ -526,10 +535,10 @@ impl Descriptors {
             let next = Stamp(descriptor.waits_for.load(Ordering::SeqCst));
             let since = descriptor.waits_since.load(Ordering::SeqCst);
             if descriptor.waits_for.load(Ordering::SeqCst) != next.0 {
-                // The two are of different waits. It is asked again soon.
+                // The two values are of different waits. The caller asks again soon.
                 return false;
             }
-            // Last: then what was read is not of the next transaction in the slot. One that is over waits for nobody.
+            // Checked last, so that the values above are not of the next transaction in the slot.
             if descriptor.state.load(Ordering::SeqCst) != current.generation << PHASE_BITS | ACTIVE {
                 return false;
             }
@@ -537,8 +546,8 @@ impl Descriptors {
                 return true;
             }
             match next.parts() {
-                // Otherwise it is about to wake up.
-                Some((slot, generation)) if self.given_back(slot) == since => {
+                // Otherwise the waiting transaction is about to wake up.
+                Some((slot, generation)) if self.releases(slot) == since => {
                     current = DescriptorId { slot, generation };
                 }
                 _ => return false,
@@ -547,7 +556,7 @@ impl Descriptors {
         false
     }
 
-    /// A number below the table's size that is the same for the same slot: an index for per-slot caches.
+    /// Returns the slot of the descriptor: an index for caches per slot.
     #[must_use]
     pub fn slot(id: DescriptorId) -> usize {
         id.slot

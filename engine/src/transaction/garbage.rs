@@ -1,30 +1,30 @@
-//! Garbage: versions that nobody can see any more are given back, also below a long snapshot.
+//! Garbage: gives back versions that no snapshot can see, also versions between a long snapshot and newer ones.
 //!
-//! Committed versions wait in queues, in the order in which their transactions ended: nearly that of their CSNs. The front of a queue is given
-//! back when its CSN is at or below the *horizon*: every pinned snapshot, every snapshot that can still be taken, the checkpoint, and the
-//! watermark.
+//! Committed versions wait in queues, in the order in which their transactions ended, which is nearly the order of their
+//! CSNs. The front of a queue is given back when its CSN is at or below the *horizon*: every pinned snapshot, every snapshot
+//! that can still be taken, the checkpoint, and the watermark.
 //!
 //! A long snapshot stops the horizon. Then the queue is *pruned*: a version whose before-image is seen by no pinned
-//! snapshot takes over the before-image of its predecessor, and the predecessor's slot is given back. Snapshot 50
-//! below keeps what it needs, the versions of 100 and 200 in the middle go:
+//! snapshot takes over the before-image of its predecessor, and the predecessor's slot is given back. Below, snapshot 50
+//! keeps what it needs, and the versions of 100 and 200 in the middle are given back:
 //!
 //! ```text
 //!   page ─▶ 300 ─▶ [value of 200] ─▶ 200 ─▶ [value of 100] ─▶ 100 ─▶ [value before 100]      snapshots: 50
 //!   page ─▶ 300 ─▶ [value before 100]
 //! ```
 //!
-//! The newest version of a key stays: it says that the key was changed, which a transaction as old as the snapshot must learn if it writes the
-//! key. So beside a snapshot there is one for every key that was changed since, also for one that was inserted and deleted again.
+//! The newest version of a key stays: it says that the key was changed, which a transaction as old as the snapshot must
+//! learn if it writes the key. So a snapshot keeps one version of every key that was changed since, also of a key that was
+//! inserted and deleted again.
 //!
-//! 1. One thread at a time collects; it alone gives slots of committed versions back.
+//! 1. One thread at a time collects, and only that thread gives slots of committed versions back.
 //! 2. The horizon's bound, the newest CSN below W, is read before the pins are scanned.
-//! 3. A deleted key's entry is removed from its page after its version was given back or pruned, and not forgotten before. Where another transaction
-//!    has changed or locked the entry by then, it is for that one to see to it ([`Change::deleted`], and a change that is taken back).
-//! 4. What deletions keep until then counts as versions do. A transaction adds it with each deletion, where a version may still be refused, and
-//!    hands it over when it commits.
+//! 3. A deleted key's entry is removed from its page after its version was given back or pruned, and the deletion stays
+//!    queued until then. If another transaction has changed or locked the entry by then, that transaction queues or removes
+//!    the entry in its turn (`Change::deleted`, and a change that is taken back).
+//! 4. The memory that a queued deletion takes counts as that of versions. A transaction adds it with each deletion, where a
+//!    version may still be refused, and passes it to the queue when it commits.
 
-#[cfg(doc)]
-use super::active::Change;
 use super::catalog::TableState;
 use super::descriptor::{Descriptors, Stamp};
 use super::versions::{ALLOCATION_BYTES, Before, Undo, VersionHandle, Versions};
@@ -39,13 +39,13 @@ use std::sync::Arc;
 const SHARDS: usize = 16;
 /// Committed versions in a shard between two attempts to collect it.
 const COLLECT_EVERY: usize = 64;
-/// Most versions given back, and most entries removed, by one transaction's end, so that nobody pays for a long pause of others at once.
+/// Most versions given back, and most entries removed, after one commit, so that no commit pays for a long pause of others.
 const COLLECT_MOST: usize = 1024;
-/// Versions looked at by a pruning between two attempts to free what it has retired.
+/// Versions that a pruning visits between two attempts to run deferred frees.
 const FREE_EVERY: usize = 256;
-/// A shard in which so many can be judged is pruned when a snapshot holds its front.
+/// A shard with so many versions to judge is pruned when a snapshot holds its front.
 const PRUNE_AT: usize = 4096;
-/// How many transactions the oldest snapshot has to be behind for that.
+/// So many transactions must the oldest snapshot be behind for a pruning.
 const PRUNE_BEHIND: u64 = 4096;
 
 #[derive(Debug, Default)]
@@ -54,66 +54,66 @@ struct Queue {
     /// First those whose versions were pruned, as of `ordered_at`, then in the order of `versions`.
     deletes: VecDeque<Delete>,
     since_collection: usize,
-    judged: Judged,
-    /// [`Garbage::pruned`] when `deletes` was brought into order last.
+    last_pruning: LastPruning,
+    /// [`Garbage::pruned`] when `deletes` was last put in order.
     ordered_at: u64,
 }
 
-/// A deleted key, until its entry may go.
+/// A deleted key whose entry is removed later.
 #[derive(Debug)]
 pub struct Delete {
-    /// The version of what was deleted.
+    /// The version with the value before the deletion.
     pub version: VersionHandle,
     pub table: Arc<TableState>,
     pub key: Box<[u8]>,
 }
 
 impl Delete {
-    /// Bytes that it counts against the bound for versions: its key, and its place in a list that grows by doubling.
+    /// Returns the bytes that the deletion counts against the bound for versions.
     fn bytes(&self) -> u64 {
         Delete::bytes_for(self.key.len())
     }
 
-    /// The same for a key of so many bytes.
+    /// Returns the bytes of a deletion: its key, and its place in a list that grows by doubling.
     pub fn bytes_for(key_len: usize) -> u64 {
         (key_len + ALLOCATION_BYTES + 2 * size_of::<Delete>()) as u64
     }
 
-    /// The version is not there, or was pruned: then the entry has another one.
+    /// Returns whether the entry may be removed: the version is gone, or was pruned and the entry has another one.
     fn is_due(&self, versions: &Versions, guard: &Guard) -> bool {
         versions.read(self.version, guard).is_none_or(|version| version.stamp == Stamp::ABORTED)
     }
 }
 
-/// What the last pruning found: the next one may be of no use.
+/// What the last pruning found. Another one may find nothing new.
 #[derive(Debug, Default)]
-struct Judged {
-    /// It looked at versions up to here...
+struct LastPruning {
+    /// The newest CSN whose versions were judged.
     bound: Csn,
-    /// ... and left so many.
+    /// Versions up to `bound` that stayed.
     left: usize,
-    /// Pins that were below the bound. There are never more of them later.
+    /// Pins below `bound`. Their number never rises later.
     pins: usize,
 }
 
-/// When a queue is pruned, which costs a look at every version in it.
+/// When a queue is pruned, which visits every version in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pruning {
-    /// When memory is getting short, a snapshot is far behind (what waits for the device goes by itself), and so much can be judged that
-    /// the cost is amortised.
+    /// When memory is short, a snapshot is far behind (what waits for the device is soon collected anyway), and there are
+    /// enough versions to judge to amortise the cost.
     WhenItPays,
-    /// When something can be judged that the last pruning could not: somebody waits for the memory.
+    /// When any version can be judged that the last pruning could not judge: a thread waits for the memory.
     Now,
 }
 
-/// What is worth collecting when a transaction has ended. It may take long, and others may wait for what the transaction does before.
+/// What is worth collecting after a commit. Collecting may take long, so it follows what other threads wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToCollect {
     Nothing,
     /// Garbage of this shard.
     Shard(usize),
     /// Large values that were replaced.
-    Retired,
+    LargeValues,
 }
 
 /// The queues of committed versions.
@@ -139,14 +139,15 @@ impl Default for Garbage {
 
 /// What bounds collection. Read `bound` before anything else.
 pub struct Horizon<'a> {
-    /// The lower of newest acknowledged CSN and watermark - 1.
+    /// The newest CSN below the watermark.
     pub bound: Csn,
     /// The pins.
     pub descriptors: &'a Descriptors,
 }
 
 impl Garbage {
-    /// Queues the versions of a committed transaction, and its deletions, whose bytes are counted. True if the shard is worth collecting.
+    /// Queues the versions of a committed transaction, and its deletions, whose bytes are counted. Returns whether the shard is
+    /// worth collecting.
     pub fn push(
         &self,
         shard: usize,
@@ -166,18 +167,18 @@ impl Garbage {
         true
     }
 
-    /// Gives back what nobody can see in one shard, if nobody else collects.
+    /// Gives back what no snapshot can see in one shard, unless another thread collects.
     pub fn collect(&self, shard: usize, versions: &Arc<Versions>, horizon: &Horizon<'_>) {
         let Some(_alone) = self.collector.try_lock() else { return };
         self.collect_shard(shard % SHARDS, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
-        // A shard whose threads are gone is somebody's turn too.
+        // Shards whose threads are gone have to be collected, too.
         let other = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
         if other != shard % SHARDS {
             self.collect_shard(other, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
         }
     }
 
-    /// Gives back some of what nobody can see, one shard after the other until `is_over`, if nobody else collects.
+    /// Gives back some of what no snapshot can see, one shard after the other until `is_over`, unless another thread collects.
     pub fn collect_until(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>, is_over: impl Fn() -> bool) {
         let Some(_alone) = self.collector.try_lock() else { return };
         for _ in 0..SHARDS {
@@ -189,7 +190,7 @@ impl Garbage {
         }
     }
 
-    /// Gives back what nobody can see in all shards.
+    /// Gives back what no snapshot can see in all shards.
     pub fn collect_all(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>, pruning: Pruning) {
         let _alone = self.collector.lock();
         for shard in 0..SHARDS {
@@ -197,7 +198,7 @@ impl Garbage {
         }
     }
 
-    /// Gives room back that the queues had when they were longer.
+    /// Shrinks queues that were longer before.
     pub fn shrink(&self) {
         for shard in &self.shards {
             let mut queue = shard.lock();
@@ -233,15 +234,15 @@ impl Garbage {
         let (bytes, bytes_max) = versions.bytes();
         let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
         if pruning == Pruning::Now || behind && bytes > bytes_max / 2 {
-            let judged = self.prune(shard, versions, horizon, pruning, &mut guard);
-            if judged || pruning == Pruning::Now {
-                self.bring_forward(shard, versions, &guard);
+            let pruned = self.prune(shard, versions, horizon, pruning, &mut guard);
+            if pruned || pruning == Pruning::Now {
+                self.order_deletes(shard, versions, &guard);
             }
         }
-        if versions.has_much_retired() {
+        if versions.has_much_deferred() {
             guard.flush();
         }
-        // Purging may wait for pages.
+        // Purging may wait for pages, and must not do so in an epoch.
         drop(guard);
         self.purge(shard, versions, most);
     }
@@ -257,16 +258,17 @@ impl Garbage {
                 })
             };
             let Some(delete) = next else { return };
-            versions.keep_no_more(delete.bytes());
+            versions.subtract_bytes(delete.bytes());
             let Delete { table, key, .. } = delete;
-            // Not as a user: that would keep the table from being dropped.
+            // Not as a user, which would keep the table from being dropped.
             let Some(table) = table.hold() else { continue };
             purge(&table, &key);
         }
     }
 
-    /// Brings deletions forward whose versions were pruned, here or from another shard: one that a snapshot sees is in nobody's way.
-    fn bring_forward(&self, shard: usize, versions: &Versions, guard: &Guard) {
+    /// Moves deletions whose versions were pruned to the front, so that a deletion that a snapshot still sees does not block
+    /// them.
+    fn order_deletes(&self, shard: usize, versions: &Versions, guard: &Guard) {
         let pruned = self.pruned.load(Ordering::Relaxed);
         let deletes = {
             let mut queue = self.shards[shard].lock();
@@ -283,7 +285,7 @@ impl Garbage {
         queue.deletes.extend(newer);
     }
 
-    /// Looks at all versions in a shard, if that is worth it; returns whether it was.
+    /// Judges all versions in a shard if that is worth the cost. Returns whether it did.
     fn prune(
         &self,
         shard: usize,
@@ -311,7 +313,7 @@ impl Garbage {
                 let pruned = prune_below(shard, handle, csn, &pins, versions, guard);
                 self.pruned.fetch_add(pruned, Ordering::Relaxed);
             }
-            if at % FREE_EVERY == 0 && versions.has_much_retired() {
+            if at % FREE_EVERY == 0 && versions.has_much_deferred() {
                 guard.flush();
             }
         }
@@ -320,12 +322,12 @@ impl Garbage {
         let mut shared = self.shards[shard].lock();
         let newer = std::mem::replace(&mut shared.versions, queue);
         shared.versions.extend(newer);
-        shared.judged = Judged { bound, left, pins: pins.partition_point(|pin| *pin < bound) };
+        shared.last_pruning = LastPruning { bound, left, pins: pins.partition_point(|pin| *pin < bound) };
         true
     }
 }
 
-/// Removes the entry of a deleted key if nobody needs it. A failure only leaves a tombstone for a later split to drop.
+/// Removes the entry of a deleted key if no snapshot needs it. After a failure a later split drops the tombstone.
 pub(super) fn purge(table: &TableState, key: &[u8]) {
     if let Err(error) = table.tree.purge(key) {
         tracing::debug!(%error, table = table.name, "a tombstone stays");
@@ -334,20 +336,21 @@ pub(super) fn purge(table: &TableState, key: &[u8]) {
 
 fn is_worth_pruning(queue: &Queue, bound: Csn, pins: &[Csn], pruning: Pruning) -> bool {
     let up_to = |bound: Csn| queue.versions.partition_point(|(csn, _)| *csn <= bound);
-    let (judgeable, judged) = (up_to(bound), &queue.judged);
+    let (judgeable, last) = (up_to(bound), &queue.last_pruning);
     match pruning {
-        Pruning::WhenItPays => judgeable >= PRUNE_AT && judgeable >= 2 * judged.left,
+        Pruning::WhenItPays => judgeable >= PRUNE_AT && judgeable >= 2 * last.left,
         Pruning::Now => {
-            judgeable > up_to(judged.bound) || pins.partition_point(|pin| *pin < judged.bound) < judged.pins
+            judgeable > up_to(last.bound) || pins.partition_point(|pin| *pin < last.bound) < last.pins
         }
     }
 }
 
-/// Lets the version `handle` of `csn` take over its predecessors' before-images while no pin is between them. Returns how many predecessors are
-/// gone.
+/// Lets the version `handle` of `csn` take over the before-images of its predecessors while no pin is between them. Returns how
+/// many predecessors were given back.
 ///
-/// Both must carry their CSNs themselves. A version that was taken over is marked ABORTED: nobody refers to it any more, so it takes over
-/// nothing, and who was on the way to it looks again. One that only its transaction's descriptor calls committed is yet to be stamped.
+/// Both versions must carry their CSNs themselves: a version that only the descriptor of its transaction calls committed is
+/// yet to be stamped. A predecessor is marked ABORTED: no version refers to it any more, it takes over nothing, and a reader
+/// on the way to it reads the page again.
 fn prune_below(
     shard: usize,
     handle: VersionHandle,
@@ -358,7 +361,7 @@ fn prune_below(
 ) -> u64 {
     let mut pruned = 0;
     loop {
-        // Nothing that was looked at is used again, and what was retired can be freed while a long queue is pruned.
+        // References from before are not used again, and deferred frees can run while a long queue is pruned.
         guard.repin();
         let Some(version) = versions.read(handle, guard) else { return pruned };
         if version.stamp != Stamp::committed(csn) {
@@ -372,15 +375,14 @@ fn prune_below(
         if seen || older >= csn {
             return pruned;
         }
-        // A lock changed nothing: what was before it is what this version has below itself already.
+        // A lock changed nothing: the value before the lock is already this version's before-image.
         let before = match &predecessor.undo.before {
             Before::Unchanged => version.undo.before.clone(),
             other => other.clone(),
         };
         let undo = Undo { prior: predecessor.undo.prior, before };
         versions.replace_undo(handle, undo, guard);
-        versions.set_stamp(prior, Stamp::ABORTED);
-        versions.give_back_later(shard, prior, guard);
+        versions.abort(shard, prior, guard);
         pruned += 1;
     }
 }

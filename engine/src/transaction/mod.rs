@@ -1,56 +1,63 @@
 //! Rank 6: what does a transaction see, and may it commit?
 //!
-//! Multi-version snapshot isolation over trees that hold only the newest value of each key. A write changes the page in
-//! place and leaves a version behind (`versions`); a read walks back from the page to what its snapshot sees
-//! (`view`); a `descriptor` tells everybody how far a transaction is; `garbage` gives versions back; the
-//! `catalog` knows the tables. The first updater of a row wins: a later one waits for it, and fails with a conflict if
-//! it commits.
+//! Multi-version snapshot isolation over trees that hold only the newest value of each key. A write changes the page in place
+//! and keeps the value before it as a version; a read walks back from the page to what its snapshot sees. The first updater of
+//! a row wins: a later one waits for it, and gets a conflict if it commits.
 //!
-//! # The life of a write
-//! 1. Latch the leaf. The stamp of the entry says who wrote it last.
-//! 2. In progress by another: let go, wait, start again. Newer than the snapshot: conflict.
-//! 3. Make a version from the page's value, put the new value and the version's handle in the page.
-//! 4. Append the change to the private redo buffer: only the changed bytes if the length is the same. What does not fit goes to the log
-//!    in chunks (`chunks`).
+//! The components, each with its own state. A file uses only files above it:
 //!
-//! # The life of a commit
-//! 1. Everything that can fail: tables still there, log space, memory. Then nothing can (invariant I2).
-//! 2. PREPARING; the commit room draws the CSN and copies the redo record; READY.
-//! 3. The stamps of all versions become the CSN. The descriptor is free: who waited goes on.
-//! 4. Only then, and only if the caller wants it, wait until the record and all it depends on is durable.
+//! | component | files | question |
+//! |---|---|---|
+//! | `Committed` | `committed` | how far are transactions committed? |
+//! | `Descriptors` | `descriptor` | how far is each transaction, and which snapshots are pinned? |
+//! | `VersionStore` | `versions`, `view`, `garbage`, `version_store` | what was an entry before, which version does a view see, when is it given back? |
+//! | `LargeValues` | `uncommitted_pages`, `deferred_free`, `large_values` | which pages of large values does no committed entry refer to? |
+//! | `Catalog` | `catalog`, `tables` | which tables exist, and which transactions use them? |
+//! | `TransactionSystem` | `page_clocks`, `system`, `checkpoint_view`, `replay` | composes the components; a checkpoint's and redo's way to them |
+//! | `ReadSnapshot` | `range`, `snapshot` | how does a snapshot read? |
+//! | `ActiveTransaction` | `dependencies`, `write_set`, `active` ... `commit` | how does a transaction read, write, roll back and commit? |
 
-mod active;
-pub mod catalog;
-mod chunks;
-mod clocks;
+mod committed;
 mod counters;
 pub mod descriptor;
-mod fragments;
-mod garbage;
-mod large;
-mod panics;
-mod range;
-mod relief;
-mod replay;
-mod retired;
-mod savepoint;
-mod snapshot;
-mod system;
-#[cfg(test)]
-mod tests;
-mod unfinished;
 pub mod versions;
 mod view;
+pub mod catalog;
+mod garbage;
+mod uncommitted_pages;
+mod deferred_free;
+mod large_values;
+mod version_store;
+mod page_clocks;
+mod system;
+mod checkpoint_view;
+mod tables;
+mod replay;
+mod range;
+mod snapshot;
+mod dependencies;
+mod write_set;
+mod active;
+mod rollback;
+mod chunks;
 mod write;
+mod large_write;
+mod commit;
+#[cfg(test)]
+mod tests;
 
-pub use active::{ActiveTransaction, Ended, Isolation};
+pub use active::{ActiveTransaction, Isolation, USER};
 pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
+pub use checkpoint_view::CheckpointView;
+pub use commit::Submitted;
+pub use committed::Committed;
 pub use counters::TransactionCounters;
-pub use large::OpenValue;
+pub use deferred_free::FreesPaused;
+pub use large_values::LargeValues;
 pub use range::RangeCursor;
 pub use replay::{Replay, ReplayedValue};
-pub use retired::RetiredHeld;
-pub use savepoint::Savepoint;
-pub use snapshot::ReadSnapshot;
-pub use system::{CheckpointView, Limits, StampState, StructureHook, TransactionSystem};
-pub use unfinished::UnfinishedHeld;
+pub use rollback::Savepoint;
+pub use snapshot::{OpenValue, ReadSnapshot};
+pub use system::{Limits, StructureHook, TransactionSystem};
+pub use uncommitted_pages::UncommittedLocked;
+pub use version_store::{StampState, VersionStore};

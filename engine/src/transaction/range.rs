@@ -1,8 +1,8 @@
 //! Range cursors, forward and backward, over what a view sees.
 //!
 //! A cursor copies one leaf's entries at a time, resolves their versions at once (under the epoch in which they were
-//! copied) and then needs no latch. It goes on by key, so splits and merges in between do not matter: every key that
-//! is there for the view during the whole scan is returned once, in order.
+//! copied) and then needs no latch. The cursor continues by key, so splits and merges in between do not matter: every key that
+//! the view sees during the whole scan is returned once, in order.
 
 use super::catalog::TableState;
 use super::system::TransactionSystem;
@@ -28,54 +28,54 @@ struct Ahead {
 enum Seen {
     /// As in the leaf.
     Newest,
-    /// This one.
+    /// A value from a version.
     Older(Vec<u8>),
-    /// It is read when the cursor comes to its row, so that one at a time is in memory.
+    /// A large value. It is read when the cursor reaches its row, so that one at a time is in memory.
     Large,
 }
 
-/// Entries asked for at first; doubled up to the maximum, so that a short scan copies little.
+/// Entries copied at first; doubled up to the maximum, so that a short scan copies little.
 const FIRST_BATCH: usize = 8;
 const LARGEST_BATCH: usize = 256;
 
-/// A scan that has come through this many leaves is believed to go on: pages are read ahead, first so many, doubled up to the
+/// After this many leaves a scan is expected to continue: pages are read ahead, at first `FIRST_WINDOW`, doubled up to the
 /// maximum.
 const LEAVES_BEFORE_READING_AHEAD: usize = 2;
 const FIRST_WINDOW: usize = 8;
 const LARGEST_WINDOW: usize = 128;
 
-/// Where leaves begin and end, in the order of a scan.
+/// The bounds of a run of leaves, in the order of a scan.
 #[derive(Debug)]
-struct Stretch {
+struct LeafRun {
     begin: Bound<Vec<u8>>,
     /// [`Bound::Unbounded`] at the end of the tree.
     end: Bound<Vec<u8>>,
 }
 
-/// How far one end of a cursor has had pages read ahead.
+/// The pages that one end of a cursor has requested ahead.
 #[derive(Debug, Default)]
 struct ReadAhead {
     /// Batches so far.
     batches: usize,
-    /// Leaves that were asked for and not come to yet.
+    /// Requested leaves that the scan has not reached.
     left: usize,
     window: usize,
-    /// Leaves asked for so far.
-    asked: u64,
-    /// Once the scan is long, its leaves are copied and not brought into memory.
+    /// Leaves requested so far.
+    requested: u64,
+    /// Once the scan is long, its leaves are copied and not kept in the buffer pool.
     copies: ScanBuffer,
-    /// Of the leaves whose copies were asked for last.
-    copied: Option<Stretch>,
+    /// The leaves whose copies were requested last.
+    copied: Option<LeafRun>,
 }
 
 impl ReadAhead {
-    /// Another batch is about to be read from `from`. A batch is at most a leaf; so the leaves asked for may be used up more
-    /// slowly than is counted, never faster.
+    /// Requests pages before another batch is read from `from`. A batch is at most a leaf, so the requested leaves may be used
+    /// up more slowly than is counted, never faster.
     fn advance(&mut self, tree: &Tree, from: Bound<&[u8]>, back: bool) -> Result<()> {
-        if let Some(Stretch { begin, end }) = &self.copied {
-            if *end != Bound::Unbounded && has_come_to(from, begin, back) {
+        if let Some(LeafRun { begin, end }) = &self.copied {
+            if *end != Bound::Unbounded && has_reached(from, begin, back) {
                 let next = tree.copy_ahead(as_slice(end), back, &mut self.copies)?;
-                self.copied = next.map(|next| Stretch { begin: end.clone(), end: next });
+                self.copied = next.map(|next| LeafRun { begin: end.clone(), end: next });
             }
             return Ok(());
         }
@@ -84,22 +84,22 @@ impl ReadAhead {
         if self.batches <= LEAVES_BEFORE_READING_AHEAD || self.left > self.window / 2 {
             return Ok(());
         }
-        if tree.is_better_copied(self.asked) {
+        if tree.is_better_copied(self.requested) {
             let end = tree.copy_ahead(from, back, &mut self.copies)?;
-            self.copied = end.map(|end| Stretch { begin: from.map(<[u8]>::to_vec), end });
+            self.copied = end.map(|end| LeafRun { begin: from.map(<[u8]>::to_vec), end });
             if self.copied.is_some() {
                 return Ok(());
             }
         }
         self.window = (self.window * 2).clamp(FIRST_WINDOW, LARGEST_WINDOW);
         self.left = tree.read_ahead(from, back, self.window)?;
-        self.asked += self.left as u64;
+        self.requested += self.left as u64;
         Ok(())
     }
 }
 
-/// Whether a scan that goes on `from` there, forward or `back`, has come to `begin`.
-fn has_come_to(from: Bound<&[u8]>, begin: &Bound<Vec<u8>>, back: bool) -> bool {
+/// Returns whether a scan that continues at `from`, forward or `back`, has reached `begin`.
+fn has_reached(from: Bound<&[u8]>, begin: &Bound<Vec<u8>>, back: bool) -> bool {
     let (Bound::Included(at) | Bound::Excluded(at)) = from else { return true };
     match begin {
         Bound::Included(begin) | Bound::Excluded(begin) if back => at <= begin.as_slice(),
@@ -112,17 +112,17 @@ fn has_come_to(from: Bound<&[u8]>, begin: &Bound<Vec<u8>>, back: bool) -> bool {
 #[derive(Debug)]
 pub struct RangeCursor {
     table: Arc<TableState>,
-    /// The lower end, which goes forward, and the upper one, which goes back.
+    /// The lower end, which moves forward, and the upper end, which moves back.
     ends: [End; 2],
     batch_len: usize,
     /// A value of the leaf, while its entry is resolved.
     scratch: Vec<u8>,
 }
 
-/// What a cursor came across.
+/// What a cursor has read.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Met {
-    /// A version, or a deletion, of this transaction; 0 for one that is settled.
+pub(super) enum Observed {
+    /// A version, or a deletion, of the transaction with this CSN; 0 for a settled one.
     Version(Csn),
     /// A leaf.
     Leaf(PageId),
@@ -131,17 +131,17 @@ pub(super) enum Met {
 /// One end of a cursor.
 #[derive(Debug)]
 struct End {
-    /// The cursor's bound, or the key returned last: what is left lies between this and the other end's.
+    /// The cursor's bound, or the key returned last. The rows left lie between this and the other end's bound.
     bound: Bound<Vec<u8>>,
-    /// What was copied from the leaf that this end is in.
+    /// The entries copied from the current leaf.
     batch: LeafBatch,
-    /// Of these, what the view sees, in this end's direction.
+    /// The rows among them that the view sees, in this end's direction.
     rows: Vec<Ahead>,
-    /// The row that this end comes to next; the one before is where it is.
+    /// Index of the next row; the current row is the one before.
     at: usize,
-    /// The value of the row where it is, if that is a large one.
+    /// The value of the current row, if it is large.
     large: Vec<u8>,
-    /// Where the tree goes on after the rows (`None`: nowhere).
+    /// Where the tree continues after the rows; `None` at the end.
     next: Option<Bound<Vec<u8>>>,
     read_ahead: ReadAhead,
 }
@@ -165,7 +165,7 @@ impl End {
         self.next = None;
     }
 
-    /// The end is at `key` from now on.
+    /// Moves the bound of an end to `key`.
     fn move_bound(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
         if let Bound::Excluded(last) = bound {
             last.clear();
@@ -180,7 +180,7 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// Whether a cursor that goes forward, or `back`, may come to `key` before the other end's bound.
+/// Returns whether a cursor that moves forward, or `back`, may reach `key` before the other end's bound.
 fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
     let (bound, included) = match bound {
         Bound::Included(bound) => (bound.as_slice(), true),
@@ -195,27 +195,27 @@ fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
 }
 
 impl RangeCursor {
-    /// A cursor over the keys between two bounds. An empty or inverted range has no rows.
+    /// Returns a cursor over the keys between two bounds. An empty or inverted range has no rows.
     #[must_use]
     pub fn new(table: Arc<TableState>, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> RangeCursor {
         let ends = [lower, upper].map(End::new);
         RangeCursor { table, ends, batch_len: FIRST_BATCH, scratch: Vec::new() }
     }
 
-    /// The table it runs over.
+    /// Returns the table of the cursor.
     #[must_use]
     pub fn table(&self) -> &Arc<TableState> {
         &self.table
     }
 
-    /// Whether the next step, `back` or not, needs nothing but what was copied already.
+    /// Returns whether the next step, `back` or not, needs only rows that are copied already.
     #[must_use]
     pub fn is_ahead(&self, back: bool) -> bool {
         let end = &self.ends[usize::from(back)];
         end.rows.get(end.at).is_some_and(|row| !matches!(row.value, Seen::Large))
     }
 
-    /// The row, key and value, to which the last step `back` or forward came. Panics if there was none.
+    /// Returns the current row, key and value, of the direction `back` or forward. Panics before the first step.
     #[must_use]
     pub fn row(&self, back: bool) -> (&[u8], &[u8]) {
         let end = &self.ends[usize::from(back)];
@@ -228,8 +228,8 @@ impl RangeCursor {
         }
     }
 
-    /// Goes to the next row from the lower end, or with `back` from the upper one; false if there is none. `seen` is told
-    /// everything that was looked at, deletions included.
+    /// Moves to the next row from the lower end, or with `back` from the upper one. Returns false at the end. Calls `observe` with
+    /// everything that was read, deletions included.
     ///
     /// # Errors
     /// I/O, `Corruption`.
@@ -237,7 +237,7 @@ impl RangeCursor {
         &mut self,
         system: &TransactionSystem,
         view: View,
-        seen: &mut dyn FnMut(Met) -> Result<()>,
+        observe: &mut dyn FnMut(Observed) -> Result<()>,
         back: bool,
     ) -> Result<bool> {
         loop {
@@ -254,8 +254,8 @@ impl RangeCursor {
                 if matches!(row.value, Seen::Large) {
                     this.large.clear();
                     let (found, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
-                    seen(Met::Version(csn))?;
-                    // A view that moves (read committed) may not see it any more: then the row is passed by.
+                    observe(Observed::Version(csn))?;
+                    // A view that moves (read committed) may not see the row any more, which is skipped then.
                     if !found {
                         continue;
                     }
@@ -268,16 +268,16 @@ impl RangeCursor {
             {
                 return Ok(false);
             }
-            self.fill(system, view, seen, &from, back)?;
+            self.fill(system, view, observe, &from, back)?;
         }
     }
 
-    /// Copies and resolves one leaf's part.
+    /// Copies and resolves the entries of one leaf.
     fn fill(
         &mut self,
         system: &TransactionSystem,
         view: View,
-        seen: &mut dyn FnMut(Met) -> Result<()>,
+        observe: &mut dyn FnMut(Observed) -> Result<()>,
         from: &Bound<Vec<u8>>,
         back: bool,
     ) -> Result<()> {
@@ -297,7 +297,7 @@ impl RangeCursor {
                 tree.scan_forward(from, self.batch_len, &mut this.batch, copies)?
                     .map(if planted::is(Bug::ScanSkipsAtBorder) { Bound::Excluded } else { Bound::Included })
             };
-            seen(Met::Leaf(this.batch.leaf()))?;
+            observe(Observed::Leaf(this.batch.leaf()))?;
             for (index, entry) in this.batch.iter().enumerate() {
                 if !is_inside(entry.key, &other.bound, back) {
                     break;
@@ -310,18 +310,18 @@ impl RangeCursor {
                 self.scratch.extend_from_slice(entry.value);
                 match system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut self.scratch, &guard) {
                     Outcome::Value(csn) => {
-                        seen(Met::Version(csn))?;
+                        observe(Observed::Version(csn))?;
                         let is_newest = entry.meta.held() == Held::Value && self.scratch == entry.value;
                         let value = if is_newest { Seen::Newest } else { Seen::Older(self.scratch.clone()) };
                         this.rows.push(Ahead { index, value });
                     }
                     Outcome::Reference(csn) => {
-                        seen(Met::Version(csn))?;
+                        observe(Observed::Version(csn))?;
                         this.rows.push(Ahead { index, value: Seen::Large });
                     }
-                    Outcome::Absent(csn) => seen(Met::Version(csn))?,
-                    Outcome::Again => {
-                        system.check_whole()?;
+                    Outcome::Absent(csn) => observe(Observed::Version(csn))?,
+                    Outcome::Retry => {
+                        system.committed.check_whole()?;
                         continue 'again;
                     }
                 }
@@ -330,24 +330,5 @@ impl RangeCursor {
             this.next = next;
             return Ok(());
         }
-    }
-}
-
-impl super::ActiveTransaction {
-    /// A step of a cursor opened on this transaction: `back` from the upper end. What it meets becomes a dependency.
-    ///
-    /// # Errors
-    /// I/O, `Corruption`, `NotFound` (dropped table).
-    pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
-        self.touch(cursor.table())?;
-        let view = self.view();
-        let mut seen = |met| {
-            match met {
-                Met::Version(csn) => self.depend_on(csn),
-                Met::Leaf(page) => self.met_leaf(page),
-            }
-            Ok(())
-        };
-        cursor.step(&self.system, view, &mut seen, back)
     }
 }

@@ -1,7 +1,7 @@
 //! Replay: applies the operations of selected log records to the trees, before any transaction runs.
 //!
-//! Recovery partitions operations by key; within a key they come in CSN order. Entries are written as settled: there is
-//! nobody with an older snapshot. Rows come in key order, so a leaf is found once and held while rows of it come.
+//! Recovery partitions operations by key; within a key they come in CSN order. Entries are written as settled, because no older
+//! snapshot exists. Rows come in key order, so a leaf is found once and latched for all its rows.
 
 use super::catalog::TableState;
 use super::system::TransactionSystem;
@@ -10,45 +10,45 @@ use crate::log::{Operation, Pieces};
 use crate::tree::{Held, LargeReference, LargeWriter, LeafHint, LeafWrite, REFERENCE_BYTES, Tree, overflow};
 use std::sync::Arc;
 
-/// What the row is before the patches.
+/// The value of the row before the patches.
 #[derive(Debug)]
 enum Base<'a> {
-    /// What the tree has.
+    /// The value in the tree.
     Stored,
     Put(&'a [u8]),
     PutLarge(Pieces<'a>, Csn),
     Deleted,
 }
 
-/// One thread's replayer of one table: hears the changes of a row, oldest first, then does what comes of them.
+/// Replays one table in one thread: collects the changes of a row, oldest first, then applies their result.
 #[derive(Debug)]
 pub struct Replay<'a> {
     tree: &'a Tree,
-    /// Where the last row was; nobody else gets at that leaf meanwhile. Let go of before anything is waited for.
+    /// The leaf of the last row, latched. Released before the thread waits for anything.
     leaf: Option<LeafWrite<'a>>,
     base: Base<'a>,
-    /// Offset and bytes, and whose they are.
+    /// Offset, bytes, and the CSN of their transaction.
     patches: Vec<(usize, &'a [u8], Csn)>,
     value: Vec<u8>,
 }
 
 impl<'a> Replay<'a> {
-    /// A replayer for `table`.
+    /// Returns a replayer for `table`.
     #[must_use]
     pub fn new(table: &'a TableState) -> Replay<'a> {
         let (base, patches, value) = (Base::Stored, Vec::new(), Vec::new());
         Replay { tree: &table.tree, leaf: None, base, patches, value }
     }
 
-    /// Lets go of the leaf: the caller is about to wait for something.
-    pub fn let_go(&mut self) {
+    /// Releases the leaf: the caller is about to wait for something.
+    pub fn release_leaf(&mut self) {
         self.leaf = None;
     }
 
-    /// The next change of the row, made by the transaction that `csn` tells.
+    /// Adds the next change of the row, made by the transaction that `csn` returns.
     ///
     /// # Errors
-    /// `Corruption` if it does not fit the earlier ones.
+    /// `Corruption` if the change does not fit the earlier ones.
     #[inline]
     pub fn change(&mut self, operation: &Operation<'a>, csn: impl FnOnce() -> Csn) -> Result<()> {
         match *operation {
@@ -63,17 +63,17 @@ impl<'a> Replay<'a> {
                 return Ok(());
             }
             Operation::LargePart { .. } => {
-                return Err(misfit("a large value that goes on among whole ones", csn()));
+                return Err(misfit("the log has a part of a large value among whole values", csn()));
             }
             Operation::CreateTable { .. } | Operation::DropTable { .. } => {
-                return Err(misfit("a catalog operation among row operations", csn()));
+                return Err(misfit("the log has a catalog operation among row operations", csn()));
             }
         }
         self.patches.clear();
         Ok(())
     }
 
-    /// Makes the row at `key` what the changes say. The next row must have a higher key.
+    /// Applies the changes to the row at `key`. The next row must have a higher key.
     ///
     /// # Errors
     /// `Corruption` if the changes do not fit what is there; `OutOfMemory`; I/O.
@@ -124,9 +124,9 @@ impl<'a> Replay<'a> {
 
     #[cold]
     fn put_large(&mut self, key: &'a [u8], pieces: Pieces<'a>, csn: Csn) -> Result<()> {
-        // It takes long, and may have to wait for memory.
+        // Writing the value takes long, and may have to wait for memory.
         self.leaf = None;
-        // Nobody but redo is there, so the value needs no owner.
+        // Only redo is running, so the value needs no owner.
         let mut writer = LargeWriter::new(self.tree.pool().clone(), 0);
         pieces.iter().try_for_each(|piece| writer.write(piece))?;
         if writer.is_empty() {
@@ -139,13 +139,13 @@ impl<'a> Replay<'a> {
         self.free(replaced)
     }
 
-    /// Frees the large value that the row had.
+    /// Frees the replaced large value of the row.
     #[inline]
     fn free(&self, replaced: Option<LargeReference>) -> Result<()> {
         replaced.map_or(Ok(()), |reference| overflow::free(self.tree.pool(), &reference))
     }
 
-    /// Applies and forgets the patches.
+    /// Applies and clears the patches.
     fn patch(&mut self, value: &mut [u8]) -> Result<()> {
         for (offset, bytes, csn) in self.patches.drain(..) {
             offset
@@ -157,7 +157,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The leaf for `key`, held, with room for a value of that length.
+    /// Returns the leaf for `key`, latched, with room for a value of `value_len` bytes.
     #[inline]
     fn write(&mut self, key: &'a [u8], value_len: usize) -> Result<&mut LeafWrite<'a>> {
         let leaf = match self.leaf.take().and_then(|leaf| leaf.go_on(key, value_len)) {
@@ -168,7 +168,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// A large value that comes in parts.
+/// A large value that the log has in parts.
 #[derive(Debug)]
 pub struct ReplayedValue {
     table: Arc<TableState>,
@@ -210,7 +210,7 @@ impl ReplayedValue {
 }
 
 const NO_BYTES: &str = "the log has a large value without bytes";
-const NO_ROW: &str = "the log changes bytes of a row that is not there, or large";
+const NO_ROW: &str = "the log changes bytes of a row that does not exist, or is large";
 
 #[cold]
 fn misfit(what: &str, csn: Csn) -> Error {
@@ -221,24 +221,24 @@ impl TransactionSystem {
     /// Begins a large value that the log has in parts.
     ///
     /// # Errors
-    /// `Corruption` for a table that is not there.
+    /// `Corruption` for an unknown table.
     pub fn replay_value(&self, table: TableId, key: &[u8]) -> Result<ReplayedValue> {
-        let Some(table) = self.catalog().lock().find_id(table) else {
+        let Some(table) = self.catalog.lock().find_id(table) else {
             return Err(Error::corruption(format!("the log changes table {table}, which does not exist")));
         };
         let writer = LargeWriter::new(table.tree.pool().clone(), 0);
         Ok(ReplayedValue { table, key: key.to_vec(), writer })
     }
 
-    /// Creates a table as the log says.
+    /// Replays the creation of a table.
     ///
     /// # Errors
     /// `OutOfMemory`; `Corruption` for a name or an identifier that exists or is not allowed.
     pub fn replay_create(&self, id: crate::base::TableId, name: &str, csn: Csn) -> Result<()> {
-        let mut catalog = self.catalog().lock();
+        let mut catalog = self.catalog.lock();
         let wrong = |what: String| misfit(&format!("the log creates table {id}: {what}"), csn);
         if id.0 == 0 || id >= TableId::LIMIT || catalog.find_id(id).is_some() {
-            return Err(wrong("another has this identifier, or none can have it".into()));
+            return Err(wrong("the identifier is used already, or is not allowed".into()));
         }
         catalog.check_new(name).map_err(|error| wrong(error.to_string()))?;
         let tree = self.create_tree()?;
@@ -246,14 +246,14 @@ impl TransactionSystem {
         Ok(())
     }
 
-    /// Drops a table as the log says.
+    /// Replays the drop of a table.
     ///
     /// # Errors
-    /// `Corruption` for a table that is not there.
+    /// `Corruption` for an unknown table.
     pub fn replay_drop(&self, id: crate::base::TableId, csn: Csn) -> Result<()> {
-        let mut catalog = self.catalog().lock();
+        let mut catalog = self.catalog.lock();
         let Some(table) = catalog.find_id(id) else {
-            return Err(Error::corruption(format!("the log drops table {id}, which is not there"))
+            return Err(Error::corruption(format!("the log drops table {id}, which does not exist"))
                 .at(Location::Transaction(csn)));
         };
         catalog.remove(&table, csn);

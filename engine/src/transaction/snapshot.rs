@@ -1,23 +1,24 @@
-//! Read-only snapshots: a pinned CSN, owned, usable from several threads, waiting where they meet something that is
-//! not yet committed, so that nothing a snapshot returns can be lost in a crash.
+//! Read-only snapshots: a pinned CSN, owned, usable from several threads. A snapshot waits for what it reads to be committed, so
+//! that nothing it returns can be lost in a crash.
 
 use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Stamp};
-use super::range::{Met, RangeCursor};
+use super::range::{Observed, RangeCursor};
 use super::system::TransactionSystem;
 use super::view::View;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Result};
 use crate::sync::Mutex;
+use crate::tree::{Held, LargeReader, LargeReference};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Systems of which a thread remembers what it committed.
+/// Systems of which a thread remembers its newest commit.
 const REMEMBERED: usize = 8;
 
-/// The newest CSN that a thread committed in each system, by the systems' numbers: its snapshots are never below it.
+/// The newest CSN that a thread committed in each system, by the systems' numbers. Its snapshots are never older.
 struct LastCommits {
-    /// The one of the newest commit first; 0 for none.
+    /// The system of the newest commit first; 0 for none.
     newest: [Cell<(u64, Csn)>; REMEMBERED],
     /// The highest number that was forgotten.
     forgotten: Cell<u64>,
@@ -41,7 +42,7 @@ impl LastCommits {
         self.newest[0].set((system, csn));
     }
 
-    /// Makes the first place that of `system`.
+    /// Moves `system` to the first place.
     #[cold]
     fn bring_forward(&self, system: u64) {
         let mut before = (system, Csn::ZERO);
@@ -54,7 +55,7 @@ impl LastCommits {
         self.forgotten.set(self.forgotten.get().max(before.0));
     }
 
-    /// What the thread committed in `system`; `None` if that is forgotten.
+    /// Returns the newest commit of the thread in `system`; `None` if it is forgotten.
     fn of(&self, system: u64) -> Option<Csn> {
         let known = self.newest.iter().map(Cell::get).find(|(number, _)| *number == system);
         match known {
@@ -64,15 +65,15 @@ impl LastCommits {
     }
 }
 
-/// Remembers what this thread committed, so that it reads its own writes.
+/// Remembers the newest commit of this thread, so that the thread reads its own writes.
 pub(super) fn remember_commit(system: &TransactionSystem, csn: Csn) {
     let _ = LAST_COMMITS.try_with(|commits| commits.remember(system.number, csn));
 }
 
 fn last_commit(system: &TransactionSystem) -> Csn {
     let last = LAST_COMMITS.try_with(|commits| commits.of(system.number)).unwrap_or(Some(Csn::ZERO));
-    // Whatever it was.
-    last.unwrap_or_else(|| system.commit().newest_drawn())
+    // If it is forgotten, the newest CSN covers it.
+    last.unwrap_or_else(|| system.committed.newest_drawn())
 }
 
 /// A consistent, durable view of the database at one CSN.
@@ -81,13 +82,13 @@ pub struct ReadSnapshot {
     pub(super) system: Arc<TransactionSystem>,
     id: DescriptorId,
     csn: Csn,
-    /// The newest acknowledged CSN when it began: snapshots that begin later see up to here in any case.
+    /// The newest acknowledged CSN when the snapshot began. Later snapshots see at least that much.
     acknowledged: Csn,
     used: Mutex<Vec<Arc<TableState>>>,
 }
 
 impl ReadSnapshot {
-    /// The shared state.
+    /// Returns the shared state.
     #[must_use]
     pub fn system(&self) -> &Arc<TransactionSystem> {
         &self.system
@@ -101,13 +102,13 @@ impl ReadSnapshot {
         let id = system.descriptors.take()?;
         let mut acknowledged = Csn::ZERO;
         let csn = system.descriptors.pin(id, || {
-            acknowledged = system.commit().newest_acknowledged();
+            acknowledged = system.committed.newest_acknowledged();
             acknowledged.max(last_commit(system))
         });
         Ok(ReadSnapshot { system: system.clone(), id, csn, acknowledged, used: Mutex::new(Vec::new()) })
     }
 
-    /// Its CSN.
+    /// Returns the CSN of the snapshot.
     #[must_use]
     pub fn csn(&self) -> Csn {
         self.csn
@@ -122,9 +123,9 @@ impl ReadSnapshot {
         if is_known(&self.used.lock()) {
             return Ok(());
         }
-        // Whether it sees the drop or not: that is what it says.
-        self.system.begin_use(table, |dropped| self.system.commit().wait_committed(dropped))?;
-        // Only then it is known: before, it may be lost, and nothing is to be said of it, to other threads either.
+        // The answer depends on the drop, whether the snapshot sees the drop or not.
+        self.system.begin_use(table, |dropped| self.system.committed.wait(dropped))?;
+        // Before the creation is durable it may be lost, and no thread may get an answer about the table.
         let committed = self.wait_committed(table.create_csn());
         let mut used = self.used.lock();
         if committed.is_ok() && !is_known(&used) {
@@ -136,17 +137,17 @@ impl ReadSnapshot {
     }
 
     pub(super) fn wait_committed(&self, csn: Csn) -> Result<()> {
-        // What is newer than the snapshot was not seen.
+        // The snapshot has not seen what is newer.
         if csn > self.csn
             || planted::is(Bug::SnapshotReturnsVolatile)
-            || csn <= self.acknowledged && self.system.commit().is_committed(csn)
+            || csn <= self.acknowledged && self.system.committed.is_committed(csn)
         {
             return Ok(());
         }
-        self.system.commit().wait_committed(csn)
+        self.system.committed.wait(csn)
     }
 
-    /// Reads `key`; true if it is there, with its value in `value`.
+    /// Reads `key` into `value`. Returns whether the key exists.
     ///
     /// # Errors
     /// `InvalidArgument`, `NotFound` (dropped table), `Poisoned` for what can no longer become durable, I/O,
@@ -159,7 +160,19 @@ impl ReadSnapshot {
         Ok(found)
     }
 
-    /// Has the leaves of `keys` brought into memory.
+    /// Opens the value of `key` to be read piece by piece.
+    ///
+    /// # Errors
+    /// As [`ReadSnapshot::get`].
+    pub fn open_value(&self, table: &Arc<TableState>, key: &[u8]) -> Result<Option<OpenValue>> {
+        self.system.check_key(table, key)?;
+        self.touch(table)?;
+        let (open, csn) = open_value(&self.system, table, key, self.view())?;
+        self.wait_committed(csn)?;
+        Ok(open)
+    }
+
+    /// Brings the leaves of `keys` into memory.
     ///
     /// # Errors
     /// As [`ReadSnapshot::get`].
@@ -168,7 +181,7 @@ impl ReadSnapshot {
         table.tree.prefetch(keys)
     }
 
-    /// A step of a cursor: `back` from the upper end.
+    /// Moves a cursor to its next row, with `back` from the upper end. Returns false at the end.
     ///
     /// # Errors
     /// As [`ReadSnapshot::get`].
@@ -177,26 +190,77 @@ impl ReadSnapshot {
             self.touch(cursor.table())?;
         }
         let mut newest = Csn::ZERO;
-        let mut seen = |met| {
-            if let Met::Version(csn) = met {
+        let mut observe = |observed| {
+            if let Observed::Version(csn) = observed {
                 newest = newest.max(csn);
             }
             Ok(())
         };
-        let row = cursor.step(&self.system, self.view(), &mut seen, back)?;
+        let row = cursor.step(&self.system, self.view(), &mut observe, back)?;
         self.wait_committed_prefix(newest)?;
         Ok(row)
     }
 
-    /// Waits until everything that a batch met is committed; the newest stands for all of them once the watermark has
-    /// passed it.
+    /// Waits until everything that a batch observed is committed. Once the watermark has passed the newest CSN, all others are
+    /// committed, too.
     fn wait_committed_prefix(&self, newest: Csn) -> Result<()> {
-        let commit = self.system.commit();
-        if newest == Csn::ZERO || newest <= self.acknowledged && newest < commit.watermark() {
+        let committed = &self.system.committed;
+        if newest == Csn::ZERO || newest <= self.acknowledged && newest < committed.watermark() {
             return Ok(());
         }
-        commit.wait_watermark(newest)
+        committed.wait_up_to(newest)
     }
+}
+
+/// A value to be read piece by piece. It does not change while the transaction or snapshot that opened it lives, nor does it follow
+/// later changes of the transaction.
+#[derive(Debug)]
+pub enum OpenValue {
+    /// A value that lies in an entry.
+    Whole(Vec<u8>),
+    /// A value in overflow pages, and what keeps them.
+    Large(LargeReader, Option<Pinned>),
+}
+
+/// Keeps what a snapshot sees.
+#[derive(Debug)]
+pub struct Pinned {
+    system: Arc<TransactionSystem>,
+    id: DescriptorId,
+}
+
+impl Pinned {
+    /// Pins the snapshot that `original` has pinned.
+    pub(super) fn like(system: &Arc<TransactionSystem>, original: DescriptorId) -> Result<Pinned> {
+        let id = system.descriptors.take_pinned_like(original)?;
+        Ok(Pinned { system: system.clone(), id })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.system.descriptors.release(self.id);
+    }
+}
+
+/// Opens the value of `key` as `view` sees it. Returns the CSN that the value depends on, too.
+pub(super) fn open_value(
+    system: &TransactionSystem,
+    table: &TableState,
+    key: &[u8],
+    view: View,
+) -> Result<(Option<OpenValue>, Csn)> {
+    let mut value = Vec::new();
+    let (held, csn, _) = system.read_entry(&table.tree, key, view, &mut value)?;
+    let open = match held {
+        Held::Nothing => None,
+        Held::Value => Some(OpenValue::Whole(value)),
+        Held::Reference => {
+            let reference = LargeReference::decode(&value)?;
+            Some(OpenValue::Large(LargeReader::new(table.tree.pool().clone(), reference), None))
+        }
+    };
+    Ok((open, csn))
 }
 
 impl Drop for ReadSnapshot {

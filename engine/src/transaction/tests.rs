@@ -69,7 +69,7 @@ fn begin(system: &Arc<TransactionSystem>) -> ActiveTransaction {
 fn put(system: &Arc<TransactionSystem>, table: &Arc<TableState>, key: &[u8], value: &[u8]) -> Result<()> {
     let mut tx = begin(system);
     tx.insert(table, key, value)?;
-    tx.commit(false).map(drop)
+    tx.commit_async().map(drop)
 }
 
 fn get(system: &Arc<TransactionSystem>, table: &Arc<TableState>, key: &[u8]) -> Option<Vec<u8>> {
@@ -92,11 +92,11 @@ fn a_change_that_cannot_be_taken_back_is_seen_by_nobody_and_in_nobodys_way() {
     assert!(tx.remove(&table, b"deleted").expect("free row"));
     tx.insert(&table, b"inserted", b"new").expect("free row");
     assert!(tx.get_for_update(&table, b"locked", &mut Vec::new()).expect("free row"));
-    for change in &tx.scratch.changes {
-        system.versions.set_stamp(change.version, descriptor::Stamp::LEFT_BEHIND);
+    for change in &tx.writes.changes {
+        system.versions.slots.set_stamp(change.version, descriptor::Stamp::ORPHANED);
     }
     // As if every page had failed: nothing is left to be taken back.
-    tx.scratch.changes.clear();
+    tx.writes.changes.clear();
     drop(tx);
     let old = Some(b"old".to_vec());
     for _ in 0..2 {
@@ -121,8 +121,8 @@ fn what_can_be_taken_back_is_when_the_rest_is_left_behind() {
     let mut tx = begin(&system);
     tx.insert(&table, b"a", b"new").expect("free row");
     tx.insert(&table, b"b", b"new").expect("free row");
-    tx.leave_behind();
-    tx.scratch.changes.clear();
+    tx.orphan_changes();
+    tx.writes.changes.clear();
     drop(tx);
     assert_eq!(get(&system, &table, b"a"), Some(b"old".to_vec()));
     assert_eq!(get(&system, &table, b"b"), None);
@@ -139,7 +139,7 @@ fn after_a_rollback_that_failed_a_transaction_can_only_abort() {
     let mut tx = begin(&system);
     tx.insert(&table, b"a", b"new").expect("free row");
     tx.broken = Some(Error::new(ErrorKind::Io, "a page cannot be read"));
-    assert_eq!(tx.commit(false).expect_err("half of it may be gone").kind(), ErrorKind::Io);
+    assert_eq!(tx.commit_async().expect_err("half of it may be gone").kind(), ErrorKind::Io);
     assert_eq!(get(&system, &table, b"a"), None);
     put(&system, &table, b"a", b"other").expect("the row is free");
 }
@@ -190,7 +190,7 @@ fn after_a_panic_inside_a_call_others_see_what_was_before_however_the_transactio
         let half_done = std::panic::AssertUnwindSafe(|| {
             tx.guarded_mut(|tx| {
                 tx.insert(&table, b"a", b"new").expect("free row");
-                tx.scratch.changes.pop();
+                tx.writes.changes.pop();
                 panic!("in the middle of a change");
             });
         });
@@ -198,9 +198,9 @@ fn after_a_panic_inside_a_call_others_see_what_was_before_however_the_transactio
         // While it is still there.
         system.commit().check_whole().expect_err("nothing is acknowledged, and no checkpoint made");
         if commits {
-            assert_eq!(tx.commit(false).expect_err("nobody knows what").kind(), ErrorKind::Poisoned);
+            assert_eq!(tx.commit_async().expect_err("nobody knows what").kind(), ErrorKind::Poisoned);
         } else {
-            tx.abort();
+            drop(tx);
         }
         assert_eq!(get(&system, &table, b"a"), Some(b"old".to_vec()));
         system.commit().check_whole().expect_err("nothing is acknowledged after that");
@@ -213,7 +213,7 @@ fn after_a_panic_inside_a_call_others_see_what_was_before_however_the_transactio
 fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them() {
     let (system, table) = system();
     put(&system, &table, b"k", &[0; 500]).expect("free row");
-    let mut view = system.checkpoint_view().expect("free");
+    let mut view = CheckpointView::begin(&system).expect("free");
     view.choose();
     let mut n = 0u32;
     std::thread::scope(|scope| {
@@ -237,7 +237,7 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
     });
     // A snapshot may live for ever: nobody waits for one. It keeps a version of every row.
     let snapshot = ReadSnapshot::begin(&system).expect("free");
-    let waits = || system.counters().version_waits.get();
+    let waits = || system.counters.version_waits.get();
     let before = waits();
     let (error, took) = loop {
         n += 1;
@@ -284,7 +284,7 @@ fn where_a_thread_wrote_last_is_forgotten_when_the_table_is_dropped() {
     drop(table);
     system.drop_table("t").expect("nobody uses it");
     // The checkpoint that frees the pages begins with the root.
-    let pool = system.pool();
+    let pool = &system.pool;
     pool.free(pool.exclusive(root).expect("in memory"));
     let created = (0..100).map(|n| system.create_table(&format!("t{n}")).expect("new"));
     let table =
@@ -325,7 +325,7 @@ fn a_drop_that_is_refused_is_seen_by_nobody() {
 #[test]
 fn whoever_comes_while_a_drop_is_undecided_waits() {
     let (system, table) = system();
-    let dropping = system.catalog().lock().prepare_drop("t").expect("nobody uses it");
+    let dropping = system.catalog.lock().prepare_drop("t").expect("nobody uses it");
     assert!(!table.is_dropped());
     std::thread::scope(|scope| {
         let uses = scope.spawn(|| table.begin_use().map(|()| table.end_use()));
@@ -341,17 +341,17 @@ fn whoever_comes_while_a_drop_is_undecided_waits() {
 
 /// A call that panicked leaves its transaction in progress for good.
 #[test]
-fn who_waits_for_a_row_looks_whether_the_database_is_whole() {
+fn who_waits_for_a_row_looks_whether_the_database_check_whole() {
     let all = descriptor::Descriptors::default();
     let (a, b) = (all.take().expect("free"), all.take().expect("free"));
     let asked = std::cell::Cell::new(0);
-    let is_whole = || {
+    let check_whole = || {
         asked.set(asked.get() + 1);
         if asked.get() < 3 { Ok(()) } else { Err(Error::new(ErrorKind::Poisoned, "a panic")) }
     };
     std::thread::scope(|scope| scope.spawn(|| all.set_thread(b)).join().expect("no panic"));
     let error = all
-        .wait_for(a, all.holder(b), &RowWait::begin(Duration::from_secs(3600)), &is_whole)
+        .wait_for(a, all.holder(b), &RowWait::begin(Duration::from_secs(3600)), &check_whole)
         .expect_err("it has asked");
     assert_eq!(error.kind(), ErrorKind::Poisoned);
 }
@@ -420,7 +420,7 @@ fn a_snapshot_sees_what_another_snapshot_returned_before_it_began() {
 fn must_give_all_back(system: &TransactionSystem) {
     let is_left = || system.versions.bytes().0 > 0;
     (0..10_000).take_while(|_| is_left()).for_each(|_| {
-        system.relieve();
+        system.versions.reclaim();
         std::thread::sleep(Duration::from_millis(1));
     });
     assert!(!is_left(), "{:?}", system.versions.bytes());
@@ -452,7 +452,7 @@ fn deleted_keys_that_wait_to_be_purged_count_as_memory_for_versions() {
     let delete = |n| {
         let mut tx = begin(&system);
         tx.remove(&table, &key(n))?;
-        tx.commit(false).map(drop)
+        tx.commit_async().map(drop)
     };
     let refused = (0..rows).find_map(|n| delete(n).err().map(|error| (n, error)));
     let (deleted, error) = refused.expect("more keys than there is memory for");
@@ -497,7 +497,7 @@ fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
         while disk.fault_counts().of("stuck") == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let table = system.catalog().table("u").expect("it is published");
+        let table = system.catalog.table("u").expect("it is published");
         // Its own thread sees it.
         put(&system, &table, b"a", b"1").expect("free row");
         let snapshot = ReadSnapshot::begin(&system).expect("free");
@@ -518,7 +518,7 @@ fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
 fn the_clocks_of_pages_are_charged() {
     let settings = Settings { logs: 2, dependency: Some(Dependency::Gsn), ..Settings::default() };
     let (system, table) = system_on(Arc::new(MemoryStorage::new()), &settings);
-    let account = system.pool().account();
+    let account = system.pool.account();
     let before = account.bytes();
     put(&system, &table, b"a", b"1").expect("free row");
     assert!(account.bytes() >= before + (256 << 10) + 8 * 4096, "{} after {before}", account.bytes());

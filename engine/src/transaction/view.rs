@@ -1,4 +1,4 @@
-//! Views: what a transaction or snapshot sees, and what it depends on for having seen it.
+//! Views: which versions a transaction or snapshot sees, and which CSNs it then depends on.
 
 use super::descriptor::{DescriptorId, Descriptors, Stamp, Status};
 use super::versions::{Before, Undo, Version, VersionHandle, Versions};
@@ -7,45 +7,45 @@ use crate::base::planted::{self, Bug};
 use crate::sync::epoch::Guard;
 use crate::tree::Held;
 
-/// Who looks.
+/// The view of a transaction or snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// Transactions with a CSN above this are not there yet.
+    /// Transactions with a CSN above this one are not visible.
     pub snapshot: Csn,
-    /// Own changes are seen; `Stamp(0)`, which no version carries, for a snapshot.
+    /// The stamp of own changes, which are visible; `Stamp(0)`, which no version carries, for a snapshot.
     pub own: Stamp,
 }
 
-/// Whether a version is there for a view.
+/// Whether a view sees a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sight {
-    /// Yes; the CSN is a dependency (0 for own and settled ones).
-    Seen(Csn),
+pub enum Visibility {
+    /// The version is visible; its CSN is a dependency (0 for own and settled versions).
+    Visible(Csn),
     /// Committed after the snapshot.
     TooNew(Csn),
-    /// Its transaction is in progress.
+    /// The writer is in progress.
     InProgress(DescriptorId),
-    /// Its transaction aborted and could not take it back: what was before counts.
-    LeftBehind,
-    /// It was taken back, or finished in this moment: look at the page again.
-    Again,
+    /// The writer aborted and could not take its change back: the value before counts.
+    Orphaned,
+    /// The version was taken back, or its writer just finished: read the page again.
+    Retry,
 }
 
-/// What a view gets for an entry.
+/// What a view sees of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The buffer holds the value.
     Value(Csn),
     /// The buffer holds the reference to a large value.
     Reference(Csn),
-    /// The key is not there; a deletion may be a dependency.
+    /// The key is absent; the CSN of a deletion is a dependency.
     Absent(Csn),
-    /// Read the entry again.
-    Again,
+    /// The entry must be read again.
+    Retry,
 }
 
 impl View {
-    /// The newest transaction that is there.
+    /// Returns the newest visible CSN.
     #[inline]
     fn last_seen(&self) -> Csn {
         if planted::is(Bug::SnapshotTooHigh) {
@@ -54,34 +54,34 @@ impl View {
         if planted::is(Bug::SnapshotTooLow) { Csn(self.snapshot.0.saturating_sub(1)) } else { self.snapshot }
     }
 
-    /// How this view sees the stamp word of an entry. `Ok` carries the version when there is one.
-    pub fn sight<'g>(
+    /// Returns whether this view sees the value with the stamp word `word`, and the version if there is one.
+    pub fn visibility<'g>(
         &self,
         word: u64,
         versions: &'g Versions,
         descriptors: &Descriptors,
         guard: &'g Guard,
-    ) -> (Sight, Option<Version<'g>>) {
+    ) -> (Visibility, Option<Version<'g>>) {
         let Some(version) = VersionHandle::from_word(word).and_then(|h| versions.read(h, guard)) else {
-            return (Sight::Seen(Csn::ZERO), None);
+            return (Visibility::Visible(Csn::ZERO), None);
         };
-        let sight = if version.stamp == self.own {
-            Sight::Seen(Csn::ZERO)
+        let visibility = if version.stamp == self.own {
+            Visibility::Visible(Csn::ZERO)
         } else {
             match descriptors.status(version.stamp) {
-                Status::Committed(csn) if csn <= self.last_seen() => Sight::Seen(csn),
-                Status::Committed(csn) => Sight::TooNew(csn),
-                Status::InProgress(id) => Sight::InProgress(id),
-                Status::LeftBehind => Sight::LeftBehind,
-                Status::Finished => Sight::Again,
+                Status::Committed(csn) if csn <= self.last_seen() => Visibility::Visible(csn),
+                Status::Committed(csn) => Visibility::TooNew(csn),
+                Status::InProgress(id) => Visibility::InProgress(id),
+                Status::Orphaned => Visibility::Orphaned,
+                Status::Finished => Visibility::Retry,
             }
         };
-        (sight, Some(version))
+        (visibility, Some(version))
     }
 
     /// Walks an entry's chain to the value that this view sees.
     ///
-    /// `value` holds the page's value on entry and the seen one on return. `guard` was pinned before the page was read.
+    /// `value` holds the page's value on entry and the visible value on return. `guard` was pinned before the page was read.
     pub fn resolve(
         &self,
         mut word: u64,
@@ -92,9 +92,9 @@ impl View {
         guard: &Guard,
     ) -> Outcome {
         loop {
-            let (sight, version) = self.sight(word, versions, descriptors, guard);
-            match (sight, version) {
-                (Sight::Seen(csn), _) => {
+            let (visibility, version) = self.visibility(word, versions, descriptors, guard);
+            match (visibility, version) {
+                (Visibility::Visible(csn), _) => {
                     return match held {
                         Held::Value => Outcome::Value(csn),
                         Held::Reference => Outcome::Reference(csn),
@@ -102,19 +102,19 @@ impl View {
                         Held::Nothing => Outcome::Absent(csn),
                     };
                 }
-                (Sight::TooNew(_) | Sight::InProgress(_) | Sight::LeftBehind, Some(version)) => {
+                (Visibility::TooNew(_) | Visibility::InProgress(_) | Visibility::Orphaned, Some(version)) => {
                     if !step_back(version.undo, &mut held, value) {
                         return Outcome::Absent(Csn::ZERO);
                     }
                     word = version.undo.prior;
                 }
-                _ => return Outcome::Again,
+                _ => return Outcome::Retry,
             }
         }
     }
 }
 
-/// Applies a before-image; false if there was no entry before.
+/// Applies a before-image. Returns false if there was no entry before.
 fn step_back(undo: &Undo, held: &mut Held, value: &mut Vec<u8>) -> bool {
     match &undo.before {
         Before::Absent => return false,

@@ -119,7 +119,7 @@ impl Writer {
 }
 
 fn rows(system: &TransactionSystem, table: u32, keys: impl Iterator<Item = Vec<u8>>) -> Rows {
-    let table = system.catalog().lock().find_id(TableId(table)).expect("a table of the model");
+    let table = system.catalog.lock().find_id(TableId(table)).expect("a table of the model");
     let mut rows = Rows::new();
     for key in keys {
         let mut value = Vec::new();
@@ -137,7 +137,7 @@ fn whatever_the_limits_redo_makes_what_the_transactions_made() {
         let history: Vec<RedoBuffer> = (0..300).map(|_| writer.transaction()).collect();
         for (threads, steps_max) in [(1, 1 << 20), (3, 1 << 20), (2, 40), (2, 7), (1, 1)] {
             let system = redo_all(&history, threads, steps_max).expect("a sound history");
-            let tables: BTreeSet<u32> = system.catalog().lock().tables().iter().map(|t| t.id.0).collect();
+            let tables: BTreeSet<u32> = system.catalog.lock().tables().iter().map(|t| t.id.0).collect();
             assert_eq!(tables, writer.tables.keys().copied().collect());
             for (table, model) in &writer.tables {
                 let every_key = (0..=255u8).flat_map(|n| {

@@ -7,7 +7,7 @@ fn seconds(most: u64) -> RowWait {
 }
 
 #[test]
-fn a_stamp_means_what_its_transaction_is() {
+fn a_stamp_follows_its_transaction() {
     let all = Descriptors::default();
     let id = all.take().expect("free");
     let stamp = all.stamp(id);
@@ -22,7 +22,7 @@ fn a_stamp_means_what_its_transaction_is() {
     assert_eq!(all.status(stamp), Status::Finished, "but in another generation");
     assert_eq!(all.status(Stamp::committed(Csn(3))), Status::Committed(Csn(3)));
     assert_eq!(all.status(Stamp::ABORTED), Status::Finished);
-    assert_eq!(all.status(Stamp::LEFT_BEHIND), Status::LeftBehind);
+    assert_eq!(all.status(Stamp::ORPHANED), Status::Orphaned);
 }
 
 #[test]
@@ -40,17 +40,17 @@ fn the_oldest_pin_counts_a_snapshot_that_is_being_chosen() {
     assert_eq!(all.oldest_pin(Csn(100)), Csn(60));
 }
 
-/// Once a collector missed the snapshot of an open value: it had passed the copy's place before the copy, and came to the original
-/// after it had moved.
+/// A collector missed the snapshot of an open value: it had read the slot of the copy before the copy was made, and the slot of
+/// the original after the original had moved.
 #[test]
-fn a_pin_that_is_copied_while_others_look_is_not_missed() {
+fn a_pin_copied_during_a_scan_is_not_missed() {
     let all = Descriptors::default();
     let [first, middle, last] = std::array::from_fn(|_| all.take_any().expect("free"));
     all.pin(middle, || Csn(100));
     all.pin(last, || Csn(10));
     all.release(first);
     let mut looks = 0;
-    let pins: Vec<Csn> = all.unless_copied(|| {
+    let pins: Vec<Csn> = all.scan_until_stable(|| {
         looks += 1;
         let mut pins = all.each_pin();
         let seen = pins.next();
@@ -73,7 +73,7 @@ fn waiting_for_the_own_thread_is_a_conflict() {
 }
 
 #[test]
-fn a_cycle_of_waits_is_a_conflict_for_one_and_the_other_goes_on() {
+fn a_cycle_of_waits_is_a_conflict_for_one_waiter() {
     let all = std::sync::Arc::new(Descriptors::default());
     let a = all.take().expect("free");
     let other = all.clone();
@@ -108,32 +108,33 @@ fn a_waiter_is_woken_when_the_other_finishes() {
     thread.join().expect("no panic").expect("no conflict");
 }
 
-/// A thread gets its last slot again. The search took a transaction in it for the one before, which was over, and followed the waits of who was
-/// being woken: a conflict in the middle of a queue for a row.
+/// A thread gets its last slot again. The search mistook a transaction in the slot for the previous one, which was over, and
+/// followed the waits of a waiter that was being woken: a conflict in the middle of a queue for a row.
 #[test]
-fn who_waited_for_a_transaction_that_is_over_does_not_wait_for_the_next_one_in_its_slot() {
+fn a_wait_for_an_ended_transaction_is_not_for_its_successor() {
     let all = Descriptors::default();
     let before = all.take().expect("free");
     let waiter = std::thread::scope(|scope| {
         let takes = scope.spawn(|| all.take_any().expect("free"));
         takes.join().expect("no panic")
     });
-    // It is woken when that is over, and has no processor yet.
+    // The waiter is woken when the transaction ends, and has no processor yet.
     all.get(waiter.slot).waits_for.store(all.stamp(before).0, Ordering::SeqCst);
-    assert!(all.would_wait_for_ever(before, waiter));
+    assert!(all.closes_a_cycle(before, waiter));
     all.release(before);
     let next = all.take().expect("free");
     assert_eq!(next.slot, before.slot, "the same thread gets its slot back");
-    assert!(!all.would_wait_for_ever(next, waiter));
-    // Nor does a transaction that is over wait for anybody.
+    assert!(!all.closes_a_cycle(next, waiter));
+    // A transaction that is over waits for none.
     all.get(next.slot).waits_for.store(all.stamp(waiter).0, Ordering::SeqCst);
-    assert!(all.would_wait_for_ever(waiter, next));
-    assert!(!all.would_wait_for_ever(waiter, before));
+    assert!(all.closes_a_cycle(waiter, next));
+    assert!(!all.closes_a_cycle(waiter, before));
 }
 
-/// The search for cycles followed the waits of one that was about to wake up: the row that it had waited for was rolled back to a savepoint.
+/// The search for cycles followed the wait of a transaction that was about to wake up, because its row had been restored by a
+/// rollback to a savepoint.
 #[test]
-fn who_waited_for_a_row_that_was_given_back_is_in_no_cycle() {
+fn a_wait_for_a_released_row_is_in_no_cycle() {
     let all = Descriptors::default();
     let holder = all.take().expect("free");
     let waiter = std::thread::scope(|scope| {
@@ -142,10 +143,10 @@ fn who_waited_for_a_row_that_was_given_back_is_in_no_cycle() {
     });
     let mine = all.get(waiter.slot);
     let held = all.holder(holder);
-    mine.waits_since.store(held.given_back, Ordering::SeqCst);
+    mine.waits_since.store(held.releases, Ordering::SeqCst);
     mine.waits_for.store(all.stamp(holder).0, Ordering::SeqCst);
-    assert!(all.would_wait_for_ever(holder, waiter));
-    all.gave_rows_back(holder);
-    assert!(!all.would_wait_for_ever(holder, waiter));
-    all.wait_for(waiter, held, &seconds(60), &|| Ok(())).expect("it has let go");
+    assert!(all.closes_a_cycle(holder, waiter));
+    all.rows_released(holder);
+    assert!(!all.closes_a_cycle(holder, waiter));
+    all.wait_for(waiter, held, &seconds(60), &|| Ok(())).expect("the row is released");
 }

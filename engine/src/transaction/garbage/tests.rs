@@ -4,9 +4,9 @@ use super::super::view::{Outcome, View};
 use super::*;
 use crate::tree::Held;
 
-/// Gives back what waits for an epoch, which takes until no other test's thread is in one.
-fn give_back_what_waits(versions: &Versions) {
-    let waits = || versions.given_back_later() > 0;
+/// Gives back what waits for an epoch, which takes until no thread of another test is in one.
+fn run_pending_frees(versions: &Versions) {
+    let waits = || versions.frees_pending() > 0;
     (0..10_000).take_while(|_| waits()).for_each(|_| {
         pin().flush();
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -14,10 +14,10 @@ fn give_back_what_waits(versions: &Versions) {
     assert!(!waits());
 }
 
-/// Once a version that had been pruned, and waited for an epoch, was itself pruned: what it took over was given back although its
-/// former successor went on referring to it.
+/// A version that had been pruned and waited for an epoch was itself pruned. The version it took over was given back although
+/// its former successor still referred to it.
 #[test]
-fn what_was_pruned_takes_nothing_over_any_more() {
+fn a_pruned_version_takes_over_nothing() {
     let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
     let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
     let chain = |csn, prior, before: &[u8], shard| {
@@ -49,19 +49,19 @@ fn what_was_pruned_takes_nothing_over_any_more() {
     descriptors.release(middle);
     prune(0);
     drop(reader);
-    give_back_what_waits(&versions);
+    run_pending_frees(&versions);
     assert!(versions.is_settled(twenty));
     assert_eq!(seen_at_five(), (Outcome::Value(Csn(0)), b"old".to_vec()));
     prune(1);
-    give_back_what_waits(&versions);
-    assert!(versions.is_settled(ten), "nobody needs it without the snapshot in the middle");
+    run_pending_frees(&versions);
+    assert!(versions.is_settled(ten), "no snapshot needs it once the middle one is gone");
     assert_eq!(seen_at_five(), (Outcome::Value(Csn(0)), b"old".to_vec()));
     descriptors.release(old);
 }
 
-/// Once it was given back, and its transaction stamped what had the slot by then.
+/// The version was given back, and its transaction stamped the next version in the slot.
 #[test]
-fn a_version_that_its_transaction_has_yet_to_stamp_is_not_pruned() {
+fn a_version_that_is_yet_to_be_stamped_is_not_pruned() {
     let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
     let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
     let [snapshot, writer] = std::array::from_fn(|_| descriptors.take().expect("free"));
@@ -74,14 +74,14 @@ fn a_version_that_its_transaction_has_yet_to_stamp_is_not_pruned() {
     garbage.push(0, Csn(30), std::iter::once(above), std::iter::empty());
     let horizon = Horizon { bound: Csn(30), descriptors: &descriptors };
     garbage.collect_all(&versions, &horizon, Pruning::Now);
-    give_back_what_waits(&versions);
+    run_pending_frees(&versions);
     assert!(!versions.is_settled(below.word()));
 }
 
-/// Once the device was far behind when a queue was pruned: what could not be judged counted as what snapshots need. The next pruning
-/// waited for twice as much, which did not fit in memory.
+/// The device was far behind when a queue was pruned, and versions that could not be judged counted as needed by snapshots. The
+/// next pruning waited for twice as many, which did not fit in memory.
 #[test]
-fn memory_that_is_waited_for_is_pruned_although_the_last_pruning_could_judge_little() {
+fn awaited_memory_is_pruned_after_a_pruning_that_judged_little() {
     let versions = Arc::new(Versions::new(4 << 20, &Arc::default()));
     let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
     let snapshot = descriptors.take().expect("free");
@@ -105,21 +105,22 @@ fn memory_that_is_waited_for_is_pruned_although_the_last_pruning_could_judge_lit
     collect(Csn(4200), Pruning::WhenItPays);
     let newest = change(u64::MAX);
     collect(newest, Pruning::Now);
-    // What was given up is given back when no other test's thread is in an epoch.
+    // Slots are given back when no thread of another test is in an epoch.
     let is_short = || versions.bytes().0 > 4096;
     (0..10_000).take_while(|_| is_short()).for_each(|_| {
         pin().flush();
         std::thread::sleep(std::time::Duration::from_millis(1));
     });
     assert!(!is_short(), "{:?}: all but one version are between two snapshots", versions.bytes());
-    // Nothing can be judged that was not, unless a snapshot is gone.
+    // Nothing new can be judged, unless a snapshot is gone.
     let worth = |pins: &[Csn]| is_worth_pruning(&garbage.shards[0].lock(), newest, pins, Pruning::Now);
     assert!(!worth(&[Csn(1)]) && !worth(&[Csn(1), newest]) && worth(&[newest]));
 }
 
-/// Who waits a little before it begins waited for all that somebody else collected, and then collected all that was left itself.
+/// A transaction that waits a little before it begins waited for all that another thread collected, and then collected the rest
+/// itself.
 #[test]
-fn collecting_for_a_while_ends_when_that_is_over_and_is_left_to_who_is_at_it() {
+fn collecting_for_a_while_ends_in_time_and_yields_to_a_collector() {
     let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
     let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
     for shard in 0..SHARDS {
@@ -139,7 +140,7 @@ fn collecting_for_a_while_ends_when_that_is_over_and_is_left_to_who_is_at_it() {
     assert_eq!(left(), 0);
 }
 
-/// A change by transaction `csn`, queued in a shard; with the key that it deleted, if it did.
+/// Queues a change by transaction `csn` in a shard, with the key that it deleted, if it did.
 fn commit_change(
     (garbage, shard): (&Garbage, usize),
     versions: &Versions,
@@ -149,17 +150,17 @@ fn commit_change(
 ) -> u64 {
     let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
     let delete = |key: &[u8]| {
-        versions.keep(Delete::bytes_for(key.len()));
+        versions.add_bytes(Delete::bytes_for(key.len()));
         Delete { version, table: table.clone(), key: key.into() }
     };
     garbage.push(shard, Csn(csn), std::iter::once(version), deleted.map(delete).into_iter());
     version.word()
 }
 
-/// The entries of deleted keys went in the order of their deletion only: behind one that a snapshot saw all others stayed, and a key that
-/// was deleted again and again filled the memory.
+/// Entries of deleted keys were removed in the order of their deletion only. All others stayed behind one that a snapshot saw,
+/// and a key that was deleted again and again filled the memory.
 #[test]
-fn what_was_pruned_does_not_stay_behind_a_deletion_that_a_snapshot_sees() {
+fn pruned_deletions_do_not_wait_for_one_that_a_snapshot_sees() {
     let (_system, table) = crate::transaction::tests::system();
     let versions = Arc::new(Versions::new(256 << 20, &Arc::default()));
     let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
@@ -184,9 +185,9 @@ fn what_was_pruned_does_not_stay_behind_a_deletion_that_a_snapshot_sees() {
     assert!(most < 100, "{most} deletions wait");
 }
 
-/// Before-images that are taken over are copies, and nothing was charged for them before the next version was made.
+/// Before-images that are taken over are copies, which were not charged before the next version was created.
 #[test]
-fn what_pruning_copies_is_charged() {
+fn before_images_copied_by_pruning_are_charged() {
     let account = Arc::default();
     let versions = Arc::new(Versions::new(64 << 20, &account));
     let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
@@ -199,7 +200,7 @@ fn what_pruning_copies_is_charged() {
         garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty());
         prior = version.word();
     }
-    // Whoever looks keeps what is replaced.
+    // A reader in an epoch keeps replaced before-images.
     let _reader = pin();
     let before = versions.bytes_in_memory();
     let horizon = Horizon { bound: Csn(5000), descriptors: &descriptors };
@@ -208,9 +209,9 @@ fn what_pruning_copies_is_charged() {
     assert!(account.bytes() >= versions.bytes_in_memory(), "{} bytes are charged", account.bytes());
 }
 
-/// The same from the side: what a deletion's row was inserted again by was in another shard, whose pruning let it go.
+/// As above, but the insertion after the deletion was in another shard, whose pruning gave the deletion's version back.
 #[test]
-fn deletions_are_purged_whose_versions_were_pruned_from_another_shard() {
+fn deletions_pruned_from_another_shard_are_purged() {
     let (_system, table) = crate::transaction::tests::system();
     let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
     let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
@@ -233,6 +234,6 @@ fn deletions_are_purged_whose_versions_were_pruned_from_another_shard() {
     assert_eq!(collect(4), 1);
     descriptors.release(snapshot);
     assert_eq!(collect(4), 0);
-    give_back_what_waits(&versions);
+    run_pending_frees(&versions);
     assert_eq!(versions.bytes().0, 0);
 }

@@ -1,0 +1,181 @@
+//! The parts of an open database, and how it closes.
+
+use super::log_memory::OldMemory;
+use crate::base::clock::Clock;
+use crate::base::settings::Settings;
+use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
+use crate::buffer::{Pool, ReadAheadThread};
+use crate::checkpoint::{CheckpointTotals, Checkpointer, Evictor, ReplayModel};
+use crate::device::Storage;
+use crate::device::mapped::MemoryFacts;
+use crate::log::SegmentPool;
+use crate::recovery::RecoveryReport;
+use crate::store::{Manifest, PageStore};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, thread};
+use crate::transaction::TransactionSystem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+/// What the handles of an open database share. When the last handle is dropped the database closes in that thread: the drop waits
+/// for the maintenance thread, which may be in the middle of a checkpoint, and the lock is free when the drop returns.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) engine: Arc<Engine>,
+}
+
+impl std::ops::Deref for Owner {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+/// What only a database that is open for writing has.
+pub(super) struct Writing {
+    pub(super) checkpointer: Checkpointer,
+    pub(super) segments: Arc<SegmentPool>,
+    pub(super) replay: Arc<ReplayModel>,
+}
+
+/// Threads that work for the buffer pool and for checkpoints.
+pub(super) struct Threads {
+    pub(super) evictor: Evictor,
+    pub(super) read_ahead: ReadAheadThread,
+    pub(super) maintenance: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+/// What was opened.
+pub(super) struct Opened {
+    pub(super) path: String,
+    pub(super) logs: usize,
+    pub(super) recovery: RecoveryReport,
+}
+
+/// Whether the database is closed.
+#[derive(Default)]
+pub(super) struct Closing {
+    pub(super) closed: AtomicBool,
+    /// The outcome of the first close, once it has ended.
+    outcome: Mutex<Option<Result<()>>>,
+}
+
+/// An open database.
+pub(super) struct Engine {
+    pub(super) system: Arc<TransactionSystem>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) store: Arc<PageStore>,
+    pub(super) storage: Arc<dyn Storage>,
+    /// The mapped memory that the database needed at open; used while it is open read-only.
+    pub(super) old_memory: OldMemory,
+    /// None if the database is open read-only.
+    pub(super) writing: Option<Writing>,
+    /// Set if a checkpoint is open, beside a writer.
+    pub(super) at_checkpoint: Option<Manifest>,
+    pub(super) threads: Threads,
+    pub(super) _always: Charge,
+    pub(super) settings: Settings,
+    pub(super) clock: Clock,
+    pub(super) opened: Opened,
+    pub(super) closing: Closing,
+    /// Released last.
+    pub(super) _lock: Option<Box<dyn Send + Sync>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("path", &self.opened.path).finish_non_exhaustive()
+    }
+}
+
+fn read_only() -> Error {
+    Error::invalid("the database is open read-only: open it for writing").at(Location::Setting("read_only"))
+}
+
+/// Returns the outcome for a further caller.
+fn same(outcome: &Result<()>) -> Result<()> {
+    outcome.as_ref().map_err(Error::duplicate).copied()
+}
+
+impl Engine {
+    /// # Errors
+    /// `InvalidArgument` if the database is open read-only.
+    pub(super) fn checkpointer(&self) -> Result<&Checkpointer> {
+        self.writing.as_ref().map(|writing| &writing.checkpointer).ok_or_else(read_only)
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if the database is open read-only or closed.
+    pub(super) fn check_writable(&self) -> Result<&Writing> {
+        let writing = self.writing.as_ref().ok_or_else(read_only)?;
+        if self.is_closed() {
+            return Err(Error::invalid("the database is closed: open it again"));
+        }
+        Ok(writing)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closing.closed.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn checkpoint_csn(&self) -> Csn {
+        match (&self.writing, &self.at_checkpoint) {
+            (Some(writing), _) => writing.checkpointer.csn(),
+            (None, Some(manifest)) => manifest.checkpoint,
+            (None, None) => Csn::ZERO,
+        }
+    }
+
+    pub(super) fn checkpoints(&self) -> CheckpointTotals {
+        self.writing.as_ref().map_or_else(Default::default, |writing| writing.checkpointer.totals())
+    }
+
+    /// Returns the facts of the mapped memory that is used, or, in a read-only database, needed.
+    pub(super) fn log_memory(&self) -> Option<MemoryFacts> {
+        let used = self.system.committed.running().and_then(|commit| commit.memory_facts());
+        used.or_else(|| self.old_memory.facts.clone())
+    }
+
+    pub(super) fn close(&self) -> Result<()> {
+        if self.closing.closed.swap(true, Ordering::SeqCst) {
+            return match &*self.closing.outcome.lock() {
+                Some(outcome) => same(outcome),
+                None => Err(Error::new(ErrorKind::Busy, "another thread is closing the database")),
+            };
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.close_first()));
+        let panicked = || Err(Error::new(ErrorKind::Poisoned, "closing the database panicked"));
+        *self.closing.outcome.lock() = Some(outcome.as_ref().map_or_else(|_| panicked(), same));
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn close_first(&self) -> Result<()> {
+        let Some(Writing { checkpointer, segments, .. }) = &self.writing else { return Ok(()) };
+        segments.filled().notify_all();
+        if let Some(thread) = self.threads.maintenance.lock().take() {
+            let _ = thread.join();
+        }
+        self.system.commit().close()?;
+        checkpointer.checkpoint_and_close(segments).map(drop)
+    }
+}
+
+impl Drop for Engine {
+    /// Snapshots that outlive the database keep the page store open, which must not block the next owner.
+    fn drop(&mut self) {
+        self.threads.read_ahead.stop();
+        self.threads.evictor.stop();
+        self.store.release();
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if !self.is_closed()
+            && let Err(error) = self.close()
+        {
+            tracing::error!(%error, "the database was not closed cleanly; the next open recovers it");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Committing a transaction, from the check for room to the acknowledgment.
+//!
+//! 1. What can fail comes first: log space, memory, dropped tables. After PREPARING nothing can fail (invariant I2).
+//! 2. `Commit` draws the CSN and copies the redo record into the log buffer.
+//! 3. READY publishes the CSN, the versions are stamped, the garbage is queued, and the descriptor is released.
+//! 4. At level durable the thread waits until the record and everything it depends on is durable.
+//! 5. Garbage is collected last, when no thread waits for anything of the transaction.
+
+use super::active::{ActiveTransaction, USER};
+use super::counters::LOG_INSERTS_TIMED_ONE_IN;
+use super::descriptor::{Descriptors, Stamp};
+use super::garbage::ToCollect;
+use super::snapshot::remember_commit;
+use super::system::record_of;
+use crate::base::planted::{self, Bug};
+use crate::base::settings::Durability;
+use crate::base::{Csn, Gsn, LogId, Result};
+use crate::commit::{Pending, Record, Ticket};
+use crate::log::{Fragments, RecordKind};
+
+/// A transaction that is visible to others and that may not be durable yet.
+enum Precommitted {
+    /// The transaction wrote: its record is in a log buffer.
+    Written(Ticket, Pending, ToCollect),
+    /// The transaction wrote nothing; what it read is its DSN.
+    ReadOnly(Pending),
+}
+
+/// What has to become durable for a transaction that committed without waiting.
+#[derive(Debug)]
+pub enum Submitted {
+    /// The record of the transaction.
+    Written(Ticket),
+    /// What the transaction read; it wrote nothing.
+    ReadOnly(Vec<Ticket>),
+}
+
+impl ActiveTransaction {
+    /// Commits. At level durable, returns once the transaction and everything it depends on is durable. Returns the CSN,
+    /// or 0 if the transaction changed nothing.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if the device fails after the CSN is drawn. Before: `Poisoned`, `OutOfSpace`, `OutOfMemory`,
+    /// `InvalidArgument`, and then the transaction is aborted.
+    pub fn commit(self) -> Result<Csn> {
+        let system = self.system.clone();
+        let commit = system.commit();
+        let _inside = commit.inside(USER);
+        let waits = self.durability == Durability::Durable;
+        match self.precommit(waits)? {
+            Precommitted::Written(ticket, pending, to_collect) => {
+                if pending.waits {
+                    commit.finish(ticket, pending)?;
+                }
+                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, pending.waits);
+                system.versions.collect_after(to_collect);
+                Ok(ticket.csn)
+            }
+            Precommitted::ReadOnly(pending) => {
+                commit.finish_read_only(pending)?;
+                Ok(Csn::ZERO)
+            }
+        }
+    }
+
+    /// Commits without waiting for the device: the changes are visible when this returns.
+    ///
+    /// # Errors
+    /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted.
+    pub fn commit_async(self) -> Result<Submitted> {
+        let system = self.system.clone();
+        let commit = system.commit();
+        let _inside = commit.inside(USER);
+        Ok(match self.precommit(false)? {
+            Precommitted::Written(ticket, pending, to_collect) => {
+                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
+                system.versions.collect_after(to_collect);
+                Submitted::Written(ticket)
+            }
+            Precommitted::ReadOnly(pending) => {
+                let log = system.log_of_thread();
+                commit.enqueue_read_only(log, pending)?;
+                Submitted::ReadOnly(commit.tickets_of_reader(log, &pending))
+            }
+        })
+    }
+
+    /// Commits as far as visibility. `waits` says whether the caller waits for durability.
+    ///
+    /// # Errors
+    /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted and nothing was changed.
+    fn precommit(mut self, waits: bool) -> Result<Precommitted> {
+        if self.inside.get() {
+            let system = self.system.clone();
+            drop(self);
+            return Err(system
+                .committed
+                .check_whole()
+                .expect_err("dropping reports that a call has panicked"));
+        }
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
+        if self.writes.only_locks() {
+            self.take_back(0, 0)?;
+            let pending = self.pending(true);
+            self.end();
+            return Ok(Precommitted::ReadOnly(pending));
+        }
+        let system = self.system.clone();
+        let commit = system.commit();
+        let mut divided = self.writes.redo.divide()?;
+        let log = self.writes.whole_log(&system, self.chunks.is_some());
+        let (gsn, alone) = self.dependencies.clock(divided.is_none().then_some(log));
+        let alone = alone && self.chunks.is_none();
+        let mut pending = Pending { alone, ..self.pending(waits) };
+        if !pending.predecessors.is_empty() {
+            pending.predecessors.retain(|csn| commit.may_be_waited_for(csn));
+        }
+        if let Some(predecessors) = commit.to_list(&pending) {
+            match &mut divided {
+                None => self.writes.redo.list_predecessors(predecessors),
+                Some(fragments) => fragments.list_predecessors(predecessors),
+            }
+        }
+        if planted::is(Bug::StampedBeforeRecord) {
+            system.descriptors.set_ready(self.id, commit.newest_drawn());
+        }
+        let ticket = self.append(log, gsn, divided, pending)?;
+        // From here on nothing can fail (invariant I2).
+        self.dependencies.raise_changed(&system, ticket);
+        system.descriptors.set_ready(self.id, ticket.csn);
+        if ticket.csn.0.is_multiple_of(LOG_INSERTS_TIMED_ONE_IN) {
+            system.counters.log_inserts_timed.add(1);
+            system.counters.log_insert_ns.add(system.clock.now().0.saturating_sub(pending.ready.0));
+        }
+        let (stamp, versions) = (Stamp::committed(ticket.csn), &system.versions.slots);
+        self.writes.changes.iter().for_each(|change| versions.set_stamp(change.version, stamp));
+        self.writes.values.iter().for_each(|value| versions.set_stamp(value.owner, stamp));
+        remember_commit(&system, ticket.csn);
+        let shard = Descriptors::slot(self.id);
+        let worth_collecting = self.writes.queue_garbage(&system, shard, ticket.csn);
+        let replaced = !self.writes.replaced.is_empty();
+        self.end();
+        let to_collect = match (worth_collecting, replaced) {
+            (true, _) => ToCollect::Shard(shard),
+            (false, true) => ToCollect::LargeValues,
+            (false, false) => ToCollect::Nothing,
+        };
+        Ok(Precommitted::Written(ticket, pending, to_collect))
+    }
+
+    fn pending(&self, waits: bool) -> Pending {
+        Pending {
+            dsn: self.dependencies.dsn(),
+            predecessors: self.dependencies.predecessors(),
+            alone: false,
+            durability: self.durability,
+            begun: self.begun,
+            ready: self.system.clock.now(),
+            waits,
+        }
+    }
+
+    /// Draws the CSN and appends the record, or all fragments, to the log.
+    fn append(
+        &mut self,
+        log: LogId,
+        gsn: Gsn,
+        divided: Option<Fragments>,
+        pending: Pending,
+    ) -> Result<Ticket> {
+        let (commit, id) = (self.system.commit(), self.id);
+        let preparing = || self.system.descriptors.set_preparing(id);
+        if let Some(fragments) = divided {
+            let record = |(log, body, body_crc, operations)| {
+                (log, Record { body, body_crc, operations, gsn, kind: RecordKind::Fragment })
+            };
+            let records: Vec<(LogId, Record<'_>)> = fragments.bodies().map(record).collect();
+            return commit.precommit_fragments(&records, pending, preparing);
+        }
+        let Some(chunks) = &self.chunks else {
+            let record = Record { gsn, ..record_of(&self.writes.redo) };
+            return commit.precommit(log, record, pending, preparing);
+        };
+        self.writes.redo.seal_part();
+        let record = Record { gsn, ..record_of(&self.writes.redo) };
+        commit.precommit_last(chunks, record, pending, preparing)
+    }
+}

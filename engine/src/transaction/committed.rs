@@ -1,0 +1,150 @@
+//! How far transactions are committed: what the running `Commit` says, or the newest CSN of a database that is only read.
+//!
+//! A database that is open for writing has a [`Commit`] once recovery knows the next CSN and epoch. One that is open read-only
+//! has none: it starts no log and no flusher, and everything up to the newest recovered CSN is committed.
+
+use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::commit::{Commit, Inside};
+use std::sync::{Arc, OnceLock};
+
+#[derive(Clone)]
+enum State {
+    Running(Arc<Commit>),
+    /// Nothing commits any more; the newest CSN that was recovered.
+    AtRest(Csn),
+}
+
+/// The commit state that transactions and snapshots ask. Set once, by open.
+#[derive(Default)]
+pub struct Committed {
+    state: OnceLock<State>,
+}
+
+impl std::fmt::Debug for Committed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Committed").field("newest", &self.newest_drawn()).finish()
+    }
+}
+
+impl Committed {
+    /// Uses `commit` from now on.
+    pub(super) fn run(&self, commit: Arc<Commit>) {
+        assert!(self.state.set(State::Running(commit)).is_ok(), "set once, by open");
+    }
+
+    /// Serves what was recovered up to `newest`, and no more.
+    pub(super) fn rest_at(&self, newest: Csn) {
+        assert!(self.state.set(State::AtRest(newest)).is_ok(), "set once, by open");
+    }
+
+    /// The running `Commit`; `None` during recovery and in a database that is open read-only.
+    #[inline]
+    #[must_use]
+    pub fn running(&self) -> Option<&Arc<Commit>> {
+        match self.state.get() {
+            Some(State::Running(commit)) => Some(commit),
+            _ => None,
+        }
+    }
+
+    /// The running `Commit` of a database that is open for writing.
+    ///
+    /// # Panics
+    /// During recovery and in a read-only database, which no caller reaches.
+    #[inline]
+    #[must_use]
+    pub fn commit(&self) -> &Arc<Commit> {
+        self.running().expect("only a database that is open for writing commits")
+    }
+
+    fn newest_at_rest(&self) -> Csn {
+        match self.state.get() {
+            Some(State::AtRest(newest)) => *newest,
+            _ => Csn::ZERO,
+        }
+    }
+
+    /// Returns a guard that poisons the database if the calling thread, called `who` in the error, panics before the guard is
+    /// dropped. A read-only database has nothing to protect.
+    #[inline]
+    #[must_use]
+    pub fn inside(&self, who: &'static str) -> Option<Inside<'_>> {
+        self.running().map(|commit| commit.inside(who))
+    }
+
+    /// Poisons the database because `who` panicked inside the engine: nothing is acknowledged after that.
+    pub fn panicked(&self, who: &str) {
+        if let Some(commit) = self.running() {
+            commit.panicked(who);
+        }
+    }
+
+    /// Refuses what could wait for a transaction that stays in progress for good.
+    ///
+    /// # Errors
+    /// `Poisoned` after a panic inside the engine.
+    pub fn check_whole(&self) -> Result<()> {
+        self.running().map_or(Ok(()), |commit| commit.check_whole())
+    }
+
+    /// Returns the newest CSN that was drawn; 0 during recovery.
+    #[inline]
+    #[must_use]
+    pub fn newest_drawn(&self) -> Csn {
+        self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.newest_drawn())
+    }
+
+    /// Returns a CSN at or above every acknowledged one.
+    #[inline]
+    #[must_use]
+    pub fn newest_acknowledged(&self) -> Csn {
+        self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.newest_acknowledged())
+    }
+
+    /// Returns the newest CSN below the watermark, in one order with the pins of snapshots.
+    #[must_use]
+    pub(super) fn newest_settled(&self) -> Csn {
+        self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.newest_settled())
+    }
+
+    /// Returns the CSN below which every transaction is durable; without a limit during recovery, when nothing has a version.
+    #[must_use]
+    pub fn watermark(&self) -> Csn {
+        match self.state.get() {
+            Some(State::Running(commit)) => commit.watermark(),
+            Some(State::AtRest(newest)) => newest.next(),
+            None => Csn::MAX,
+        }
+    }
+
+    /// Returns whether `csn` is committed.
+    #[inline]
+    pub(super) fn is_committed(&self, csn: Csn) -> bool {
+        self.running().map_or_else(|| csn <= self.newest_at_rest(), |commit| commit.is_committed(csn))
+    }
+
+    /// Waits until `csn` is committed, and causes the writes that this needs.
+    ///
+    /// # Errors
+    /// `Poisoned`; `InvalidArgument` if `csn` was never drawn.
+    pub fn wait(&self, csn: Csn) -> Result<()> {
+        match self.running() {
+            Some(commit) => commit.wait_committed(csn),
+            None if csn <= self.newest_at_rest() => Ok(()),
+            None => Err(never_drawn(csn)),
+        }
+    }
+
+    /// Waits until everything up to `csn` is committed, and causes the writes that this needs.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn wait_up_to(&self, csn: Csn) -> Result<()> {
+        self.running().map_or(Ok(()), |commit| commit.wait_watermark(csn))
+    }
+}
+
+#[cold]
+fn never_drawn(csn: Csn) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("CSN {csn} was never drawn"))
+}

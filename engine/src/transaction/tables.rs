@@ -1,0 +1,131 @@
+//! Creating, dropping and finding tables, durably (see the invariants of `catalog`).
+
+use super::catalog::{CatalogGuard, TableState};
+use super::descriptor::{DescriptorId, Descriptors};
+use super::system::{TransactionSystem, record_of};
+use crate::base::settings::Durability;
+use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::commit::{Pending, Predecessors, Ticket};
+use crate::log::RedoBuffer;
+use std::sync::Arc;
+
+impl TransactionSystem {
+    /// Returns the table called `name`, once its creation is durable.
+    ///
+    /// # Errors
+    /// `NotFound`, once the drop is durable; `Poisoned` if a creation or drop cannot become durable.
+    pub fn table(&self, name: &str) -> Result<Arc<TableState>> {
+        let table = self.once_durable(name, self.catalog.table(name))?;
+        // Nearly always durable already: then the wait is one comparison with W.
+        self.committed.wait(table.create_csn())?;
+        Ok(table)
+    }
+
+    /// Creates a table, which is durable when this returns.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `AlreadyExists`, `OutOfMemory`, and those of a commit.
+    pub fn create_table(&self, name: &str) -> Result<Arc<TableState>> {
+        self.once_durable(name, self.create_new_table(name))
+    }
+
+    /// Returns `answer` once the caller may rely on it: that a table exists already, or does not (invariant 1).
+    fn once_durable<T>(&self, name: &str, answer: Result<T>) -> Result<T> {
+        let is_answer =
+            |error: &Error| matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound);
+        if answer.as_ref().is_err_and(is_answer) {
+            self.committed.wait(self.catalog.newest_change(name))?;
+        }
+        answer
+    }
+
+    fn create_new_table(&self, name: &str) -> Result<Arc<TableState>> {
+        self.catalog.lock().check_new(name)?;
+        let tree = self.create_hidden_tree()?;
+        let created = self.change_catalog(|catalog, redo| {
+            catalog.check_new(name)?;
+            let table =
+                Arc::new(TableState::new(catalog.next_id(), name.to_string(), tree.clone(), Csn::MAX));
+            redo.create_table(table.id, name);
+            let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
+            // Checkpoint epochs begin under the catalog's lock.
+            tree.publish();
+            catalog.insert(table.clone(), committed.0.csn);
+            Ok(Some((table, committed)))
+        });
+        let (table, (ticket, pending)) = match created {
+            Ok(created) => created,
+            Err(error) => {
+                if let Err(error) = tree.destroy() {
+                    tracing::warn!(%error, "pages of a table that was not created stay allocated until the next open");
+                }
+                return Err(error);
+            }
+        };
+        self.committed.commit().finish(ticket, pending)?;
+        Ok(table)
+    }
+
+    /// Drops a table and its rows, durably.
+    ///
+    /// # Errors
+    /// `NotFound`; `Busy` while transactions or snapshots use the table; those of a commit.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let dropped = self.change_catalog(|catalog, redo| {
+            let table = catalog.prepare_drop(name)?;
+            redo.drop_table(table.id);
+            let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
+            catalog.remove(&table, committed.0.csn);
+            Ok(Some(committed))
+        });
+        let (ticket, pending) = self.once_durable(name, dropped)?;
+        self.committed.commit().finish(ticket, pending)
+    }
+
+    /// Runs `change` under the catalog's lock until it finds room in the log. Waits for room without the lock, which a
+    /// checkpoint needs to make room, and every caller that opens a table.
+    fn change_catalog<T>(
+        &self,
+        mut change: impl FnMut(&mut CatalogGuard<'_>, &mut RedoBuffer) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let mut redo = RedoBuffer::default();
+        loop {
+            redo.clear();
+            if let Some(done) = change(&mut self.catalog.lock(), &mut redo)? {
+                return Ok(done);
+            }
+            self.committed.commit().await_room(self.log_of_thread(), redo.body().len())?;
+        }
+    }
+
+    /// Logs a change of the catalog, which depends on every transaction before it and is a barrier in redo. `None` if the log
+    /// has no room now.
+    fn precommit_catalog_change(&self, redo: &RedoBuffer) -> Result<Option<(Ticket, Pending)>> {
+        let taken = Taken(&self.descriptors, self.descriptors.take()?);
+        // Dropped first: a panic must poison the database before a checkpoint that waits for the descriptor continues.
+        let _inside = self.committed.commit().inside("a thread that changed the catalog");
+        let now = self.clock.now();
+        let pending = Pending {
+            dsn: Pending::EVERYTHING,
+            predecessors: Predecessors::default(),
+            alone: false,
+            durability: Durability::Durable,
+            begun: now,
+            ready: now,
+            waits: true,
+        };
+        let commit = self.committed.commit();
+        let preparing = || self.descriptors.set_preparing(taken.1);
+        let result = commit.precommit_now(self.log_of_thread(), record_of(redo), pending, preparing);
+        Ok(result?.map(|ticket| (ticket, pending)))
+    }
+}
+
+/// The descriptor of a change of the catalog. No version ever carries its stamp.
+struct Taken<'a>(&'a Descriptors, DescriptorId);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.release(self.1);
+    }
+}

@@ -1,0 +1,356 @@
+//! The versions of a database: who may still need them, when they are given back, and what happens when their memory fills up.
+//!
+//! Collection runs after commits, when a checkpoint begins and ends, and when a memory bound is near. *Backpressure* has three
+//! steps:
+//!
+//! 1. While the last quarter of the memory for versions is in use, a transaction waits a little before it begins, so that
+//!    versions are given back as fast as transactions create them.
+//! 2. A writer that finds no memory gives back what no snapshot needs, and waits for commits and for a running checkpoint
+//!    that still need versions.
+//! 3. The evictor first checks whether memory is still charged to versions that are gone.
+
+use super::committed::Committed;
+use super::counters::TransactionCounters;
+use super::descriptor::{Descriptors, Stamp, Status};
+use super::garbage::{Garbage, Horizon, Pruning, ToCollect};
+use super::large_values::LargeValues;
+use super::versions::{Before, Undo, VersionHandle, Versions};
+use crate::base::clock::{Clock, Nanos};
+use crate::base::planted::{self, Bug};
+use crate::base::{Csn, ErrorKind, Result};
+use crate::buffer::{Pool, free_memory_to_system};
+use crate::sync::Event;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::epoch::{Guard, pin};
+use crate::sync::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Epochs that have to pass before all deferred frees have run, and a few more for threads that are in an epoch.
+const FREE_ROUNDS: usize = 16;
+/// How often a writer waits for threads in an epoch if that was not enough, and how long each time.
+const RECLAIM_WAITS: usize = 1000;
+const RECLAIM_WAIT: Duration = Duration::from_millis(1);
+/// How often a writer waits for transactions of other threads, whose snapshots keep versions, to end.
+const WAITS_FOR_OTHERS: usize = 100;
+/// How long a writer waits for a checkpoint that holds versions and makes no progress.
+const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
+/// Charges are lowered when so many bytes are charged and free, and at least half of what is charged...
+const SURPLUS_BYTES: u64 = 128 << 10;
+/// ... but not more often than this, because the allocator searches all memory of the process.
+const LOWER_EVERY: Duration = Duration::from_secs(1);
+/// Steps that a beginning transaction waits at most when the memory for versions is nearly full, and the length of a step.
+const THROTTLE_STEPS: u64 = 16;
+const THROTTLE_STEP: Duration = Duration::from_millis(1);
+
+/// Frees what no thread can be looking at, and yields to threads that are in an epoch. Each flush frees some hundred pieces.
+fn run_deferred_frees() {
+    for _ in 0..FREE_ROUNDS {
+        pin().flush();
+        thread::yield_now();
+    }
+}
+
+/// What a stamp means for a page that is about to leave memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StampState {
+    /// Every snapshot sees the value.
+    Settled,
+    /// Committed; an older snapshot may need the value before.
+    Committed(Csn),
+    /// Its record, or that of a transaction before it, is not durable yet.
+    NotDurable(Csn),
+    /// Not committed.
+    InProgress,
+}
+
+/// The checkpoints that hold versions. Written by checkpoints, read by writers that found no memory.
+#[derive(Debug, Default)]
+struct CheckpointViews {
+    open: AtomicUsize,
+    /// Views that have ended so far.
+    ended: AtomicU64,
+    /// Rises while a checkpoint is being made.
+    progress: AtomicU64,
+    /// Happens when a view ends.
+    one_ended: Event,
+}
+
+/// Versions, garbage and backpressure.
+#[derive(Debug)]
+pub struct VersionStore {
+    /// The version slots.
+    pub slots: Arc<Versions>,
+    pub(super) garbage: Garbage,
+    descriptors: Arc<Descriptors>,
+    large_values: Arc<LargeValues>,
+    committed: Arc<Committed>,
+    pool: Arc<Pool>,
+    clock: Clock,
+    counters: Arc<TransactionCounters>,
+    views: CheckpointViews,
+    /// The oldest snapshot when a transaction last waited for old versions without success; 0 if none has.
+    outwaited: AtomicU64,
+    /// When charges were lowered last; 0 if never.
+    charges_lowered: AtomicU64,
+}
+
+impl VersionStore {
+    pub(super) fn new(
+        slots: Arc<Versions>,
+        descriptors: Arc<Descriptors>,
+        large_values: Arc<LargeValues>,
+        committed: Arc<Committed>,
+        (pool, clock): (Arc<Pool>, Clock),
+        counters: Arc<TransactionCounters>,
+    ) -> VersionStore {
+        VersionStore {
+            slots,
+            garbage: Garbage::default(),
+            descriptors,
+            large_values,
+            committed,
+            pool,
+            clock,
+            counters,
+            views: CheckpointViews::default(),
+            outwaited: AtomicU64::new(0),
+            charges_lowered: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the number of live versions.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.slots.count()
+    }
+
+    /// Returns the bytes held by live versions and by deleted keys that wait for theirs to go, and how many may be.
+    #[must_use]
+    pub fn bytes(&self) -> (u64, u64) {
+        self.slots.bytes()
+    }
+
+    /// Returns what an entry's stamp means for a page that leaves memory. `guard` was pinned before the page was read.
+    pub fn stamp_state(&self, stamp: u64, guard: &Guard) -> StampState {
+        let version = VersionHandle::from_word(stamp).and_then(|handle| self.slots.read(handle, guard));
+        let Some(version) = version else { return StampState::Settled };
+        let watermark = self.committed.watermark();
+        match self.descriptors.status(version.stamp) {
+            Status::Committed(csn) if csn < watermark => StampState::Committed(csn),
+            Status::Committed(csn) => StampState::NotDurable(csn),
+            Status::InProgress(_) | Status::Orphaned | Status::Finished => StampState::InProgress,
+        }
+    }
+
+    /// Returns the number of open snapshots and transactions, and the oldest CSN that one of them needs.
+    #[must_use]
+    pub fn snapshots(&self) -> (u64, Csn) {
+        let bound = self.committed.newest_drawn();
+        (self.descriptors.pins().len() as u64, self.descriptors.oldest_pin(bound))
+    }
+
+    fn horizon(&self) -> Horizon<'_> {
+        let bound = match planted::is(Bug::VersionFreedVolatile) {
+            true => self.committed.newest_drawn(),
+            false => self.committed.newest_settled(),
+        };
+        Horizon { bound, descriptors: &self.descriptors }
+    }
+
+    /// Collects what a transaction found worth it, once no thread waits for anything of that transaction.
+    pub(super) fn collect_after(&self, to_collect: ToCollect) {
+        match to_collect {
+            ToCollect::Nothing => {}
+            ToCollect::LargeValues => self.collect_large_values(),
+            ToCollect::Shard(shard) => {
+                self.garbage.collect(shard, &self.slots, &self.horizon());
+                self.collect_large_values();
+                // Memory of versions is missing for pages.
+                self.pool.memory().check_budget();
+            }
+        }
+    }
+
+    /// Collects all garbage that can be collected now.
+    pub fn collect_all(&self) {
+        self.collect_all_pruning(Pruning::WhenItPays);
+    }
+
+    fn collect_all_pruning(&self, pruning: Pruning) {
+        let horizon = self.horizon();
+        self.garbage.collect_all(&self.slots, &horizon, pruning);
+        self.large_values.collect(&horizon, true);
+    }
+
+    /// Frees large values that no snapshot can see: a few of them take more memory than many versions.
+    pub fn collect_large_values(&self) {
+        self.large_values.collect(&self.horizon(), false);
+    }
+
+    /// Creates the version of an owner of a large value; gives memory back and retries if there is none.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(super) fn create_owner(&self, shard: usize, stamp: Stamp) -> Result<VersionHandle> {
+        let create = || {
+            let undo = Undo { prior: 0, before: Before::Absent };
+            self.slots.create(shard, stamp, undo, &pin())
+        };
+        let is_full = |created: &Result<_>| matches!(created, Err(e) if e.kind() == ErrorKind::OutOfMemory);
+        let created = create();
+        if !is_full(&created) {
+            return created;
+        }
+        let ended = self.reclaim();
+        let created = create();
+        if is_full(&created) && self.reclaim_after_checkpoint(ended).is_some() {
+            return create();
+        }
+        created
+    }
+
+    /// Waits a little if the last quarter of the memory for versions is in use. To be called before a transaction begins, which
+    /// then has no snapshot yet that keeps versions.
+    #[inline]
+    pub(super) fn throttle(&self) {
+        let used = self.slots.part_of_last_quarter();
+        if used > 0 {
+            self.await_collection(used);
+        }
+    }
+
+    /// Waits until the last quarter of the memory for versions is free: the longer, the more of it is used.
+    #[cold]
+    fn await_collection(&self, used: u64) {
+        let steps = 1 + used * (THROTTLE_STEPS - 1) / 256;
+        let oldest = self.descriptors.oldest_pin(self.horizon().bound);
+        for step in 0..steps {
+            let until = Nanos(self.clock.now().0 + THROTTLE_STEP.as_nanos() as u64);
+            self.garbage.collect_until(&self.slots, &self.horizon(), || self.clock.now() >= until);
+            run_deferred_frees();
+            if self.slots.part_of_last_quarter() == 0 || !self.may_advance() {
+                return;
+            }
+            if step == 0 {
+                self.counters.version_waits.add(1);
+            }
+            thread::sleep(THROTTLE_STEP);
+        }
+        self.note_outwaited(oldest);
+    }
+
+    /// Returns whether more versions may soon be given back: what keeps them is a commit that is not durable yet, or a
+    /// snapshot of another thread that has not outlasted a wait before.
+    fn may_advance(&self) -> bool {
+        let bound = self.horizon().bound;
+        let oldest = self.descriptors.oldest_pin(bound);
+        oldest == bound
+            || !self.descriptors.is_own_pin(oldest) && self.outwaited.load(Ordering::Relaxed) != oldest.0
+    }
+
+    /// Notes that a thread waited, without success, while `oldest` was the oldest snapshot.
+    fn note_outwaited(&self, oldest: Csn) {
+        if self.descriptors.oldest_pin(self.horizon().bound) == oldest {
+            self.outwaited.store(oldest.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives back now what would be given back soon, because a memory bound is reached. Returns how many checkpoint views had
+    /// ended before, for [`VersionStore::reclaim_after_checkpoint`].
+    pub(super) fn reclaim(&self) -> u64 {
+        let ended = self.views.ended.load(Ordering::SeqCst);
+        self.collect_all_pruning(Pruning::Now);
+        run_deferred_frees();
+        if self.has_room() {
+            return ended;
+        }
+        // Versions of commits that are not durable are kept, and asynchronous commits may be far ahead of the device.
+        let newest = self.committed.newest_drawn();
+        if let Err(error) = self.committed.wait_up_to(newest) {
+            tracing::debug!(%error, "versions stay: their transactions cannot become durable");
+        }
+        let oldest = self.descriptors.oldest_pin(newest);
+        for wait in 0..RECLAIM_WAITS {
+            // The bound is read first, so that the collection below covers what was acknowledged by then.
+            let up_to_date = self.horizon().bound >= newest;
+            self.collect_all_pruning(Pruning::Now);
+            run_deferred_frees();
+            let all_done = up_to_date && self.slots.frees_pending() == 0;
+            if self.has_room() || all_done && (wait >= WAITS_FOR_OTHERS || !self.may_advance()) {
+                break;
+            }
+            // A thread that is in an epoch may need this processor.
+            thread::sleep(RECLAIM_WAIT);
+        }
+        if !self.has_room() {
+            self.note_outwaited(oldest);
+        }
+        ended
+    }
+
+    fn has_room(&self) -> bool {
+        let (bytes, most) = self.slots.bytes();
+        bytes <= most - most / 8
+    }
+
+    /// Waits for the end of the checkpoint that is being made, if no other has ended since `before` had, and reclaims once
+    /// more: the checkpoint may hold the versions. `None` if no checkpoint is being made, or it makes no progress.
+    pub(super) fn reclaim_after_checkpoint(&self, before: u64) -> Option<u64> {
+        let (mut progress, mut since) = (0, self.clock.now());
+        loop {
+            let ticket = self.views.one_ended.ticket();
+            let none = self.views.open.load(Ordering::SeqCst) == 0;
+            if self.views.ended.load(Ordering::SeqCst) != before {
+                break;
+            }
+            let now = self.views.progress.load(Ordering::Relaxed);
+            if now != progress {
+                (progress, since) = (now, self.clock.now());
+            }
+            let waited = self.clock.now().since(since);
+            if none || waited >= CHECKPOINT_WAIT {
+                return None;
+            }
+            self.views.one_ended.wait(ticket, Some(CHECKPOINT_WAIT - waited));
+        }
+        Some(self.reclaim())
+    }
+
+    pub(super) fn view_begins(&self) {
+        self.views.open.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn view_made_progress(&self) {
+        self.views.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn view_ended(&self) {
+        // In this order: a thread that finds none open finds that one has ended.
+        self.views.ended.fetch_add(1, Ordering::SeqCst);
+        self.views.open.fetch_sub(1, Ordering::SeqCst);
+        self.views.one_ended.notify_all();
+    }
+
+    /// Lowers the charges for versions and for pages of uncommitted large values to what exists, if the charges are much
+    /// higher, for instance after a long snapshot. Pages get the memory that becomes free.
+    pub fn lower_charges(&self) {
+        let uncommitted = &self.large_values.uncommitted;
+        let (versions, charged) = self.slots.surplus();
+        let (pages, charged_pages) = uncommitted.surplus();
+        let least = ((charged + charged_pages) / 2).max(SURPLUS_BYTES);
+        let (now, last) = (self.clock.now(), Nanos(self.charges_lowered.load(Ordering::Relaxed)));
+        if versions + pages < least || now.since(last) < LOWER_EVERY && last != Nanos(0) {
+            return;
+        }
+        self.charges_lowered.store(now.0, Ordering::Relaxed);
+        self.garbage.shrink();
+        self.slots.begin_lowering_charge();
+        uncommitted.begin_lowering_charge();
+        if free_memory_to_system() {
+            self.slots.lower_charge();
+            uncommitted.lower_charge();
+            self.pool.eviction().budget_grew();
+        }
+    }
+}

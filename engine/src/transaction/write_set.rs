@@ -1,0 +1,265 @@
+//! The write set of a transaction: its redo, its changes for taking them back and for stamping, and the memory these take.
+//!
+//! Which log a change belongs to, where changes are divided by page: the log of the leaf in which the change found its row.
+//! Splits and merges move rows to leaves of other logs, which does no harm, because redo is applied in the order of CSNs and
+//! not of logs. Only operations of one transaction on one row must stay together: a second change of a row is noted, and its
+//! redo goes to the log of the first (`log::fragment`). A transaction whose redo is long goes to one log, in chunks.
+
+use super::catalog::TableState;
+use super::deferred_free::DeferredFree;
+use super::garbage::Delete;
+use super::large_values::OwnValue;
+use super::system::TransactionSystem;
+use super::versions::VersionHandle;
+use crate::base::{
+    Charge, Csn, Error, ErrorKind, Location, LogId, PageId, Result, TableId, allocation_failure,
+};
+use crate::log::RedoBuffer;
+use crate::tree::{LargeReference, LeafHint};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// One change, for taking it back and for stamping.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// Index in the transaction's tables.
+    pub(super) table: u32,
+    /// Where the key is in the transaction's key bytes.
+    pub(super) key: (u32, u32),
+    pub(super) version: VersionHandle,
+    /// The entry is that of a deleted key, which this transaction deleted or only locked.
+    pub(super) deleted: bool,
+    /// Only a lock: the value did not change.
+    pub(super) lock: bool,
+}
+
+/// A large value whose reference a change of this transaction removed from an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replaced {
+    /// Index of the change.
+    pub change: usize,
+    /// CSN of the transaction that created the value, 0 if it is not known.
+    pub created: Csn,
+    pub reference: LargeReference,
+}
+
+/// Buffers that pass from transaction to transaction of a thread.
+#[derive(Debug, Default)]
+pub(super) struct WriteSet {
+    pub(super) redo: RedoBuffer,
+    pub(super) changes: Vec<Change>,
+    pub(super) keys: Vec<u8>,
+    /// A buffer for values.
+    pub(super) value: Vec<u8>,
+    /// Large values written, oldest first.
+    pub(super) values: Vec<OwnValue>,
+    /// Large values that changes replaced, in the order of the changes.
+    pub(super) replaced: Vec<Replaced>,
+    pub(super) tables: Vec<Arc<TableState>>,
+    /// Bytes that the deletions count as versions ([`Delete::bytes_for`]).
+    deletions: u64,
+    /// The leaf of the last write, and the number of its system and of its table. These numbers are never reused, in contrast to
+    /// page ids: another database uses the same ones, and a new table may get the root of a dropped one.
+    hint: ((u64, TableId), LeafHint),
+    /// The savepoints that can be rolled back to, oldest first.
+    pub(super) savepoints: Vec<u64>,
+    /// Serial of the newest savepoint.
+    pub(super) last_savepoint: u64,
+    /// Changes below this index belong to an earlier savepoint: they are not overwritten in place.
+    pub(super) savepoint_changes: usize,
+    /// The memory of these buffers that is charged to the database, once it is much.
+    charge: Option<WriteSetCharge>,
+}
+
+/// What a large transaction takes besides pages and versions.
+#[derive(Debug)]
+struct WriteSetCharge {
+    /// Of `memory_bytes`: twice the buffers, because a buffer that grows exists twice for a moment, as does a record during a
+    /// commit.
+    memory: Charge,
+    /// Of the share of all transactions.
+    share: Charge,
+}
+
+thread_local! {
+    static UNUSED: RefCell<Option<Box<WriteSet>>> = const { RefCell::new(None) };
+}
+
+/// Buffers above this are not kept for the next transaction, and are charged, in steps of as much.
+const KEEP_BYTES: usize = 64 << 10;
+/// The charged buffers of all transactions together take at most this part of all memory.
+const WRITE_SETS_PART: u64 = 4;
+
+impl WriteSet {
+    pub(super) fn take() -> Box<WriteSet> {
+        UNUSED.try_with(|cell| cell.borrow_mut().take()).ok().flatten().unwrap_or_default()
+    }
+
+    /// Returns the bytes allocated besides the redo.
+    fn list_bytes(&self) -> usize {
+        let values =
+            self.values.capacity() * size_of::<OwnValue>() + self.replaced.capacity() * size_of::<Replaced>();
+        let savepoints = self.savepoints.capacity() * size_of::<u64>();
+        self.keys.capacity() + self.changes.capacity() * size_of::<Change>() + values + savepoints
+    }
+
+    /// Keeps the buffers for the next transaction of the thread, unless they are large.
+    pub(super) fn put_back(mut self: Box<Self>, system: &TransactionSystem) {
+        if self.deletions > 0 {
+            system.versions.slots.subtract_bytes(std::mem::take(&mut self.deletions));
+        }
+        self.charge = None;
+        if self.redo.capacity() > KEEP_BYTES || self.list_bytes() > KEEP_BYTES {
+            return;
+        }
+        self.redo.clear();
+        self.changes.clear();
+        self.keys.clear();
+        self.values.clear();
+        self.replaced.clear();
+        self.tables.clear();
+        self.savepoints.clear();
+        (self.last_savepoint, self.savepoint_changes) = (0, 0);
+        let _ = UNUSED.try_with(|cell| *cell.borrow_mut() = Some(self));
+    }
+
+    /// Returns whether no change changed a value.
+    pub(super) fn only_locks(&self) -> bool {
+        self.changes.iter().all(|change| change.lock)
+    }
+
+    pub(super) fn key(&self, change: &Change) -> &[u8] {
+        &self.keys[change.key.0 as usize..change.key.1 as usize]
+    }
+
+    /// Returns whether `more` bytes of redo may be added without writing a chunk.
+    #[inline]
+    pub(super) fn has_room(&self, system: &TransactionSystem, more: usize) -> bool {
+        self.redo.unwritten_len() + more <= system.limits.chunk_bytes
+            && self.redo.len() + more as u64 <= system.limits.transaction_bytes_max as u64
+    }
+
+    /// Directs the following redo to the log of `page`, if changes are divided by page.
+    #[inline]
+    pub(super) fn redo_of_leaf(&mut self, system: &TransactionSystem, page: PageId) {
+        if let Some(log) = system.commit().log_of_page(page) {
+            self.redo.in_log(log);
+        }
+    }
+
+    /// Returns the log of the whole transaction, if it is not divided.
+    pub(super) fn whole_log(&self, system: &TransactionSystem, in_chunks: bool) -> LogId {
+        let of_pages = if in_chunks { None } else { self.redo.first_log() };
+        of_pages.unwrap_or_else(|| system.log_of_thread())
+    }
+
+    /// Takes the hint to the leaf of the last write in `table`.
+    pub(super) fn take_hint(&mut self, system: &TransactionSystem, table: TableId) -> LeafHint {
+        if self.hint.0 == (system.number, table) {
+            std::mem::take(&mut self.hint.1)
+        } else {
+            LeafHint::default()
+        }
+    }
+
+    pub(super) fn put_hint(&mut self, system: &TransactionSystem, table: TableId, hint: LeafHint) {
+        self.hint = ((system.number, table), hint);
+    }
+
+    /// Returns the index of `table` among the transaction's tables.
+    pub(super) fn table_index(&mut self, table: &Arc<TableState>) -> u32 {
+        let known = self.tables.iter().rposition(|known| Arc::ptr_eq(known, table));
+        known.unwrap_or_else(|| {
+            self.tables.push(table.clone());
+            self.tables.len() - 1
+        }) as u32
+    }
+
+    /// Removes a large value that the transaction itself had written from the list, after an entry dropped its reference.
+    pub(super) fn take_own_value(&mut self, reference: &LargeReference) -> Option<OwnValue> {
+        let at = self.values.iter().rposition(|value| value.reference == *reference)?;
+        // Values from before the last savepoint are not overwritten in place, so their order stays.
+        Some(self.values.remove(at))
+    }
+
+    /// Counts that a change of a key of `key_len` bytes is a deletion now, or is none any more.
+    pub(super) fn count_deletion(
+        &mut self,
+        system: &TransactionSystem,
+        key_len: usize,
+        before: bool,
+        after: bool,
+    ) {
+        let bytes = Delete::bytes_for(key_len);
+        match (before, after) {
+            (false, true) => {
+                system.versions.slots.add_bytes(bytes);
+                self.deletions += bytes;
+            }
+            (true, false) => {
+                system.versions.slots.subtract_bytes(bytes);
+                self.deletions -= bytes;
+            }
+            _ => {}
+        }
+    }
+
+    /// Passes the versions, deletions and replaced values of a committed transaction to the collectors. Returns whether the shard
+    /// is worth collecting.
+    pub(super) fn queue_garbage(&mut self, system: &TransactionSystem, shard: usize, csn: Csn) -> bool {
+        let deletes = self.changes.iter().filter(|change| change.deleted).map(|change| Delete {
+            version: change.version,
+            table: self.tables[change.table as usize].clone(),
+            key: self.key(change).into(),
+        });
+        if !self.replaced.is_empty() {
+            system.large_values.defer_frees(self.replaced.iter().map(|replaced| DeferredFree {
+                created: replaced.created,
+                removed: csn,
+                reference: replaced.reference,
+            }));
+        }
+        let owners = self.values.iter().map(|value| value.owner);
+        let versions = self.changes.iter().map(|change| change.version).chain(owners);
+        let worth_collecting = system.versions.garbage.push(shard, csn, versions, deletes);
+        // The collector subtracts them.
+        self.deletions = 0;
+        worth_collecting
+    }
+
+    /// Charges what `more` bytes of redo, or of a key without redo, need beyond what is charged already.
+    ///
+    /// # Errors
+    /// `OutOfMemory` at the bound of all transactions together.
+    #[inline]
+    pub(super) fn charge(&mut self, system: &TransactionSystem, more: usize) -> Result<()> {
+        let bytes = (self.redo.unwritten_len() + more + self.list_bytes()) as u64;
+        match &self.charge {
+            None if bytes <= KEEP_BYTES as u64 => Ok(()),
+            Some(charge) if bytes <= charge.share.bytes() => Ok(()),
+            _ => self.raise_charge(system, bytes.next_multiple_of(KEEP_BYTES as u64)),
+        }
+    }
+
+    #[cold]
+    fn raise_charge(&mut self, system: &TransactionSystem, bytes: u64) -> Result<()> {
+        let (pool, all) = (&system.pool, &system.write_sets);
+        let charge = self
+            .charge
+            .get_or_insert_with(|| WriteSetCharge { memory: pool.account().charge(0), share: all.charge(0) });
+        let before = charge.share.bytes();
+        charge.share.set(bytes);
+        if all.bytes() > pool.frames().memory_bytes() / WRITE_SETS_PART || allocation_failure::is_injected() {
+            charge.share.set(before);
+            let what = format!(
+                "the changes of transactions in progress would fill a quarter of memory_bytes = {}: commit in smaller \
+                 transactions, or raise memory_bytes",
+                pool.frames().memory_bytes()
+            );
+            return Err(Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("memory_bytes")));
+        }
+        charge.memory.set(2 * bytes);
+        pool.memory().check_budget();
+        Ok(())
+    }
+}
