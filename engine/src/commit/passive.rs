@@ -168,16 +168,6 @@ impl Core {
         }
     }
 
-    /// A full buffer is sealed for the flusher. Under the latch, before a CSN is drawn.
-    pub(super) fn seal_for_flusher(&self, writer: &LogWriter, latch: &mut LogGuard<'_>) -> bool {
-        if !self.is_passive() || !writer.seal_full(latch) {
-            return false;
-        }
-        self.settle(writer, latch);
-        self.have_written(writer, levels::NOW);
-        true
-    }
-
     /// Every CSN below is in a segment, durably.
     pub(super) fn watermark_in_segments(&self) -> Csn {
         if !self.is_passive() {

@@ -435,6 +435,27 @@ impl Core {
         })
     }
 
+    /// Seals the filling buffer, which has no room for the next record, if another one is free. Returns
+    /// false if all are in use: then the committer has to wait for a write.
+    fn seal_full_buffer(&self, writer: &LogWriter, latch: &mut LogGuard<'_>) -> bool {
+        if !self.is_passive() && !(latch.has_free_buffer() && writer.has_few_sealed()) {
+            return false;
+        }
+        if !writer.seal_full(latch) {
+            return false;
+        }
+        if self.is_passive() {
+            self.settle(writer, latch);
+        }
+        writer.full.notify_all();
+        match self.axes.writer {
+            // The worker itself is at the end of its transaction soon.
+            Writer::Worker => {}
+            _ => self.have_written(writer, levels::NOW),
+        }
+        true
+    }
+
     fn obstacle(
         &self,
         writer: &LogWriter,
@@ -447,7 +468,7 @@ impl Core {
         }
         let (bytes, large) = record.as_mut()?;
         let mut reserved = latch.reserve(*bytes, large);
-        if reserved == Reserve::BuffersFull && self.seal_for_flusher(writer, latch) {
+        if reserved == Reserve::BuffersFull && self.seal_full_buffer(writer, latch) {
             reserved = latch.reserve(*bytes, large);
         }
         match reserved {

@@ -37,6 +37,10 @@ use std::time::Duration;
 /// Blocks that may be sealed before anybody writes them; a log has fewer buffers than that.
 const SEALED_BLOCKS: usize = 64;
 
+/// Full buffers that committers seal ahead of the writer, at most. Records longer than a buffer bring their own memory,
+/// so the number of log buffers alone would not bound them.
+const SEALED_AHEAD_MAX: u32 = 3;
+
 /// See the module's text.
 pub(super) struct LogWriter {
     pub id: LogId,
@@ -284,6 +288,11 @@ impl LogWriter {
     /// True if a transaction waits that nobody waits with.
     pub(super) fn has_pending(&self) -> bool {
         !self.queue.is_empty() || !self.aside.is_empty()
+    }
+
+    /// True if so few blocks wait to be written that another one may be sealed ahead.
+    pub(super) fn has_few_sealed(&self) -> bool {
+        self.sealed_count.load(Ordering::SeqCst) < SEALED_AHEAD_MAX
     }
 
     /// A write of this log begins.

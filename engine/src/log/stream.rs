@@ -316,6 +316,13 @@ impl LogGuard<'_> {
         Some((buffer, mapped))
     }
 
+    /// True if another buffer can be filled as soon as the filling one is sealed.
+    #[must_use]
+    pub fn has_free_buffer(&self) -> bool {
+        let most = self.state.memory.as_ref().map_or(BUFFERS, MemoryBuffers::count);
+        !self.state.free.is_empty() || self.state.buffers < most
+    }
+
     fn publish_size(&self) {
         self.log.buffer_bytes.store(self.state.size.bytes(), Ordering::Relaxed);
     }

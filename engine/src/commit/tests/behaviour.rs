@@ -293,6 +293,30 @@ fn a_leader_gathers_until_the_block_is_full_and_not_for_nobody() {
     assert_eq!(world.commit.metrics().flushes.get(), 1);
 }
 
+/// It slept until the device had completed the write in flight, although three buffers were free.
+#[test]
+fn a_full_buffer_is_sealed_and_the_next_one_filled() {
+    for preset in [Preset::Group, Preset::Pipelined, Preset::Restricted, Preset::Auto] {
+        let settings =
+            Settings { log_buffer_bytes: 64 << 10, flush_unit_bytes: 16 << 10, ..settings(preset) };
+        let mut world = World::with(settings, Hooks::default());
+        world.body_bytes = 500;
+        world.disk.hold();
+        let first = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+        eventually("the flusher writes", || world.disk.writes() == 1);
+        let world = Arc::new(world);
+        let theirs = world.clone();
+        let last = in_time("three more buffers are free", move || {
+            let commit = |_| theirs.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+            (0..150 << 10).step_by(600).map(commit).last().expect("some")
+        });
+        assert_eq!(world.commit.metrics().backpressure_waits.get(), 0, "{preset:?}");
+        world.disk.release();
+        world.commit.wait([first, last], None).expect("the disk is whole");
+        assert_eq!(world.durable_csns().len() as u64, last.csn.0);
+    }
+}
+
 #[test]
 fn queued_writes_no_more_often_than_its_interval() {
     let interval = Duration::from_millis(20);
