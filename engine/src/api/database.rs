@@ -10,7 +10,7 @@ use crate::base::random::Random;
 use crate::base::settings::{Durability, Settings};
 use crate::base::{Csn, ErrorKind, Result};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals};
-use crate::commit::Inside;
+use crate::commit::PoisonOnPanic;
 use crate::device::Storage;
 use crate::log::DumpedRecord;
 use crate::recovery::RecoveryReport;
@@ -32,7 +32,7 @@ pub struct Database {
 const TRANSACT_ATTEMPTS: u32 = 100;
 
 impl Database {
-    fn inside(&self) -> Option<Inside<'_>> {
+    fn inside(&self) -> Option<PoisonOnPanic<'_>> {
         self.inner.system.committed.inside(USER)
     }
 

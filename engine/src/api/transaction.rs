@@ -4,7 +4,7 @@ use super::handle::CommitHandle;
 use super::table::Table;
 use super::value::{UserReader, ValueReader};
 use crate::base::{Csn, Result};
-use crate::commit::Inside;
+use crate::commit::PoisonOnPanic;
 use crate::transaction::{ActiveTransaction, RangeCursor, ReadSnapshot, Savepoint, USER};
 use std::io::Read;
 use std::ops::{Bound, RangeBounds};
@@ -175,7 +175,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    fn inside(&self) -> Option<Inside<'_>> {
+    fn inside(&self) -> Option<PoisonOnPanic<'_>> {
         self.snapshot.system().committed.inside(USER)
     }
 

@@ -48,7 +48,7 @@ use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, PageId, Result, TableId};
 use crate::buffer::{Pool, Version};
-use crate::commit::Inside;
+use crate::commit::PoisonOnPanic;
 use crate::device::Storage;
 use crate::log::SegmentPool;
 use crate::store::{
@@ -272,7 +272,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    fn inside(&self) -> Inside<'_> {
+    fn inside(&self) -> PoisonOnPanic<'_> {
         self.system.commit().inside("a thread that made a checkpoint")
     }
 

@@ -37,7 +37,7 @@ use crate::sync::atomic::Ordering;
 const BATCH: usize = 256;
 
 /// What [`Core::acknowledge`] did.
-struct Told {
+struct Acknowledgment {
     any: bool,
     /// A transaction is left whose record is durable and that needs a higher W.
     blocked: bool,
@@ -50,13 +50,13 @@ impl Core {
         if self.poison.is_raised() {
             return;
         }
-        self.land_block(writer, sequence, Some(buffer), begun, now);
+        self.complete_block(writer, sequence, Some(buffer), begun, now);
         self.metrics.flushes.add(1);
         self.metrics.flush.record_ns(now.0.saturating_sub(begun.0));
     }
 
     /// The log's durable CSN and its slot follow.
-    pub(super) fn land_block(
+    pub(super) fn complete_block(
         &self,
         writer: &LogWriter,
         sequence: u64,
@@ -72,7 +72,7 @@ impl Core {
         }
         latch.complete(sequence);
         self.settle(writer, &latch);
-        writer.company.released(begun, now, &latch);
+        writer.cohort.released(begun, now, &latch);
         drop(latch);
         self.completions.fetch_add(1, Ordering::SeqCst);
     }
@@ -96,14 +96,14 @@ impl Core {
             Acknowledger::Leader => {
                 self.acknowledge_all(true);
             }
-            Acknowledger::Background => self.leave_acknowledging(levels::NOW),
-            Acknowledger::Workers => self.leave_acknowledging(levels::after(self.clock.now(), GRACE)),
+            Acknowledger::Background => self.schedule_acknowledgment(levels::NOW),
+            Acknowledger::Workers => self.schedule_acknowledgment(levels::after(self.clock.now(), GRACE)),
         }
         self.wakers.wake(|ticket| self.is_committed_ticket(ticket));
     }
 
     /// Has the first flusher acknowledge at `due` what is left by then.
-    pub(super) fn leave_acknowledging(&self, due: Nanos) {
+    pub(super) fn schedule_acknowledgment(&self, due: Nanos) {
         if self.writers.iter().any(LogWriter::has_pending) {
             self.acknowledge_due.fetch_min(due.0, Ordering::SeqCst);
             self.flushers[0].wake_for(due);
@@ -115,7 +115,7 @@ impl Core {
     }
 
     /// Acknowledges what was left to the first flusher. What completes from now on is left to it anew.
-    pub(super) fn acknowledge_left(&self) {
+    pub(super) fn acknowledge_overdue(&self) {
         self.acknowledge_due.store(levels::NEVER.0, Ordering::SeqCst);
         // Not everybody who makes W rise has it computed.
         self.rescan();
@@ -145,7 +145,7 @@ impl Core {
             false if self.is_by_page() => w.wrapping_add(completions),
             false => w,
         };
-        let has_news = |writer: &LogWriter| writer.has_pending() && writer.is_news(others);
+        let has_news = |writer: &LogWriter| writer.has_pending() && writer.has_changed(others);
         self.writers[first..last].iter().any(has_news)
             && self.acknowledge_logs(&self.writers[first..last], false)
     }
@@ -162,7 +162,7 @@ impl Core {
             }
             if blocked && self.clocks.is_some() {
                 // A record with a higher CSN can have a lower GSN.
-                self.writers[0].duty.raise_needs(self.watermark.newest_drawn());
+                self.writers[0].flush_request.require_watermark(self.watermark.newest_drawn());
             }
             if !blocked {
                 return any;
@@ -179,9 +179,9 @@ impl Core {
     }
 
     /// Pops committed transactions of `writer`'s queue.
-    fn acknowledge(&self, writer: &LogWriter, w: Csn, wait: bool) -> Told {
-        let mut told = Told { any: false, blocked: false };
-        self.acknowledge_aside(writer, w, wait, &mut told);
+    fn acknowledge(&self, writer: &LogWriter, w: Csn, wait: bool) -> Acknowledgment {
+        let mut told = Acknowledgment { any: false, blocked: false };
+        self.acknowledge_out_of_order(writer, w, wait, &mut told);
         let mut moments = Vec::with_capacity(BATCH);
         loop {
             let durable = writer.log.durable_csn();
@@ -195,7 +195,7 @@ impl Core {
                     if moments.len() == BATCH || !hardened || self.poison.is_raised() {
                         return false;
                     }
-                    if !self.is_content_with(&entry, w) {
+                    if !self.are_dependencies_satisfied(&entry, w) {
                         told.blocked = true;
                         return self.put_aside(writer, entry);
                     }
@@ -207,7 +207,7 @@ impl Core {
                 },
                 |entry| {
                     let hardened = entry.csn <= durable;
-                    if hardened && !self.is_content_with(&entry, w) {
+                    if hardened && !self.are_dependencies_satisfied(&entry, w) {
                         self.count_held_up_entry(&entry);
                     }
                     // W never falls: one that is not held up now, but only behind others, never will be.
@@ -226,19 +226,19 @@ impl Core {
 
     /// Lets those behind `entry` pass, which is held up, if that is worth it.
     fn put_aside(&self, writer: &LogWriter, entry: Entry) -> bool {
-        let aside = self.axes.dependency == Dependency::Exact && writer.aside.put(entry);
-        if aside {
+        let passed = self.axes.dependency == Dependency::Exact && writer.out_of_order.put(entry);
+        if passed {
             self.count_held_up_entry(&entry);
         }
-        aside
+        passed
     }
 
     /// Acknowledges those that let others pass and that are committed now.
-    fn acknowledge_aside(&self, writer: &LogWriter, w: Csn, wait: bool, told: &mut Told) {
+    fn acknowledge_out_of_order(&self, writer: &LogWriter, w: Csn, wait: bool, told: &mut Acknowledgment) {
         let (write, committed) = (writer.last_write(), self.clock.now());
         let mut moments = Vec::new();
-        writer.aside.take(wait, |entry| {
-            if self.poison.is_raised() || !self.is_content_with(entry, w) {
+        writer.out_of_order.take(wait, |entry| {
+            if self.poison.is_raised() || !self.are_dependencies_satisfied(entry, w) {
                 told.blocked = true;
                 return false;
             }
@@ -257,27 +257,29 @@ impl Core {
         &self,
         csn: Csn,
         predecessors: &Predecessors,
-        is_content: impl FnOnce() -> bool,
+        is_satisfied: impl FnOnce() -> bool,
     ) {
         if !self.has_durable_fragments(csn) {
             return;
         }
         self.metrics.rule_waits.add(1);
         // In this order: what the rule waited for may have come since it was asked.
-        if self.is_exactly_committed(csn, predecessors) && !is_content() {
+        if self.is_exactly_committed(csn, predecessors) && !is_satisfied() {
             self.metrics.false_waits.add(1);
         }
     }
 
     fn count_held_up_entry(&self, entry: &Entry) {
-        let is_content = || self.is_content_with(entry, self.watermark.get());
-        self.count_held_up(entry.csn, &entry.predecessors, is_content);
+        let is_satisfied = || self.are_dependencies_satisfied(entry, self.watermark.get());
+        self.count_held_up(entry.csn, &entry.predecessors, is_satisfied);
     }
 
     /// The same for a transaction that a thread waits with.
     pub(super) fn count_rule_wait(&self, ticket: Ticket, pending: &Pending) {
         if !self.is_committed_ticket(ticket) {
-            self.count_held_up(ticket.csn, &pending.predecessors, || self.is_content_with_ticket(ticket));
+            self.count_held_up(ticket.csn, &pending.predecessors, || {
+                self.are_ticket_dependencies_satisfied(ticket)
+            });
         }
     }
 
@@ -309,8 +311,8 @@ impl Core {
             // It may have been told by whoever looked at W, though whoever wrote it has not come to acknowledging it.
             newest = newest.max(self.watermark.newest_settled());
         }
-        if self.told_any.load(Ordering::SeqCst) {
-            newest = self.writers.iter().map(|w| w.duty.told()).fold(newest, Csn::max);
+        if self.returned_early.load(Ordering::SeqCst) {
+            newest = self.writers.iter().map(|w| w.flush_request.acknowledged_early()).fold(newest, Csn::max);
         }
         newest
     }
@@ -324,13 +326,13 @@ impl Core {
     /// A write or flush failed: nothing is acknowledged from here on, and everybody is told.
     pub(super) fn fail(&self, error: Error) {
         self.poison.raise(error);
-        self.wake_everybody();
-        if self.poison.is_to_be_told() {
+        self.wake_all();
+        if self.poison.take_unreported() {
             tracing::error!(cause = %self.poison.error(crate::base::ErrorKind::Poisoned), "commits stop");
         }
     }
 
-    pub(super) fn wake_everybody(&self) {
+    pub(super) fn wake_all(&self) {
         for writer in &self.writers {
             writer.event.notify_all();
             writer.full.notify_all();

@@ -137,7 +137,7 @@ impl Core {
             self.fence(writer, &mut latch);
             let is_durable = self.is_passive() && latch.first_volatile_csn().is_none();
             if !is_durable {
-                writer.duty.lower_due(levels::NOW);
+                writer.flush_request.lower_due(levels::NOW);
             }
             self.seal_if_full(writer, &mut latch);
             (header, is_durable)

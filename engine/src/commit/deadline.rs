@@ -23,7 +23,7 @@
 //! Left out: reads, and writes of pages. A checkpoint that hangs stops no commit before the log is full.
 
 use super::Core;
-use super::threads::Inside;
+use super::threads::PoisonOnPanic;
 use crate::base::{Error, ErrorKind};
 use crate::sync::Event;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -92,7 +92,7 @@ impl Deadline {
 impl Core {
     /// The thread.
     pub(super) fn watch_writes(&self) {
-        let _alive = Inside::new(self, "the thread that looks for writes that hang");
+        let _alive = PoisonOnPanic::new(self, "the thread that looks for writes that hang");
         let mut seen = vec![Seen::default(); self.writers.len()];
         let deadline = &self.deadline;
         loop {

@@ -166,7 +166,7 @@ impl Core {
 
     /// Whether the rule lets a transaction go whose record is durable.
     #[inline]
-    pub(super) fn is_content_with_ticket(&self, ticket: Ticket) -> bool {
+    pub(super) fn are_ticket_dependencies_satisfied(&self, ticket: Ticket) -> bool {
         if !self.is_judged_exactly(ticket) {
             return needed(self.axes.dependency, ticket.csn, ticket.dsn) < self.watermark.get()
                 && self.has_durable_fragments(ticket.csn);
@@ -177,7 +177,7 @@ impl Core {
 
     /// The same for one that waits in a queue.
     #[inline]
-    pub(super) fn is_content_with(&self, entry: &Entry, w: Csn) -> bool {
+    pub(super) fn are_dependencies_satisfied(&self, entry: &Entry, w: Csn) -> bool {
         if self.axes.lists_predecessors() {
             return match entry.predecessors.all() {
                 _ if entry.csn != Csn::ZERO => self.is_committed(entry.csn),
@@ -234,7 +234,7 @@ impl Core {
         self.undecided.obstacles(root, self, |obstacle| match obstacle {
             Obstacle::Volatile(log, _) if log == ticket.log && ticket.csn != Csn::ZERO => {}
             Obstacle::Volatile(log, csn) => {
-                self.hurry_carriers(csn);
+                self.hasten_helpers(csn);
                 self.have_written(self.writer(log), levels::NOW);
             }
             Obstacle::Watermark(csn) => self.demand(csn, Some(ticket)),
@@ -269,7 +269,7 @@ impl Core {
         for writer in behind {
             several |= first.is_some();
             first.get_or_insert(writer);
-            writer.duty.lower_due(levels::NOW);
+            writer.flush_request.lower_due(levels::NOW);
         }
         let Some(writer) = first else {
             // As in `advance_logs`.

@@ -58,7 +58,7 @@ const NO_WORD: u64 = u64::MAX;
 const KIND_SHIFT: u32 = 8;
 const ROUND_SHIFT: u32 = 16;
 /// No CSN owns a line that is being written.
-const NOBODY: u64 = 0;
+const NO_OWNER: u64 = 0;
 
 /// What is known of transactions above W. See the module's text.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl DependsOn {
 
 /// What the ring says of a CSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Said {
+enum Known {
     /// Nothing.
     Nothing,
     Committed(LogId),
@@ -161,7 +161,7 @@ impl Undecided {
         let words = if logs > 0 { RING_SIZE as usize } else { 0 };
         let each = (LINES / logs.max(1)).next_power_of_two().max(LINES_PER_LOG_MIN);
         let line =
-            || Line { owner: AtomicU64::new(NOBODY), csns: std::array::from_fn(|_| AtomicU64::new(0)) };
+            || Line { owner: AtomicU64::new(NO_OWNER), csns: std::array::from_fn(|_| AtomicU64::new(0)) };
         Undecided {
             words: (0..words).map(|_| AtomicU64::new(NO_WORD)).collect(),
             lines: (0..logs).map(|_| (0..each).map(|_| line()).collect()).collect(),
@@ -221,7 +221,7 @@ impl Undecided {
 
     fn write_line(&self, csn: Csn, log: LogId, csns: &[Csn]) -> u64 {
         if let Some(line) = self.line_of(log, csn) {
-            line.owner.store(NOBODY, Ordering::Relaxed);
+            line.owner.store(NO_OWNER, Ordering::Relaxed);
             // Whoever reads new content sees that the line has no owner, or another: pairs with the fence in `said`.
             fence(Ordering::Release);
             for (to, csn) in line.csns.iter().zip(csns) {
@@ -246,8 +246,8 @@ impl Undecided {
     /// The log of a transaction above W, and up to where W has to come for it if it cannot list what it depends on.
     pub(super) fn drawn_in(&self, csn: Csn) -> Option<(LogId, Option<Csn>)> {
         match self.said(csn) {
-            Said::Nothing => None,
-            Said::Drawn(log, DependsOn::Listed(_)) if self.follows(csn) => {
+            Known::Nothing => None,
+            Known::Drawn(log, DependsOn::Listed(_)) if self.follows(csn) => {
                 // What a transaction depends on is said of its first fragment.
                 let mut first = csn;
                 while self.follows(first) {
@@ -256,19 +256,19 @@ impl Undecided {
                 let (_, up_to) = self.drawn_in(first)?;
                 Some((log, up_to))
             }
-            Said::Committed(log) | Said::Drawn(log, DependsOn::Listed(_)) => Some((log, None)),
-            Said::Drawn(log, DependsOn::UpTo(dsn)) => Some((log, Some(dsn))),
+            Known::Committed(log) | Known::Drawn(log, DependsOn::Listed(_)) => Some((log, None)),
+            Known::Drawn(log, DependsOn::UpTo(dsn)) => Some((log, Some(dsn))),
         }
     }
 
     #[inline]
-    fn said(&self, csn: Csn) -> Said {
-        let Some((log, kind)) = self.known(csn) else { return Said::Nothing };
+    fn said(&self, csn: Csn) -> Known {
+        let Some((log, kind)) = self.known(csn) else { return Known::Nothing };
         match kind {
-            FOLLOWS => Said::Drawn(log, DependsOn::after(Csn(csn.0 - 1))),
-            COMMITTED => Said::Committed(log),
-            0 => Said::Drawn(log, DependsOn::Listed(Predecessors::default())),
-            _ => self.read_line(csn, log, kind).map_or(Said::Nothing, |on| Said::Drawn(log, on)),
+            FOLLOWS => Known::Drawn(log, DependsOn::after(Csn(csn.0 - 1))),
+            COMMITTED => Known::Committed(log),
+            0 => Known::Drawn(log, DependsOn::Listed(Predecessors::default())),
+            _ => self.read_line(csn, log, kind).map_or(Known::Nothing, |on| Known::Drawn(log, on)),
         }
     }
 
@@ -296,10 +296,10 @@ impl Undecided {
             return true;
         }
         match self.said(csn) {
-            Said::Committed(_) => true,
-            Said::Nothing => false,
-            Said::Drawn(log, DependsOn::Listed(listed)) if listed.is_empty() => csn <= facts.durable(log),
-            Said::Drawn(..) => self.resolve(csn, facts),
+            Known::Committed(_) => true,
+            Known::Nothing => false,
+            Known::Drawn(log, DependsOn::Listed(listed)) if listed.is_empty() => csn <= facts.durable(log),
+            Known::Drawn(..) => self.resolve(csn, facts),
         }
     }
 
@@ -340,9 +340,9 @@ impl Undecided {
             return Open::None;
         }
         let (log, on) = match self.said(csn) {
-            Said::Committed(_) => return Open::None,
-            Said::Nothing => return Open::Something,
-            Said::Drawn(log, on) => (log, on),
+            Known::Committed(_) => return Open::None,
+            Known::Nothing => return Open::Something,
+            Known::Drawn(log, on) => (log, on),
         };
         if csn > facts.durable(log) {
             return Open::Something;
@@ -358,14 +358,14 @@ impl Undecided {
                 continue;
             }
             match self.said(*csn) {
-                Said::Committed(_) => {}
-                Said::Nothing => return Open::Something,
-                Said::Drawn(log, _) if *csn > facts.durable(log) => {
+                Known::Committed(_) => {}
+                Known::Nothing => return Open::Something,
+                Known::Drawn(log, _) if *csn > facts.durable(log) => {
                     return Open::Something;
                 }
-                Said::Drawn(_, DependsOn::Listed(listed)) if listed.is_empty() => {}
-                Said::Drawn(..) if planted::is(Bug::DirectPredecessorsOnly) => {}
-                Said::Drawn(..) => through = Open::Through(*csn),
+                Known::Drawn(_, DependsOn::Listed(listed)) if listed.is_empty() => {}
+                Known::Drawn(..) if planted::is(Bug::DirectPredecessorsOnly) => {}
+                Known::Drawn(..) => through = Open::Through(*csn),
             }
         }
         through
@@ -381,12 +381,12 @@ impl Undecided {
                 continue;
             }
             let (log, on) = match self.said(csn) {
-                Said::Committed(_) => continue,
-                Said::Nothing => {
+                Known::Committed(_) => continue,
+                Known::Nothing => {
                     each(Obstacle::Watermark(csn));
                     continue;
                 }
-                Said::Drawn(log, on) => (log, on),
+                Known::Drawn(log, on) => (log, on),
             };
             if csn > facts.durable(log) {
                 each(Obstacle::Volatile(log, csn));

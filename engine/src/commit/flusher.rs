@@ -12,7 +12,7 @@
 //!
 //! No due time is missed. A committer lowers `due`, then loads `wakes_at`; the flusher stores `wakes_at`, then loads all
 //! `due`. All four are sequentially consistent, so one of the two sees the other. A log that somebody leads is
-//! left out of the plan: whoever gives up the lead looks at what is left and wakes the flusher (`Lead`).
+//! left out of the plan: whoever gives up the lead looks at what is left and wakes the flusher (`Leader`).
 //!
 //! One round seals every log that is due, or due within a pace, writes the blocks side by side through one queue,
 //! and acknowledges as completions arrive. Where acknowledging is left to it, or by workers that went idle, the first flusher does that
@@ -20,8 +20,8 @@
 
 use super::leader::UnderWay;
 use super::levels::{self, NEVER, NOW, PACE};
-use super::threads::Inside;
-use super::writer::{Lead, LogWriter};
+use super::threads::PoisonOnPanic;
+use super::writer::{Leader, LogWriter};
 use super::{Core, Csn};
 use crate::base::clock::Nanos;
 use crate::base::settings::Writer;
@@ -105,7 +105,7 @@ impl Drop for Running<'_> {
 struct Flight<'a> {
     // Before the lead is let go, which wakes others.
     under_way: UnderWay<'a>,
-    lead: Lead<'a>,
+    lead: Leader<'a>,
     sequence: u64,
     file: Arc<dyn File>,
 }
@@ -115,14 +115,14 @@ impl Core {
     pub(super) fn run_flusher(&self, number: usize) {
         let _running = Running(self, number);
         // Nobody would keep its promises.
-        let _alive = Inside::new(self, "the flusher thread");
+        let _alive = PoisonOnPanic::new(self, "the flusher thread");
         let mut queue = None;
         while self.flushers[number].is_running() {
             let now = self.clock.now();
             if self.poison.is_raised() {
                 self.sleep_until_due(number, now);
             } else if number == 0 && self.acknowledge_due() <= now {
-                self.acknowledge_left();
+                self.acknowledge_overdue();
             } else if self.earliest_due(number) <= now {
                 self.write_round(number, &mut queue, now);
             } else {
@@ -154,7 +154,9 @@ impl Core {
 
     fn earliest_due(&self, number: usize) -> Nanos {
         let needed = self.needed();
-        let due = |writer: &LogWriter| self.effective_due(writer, needed).min(writer.duty.needs_due());
+        let due = |writer: &LogWriter| {
+            self.effective_due(writer, needed).min(writer.flush_request.requirement_due())
+        };
         let write = self.served_by(number).map(due).min().unwrap_or(NEVER);
         if number == 0 { write.min(self.acknowledge_due()) } else { write }
     }
@@ -162,11 +164,11 @@ impl Core {
     /// When the flusher has to write `writer`'s log, by what was handed over and by what other logs wait for (`needed`).
     pub(super) fn effective_due(&self, writer: &LogWriter, needed: Option<Csn>) -> Nanos {
         let in_flight = writer.in_flight() > 0;
-        if writer.is_led() || !(in_flight || writer.has_unwritten()) {
+        if writer.has_leader() || !(in_flight || writer.has_unwritten()) {
             return NEVER;
         }
         let began = writer.last_write().0;
-        let mut due = writer.duty.due();
+        let mut due = writer.flush_request.due();
         if self.axes.writer == Writer::Worker && due != NOW && due != NEVER {
             due = levels::after(due, GRACE);
         }
@@ -177,8 +179,8 @@ impl Core {
             due = due.min(levels::after(began, self.interval(writer).min(PACE)));
         }
         // Where committers only sleep it is the flusher that lets others come.
-        if due != NEVER && self.axes.await_company && self.leaves_writing(writer) {
-            due = due.max(self.company_until(writer).unwrap_or(NOW));
+        if due != NEVER && self.axes.await_company && self.delegates_to_flusher(writer) {
+            due = due.max(self.cohort_expected_until(writer).unwrap_or(NOW));
         }
         due
     }
@@ -187,14 +189,16 @@ impl Core {
     pub(super) fn needed(&self) -> Option<Csn> {
         let w = self.watermark.get();
         let waiting = self.writers.iter().filter(|writer| writer.has_pending());
-        waiting.map(|writer| writer.duty.needs()).max().filter(|csn| *csn >= w)
+        waiting.map(|writer| writer.flush_request.required_watermark()).max().filter(|csn| *csn >= w)
     }
 
     /// Writes every log of flusher `number` that is due.
     fn write_round(&self, number: usize, queue: &mut Option<Box<dyn WriteQueue>>, now: Nanos) {
         let horizon = levels::after(now, PACE);
-        let begin_to_need =
-            self.served_by(number).filter(|writer| writer.duty.take_needs_due(horizon)).count();
+        let begin_to_need = self
+            .served_by(number)
+            .filter(|writer| writer.flush_request.take_due_requirement(horizon))
+            .count();
         let (mut blocks, needed) = (Vec::new(), self.needed());
         if begin_to_need > 0
             && let Some(needed) = needed
@@ -206,7 +210,7 @@ impl Core {
             self.drain_due(number, horizon, needed);
         }
         for writer in self.served_by(number).filter(|w| self.effective_due(w, needed) <= horizon) {
-            let Some(lead) = writer.try_lead(self) else { continue };
+            let Some(lead) = writer.try_become_leader(self) else { continue };
             match writer.take_block() {
                 Some(block) => blocks.push((lead, block)),
                 None if writer.in_flight() > 0 && self.reap(writer, true) => self.publish(),
@@ -226,7 +230,7 @@ impl Core {
     fn write_in_parallel<'a>(
         &'a self,
         queue: &mut Option<Box<dyn WriteQueue>>,
-        blocks: Vec<(Lead<'a>, SealedBlock)>,
+        blocks: Vec<(Leader<'a>, SealedBlock)>,
     ) {
         let queue = match queue {
             Some(queue) => queue,
@@ -250,7 +254,7 @@ impl Core {
     fn fly<'a>(
         &'a self,
         queue: &mut dyn WriteQueue,
-        blocks: Vec<(Lead<'a>, SealedBlock)>,
+        blocks: Vec<(Leader<'a>, SealedBlock)>,
         flights: &mut Vec<Option<Flight<'a>>>,
     ) -> Result<()> {
         let (begun, count) = (self.clock.now(), blocks.len());

@@ -168,18 +168,18 @@ impl Core {
             }
             let due = if pending.waits {
                 if csn == last && !self.is_passive() {
-                    writer.company.joined(csn, latch);
+                    writer.cohort.joined(csn, latch);
                 }
                 NEVER
             } else if csn == last {
                 let before = DependsOn::after(Csn(csn.0 - 1));
                 let needed = self.needed_by(csn, dsn, &before);
-                self.hand_over(writer, latch, (csn, needed), watermark, pending)
+                self.enqueue(writer, latch, (csn, needed), watermark, pending)
             } else {
                 self.due_if_left(writer, latch, pending.durability, pending.ready)
             };
             self.seal_if_full(writer, latch);
-            appended.push(Appended { csn, due: writer.duty.due_after_append(due, was_empty) });
+            appended.push(Appended { csn, due: writer.flush_request.due_after_append(due, was_empty) });
         }
         debug_assert_eq!(appended.last().map(|fragment| fragment.csn), Some(last));
         Ticket { log: fragments[count - 1].0, csn: last, dsn, is_exact: false }

@@ -11,11 +11,11 @@
 //!
 //! A leader takes everything that was appended until it seals the block; who comes later finds the lead taken, sleeps,
 //! and is woken with all others by one system call. Whoever is then not covered races for the lead. A batch is whoever arrived during
-//! the previous write and, where that pays, whoever that write released and comes back (`company`). The other logs a waiter depends on are started before its own write,
+//! the previous write and, where that pays, whoever that write released and comes back (`cohort`). The other logs a waiter depends on are started before its own write,
 //! so that the writes run side by side.
 //!
 //! Where committers do not write, each of these questions ends with the log being due, the flusher awake, and the waiter asleep. So it is
-//! with `auto` while more than [`CROWD`] threads for each processor wait: a leader has work of its own when its write is done, and gets to
+//! with `auto` while more than [`LEADER_WAITERS_MAX`] threads for each processor wait: a leader has work of its own when its write is done, and gets to
 //! the next one late.
 //!
 //! Nobody is stranded: a waiter takes its event ticket before it looks, and a leader gives up the lead before it
@@ -24,8 +24,8 @@
 use super::levels::{self, NOW};
 use super::precommit::Pending;
 use super::presets::Axes;
-use super::threads::Inside;
-use super::writer::{Lead, LeadReleased, LogWriter};
+use super::threads::PoisonOnPanic;
+use super::writer::{Leader, LeaderObserver, LogWriter};
 use super::{Core, Ticket};
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
@@ -37,11 +37,11 @@ use crate::log::SealedBlock;
 use crate::sync::{Event, event, thread};
 
 /// Threads that wait, for each processor, from which on a thread that does nothing but write does better. Measured, see `docs/performance.md`.
-const CROWD: usize = if cfg!(feature = "simulation") { 1 } else { 16 };
+const LEADER_WAITERS_MAX: usize = if cfg!(feature = "simulation") { 1 } else { 16 };
 
 /// How many may wait for a log of these axes before they leave writing to its flusher.
-pub(super) fn crowd(axes: &Axes) -> usize {
-    if axes.leaves_crowds { CROWD * thread::processors() } else { usize::MAX }
+pub(super) fn max_leader_waiters(axes: &Axes) -> usize {
+    if axes.delegates_when_crowded { LEADER_WAITERS_MAX * thread::processors() } else { usize::MAX }
 }
 
 impl Core {
@@ -72,7 +72,7 @@ impl Core {
     }
 
     pub(super) fn is_committed_ticket(&self, ticket: Ticket) -> bool {
-        let committed = self.is_hardened(ticket) && self.is_content_with_ticket(ticket);
+        let committed = self.is_hardened(ticket) && self.are_ticket_dependencies_satisfied(ticket);
         if committed {
             // Before anybody is told, because whoever begins after that has to find it acknowledged (rule 10).
             self.mark_committed(ticket.csn);
@@ -90,10 +90,10 @@ impl Core {
         self.await_others(ticket, deadline)
     }
 
-    /// Waits until its own record is durable; with `company` others may come before it is written.
-    fn await_own(&self, ticket: Ticket, company: bool, deadline: Option<Nanos>) -> Result<()> {
+    /// Waits until its own record is durable; with `cohort` others may come before it is written.
+    fn await_own(&self, ticket: Ticket, cohort: bool, deadline: Option<Nanos>) -> Result<()> {
         self.demand_others(ticket);
-        self.await_durable(ticket, company, deadline)
+        self.await_durable(ticket, cohort, deadline)
     }
 
     /// Waits until the dependency rule is content.
@@ -105,7 +105,7 @@ impl Core {
         Ok(())
     }
 
-    fn await_durable(&self, ticket: Ticket, company: bool, deadline: Option<Nanos>) -> Result<()> {
+    fn await_durable(&self, ticket: Ticket, cohort: bool, deadline: Option<Nanos>) -> Result<()> {
         let writer = self.writer(ticket.log);
         loop {
             let woken = writer.event.ticket();
@@ -115,16 +115,16 @@ impl Core {
             if self.poison.is_raised() {
                 return Err(self.poison.error(ErrorKind::OutcomeUnknown));
             }
-            if self.await_carrier(writer, ticket.csn, deadline)? {
+            if self.await_helper(writer, ticket.csn, deadline)? {
                 continue;
             }
-            if company
-                && !self.leaves_writing(writer)
-                && let Some(keeps_time) = writer.company.keeps_time(ticket.csn)
-                && let Some(until) = self.company_until(writer)
+            if cohort
+                && !self.delegates_to_flusher(writer)
+                && let Some(is_timekeeper) = writer.cohort.is_timekeeper(ticket.csn)
+                && let Some(until) = self.cohort_expected_until(writer)
             {
                 // One keeps the time; the last to arrive leads, and wakes the others when all is written.
-                writer.event.wait(woken, keeps_time.then(|| until.since(self.clock.now())));
+                writer.event.wait(woken, is_timekeeper.then(|| until.since(self.clock.now())));
                 self.metrics.sleeps.add(1);
                 continue;
             }
@@ -134,7 +134,7 @@ impl Core {
                 NOW
             };
             // A log that others carry has no lead to wait for: look who has.
-            if !self.advance(writer, ticket.csn, by) && !writer.is_only_carried() {
+            if !self.advance(writer, ticket.csn, by) && !writer.is_only_piggybacked() {
                 self.sleep(&writer.event, woken, deadline)?;
             }
         }
@@ -142,11 +142,11 @@ impl Core {
 
     /// Until when a committer lets others come. It is about the next block: while somebody writes there is nothing to decide,
     /// and a block that is full waits for nobody.
-    pub(super) fn company_until(&self, writer: &LogWriter) -> Option<Nanos> {
-        if writer.is_led() || writer.has_sealed() {
+    pub(super) fn cohort_expected_until(&self, writer: &LogWriter) -> Option<Nanos> {
+        if writer.has_leader() || writer.has_sealed() {
             return None;
         }
-        writer.company.expected_until(self.clock.now())
+        writer.cohort.expected_until(self.clock.now())
     }
 
     /// Waits until W is above `csn`, and causes the writes this needs.
@@ -217,7 +217,7 @@ impl Core {
                 return true;
             }
         }
-        if self.leaves_writing(writer) && self.flushers_run() {
+        if self.delegates_to_flusher(writer) && self.flushers_run() {
             self.have_written(writer, by);
             return false;
         }
@@ -228,25 +228,25 @@ impl Core {
             self.wake_waiters(writer);
             return true;
         }
-        if writer.is_only_carried() {
-            return self.land_carrier_of(writer);
+        if writer.is_only_piggybacked() {
+            return self.complete_helper_write_of(writer);
         }
-        let Some(lead) = writer.try_lead(self) else { return false };
+        let Some(lead) = writer.try_become_leader(self) else { return false };
         if csn <= writer.log.durable_csn() {
             return true;
         }
         self.gather(writer);
-        self.lead_write(&lead, &self.metrics.leader_flushes)
+        self.write_as_leader(&lead, &self.metrics.leader_flushes)
     }
 
     /// Whether those who wait for `writer` leave writing it to its flusher.
-    pub(super) fn leaves_writing(&self, writer: &LogWriter) -> bool {
-        !self.axes.waiters_write() || writer.company.size() > self.crowd
+    pub(super) fn delegates_to_flusher(&self, writer: &LogWriter) -> bool {
+        !self.axes.waiters_write() || writer.cohort.size() > self.max_leader_waiters
     }
 
     /// Has `writer`'s flusher write it at `by`, unless it does so earlier.
     pub(super) fn have_written(&self, writer: &LogWriter, by: Nanos) {
-        writer.duty.lower_due(by);
+        writer.flush_request.lower_due(by);
         self.flusher_of(writer).wake_for(by);
     }
 
@@ -255,11 +255,13 @@ impl Core {
         if self.is_passive() && self.drain_behind(csn) {
             return true;
         }
-        let is_behind = |w: &&LogWriter| self.watermark.holds_back(w.id, csn) && !w.is_only_carried();
+        let is_behind = |w: &&LogWriter| self.watermark.holds_back(w.id, csn) && !w.is_only_piggybacked();
         let mut behind = self.writers.iter().filter(is_behind);
         // Who had announced itself below has drawn above since, or did so while its latch was waited for, and wakes nobody for that: looked at
         // again, W may have passed.
-        let Some(first) = behind.next() else { return csn < self.rescan() || self.land_below(csn) };
+        let Some(first) = behind.next() else {
+            return csn < self.rescan() || self.complete_helper_write_below(csn);
+        };
         if self.flushers_run() && behind.next().is_some() {
             // Side by side instead of one after the other.
             self.demand(csn, None);
@@ -272,10 +274,10 @@ impl Core {
     /// Has the flusher write, now, every log that holds W back at or below `csn`, except the one of `own`, whose
     /// committer sees to it.
     pub(super) fn demand(&self, csn: Csn, own: Option<Ticket>) {
-        let mut demanded = self.hurry_carriers(csn);
+        let mut demanded = self.hasten_helpers(csn);
         for writer in self.writers.iter().filter(|w| own.is_none_or(|own| own.log != w.id)) {
             if self.watermark.holds_back(writer.id, csn) {
-                writer.duty.lower_due(NOW);
+                writer.flush_request.lower_due(NOW);
                 demanded = true;
             }
         }
@@ -288,7 +290,7 @@ impl Core {
     fn gather(&self, writer: &LogWriter) {
         let Some(gather) = self.axes.gather else { return };
         // Those that commit as well, or have just been told, are not in progress, but they count.
-        let others = (self.hooks.in_progress)().saturating_add(writer.company.others());
+        let others = (self.hooks.in_progress)().saturating_add(writer.cohort.others());
         if others < gather.siblings {
             return;
         }
@@ -305,7 +307,7 @@ impl Core {
 
     /// Writes one block of the log that the caller leads, or sees to those in the worker's queue. False if there was
     /// nothing to do.
-    pub(super) fn lead_write(&self, lead: &Lead<'_>, counter: &Counter) -> bool {
+    pub(super) fn write_as_leader(&self, lead: &Leader<'_>, counter: &Counter) -> bool {
         let writer = lead.writer();
         let wrote = match writer.take_block() {
             Some(block) => {
@@ -323,7 +325,7 @@ impl Core {
     /// Writes `block` durably and completes it; a failure poisons the room.
     pub(super) fn write_inline(&self, writer: &LogWriter, block: SealedBlock, counter: &Counter) {
         // Where there is no lead that would tell, either.
-        let _inside = Inside::new(self, "who wrote a log");
+        let _inside = PoisonOnPanic::new(self, "who wrote a log");
         let block = block.finish();
         let begun = self.clock.now();
         let _under_way = UnderWay::begin(self, writer, begun);
@@ -363,8 +365,8 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl LeadReleased for Core {
-    fn lead_released(&self, writer: &LogWriter, woke: bool, panicked: bool) {
+impl LeaderObserver for Core {
+    fn leader_resigned(&self, writer: &LogWriter, woke: bool, panicked: bool) {
         if panicked {
             self.panicked("a thread that wrote the log");
         }

@@ -9,7 +9,7 @@
 //! Levels differ only in when a write is caused. Every write of a log block is durable and takes everything with it
 //! that the log holds, so a flush that levels share honours the strictest by construction (I15), and lazy records ride along.
 //! What a commit needs from other logs is due when the commit is, at the level durable and at bounded loss
-//! ([`super::writer::Duty`]): until all of it is there, recovery would discard it. A waiter, at any level, causes the
+//! ([`super::writer::FlushRequest`]): until all of it is there, recovery would discard it. A waiter, at any level, causes the
 //! writes that it needs (rule 5, I14): these due times stand between nobody and the device.
 
 use super::presets::Axes;

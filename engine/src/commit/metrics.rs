@@ -82,7 +82,7 @@ impl Commit {
     /// How often a log is written that nobody waits for, at the moment, and what a write takes lately: of the log that is written least often.
     #[must_use]
     pub fn rhythm(&self) -> (Duration, Duration) {
-        let of = |writer: &LogWriter| (self.core.interval(writer), writer.company.mean_write());
+        let of = |writer: &LogWriter| (self.core.interval(writer), writer.cohort.mean_write());
         self.core.writers.iter().map(of).max().unwrap_or_default()
     }
 

@@ -26,7 +26,7 @@
 //! | `precommit` | how does a record get its CSN and its place? |
 //! | `chunks` | how does redo get into the log before its transaction asks to commit? |
 //! | `leader` | how does a waiter cause the writes it needs? |
-//! | `company` | is it worth waiting for those who come back? |
+//! | `cohort` | is it worth waiting for those who come back? |
 //! | `flusher` | who writes when nobody waits, or where committers only sleep? |
 //! | `worker` | what does a worker do between transactions? |
 //! | `stealing` | how does one write take the bytes of several logs? |
@@ -49,7 +49,7 @@
 
 mod acknowledge;
 mod chunks;
-mod company;
+mod cohort;
 mod deadline;
 mod dependency;
 mod exact;
@@ -80,7 +80,7 @@ pub use chunks::Chunks;
 pub use metrics::CommitMetrics;
 pub use precommit::{Pending, Record};
 pub use queue::Predecessors;
-pub use threads::Inside;
+pub use threads::PoisonOnPanic;
 pub use waiters::WakerPlace;
 
 use crate::base::clock::{Clock, Nanos};
@@ -178,8 +178,8 @@ pub struct Commit {
 /// What committers, waiters and the flusher thread share.
 struct Core {
     axes: Axes,
-    /// See [`Core::leaves_writing`].
-    crowd: usize,
+    /// See [`Core::delegates_to_flusher`].
+    max_leader_waiters: usize,
     epoch: Epoch,
     clock: Clock,
     hooks: Hooks,
@@ -210,7 +210,7 @@ struct Core {
     /// The newest CSN acknowledged as committed. Raised by whoever acknowledges.
     acknowledged: AtomicU64,
     /// A commit was acknowledged before it was durable, at least once.
-    told_any: AtomicBool,
+    returned_early: AtomicBool,
     /// No new transaction may commit. Read under each latch.
     closing: AtomicBool,
     metrics: Arc<CommitMetrics>,
@@ -244,7 +244,7 @@ impl Commit {
         let flushed = self.core.flush_all();
         self.end_threads();
         self.core.acknowledge_all(true);
-        self.core.wake_everybody();
+        self.core.wake_all();
         self.core.wakers.end();
         flushed
     }
@@ -552,17 +552,17 @@ impl Core {
             progress: Event::new(),
             space: Event::new(),
             acknowledged: AtomicU64::new(start.first_csn.0.saturating_sub(1)),
-            told_any: AtomicBool::new(false),
+            returned_early: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             metrics: Arc::new(CommitMetrics::default()),
-            crowd: leader::crowd(&axes),
+            max_leader_waiters: leader::max_leader_waiters(&axes),
             axes,
         }
     }
 
     /// How often `writer`'s log is written at the moment if nobody waits.
     fn interval(&self, writer: &LogWriter) -> Duration {
-        levels::interval(&self.axes, writer.company.mean_write())
+        levels::interval(&self.axes, writer.cohort.mean_write())
     }
 
     fn writer(&self, log: LogId) -> &LogWriter {
@@ -585,7 +585,7 @@ impl Core {
     /// Wakes those that write logs which hold W back at or below `csn`, for transactions in queues. The first flusher looks for these again, soon:
     /// a log that has announced itself below may be about to draw above, or to be fenced or appended to, and whoever does so tells nobody.
     fn wake_flushers_behind(&self, csn: Csn) {
-        self.leave_acknowledging(levels::after(self.clock.now(), flusher::GRACE));
+        self.schedule_acknowledgment(levels::after(self.clock.now(), flusher::GRACE));
         if let [the_only] = &*self.flushers {
             return the_only.wake_for(levels::NOW);
         }

@@ -75,7 +75,7 @@ impl Core {
     /// After a commit: W as far as it takes to acknowledge `ticket`.
     pub(super) fn scan_for(&self, ticket: Ticket) {
         let late = ticket.csn.0 >= self.watermark.get().0 + SCAN_AT_LEAST;
-        if late || !self.is_content_with_ticket(ticket) {
+        if late || !self.are_ticket_dependencies_satisfied(ticket) {
             self.rescan();
         }
     }
@@ -93,12 +93,12 @@ impl Core {
             Acknowledger::Leader => {
                 self.acknowledge_all(false);
             }
-            Acknowledger::Background => return self.leave_acknowledging(levels::NOW),
+            Acknowledger::Background => return self.schedule_acknowledgment(levels::NOW),
         }
         self.wakers.wake(|ticket| self.is_committed_ticket(ticket));
         if writer.has_pending() {
             // Held up by a straggler, or somebody else is telling.
-            self.leave_acknowledging(levels::after(self.clock.now(), GRACE));
+            self.schedule_acknowledgment(levels::after(self.clock.now(), GRACE));
         }
     }
 
@@ -114,7 +114,7 @@ impl Core {
 
     /// Fences what the transaction of `ticket` depends on, if the rule is not content with it. True if nobody has to write for it.
     pub(super) fn drain_for(&self, ticket: Ticket) -> bool {
-        let content = || self.is_content_with_ticket(ticket);
+        let content = || self.are_ticket_dependencies_satisfied(ticket);
         self.is_passive()
             && (content() || {
                 self.drain_behind(ticket.csn.max(ticket.dsn));
@@ -147,7 +147,7 @@ impl Core {
         for (writer, last) in dirty {
             let mut latch = writer.log.lock();
             if self.poison.is_raised() {
-                // As in `land_block`.
+                // As in `complete_block`.
                 return false;
             }
             latch.fenced_up_to(last);

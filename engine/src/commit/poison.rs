@@ -34,7 +34,7 @@ impl Poison {
     }
 
     /// True once.
-    pub(super) fn is_to_be_told(&self) -> bool {
+    pub(super) fn take_unreported(&self) -> bool {
         !self.told.swap(true, Ordering::SeqCst)
     }
 

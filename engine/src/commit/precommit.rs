@@ -204,14 +204,14 @@ impl Core {
         }
         let due = if pending.waits {
             if !self.is_passive() {
-                writer.company.joined(csn, latch);
+                writer.cohort.joined(csn, latch);
             }
             NEVER
         } else {
-            self.hand_over(writer, latch, (csn, needed), watermark, pending)
+            self.enqueue(writer, latch, (csn, needed), watermark, pending)
         };
         self.seal_if_full(writer, latch);
-        (csn, writer.duty.due_after_append(due, was_empty))
+        (csn, writer.flush_request.due_after_append(due, was_empty))
     }
 
     fn terms_of(&self, pending: &Pending) -> Terms {
@@ -269,7 +269,7 @@ impl Core {
     }
 
     /// Leaves a transaction that nobody waits with to those who write and acknowledge. Returns when it is due.
-    pub(super) fn hand_over(
+    pub(super) fn enqueue(
         &self,
         writer: &LogWriter,
         latch: &LogGuard<'_>,
@@ -281,17 +281,17 @@ impl Core {
         writer.queue.push(Entry { csn, dsn, begun, ready, predecessors }, latch);
         match durability {
             _ if needed < watermark => {}
-            Durability::Durable => writer.duty.raise_needs(needed),
+            Durability::Durable => writer.flush_request.require_watermark(needed),
             Durability::BoundedLoss => {
                 let due = levels::due(durability, ready, ready, self.axes.flush_interval, &self.axes);
-                writer.duty.raise_needs_later(needed, due);
+                writer.flush_request.require_watermark_later(needed, due);
             }
             Durability::Lazy => {}
         }
         if durability != Durability::Durable {
-            writer.duty.tell(csn);
-            if !self.told_any.load(Ordering::Relaxed) {
-                self.told_any.store(true, Ordering::SeqCst);
+            writer.flush_request.acknowledge_early(csn);
+            if !self.returned_early.load(Ordering::Relaxed) {
+                self.returned_early.store(true, Ordering::SeqCst);
             }
         }
         self.due_if_left(writer, latch, durability, ready)
@@ -330,7 +330,7 @@ impl Core {
     pub(super) fn enqueue_read_only(&self, log: LogId, pending: Pending) -> Result<()> {
         // As in `finish_read_only`.
         self.acknowledged_up_to(pending.dsn);
-        if self.is_content_with_reader(&pending) {
+        if self.are_reader_dependencies_satisfied(&pending) {
             self.count_one(self.writer(log), pending, false);
             return Ok(());
         }
@@ -339,10 +339,10 @@ impl Core {
         let Pending { dsn, predecessors, begun, ready, .. } = pending;
         writer.queue.push(Entry { csn: Csn::ZERO, dsn, begun, ready, predecessors }, &latch);
         let needed = self.needed_by(Csn::ZERO, pending.dsn, &pending.depends_on());
-        writer.duty.raise_needs(needed);
+        writer.flush_request.require_watermark(needed);
         drop(latch);
         self.rescan();
-        if self.is_content_with_reader(&pending) {
+        if self.are_reader_dependencies_satisfied(&pending) {
             // It became so while it was queued, and whoever caused that may have found the queue empty.
             self.publish();
         } else {
@@ -352,9 +352,12 @@ impl Core {
     }
 
     /// Whether everything that a transaction without a record read is committed.
-    pub(super) fn is_content_with_reader(&self, pending: &Pending) -> bool {
+    pub(super) fn are_reader_dependencies_satisfied(&self, pending: &Pending) -> bool {
         let Pending { dsn, predecessors, begun, ready, .. } = *pending;
-        self.is_content_with(&Entry { csn: Csn::ZERO, dsn, begun, ready, predecessors }, self.watermark.get())
+        self.are_dependencies_satisfied(
+            &Entry { csn: Csn::ZERO, dsn, begun, ready, predecessors },
+            self.watermark.get(),
+        )
     }
 
     /// Steps 1 and 2: the latch of a log that has room for a record of `bytes` and a queue entry.
@@ -375,9 +378,9 @@ impl Core {
             self.metrics.backpressure_waits.add(1);
             match obstacle {
                 Obstacle::Buffers => {
-                    if !self.await_carrier(writer, Csn::MAX, None)?
+                    if !self.await_helper(writer, Csn::MAX, None)?
                         && !self.advance(writer, Csn::MAX, levels::NOW)
-                        && !writer.is_only_carried()
+                        && !writer.is_only_piggybacked()
                     {
                         writer.event.wait(tickets.0, None);
                     }

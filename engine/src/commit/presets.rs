@@ -61,10 +61,10 @@ pub struct Axes {
     /// Seal a block after so many records; none: when somebody writes it.
     pub(super) records_per_block: Option<u32>,
     pub(super) gather: Option<Gather>,
-    /// Committers let others come, see `company`.
+    /// Committers let others come, see `cohort`.
     pub(super) await_company: bool,
     /// Leaders leave writing to the flusher where very many wait, see `leader`.
-    pub(super) leaves_crowds: bool,
+    pub(super) delegates_when_crowded: bool,
     /// Bytes in a log at which it is written although nobody waits.
     pub(super) flush_unit_bytes: usize,
     pub(super) writes_in_flight: usize,
@@ -129,7 +129,7 @@ impl Axes {
                 && settings.gather_window.is_zero()
                 && !matches!(writer, Writer::Committer | Writer::Memory)
                 && !waiters_keep_interval,
-            leaves_crowds: settings.preset == Preset::Auto
+            delegates_when_crowded: settings.preset == Preset::Auto
                 && writer == Writer::Leader
                 && settings.writer.is_none(),
             flush_unit_bytes,

@@ -4,11 +4,11 @@
 //! flush, serves them all, and a worker that is off the CPU or gone is served by those that run.
 //!
 //! ```text
-//!   log 0 (thief)    own block 41 │ carried: block 17 of log 1 │ carried: block 8 of log 3        one write, in log 0's segment
-//!   log 1 (victim)   ... 15   16                                 18 ...                           its blocks, in its own segment
+//!   log 0 (helper)    own block 41 │ piggybacked: block 17 of log 1 │ piggybacked: block 8 of log 3        one write, in log 0's segment
+//!   log 1 (owner)   ... 15   16                                 18 ...                           its blocks, in its own segment
 //! ```
 //!
-//! What is stolen becomes a block of its owner: the owner's next sequence, its own header and checksums. Only its place is the thief's. So a
+//! What is stolen becomes a block of its owner: the owner's next sequence, its own header and checksums. Only its place is the helper's. So a
 //! torn write loses whole blocks, CSNs rise with position in each log (I3), and recovery, which finds blocks wherever they lie and orders
 //! them by log and sequence, needs no rule for stealing.
 //!
@@ -22,15 +22,15 @@
 //! writes; one that has sealed blocks waiting; and one whose latch is taken.
 //!
 //! # Why it is sound
-//! 1. **Nobody else takes them.** Under the victim's latch, and only tried, so that two thieves of each other do not wait. A cursor that is moved by
+//! 1. **Nobody else takes them.** Under the owner's latch, and only tried, so that two helpers of each other do not wait. A cursor that is moved by
 //!    compare-and-swap would do the same without a latch, if appends took none: see `docs/decisions/0011-stealing-whole-blocks.md`.
-//! 2. **The victim is not idle while its bytes fly** (rule 3). They stay in its slot: its first volatile CSN is in its parking lot until the
+//! 2. **The owner is not idle while its bytes fly** (rule 3). They stay in its slot: its first volatile CSN is in its parking lot until the
 //!    write has completed.
-//! 3. **Durable is the owner's gap-free prefix**, not the thief's: a hole in the thief's log hides nothing from recovery, which looks at
-//!    every sector. A carried block that completes before an earlier one of its owner is parked (`log/parking.rs`).
-//! 4. **A segment stays** until a checkpoint covers every block in it, carried ones too.
-//! 5. **A waiter finds who carries.** It waits for the thief's write as for one of its own log: it leads the thief's log and reaps, or sleeps on the
-//!    thief's event, which happens whenever that lead is free.
+//! 3. **Durable is the owner's gap-free prefix**, not the helper's: a hole in the helper's log hides nothing from recovery, which looks at
+//!    every sector. A piggybacked block that completes before an earlier one of its owner is parked (`log/parking.rs`).
+//! 4. **A segment stays** until a checkpoint covers every block in it, piggybacked ones too.
+//! 5. **A waiter finds who carries.** It waits for the helper's write as for one of its own log: it leads the helper's log and reaps, or sleeps on the
+//!    helper's event, which happens whenever that lead is free.
 //! 6. **A failure poisons**, whoever's write it was.
 
 use super::Core;
@@ -103,7 +103,7 @@ impl Neighbours {
 
 /// A block of another log in a write.
 #[derive(Debug)]
-pub(super) struct Carried {
+pub(super) struct Piggybacked {
     log: LogId,
     sequence: u64,
     first_csn: Csn,
@@ -111,7 +111,7 @@ pub(super) struct Carried {
     buffer: Option<AlignedBuffer>,
 }
 
-impl Carried {
+impl Piggybacked {
     pub(super) fn first_csn(&self) -> Csn {
         self.first_csn
     }
@@ -120,7 +120,7 @@ impl Carried {
 /// Bytes of `writer` that may be stolen: none if nobody wants them, or if it is about to write them itself.
 fn stealable(writer: &LogWriter, unit: usize) -> usize {
     let bytes = writer.log.unsealed_bytes();
-    let wanted = bytes > 0 && bytes < unit && !writer.has_sealed() && writer.duty.due() != NEVER;
+    let wanted = bytes > 0 && bytes < unit && !writer.has_sealed() && writer.flush_request.due() != NEVER;
     if wanted { bytes } else { 0 }
 }
 
@@ -142,7 +142,7 @@ impl Core {
     /// With `block`, which was just sealed under `latch`: takes what neighbours have, if that write is small. The caller leads.
     pub(super) fn steal(
         &self,
-        thief: &LogWriter,
+        helper: &LogWriter,
         latch: &mut LogGuard<'_>,
         block: &SealedBlock,
     ) -> Vec<SealedBlock> {
@@ -152,32 +152,32 @@ impl Core {
             return stolen;
         }
         let mut room = block.buffer.len() - block.len;
-        for victim in self.neighbours.of(&self.writers, thief.id) {
-            if stealable(victim, unit) == 0 {
+        for owner in self.neighbours.of(&self.writers, helper.id) {
+            if stealable(owner, unit) == 0 {
                 continue;
             }
-            let Some(mut theirs) = victim.log.try_lock() else { continue };
-            if victim.has_sealed() {
+            let Some(mut theirs) = owner.log.try_lock() else { continue };
+            if owner.has_sealed() {
                 // Since that look. What is stolen behind a sealed block would take its due time away.
                 continue;
             }
-            if let Some(carried) = latch.carry(block, &mut theirs, room) {
-                room -= carried.len;
-                thief.will_carry(carried.first_csn);
-                victim.stolen_from(&theirs);
-                stolen.push(carried);
+            if let Some(piggybacked) = latch.carry(block, &mut theirs, room) {
+                room -= piggybacked.len;
+                helper.will_piggyback(piggybacked.first_csn);
+                owner.stolen_from(&theirs);
+                stolen.push(piggybacked);
             }
         }
         stolen
     }
 
     /// Puts the bytes of stolen blocks behind those of `block`, where their places are, and gives their buffers back.
-    pub(super) fn load_up(
+    pub(super) fn attach_stolen(
         &self,
         block: &mut SealedBlock,
         stolen: Vec<SealedBlock>,
         now: Nanos,
-    ) -> Vec<Carried> {
+    ) -> Vec<Piggybacked> {
         let load = stolen.into_iter().map(|stolen| {
             let stolen = stolen.finish();
             debug_assert_eq!(stolen.offset, block.offset + block.len as u64, "places are side by side");
@@ -186,98 +186,93 @@ impl Core {
                 block.buffer[block.len..end].copy_from_slice(&stolen.buffer[..stolen.len]);
             }
             block.len = end;
-            let victim = self.writer(stolen.log());
-            victim.carrying_begins(now);
+            let owner = self.writer(stolen.log());
+            owner.piggyback_begins(now);
             let mut buffer = Some(stolen.buffer);
-            if let Some(mut latch) = victim.log.try_lock() {
+            if let Some(mut latch) = owner.log.try_lock() {
                 buffer.take().into_iter().for_each(|buffer| latch.give_back(buffer));
             }
             // Whoever waits there for others to come has to look for who carries it now.
-            victim.event.notify_all();
+            owner.event.notify_all();
             self.metrics.stolen_blocks.add(1);
             self.metrics.stolen_bytes.add(stolen.len as u64);
-            Carried { log: victim.id, sequence: stolen.sequence, first_csn: stolen.first_csn, buffer }
+            Piggybacked { log: owner.id, sequence: stolen.sequence, first_csn: stolen.first_csn, buffer }
         });
         load.collect()
     }
 
-    /// The write of `thief` called `token` is durable, hence also what it carries. Wakes the owners' waiters. The caller leads.
-    pub(super) fn complete_carried(&self, thief: &LogWriter, token: u64) {
-        if thief.carries_from() == Csn::MAX {
+    /// The write of `helper` called `token` is durable, hence also what it carries. Wakes the owners' waiters. The caller leads.
+    pub(super) fn complete_piggybacked(&self, helper: &LogWriter, token: u64) {
+        if helper.lowest_piggybacked() == Csn::MAX {
             return;
         }
-        for Carried { log, sequence, buffer, .. } in thief.unload(token) {
-            let victim = self.writer(log);
+        for Piggybacked { log, sequence, buffer, .. } in helper.unload(token) {
+            let owner = self.writer(log);
             if !self.poison.is_raised() {
                 let now = self.clock.now();
-                self.land_block(victim, sequence, buffer, thief.last_write().0, now);
-                victim.carrying_ended(now);
+                self.complete_block(owner, sequence, buffer, helper.last_write().0, now);
+                owner.piggyback_ended(now);
             }
-            victim.stolen_ended();
-            victim.event.notify_all();
+            owner.stolen_ended();
+            owner.event.notify_all();
         }
-        thief.landed();
+        helper.landed();
     }
 
-    /// Where all that `writer`'s log has under way is carried by others: has a write of theirs complete, or sleeps until somebody who is
+    /// Where all that `writer`'s log has under way is piggybacked by others: has a write of theirs complete, or sleeps until somebody who is
     /// at it lets go. False if it has something of its own to be written or reaped. The caller looks again whether `csn` is durable.
     ///
     /// # Errors
     /// `Timeout`.
-    pub(super) fn await_carrier(
-        &self,
-        writer: &LogWriter,
-        csn: Csn,
-        deadline: Option<Nanos>,
-    ) -> Result<bool> {
-        let Some(thief) = self.carrier_of(writer) else { return Ok(false) };
-        // The ticket first: if the thief's lead is taken then, it is let go after that.
-        let woken = thief.event.ticket();
-        if self.carrier_of(writer).is_some_and(|still| still.id == thief.id)
+    pub(super) fn await_helper(&self, writer: &LogWriter, csn: Csn, deadline: Option<Nanos>) -> Result<bool> {
+        let Some(helper) = self.helper_of(writer) else { return Ok(false) };
+        // The ticket first: if the helper's lead is taken then, it is let go after that.
+        let woken = helper.event.ticket();
+        if self.helper_of(writer).is_some_and(|still| still.id == helper.id)
             && csn > writer.log.durable_csn()
             && !self.poison.is_raised()
-            && !self.land_write_of(thief)
+            && !self.complete_write_of(helper)
         {
-            self.sleep(&thief.event, woken, deadline)?;
+            self.sleep(&helper.event, woken, deadline)?;
         }
         Ok(true)
     }
 
-    /// Where all that `writer`'s log has under way is carried by others: has a write of theirs complete. False if others are at it.
-    pub(super) fn land_carrier_of(&self, writer: &LogWriter) -> bool {
-        self.carrier_of(writer).is_some_and(|thief| self.land_write_of(thief))
+    /// Where all that `writer`'s log has under way is piggybacked by others: has a write of theirs complete. False if others are at it.
+    pub(super) fn complete_helper_write_of(&self, writer: &LogWriter) -> bool {
+        self.helper_of(writer).is_some_and(|helper| self.complete_write_of(helper))
     }
 
     /// Has a write complete that carries a CSN at or below `csn`. False if there is none, or others are at it.
-    pub(super) fn land_below(&self, csn: Csn) -> bool {
-        let carrier = self.carriers().find(|thief| thief.carries_from() <= csn);
-        carrier.is_some_and(|thief| self.land_write_of(thief))
+    pub(super) fn complete_helper_write_below(&self, csn: Csn) -> bool {
+        let carrier = self.helpers().find(|helper| helper.lowest_piggybacked() <= csn);
+        carrier.is_some_and(|helper| self.complete_write_of(helper))
     }
 
     /// Makes every log due that carries a CSN at or below `csn`. True if there is one.
-    pub(super) fn hurry_carriers(&self, csn: Csn) -> bool {
+    pub(super) fn hasten_helpers(&self, csn: Csn) -> bool {
         let mut any = false;
-        for thief in self.carriers().filter(|thief| thief.carries_from() <= csn) {
-            thief.duty.lower_due(NOW);
+        for helper in self.helpers().filter(|helper| helper.lowest_piggybacked() <= csn) {
+            helper.flush_request.lower_due(NOW);
             any = true;
         }
         any
     }
 
-    fn carrier_of(&self, writer: &LogWriter) -> Option<&LogWriter> {
-        if writer.is_only_carried() { self.carriers().find(|thief| thief.id != writer.id) } else { None }
+    fn helper_of(&self, writer: &LogWriter) -> Option<&LogWriter> {
+        if writer.is_only_piggybacked() { self.helpers().find(|helper| helper.id != writer.id) } else { None }
     }
 
     /// Who writes blocks of others at the moment.
-    fn carriers(&self) -> impl Iterator<Item = &LogWriter> {
+    fn helpers(&self) -> impl Iterator<Item = &LogWriter> {
         let writers = if self.neighbours.group == 1 { &[] } else { &self.writers[..] };
-        writers.iter().filter(|writer| writer.carries_from() < Csn::MAX)
+        writers.iter().filter(|writer| writer.lowest_piggybacked() < Csn::MAX)
     }
 
-    /// Waits for a write of `thief`. False if somebody else leads it.
-    fn land_write_of(&self, thief: &LogWriter) -> bool {
-        let Some(_lead) = thief.try_lead(self) else { return false };
-        if thief.in_flight() > 0 && self.reap(thief, true) {
+    /// Waits for a write of `helper`. False if somebody else leads it.
+    fn complete_write_of(&self, helper: &LogWriter) -> bool {
+        let Some(_lead) = helper.try_become_leader(self) else { return false };
+        if helper.in_flight() > 0 && self.reap(helper, true) {
             self.publish();
         }
         true

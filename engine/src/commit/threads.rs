@@ -9,19 +9,19 @@ use std::time::Duration;
 /// Poisons the room if it is dropped by a panic that began after it was made: what the engine was doing is half done, and nobody knows which
 /// half. A panic of the user's own code is no matter of it.
 #[must_use]
-pub struct Inside<'a> {
+pub struct PoisonOnPanic<'a> {
     core: &'a Core,
     who: &'static str,
     unwinding: bool,
 }
 
-impl Inside<'_> {
-    pub(super) fn new<'a>(core: &'a Core, who: &'static str) -> Inside<'a> {
-        Inside { core, who, unwinding: std::thread::panicking() }
+impl PoisonOnPanic<'_> {
+    pub(super) fn new<'a>(core: &'a Core, who: &'static str) -> PoisonOnPanic<'a> {
+        PoisonOnPanic { core, who, unwinding: std::thread::panicking() }
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for PoisonOnPanic<'_> {
     #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() && !self.unwinding {
@@ -30,11 +30,11 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Poisons the room if it is dropped and not forgotten. As [`Inside`], under the latch of a log: who waits is told, and so is the log of the
-/// program, by the [`Inside`] around it. Either may run a user's code, which may wait for the latch.
-struct Unfinished<'a>(&'a Core);
+/// Poisons the room if it is dropped and not forgotten. As [`PoisonOnPanic`], under the latch of a log: who waits is told, and so is the log of the
+/// program, by the [`PoisonOnPanic`] around it. Either may run a user's code, which may wait for the latch.
+struct PoisonUnlessFinished<'a>(&'a Core);
 
-impl Drop for Unfinished<'_> {
+impl Drop for PoisonUnlessFinished<'_> {
     #[cold]
     fn drop(&mut self) {
         self.0.poison.note_panic();
@@ -47,9 +47,9 @@ impl Core {
     /// would append behind what is not in the log, or not fenced, or wait for a CSN that has no record (rule 2).
     #[inline]
     pub(super) fn latched<T>(&self, step: impl FnOnce() -> T) -> T {
-        let unfinished = Unfinished(self);
+        let poison = PoisonUnlessFinished(self);
         let done = step();
-        std::mem::forget(unfinished);
+        std::mem::forget(poison);
         done
     }
 
@@ -77,7 +77,7 @@ impl Core {
             }
             let mut in_queues = false;
             for writer in self.writers.iter().filter(|writer| writer.in_flight() > 0) {
-                if let Some(_lead) = writer.try_lead(self) {
+                if let Some(_lead) = writer.try_become_leader(self) {
                     self.reap(writer, false);
                 }
                 in_queues |= writer.in_flight() > 0;
@@ -93,8 +93,8 @@ impl Core {
 impl Commit {
     /// The calling thread works inside the engine until the result is dropped. `who` is named if that is by a panic.
     #[inline]
-    pub fn inside(&self, who: &'static str) -> Inside<'_> {
-        Inside::new(&self.core, who)
+    pub fn inside(&self, who: &'static str) -> PoisonOnPanic<'_> {
+        PoisonOnPanic::new(&self.core, who)
     }
 
     /// `who` panicked inside the engine: nothing is acknowledged again.

@@ -10,7 +10,7 @@
 //! the first future that is polled. Nobody waits for its end, as it may be the one who closes the database, or inside a waker that waits for that.
 
 use super::levels::NOW;
-use super::threads::Inside;
+use super::threads::PoisonOnPanic;
 use super::{Core, Ticket};
 use crate::base::{ErrorKind, Result};
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -226,14 +226,14 @@ impl Core {
         }
         // A user's code, which may panic.
         self.wakers.put(ticket, waker, place);
-        let _inside = Inside::new(self, "a thread that polled a future");
+        let _inside = PoisonOnPanic::new(self, "a thread that polled a future");
         if self.is_passive() {
             self.drain_behind(ticket.csn);
         }
         let writer = self.writer(ticket.log);
         if writer.log.durable_csn() < ticket.csn {
-            writer.duty.lower_due(NOW);
-            self.hurry_carriers(ticket.csn);
+            writer.flush_request.lower_due(NOW);
+            self.hasten_helpers(ticket.csn);
             self.flusher_of(writer).wake_for(NOW);
         }
         self.rescan();

@@ -82,7 +82,7 @@ impl Core {
     pub(super) fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos) {
         if self.axes.writer == Writer::Worker {
             self.work(self.writer(log), now);
-            self.leave_if_idle(self.writer(log), begun, now);
+            self.delegate_if_idle(self.writer(log), begun, now);
         }
         if self.is_passive() {
             self.acknowledge_passively(log);
@@ -118,7 +118,7 @@ impl Core {
     }
 
     fn work(&self, writer: &LogWriter, now: Nanos) {
-        let due = writer.duty.due() <= now || self.reach_unit_together(writer);
+        let due = writer.flush_request.due() <= now || self.reach_unit_together(writer);
         if (!due && writer.in_flight() == 0) || self.poison.is_raised() {
             return;
         }
@@ -126,7 +126,7 @@ impl Core {
         if !may_submit && !writer.poll_is_due(now, POLL_EVERY) {
             return;
         }
-        let Some(_lead) = writer.try_lead(self) else { return };
+        let Some(_lead) = writer.try_become_leader(self) else { return };
         if writer.in_flight() > 0 && self.reap(writer, false) {
             self.publish();
         }
@@ -141,7 +141,7 @@ impl Core {
     }
 
     /// Leaves what waits in the log to the flusher if this worker is idle between its transactions.
-    fn leave_if_idle(&self, writer: &LogWriter, begun: Nanos, now: Nanos) {
+    fn delegate_if_idle(&self, writer: &LogWriter, begun: Nanos, now: Nanos) {
         let most = self.axes.idle_most.as_nanos() as u64;
         if most == 0 {
             return;
@@ -149,8 +149,8 @@ impl Core {
         let mut idle = IDLE.get();
         idle.note(begun, now, most);
         IDLE.set(idle);
-        let is_wanted = writer.duty.due() != NEVER || writer.in_flight() > 0;
-        if is_wanted && !writer.is_led() && idle.forces(most, dice()) && !self.poison.is_raised() {
+        let is_wanted = writer.flush_request.due() != NEVER || writer.in_flight() > 0;
+        if is_wanted && !writer.has_leader() && idle.forces(most, dice()) && !self.poison.is_raised() {
             self.metrics.idle_flushes.add(1);
             self.have_written(writer, NOW);
         }
@@ -165,11 +165,11 @@ impl Core {
     ) -> Result<()> {
         let under_way = UnderWay::begin(self, writer, now);
         let mut block = block.finish();
-        let carried = self.load_up(&mut block, stolen, now);
+        let piggybacked = self.attach_stolen(&mut block, stolen, now);
         self.count_submitted(block.len, &self.metrics.worker_flushes);
         let SealedBlock { file, offset, buffer, len, sequence, .. } = block;
-        if !carried.is_empty() {
-            writer.load(sequence, carried);
+        if !piggybacked.is_empty() {
+            writer.load(sequence, piggybacked);
         }
         let request = WriteRequest {
             file,
@@ -218,7 +218,7 @@ impl Core {
         done.iter().for_each(|_| writer.write_ended(self.clock.now()));
         for Completion { token, buffer, .. } in done {
             self.complete(writer, token, buffer, begun);
-            self.complete_carried(writer, token);
+            self.complete_piggybacked(writer, token);
         }
         any
     }

@@ -13,15 +13,15 @@
 //!    advances its durable CSN over the gap-free prefix of block sequences only, never by time.
 //! 2. Whoever gives up the lead does so first and notifies `event` second. A waiter takes its event ticket before it
 //!    tries to lead. So a waiter that found the lead taken is woken when it is free, and nobody is stranded between two
-//!    leaders. [`Lead`] does both when it is dropped, whatever happened.
+//!    leaders. [`Leader`] does both when it is dropped, whatever happened.
 //! 3. `due` is lowered by appends and waiters, and raised to "never" only under the latch by the thread that takes
 //!    everything there is: nothing appended is ever left without its due time.
 
-use super::company::Company;
+use super::cohort::Cohort;
 use super::levels::NEVER;
 use super::presets::Axes;
-use super::queue::{Aside, PendingQueue};
-use super::stealing::Carried;
+use super::queue::{OutOfOrder, PendingQueue};
+use super::stealing::Piggybacked;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, LogId, Result};
@@ -48,15 +48,15 @@ pub(super) struct LogWriter {
     /// Transactions of this log that nobody waits with.
     pub queue: PendingQueue,
     /// Those of them that let others pass.
-    pub aside: Aside,
+    pub out_of_order: OutOfOrder,
     /// Happens when blocks of this log became durable, or its lead is free.
     pub event: Event,
     /// Happens when a block is full, so that a leader need not gather any longer.
     pub full: Event,
     /// Who is expected to join the next write.
-    pub company: Company,
+    pub cohort: Cohort,
     /// Written under the latch, except `due`, which waiters lower too.
-    pub duty: CachePadded<Duty>,
+    pub flush_request: CachePadded<FlushRequest>,
     lead: AtomicBool,
     sealed: Mutex<VecDeque<SealedBlock>>,
     /// Blocks in `sealed`.
@@ -74,22 +74,22 @@ pub(super) struct LogWriter {
     /// Blocks of this log in writes of others. Raised under the latch, lowered when such a write has completed.
     stolen: AtomicU32,
     /// What the writes in `worker` carry besides their own block, by token. Under the lead.
-    carried: Mutex<Vec<(u64, Vec<Carried>)>>,
+    piggybacked: Mutex<Vec<(u64, Vec<Piggybacked>)>>,
     /// Writes of this log's queue and threads that have begun, and of these, those that have ended. Not those of others that carry its blocks.
     writes: [AtomicU64; 2],
-    /// The lowest CSN in `carried` or about to be: lowered before the victim's latch is let go, raised when it has landed.
-    carries_from: AtomicU64,
+    /// The lowest CSN in `piggybacked` or about to be: lowered before the owner's latch is let go, raised when it has landed.
+    lowest_piggybacked: AtomicU64,
 }
 
 /// What appends leave for those who write.
 #[derive(Debug)]
-pub(super) struct Duty {
+pub(super) struct FlushRequest {
     due: AtomicU64,
     /// The highest DSN of a durable, asynchronous transaction of this log: somebody has to get W past it.
     needs: AtomicU64,
     /// The same for transactions of bounded loss, when the oldest of these is due: until then nobody writes for them.
-    needs_later: AtomicU64,
-    needs_due: AtomicU64,
+    required_later: AtomicU64,
+    requirement_due: AtomicU64,
     /// The newest CSN that was acknowledged to its caller before it was durable.
     told: AtomicU64,
     /// Records appended since the last seal.
@@ -97,17 +97,17 @@ pub(super) struct Duty {
 }
 
 /// The right to write a log's blocks. Dropping it wakes whoever may want to lead next.
-pub(super) struct Lead<'a> {
+pub(super) struct Leader<'a> {
     writer: &'a LogWriter,
-    release: &'a dyn LeadReleased,
+    release: &'a dyn LeaderObserver,
     /// The thread was unwinding already when it got the lead.
     unwinding: bool,
 }
 
 /// Who has to know that a lead is free.
-pub(super) trait LeadReleased {
+pub(super) trait LeaderObserver {
     /// `writer`'s lead is free, and `woke` tells if waking its sleepers took a system call. `panicked`: whoever had it panicked in the middle.
-    fn lead_released(&self, writer: &LogWriter, woke: bool, panicked: bool);
+    fn leader_resigned(&self, writer: &LogWriter, woke: bool, panicked: bool);
 }
 
 impl LogWriter {
@@ -117,11 +117,11 @@ impl LogWriter {
             id: log.id(),
             log,
             queue: PendingQueue::new(axes.queue, queue_entries),
-            aside: Aside::default(),
+            out_of_order: OutOfOrder::default(),
             event: Event::new(),
             full: Event::new(),
-            company: Company::new(),
-            duty: CachePadded::new(Duty::none()),
+            cohort: Cohort::new(),
+            flush_request: CachePadded::new(FlushRequest::none()),
             lead: AtomicBool::new(false),
             sealed: Mutex::new(VecDeque::with_capacity(SEALED_BLOCKS)),
             sealed_count: AtomicU32::new(0),
@@ -132,23 +132,23 @@ impl LogWriter {
             polled: AtomicU64::new(0),
             looked: [AtomicU64::new(0), AtomicU64::new(0)],
             stolen: AtomicU32::new(0),
-            carried: Mutex::new(Vec::new()),
+            piggybacked: Mutex::new(Vec::new()),
             writes: [AtomicU64::new(0), AtomicU64::new(0)],
-            carries_from: AtomicU64::new(Csn::MAX.0),
+            lowest_piggybacked: AtomicU64::new(Csn::MAX.0),
         }
     }
 
     /// The lead, if it is free.
-    pub(super) fn try_lead<'a>(&'a self, release: &'a dyn LeadReleased) -> Option<Lead<'a>> {
+    pub(super) fn try_become_leader<'a>(&'a self, release: &'a dyn LeaderObserver) -> Option<Leader<'a>> {
         // The plain load keeps waiters that come in a herd from fighting for the cache line.
         let free = !self.lead.load(Ordering::SeqCst)
             && self.lead.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        // Lazily: a `Lead` that is made and dropped would release the lead of whoever has it.
-        free.then(|| Lead { writer: self, release, unwinding: std::thread::panicking() })
+        // Lazily: a `Leader` that is made and dropped would release the lead of whoever has it.
+        free.then(|| Leader { writer: self, release, unwinding: std::thread::panicking() })
     }
 
     /// True while somebody leads.
-    pub(super) fn is_led(&self) -> bool {
+    pub(super) fn has_leader(&self) -> bool {
         self.lead.load(Ordering::SeqCst)
     }
 
@@ -176,7 +176,7 @@ impl LogWriter {
         };
         let left = self.log.unsealed_bytes() > 0;
         if sealed.is_empty() && (!left || latch.is_in_memory() && latch.first_volatile_csn().is_none()) {
-            self.duty.due.store(NEVER.0, Ordering::SeqCst);
+            self.flush_request.due.store(NEVER.0, Ordering::SeqCst);
         }
         drop(sealed);
         block.map(|block| {
@@ -187,9 +187,9 @@ impl LogWriter {
 
     /// All that was appended is in a block that another log carries.
     pub(super) fn stolen_from(&self, latch: &LogGuard<'_>) {
-        self.company.leaves(latch);
-        self.duty.unsealed_records.store(0, Ordering::Relaxed);
-        self.duty.due.store(NEVER.0, Ordering::SeqCst);
+        self.cohort.leaves(latch);
+        self.flush_request.unsealed_records.store(0, Ordering::Relaxed);
+        self.flush_request.due.store(NEVER.0, Ordering::SeqCst);
         self.stolen.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -199,37 +199,37 @@ impl LogWriter {
     }
 
     /// True if all that is under way of this log is in writes of others, as far as one can see without the latch.
-    pub(super) fn is_only_carried(&self) -> bool {
+    pub(super) fn is_only_piggybacked(&self) -> bool {
         self.stolen.load(Ordering::SeqCst) > 0 && !self.has_unwritten() && self.in_flight() == 0
     }
 
-    /// A block with this CSN is going to be carried. Before the latch of its log is let go.
-    pub(super) fn will_carry(&self, first_csn: Csn) {
-        self.carries_from.fetch_min(first_csn.0, Ordering::SeqCst);
+    /// A block with this CSN is going to be piggybacked. Before the latch of its log is let go.
+    pub(super) fn will_piggyback(&self, first_csn: Csn) {
+        self.lowest_piggybacked.fetch_min(first_csn.0, Ordering::SeqCst);
     }
 
     /// The lowest CSN of other logs that this one's writes carry; the highest there is if they carry nothing.
-    pub(super) fn carries_from(&self) -> Csn {
-        Csn(self.carries_from.load(Ordering::SeqCst))
+    pub(super) fn lowest_piggybacked(&self) -> Csn {
+        Csn(self.lowest_piggybacked.load(Ordering::SeqCst))
     }
 
     /// The write called `token` carries these. The caller leads.
-    pub(super) fn load(&self, token: u64, carried: Vec<Carried>) {
-        self.carried.lock().push((token, carried));
+    pub(super) fn load(&self, token: u64, piggybacked: Vec<Piggybacked>) {
+        self.piggybacked.lock().push((token, piggybacked));
     }
 
     /// What the write called `token` carries.
-    pub(super) fn unload(&self, token: u64) -> Vec<Carried> {
-        let mut all = self.carried.lock();
+    pub(super) fn unload(&self, token: u64) -> Vec<Piggybacked> {
+        let mut all = self.piggybacked.lock();
         let at = all.iter().position(|(of, _)| *of == token);
         at.map(|at| all.swap_remove(at).1).unwrap_or_default()
     }
 
     /// What was unloaded has landed. The caller leads.
     pub(super) fn landed(&self) {
-        let all = self.carried.lock();
-        let left = all.iter().flat_map(|(_, carried)| carried).map(Carried::first_csn).min();
-        self.carries_from.store(left.unwrap_or(Csn::MAX).0, Ordering::SeqCst);
+        let all = self.piggybacked.lock();
+        let left = all.iter().flat_map(|(_, piggybacked)| piggybacked).map(Piggybacked::first_csn).min();
+        self.lowest_piggybacked.store(left.unwrap_or(Csn::MAX).0, Ordering::SeqCst);
     }
 
     /// The sealed block that ends with `csn`, if nobody writes it yet; otherwise the oldest one below, because `csn` is
@@ -243,21 +243,21 @@ impl LogWriter {
         self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
         if sealed.is_empty() && self.log.unsealed_bytes() == 0 {
             // Otherwise the next one would be due later than this, and nobody would be woken for it.
-            self.duty.due.store(NEVER.0, Ordering::SeqCst);
+            self.flush_request.due.store(NEVER.0, Ordering::SeqCst);
         }
         block
     }
 
     fn seal(&self, latch: &mut LogGuard<'_>) -> Option<SealedBlock> {
-        self.duty.unsealed_records.store(0, Ordering::Relaxed);
-        self.company.leaves(latch);
+        self.flush_request.unsealed_records.store(0, Ordering::Relaxed);
+        self.cohort.leaves(latch);
         latch.seal()
     }
 
     /// Counts a record that was just appended; seals the block if it has enough. True if it did.
     pub(super) fn count_record(&self, latch: &mut LogGuard<'_>, records_per_block: u32) -> bool {
-        let count = self.duty.unsealed_records.load(Ordering::Relaxed) + 1;
-        self.duty.unsealed_records.store(count, Ordering::Relaxed);
+        let count = self.flush_request.unsealed_records.load(Ordering::Relaxed) + 1;
+        self.flush_request.unsealed_records.store(count, Ordering::Relaxed);
         if count < records_per_block {
             return false;
         }
@@ -287,7 +287,7 @@ impl LogWriter {
 
     /// True if a transaction waits that nobody waits with.
     pub(super) fn has_pending(&self) -> bool {
-        !self.queue.is_empty() || !self.aside.is_empty()
+        !self.queue.is_empty() || !self.out_of_order.is_empty()
     }
 
     /// True if so few blocks wait to be written that another one may be sealed ahead.
@@ -298,22 +298,22 @@ impl LogWriter {
     /// A write of this log begins.
     pub(super) fn write_begins(&self, now: Nanos) {
         self.writes[0].fetch_add(1, Ordering::SeqCst);
-        self.carrying_begins(now);
+        self.piggyback_begins(now);
     }
 
     /// A write of this log has ended.
     pub(super) fn write_ended(&self, now: Nanos) {
         self.writes[1].fetch_add(1, Ordering::SeqCst);
-        self.carrying_ended(now);
+        self.piggyback_ended(now);
     }
 
     /// A write of another log begins that carries a block of this one.
-    pub(super) fn carrying_begins(&self, now: Nanos) {
+    pub(super) fn piggyback_begins(&self, now: Nanos) {
         self.last_write[0].store(now.0, Ordering::Relaxed);
     }
 
     /// Such a write has ended.
-    pub(super) fn carrying_ended(&self, now: Nanos) {
+    pub(super) fn piggyback_ended(&self, now: Nanos) {
         self.last_write[1].store(now.0, Ordering::Relaxed);
     }
 
@@ -369,7 +369,7 @@ impl LogWriter {
 
     /// True if this log is durable further than it was, or `others`, which tells how far the others are, is higher than when a worker
     /// asked last.
-    pub(super) fn is_news(&self, others: u64) -> bool {
+    pub(super) fn has_changed(&self, others: u64) -> bool {
         let now = [self.log.durable_csn().0, others];
         let news = self.looked.iter().zip(now).any(|(looked, now)| looked.load(Ordering::Relaxed) != now);
         if news {
@@ -384,15 +384,15 @@ impl LogWriter {
     }
 }
 
-impl Duty {
-    fn none() -> Duty {
+impl FlushRequest {
+    fn none() -> FlushRequest {
         let zero = || AtomicU64::new(0);
         let never = || AtomicU64::new(NEVER.0);
-        Duty {
+        FlushRequest {
             due: never(),
             needs: zero(),
-            needs_later: zero(),
-            needs_due: never(),
+            required_later: zero(),
+            requirement_due: never(),
             told: zero(),
             unsealed_records: AtomicU32::new(0),
         }
@@ -421,48 +421,48 @@ impl Duty {
     }
 
     /// A durable, asynchronous transaction waits for W to pass `dsn`.
-    pub(super) fn raise_needs(&self, dsn: Csn) {
+    pub(super) fn require_watermark(&self, dsn: Csn) {
         if dsn.0 > self.needs.load(Ordering::Relaxed) {
             self.needs.fetch_max(dsn.0, Ordering::SeqCst);
         }
     }
 
     /// A transaction of bounded loss waits for W to pass `csn` from `due` on. Under the latch, before the flusher is told of the record.
-    pub(super) fn raise_needs_later(&self, csn: Csn, due: Nanos) {
-        self.needs_later.fetch_max(csn.0, Ordering::SeqCst);
-        self.needs_due.fetch_min(due.0, Ordering::SeqCst);
+    pub(super) fn require_watermark_later(&self, csn: Csn, due: Nanos) {
+        self.required_later.fetch_max(csn.0, Ordering::SeqCst);
+        self.requirement_due.fetch_min(due.0, Ordering::SeqCst);
     }
 
     /// When transactions of bounded loss begin to wait for W.
-    pub(super) fn needs_due(&self) -> Nanos {
-        Nanos(self.needs_due.load(Ordering::SeqCst))
+    pub(super) fn requirement_due(&self) -> Nanos {
+        Nanos(self.requirement_due.load(Ordering::SeqCst))
     }
 
     /// They do now, if that is before `horizon`; whoever comes later has a time of his own. True if there were any.
-    pub(super) fn take_needs_due(&self, horizon: Nanos) -> bool {
-        if self.needs_due() > horizon {
+    pub(super) fn take_due_requirement(&self, horizon: Nanos) -> bool {
+        if self.requirement_due() > horizon {
             return false;
         }
         // In the other order than above: of one that comes just now the need or the time is found.
-        self.needs_due.store(NEVER.0, Ordering::SeqCst);
+        self.requirement_due.store(NEVER.0, Ordering::SeqCst);
         if !planted::is(Bug::NeedsForgotten) {
-            self.raise_needs(Csn(self.needs_later.load(Ordering::SeqCst)));
+            self.require_watermark(Csn(self.required_later.load(Ordering::SeqCst)));
         }
         true
     }
 
     /// The highest CSN that a transaction of this log waits for.
-    pub(super) fn needs(&self) -> Csn {
+    pub(super) fn required_watermark(&self) -> Csn {
         Csn(self.needs.load(Ordering::SeqCst))
     }
 
     /// The caller of `csn` is told before it is durable. Under the latch.
-    pub(super) fn tell(&self, csn: Csn) {
+    pub(super) fn acknowledge_early(&self, csn: Csn) {
         self.told.store(csn.0, Ordering::SeqCst);
     }
 
     /// The newest CSN whose caller was told before it was durable.
-    pub(super) fn told(&self) -> Csn {
+    pub(super) fn acknowledged_early(&self) -> Csn {
         Csn(self.told.load(Ordering::SeqCst))
     }
 }
@@ -477,19 +477,19 @@ impl Drop for WithQueue<'_> {
     }
 }
 
-impl<'a> Lead<'a> {
+impl<'a> Leader<'a> {
     /// The log whose blocks may be written.
     pub(super) fn writer(&self) -> &'a LogWriter {
         self.writer
     }
 }
 
-impl Drop for Lead<'_> {
+impl Drop for Leader<'_> {
     fn drop(&mut self) {
         self.writer.lead.store(false, Ordering::SeqCst);
         let woke = self.writer.event.notify_all();
         let panicked = std::thread::panicking() && !self.unwinding;
-        self.release.lead_released(self.writer, woke, panicked);
+        self.release.leader_resigned(self.writer, woke, panicked);
     }
 }
 
@@ -499,35 +499,35 @@ mod tests {
 
     #[test]
     fn whoever_makes_a_log_due_earlier_is_told_so() {
-        let duty = Duty::none();
-        assert!(duty.lower_due(Nanos(50)));
-        assert!(!duty.lower_due(Nanos(50)) && !duty.lower_due(Nanos(60)));
-        assert_eq!(duty.due(), Nanos(50));
-        assert!(duty.lower_due(Nanos(40)));
-        assert_eq!(duty.due(), Nanos(40));
+        let flush_request = FlushRequest::none();
+        assert!(flush_request.lower_due(Nanos(50)));
+        assert!(!flush_request.lower_due(Nanos(50)) && !flush_request.lower_due(Nanos(60)));
+        assert_eq!(flush_request.due(), Nanos(50));
+        assert!(flush_request.lower_due(Nanos(40)));
+        assert_eq!(flush_request.due(), Nanos(40));
     }
 
     #[test]
     fn the_flusher_is_told_of_the_first_record_and_of_one_that_is_due_earlier() {
-        let duty = Duty::none();
-        assert_eq!(duty.due_after_append(NEVER, true), None, "nobody waits");
-        assert_eq!(duty.due_after_append(Nanos(50), false), Some(Nanos(50)));
-        assert_eq!(duty.due_after_append(Nanos(60), false), None);
-        assert_eq!(duty.due_after_append(Nanos(40), false), Some(Nanos(40)));
+        let flush_request = FlushRequest::none();
+        assert_eq!(flush_request.due_after_append(NEVER, true), None, "nobody waits");
+        assert_eq!(flush_request.due_after_append(Nanos(50), false), Some(Nanos(50)));
+        assert_eq!(flush_request.due_after_append(Nanos(60), false), None);
+        assert_eq!(flush_request.due_after_append(Nanos(40), false), Some(Nanos(40)));
         // Demanded when there was nothing to write.
-        assert_eq!(duty.due_after_append(Nanos(60), true), Some(Nanos(40)));
-        assert_eq!(duty.due_after_append(NEVER, true), Some(Nanos(40)));
+        assert_eq!(flush_request.due_after_append(Nanos(60), true), Some(Nanos(40)));
+        assert_eq!(flush_request.due_after_append(NEVER, true), Some(Nanos(40)));
     }
 
     #[test]
     fn what_is_needed_only_rises() {
-        let duty = Duty::none();
-        duty.raise_needs(Csn(5));
-        duty.raise_needs(Csn(3));
-        assert_eq!(duty.needs(), Csn(5));
-        duty.raise_needs(Csn(6));
-        assert_eq!(duty.needs(), Csn(6));
-        duty.tell(Csn(4));
-        assert_eq!(duty.told(), Csn(4));
+        let flush_request = FlushRequest::none();
+        flush_request.require_watermark(Csn(5));
+        flush_request.require_watermark(Csn(3));
+        assert_eq!(flush_request.required_watermark(), Csn(5));
+        flush_request.require_watermark(Csn(6));
+        assert_eq!(flush_request.required_watermark(), Csn(6));
+        flush_request.acknowledge_early(Csn(4));
+        assert_eq!(flush_request.acknowledged_early(), Csn(4));
     }
 }

@@ -4,7 +4,7 @@
 //! has none: it starts no log and no flusher, and everything up to the newest recovered CSN is committed.
 
 use crate::base::{Csn, Error, ErrorKind, Result};
-use crate::commit::{Commit, Inside};
+use crate::commit::{Commit, PoisonOnPanic};
 use std::sync::{Arc, OnceLock};
 
 #[derive(Clone)]
@@ -68,7 +68,7 @@ impl Committed {
     /// dropped. A read-only database has nothing to protect.
     #[inline]
     #[must_use]
-    pub fn inside(&self, who: &'static str) -> Option<Inside<'_>> {
+    pub fn inside(&self, who: &'static str) -> Option<PoisonOnPanic<'_>> {
         self.running().map(|commit| commit.inside(who))
     }
 

@@ -63,13 +63,13 @@ fn a_line_that_is_written_over_is_read_whole_or_not_at_all() {
             let drawing = spawn(move || theirs.undecided.publish(Csn(6), LogId(0), over, &Held));
             let said = world.undecided.said(Csn(4));
             assert!(
-                said == Said::Nothing || said == Said::Drawn(LogId(0), listing(&[1, 2])),
+                said == Known::Nothing || said == Known::Drawn(LogId(0), listing(&[1, 2])),
                 "of 4: {said:?}"
             );
             let said = world.undecided.said(Csn(6));
-            assert!(said == Said::Nothing || said == Said::Drawn(LogId(0), over), "of 6: {said:?}");
+            assert!(said == Known::Nothing || said == Known::Drawn(LogId(0), over), "of 6: {said:?}");
             drawing.join().expect("no panic");
-            assert_eq!(world.undecided.said(Csn(6)), Said::Drawn(LogId(0), over));
+            assert_eq!(world.undecided.said(Csn(6)), Known::Drawn(LogId(0), over));
         });
     }
 }
@@ -84,9 +84,9 @@ fn who_comes_late_with_a_mark_does_not_commit_the_next_owner_of_the_word() {
         let theirs = world.clone();
         let late = spawn(move || theirs.undecided.mark_committed(Csn(5)));
         world.publish(next, 0, &[next - 1]);
-        assert_eq!(world.undecided.said(Csn(5)), Said::Nothing);
+        assert_eq!(world.undecided.said(Csn(5)), Known::Nothing);
         late.join().expect("no panic");
-        assert_eq!(world.undecided.said(Csn(next)), Said::Drawn(LogId(0), listing(&[next - 1])));
+        assert_eq!(world.undecided.said(Csn(next)), Known::Drawn(LogId(0), listing(&[next - 1])));
     });
 }
 

@@ -15,16 +15,16 @@
 //!    the push after the draw cannot fail (rule 2). The push allocates nothing.
 //! 2. An entry is seen whole, once, after those that were pushed before it.
 
-mod aside;
 mod latched;
+mod out_of_order;
 mod ring;
 
 use super::watermark::Latched;
 use crate::base::Csn;
 use crate::base::clock::Nanos;
 use crate::base::settings::Queue;
-pub(super) use aside::Aside;
 use latched::List;
+pub(super) use out_of_order::OutOfOrder;
 use ring::Ring;
 
 /// Words of a cache line.

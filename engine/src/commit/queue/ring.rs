@@ -21,7 +21,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 /// A batch tells the producer of free lines after so many entries.
-const TELL_EVERY: u64 = 64;
+const PUBLISH_EVERY: u64 = 64;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Ring {
             head += entry.lines();
             count += 1;
             // Now and then, so that a producer at the bound goes on while a long queue is drained.
-            if count % TELL_EVERY == 0 {
+            if count % PUBLISH_EVERY == 0 {
                 self.head.store(head, Ordering::SeqCst);
             }
         }

@@ -89,7 +89,7 @@ fn a_record_that_was_demanded_before_it_was_there_is_written() {
         let world = World::with(settings.clone(), Hooks::default());
         world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("commits");
         eventually("the first is durable", || world.commit.watermark() == Csn(2));
-        world.commit.core.writers[0].duty.lower_due(levels::NOW);
+        world.commit.core.writers[0].flush_request.lower_due(levels::NOW);
         std::thread::sleep(Duration::from_millis(2));
         world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("commits");
         eventually(&format!("written: {settings:?}"), || {
@@ -389,11 +389,11 @@ fn a_full_queue_holds_up_committers_and_lets_them_go_on() {
 fn trying_for_a_lead_that_is_taken_does_not_release_it() {
     let world = World::new(Preset::Group, 1);
     let core = &world.commit.core;
-    let lead = core.writers[0].try_lead(&**core).expect("free");
-    assert!(core.writers[0].try_lead(&**core).is_none());
-    assert!(core.writers[0].is_led() && core.writers[0].try_lead(&**core).is_none());
+    let lead = core.writers[0].try_become_leader(&**core).expect("free");
+    assert!(core.writers[0].try_become_leader(&**core).is_none());
+    assert!(core.writers[0].has_leader() && core.writers[0].try_become_leader(&**core).is_none());
     drop(lead);
-    assert!(core.writers[0].try_lead(&**core).is_some());
+    assert!(core.writers[0].try_become_leader(&**core).is_some());
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_later_block_that_completes_first_acknowledges_nothing() {
     world.disk.complete_in_reverse();
     let core = &world.commit.core;
     let writer = &core.writers[0];
-    let lead = writer.try_lead(&**core).expect("free");
+    let lead = writer.try_become_leader(&**core).expect("free");
     let tickets: Vec<_> = (0..2)
         .map(|_| {
             let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
@@ -432,7 +432,7 @@ fn what_a_flush_found_durable_is_acknowledged() {
     let world = World::with(settings(Preset::Autonomous), Hooks::default());
     let core = &world.commit.core;
     let writer = &core.writers[0];
-    let lead = writer.try_lead(&**core).expect("free");
+    let lead = writer.try_become_leader(&**core).expect("free");
     let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     let block = writer.take_block().expect("just appended");
     core.write_inline(writer, block, &world.commit.metrics().leader_flushes);

@@ -43,7 +43,8 @@ fn a_waker_is_called_by_whoever_acknowledges_what_was_left() {
     let settings = Settings { dependency: Some(Dependency::Dsn), ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
     let core = &world.commit.core;
-    let leads: Vec<_> = core.writers.iter().map(|writer| writer.try_lead(&**core).expect("free")).collect();
+    let leads: Vec<_> =
+        core.writers.iter().map(|writer| writer.try_become_leader(&**core).expect("free")).collect();
     let write = |log: usize| {
         let block = core.writers[log].take_block().expect("one");
         core.write_inline(&core.writers[log], block, &world.commit.metrics().leader_flushes);
@@ -57,7 +58,7 @@ fn a_waker_is_called_by_whoever_acknowledges_what_was_left() {
     assert!(world.commit.poll(second, &waker, &mut WakerPlace::default()).is_none());
     // Durable, and not published.
     write(0);
-    core.leave_acknowledging(levels::NOW);
+    core.schedule_acknowledgment(levels::NOW);
     is_woken.recv_timeout(Duration::from_secs(300)).expect("somebody calls it");
     drop(leads);
 }

@@ -23,8 +23,8 @@ fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
     let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     let pending = world.pending(if read { other.csn } else { Csn::ZERO }, Durability::Durable, true);
     let ticket = world.precommit(0, pending).expect("pre-commits");
-    let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
-    assert!(core.lead_write(&lead, &metrics.leader_flushes));
+    let lead = core.writers[0].try_become_leader(&**core).expect("nobody else writes");
+    assert!(core.write_as_leader(&lead, &metrics.leader_flushes));
     core.count_rule_wait(ticket, &pending);
     let counted = (metrics.rule_waits.get(), metrics.false_waits.get());
     drop(lead);
@@ -63,8 +63,8 @@ fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
         let read = if n % 2 == 0 { other.csn } else { Csn::ZERO };
         world.asynchronous(0, read, Durability::Lazy).expect("pre-commits");
     }
-    let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
-    assert!(core.lead_write(&lead, &metrics.leader_flushes));
+    let lead = core.writers[0].try_become_leader(&**core).expect("nobody else writes");
+    assert!(core.write_as_leader(&lead, &metrics.leader_flushes));
     for _ in 0..3 {
         core.acknowledge_all(true);
         assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (10, 5));
@@ -132,7 +132,9 @@ fn commits_of_bounded_loss_that_follow_each_other_are_written_together() {
         let (writes, took) = (world.disk.writes(), begun.elapsed());
         let most = 4 * (took.as_millis() as u64 / 60 + 1);
         assert!(writes <= most, "{dependency:?}: {writes} writes for {count} commits in {took:?}");
-        eventually("they need each other", || world.commit.core.writers[1].duty.needs() > Csn::ZERO);
+        eventually("they need each other", || {
+            world.commit.core.writers[1].flush_request.required_watermark() > Csn::ZERO
+        });
     }
 }
 
@@ -146,7 +148,7 @@ fn whoever_was_held_up_by_a_log_that_had_nothing_to_write_is_told() {
         let latch = core.writers[2].log.lock();
         // It has announced and drawn, and appends nothing.
         core.watermark.draw(LogId(2), &latch);
-        let lead = core.writers[0].try_lead(&**core).expect("nobody else writes");
+        let lead = core.writers[0].try_become_leader(&**core).expect("nobody else writes");
         let first = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("room");
         let second = world.asynchronous(1, first.csn, Durability::Durable).expect("room");
         eventually("durable", || core.writers[1].log.durable_csn() >= second.csn);

@@ -74,7 +74,7 @@ impl Explored {
     }
 
     /// What a power cut leaves now has the transaction, and all it depends on.
-    fn told(&self, ticket: Ticket) {
+    fn acknowledged_early(&self, ticket: Ticket) {
         let durable = self.world.durable_csns();
         let met = self.met.lock().expect("no panic");
         let mut at = ticket.csn;
@@ -268,7 +268,7 @@ fn who_waits_for_company_is_not_left_behind() {
                     false => explored.precommit(0, pending),
                 };
                 let core = &world.commit.core;
-                if core.company_until(core.writer(ticket.log)).is_some() {
+                if core.cohort_expected_until(core.writer(ticket.log)).is_some() {
                     WAITED.fetch_add(1, Ordering::Relaxed);
                 }
                 world.commit.finish(ticket, pending).expect("commits");
@@ -276,6 +276,6 @@ fn who_waits_for_company_is_not_left_behind() {
             }
             explored.over.fetch_add(1, Ordering::Relaxed);
         });
-        assert!(WAITED.swap(0, Ordering::Relaxed) > 0, "nobody ever waits for company: {settings:?}");
+        assert!(WAITED.swap(0, Ordering::Relaxed) > 0, "nobody ever waits for cohort: {settings:?}");
     }
 }

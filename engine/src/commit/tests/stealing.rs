@@ -65,7 +65,7 @@ fn a_worker_writes_its_neighbours_bytes_with_its_own_in_one_write() {
     assert_eq!(world.commit.metrics().device_writes.get(), before + 1, "one write for three logs");
     assert_eq!(world.commit.metrics().stolen_blocks.get(), 2);
     assert!(!world.commit.is_committed(own.csn) && !world.commit.is_committed(first.csn));
-    // Whoever waits for the victim's finds the thief's write.
+    // Whoever waits for the owner's finds the helper's write.
     world.commit.wait([first], None).expect("commits");
     assert!([own, first, second].iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
     assert!(world.durable_csns().is_superset(&[own.csn, first.csn, second.csn].into()));
@@ -75,7 +75,7 @@ fn a_worker_writes_its_neighbours_bytes_with_its_own_in_one_write() {
 
 #[test]
 fn a_worker_steals_between_a_part_of_the_unit_and_the_unit() {
-    // Bits of a group of two: 2. So a thief needs half a unit, and both together a whole one.
+    // Bits of a group of two: 2. So a helper needs half a unit, and both together a whole one.
     for (own, theirs, steals) in
         [(1000, 3500, false), (2100, 1000, false), (2100, 2500, true), (3000, 1500, true)]
     {
@@ -157,18 +157,18 @@ fn a_stolen_block_that_completes_before_an_earlier_one_is_parked() {
     let world = world(settings(2));
     world.warm(2);
     let first = world.fill(1, 4096);
-    // The victim's own write is submitted and does not complete until somebody waits for it.
+    // The owner's own write is submitted and does not complete until somebody waits for it.
     world.end(1);
     let (own, stolen) = (world.fill(0, 2100), world.fill(1, 2100));
     world.end(0);
     assert_eq!(world.commit.metrics().stolen_blocks.get(), 1);
     let core = &world.commit.core;
-    let lead = core.writers[0].try_lead(&*world.commit.core).expect("free");
+    let lead = core.writers[0].try_become_leader(&*world.commit.core).expect("free");
     assert!(core.reap(&core.writers[0], true));
     core.publish();
     drop(lead);
-    assert!(world.commit.is_committed(own.csn), "the thief's own record");
-    assert!(core.writers[1].log.durable_csn() < first.csn, "parked behind the victim's own block");
+    assert!(world.commit.is_committed(own.csn), "the helper's own record");
+    assert!(core.writers[1].log.durable_csn() < first.csn, "parked behind the owner's own block");
     assert!(!world.commit.is_committed(stolen.csn) && !world.durable_csns().contains(&stolen.csn));
     world.commit.wait([first], None).expect("commits");
     assert!(world.commit.is_committed_ticket(stolen), "whoever completed the earlier one told of both");
@@ -194,7 +194,7 @@ fn a_failure_of_the_thief_or_the_victim_is_told_to_both_and_nothing_is_acknowled
         // The other write would succeed now: it is not believed.
         world.disk.fail_from_write(0);
         for writer in &world.commit.core.writers {
-            let lead = writer.try_lead(&*world.commit.core).expect("free");
+            let lead = writer.try_become_leader(&*world.commit.core).expect("free");
             world.commit.core.reap(writer, true);
             world.commit.core.publish();
             drop(lead);
@@ -215,7 +215,7 @@ fn close_and_readers_land_what_is_carried() {
     world.warm(3);
     let (own, theirs) = (world.fill(0, 2100), world.fill(2, 2500));
     world.end(0);
-    world.commit.wait_committed(theirs.csn).expect("a reader finds the thief");
+    world.commit.wait_committed(theirs.csn).expect("a reader finds the helper");
     let (later, stolen) = (world.fill(1, 2100), world.fill(2, 2500));
     world.end(1);
     world.commit.close().expect("closes");
@@ -253,7 +253,7 @@ fn a_worker_acknowledges_with_a_probability() {
             let pending = world.pending(Csn::ZERO, Durability::Durable, false);
             let ticket = world.precommit(0, pending).expect("pre-commits");
             let core = &world.commit.core;
-            let lead = core.writers[0].try_lead(&**core);
+            let lead = core.writers[0].try_become_leader(&**core);
             let block = core.writers[0].take_block().expect("just appended");
             core.write_inline(&core.writers[0], block, &core.metrics.leader_flushes);
             core.watermark.rescan();

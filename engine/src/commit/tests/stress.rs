@@ -255,7 +255,7 @@ fn a_crowd_leaves_writing_to_the_flusher() {
         let metrics = world.commit.metrics();
         (metrics.leader_flushes.get(), metrics.flusher_flushes.get())
     };
-    let crowd = 32 * crate::sync::thread::processors();
+    let max_leader_waiters = 32 * crate::sync::thread::processors();
     let commit = |threads: usize| {
         let together = std::sync::Barrier::new(threads);
         std::thread::scope(|scope| {
@@ -267,10 +267,10 @@ fn a_crowd_leaves_writing_to_the_flusher() {
             }
         });
     };
-    commit(crowd);
+    commit(max_leader_waiters);
     let (by_leaders, by_flusher) = flushes();
     assert!(by_flusher > 0, "{by_leaders} writes of leaders");
     commit(1);
     assert!(flushes().0 > by_leaders && flushes().1 <= by_flusher + 2, "{:?}", flushes());
-    assert_eq!(world.commit.metrics().committed.get(), 50 * (crowd as u64 + 1));
+    assert_eq!(world.commit.metrics().committed.get(), 50 * (max_leader_waiters as u64 + 1));
 }

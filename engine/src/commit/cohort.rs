@@ -10,7 +10,7 @@
 //!   together     |== AB ==|..|== AB ==|..|== AB ==|       one, and the time until the last is back
 //! ```
 //!
-//! So the **company** of the next write is counted: the commits that the last write released, and those that had arrived by its end. Until all
+//! So the **cohort** of the next write is counted: the commits that the last write released, and those that had arrived by its end. Until all
 //! are there, nobody writes; **the last to arrive leads**, so that no thread is woken only to write. One of those who sleep, the first, keeps
 //! the time: when as much of it has passed since the write's end as a write takes, it leads whoever is there.
 //!
@@ -33,14 +33,14 @@ const MISSES: u32 = 2;
 const PAUSE_MAX: u32 = 1024;
 /// A write that takes less is over before anybody is asleep.
 const WRITE_MIN: Duration = Duration::from_micros(20);
-/// No company is worth a longer wait, however slow the device is.
+/// No cohort is worth a longer wait, however slow the device is.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// The newest write counts for one part in so many in the mean.
 const MEAN_OF: u64 = 8;
 
 /// Who is expected to join the next write of a log.
 #[derive(Debug)]
-pub(super) struct Company {
+pub(super) struct Cohort {
     /// Commits that a thread waits with, appended since the last seal.
     arrived: AtomicU32,
     /// The first of them.
@@ -62,9 +62,9 @@ pub(super) struct Company {
     pause: AtomicU32,
 }
 
-impl Company {
-    pub(super) fn new() -> Company {
-        Company {
+impl Cohort {
+    pub(super) fn new() -> Cohort {
+        Cohort {
             arrived: AtomicU32::new(0),
             first: AtomicU64::new(0),
             on_their_way: AtomicU32::new(0),
@@ -116,13 +116,13 @@ impl Company {
         };
         self.mean_ns.store(mean, Ordering::Relaxed);
         let there = self.arrived.load(Ordering::Relaxed);
-        let company = self.on_their_way.swap(0, Ordering::Relaxed) + there;
+        let cohort = self.on_their_way.swap(0, Ordering::Relaxed) + there;
         let wait = Duration::from_nanos(mean).min(WAIT_MAX);
-        self.size.store(company, Ordering::Relaxed);
+        self.size.store(cohort, Ordering::Relaxed);
         let worthwhile =
-            company > there.max(1) && wait >= WRITE_MIN && self.pause.load(Ordering::Relaxed) == 0;
+            cohort > there.max(1) && wait >= WRITE_MIN && self.pause.load(Ordering::Relaxed) == 0;
         self.until.store(levels::after(now, wait).0, Ordering::Relaxed);
-        self.expected.store(if worthwhile { company } else { 0 }, Ordering::Relaxed);
+        self.expected.store(if worthwhile { cohort } else { 0 }, Ordering::Relaxed);
     }
 
     /// Until when a committer that has appended should let others come before it writes; `None`: it should write now.
@@ -153,7 +153,7 @@ impl Company {
 
     /// Whether `csn` of a commit that joined keeps the time for the others; `None` if it is sealed. One look for both: who found its block open and
     /// then another's first would sleep with nobody to keep the time.
-    pub(super) fn keeps_time(&self, csn: Csn) -> Option<bool> {
+    pub(super) fn is_timekeeper(&self, csn: Csn) -> Option<bool> {
         let first = self.first.load(Ordering::Relaxed);
         (first != 0 && csn.0 >= first).then_some(csn.0 == first)
     }
@@ -170,35 +170,35 @@ mod tests {
     /// Threads that commit in turn, at times of the test's choosing.
     struct Bank {
         world: World,
-        company: Company,
+        cohort: Cohort,
         csn: u64,
         now: u64,
     }
 
     impl Bank {
         fn new() -> Bank {
-            Bank { world: World::new(Preset::Group, 1), company: Company::new(), csn: 0, now: 1 }
+            Bank { world: World::new(Preset::Group, 1), cohort: Cohort::new(), csn: 0, now: 1 }
         }
 
-        fn latched(&self, f: impl FnOnce(&Company, &LogGuard<'_>)) {
-            f(&self.company, &self.world.commit.core.writers[0].log.lock());
+        fn latched(&self, f: impl FnOnce(&Cohort, &LogGuard<'_>)) {
+            f(&self.cohort, &self.world.commit.core.writers[0].log.lock());
         }
 
         /// True if who appended writes at once.
         fn appends(&mut self) -> bool {
             self.csn += 1;
-            self.latched(|company, latch| company.joined(Csn(self.csn), latch));
-            self.company.expected_until(Nanos(self.now)).is_none()
+            self.latched(|cohort, latch| cohort.joined(Csn(self.csn), latch));
+            self.cohort.expected_until(Nanos(self.now)).is_none()
         }
 
         fn seals(&self) {
-            self.latched(Company::leaves);
+            self.latched(Cohort::leaves);
         }
 
         fn completes(&mut self) {
             let begun = self.now;
             self.now += WRITE;
-            self.latched(|company, latch| company.released(Nanos(begun), Nanos(self.now), latch));
+            self.latched(|cohort, latch| cohort.released(Nanos(begun), Nanos(self.now), latch));
         }
 
         fn writes(&mut self) {
@@ -223,8 +223,8 @@ mod tests {
         bank.seals();
         assert!(bank.appends(), "the lead is taken, but that is not its business");
         bank.completes();
-        assert!(bank.company.expected_until(Nanos(bank.now)).is_some(), "the first is expected back");
-        assert_eq!([1, 2, 3].map(|csn| bank.company.keeps_time(Csn(csn))), [None, Some(true), Some(false)]);
+        assert!(bank.cohort.expected_until(Nanos(bank.now)).is_some(), "the first is expected back");
+        assert_eq!([1, 2, 3].map(|csn| bank.cohort.is_timekeeper(Csn(csn))), [None, Some(true), Some(false)]);
         assert!(bank.appends(), "all are there");
         bank.writes();
         assert!(!bank.appends(), "now it waits for the other");
@@ -239,12 +239,12 @@ mod tests {
         bank.appends();
         bank.writes();
         bank.appends();
-        let until = bank.company.expected_until(Nanos(bank.now)).expect("the other is expected");
+        let until = bank.cohort.expected_until(Nanos(bank.now)).expect("the other is expected");
         assert_eq!(until, Nanos(bank.now + WRITE));
-        assert_eq!(bank.company.expected_until(until), None);
+        assert_eq!(bank.cohort.expected_until(until), None);
     }
 
-    /// Writes for which nobody waits after the company did not come `misses` times.
+    /// Writes for which nobody waits after the cohort did not come `misses` times.
     fn pause_after(misses: u32) -> u32 {
         let mut bank = Bank::new();
         bank.appends();
@@ -263,7 +263,7 @@ mod tests {
             bank.completes();
         }
         let mut writes = 0;
-        while bank.company.expected_until(Nanos(bank.now)).is_none() {
+        while bank.cohort.expected_until(Nanos(bank.now)).is_none() {
             bank.seals();
             bank.appends();
             bank.completes();

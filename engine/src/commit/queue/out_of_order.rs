@@ -1,6 +1,6 @@
 //! Transactions that were taken out of a queue because they wait for another log, so that those behind them need not wait too.
 //!
-//! Only by the exact rule: by the others W lets nearly all of a queue go at once. There are at most [`ASIDE`] for each log; where there are
+//! Only by the exact rule: by the others W lets nearly all of a queue go at once. There are at most [`ENTRIES_MAX`] for each log; where there are
 //! more the queue waits as it is. Whoever acknowledges looks at all of them, each time.
 
 use super::Entry;
@@ -8,17 +8,17 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most transactions of a log that are aside.
-const ASIDE: usize = 64;
+const ENTRIES_MAX: usize = 64;
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(in super::super) struct Aside {
+pub(in super::super) struct OutOfOrder {
     entries: Mutex<Vec<Entry>>,
     /// Length of `entries`: keeps others away from the mutex when there is none.
     count: AtomicUsize,
 }
 
-impl Aside {
+impl OutOfOrder {
     /// True without any.
     pub(in super::super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
@@ -27,7 +27,7 @@ impl Aside {
     /// Puts an entry aside; false if there are too many.
     pub(in super::super) fn put(&self, entry: Entry) -> bool {
         let mut entries = self.entries.lock();
-        if entries.len() == ASIDE {
+        if entries.len() == ENTRIES_MAX {
             return false;
         }
         entries.push(entry);
@@ -61,9 +61,9 @@ mod tests {
             let (begun, ready, predecessors) = (Nanos(csn), Nanos(csn), Predecessors::default());
             Entry { csn: Csn(csn), dsn: Csn::ZERO, begun, ready, predecessors }
         };
-        let aside = Aside::default();
+        let aside = OutOfOrder::default();
         let put = (0..100).take_while(|csn| aside.put(entry(*csn))).count();
-        assert_eq!(put, ASIDE);
+        assert_eq!(put, ENTRIES_MAX);
         let mut taken = Vec::new();
         for round in [3, 1] {
             aside.take(true, |entry| {
@@ -72,8 +72,8 @@ mod tests {
                 accepted
             });
         }
-        assert!(aside.is_empty() && taken.len() == ASIDE);
+        assert!(aside.is_empty() && taken.len() == ENTRIES_MAX);
         taken.sort_unstable();
-        assert_eq!(taken, (0..ASIDE as u64).collect::<Vec<_>>());
+        assert_eq!(taken, (0..ENTRIES_MAX as u64).collect::<Vec<_>>());
     }
 }
