@@ -1,9 +1,9 @@
-//! A crashed disk is recovered several times: twice in the same way, which has to leave the same bytes, and once by threads that run in
-//! another order, which has to find the same rows.
+//! Recovers a crashed disk several times: twice identically, which must leave the same bytes, and once with
+//! another thread order, which must find the same rows.
 
 use crate::figures::Figures;
 use crate::known::Found;
-use crate::life::Script;
+use crate::run::Script;
 use crate::support::difference;
 use quenchdb::Database;
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -11,14 +11,14 @@ use quenchdb::internals::sync::simulation::{self, Plan};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a recovery left, and the rows that it found.
+/// The bytes that a recovery left, and the rows that it found.
 struct Recovered {
     files: BTreeMap<String, Vec<u8>>,
     memory: Vec<u8>,
     found: Found,
 }
 
-/// As a process that has done nothing before, on a copy of the disk.
+/// Recovers a copy of the disk, as a new process would.
 fn recover(disk: &SimulatedStorage, script: &Script, plan: Plan) -> Recovered {
     let disk = disk.duplicate();
     let in_a_thread = || {
@@ -37,15 +37,15 @@ fn recover(disk: &SimulatedStorage, script: &Script, plan: Plan) -> Recovered {
         });
         Recovered { files, memory, found }
     };
-    // What a thread remembers is not to be there.
+    // A new thread has no thread-local memory of earlier runs.
     std::thread::scope(|scope| scope.spawn(in_a_thread).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Recovers a crashed disk, which stays as it is.
+/// Recovers copies of a crashed disk and compares them.
 ///
 /// # Panics
-/// With what differs, or is lost.
+/// If they differ or lost something; the message says what.
 pub fn judge(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) {
     let plan = Plan::of(script.seed);
     let (first, second) = (recover(disk, script, plan), recover(disk, script, plan));

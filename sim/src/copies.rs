@@ -1,10 +1,10 @@
-//! Backups that are made while others work, and what is in the databases that are made of them.
+//! Backups made beside other work, and the judge of the databases restored from them.
 
 use crate::config::Trouble;
 use crate::figures::Figures;
 use crate::known::{Found, Known};
-use crate::life::{Lived, Script};
 use crate::look::Seen;
+use crate::run::{RunRecord, Script};
 use crate::support::so_far::Commit;
 use crate::work::Shared;
 use quenchdb::internals::base::random::Random;
@@ -12,15 +12,15 @@ use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{BackupOptions, Database, ErrorKind, Place, RestoreOptions, Result};
 use std::sync::Arc;
 
-/// A backup, complete.
+/// A complete backup.
 #[derive(Clone, Debug)]
 pub struct Backup {
-    /// A full one, and the increments that follow it.
+    /// A full backup and the increments that follow it.
     disks: Vec<SimulatedStorage>,
-    /// What had committed when it began, and how many operations the disk of the database had done.
+    /// The commits before its begin, and the number of disk operations at its begin.
     commits: Vec<Commit>,
     begun: usize,
-    /// How many when it was complete.
+    /// The number of disk operations at its end.
     pub ended: usize,
 }
 
@@ -29,20 +29,20 @@ fn place(disk: &SimulatedStorage) -> Place {
 }
 
 impl Backup {
-    /// Makes one, perhaps an increment to the last.
+    /// Makes a backup, perhaps an increment to the previous one.
     pub fn make(shared: &Shared, random: &mut Random) -> Result<Backup> {
         let base = shared.notes.lock().backups.last().filter(|_| random.chance(3, 4)).cloned();
         let mut disks = base.map(|base| base.disks).unwrap_or_default();
         let target = SimulatedStorage::new(random.next_u64());
         let options = BackupOptions { base: disks.last().map(place), ..BackupOptions::default() };
         let (commits, begun) = (shared.tables.so_far.returned_so_far(), shared.disk.operations());
-        // It makes a checkpoint.
+        // A backup makes a checkpoint.
         shared.make_durable(|| shared.db.backup(place(&target), options))?;
         disks.push(target);
         Ok(Backup { disks, commits, begun, ended: shared.disk.operations() })
     }
 
-    /// A database of it, judged.
+    /// Restores the backup and judges the restored database.
     fn judge(&self, known: &Known, log: Option<Place>, script: &Script, what: &str) -> Result<Found> {
         let context = format!("{}; {what}", script.context);
         let disk = SimulatedStorage::new(script.seed);
@@ -56,12 +56,12 @@ impl Backup {
     }
 }
 
-/// Judges the backups of a life by what was known when they were begun.
-pub fn judge_backups(backups: &[Backup], script: &Script, lived: &Lived, figures: &mut Figures) {
-    // What goes wrong inside the process would strike here, too.
+/// Judges the backups of a run by the knowledge at their begin.
+pub fn judge_backups(backups: &[Backup], script: &Script, record: &RunRecord, figures: &mut Figures) {
+    // Planned faults inside the process would strike here, too.
     let inside = matches!(script.trouble, Trouble::Panic(..) | Trouble::Memory(..) | Trouble::Threads(..));
     for backup in backups.iter().filter(|_| script.judged && !inside) {
-        let mut known = script.known.after(lived, backup.begun);
+        let mut known = script.known.after(record, backup.begun);
         known.must_have(&backup.commits);
         let found = backup.judge(&known, None, script, "restored");
         found.unwrap_or_else(|error| panic!("{}; restored: {error}", script.context));
@@ -69,8 +69,8 @@ pub fn judge_backups(backups: &[Backup], script: &Script, lived: &Lived, figures
     }
 }
 
-/// The database that the last backup and the log on a crashed disk make, before the one on that disk is opened. None if there is no backup,
-/// or the log does not begin where it ends.
+/// Restores the last backup with the crashed disk's log, before the crashed database is opened. Returns None
+/// without a backup, or if the log does not continue it.
 pub fn restore_with_log(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> Option<Seen> {
     let backup = script.known.backups().last().filter(|_| script.judged && script.seed.is_multiple_of(4))?;
     let restore = || backup.judge(&script.known, Some(place(disk)), script, "restored with its log");
@@ -79,7 +79,7 @@ pub fn restore_with_log(disk: &SimulatedStorage, script: &Script, figures: &mut 
             figures.passed("backups restored with the log of a crashed disk", 1);
             Some(seen)
         }
-        // Checkpoints have recycled some of it since.
+        // Checkpoints have recycled a part of the log since.
         Err(error) if error.kind() == ErrorKind::Corruption && error.to_string().contains("log") => {
             figures.passed("backups older than the log of a crashed disk", 1);
             None

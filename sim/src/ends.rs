@@ -1,7 +1,7 @@
-//! Threads that end in the middle: by a panic of the user's code, wherever the engine calls it or between two calls, or because they return,
-//! with whatever they hold.
+//! Threads that end early: by a panic of user code inside or between calls of the engine, or by returning with
+//! open handles.
 //!
-//! Nothing of what is done here is ever committed but a row of the journal, and that one whole.
+//! Nothing here is ever committed except a whole row of the journal.
 
 use crate::support::bank::{ACCOUNTS, CHAINS, Id, Tables, step};
 use crate::support::so_far::Commit;
@@ -13,7 +13,7 @@ use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-/// What a thread leaves to others when it ends.
+/// The handles that an ending thread leaves to others.
 #[derive(Default)]
 pub struct Left {
     transactions: Vec<Transaction>,
@@ -21,14 +21,14 @@ pub struct Left {
     handles: Vec<CommitHandle>,
 }
 
-/// The panic of the user's code.
+/// The payload of a planned panic of user code.
 struct Planned;
 
 fn panic_as_planned() -> ! {
     resume_unwind(Box::new(Planned))
 }
 
-/// Code of the user that the engine calls: it panics at the call number `after`.
+/// User code that the engine calls; panics at call number `after`.
 struct Tripwire<'r> {
     after: u64,
     random: &'r mut Random,
@@ -43,7 +43,7 @@ impl Tripwire<'_> {
     }
 }
 
-/// A large value that is still being made.
+/// A large value that is being produced.
 impl Read for Tripwire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.step();
@@ -54,7 +54,7 @@ impl Read for Tripwire<'_> {
     }
 }
 
-/// A key that cannot be shown.
+/// A key whose conversion panics.
 struct BadKey;
 
 impl AsRef<[u8]> for BadKey {
@@ -63,11 +63,11 @@ impl AsRef<[u8]> for BadKey {
     }
 }
 
-/// Ends with a transaction open that changed rows and others, and says what it leaves to others.
+/// Ends with an open transaction that changed rows, and returns what it leaves to others.
 pub fn end(shared: &Shared, id: Id, random: &mut Random) -> Left {
     let mut left = Left::default();
     let panics = random.chance(2, 3);
-    // A refusal is an end, too.
+    // An error ends the thread, too.
     let ended = catch_unwind(AssertUnwindSafe(|| drop(hold(shared, id, random, panics, &mut left))));
     if let Err(panic) = ended
         && !panic.is::<Planned>()
@@ -77,7 +77,7 @@ pub fn end(shared: &Shared, id: Id, random: &mut Random) -> Left {
     if random.chance(1, 2) { Left::default() } else { left }
 }
 
-/// Takes hold of as much as a thread can, and then of user's code.
+/// Opens as many handles as possible, and then calls user code.
 fn hold(shared: &Shared, id: Id, random: &mut Random, panics: bool, left: &mut Left) -> Result<()> {
     let (db, tables) = (&shared.db, &shared.tables);
     let durability =
@@ -96,7 +96,7 @@ fn hold(shared: &Shared, id: Id, random: &mut Random, panics: bool, left: &mut L
     }
     if let Some(mut reader) = reader {
         let mut some = vec![0; random.below(5000) as usize];
-        // What cannot be read now is no matter here.
+        // A failed read does not matter here.
         let _ = reader.read(&mut some);
         if panics && random.chance(1, 6) {
             panic_as_planned();
@@ -115,7 +115,7 @@ fn hold(shared: &Shared, id: Id, random: &mut Random, panics: bool, left: &mut L
     Ok(())
 }
 
-/// One step of a transaction that will not be committed.
+/// Makes one change in a transaction that will not be committed.
 fn some_change(tx: &mut Transaction, tables: &Tables, random: &mut Random) -> Result<()> {
     let (account, chain) = (random.below(ACCOUNTS.into()) as u8, random.below(CHAINS.into()) as u8);
     let table = one_of(tables, random);
@@ -190,8 +190,8 @@ fn panic_somewhere(db: &Database, mut tx: Transaction, tables: &Tables, random: 
     panic_as_planned()
 }
 
-/// Whoever was left something lets it go, some time, in some order, or finds out what became of it.
-pub fn let_go(mut left: Left, random: &mut Random) {
+/// Drops what another thread left, in random order, or asks for its outcome.
+pub fn release(mut left: Left, random: &mut Random) {
     thread::sleep(Duration::from_micros(random.below(3_000)));
     if random.chance(1, 2) {
         left.handles.drain(..).for_each(|handle| drop(handle.wait()));

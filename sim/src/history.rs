@@ -1,30 +1,31 @@
-//! The run of one seed: a life, crashed at many points, each crash followed by other lives and crashes.
+//! The history of one seed: a first run of the database, crashed at many points. Further runs and crashes
+//! follow each crash.
 
 use crate::config::{Config, Trouble};
 use crate::figures::{Crash, Figures, Place};
 use crate::known::Known;
-use crate::life::{Lived, Script, live};
-use crate::story::Story;
+use crate::run::{RunRecord, Script, execute};
+use crate::trace::Trace;
 use quenchdb::Dependency;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Lines about a run, for people; nothing is written down for nobody.
-pub type Trace<'a> = Option<&'a mut dyn FnMut(String)>;
+/// Prints the lines of a history, if a reader asked for them.
+pub type Printer<'a> = Option<&'a mut dyn FnMut(String)>;
 
-/// Runs a seed, with so many crashes of its first life.
+/// Runs a seed, with `points` crashes of its first run.
 ///
 /// # Panics
-/// With what was lost or broken.
-pub fn run(seed: u64, points: u64, trace: Trace<'_>) -> Figures {
+/// If something was lost or broken; the message says what.
+pub fn run(seed: u64, points: u64, printer: Printer<'_>) -> Figures {
     let config = Config::of(seed, points);
     let mut history = History {
         random: Random::from_seed(seed.wrapping_mul(0x9e37)),
         figures: Figures { seeds: 1, ..Figures::default() },
         config,
-        trace,
+        printer,
     };
     history.say(|history| format!("{:?}", history.config));
     history.run();
@@ -35,33 +36,33 @@ struct History<'a> {
     config: Config,
     random: Random,
     figures: Figures,
-    trace: Trace<'a>,
+    printer: Printer<'a>,
 }
 
-/// Lives with troubles, one after the other, once the device has broken a promise.
-const BROKEN_LIVES_MAX: u64 = 3;
-/// Crashes of a history that is nested, one in the life after the other.
+/// Most runs in a row on a device that has broken a promise.
+const BROKEN_RUNS_MAX: u64 = 3;
+/// Crashes of a nested history, each in the run after the previous crash.
 const NESTED_DEPTH: u64 = 4;
-/// Operations that are shown before and after a crash.
+/// Disk operations printed before and after a crash.
 const SHOWN: usize = 6;
 
-/// A crash whose disk is judged by the life after it, or one before a life on a device that breaks its promises.
+/// Whether the next run judges the crashed disk. A run on a device that breaks its promises does not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Judged {
     Yes,
     No,
 }
 
-/// A disk after a crash, with what is known of it.
+/// A disk after a crash, with the knowledge about its content.
 struct Crashed {
     disk: SimulatedStorage,
     known: Known,
     depth: u64,
-    /// Every life is crashed inside its recovery or a checkpoint, if it can be.
+    /// Every run is crashed inside its recovery or a checkpoint, if possible.
     nested: bool,
     /// The crashes so far.
     chain: Vec<Crash>,
-    /// The kinds of faults that fired in the lives before.
+    /// The kinds of faults that fired in earlier runs.
     faults: BTreeSet<String>,
     context: String,
 }
@@ -85,18 +86,18 @@ impl History<'_> {
             known: Known::default(),
             close: self.random.chance(1, 4),
             judged: true,
-            story: Story::default(),
-            context: format!("seed {}, first life", self.config.seed),
+            trace: Trace::default(),
+            context: format!("seed {}, first run", self.config.seed),
         };
-        let lived = self.live(&disk, script);
-        if let (Some(error), true) = (&lived.refused, self.config.trouble.lets_work()) {
-            panic!("seed {}, first life: {error}", self.config.seed);
+        let record = self.execute(&disk, script);
+        if let (Some(error), true) = (&record.refused, self.config.trouble.lets_work()) {
+            panic!("seed {}, first run: {error}", self.config.seed);
         }
         for point in 0..self.config.points {
             let nested = self.random.chance(1, 2);
             let crashed = self.crash(
                 &disk,
-                &lived,
+                &record,
                 &Crashed {
                     disk: disk.clone(),
                     known: Known::default(),
@@ -108,43 +109,44 @@ impl History<'_> {
                 },
                 Judged::Yes,
             );
-            self.go_on(crashed);
+            self.continue_after(crashed);
         }
         let crashes = self.figures.power_cuts + self.figures.kills;
         self.figures.protocols.insert(protocol, crashes);
     }
 
     fn say(&mut self, line: impl FnOnce(&Self) -> String) {
-        if self.trace.is_some() {
+        if self.printer.is_some() {
             let line = line(self);
-            if let Some(trace) = self.trace.as_mut() {
-                trace(line);
+            if let Some(print) = self.printer.as_mut() {
+                print(line);
             }
         }
     }
 
-    fn live(&mut self, disk: &SimulatedStorage, script: Script) -> Lived {
-        self.say(|_| format!("life: {script:?}"));
-        let (from, story) = (disk.operations(), script.story.clone());
-        // One that fails is told, too.
-        let lived = catch_unwind(AssertUnwindSafe(|| live(disk, script, &mut self.figures)));
-        self.say(|_| story.lines(disk, from..disk.operations(), None).join("\n"));
-        let lived = lived.unwrap_or_else(|panic| resume_unwind(panic));
+    fn execute(&mut self, disk: &SimulatedStorage, script: Script) -> RunRecord {
+        self.say(|_| format!("run: {script:?}"));
+        let (from, trace) = (disk.operations(), script.trace.clone());
+        // A failing run is printed, too.
+        let record = catch_unwind(AssertUnwindSafe(|| execute(disk, script, &mut self.figures)));
+        self.say(|_| trace.lines(disk, from..disk.operations(), None).join("\n"));
+        let record = record.unwrap_or_else(|panic| resume_unwind(panic));
         self.say(|_| {
             format!(
                 "  open after {:?} operations, refused: {:?}, checkpoints {:?}, must be there, after so many operations: {:?}",
-                lived.opened_at, lived.refused, lived.checkpoints, lived.acknowledged
+                record.opened_at, record.refused, record.checkpoints, record.acknowledged
             )
         });
-        lived
+        record
     }
 
-    /// After how many operations a life ends: inside its recovery, inside a checkpoint, while several logs are written, or anywhere.
-    fn end_of(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed) -> usize {
+    /// Chooses after how many disk operations a run ends: inside its recovery, inside a checkpoint, while
+    /// several logs are written, or anywhere.
+    fn end_of(&mut self, disk: &SimulatedStorage, record: &RunRecord, before: &Crashed) -> usize {
         let end = disk.operations();
-        let opened_at = lived.opened_at.unwrap_or(end) as u64;
+        let opened_at = record.opened_at.unwrap_or(end) as u64;
         let random = &mut self.random;
-        let inside: Vec<_> = lived.checkpoints.iter().filter(|range| !range.is_empty()).collect();
+        let inside: Vec<_> = record.checkpoints.iter().filter(|range| !range.is_empty()).collect();
         let choice = match (before.nested, before.depth) {
             (true, 0) => 1,
             (true, _) => random.below(2),
@@ -156,7 +158,7 @@ impl History<'_> {
                 let range = inside[random.below(inside.len() as u64) as usize];
                 range.start + random.below(range.len() as u64) as usize
             }
-            // Whatever was not written by itself never was.
+            // What the run has not written by its end stays unwritten.
             2 => end,
             3 => {
                 let moments = disk.moments_of_several_logs();
@@ -168,15 +170,21 @@ impl History<'_> {
         }
     }
 
-    /// Ends a life.
-    fn crash(&mut self, disk: &SimulatedStorage, lived: &Lived, before: &Crashed, judged: Judged) -> Crashed {
+    /// Crashes a run's disk.
+    fn crash(
+        &mut self,
+        disk: &SimulatedStorage,
+        record: &RunRecord,
+        before: &Crashed,
+        judged: Judged,
+    ) -> Crashed {
         let end = disk.operations();
-        let at = self.end_of(disk, lived, before);
+        let at = self.end_of(disk, record, before);
         // Three of four are power cuts, which can lose more.
         let kind = if self.random.chance(3, 4) { CrashKind::PowerCut } else { CrashKind::Kill };
-        let place = if before.depth > 0 && (1..lived.opened_at.unwrap_or(end)).contains(&at) {
+        let place = if before.depth > 0 && (1..record.opened_at.unwrap_or(end)).contains(&at) {
             Place::Recovery
-        } else if lived.checkpoints.iter().any(|range| range.contains(&at)) {
+        } else if record.checkpoints.iter().any(|range| range.contains(&at)) {
             Place::Checkpoint
         } else {
             Place::Running
@@ -190,17 +198,18 @@ impl History<'_> {
         let context = format!("{}; {crash} after {at} of {end}", before.context);
         self.say(|_| {
             let around = at.saturating_sub(SHOWN)..end.min(at + SHOWN);
-            let lines = lived.story.lines(disk, around, Some((at, crash.to_string())));
+            let lines = record.trace.lines(disk, around, Some((at, crash.to_string())));
             format!("crash: {context}\n{}", lines.join("\n"))
         });
-        let known = before.known.after(lived, at);
+        let known = before.known.after(record, at);
         let disk = disk.crash(kind, at, self.random.next_u64());
-        let faults = before.faults.union(&lived.faults).cloned().collect();
+        let faults = before.faults.union(&record.faults).cloned().collect();
         Crashed { disk, known, depth: before.depth + 1, nested: before.nested, chain, faults, context }
     }
 
-    /// A life after a crash, crashed again until it is deep enough; the last one is looked at once more.
-    fn go_on(&mut self, crashed: Crashed) {
+    /// Runs the database after a crash, and crashes it again up to the planned depth. Sometimes opens the last
+    /// disk once more.
+    fn continue_after(&mut self, crashed: Crashed) {
         let deepest = if crashed.nested { NESTED_DEPTH } else { self.config.depth };
         let last = crashed.depth >= deepest;
         let same = self.random.chance(1, 4);
@@ -227,39 +236,39 @@ impl History<'_> {
             known: crashed.known.clone(),
             close: last && self.random.chance(1, 2),
             judged: true,
-            story: Story::default(),
+            trace: Trace::default(),
             context: crashed.context.clone(),
         };
-        let lived = self.live(&crashed.disk, script.clone());
-        self.figures.note_pairs(&crashed.faults, &lived.faults);
-        if let (Some(error), true) = (&lived.refused, trouble.lets_work()) {
+        let record = self.execute(&crashed.disk, script.clone());
+        self.figures.note_pairs(&crashed.faults, &record.faults);
+        if let (Some(error), true) = (&record.refused, trouble.lets_work()) {
             panic!("{}: {error}", crashed.context);
         }
         if !last {
-            let next = self.crash(&crashed.disk, &lived, &crashed, Judged::Yes);
-            return self.go_on(next);
+            let next = self.crash(&crashed.disk, &record, &crashed, Judged::Yes);
+            return self.continue_after(next);
         }
         if self.random.chance(1, 8) {
-            let next = self.crash(&crashed.disk, &lived, &crashed, Judged::No);
+            let next = self.crash(&crashed.disk, &record, &crashed, Judged::No);
             return self.break_promises(next, script);
         }
         if self.random.chance(1, 4) {
             let end = crashed.disk.operations();
             let again = crashed.disk.crash(CrashKind::PowerCut, end, self.random.next_u64());
-            // Nothing has happened since: this is no crash.
+            // Nothing has happened since the end of the run, so this counts as no crash.
             self.figures.passed("opened again", 1);
             let context = format!("{}; opened again", crashed.context);
-            let script = Script { seed: self.random.next_u64(), context, story: Story::default(), ..script };
-            let second = self.live(&again, script);
+            let script = Script { seed: self.random.next_u64(), context, trace: Trace::default(), ..script };
+            let second = self.execute(&again, script);
             assert!(second.refused.is_none(), "{}, opened again: {:?}", crashed.context, second.refused);
-            assert!(second.found == lived.found, "{}: opening again gives something else", crashed.context);
+            assert!(second.found == record.found, "{}: opening again finds other rows", crashed.context);
         }
     }
 
-    /// Lives on a device that does not do what it says, perhaps with other troubles after that, and once without any.
+    /// Runs on a device that breaks a promise, perhaps then with other troubles, and once without any.
     fn break_promises(&mut self, mut crashed: Crashed, script: Script) {
         let mut trouble = Trouble::any_broken_promise(&mut self.random);
-        let deepest = crashed.depth + BROKEN_LIVES_MAX;
+        let deepest = crashed.depth + BROKEN_RUNS_MAX;
         while !matches!(trouble, Trouble::None) {
             let script = Script {
                 seed: self.random.next_u64(),
@@ -271,12 +280,12 @@ impl History<'_> {
                 judged: false,
                 close: self.random.chance(1, 2),
                 context: format!("{}; {trouble:?}", crashed.context),
-                story: Story::default(),
+                trace: Trace::default(),
                 ..script.clone()
             };
-            let lived = self.live(&crashed.disk, script);
-            self.figures.note_pairs(&crashed.faults, &lived.faults);
-            crashed = self.crash(&crashed.disk, &lived, &crashed, Judged::No);
+            let record = self.execute(&crashed.disk, script);
+            self.figures.note_pairs(&crashed.faults, &record.faults);
+            crashed = self.crash(&crashed.disk, &record, &crashed, Judged::No);
             trouble = match self.random.below(5) {
                 _ if crashed.depth == deepest => Trouble::None,
                 0 => Trouble::any_broken_promise(&mut self.random),
@@ -292,11 +301,11 @@ impl History<'_> {
             known: crashed.known.clone(),
             judged: false,
             context: crashed.context.clone(),
-            story: Story::default(),
+            trace: Trace::default(),
             ..script
         };
-        let lived = self.live(&crashed.disk, after);
-        let outcome = if lived.refused.is_some() { "refused" } else { "opened" };
+        let record = self.execute(&crashed.disk, after);
+        let outcome = if record.refused.is_some() { "refused" } else { "opened" };
         self.figures.passed(&format!("{outcome} after a broken promise"), 1);
     }
 }

@@ -223,7 +223,7 @@ impl Isolation {
     ///
     /// # Panics
     /// With what was not isolated.
-    pub fn end(&self, record: Record, context: &str) -> Lived {
+    pub fn end(&self, record: Record, context: &str) -> RunRecord {
         let mut past = self.past.clone();
         past.history.absorb(record.history);
         must_be_isolated(&past.history.check(Level::Snapshot), "lists", context);
@@ -232,12 +232,12 @@ impl Isolation {
         must_be_isolated(&versions::check(&rows), "rows", context);
         let Isolation { before, read_at, .. } = self;
         let (before, ran, rows) = (before.clone(), record.ran, record.rows);
-        Lived { before, past, read_at: *read_at, ran, rows, judged: record.committed }
+        RunRecord { before, past, read_at: *read_at, ran, rows, judged: record.committed }
     }
 }
 
 /// What a life left.
-pub struct Lived {
+pub struct RunRecord {
     before: Arc<Past>,
     /// With the lists' history of the life, and what was found of the rows when it began.
     past: Past,
@@ -249,13 +249,13 @@ pub struct Lived {
     pub judged: u64,
 }
 
-impl std::fmt::Debug for Lived {
+impl std::fmt::Debug for RunRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}; read after {} operations, {} judged", self.past, self.read_at, self.judged)
     }
 }
 
-impl Lived {
+impl RunRecord {
     /// What is known if the life ended after so many operations of its disk.
     pub fn after(&self, operations: usize) -> Arc<Past> {
         if operations < self.read_at {

@@ -1,8 +1,8 @@
-//! What is known of a database from the lives before a crash, and what is found after it.
+//! The knowledge about a database from the runs before a crash, and the content found after it.
 
 use crate::copies::Backup;
 use crate::isolation::Past as Seen;
-use crate::life::Lived;
+use crate::run::RunRecord;
 use crate::support::Content;
 use crate::support::bank::{Id, judge_both, judge_content};
 use crate::support::past::{Owner, Past, Reached, judge_shadows, judge_shadows_weakly};
@@ -11,42 +11,42 @@ use quenchdb::Database;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is known.
+/// The knowledge about a database.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// They must be there.
+    /// Transactions that must be present.
     must: BTreeSet<Id>,
-    /// They were aborted, and must never be there.
+    /// Aborted transactions, which must never appear.
     never: BTreeSet<Id>,
-    /// The rows of each owner are as one of its commits left them: this one, or a later one.
+    /// For each owner the oldest commit that its rows may show.
     shadows: BTreeMap<Owner, (Arc<Past>, Reached)>,
-    /// Of the life before.
+    /// Backups of the previous run.
     backups: Vec<Backup>,
-    /// What transactions saw of each other.
+    /// What transactions observed of each other.
     pub seen: Arc<Seen>,
 }
 
-/// What is found.
+/// The content of a database.
 #[derive(Debug, PartialEq)]
 pub struct Found {
     content: Content,
-    /// How far the rows of each owner have come.
+    /// The commit that the rows of each owner show.
     reached: BTreeMap<Owner, Reached>,
 }
 
 impl Found {
-    /// Every row of every table.
+    /// Returns every row of every table.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// These rows, of nobody.
+    /// Returns a content of these rows, which have no owner.
     #[cfg(test)]
     pub fn of(content: Content) -> Found {
         Found { content, reached: BTreeMap::new() }
     }
 
-    /// Rows of trees that have three levels if there are enough of them.
+    /// Returns the number of rows with long keys, which make trees of three levels.
     pub fn long_keys(&self) -> usize {
         self.content.keys().filter(|(_, key)| key.len() > 300).count()
     }
@@ -56,7 +56,7 @@ impl Known {
     /// Judges a database.
     ///
     /// # Panics
-    /// With what is lost or broken.
+    /// If something is lost or broken; the message says what.
     pub fn judge(&self, db: &Database, context: &str) -> Found {
         let content = judge_both(db, &self.must, &self.never, context);
         let pasts: Vec<&Past> = self.shadows.values().map(|(past, _)| &**past).collect();
@@ -65,13 +65,13 @@ impl Known {
         Found { content, reached }
     }
 
-    /// The rows that were found of each owner, for somebody to go on with.
+    /// Returns the rows found of each owner, for a new owner to continue with.
     pub fn to_adopt(&self, found: &Found) -> Vec<(Arc<Past>, Reached)> {
         let reached = |past: &Past| found.reached[&past.owner];
         self.shadows.values().map(|(past, _)| (past.clone(), reached(past))).collect()
     }
 
-    /// These commits must be there, too.
+    /// Adds commits that must be present.
     pub fn must_have(&mut self, commits: &[Commit]) {
         for commit in commits {
             match commit {
@@ -84,15 +84,15 @@ impl Known {
         }
     }
 
-    /// Those of the life before, in their order.
+    /// Returns the backups of the previous run, oldest first.
     pub fn backups(&self) -> &[Backup] {
         &self.backups
     }
 
-    /// Judges what is there after the device has broken a promise, where that is known to nobody: see `weak`.
+    /// Judges a content after the device has broken a promise unnoticed: see `weak`.
     ///
     /// # Panics
-    /// With what makes no sense.
+    /// If the content makes no sense; the message says why.
     pub fn judge_weakly(&self, content: &Content, tables: &[String], context: &str) {
         judge_content(content, &BTreeSet::new(), &self.never, context);
         let pasts: Vec<&Past> = self.shadows.values().map(|(past, _)| &**past).collect();
@@ -100,30 +100,30 @@ impl Known {
         self.seen.judge_weakly(content, context);
     }
 
-    /// What is known if `lived`, which began with this, ends after so many operations of its disk.
+    /// Returns the knowledge after the run of `record`, which began with `self`, was crashed after `operations`.
     #[must_use]
-    pub fn after(&self, lived: &Lived, operations: usize) -> Known {
+    pub fn after(&self, record: &RunRecord, operations: usize) -> Known {
         let mut known = self.clone();
-        known.must.extend(lived.acknowledged.iter().filter(|(at, _)| *at <= operations).map(|(_, id)| *id));
-        // Before the call that aborted them returned nothing of them was there either.
-        known.never.extend(&lived.aborted);
-        // Whatever was served must stay.
-        let opened = lived.opened_at.is_some_and(|opened| opened <= operations);
-        if let Some(found) = lived.found.as_ref().filter(|_| opened) {
+        known.must.extend(record.acknowledged.iter().filter(|(at, _)| *at <= operations).map(|(_, id)| *id));
+        // They were not visible before the call that aborted them returned, either.
+        known.never.extend(&record.aborted);
+        // Content that was served must stay.
+        let opened = record.opened_at.is_some_and(|opened| opened <= operations);
+        if let Some(found) = record.found.as_ref().filter(|_| opened) {
             let journal = found.content.keys().filter(|(table, _)| table == "journal");
             known.must.extend(journal.map(|(_, id)| <Id>::try_from(&id[..]).expect("an id")));
             for (owner, (_, reached)) in &mut known.shadows {
                 *reached = found.reached[owner];
             }
         }
-        // Whoever went on with another's rows has done nothing yet while the database is being opened.
-        for past in lived.shadows.iter().filter(|past| opened || !self.shadows.contains_key(&past.owner)) {
+        // A new owner has done nothing yet while the database is being opened.
+        for past in record.shadows.iter().filter(|past| opened || !self.shadows.contains_key(&past.owner)) {
             known.shadows.insert(past.owner, (past.clone(), past.told_by(operations)));
         }
-        if let Some(isolation) = &lived.isolation {
+        if let Some(isolation) = &record.isolation {
             known.seen = isolation.after(operations);
         }
-        known.backups = lived.backups.iter().filter(|backup| backup.ended <= operations).cloned().collect();
+        known.backups = record.backups.iter().filter(|backup| backup.ended <= operations).cloned().collect();
         known
     }
 }

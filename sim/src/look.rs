@@ -1,36 +1,37 @@
-//! A look at what a crash has left, by somebody who only reads, before the one comes who writes.
+//! A read-only open of a crashed disk, before the next run opens it for writing.
 
 use crate::figures::Figures;
 use crate::known::Found;
-use crate::life::Script;
+use crate::run::Script;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Database, DeviceTrust, ErrorKind, Settings};
 use std::sync::Arc;
 
-/// Of so many lives after a crash one begins with a look.
+/// One run in this many after a crash begins with a read-only open.
 const ODDS: u64 = 8;
 
-/// What somebody found on a crashed disk before the one came who writes.
+/// The content of a crashed disk before an open for writing.
 pub struct Seen {
     found: Found,
-    /// Nothing that a killed process had left behind was on its way any more: who writes finds the same.
+    /// True if no write of a killed process was in flight, so that the writer must find the same.
     is_all: bool,
 }
 
 impl Seen {
-    /// What `look` finds.
+    /// Returns what `look` finds.
     pub fn by<E>(disk: &SimulatedStorage, look: impl FnOnce() -> Result<Found, E>) -> Result<Seen, E> {
         let is_all = disk.late_writes() == 0;
         Ok(Seen { found: look()?, is_all })
     }
 
-    /// Judges by it what who writes has found.
+    /// Compares with the content that the writer found.
     pub fn judge(&self, found: &Found, what: &str) {
         assert!(!self.is_all || self.found == *found, "{what} is something else");
     }
 }
 
-/// Opens the database for reading, with the settings of who writes next, and judges it. None if there is no database, or memory is too short.
+/// Opens the database read-only, with the settings of the next writer, and judges it. Returns None without a
+/// database, or if memory is too short.
 pub fn look(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> Option<Seen> {
     if !script.judged || script.number == 0 || !(script.seed / 4).is_multiple_of(ODDS) {
         return None;
@@ -58,9 +59,9 @@ mod tests {
     use quenchdb::internals::device::simulated::CrashKind;
     use quenchdb::internals::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage, WriteRequest};
 
-    /// A write of the killed process landed between the two, and the simulation said that one of them was wrong (seed 61276).
+    /// A write of the killed process completed between the two opens, and the simulation blamed the engine.
     #[test]
-    fn who_writes_may_find_more_if_a_write_of_the_killed_process_was_on_its_way() {
+    fn writer_may_find_more_if_a_write_was_in_flight() {
         let mut random = Random::from_seed(1);
         let row = |n: u8| Found::of([(("t".into(), vec![n]), vec![n])].into());
         let mut kinds = [0, 0];

@@ -9,12 +9,12 @@ mod figures;
 mod history;
 mod isolation;
 mod known;
-mod life;
+mod run;
 mod look;
 mod many;
 mod planted;
 mod scorecard;
-mod story;
+mod trace;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;

@@ -1,23 +1,23 @@
-//! What is asked of a database whose device has broken a promise.
+//! The judge of a database whose device has broken a promise.
 //!
-//! Something may be missing then, also what was acknowledged: of a flush that lied, of a log's end that was lost, nobody can know. But either
-//! somebody is told, by the open, by a read or by `verify`, that there is damage; or what is there makes sense: every row was written by somebody,
-//! transactions are whole and with all that they met, nothing that was aborted is there, the rows of each thread are as one of its commits left
-//! them, and what transactions saw of each other can be explained.
+//! Acknowledged data may be missing then: a lying flush or a lost end of the log leaves no sign. But either the
+//! open, a read or `verify` reports damage, or the content makes sense: some transaction wrote every row,
+//! transactions are whole and present with everything that they observed, nothing aborted is present, the rows
+//! of each thread show one of its commits, and the observations of transactions are consistent.
 
 use crate::config::Trouble;
 use crate::known::Known;
 use crate::support::Content;
 use quenchdb::{Database, Error, ErrorKind, Result};
 
-/// How a database answers.
+/// The answer of such a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It reads and verifies clean, and makes sense.
+    /// The database reads and verifies clean, and makes sense.
     Sense,
-    /// It says that something is damaged.
+    /// The database reports damage.
     Damaged,
-    /// Memory or the device did not allow to look at all of it.
+    /// Memory or the device prevented a complete check.
     NotSeen,
 }
 
@@ -31,17 +31,17 @@ impl Answer {
     }
 }
 
-/// Whether an error says that something is not as it was written; also that it is not there, or that it is somebody else's.
+/// Returns true if the error reports changed, missing or foreign data.
 pub fn is_damage(error: &Error) -> bool {
     let kinds =
         [ErrorKind::Corruption, ErrorKind::NotFound, ErrorKind::Unsupported, ErrorKind::InvalidArgument];
     kinds.contains(&error.kind())
 }
 
-/// Judges a database that has been opened, in a life with this trouble.
+/// Judges an open database, in a run with this trouble.
 ///
 /// # Panics
-/// If it has no damage to tell of, and is nonsense.
+/// If the database reports no damage and its content makes no sense.
 pub fn judge(db: &Database, known: &Known, trouble: Trouble, context: &str) -> Answer {
     let works = trouble.lets_work();
     let read = content(db);
@@ -69,7 +69,7 @@ pub fn judge(db: &Database, known: &Known, trouble: Trouble, context: &str) -> A
     }
 }
 
-/// Every row of every table, or why there is one that cannot be read.
+/// Returns every row of every table, or the first read error.
 fn content(db: &Database) -> Result<Content> {
     let snapshot = db.begin_read()?;
     let mut content = Content::new();

@@ -6,7 +6,7 @@ use crate::ends;
 use crate::figures::Figures;
 use crate::isolation::{self, Isolation, Record, Run};
 use crate::known::Found;
-use crate::life::{Script, wait_for};
+use crate::run::{Script, wait_for};
 use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, one};
 use crate::support::loss::{Bounded, Moment};
 use crate::support::past::{Keys, Past, Reached};
@@ -38,7 +38,7 @@ const WRITES: Duration = Duration::from_millis(10);
 impl Shared {
     /// Thread `number` did this.
     fn tell(&self, number: u8, what: &str) {
-        self.script.story.tell(&self.disk, format_args!("thread {number}"), what);
+        self.script.trace.note(&self.disk, format_args!("thread {number}"), what);
     }
 
     /// Transaction `id`, of bounded loss, has returned.
@@ -133,7 +133,7 @@ pub struct Done {
     pub shadows: Vec<Past>,
     pub checkpoints: Vec<Range<usize>>,
     pub backups: Vec<Backup>,
-    pub isolation: Option<isolation::Lived>,
+    pub isolation: Option<isolation::RunRecord>,
     pub so_far: Arc<SoFar>,
 }
 
@@ -268,7 +268,7 @@ fn work(shared: &Arc<Shared>, number: u8) {
             shared.notes.lock().early_ends += 1;
             shared.notes.lock().record.absorb(std::mem::take(&mut record));
             let left = ends::end(shared, [id[0], id[1], id[2], 1], &mut random);
-            let heir = move || ends::let_go(left, &mut random);
+            let heir = move || ends::release(left, &mut random);
             shared.notes.lock().heirs.extend(thread::spawn("heir", heir));
             return;
         }
@@ -338,7 +338,7 @@ fn begin_isolation(db: &Database, disk: &SimulatedStorage, script: &Script) -> O
 }
 
 /// Judges what transactions saw of each other.
-fn judge_isolation(shared: &Shared, mut record: Record) -> Option<isolation::Lived> {
+fn judge_isolation(shared: &Shared, mut record: Record) -> Option<isolation::RunRecord> {
     let isolation = shared.isolation.as_ref()?;
     // Not always: whoever reads has what is read made durable.
     if shared.script.number == 0 && shared.script.seed & 8 == 0 {

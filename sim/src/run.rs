@@ -1,4 +1,4 @@
-//! One life of a database: a process opens it, judges it, works, and ends.
+//! One run of a database: a process opens it, judges its content, works, and ends.
 
 use crate::again;
 use crate::config::Trouble;
@@ -7,10 +7,10 @@ use crate::figures::Figures;
 use crate::isolation;
 use crate::known::{Found, Known};
 use crate::look::look;
-use crate::story::Story;
 use crate::support::bank::{Id, Tables};
 use crate::support::past::Past;
 use crate::support::so_far;
+use crate::trace::Trace;
 use crate::weak;
 use crate::work::{Done, is_expected, work_together};
 use quenchdb::internals::base::environment::Environment;
@@ -25,89 +25,90 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is to happen in a life.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub seed: u64,
     pub settings: Settings,
     pub tight: bool,
-    /// The number in the ids of its transactions.
+    /// The number of the run in the ids of its transactions.
     pub number: u8,
     pub threads: u8,
     pub each: u8,
-    /// How transactions end, see `bank`.
+    /// Number of kinds of transaction ends, see `bank`.
     pub kinds: u64,
     pub trouble: Trouble,
     pub threads_end_early: bool,
-    /// Of 60 times that a thread might make a checkpoint so many it does.
+    /// Odds, out of 60, that a thread makes a checkpoint where it may.
     pub checkpoint_odds: u64,
-    /// From the lives before.
+    /// The knowledge from earlier runs.
     pub known: Known,
-    /// A clean end; otherwise the machine stops under it.
+    /// Whether the run closes the database; otherwise the machine stops.
     pub close: bool,
-    /// Whether all that is promised is judged. Not where the device broke its promises: see `weak`.
+    /// Whether every promise is judged. False if the device broke its promises: see `weak`.
     pub judged: bool,
     pub context: String,
-    pub story: Story,
+    pub trace: Trace,
 }
 
-/// What happened.
+/// The record of a run.
 #[derive(Debug, Default)]
-pub struct Lived {
-    /// What must be there, from so many disk operations on: acknowledged, of bounded loss and longer ago than its window, or committed before
-    /// a flush, a checkpoint or a closing began.
+pub struct RunRecord {
+    /// Transactions that must survive, each with the disk operation from which on: acknowledged, of bounded
+    /// loss and older than the window, or committed before a flush, checkpoint or close began.
     pub acknowledged: Vec<(usize, Id)>,
-    /// What must never be there.
+    /// Transactions that must never appear.
     pub aborted: BTreeSet<Id>,
-    /// Of each thread that had rows of its own.
+    /// The history of each thread that owns rows.
     pub shadows: Vec<Arc<Past>>,
-    /// What transactions saw of each other.
-    pub isolation: Option<isolation::Lived>,
-    /// The number of disk operations when it was open.
+    /// What transactions observed of each other.
+    pub isolation: Option<isolation::RunRecord>,
+    /// The number of disk operations when the open returned.
     pub opened_at: Option<usize>,
     pub checkpoints: Vec<Range<usize>>,
     pub backups: Vec<Backup>,
     /// The kinds of faults that fired.
     pub faults: BTreeSet<String>,
-    /// What it found.
+    /// The content found at the open.
     pub found: Option<Found>,
-    /// Why it could not be opened.
+    /// The error of a refused open.
     pub refused: Option<quenchdb::Error>,
-    pub story: Story,
+    pub trace: Trace,
 }
 
-/// Before one life in so many the crashed disk is recovered several times.
+/// One run in this many recovers the crashed disk several times before it opens it.
 const RECOVERED_AGAIN: u64 = 24;
 
-/// Lives it.
-pub fn live(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> Lived {
+/// Executes a run.
+pub fn execute(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> RunRecord {
     let (disk, plan) = (disk.clone(), Plan::of(script.seed));
     let before = disk.fault_counts();
     let mut own = Figures { lives: 1, ..Figures::default() };
-    let story = script.story.clone();
+    let trace = script.trace.clone();
     if script.judged && script.number > 0 && script.seed % RECOVERED_AGAIN == 1 {
         again::judge(&disk, &script, &mut own);
     }
-    let (mut lived, summary) = simulation::run(plan, || {
-        let lived = live_simulated(&disk, script, &mut own);
+    let (mut record, summary) = simulation::run(plan, || {
+        let record = execute_simulated(&disk, script, &mut own);
         count_own_faults(&mut own);
-        lived
+        record
     });
     own.decisions += summary.decisions;
     own.switches += summary.switches;
     own.mix(summary.fingerprint);
     own.mix(disk.fingerprint());
     for (what, times) in disk.fault_counts().iter() {
-        // What its own crash brought is counted with it.
-        own.happened(what, times - if lived.opened_at.is_some() { 0 } else { before.of(what).min(times) });
+        // Faults of the crash that ended a run count with that run.
+        own.happened(what, times - if record.opened_at.is_some() { 0 } else { before.of(what).min(times) });
     }
-    lived.story = story;
-    lived.faults = own.happenings.keys().cloned().collect();
+    record.trace = trace;
+    record.faults = own.happenings.keys().cloned().collect();
     figures.merge(&own);
-    lived
+    record
 }
 
-/// The newest checkpoint as readers and backups see it. What is wrong in it an opening may mend, or hide behind the log, and a later crash show.
+/// Judges the newest checkpoint as readers and backups see it. An open may repair an error in a checkpoint,
+/// or hide it behind the log until a later crash.
 fn judge_checkpoint(disk: &SimulatedStorage, script: &Script) {
     let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
     let report = match builder.open_checkpoint("simulated").and_then(|checkpoint| checkpoint.verify(None)) {
@@ -117,16 +118,16 @@ fn judge_checkpoint(disk: &SimulatedStorage, script: &Script) {
     assert!(report.problems.is_empty(), "{}: the checkpoint: {:?}", script.context, report.problems);
 }
 
-fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> Lived {
-    let mut lived = Lived::default();
+fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> RunRecord {
+    let mut record = RunRecord::default();
     if script.judged && script.seed.is_multiple_of(4) {
         judge_checkpoint(disk, &script);
     }
     let restored = restore_with_log(disk, &script, figures);
     let seen = look(disk, &script, figures);
-    let told = |what: &str| script.story.tell(disk, "main", what);
+    let note = |what: &str| script.trace.note(disk, "main", what);
     if !matches!(script.trouble, Trouble::None) {
-        told(&format!("from now on there may be trouble: {:?}", script.trouble));
+        note(&format!("trouble may begin: {:?}", script.trouble));
     }
     script.trouble.befall(disk);
     let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
@@ -134,16 +135,16 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
     let db = match builder.open("simulated") {
         Ok(db) => db,
         Err(error) => {
-            told(&format!("is refused: {error}"));
+            note(&format!("is refused: {error}"));
             let is_told = script.judged || !script.trouble.lets_work() || weak::is_damage(&error);
             assert!(is_told || is_expected(&error, &script.settings), "{}: {error}", script.context);
-            lived.refused = Some(error);
+            record.refused = Some(error);
             healer.end();
-            return lived;
+            return record;
         }
     };
-    lived.opened_at = Some(disk.operations());
-    told("has opened it");
+    record.opened_at = Some(disk.operations());
+    note("has opened it");
     let works = script.judged && script.trouble.lets_work();
     if works {
         let found = script.known.judge(&db, &script.context);
@@ -151,8 +152,8 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
             seen.iter().for_each(|seen| seen.judge(&found, &format!("{}: {by}", script.context)));
         }
         figures.passed("rows with long keys found", found.long_keys() as u64);
-        lived.found = Some(found);
-        told("has judged what is there");
+        record.found = Some(found);
+        note("has judged the content");
     } else if !script.judged {
         let answer = weak::judge(&db, &script.known, script.trouble, &script.context);
         figures.passed(answer.name(), 1);
@@ -162,37 +163,37 @@ fn live_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figures
         assert!(is_expected(error, &script.settings), "{}: tables: {error}", script.context);
     }
     let done = tables
-        .map(|tables| work_together(&db, disk, &script, lived.found.as_ref(), tables, figures))
+        .map(|tables| work_together(&db, disk, &script, record.found.as_ref(), tables, figures))
         .unwrap_or_default();
     look_back(&db, figures);
     let Done { so_far, mut made_durable, mut shadows, .. } = done;
-    lived.acknowledged = done.acknowledged;
-    lived.aborted = done.aborted;
-    lived.checkpoints = done.checkpoints;
-    lived.backups = done.backups;
-    lived.isolation = done.isolation;
+    record.acknowledged = done.acknowledged;
+    record.aborted = done.aborted;
+    record.checkpoints = done.checkpoints;
+    record.backups = done.backups;
+    record.isolation = done.isolation;
     if script.close {
-        told("closes");
+        note("closes");
         let closed = so_far.make_durable(|| db.close());
-        told(&format!("has closed: {:?}", closed.as_ref().map(Vec::len)));
+        note(&format!("has closed: {:?}", closed.as_ref().map(Vec::len)));
         match closed {
             Ok(durable) => made_durable.extend(durable.into_iter().map(|commit| (disk.operations(), commit))),
             Err(error) => assert!(!works, "{}, close: {error}", script.context),
         }
     } else {
-        told("the machine stops");
+        note("the machine stops");
         disk.stop();
         drop(db);
     }
     healer.end();
     figures.passed("made durable by a flush, a checkpoint or a closing", made_durable.len() as u64);
-    so_far::tell(&made_durable, &mut lived.acknowledged, &mut shadows);
-    lived.shadows = shadows.into_iter().map(Arc::new).collect();
-    judge_backups(&lived.backups, &script, &lived, figures);
-    lived
+    so_far::tell(&made_durable, &mut record.acknowledged, &mut shadows);
+    record.shadows = shadows.into_iter().map(Arc::new).collect();
+    judge_backups(&record.backups, &script, &record, figures);
+    record
 }
 
-/// What went wrong inside the process.
+/// Counts the faults inside the process.
 fn count_own_faults(figures: &mut Figures) {
     if let Some(own) = Environment::current() {
         figures.happened("memory refused", own.allocations_failed());
@@ -204,7 +205,7 @@ fn count_own_faults(figures: &mut Figures) {
     }
 }
 
-/// Waits for a thread; its panic is the caller's, unless it was planned.
+/// Waits for a thread, and passes its panic on unless the panic was planned.
 pub fn wait_for(thread: thread::JoinHandle<()>) {
     if let Err(panic) = thread.join()
         && !panic.is::<PlannedPanic>()
@@ -213,7 +214,7 @@ pub fn wait_for(thread: thread::JoinHandle<()>) {
     }
 }
 
-/// Where the device recovers: what is stuck goes on, a full disk has space again. Until the life is over.
+/// Starts a thread that repairs the device until the run ends: stuck writes complete, a full disk gets space.
 fn heal_later(disk: &SimulatedStorage, script: &Script) -> Healer {
     let over = Arc::new(AtomicBool::new(false));
     let heals = matches!(script.trouble, Trouble::Mishap(_) | Trouble::Full(_));
@@ -241,7 +242,7 @@ impl Healer {
     }
 }
 
-/// Which paths a life took.
+/// Counts the code paths that a run took.
 fn look_back(db: &Database, figures: &mut Figures) {
     let (statistics, recovery) = (db.statistics(), db.recovery());
     figures.passed("pages left memory", statistics.pages_evicted);

@@ -1,4 +1,4 @@
-//! What happened in a life, for people: what threads did and were told, among the operations of the disk.
+//! The trace of a run for people: the actions of threads, among the operations of the disk.
 
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::simulation;
@@ -6,38 +6,39 @@ use std::fmt::{Debug, Display};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Something that a thread did.
+/// An action of a thread.
 #[derive(Clone, Debug)]
 struct Event {
-    /// The number of disk operations by then.
+    /// The number of disk operations before it.
     at: usize,
     who: String,
     what: String,
 }
 
-/// All of it. Cloning shares it. It is always written down, and not only when somebody wants to read it, so that a seed goes the same way.
+/// The trace; clones share it. Every run records its trace, printed or not, so that a seed always behaves
+/// the same.
 #[derive(Clone, Default)]
-pub struct Story {
-    /// Not the simulation's mutex: nobody waits for it, and it is no place for a thread to be switched.
+pub struct Trace {
+    /// A mutex of the system, not of the simulation: the scheduler must not switch threads here.
     events: Arc<Mutex<Vec<Event>>>,
 }
 
-impl Debug for Story {
+impl Debug for Trace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Story")
+        f.write_str("Trace")
     }
 }
 
-impl Story {
-    /// `who` did it now.
-    pub fn tell(&self, disk: &SimulatedStorage, who: impl Display, what: impl Display) {
+impl Trace {
+    /// Records that `who` did `what` now.
+    pub fn note(&self, disk: &SimulatedStorage, who: impl Display, what: impl Display) {
         let at = simulation::aside(|| disk.operations());
         let event = Event { at, who: who.to_string(), what: what.to_string() };
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    /// Lines for the operations of the disk with numbers in `range`, with what happened among them. The operation number n is the first
-    /// that a crash after n operations takes away; `crash` is marked before it.
+    /// Returns lines for the disk operations in `range`, with the actions among them. Operation n is the first
+    /// one that a crash after n operations discards; a mark for `crash` stands before it.
     pub fn lines(
         &self,
         disk: &SimulatedStorage,
@@ -49,7 +50,7 @@ impl Story {
         let operations = disk.describe(range.start).into_iter().map(Some).chain([None]);
         for (number, operation) in (range.start..=range.end).zip(operations) {
             while let Some(event) = events.next_if(|event| event.at <= number) {
-                // Of an earlier moment: not asked for.
+                // Earlier events are outside of the range.
                 if event.at >= range.start {
                     lines.push(format!("        | {}: {}", event.who, event.what));
                 }
@@ -71,22 +72,22 @@ mod tests {
     use quenchdb::internals::device::{OpenMode, Storage};
 
     #[test]
-    fn what_threads_did_stands_among_the_operations_and_a_crash_before_the_first_that_it_takes_away() {
-        let (disk, story) = (SimulatedStorage::new(1), Story::default());
+    fn actions_stand_among_operations_and_a_crash_before_its_first() {
+        let (disk, trace) = (SimulatedStorage::new(1), Trace::default());
         let create = |path| {
             disk.open(path, OpenMode { create: true, read_only: false, direct: true }).expect("created");
         };
-        story.tell(&disk, "thread 0", "begins");
+        trace.note(&disk, "thread 0", "begins");
         create("a");
         create("b");
-        story.tell(&disk, "thread 0", "was told");
+        trace.note(&disk, "thread 0", "returned");
         create("c");
         let begin = ["        | thread 0: begins", "      0 create a", "      1 create b"];
-        let told = "        | thread 0: was told";
-        assert_eq!(story.lines(&disk, 0..3, None), [&begin[..], &[told, "      2 create c"]].concat());
-        let crashed = story.lines(&disk, 1..2, Some((2, "kill".into())));
-        assert_eq!(crashed, ["      1 create b", told, "  ----- kill"]);
-        // The end of the range cuts off what comes after it; a crash at the end of all is marked, too.
-        assert_eq!(story.lines(&disk, 3..3, Some((3, "kill".into()))), ["  ----- kill"]);
+        let returned = "        | thread 0: returned";
+        assert_eq!(trace.lines(&disk, 0..3, None), [&begin[..], &[returned, "      2 create c"]].concat());
+        let crashed = trace.lines(&disk, 1..2, Some((2, "kill".into())));
+        assert_eq!(crashed, ["      1 create b", returned, "  ----- kill"]);
+        // The range excludes later events; a crash at the end of the trace is marked.
+        assert_eq!(trace.lines(&disk, 3..3, Some((3, "kill".into()))), ["  ----- kill"]);
     }
 }
