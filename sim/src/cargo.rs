@@ -21,7 +21,7 @@ pub fn command(subcommand: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Of the sources, `-dirty` behind it if they differ from it; `unknown` if nobody can say.
+/// Returns the commit of the sources, with `-dirty` if they differ from it; `unknown` without git.
 pub fn commit() -> String {
     let git = |arguments: &[&str]| {
         Command::new("git").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()

@@ -1,4 +1,4 @@
-//! What a seed decides: settings, threads, schedules, troubles.
+//! The choices of a seed: settings, threads, schedules, troubles.
 
 use crate::support;
 use crate::support::bank::{ALL_KINDS, LOOSE_KINDS};
@@ -12,61 +12,61 @@ use quenchdb::internals::sync::simulation;
 use quenchdb::{Compression, MethodSetting, Settings, Writer};
 use std::time::Duration;
 
-/// A seed's database.
+/// The configuration of a seed.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub seed: u64,
-    /// What the disk is like, in all lives.
+    /// The kind of disk in all runs.
     pub device: Device,
     pub settings: Settings,
-    /// Whether pages have to leave memory.
+    /// Whether memory is so short that pages must leave it.
     pub tight: bool,
     pub threads: u8,
-    /// Transactions of each thread of the first life.
+    /// Transactions of each thread of the first run.
     pub each: u8,
-    /// How transactions end.
+    /// Number of kinds of transaction ends.
     pub kinds: u64,
-    /// Crashes of the first life.
+    /// Crashes of the first run.
     pub points: u64,
-    /// Crashes one inside the life after the other, at most.
+    /// Most crashes in a row, each inside the run after the previous crash.
     pub depth: u64,
     pub trouble: Trouble,
-    /// Whether threads of the first life panic or end in the middle of their work.
+    /// Whether threads of the first run panic or end in the middle of their work.
     pub threads_end_early: bool,
 }
 
-/// What happens to the device in a life, besides its end.
+/// A trouble of a run, besides its end.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
     None,
-    /// An operation fails and says so.
+    /// An operation fails with an error.
     Fault(Fault),
-    /// One goes wrong and does not.
+    /// An operation goes wrong silently.
     Mishap(Mishap),
-    /// So many bytes fit on the disk, for a while.
+    /// The disk has so many bytes for a while.
     Full(u64),
-    /// A thread whose name begins with this panics at the operation number so and so.
+    /// A thread whose name begins with this panics at this operation.
     Panic(&'static str, u64),
     /// After so many requests for memory so many are refused.
     Memory(u64, u64),
-    /// After so many threads so many are not started.
+    /// After so many thread starts so many are refused.
     Threads(u64, u64),
 }
 
-/// See [`Trouble::or_inside`].
+/// Salt of the draw in [`Trouble::or_inside`].
 const INSIDE: u64 = 0x9a21_c000;
-/// Drawn apart, too.
+/// Salt of another separate draw.
 const DEVICE: u64 = 0xde11_ce00;
 const PAGES: u64 = 0x9a9e_5000;
 const SCANS: u64 = 0x5ca9_5000;
 
-/// Threads of users, and the engine's own.
+/// Names of user threads and engine threads.
 const THREADS: [&str; 5] = ["worker", "worker", "quench-", "quench-flusher", "quench-evictor"];
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// Of the machine that is simulated.
+/// Processors of the simulated machine.
 fn processors() -> usize {
     2
 }
@@ -76,7 +76,7 @@ fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
 }
 
 impl Trouble {
-    /// Troubles after which nothing may be missing.
+    /// Draws a trouble after which nothing may be missing.
     pub fn any_bearable(random: &mut Random) -> Trouble {
         use OperationKind::{Any, AnyThatGrows, DurableWrite, Flush, Open, Read, Write, ZeroExtend};
         let bits = 1 + random.below(10);
@@ -101,7 +101,8 @@ impl Trouble {
         }
     }
 
-    /// Where there is none, once in `odds` one inside the process. It is drawn apart, so that the rest of a seed does not depend on it.
+    /// Draws, if there is no trouble, one inside the process once in `odds`. The separate draw keeps the rest of a
+    /// seed independent of it.
     #[must_use]
     pub fn or_inside(self, seed: u64, odds: u64) -> Trouble {
         let mut random = Random::from_seed(seed ^ INSIDE);
@@ -111,7 +112,7 @@ impl Trouble {
         self
     }
 
-    /// One inside the process: a panic at any operation of any thread, or a refusal of memory or of a thread; mostly early.
+    /// Draws a trouble inside the process: a panic at any operation, or refused memory or threads; mostly early.
     fn any_inside(random: &mut Random) -> Trouble {
         if random.chance(1, 8) {
             return Trouble::Threads(random.below(8), 1 + random.below(3));
@@ -124,7 +125,7 @@ impl Trouble {
         Trouble::Panic(one_of(random, &THREADS), random.below(1 << bits))
     }
 
-    /// Troubles of a device that does not do what it says.
+    /// Draws a trouble of a device that breaks its promises.
     pub fn any_broken_promise(random: &mut Random) -> Trouble {
         let kinds: Vec<_> = MishapKind::ALL.into_iter().filter(|kind| !kind.keeps_promises()).collect();
         let bits = 1 + random.below(8);
@@ -132,7 +133,7 @@ impl Trouble {
         Trouble::Mishap(Mishap { operation: OperationKind::Any, after, kind: one_of(random, &kinds) })
     }
 
-    /// Whether nothing may be refused because of it: the device does what it says, if slowly or in pieces.
+    /// Returns true if nothing may be refused because of the trouble: the device is only slow or piecemeal.
     pub fn lets_work(self) -> bool {
         match self {
             Trouble::None => true,
@@ -158,7 +159,7 @@ impl Trouble {
     }
 }
 
-/// Sizes and times, which may be others in each life; of what goes with some protocols only, whatever goes with this one.
+/// Draws sizes and times, which may differ in each run, for whatever goes with the protocol.
 fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     let us = Duration::from_micros;
     let mut sized = Settings {
@@ -180,7 +181,7 @@ fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
             sized = other;
         }
     };
-    // Here and there so little that commits wait for checkpoints.
+    // Sometimes so little that commits wait for checkpoints.
     perhaps(|settings, n| settings.log_bytes_max = if n == 0 { 1 << 20 } else { 8 << 20 });
     perhaps(|settings, n| {
         settings.gather_window = Duration::from_micros([0, 0, 0, 300][n as usize]);
@@ -194,7 +195,7 @@ fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     with_any_others(sized, random)
 }
 
-/// All others that may differ at each open, one at a time if it contradicts nothing.
+/// Draws all other settings that may differ at each open, one at a time, without contradictions.
 fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
     let us = Duration::from_micros;
     let mut drawn = settings;
@@ -207,7 +208,7 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
         }
     };
     use MethodSetting::{Flusher, WorkerDsync, WorkerFlush};
-    // With `autonomous` it says who writes, too.
+    // With `autonomous` this also says which thread writes.
     perhaps(&|settings, n| {
         settings.durability_method = [None, Some(WorkerFlush), Some(WorkerDsync), Some(Flusher)][n]
     });
@@ -220,7 +221,7 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
         settings.flush_interval = [said, said, Some(us(100)), Some(us(2_000))][n];
     });
     perhaps(&|settings, n| settings.acknowledgment_odds = [settings.acknowledgment_odds, 1, 0, 2][n]);
-    // As many logs as there are processors for so many threads each.
+    // As many logs as processors divided by the threads per log.
     perhaps(&|settings, n| {
         (settings.logs, settings.threads_per_log) = [(settings.logs, 2), (0, 1), (0, 2), (0, 3)][n]
     });
@@ -232,18 +233,18 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
     drawn
 }
 
-/// Fixed when a database is made. A memory that is short holds too few of the long ones.
+/// Fixed when a database is created. Little memory holds too few long pages.
 fn page_bytes(seed: u64, tight: bool) -> usize {
     let mut random = Random::from_seed(seed ^ PAGES);
     if tight { 4096 } else { one_of(&mut random, &[4096, 4096, 4096, 8192, 16 << 10]) }
 }
 
-/// Leaves after which a scan uses a scan buffer. Most tables are too small for the threshold that memory sets.
+/// Leaves after which a scan uses a scan buffer. Most tables are below the threshold that memory sets.
 fn scan_buffer_from(seed: u64) -> Option<u64> {
     one_of(&mut Random::from_seed(seed ^ SCANS), &[Some(0), Some(0), Some(12), None])
 }
 
-/// The same in each life that has a log in mapped memory: a memory that is there has its length.
+/// The same in each run with a log in mapped memory: an existing memory has its length.
 fn log_memory_bytes(seed: u64, settings: &Settings) -> u64 {
     let is_there = presets::Axes::of(settings).writer == Writer::Memory;
     if is_there && seed.is_multiple_of(3) { 4 << 20 } else { 0 }
@@ -284,7 +285,7 @@ impl Config {
         }
     }
 
-    /// The same memory with another protocol, and other sizes: a database may be opened with any.
+    /// The same memory with another protocol and other sizes: a database may be opened with any.
     pub fn other_protocol(&self, random: &mut Random) -> Settings {
         let other = support::any_protocol(random.next_u64(), random);
         let other = Settings {

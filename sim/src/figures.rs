@@ -1,15 +1,15 @@
-//! What runs did, added up.
+//! The sums of what runs did.
 
 use quenchdb::internals::device::simulated::CrashKind;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Orders are told apart by so many crashes, one in the life after the other.
+/// Number of successive crashes whose kinds and places make an order.
 const DEEP: usize = 3;
-/// Orders of so many that there can be. Only the first crash of all is never inside a recovery.
+/// Number of possible orders. Only the first crash of a history is never inside a recovery.
 pub const DEEP_ORDERS: u64 = (3 * 2_u64).pow(DEEP as u32);
 
-/// Where a crash was.
+/// The place of a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     Running,
@@ -45,36 +45,36 @@ pub struct Figures {
     pub seeds: u64,
     pub power_cuts: u64,
     pub kills: u64,
-    /// Crashes inside recovery, by how many there were in a row inside a recovery or a checkpoint, each in the life after the other.
+    /// Crashes inside recovery, by the number of crashes in a row inside a recovery or a checkpoint.
     #[serde(default)]
     pub in_recovery: BTreeMap<u64, u64>,
-    /// The same for those inside a checkpoint.
+    /// Crashes inside a checkpoint, by the same number.
     #[serde(default)]
     pub in_checkpoint: BTreeMap<u64, u64>,
-    /// Crashes by place and kind of themselves and of the two before them, the oldest first.
+    /// Crashes by place and kind of the crash and of the two before it, the oldest first.
     #[serde(default)]
     pub orders: BTreeMap<String, u64>,
-    /// Those before a life on a device that breaks its promises, and in one; in none of the other figures.
+    /// Crashes around runs on a device that breaks its promises; these are in no other figure.
     #[serde(default)]
     pub crashes_unjudged: u64,
-    /// By how many crashes there were one inside the life after the other.
+    /// Crashes by their number in a row, each inside the run after the previous crash.
     pub crashes_by_depth: BTreeMap<u64, u64>,
-    pub lives: u64,
+    pub runs: u64,
     pub transactions: u64,
     pub acknowledged: u64,
-    /// Transactions on lists and on ranges of rows whose isolation was judged.
+    /// Transactions on lists and ranges of rows whose isolation was judged.
     pub judged: u64,
-    /// How often each kind of fault fired.
+    /// Number of times that each kind of fault fired.
     pub happenings: BTreeMap<String, u64>,
-    /// Kinds of faults of which the second fired in a later life of the same database than the first.
+    /// Pairs of kinds of faults of which the second fired in a later run of the same database.
     pub pairs: BTreeSet<(String, String)>,
-    /// What the runs went through.
+    /// Number of times that runs took each code path.
     pub paths: BTreeMap<String, u64>,
-    /// Crashes by preset and rule of the first life.
+    /// Crashes by preset and dependency rule of the first run.
     pub protocols: BTreeMap<String, u64>,
     pub decisions: u64,
     pub switches: u64,
-    /// Of all schedules and disks.
+    /// A hash over all schedules and disks.
     pub fingerprint: u64,
 }
 
@@ -87,7 +87,7 @@ impl Figures {
         self.power_cuts += other.power_cuts;
         self.kills += other.kills;
         self.crashes_unjudged += other.crashes_unjudged;
-        self.lives += other.lives;
+        self.runs += other.runs;
         self.transactions += other.transactions;
         self.acknowledged += other.acknowledged;
         self.judged += other.judged;
@@ -108,7 +108,7 @@ impl Figures {
         self.fingerprint = (self.fingerprint ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
 
-    /// A crash that is judged: the last of these, which came one in the life after the other.
+    /// Counts a judged crash: the last of `chain`.
     pub fn note_crash(&mut self, chain: &[Crash]) {
         let Some(crash) = chain.last() else { return };
         match crash.kind {
@@ -127,12 +127,12 @@ impl Figures {
         *self.crashes_by_depth.entry(chain.len() as u64).or_default() += 1;
     }
 
-    /// Orders of place and kind that came up, of crashes three deep.
+    /// Returns the number of orders of place and kind that came up, three crashes deep.
     pub fn deep_orders(&self) -> u64 {
         self.orders.keys().filter(|order| order.split(", ").count() == DEEP).count() as u64
     }
 
-    /// Faults that fired after faults of lives before.
+    /// Counts faults that fired after faults of earlier runs.
     pub fn note_pairs(&mut self, before: &BTreeSet<String>, after: &BTreeSet<String>) {
         let pairs =
             before.iter().flat_map(|first| after.iter().map(move |then| (first.clone(), then.clone())));
@@ -188,7 +188,7 @@ mod tests {
             }
         }
         assert_eq!(figures.deep_orders(), DEEP_ORDERS);
-        // Only the last three count.
+        // Only the last three crashes count.
         figures.note_crash(&[all[0], all[1], all[2], all[3]]);
         assert_eq!(figures.deep_orders(), DEEP_ORDERS);
         assert_eq!(figures.orders["kill, power cut in recovery, kill in recovery"], 2);

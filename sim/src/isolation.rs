@@ -1,9 +1,10 @@
-//! Transactions whose isolation is judged over all lives of a database: on lists, and on ranges of rows (see `support`).
+//! Transactions whose isolation is judged over all runs of a database: on lists, and on ranges of rows.
 //!
-//! Two histories go on from life to life. Where a life is crashed says what is known of its transactions: one that was told durable before is
-//! there; one that began after never was; any other may be there. The next life that works begins by reading everything, and that is part of
-//! the histories, too. Of the rows, whose judge goes by CSNs, those marks that are found then tell which transactions are there: the
-//! others are gone for ever, with their CSNs, and whoever is there has to be explained without them.
+//! Two histories continue from run to run. A crash decides the outcomes of a run's transactions: one reported
+//! durable before the crash is present, one that began after it never was, any other may be present. The next
+//! working run begins by reading everything, and these reads join the histories. The judge of rows goes by CSNs:
+//! the marks that are found tell which transactions are present. The others are gone for ever, with their CSNs,
+//! and the present ones must be explained without them.
 
 use crate::support::Content;
 use crate::support::lists::{Ended, Lists, SOME_TIME, elements, list_transaction, read_all};
@@ -15,22 +16,22 @@ use quenchdb::{Database, Result, Table};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// So few rows that two threads meet in a few transactions.
+/// So few rows that two threads meet within a few transactions.
 const ROWS: u64 = 24;
 const WIDTH: u64 = 8;
 
-/// When a transaction ran, in operations of its disk.
+/// The span of a transaction, in operations of its disk.
 #[derive(Clone, Copy)]
 struct Ran {
     begun: usize,
-    /// From then on whoever was told may rely on it after a crash.
+    /// From this operation on a caller may rely on the commit after a crash.
     durable: Option<usize>,
 }
 
 impl Ran {
-    /// What is known of one that has committed if the disk stops after so many operations.
+    /// Returns the outcome of a committed transaction if the disk stops after `operations`.
     fn outcome(self, operations: usize) -> Outcome {
-        // The write that was to be the next operation is on its way, and may be there.
+        // The write that would be the next operation is in flight, and may survive.
         if self.begun > operations {
             return Outcome::Aborted;
         }
@@ -39,15 +40,15 @@ impl Ran {
     }
 }
 
-/// What is known from the lives before.
+/// The knowledge from earlier runs.
 #[derive(Clone)]
 pub struct Past {
     lists: Lists,
     history: History,
     ranges: Ranges,
-    /// Transactions on rows that are there.
+    /// Transactions on rows that are present.
     there: Vec<Observed>,
-    /// Those that may be there.
+    /// Transactions on rows that may be present.
     perhaps: Vec<Observed>,
 }
 
@@ -68,10 +69,10 @@ impl std::fmt::Debug for Past {
 }
 
 impl Past {
-    /// Judges what is there, where any transaction may be missing.
+    /// Judges a content in which any transaction may be missing.
     ///
     /// # Panics
-    /// With what cannot be explained by those that are there.
+    /// If the present transactions cannot be explained; the message says why.
     pub fn judge_weakly(&self, content: &Content, context: &str) {
         let now = self.lists.ticks.clone().next();
         let mut history = self.history.clone();
@@ -88,7 +89,7 @@ impl Past {
         let rows_of = |name: &'static str| content.iter().filter(move |((table, _), _)| table == name);
         let made =
             rows_of("lists").all(|((_, key), _)| self.lists.keys().any(|list| list.to_be_bytes() == key[..]));
-        assert!(made, "{context}: lists that nobody made");
+        assert!(made, "{context}: lists that no transaction made");
         let rows = rows_of("rows");
         let rows: Vec<(u64, u64)> =
             rows.map(|((_, key), value)| (number(key.clone()), number(value.clone()))).collect();
@@ -113,18 +114,18 @@ fn must_be_isolated(verdict: &Verdict, what: &str, context: &str) {
     assert!(verdict.is_valid(), "{context}: isolation of {what}: {:#?}", verdict.violations);
 }
 
-/// The transactions of a life, while they run.
+/// The transactions of a run in progress.
 pub struct Isolation {
     lists: Table,
     rows: Table,
     before: Arc<Past>,
-    /// With what was read when the life began.
+    /// Includes the reads at the begin of the run.
     past: Past,
-    /// The operations of the disk then.
+    /// The number of disk operations at the begin.
     read_at: usize,
 }
 
-/// What a thread did.
+/// The transactions of one thread.
 #[derive(Default)]
 pub struct Record {
     history: History,
@@ -176,14 +177,14 @@ impl Record {
     }
 }
 
-/// Where transactions run.
+/// The tables and handles with which transactions run.
 pub struct Run<'r> {
     pub db: &'r Database,
     pub disk: &'r SimulatedStorage,
 }
 
 impl Isolation {
-    /// Reads what is there after the lives before.
+    /// Reads the content left by earlier runs.
     pub fn begin(run: &Run<'_>, before: &Arc<Past>) -> Result<Isolation> {
         let (lists, rows) = (run.db.table_or_create("lists")?, run.db.table_or_create("rows")?);
         let mut past = (**before).clone();
@@ -192,10 +193,10 @@ impl Isolation {
         let marks = marks_in(&found.scans[0]);
         let marked = past.perhaps.drain(..).filter(|perhaps| is_marked(perhaps, &marks));
         past.there.extend(marked.map(|transaction| {
-            // Not later than this, if it was not known when.
+            // If the time is unknown, it is not later than this.
             Observed { ended: transaction.ended.min(found.begun - 1), ..transaction }
         }));
-        // Numbers above what was recovered are drawn again: what had them is gone, and a snapshot with one of them saw the same without them.
+        // CSNs above the recovered ones are drawn again: a snapshot with a discarded CSN saw the same without it.
         for snapshot in past.there.iter_mut().filter_map(|transaction| transaction.snapshot.as_mut()) {
             *snapshot = found.snapshot.map_or(*snapshot, |newest| newest.min(*snapshot));
         }
@@ -203,7 +204,7 @@ impl Isolation {
         Ok(Isolation { lists, rows, before: before.clone(), past, read_at: run.disk.operations() })
     }
 
-    /// One transaction of each kind.
+    /// Runs one transaction of each kind.
     pub fn step(&self, run: &Run<'_>, record: &mut Record, random: &mut Random) -> Result<()> {
         record.list_transaction(self, run, random)?;
         if random.chance(1, 2) {
@@ -212,17 +213,17 @@ impl Isolation {
         Ok(())
     }
 
-    /// Reads the lists once more, as the last of the life.
+    /// Reads the lists once more, as the run's last transaction.
     pub fn read_again(&self, run: &Run<'_>, record: &mut Record) {
         let begun = run.disk.operations();
         read_all(run.db, &self.lists, &self.past.lists, &mut record.history);
         record.ran.push(Ran { begun, durable: Some(run.disk.operations()) });
     }
 
-    /// Judges all that was seen so far.
+    /// Judges everything observed so far.
     ///
     /// # Panics
-    /// With what was not isolated.
+    /// If transactions were not isolated; the message says which.
     pub fn end(&self, record: Record, context: &str) -> RunRecord {
         let mut past = self.past.clone();
         past.history.absorb(record.history);
@@ -236,16 +237,16 @@ impl Isolation {
     }
 }
 
-/// What a life left.
+/// The transactions of a run that has ended.
 pub struct RunRecord {
     before: Arc<Past>,
-    /// With the lists' history of the life, and what was found of the rows when it began.
+    /// The run's history of lists, and the rows found at its begin.
     past: Past,
     read_at: usize,
-    /// Of the last transactions of the lists' history.
+    /// Spans of the last transactions in the history of lists.
     ran: Vec<Ran>,
     rows: Vec<(Observed, Ran)>,
-    /// Transactions of this life that were judged.
+    /// Number of judged transactions of this run.
     pub judged: u64,
 }
 
@@ -256,10 +257,10 @@ impl std::fmt::Debug for RunRecord {
 }
 
 impl RunRecord {
-    /// What is known if the life ended after so many operations of its disk.
+    /// Returns the knowledge if the run ended after `operations` of its disk.
     pub fn after(&self, operations: usize) -> Arc<Past> {
         if operations < self.read_at {
-            // Nobody was told of anything.
+            // No outcome was reported.
             return self.before.clone();
         }
         let mut past = self.past.clone();

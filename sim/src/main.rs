@@ -34,12 +34,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs many seeds and the tests that have a measure of their own, and prints a row for each; exit code 1 if one is missed.
+    /// Runs many seeds and the measured tests, and prints a row for each; exit code 1 if a target is missed.
     Scorecard {
-        /// Go on for so long, and compare with what a long run should reach.
+        /// Run for this many minutes, and compare with the targets of a long run.
         #[arg(long)]
         minutes: Option<u64>,
-        /// A file that the sums are kept in; if it is there, this run goes on where that one ended.
+        /// File that keeps the sums; if it exists, this run continues it.
         #[arg(long)]
         record: Option<std::path::PathBuf>,
         /// Leave out the tests of other packages, which need cargo and the sources.
@@ -48,38 +48,38 @@ enum Command {
         /// The first seed.
         #[arg(long, default_value_t = 1)]
         first_seed: u64,
-        /// So many seeds at a time.
+        /// Number of seeds at a time.
         #[arg(long, default_value_t = 2_000)]
         seeds: u64,
-        /// Crashes of each seed's first life; each is followed by others.
+        /// Crashes of each seed's first run; further crashes follow each.
         #[arg(long, default_value_t = POINTS)]
         points: u64,
-        /// Processes at a time.
+        /// Number of processes at a time.
         #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, |n| n.get()))]
         processes: usize,
-        /// For machines.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Runs one seed again and prints what happens: of each life the operations of the disk, among them what threads did and were told, and
-    /// where it was crashed.
+    /// Runs one seed again and prints its trace: the disk operations of each run, the actions of threads among
+    /// them, and each crash.
     Replay {
-        /// Which.
+        /// The seed.
         seed: u64,
-        /// As in the run in which it failed.
+        /// Crashes of the first run, as when the seed failed.
         #[arg(long, default_value_t = POINTS)]
         points: u64,
     },
-    /// Plants bugs in the engine, one at a time, and tells who catches them; exit code 1 if one is missed.
+    /// Plants bugs in the engine, one at a time, and names their detectors; exit code 1 if one is missed.
     Planted(planted::Asked),
     /// Runs one seed and prints its figures as JSON.
     Run {
-        /// Which.
+        /// The seed.
         seed: u64,
-        /// Crashes of its first life.
+        /// Crashes of its first run.
         #[arg(long, default_value_t = POINTS)]
         points: u64,
-        /// Which of the processors to stay on, counted from 0.
+        /// The processor to stay on, counted from 0.
         #[arg(long, default_value_t = 0)]
         processor: usize,
     },
@@ -135,8 +135,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps this process on one of the processors it may use: its threads run one at a time, and handing on to one on another
-/// processor takes four times as long. If that cannot be had it is only slower.
+/// Keeps this process on one of its processors: its threads run one at a time, and passing the baton to another
+/// processor takes four times as long. Without it the run is only slower.
 fn stay_on(processor: usize) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let Ok(allowed) = sched_getaffinity(None) else { return };

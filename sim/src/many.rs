@@ -1,5 +1,5 @@
-//! Many seeds, each in a process of its own, so that one that panics, hangs or leaks leaves the others alone, and every one
-//! begins with the same state of the process.
+//! Runs many seeds, each in a process of its own: a panic, hang or leak does not affect other seeds, and every
+//! seed begins with the same process state.
 
 use crate::figures::Figures;
 use anyhow::{Context, Result, anyhow};
@@ -12,44 +12,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A seed that failed.
+/// A failed seed.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
-    /// What its process said, the first lines.
+    /// The first lines of the process's output.
     pub said: String,
-    /// It said the same when it was run again.
+    /// True if the second run failed with the same output.
     pub replays: bool,
 }
 
-/// Which seeds, and until when.
+/// Which seeds to run, and until when.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub seeds: Range<u64>,
-    /// No further seed is begun after this.
+    /// No seed starts after this moment.
     pub until: Option<Instant>,
-    /// Processes at a time.
+    /// Number of processes at a time.
     pub processes: usize,
-    /// So many of them, the first, are run twice, and must go the same way.
+    /// Number of seeds, from the first on, that run twice and must not differ.
     pub twice: u64,
-    /// Crashes of each seed's first life.
+    /// Crashes of each seed's first run.
     pub points: u64,
     /// A seed that takes longer has failed.
     pub patience: Duration,
-    /// A bug to plant.
+    /// The bug to plant.
     pub planted: Option<Bug>,
 }
 
-/// What seeds did.
+/// The results of many seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pub figures: Figures,
     pub failures: Vec<Failure>,
-    /// Seeds that were run twice, and went the same way.
+    /// Number of seeds that ran twice without a difference.
     pub twice: u64,
 }
 
-/// Runs them, and adds up what they did.
+/// Runs the seeds and sums their figures.
 ///
 /// # Errors
 /// This program cannot be started.
@@ -95,7 +95,7 @@ pub fn run(wanted: &Wanted) -> Result<Done> {
     Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A seed, once more if it is to be run twice or has failed.
+/// Runs a seed, and once more if planned or if it failed.
 fn once_or_twice(
     program: &Path,
     seed: u64,
@@ -110,7 +110,7 @@ fn once_or_twice(
     }
 }
 
-/// What becomes of a seed by what its two runs gave.
+/// Returns the result of a seed from its two runs.
 fn compare(
     seed: u64,
     first: Result<Figures, String>,
@@ -123,16 +123,17 @@ fn compare(
             Err(failure(said, true))
         }
         (first, second) => {
-            let told = |run: Result<Figures, String>| run.map_or_else(|said| said, |own| format!("{own:?}"));
+            let describe =
+                |run: Result<Figures, String>| run.map_or_else(|said| said, |own| format!("{own:?}"));
             Err(failure(
-                format!("goes another way the second time:\n{}\n{}", told(first), told(second)),
+                format!("differs in the second run:\n{}\n{}", describe(first), describe(second)),
                 false,
             ))
         }
     }
 }
 
-/// What a panic says, without the numbers that the system gives to threads: `thread 'main' (4711) panicked`.
+/// Removes thread numbers of the system from a panic message: `thread 'main' (4711) panicked`.
 fn without_thread_numbers(said: &str) -> String {
     let mut parts = said.split("thread '");
     let mut text = parts.next().unwrap_or_default().to_string();
@@ -151,7 +152,7 @@ fn without_thread_numbers(said: &str) -> String {
     text
 }
 
-/// One seed: its figures, or what its process said when it failed.
+/// Returns the figures of one seed, or the output of its failed process.
 pub fn one(program: &Path, seed: u64, processor: usize, wanted: &Wanted) -> Result<Result<Figures, String>> {
     let child = Command::new(program)
         .args(["run", &seed.to_string(), "--points", &wanted.points.to_string()])
@@ -175,17 +176,17 @@ pub fn one(program: &Path, seed: u64, processor: usize, wanted: &Wanted) -> Resu
         .map_err(|error| format!("figures that cannot be read: {error}")))
 }
 
-/// Lines that are kept of what a process said.
+/// Most lines of output kept.
 const SAID_LINES: usize = 40;
 
-/// `None` if it did not end in time; then it is ended.
+/// Returns `None` after killing a process that did not end in time.
 pub fn wait_at_most(mut child: Child, patience: Duration) -> Result<Option<std::process::Output>> {
     let (done, ended) = std::sync::mpsc::channel();
     let pid = child.id();
     std::thread::scope(|scope| {
         let watch = scope.spawn(move || {
             if ended.recv_timeout(patience).is_err() {
-                // It is our child, and has not been waited for.
+                // The process is our child and has not been waited for.
                 let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
                 return true;
             }
@@ -227,7 +228,7 @@ mod tests {
         assert!(!replays(said(1, "lost"), said(1, "there")));
         assert!(!replays(said(1, "lost"), Ok(Figures::default())));
         assert!(!replays(Ok(Figures::default()), said(1, "lost")));
-        let other = Figures { lives: 1, ..Figures::default() };
+        let other = Figures { runs: 1, ..Figures::default() };
         assert!(!replays(Ok(Figures::default()), Ok(other.clone())));
         assert_eq!(compare(7, Ok(other.clone()), Ok(other.clone())).expect("the same twice"), other);
     }

@@ -83,7 +83,7 @@ const RECOVERED_AGAIN: u64 = 24;
 pub fn execute(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> RunRecord {
     let (disk, plan) = (disk.clone(), Plan::of(script.seed));
     let before = disk.fault_counts();
-    let mut own = Figures { lives: 1, ..Figures::default() };
+    let mut own = Figures { runs: 1, ..Figures::default() };
     let trace = script.trace.clone();
     if script.judged && script.number > 0 && script.seed % RECOVERED_AGAIN == 1 {
         again::judge(&disk, &script, &mut own);
@@ -136,8 +136,8 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
         Ok(db) => db,
         Err(error) => {
             note(&format!("is refused: {error}"));
-            let is_told = script.judged || !script.trouble.lets_work() || weak::is_damage(&error);
-            assert!(is_told || is_expected(&error, &script.settings), "{}: {error}", script.context);
+            let is_explained = script.judged || !script.trouble.lets_work() || weak::is_damage(&error);
+            assert!(is_explained || is_expected(&error, &script.settings), "{}: {error}", script.context);
             record.refused = Some(error);
             healer.end();
             return record;

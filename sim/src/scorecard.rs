@@ -1,7 +1,7 @@
-//! The scorecard: a row for each measure, with its figure, what it should be, and whether it is.
+//! The scorecard: a row for each measure, with its figure, its target, and whether the target is met.
 //!
-//! One round is what a run in CI does: some thousand seeds, then each test of other packages that has a measure of its own. A long run goes
-//! on until its time is over, each time with what is furthest from its target, and can go on where an earlier one ended.
+//! One round runs some thousand seeds, and then each test of another package that has a measure of its own. A
+//! long run repeats whatever is furthest from its target until its time is over, and can continue an earlier run.
 
 use crate::cargo;
 use crate::figures::{DEEP_ORDERS, Figures};
@@ -14,19 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What is asked for.
+/// The options of a scorecard.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// On and on until this time is over; without it one round.
+    /// Minutes of a long run; None for one round.
     pub minutes: Option<u64>,
     pub first_seed: u64,
-    /// At a time.
+    /// Seeds at a time.
     pub seeds: u64,
     pub points: u64,
     pub processes: usize,
-    /// Without the tests of other packages.
+    /// Leaves out the tests of other packages.
     pub simulation_only: bool,
-    /// Where the sums are kept, and gone on with.
+    /// File that keeps the sums for a later run.
     pub record: Option<PathBuf>,
 }
 
@@ -36,7 +36,7 @@ impl Asked {
     }
 }
 
-/// One measure: at least its target, or at most if it says so.
+/// One measure, with a lower bound as its target, or an upper bound if it says so.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub measure: &'static str,
@@ -45,40 +45,40 @@ pub struct Row {
     pub met: bool,
 }
 
-/// What was done, of which the rows are made.
+/// The sums from which the rows are made.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sums {
     pub seconds: f64,
-    /// Of each commit that was run.
+    /// Minutes for each commit that was run.
     #[serde(default)]
     pub commits: BTreeMap<String, f64>,
-    /// The first that has not been run.
+    /// The first seed that has not run.
     pub next_seed: u64,
-    /// Of the simulation.
+    /// Figures of the simulation.
     pub figures: Figures,
-    /// Of tests of other packages.
+    /// Figures of tests of other packages.
     pub suites: BTreeMap<String, u64>,
-    /// How often each of them was run.
+    /// Number of runs of each suite.
     pub runs: BTreeMap<String, u64>,
-    /// Seeds that were run twice, and went the same way.
+    /// Number of seeds that ran twice without a difference.
     pub twice: u64,
-    /// Seeds that failed.
+    /// Number of failed seeds.
     #[serde(default)]
     pub failed_seeds: u64,
-    /// Of those the ones that said the same when they were run again.
+    /// Number of failed seeds that failed again in the same way.
     #[serde(default)]
     pub replayed: u64,
-    /// Tests that failed, and did not when they were run again.
+    /// Tests that failed, and passed when they ran again.
     #[serde(default)]
     pub flaky: u64,
-    /// Seeds and tests that failed, with what they said.
+    /// Failed seeds and tests, with their output.
     pub failed: Vec<(String, String)>,
-    /// Tests that were left out, because this machine lacks something, and why.
+    /// Skipped tests, and what the machine lacks.
     #[serde(default)]
     pub skipped: BTreeSet<String>,
 }
 
-/// All of it.
+/// The whole scorecard.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scorecard {
     pub rows: Vec<Row>,
@@ -86,19 +86,19 @@ pub struct Scorecard {
     pub sums: Sums,
 }
 
-/// Of the seeds of a round so many are run twice.
+/// Number of a round's seeds that run twice.
 const TWICE: u64 = 50;
-/// Seeds of a long run.
+/// Target for the seeds of a long run.
 const LONG_SEEDS: u64 = 100_000;
-/// Of the seeds of a round alone; what is missing of 100,000 is of the crash test.
+/// Target for the seeds of a round; the crash test adds the rest of the 100,000 power cuts.
 const SIMULATED_CUTS: u64 = 50_000;
-/// A round is made for each change.
+/// Targets of a round, which runs for each change.
 const SHORT_MINUTES: u64 = 20;
-/// A long run is one of two hours or more.
+/// Targets of a long run, of two hours or more.
 const LONG_MINUTES: u64 = 120;
-/// Between the first seeds of two runs of a suite: more than it takes in one.
+/// Distance between the first seeds of two runs of a suite: more than one run uses.
 const SEEDS_OF_A_SUITE: u64 = 100_000;
-/// Faults that the device knows nothing of: see `life`.
+/// Kinds of faults outside of the device: see `run`.
 const OTHER_FAULTS: u64 = 6;
 
 impl Sums {
@@ -115,7 +115,7 @@ impl Sums {
         }
     }
 
-    /// What a long run goes on with: a suite, or seeds, whichever is furthest from its target.
+    /// Chooses the next part of a long run: a suite or seeds, whichever is furthest from its target.
     fn most_behind(&self, asked: &Asked) -> Option<Suite> {
         let mut most = (self.figures.seeds as f64 / LONG_SEEDS as f64, None);
         for suite in asked.suites().iter() {
@@ -131,7 +131,7 @@ impl Sums {
         most.1
     }
 
-    /// A figure of the suites, with what the simulation adds to it.
+    /// Returns a figure of the suites plus the simulation's.
     fn count(&self, figure: &str) -> u64 {
         let simulated = match figure {
             "power_cuts" => self.figures.power_cuts,
@@ -150,7 +150,7 @@ impl Sums {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Seeds, the first of them twice.
+    /// Runs seeds, the first of them twice.
     fn simulate(&mut self, asked: &Asked, until: Option<Instant>) -> Result<()> {
         let wanted = Wanted {
             seeds: self.next_seed..self.next_seed + asked.seeds,
@@ -176,7 +176,7 @@ impl Sums {
         self.failed.extend(failures.into_iter().map(named));
     }
 
-    /// A suite; one that fails is run again, from the same seed on.
+    /// Runs a suite; a failed one runs again from the same seed.
     fn test(&mut self, suite: &Suite) -> Result<()> {
         let runs = self.runs.entry(suite.name.into()).or_default();
         let first_seed = 1 + *runs * SEEDS_OF_A_SUITE;
@@ -187,7 +187,7 @@ impl Sums {
         Ok(())
     }
 
-    /// What a suite did, and, if it failed, what it did when it was run again. One that fails only once has failed.
+    /// Adds the report of a suite, and of its second run if it failed. A suite that fails once has failed.
     fn note_outcome(&mut self, suite: &str, outcome: Outcome, again: Option<&Outcome>) {
         self.flaky += u64::from(again.is_some_and(|again| again.failure.is_none()));
         for (what, count) in outcome.figures {
@@ -222,7 +222,7 @@ impl Sums {
         let power_cuts = if asked.simulation_only { SIMULATED_CUTS } else { 100_000 };
         let mut rows = vec![
             of_suites("simulated power cuts", "power_cuts", power_cuts),
-            // Beside them, and no part of them.
+            // Counted apart, not added.
             of_suites("simulated kills", "simulated_kills", 0),
             at_least("seeds with random configuration", figures.seeds, (2_000, LONG_SEEDS)),
             at_least("kinds of faults that fired", figures.happenings.len() as u64, (24, kinds)),
@@ -268,7 +268,7 @@ impl Scorecard {
     /// Runs everything.
     ///
     /// # Errors
-    /// This program cannot be started again; there is no cargo; the record cannot be read or written.
+    /// This program cannot be started again; cargo is missing; the record cannot be read or written.
     pub fn make(asked: &Asked) -> Result<Scorecard> {
         let (begun, mut sums) = (Instant::now(), Sums::of(asked)?);
         let (commit, before) = (cargo::commit(), sums.seconds);
@@ -292,13 +292,13 @@ impl Scorecard {
         }
     }
 
-    /// Whether every measure is met.
+    /// Returns true if every target is met.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.rows.iter().all(|row| row.met)
     }
 
-    /// For people.
+    /// Returns the table for people.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!("{:<44}{:>12}{:>12}\n", "measure", "figure", "target");
@@ -311,9 +311,9 @@ impl Scorecard {
             let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
             text += &format!("\n{what}: {}\n", counts.join(", "));
         }
-        let Figures { lives, transactions, acknowledged, decisions, switches, .. } = figures;
+        let Figures { runs, transactions, acknowledged, decisions, switches, .. } = figures;
         text += &format!(
-            "\n{lives} lives, {transactions} transactions, {acknowledged} acknowledged; {decisions} decisions of the scheduler, {switches} switches; \
+            "\n{runs} runs, {transactions} transactions, {acknowledged} acknowledged; {decisions} decisions of the scheduler, {switches} switches; \
              {:.0} s\n",
             self.sums.seconds
         );
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(next(&sums), None, "seeds");
         sums.figures.seeds = 10_000;
         assert_eq!(next(&sums), Some("crashes"));
-        // What the simulation does counts, and kills do not.
+        // Power cuts of the simulation count, kills do not.
         sums.figures.kills = 600_000;
         assert_eq!(next(&sums), Some("crashes"));
         sums.figures.power_cuts = 600_000;
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_and_which_commits_were_run_is_told() {
+    fn skipped_tests_and_commits_are_listed() {
         let skipped = BTreeSet::from(["a: there is no strace".to_string()]);
         let commits = BTreeMap::from([("ed3c81d".to_string(), 120.0)]);
         let sums = Sums { skipped, commits, ..Sums::default() };
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_gone_on_with() {
+    fn a_record_is_continued() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("soak.json");
         let sums = Sums { seconds: 60.0, next_seed: 2_001, twice: 50, ..Sums::default() };
@@ -389,9 +389,9 @@ mod tests {
         assert!(error.to_string().contains("soak.json"), "{error}");
     }
 
-    /// What it calls "interrupted" was a write of which a part was done before the rest, and still is.
+    /// An old record called a partly executed write "interrupted", and still does.
     #[test]
-    fn a_record_of_a_run_that_knew_fewer_kinds_of_faults_is_gone_on_with() {
+    fn an_older_record_with_fewer_kinds_of_faults_is_continued() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("soak.json");
         let mut sums = Sums::default();

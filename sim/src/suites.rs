@@ -1,5 +1,5 @@
-//! Measures that are not the simulation's: tests of other packages, run as `cargo test` runs them. Each says what it did in lines
-//! `figures: {"what": 5}`, which are added up. One that lacks something here is green without them, and says `SKIPPED: `.
+//! Measures outside of the simulation: tests of other packages, run by `cargo test`. Each prints its figures in
+//! lines `figures: {"what": 5}`, which are summed. A test that lacks something prints `SKIPPED: ` and passes.
 
 use crate::cargo;
 use anyhow::{Context, Result};
@@ -9,21 +9,21 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// A test program, or several.
+/// One or more test programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Suite {
     pub name: &'static str,
-    /// What follows `cargo test`.
+    /// Arguments of `cargo test`.
     arguments: &'static [&'static str],
-    /// Tests whose names contain one of these; all of the program's if there is none.
+    /// Parts of test names to run; empty for all tests of the program.
     filters: &'static [&'static str],
-    /// The figure that it is run for.
+    /// The figure that the suite is run for.
     pub figure: &'static str,
-    /// What that figure should be after a long run. `None` for one that goes the same way each time: it is run once.
+    /// Target of the figure in a long run. None for a suite that is the same each time: it runs once.
     pub long: Option<u64>,
 }
 
-/// All of them.
+/// All suites.
 pub const SUITES: &[Suite] = &[
     Suite {
         name: "crashes",
@@ -62,24 +62,24 @@ pub const SUITES: &[Suite] = &[
     },
 ];
 
-/// What a suite did.
+/// The report of a suite.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub figures: BTreeMap<String, u64>,
-    /// What was left out, and why.
+    /// Skipped tests, and why.
     pub skipped: BTreeSet<String>,
-    /// What it said, the last lines, if it failed.
+    /// The last lines of output of a failed suite.
     pub failure: Option<String>,
 }
 
-/// Lines that are kept of what a failed suite said.
+/// Most lines of output kept.
 const SAID_LINES: usize = 60;
 
 impl Suite {
-    /// Runs it, with the seeds from `first_seed` on.
+    /// Runs the suite, with seeds from `first_seed` on.
     ///
     /// # Errors
-    /// There is no cargo, or no source of this project.
+    /// Cargo or the sources are missing.
     pub fn run(&self, first_seed: u64) -> Result<Outcome> {
         let bar = ProgressBar::new_spinner();
         bar.set_style(ProgressStyle::with_template("{elapsed_precise} {spinner} {prefix}: {msg}")?);
@@ -129,7 +129,7 @@ impl Outcome {
     }
 
     fn note_figures(&mut self, line: &str) {
-        // The harness may have written something before it on the same line.
+        // The harness may have printed something before it on the same line.
         let figures = line.split_once("figures: ").map(|(_, figures)| figures);
         let figures = figures.and_then(|text| serde_json::from_str::<BTreeMap<String, u64>>(text).ok());
         for (what, count) in figures.into_iter().flatten() {

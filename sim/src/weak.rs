@@ -25,7 +25,7 @@ impl Answer {
     pub fn name(self) -> &'static str {
         match self {
             Answer::Sense => "makes sense after a broken promise",
-            Answer::Damaged => "damage is told after a broken promise",
+            Answer::Damaged => "damage is reported after a broken promise",
             Answer::NotSeen => "not all is read after a broken promise",
         }
     }

@@ -1,4 +1,4 @@
-//! What the threads of a life do, and what is written down of it.
+//! The work of a run's threads, and the notes about it.
 
 use crate::config::Trouble;
 use crate::copies::Backup;
@@ -23,31 +23,31 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether a transaction may fail with this where nothing is wrong: memory is short, or somebody else was first; or the log is at its bound,
-/// where that is so low that a life can reach it.
+/// Returns true if a transaction may fail with this error on a sound device: memory is short, another
+/// transaction was first, or the log is at a bound low enough for a run to reach.
 pub fn is_expected(error: &quenchdb::Error, settings: &Settings) -> bool {
     let at_bound = error.kind() == ErrorKind::OutOfSpace && settings.log_bytes_max < ROOM;
     error.kind() == ErrorKind::OutOfMemory || error.is_retryable() || at_bound
 }
 
-/// Of a log that never waits for checkpoints here.
+/// Log bytes that a run never exceeds, so that no commit waits for a checkpoint.
 const ROOM: u64 = 8 << 20;
-/// What writing a log takes at most, on a device without troubles, with all that it waits for.
+/// Longest time of a log write on a device without troubles, waits included.
 const WRITES: Duration = Duration::from_millis(10);
 
 impl Shared {
-    /// Thread `number` did this.
-    fn tell(&self, number: u8, what: &str) {
+    /// Notes an action of thread `number`.
+    fn note(&self, number: u8, what: &str) {
         self.script.trace.note(&self.disk, format_args!("thread {number}"), what);
     }
 
-    /// Transaction `id`, of bounded loss, has returned.
+    /// Notes that bounded-loss transaction `id` has returned.
     fn is_bounded(&self, id: Id) {
         let mut bounded = self.bounded.lock().expect("no panic under it");
         bounded.iter_mut().for_each(|bounded| bounded.told(id, self.now()));
     }
 
-    /// Whatever is overdue has to be there from now on.
+    /// Requires every overdue commit to be durable from now on.
     fn note_overdue(&self) {
         let mut bounded = self.bounded.lock().expect("no panic under it");
         let overdue: Vec<Id> = bounded.iter_mut().flat_map(|bounded| bounded.overdue(self.now())).collect();
@@ -56,7 +56,7 @@ impl Shared {
         self.notes.lock().overdue.extend(overdue.into_iter().map(|id| (operations, id)));
     }
 
-    /// Does what makes everything so far durable.
+    /// Makes a call that makes everything committed so far durable.
     pub fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<()> {
         let durable = self.tables.so_far.make_durable(call)?;
         let operations = self.disk.operations();
@@ -68,7 +68,7 @@ impl Shared {
         Moment { time: Duration::from_nanos(self.clock.now().0), leaps: simulation::preemptions() }
     }
 
-    /// Notes why a transaction was refused. Whether others may do better.
+    /// Notes why a transaction was refused. Returns true if other transactions may succeed.
     fn goes_on_after(&self, error: &quenchdb::Error) -> bool {
         if error.kind() == ErrorKind::OutOfMemory {
             self.notes.lock().refused_memory += 1;
@@ -80,32 +80,32 @@ impl Shared {
         no_space
     }
 
-    /// Where nothing is wrong that keeps transactions from going on they have to.
+    /// Requires that transactions succeed on a device without troubles.
     fn expect(&self, error: &quenchdb::Error) {
         let works = self.script.judged && self.script.trouble.lets_work();
         assert!(!works || is_expected(error, &self.script.settings), "{}: {error}", self.script.context);
     }
 }
 
-/// Shared by the threads of a life.
+/// State shared by the threads of a run.
 pub struct Shared {
     script: Script,
     pub disk: SimulatedStorage,
     pub db: Database,
     pub tables: Tables,
-    /// Rows of lives before, as they were found.
+    /// Rows of earlier runs, as they were found.
     to_adopt: Vec<(Arc<Past>, Reached)>,
-    /// Not in lives with troubles.
+    /// None in runs with troubles.
     isolation: Option<Isolation>,
     clock: Clock,
     pub notes: Mutex<Notes>,
-    /// Not the simulation's mutexes, which a thread may be switched at, or panic: nothing is waited for under them.
+    /// Mutexes of the system, because the simulation may switch threads or panic at its own.
     shadows: std::sync::Mutex<Vec<Past>>,
-    /// Not in lives with troubles, and no longer when the clock has jumped: nobody can say then what is overdue.
+    /// None in runs with troubles, and after a jump of the clock: then it is unknown what is overdue.
     bounded: std::sync::Mutex<Option<Bounded>>,
 }
 
-/// What is written down while they work.
+/// Notes taken while the threads work.
 #[derive(Default)]
 pub struct Notes {
     acknowledged: Vec<(usize, Id)>,
@@ -120,11 +120,11 @@ pub struct Notes {
     early_ends: u64,
     clock_jumps: u64,
     record: Record,
-    /// Threads that let go what others have left.
+    /// Threads that release what other threads have left.
     heirs: Vec<thread::JoinHandle<()>>,
 }
 
-/// What they did, when all of them have ended.
+/// The work of all threads.
 #[derive(Default)]
 pub struct Done {
     pub acknowledged: Vec<(usize, Id)>,
@@ -137,7 +137,7 @@ pub struct Done {
     pub so_far: Arc<SoFar>,
 }
 
-/// Has the threads of a life work, until the last has ended.
+/// Runs the threads of a run until the last has ended.
 pub fn work_together(
     db: &Database,
     disk: &SimulatedStorage,
@@ -168,7 +168,7 @@ pub fn work_together(
     let heirs = std::mem::take(&mut shared.notes.lock().heirs);
     heirs.into_iter().for_each(wait_for);
     if is_on_time && script.seed.is_multiple_of(2) {
-        // Nobody does anything until all windows are over.
+        // No thread does anything until all loss windows are over.
         thread::sleep(settings.loss_window + WRITES + Duration::from_micros(1));
         shared.note_overdue();
     }
@@ -176,7 +176,7 @@ pub fn work_together(
 }
 
 impl Shared {
-    /// What was written down, when nobody works any more.
+    /// Returns the notes after all threads have ended.
     fn end(&self, figures: &mut Figures) -> Done {
         let mut notes = std::mem::take(&mut *self.notes.lock());
         let shadows = std::mem::take(&mut *self.shadows.lock().expect("no panic under it"));
@@ -213,20 +213,20 @@ fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle
     thread::spawn("worker", move || work(&shared, number))
 }
 
-/// The rows that a thread owns. However it ends, what it did is noted.
+/// The rows that a thread owns. The history is noted however the thread ends.
 struct Own<'s> {
     shadow: Option<Shadow>,
     shared: &'s Shared,
 }
 
-/// Drawn apart: what keys are like, and whether rows of lives before are gone on with.
+/// Draws the kind of keys, and whether the owner continues with rows of an earlier run.
 const OWNERS: u64 = 0x0a11_e500;
 
 impl<'s> Own<'s> {
     fn of(shared: &'s Shared, number: u8) -> Own<'s> {
         let script = &shared.script;
         let mut random = Random::from_seed(script.seed ^ OWNERS);
-        // They stay: a later life that goes on with them has them, too.
+        // The rows stay for a later run that continues with them, too.
         let is_long = random.chance(1, if script.number == 0 { 4 } else { 24 });
         let keys = if is_long { Keys::Long } else { Keys::Short };
         let adopts = random.chance(1, 2);
@@ -256,15 +256,15 @@ fn work(shared: &Arc<Shared>, number: u8) {
     let operations = || shared.disk.operations();
     let (db, so_far) = (&shared.db, &shared.tables.so_far);
     let world = World { db, so_far, operations: &operations, kinds: script.kinds };
-    let told = |what: &str| shared.tell(number, what);
+    let note = |what: &str| shared.note(number, what);
     let note = |id| {
         shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
-        told(&format!("{id:?} is durable"));
+        note(&format!("{id:?} is durable"));
     };
     for n in 0..script.each {
         let id = [script.number, number, n, 0];
         if script.threads_end_early && random.chance(1, 12) {
-            told("ends early");
+            note("ends early");
             shared.notes.lock().early_ends += 1;
             shared.notes.lock().record.absorb(std::mem::take(&mut record));
             let left = ends::end(shared, [id[0], id[1], id[2], 1], &mut random);
@@ -274,12 +274,12 @@ fn work(shared: &Arc<Shared>, number: u8) {
         }
         if let Some(isolation) = &shared.isolation {
             let run = Run { db: &shared.db, disk: &shared.disk };
-            // Refused for want of memory.
+            // Memory was refused.
             isolation.step(&run, &mut record, &mut random).unwrap_or_else(|error| shared.expect(&error));
         }
-        told(&format!("{id:?} begins"));
+        note(&format!("{id:?} begins"));
         let ended = one(&shared.db, &shared.tables, id, script.kinds, &mut random);
-        told(&format!("{id:?} has returned: {}", in_words(&ended)));
+        note(&format!("{id:?} has returned: {}", in_words(&ended)));
         match ended {
             Ok(Told::Durable) => note(id),
             Ok(Told::Later(handle)) => handles.push((id, handle)),
@@ -297,9 +297,9 @@ fn work(shared: &Arc<Shared>, number: u8) {
             }
         }
         if let Some(shadow) = own.shadow.as_mut().filter(|_| random.chance(1, 2)) {
-            told("takes a step with its own rows");
+            note("takes a step with its own rows");
             let step = shadow.step(&world, &mut random);
-            told(&format!("has taken it: {step:?}"));
+            note(&format!("has taken it: {step:?}"));
             if step.is_err_and(|error| !shared.goes_on_after(&error)) {
                 break;
             }
@@ -314,7 +314,7 @@ fn work(shared: &Arc<Shared>, number: u8) {
     shared.notes.lock().record.absorb(record);
 }
 
-/// How a transaction ended, and what was told of it.
+/// The end of a transaction and what was reported about it.
 fn in_words(ended: &Result<Told>) -> String {
     match ended {
         Ok(Told::Durable) => "durable".into(),
@@ -327,7 +327,7 @@ fn in_words(ended: &Result<Told>) -> String {
     }
 }
 
-/// Reads what is there of the lives before, for the judge of isolation.
+/// Reads the content left by earlier runs, for the judge of isolation.
 fn begin_isolation(db: &Database, disk: &SimulatedStorage, script: &Script) -> Option<Isolation> {
     let begun = Isolation::begin(&Run { db, disk }, &script.known.seen);
     begun
@@ -337,17 +337,17 @@ fn begin_isolation(db: &Database, disk: &SimulatedStorage, script: &Script) -> O
         .ok()
 }
 
-/// Judges what transactions saw of each other.
+/// Judges what transactions observed of each other.
 fn judge_isolation(shared: &Shared, mut record: Record) -> Option<isolation::RunRecord> {
     let isolation = shared.isolation.as_ref()?;
-    // Not always: whoever reads has what is read made durable.
+    // Not always, because a read makes durable what it reads.
     if shared.script.number == 0 && shared.script.seed & 8 == 0 {
         isolation.read_again(&Run { db: &shared.db, disk: &shared.disk }, &mut record);
     }
     Some(isolation.end(record, &shared.script.context))
 }
 
-/// Makes a backup, more often if there is one that it may be an increment to.
+/// Makes a backup, more often if an earlier one can be its base.
 fn back_up(shared: &Shared, random: &mut Random) {
     let odds = if shared.notes.lock().backups.is_empty() { 8 } else { 3 };
     if random.chance(1, odds) {
@@ -356,15 +356,15 @@ fn back_up(shared: &Shared, random: &mut Random) {
     }
 }
 
-/// Does what makes all that has committed so far durable.
+/// Makes everything committed so far durable.
 fn settle<T>(shared: &Shared, number: u8, what: &str, call: impl FnOnce() -> Result<T>) -> Result<()> {
-    shared.tell(number, &format!("begins {what}"));
+    shared.note(number, &format!("begins {what}"));
     let done = shared.make_durable(call);
-    shared.tell(number, &format!("has ended {what}: {done:?}"));
+    shared.note(number, &format!("has ended {what}: {done:?}"));
     done
 }
 
-/// What a thread does now and then besides. Whoever may not work gets an error.
+/// Occasional other actions of a thread. Without permission to work they return an error.
 fn among_transactions(shared: &Shared, number: u8, snapshot: &mut Option<Snapshot>, random: &mut Random) {
     let db = &shared.db;
     if random.chance(shared.script.checkpoint_odds, 60) {
@@ -377,11 +377,11 @@ fn among_transactions(shared: &Shared, number: u8, snapshot: &mut Option<Snapsho
     match random.below(60) {
         3 => {
             let bits = 1 + random.below(22);
-            // Before it happens: others notice at once.
+            // Noted before the call: other threads notice its effect at once.
             shared.notes.lock().clock_jumps += 1;
             *shared.bounded.lock().expect("no panic under it") = None;
             simulation::jump(Duration::from_micros(1 + random.below(1 << bits)));
-            shared.tell(number, "the clock has jumped");
+            shared.note(number, "the clock has jumped");
         }
         4 => *snapshot = db.begin_read().ok(),
         5 => *snapshot = None,
