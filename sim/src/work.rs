@@ -69,7 +69,7 @@ impl Shared {
     }
 
     /// Notes why a transaction was refused. Returns true if other transactions may succeed.
-    fn goes_on_after(&self, error: &quenchdb::Error) -> bool {
+    fn continues_after(&self, error: &quenchdb::Error) -> bool {
         if error.kind() == ErrorKind::OutOfMemory {
             self.notes.lock().refused_memory += 1;
             return true;
@@ -257,7 +257,7 @@ fn work(shared: &Arc<Shared>, number: u8) {
     let (db, so_far) = (&shared.db, &shared.tables.so_far);
     let world = World { db, so_far, operations: &operations, kinds: script.kinds };
     let note = |what: &str| shared.note(number, what);
-    let note = |id| {
+    let acknowledge = |id| {
         shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
         note(&format!("{id:?} is durable"));
     };
@@ -281,9 +281,9 @@ fn work(shared: &Arc<Shared>, number: u8) {
         let ended = one(&shared.db, &shared.tables, id, script.kinds, &mut random);
         note(&format!("{id:?} has returned: {}", in_words(&ended)));
         match ended {
-            Ok(Told::Durable) => note(id),
+            Ok(Told::Durable) => acknowledge(id),
             Ok(Told::Later(handle)) => handles.push((id, handle)),
-            Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
+            Ok(Told::Met(ids)) => ids.into_iter().for_each(acknowledge),
             Ok(Told::Bounded) => shared.is_bounded(id),
             Ok(Told::Aborted) => drop(shared.notes.lock().aborted.insert(id)),
             Ok(Told::Lazy) => {}
@@ -291,7 +291,7 @@ fn work(shared: &Arc<Shared>, number: u8) {
                 if is_certain(&error) {
                     shared.notes.lock().aborted.insert(id);
                 }
-                if !shared.goes_on_after(&error) {
+                if !shared.continues_after(&error) {
                     break;
                 }
             }
@@ -300,14 +300,14 @@ fn work(shared: &Arc<Shared>, number: u8) {
             note("takes a step with its own rows");
             let step = shadow.step(&world, &mut random);
             note(&format!("has taken it: {step:?}"));
-            if step.is_err_and(|error| !shared.goes_on_after(&error)) {
+            if step.is_err_and(|error| !shared.continues_after(&error)) {
                 break;
             }
         }
         shared.note_overdue();
         shared.notes.lock().transactions += 1;
         for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
-            note(id);
+            acknowledge(id);
         }
         among_transactions(shared, number, &mut snapshot, &mut random);
     }
