@@ -161,7 +161,7 @@ impl History<'_> {
             // What the run has not written by its end stays unwritten.
             2 => end,
             3 => {
-                let moments = disk.moments_of_several_logs();
+                let moments = disk.crash_points_between_logs();
                 let anywhere = random.below(end as u64 + 1) as usize;
                 let chosen = random.below(moments.len().max(1) as u64) as usize;
                 moments.get(chosen).copied().unwrap_or(anywhere)

@@ -8,7 +8,7 @@ use crate::figures::{DEEP_ORDERS, Figures};
 use crate::many::{self, Failure, Wanted};
 use crate::suites::{Outcome, SUITES, Suite};
 use anyhow::{Context, Result};
-use quenchdb::internals::device::simulated::HAPPENINGS;
+use quenchdb::internals::device::simulated::EVENT_NAMES;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -218,7 +218,7 @@ impl Sums {
             |depth: u64, by_depth: &BTreeMap<u64, u64>| by_depth.range(depth..).map(|(_, count)| count).sum();
         let (recovery, checkpoint) = (&figures.in_recovery, &figures.in_checkpoint);
         let each_pair = figures.protocols.values().copied().min().unwrap_or(0);
-        let kinds = HAPPENINGS.len() as u64 + OTHER_FAULTS;
+        let kinds = EVENT_NAMES.len() as u64 + OTHER_FAULTS;
         let power_cuts = if asked.simulation_only { SIMULATED_CUTS } else { 100_000 };
         let mut rows = vec![
             of_suites("simulated power cuts", "power_cuts", power_cuts),
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!((again.figures.happenings["interrupted"], kinds.figure, kinds.target), (4, 2, 37));
         let pairs = row(&again, &asked, "pairs of kinds, one in a later life");
         assert_eq!((pairs.figure, pairs.target), (1, 1_369));
-        let known = |name: &str| HAPPENINGS.contains(&name);
+        let known = |name: &str| EVENT_NAMES.contains(&name);
         assert!(again.figures.happenings.keys().all(|name| known(name)), "counted as a kind that is none");
     }
 

@@ -4,12 +4,15 @@
 //! what is never touched takes no memory. The largest are mapped in huge pages where the system has them: the
 //! system clears them in one step for 2 MiB, and reading them at random misses the processor's translation cache less.
 
-use super::SECTOR_BYTES;
 use crate::base::{Account, Charge};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+/// Writes are padded to, and buffers aligned to, this many bytes: the physical sector of the disks we know (rule: a
+/// smaller unit would make the drive rewrite durable neighbours).
+pub const SECTOR_BYTES: usize = 4096;
 
 /// A zero-filled byte buffer, aligned to [`SECTOR_BYTES`], of a length that is a multiple of it.
 pub struct AlignedBuffer {

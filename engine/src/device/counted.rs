@@ -3,7 +3,7 @@
 //! Every method goes to the file inside. Counted is what came back without an error. Left out on purpose: writes through a
 //! [`WriteQueue`](super::WriteQueue), which go past [`File`] to the descriptor; their submitter counts them.
 
-use super::{File, ReadDone, ReadRequest};
+use super::storage::{File, ReadDone, ReadRequest};
 use crate::base::metrics::Counter;
 use crate::base::{Location, Result};
 use std::os::fd::RawFd;

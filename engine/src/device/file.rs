@@ -4,12 +4,13 @@
 //! durable writes carry `RWF_DSYNC`. Where the file system refuses either, the plain way is taken and the
 //! [`DeviceFacts`] say why.
 
+use super::blocking_queue::BlockingQueue;
+use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::directory_lock::DirectoryLock;
 use super::facts::{self, DeviceFacts, DurabilityMethod};
-use super::queue::BlockingQueue;
+use super::storage::{File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue};
 use super::uring::UringQueue;
 use super::uring_read::ManyReads;
-use super::{AlignedBuffer, File, OpenMode, ReadDone, ReadRequest, SECTOR_BYTES, Storage, WriteQueue};
 use crate::base::planted::{self, Bug};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};

@@ -3,11 +3,11 @@
 //! Reopening the same value sees what was written, so tests and caches can close and open. Nothing survives the process;
 //! a "durable" write is durable in that sense only, and the facts say so.
 
+use super::blocking_queue::BlockingQueue;
 use super::facts::{DeviceFacts, DurabilityMethod};
 use super::locks::{FileLocks, LockHandle};
 use super::mapped::{MapOptions, MappedMemory, MemoryFacts, Primitive, Survives, map_file};
-use super::queue::BlockingQueue;
-use super::{File, OpenMode, Storage, WriteQueue};
+use super::storage::{File, OpenMode, Storage, WriteQueue};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};

@@ -4,8 +4,9 @@
 //! scheduler tick, because it is delivered to the busy thread. So the methods are compared **beside computing threads**,
 //! by what they cost those threads and how long their tail is.
 
+use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::facts::DurabilityMethod;
-use super::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage, WriteRequest};
+use super::storage::{File, OpenMode, Storage, WriteRequest};
 use crate::base::settings::MethodSetting;
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -12,8 +12,9 @@
 //!    nothing, and when both are done the write gets a flush of its own.
 //! 6. Plain completion says nothing of a write to the page cache: a file that is not direct is flushed after each.
 
+use super::buffer::AlignedBuffer;
 use super::facts::DurabilityMethod;
-use super::{AlignedBuffer, Completion, WriteQueue, WriteRequest};
+use super::storage::{Completion, WriteQueue, WriteRequest};
 use crate::base::{Error, Result};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use std::collections::VecDeque;

@@ -4,8 +4,8 @@
 //! 2. A read that failed, fell short, or was never started is not judged here: the caller repeats it alone, and learns the
 //!    error with its place. Reads may be repeated.
 
+use super::storage::{ReadDone, ReadRequest};
 use super::uring::RETRY;
-use super::{ReadDone, ReadRequest};
 use crate::sync::Mutex;
 use io_uring::{IoUring, opcode, types};
 use std::os::fd::RawFd;

@@ -12,7 +12,8 @@
 //! All blocks of the file are allocated before it is mapped: a store to a hole of a full file system would kill the process. A new file
 //! has no length before it has its blocks.
 
-use super::{MapOptions, MappedMemory, MemoryFacts, Primitive, Survives, WORD_BYTES, absolute};
+use super::memory::{MapOptions, MappedMemory, MemoryFacts, Survives, WORD_BYTES, absolute};
+use super::primitive::Primitive;
 use crate::base::{Error, ErrorKind, Location, Result};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};

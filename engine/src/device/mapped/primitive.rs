@@ -11,10 +11,12 @@
 //! They are tried in this order, which is from fast to slow for small records: consecutive records share a line, which CLWB leaves in the
 //! cache, and which the others fetch again.
 
-use super::LINE_BYTES;
 use crate::base::settings::{MemoryCache, MemoryStore};
 use crate::base::{Error, ErrorKind, Location, Result};
 use std::fmt;
+
+/// A cache line: the unit of write-back.
+pub const LINE_BYTES: usize = 64;
 
 /// See the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,17 +1,20 @@
-//! What the device below the disk is like, and how far a write gets on it by itself.
+//! The device below the disk: its cache, and how far a write gets by itself.
 //!
 //! | device | a completed write | a durable write |
 //! |---|---|---|
-//! | volatile cache, the default | is in the cache | and a flush, which takes what else of the file is in the cache along |
-//! | with FUA | is in the cache | goes through the cache alone: what else is there stays there |
-//! | cache that is durable, or none | is durable | is a completed write |
-//! | any, without direct I/O | is in the page cache | and a flush of the file, one after the other |
+//! | volatile cache, the default | is in the cache | is followed by a flush, which also makes the file's other cached writes durable |
+//! | with FUA | is in the cache | goes through the cache alone: other cached writes stay volatile |
+//! | cache that is durable, or none | is durable | is the same as a completed write |
+//! | any, without direct I/O | is in the page cache | is a write, then a flush of the file |
 //!
-//! A change of a file's length is metadata, which is durable after a flush, whatever the device is: so is what was written behind the old
-//! end. A DSYNC write sees to that by itself.
+//! A file's length is metadata: on any device it is durable only after a flush, as are bytes beyond the
+//! old end. A DSYNC write makes both durable by itself.
 
 use crate::base::random::Random;
 use crate::device::facts::{DeviceFacts, DurabilityMethod};
+
+/// Bytes that a power cut keeps or loses at a time.
+pub(super) const SECTOR: usize = 512;
 
 /// The cache of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,18 +22,18 @@ pub enum Cache {
     /// A power cut empties it.
     #[default]
     Volatile,
-    /// The same, and a write can go through it (FUA).
+    /// A power cut empties it, and a write can go through it (FUA).
     VolatileWithFua,
-    /// A power cut leaves it as it is.
+    /// A power cut does not change it.
     Durable,
 }
 
-/// See the module's text.
+/// A device: see the text of this file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// What a power cut leaves.
+    /// What a power cut does to the cache.
     pub cache: Cache,
-    /// Whether the file system lets writes go past the page cache.
+    /// Whether the file system supports direct I/O.
     pub direct_io: bool,
 }
 
@@ -40,21 +43,21 @@ impl Default for Device {
     }
 }
 
-/// How far a write gets by itself, in a power cut that comes after it.
+/// How far a write gets by itself: what a later power cut finds of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reach {
     /// Into a cache.
     Cache,
-    /// To where it is durable; the file's length does not.
+    /// Into durable media; a new file length stays volatile.
     Device,
-    /// The same, and what it changes of the file's length does.
+    /// Into durable media, with a new file length.
     Through,
-    /// There, with all that the file had in the cache.
+    /// Into durable media, with all cached writes of the file.
     Flushed,
 }
 
 impl Device {
-    /// Any of them.
+    /// Returns a random device.
     #[must_use]
     pub fn any(random: &mut Random) -> Device {
         let caches = [Cache::Volatile, Cache::Volatile, Cache::VolatileWithFua, Cache::Durable];
@@ -73,17 +76,17 @@ impl Device {
         }
     }
 
-    /// What is chosen where nothing is said.
+    /// Returns the durability method that an open chooses by default.
     pub(super) fn method(self) -> DurabilityMethod {
         if self.cache == Cache::Durable { DurabilityMethod::Plain } else { DurabilityMethod::Dsync }
     }
 
-    /// Of a write that goes past the page cache, or does not.
+    /// Returns the reach of a plain write, direct or through the page cache.
     pub(super) fn reach(self, direct: bool) -> Reach {
         if direct && self.cache == Cache::Durable { Reach::Device } else { Reach::Cache }
     }
 
-    /// Of one past the page cache that carries DSYNC.
+    /// Returns the reach of a direct write with DSYNC.
     pub(super) fn reach_of_dsync(self) -> Reach {
         if self.cache == Cache::Volatile { Reach::Flushed } else { Reach::Through }
     }

@@ -1,58 +1,63 @@
-//! Faults that tests arm, and a count of everything that went wrong.
+//! Faults and mishaps that tests arm, and counts of what went wrong.
 //!
-//! A [`Fault`] is an operation that fails and says so. A [`Mishap`] goes wrong without saying so, or takes its time:
+//! A [`Fault`] makes an operation fail with an error. A [`Mishap`] makes it go wrong without an error, or
+//! delays it:
 //!
 //! | mishap | what happens | what the engine owes |
 //! |---|---|---|
-//! | `Short` | a part of the write is there before the rest is | nothing is lost |
-//! | `Interrupted` | a part of it is done, then all of it again: what a driver does after EINTR | nothing is lost |
-//! | `TryAgain` | nothing of it is done, then all of it, a moment later: what a driver does after EAGAIN | nothing is lost |
-//! | `Slow` | it takes so long | nothing is lost, others go on |
-//! | `Stuck` | it does not end until [`release_stuck`](super::SimulatedStorage::release_stuck) | deadlines of callers are kept, reads of what is in memory go on; nothing is lost |
-//! | `Duplicated` | a write is done once more at some later time, over whatever is there then | beyond promises: detected where it hits something, or harmless |
-//! | `Lost` | a write is reported as done and is not | the same |
-//! | `Torn` | the same, but the first sectors of 512 bytes are there | the same |
-//! | `Misdirected` | the same, and its bytes are at another place | the same |
-//! | `Rot` | a bit of what is read has flipped at rest | the same |
-//! | `LyingFlush` | a flush is reported as done; the next one that is honest does its work | after a power cut the same |
+//! | `Short` | a part of the write is visible before the rest | nothing is lost |
+//! | `Interrupted` | a part is written, then all of it: a retry after EINTR | nothing is lost |
+//! | `TryAgain` | nothing is done, then all of it a moment later: a retry after EAGAIN | nothing is lost |
+//! | `Slow` | the operation takes this long | nothing is lost, other operations proceed |
+//! | `Stuck` | the operation does not end until `release_stuck` | deadlines hold, reads from memory proceed; nothing is lost |
+//! | `Duplicated` | a write is repeated at some later time, over later data | beyond the contract: detected, or harmless |
+//! | `Lost` | a write is reported as done but is not | the same |
+//! | `Torn` | as `Lost`, but the first sectors of 512 bytes are written | the same |
+//! | `Misdirected` | as `Lost`, and the bytes are at another place | the same |
+//! | `Rot` | a bit of the bytes read has flipped at rest | the same |
+//! | `LyingFlush` | a flush is reported as done but is not; the next honest flush does its work | the same after a power cut |
 //!
-//! Of mapped memory a store is `Lost`, all but one word of it is there (`Torn`), or a fence is a `LyingFlush`: where they are armed for
-//! [`OperationKind::Memory`] only.
+//! Armed for [`OperationKind::Memory`], a store to mapped memory is `Lost` or lacks one word (`Torn`), or a
+//! fence is a `LyingFlush`.
 //!
-//! "Beyond promises" is a disk that breaks what `docs/assumptions.md` believes of it: then no wrong bytes are served as right ones, where
-//! checksums, places and sequence numbers can tell.
+//! "Beyond the contract": the disk breaks what `docs/assumptions.md` expects of it. Then the engine never
+//! returns wrong bytes as right ones where checksums, identities and sequence numbers can tell.
 
+use super::device::SECTOR;
 use crate::device::mapped::WORD_BYTES;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub(super) const EIO: i32 = 5;
+pub(super) const ENOSPC: i32 = 28;
+
 /// An operation that a fault can strike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationKind {
-    /// Opening, creating or removing a file, and handing a write to a queue.
+    /// Opening, creating or removing a file, and submitting a write to a queue.
     Open,
     /// Removing a file alone.
     Remove,
-    /// Reading, and asking for a length or for names.
+    /// Reading bytes, a length or names.
     Read,
     /// A write that is not durable at once.
     Write,
-    /// A write that is.
+    /// A durable write.
     DurableWrite,
     /// A flush of a file or directory.
     Flush,
     /// Extending a file with zeros.
     ZeroExtend,
-    /// Mapped memory. It has no errors to tell of: a store or fence that a fault strikes does nothing.
+    /// Mapped memory, which reports no errors: a store or fence that a fault strikes does nothing.
     Memory,
-    /// To arm a fault for any of them that has errors to tell of, so all but `Memory`.
+    /// In a fault: any operation that can report an error, so all but `Memory`.
     Any,
-    /// To arm a fault for any of them that needs space: `Write`, `DurableWrite`, `ZeroExtend`, and `Open`.
+    /// In a fault: any operation that needs space: `Write`, `DurableWrite`, `ZeroExtend` and `Open`.
     AnyThatGrows,
 }
 
 impl OperationKind {
-    /// Whether a fault armed for `self` counts `other`.
+    /// Returns whether a fault armed for `self` counts the operation `other`.
     fn covers(self, other: OperationKind) -> bool {
         use OperationKind::{Any, AnyThatGrows, DurableWrite, Memory, Open, Remove, Write, ZeroExtend};
         match self {
@@ -69,11 +74,11 @@ impl OperationKind {
 pub enum FaultKind {
     /// Once.
     Once,
-    /// From then on always.
+    /// From then on, always.
     ForEver,
 }
 
-/// Strikes the operation number `after` (from 0) of `operation`, counted from when it is armed.
+/// An error of operation number `after` (from 0) of kind `operation`, counted from the arming.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// Which operations are counted.
@@ -86,7 +91,7 @@ pub struct Fault {
     pub error: i32,
 }
 
-/// What goes wrong without an error. See the module.
+/// What goes wrong without an error: see the table of this file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the table above")]
 pub enum MishapKind {
@@ -103,19 +108,20 @@ pub enum MishapKind {
     LyingFlush,
 }
 
-/// Strikes the operation number `after` (from 0) of those that it can strike, once, counted from when it is armed.
+/// A mishap of operation number `after` (from 0) of those that it can strike, once, counted from the
+/// arming.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mishap {
-    /// Which operations are counted, of those that it can strike.
+    /// Which of the operations that it can strike are counted.
     pub operation: OperationKind,
-    /// How many of them still go well.
+    /// How many of them still succeed.
     pub after: u64,
     /// What happens.
     pub kind: MishapKind,
 }
 
 impl MishapKind {
-    /// All of them, with a millisecond for the slow one.
+    /// All mishaps; the slow one takes a millisecond.
     pub const ALL: [MishapKind; 11] = [
         MishapKind::Short,
         MishapKind::Interrupted,
@@ -130,7 +136,7 @@ impl MishapKind {
         MishapKind::LyingFlush,
     ];
 
-    /// Its name among [`HAPPENINGS`].
+    /// Returns the name, one of [`EVENT_NAMES`].
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -148,7 +154,7 @@ impl MishapKind {
         }
     }
 
-    /// Whether it keeps what a device promises: then the engine loses nothing.
+    /// Returns whether the device still keeps its contract: then the engine loses nothing.
     #[must_use]
     pub fn keeps_promises(self) -> bool {
         use MishapKind::{Interrupted, Short, Slow, Stuck, TryAgain};
@@ -158,7 +164,7 @@ impl MishapKind {
     fn fits(self, operation: OperationKind, bytes: usize) -> bool {
         use OperationKind::{DurableWrite, Flush, Memory, Read, Write};
         let writes = matches!(operation, Write | DurableWrite) && bytes > 0;
-        let sectors = writes && bytes > super::journal::SECTOR;
+        let sectors = writes && bytes > SECTOR;
         let (stores, fences) = (operation == Memory && bytes > 0, operation == Memory && bytes == 0);
         match self {
             MishapKind::Short => sectors,
@@ -173,8 +179,8 @@ impl MishapKind {
     }
 }
 
-/// Everything that is counted in [`FaultCounts`]: first what tests arm, then what crashes bring with them.
-pub const HAPPENINGS: [&str; 31] = [
+/// The names of all events in [`FaultCounts`]: first those that tests arm, then those of crashes.
+pub const EVENT_NAMES: [&str; 31] = [
     "open error",
     "read error",
     "write error",
@@ -208,34 +214,34 @@ pub const HAPPENINGS: [&str; 31] = [
     "late write",
 ];
 
-/// How often each of the [`HAPPENINGS`] was, on one disk. Those of the crash that made the disk are counted on the new one.
+/// How often each event of [`EVENT_NAMES`] occurred on one disk, including the crash that made the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts(BTreeMap<&'static str, u64>);
 
 impl FaultCounts {
-    /// How often.
+    /// Returns how often the event `name` occurred.
     #[must_use]
-    pub fn of(&self, happening: &str) -> u64 {
-        self.0.get(happening).copied().unwrap_or(0)
+    pub fn of(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Those that were, with how often.
+    /// Returns the events that occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.iter().map(|(name, count)| (*name, *count))
     }
 
-    /// Adds what happened elsewhere.
+    /// Adds the counts of another disk.
     pub fn merge(&mut self, other: &FaultCounts) {
         other.iter().for_each(|(name, count)| *self.0.entry(name).or_default() += count);
     }
 
-    pub(super) fn count(&mut self, happening: &'static str) {
-        debug_assert!(HAPPENINGS.contains(&happening), "{happening} has no name");
-        *self.0.entry(happening).or_default() += 1;
+    pub(super) fn count(&mut self, name: &'static str) {
+        debug_assert!(EVENT_NAMES.contains(&name), "unknown event {name}");
+        *self.0.entry(name).or_default() += 1;
     }
 }
 
-/// Of some writes that a power cut found: the first of those that lost something, and the last of those that are whole.
+/// What a power cut did to a sequence of writes: the first write that lost bytes, and the last whole write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cut {
     first_lost: Option<u64>,
@@ -251,22 +257,22 @@ impl Cut {
         self.last_kept = self.last_kept.max(Some(order));
     }
 
-    /// Whether one lost something that was written before one of the others that is whole.
+    /// Returns whether a write of `self` lost bytes although a later write of `others` is whole.
     pub(super) fn lost_before(&self, others: &Cut) -> bool {
         matches!((self.first_lost, others.last_kept), (Some(lost), Some(kept)) if lost < kept)
     }
 }
 
-/// What a power cut did to the blocks of each log.
+/// What a power cut did to the blocks, by log.
 pub(super) type CutLogs = BTreeMap<u32, Cut>;
 
-/// Whether a block lost something that was written before a block of another log that is whole.
+/// Returns whether a block lost bytes although a later block of another log is whole.
 pub(super) fn are_reordered(logs: &CutLogs) -> bool {
     let later = |log: &u32, cut: &Cut| logs.iter().any(|(other, kept)| other != log && cut.lost_before(kept));
     logs.iter().any(|(log, cut)| later(log, cut))
 }
 
-/// What befalls an operation.
+/// What happens to an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     Well,
@@ -282,7 +288,7 @@ pub(super) struct Faults {
     pub(super) counts: FaultCounts,
 }
 
-/// Counts down; true when it is there.
+/// Counts down. Returns true if the count was zero.
 fn is_due(after: &mut u64) -> bool {
     let due = *after == 0;
     *after = after.saturating_sub(1);
@@ -307,7 +313,7 @@ impl Faults {
         self.struck
     }
 
-    /// Counts an operation that moves `bytes`, and says what befalls it. An error goes before a mishap.
+    /// Counts an operation that moves `bytes`, and returns its fate. An error precedes a mishap.
     pub(super) fn strikes(&mut self, kind: OperationKind, bytes: usize) -> Fate {
         let mut error = None;
         self.armed.retain_mut(|fault| {
@@ -347,7 +353,7 @@ impl Faults {
     fn count_error(&mut self, kind: OperationKind, error: i32, how_often: FaultKind) {
         let for_ever = how_often == FaultKind::ForEver;
         self.counts.count(match kind {
-            _ if error == super::ENOSPC => "full disk",
+            _ if error == ENOSPC => "full disk",
             OperationKind::Open | OperationKind::Remove if for_ever => "open error for ever",
             OperationKind::Open | OperationKind::Remove => "open error",
             OperationKind::Read if for_ever => "read error for ever",

@@ -1,12 +1,15 @@
-//! A file of the simulated disk. Durable writes are done as a real directory does them, see `device::file`.
+//! A file of the simulated disk. Durable writes work as in `device::file`.
 
+use super::change::Change;
 use super::device::Reach;
-use super::journal::Change;
-use super::{EIO, OperationKind, SimulatedStorage, failure, missing};
+use super::faults::{EIO, OperationKind};
+use super::journaled_disk::failure;
+use super::storage::SimulatedStorage;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::facts::DurabilityMethod;
 use crate::device::locks::LockHandle;
-use crate::device::{File, Storage};
+use crate::device::memory::missing;
+use crate::device::storage::{File, Storage};
 use crate::sync::Mutex;
 use std::sync::Arc;
 
@@ -16,7 +19,7 @@ pub(super) struct SimulatedFile {
     path: Arc<str>,
     /// Writes go past the page cache.
     direct: bool,
-    /// A durable write through the page cache has failed, see [`SimulatedFile::flush_cache`].
+    /// A durable write through the page cache has failed: see [`SimulatedFile::flush_cache`].
     failed: Mutex<bool>,
     lock: LockHandle,
 }
@@ -32,8 +35,8 @@ impl SimulatedFile {
         self.storage.change(kind, &self.path, offset, change)
     }
 
-    /// As a file system does it: whoever flushes first is told the error of any write that the page cache could not get rid of. So they ask one
-    /// after the other, and after the first error all have failed.
+    /// Flushes the page cache. As on a file system, the first flush after a lost write reports its error.
+    /// So flushes are serialized, and after the first error all fail.
     fn flush_cache(&self) -> Result<()> {
         let mut failed = self.failed.lock();
         if *failed {
@@ -56,22 +59,22 @@ impl File for SimulatedFile {
     }
 
     fn len(&self) -> Result<u64> {
-        self.storage.look(OperationKind::Read, &self.path, 0, 0)?;
-        let world = self.storage.shared.world.lock();
-        world.disk.visible(&self.path).map(|image| image.len() as u64).ok_or_else(|| missing(&self.path))
+        self.storage.inspect(OperationKind::Read, &self.path, 0, 0)?;
+        let disk = self.storage.shared.disk.lock();
+        disk.now.visible(&self.path).map(|image| image.len() as u64).ok_or_else(|| missing(&self.path))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.storage.look(OperationKind::Read, &self.path, offset, buffer.len())?;
-        let world = self.storage.shared.world.lock();
+        self.storage.inspect(OperationKind::Read, &self.path, offset, buffer.len())?;
+        let disk = self.storage.shared.disk.lock();
         let end = offset + buffer.len() as u64;
         let is_hit = |(path, bytes): &(String, std::ops::Range<u64>)| {
             **path == *self.path && bytes.start < end && offset < bytes.end
         };
-        if world.unreadable.iter().any(is_hit) {
+        if disk.unreadable.iter().any(is_hit) {
             return Err(failure(&self.path, offset, std::io::Error::from_raw_os_error(EIO)));
         }
-        let image = world.disk.visible(&self.path).ok_or_else(|| missing(&self.path))?;
+        let image = disk.now.visible(&self.path).ok_or_else(|| missing(&self.path))?;
         image.read(offset, buffer).map_err(|error| error.at(self.location(offset)))
     }
 
@@ -115,7 +118,7 @@ impl File for SimulatedFile {
         self.storage.change(OperationKind::ZeroExtend, &self.path, old, change)
     }
 
-    /// No file is sparse here: what is inside a file has its space.
+    /// No file is sparse here: bytes inside a file have their space.
     fn reserve(&self, _from: u64, to: u64) -> Result<()> {
         if self.len()? >= to { Ok(()) } else { self.set_len(to) }
     }

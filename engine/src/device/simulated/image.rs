@@ -1,15 +1,15 @@
 //! The bytes of a file on the simulated disk, in pages that copies share.
 //!
-//! A crash copies the whole disk, and a disk keeps each file twice (what is visible, what is durable) and for many moments. Few of these
-//! bytes differ, and many are zero:
+//! A crash copies the whole disk, and a disk has each file twice (visible and durable) at many points of
+//! the journal. Few of these bytes differ, and many are zero:
 //!
 //! ```text
 //!   visible ──▶ [ page | page | -  | - ]        -: zero, takes no memory
 //!                  │      │
-//!   durable ──▶ [ page'| page | -  | - ]        a write copies the page it changes, and the list if others have it, too
+//!   durable ──▶ [ page'| page | -  | - ]        a write copies the page, and the list if it is shared
 //! ```
 //!
-//! Invariant: what is behind the end in the last page is zero, so that a longer image reads as zero there.
+//! Invariant: bytes beyond the end in the last page are zero, so that a longer image reads as zero there.
 
 use crate::base::{Error, Result};
 use std::sync::Arc;
@@ -18,15 +18,16 @@ const PAGE_BYTES: usize = 4096;
 
 type Page = [u8; PAGE_BYTES];
 
-/// See the module's text. A clone costs nothing to speak of.
+/// The bytes of a file. A clone shares all pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     len: usize,
-    /// `None` is zero.
+    /// `None` is a page of zeros.
     pages: Arc<Vec<Option<Arc<Page>>>>,
 }
 
-/// The parts of `start..start + len` by page: which page, where in it, where from `start`, and how long.
+/// Returns the parts of `start..start + len` by page: page number, offset in the page, offset from `start`,
+/// length.
 fn parts(start: usize, len: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -50,7 +51,7 @@ impl Image {
         self.len
     }
 
-    /// What is new is zero.
+    /// Sets the length. New bytes are zero.
     pub(super) fn resize(&mut self, len: usize) {
         if len == self.len {
             return;
@@ -66,6 +67,8 @@ impl Image {
         self.len = len;
     }
 
+    /// Fills `buffer` from `offset`.
+    ///
     /// # Errors
     /// `Corruption` if the image ends before the buffer is full.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -83,7 +86,7 @@ impl Image {
         Ok(())
     }
 
-    /// The image grows as needed.
+    /// Writes `bytes` at `offset`. The image grows as needed.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let start = offset as usize;
         if self.len < start + bytes.len() {

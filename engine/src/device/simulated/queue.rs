@@ -1,51 +1,16 @@
 //! The simulated disk's write queue: writes are in flight until they are reaped, and complete in any order.
 
-use super::device::Reach;
-use super::journal::{Change, log_of};
-use super::{OperationKind, SimulatedStorage};
+use super::change::Change;
+use super::faults::OperationKind;
+use super::storage::SimulatedStorage;
 use crate::base::{Error, Location, Result};
-use crate::device::{Completion, WriteQueue, WriteRequest};
-use std::collections::BTreeSet;
+use crate::device::storage::{Completion, WriteQueue, WriteRequest};
 use std::sync::Arc;
 
 pub(super) struct SimulatedQueue {
     storage: SimulatedStorage,
     depth: usize,
     waiting: Vec<WriteRequest>,
-}
-
-impl SimulatedStorage {
-    /// After how many operations blocks of several logs were written, or on their way, and not durable: where a power cut can take one and
-    /// leave the other.
-    #[must_use]
-    pub fn moments_of_several_logs(&self) -> Vec<usize> {
-        let world = self.shared.world.lock();
-        let mut in_flight: Vec<(&Arc<str>, u64, u32)> = Vec::new();
-        let mut pending: Vec<(&Arc<str>, u32)> = Vec::new();
-        let mut moments = Vec::new();
-        for (number, change) in world.journal.iter().enumerate() {
-            match change {
-                Change::InFlight { path, offset, bytes } => {
-                    in_flight.extend(log_of(bytes).map(|log| (path, *offset, log)));
-                }
-                Change::Write { path, offset, bytes, reach } => {
-                    in_flight.retain(|(file, at, _)| *file != path || at != offset);
-                    match reach {
-                        Reach::Flushed => pending.retain(|(file, _)| *file != path),
-                        Reach::Cache => pending.extend(log_of(bytes).map(|log| (path, log))),
-                        Reach::Device | Reach::Through => {}
-                    }
-                }
-                Change::Flush { paths } => pending.retain(|(file, _)| !paths.contains(file)),
-                _ => {}
-            }
-            let logs = in_flight.iter().map(|(.., log)| log).chain(pending.iter().map(|(_, log)| log));
-            if logs.collect::<BTreeSet<_>>().len() > 1 {
-                moments.push(number + 1);
-            }
-        }
-        moments
-    }
 }
 
 impl SimulatedQueue {
@@ -56,7 +21,7 @@ impl SimulatedQueue {
     fn path_of(request: &WriteRequest) -> Result<Arc<str>> {
         match request.file.location(request.offset) {
             Location::File { path, .. } => Ok(path.into()),
-            _ => Err(Error::invalid("this queue writes only files of its own storage")),
+            _ => Err(Error::invalid("the simulated queue was given a file of another storage")),
         }
     }
 
@@ -65,10 +30,10 @@ impl SimulatedQueue {
             return None;
         }
         let chosen = {
-            let mut world = self.storage.shared.world.lock();
-            let chosen = world.random.below(self.waiting.len() as u64) as usize;
+            let mut disk = self.storage.shared.disk.lock();
+            let chosen = disk.random.below(self.waiting.len() as u64) as usize;
             if chosen > 0 {
-                world.faults.counts.count("out-of-order completion");
+                disk.faults.counts.count("out-of-order completion");
             }
             chosen
         };
@@ -98,7 +63,7 @@ impl WriteQueue for SimulatedQueue {
 
     fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> Result<()> {
         let count = if wait { 1 } else { 0 };
-        let more = self.storage.shared.world.lock().random.below(self.waiting.len() as u64 + 1) as usize;
+        let more = self.storage.shared.disk.lock().random.below(self.waiting.len() as u64 + 1) as usize;
         for _ in 0..count.max(more) {
             done.extend(self.complete_one());
         }

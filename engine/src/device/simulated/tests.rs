@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::settings::MemoryCache;
 use crate::device::SECTOR_BYTES;
+use std::time::Duration;
 
 const MODE: OpenMode = OpenMode { create: true, read_only: false, direct: true };
 
@@ -339,8 +340,8 @@ fn errors_are_counted_by_kind() {
     file.flush().expect("well again");
     let counts: Vec<_> = storage.fault_counts().iter().collect();
     assert_eq!(counts, [("flush error for ever", 2), ("full disk", 1), ("read error", 1)]);
-    assert!(counts.iter().all(|(name, _)| HAPPENINGS.contains(name)));
-    assert!(MishapKind::ALL.iter().all(|kind| HAPPENINGS.contains(&kind.name())));
+    assert!(counts.iter().all(|(name, _)| EVENT_NAMES.contains(name)));
+    assert!(MishapKind::ALL.iter().all(|kind| EVENT_NAMES.contains(&kind.name())));
 }
 
 /// What a block of a log begins with, as far as the disk looks at it.
@@ -384,20 +385,20 @@ fn crash_points_with_volatile_blocks_of_two_logs_are_found() {
     let [a, b] = ["a", "b"].map(|path| storage.open(path, MODE).expect("created"));
     a.write_at(0, &block_of(1)).expect("written");
     b.write_at(0, &[7; SECTOR_BYTES]).expect("written, and no block");
-    assert_eq!(storage.moments_of_several_logs(), []);
+    assert!(storage.crash_points_between_logs().is_empty());
     let mut queue = storage.write_queue(4).expect("there is one");
     let mut buffer = crate::device::AlignedBuffer::zeroed(SECTOR_BYTES);
     buffer.copy_from_slice(&block_of(2));
     let (file, len) = (b.clone(), SECTOR_BYTES);
     let request = crate::device::WriteRequest { file, offset: 0, buffer, len, durable: true, token: 1 };
     queue.submit(request).expect("submitted");
-    assert_eq!(storage.moments_of_several_logs(), [5]);
+    assert_eq!(storage.crash_points_between_logs(), [5]);
     queue.reap(true, &mut Vec::new()).expect("durable");
-    assert_eq!(storage.moments_of_several_logs(), [5]);
+    assert_eq!(storage.crash_points_between_logs(), [5]);
     b.write_at(0, &block_of(2)).expect("written");
-    assert_eq!(storage.moments_of_several_logs(), [5, 7]);
+    assert_eq!(storage.crash_points_between_logs(), [5, 7]);
     a.flush().expect("flushed");
-    assert_eq!(storage.moments_of_several_logs(), [5, 7]);
+    assert_eq!(storage.crash_points_between_logs(), [5, 7]);
 }
 
 #[test]
@@ -423,7 +424,7 @@ fn crashes_count_what_they_did() {
             counts.merge(&crashed.fault_counts());
         }
     }
-    for name in HAPPENINGS
+    for name in EVENT_NAMES
         .iter()
         .filter(|name| name.contains("power cut") || name.contains("kill") || **name == "late write")
     {

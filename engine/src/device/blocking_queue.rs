@@ -1,6 +1,6 @@
 //! A write queue for storages without one: each write happens while it is submitted.
 
-use super::{Completion, WriteQueue, WriteRequest};
+use super::storage::{Completion, WriteQueue, WriteRequest};
 use crate::base::Result;
 
 /// See the module's text.

@@ -1,9 +1,9 @@
-//! A file of the simulated disk as the device and its caches have it: what is visible, what is pending, what is durable.
+//! A file on the simulated device and in its caches: what is visible, what is pending, what is durable.
 
-use super::device::Reach;
+use super::change::log_of;
+use super::device::{Reach, SECTOR};
 use super::faults::{Cut, CutLogs, FaultCounts};
 use super::image::Image;
-use super::journal::{SECTOR, log_of};
 use crate::base::random::Random;
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ pub(super) enum Pending {
     SetLen(u64),
 }
 
-/// A write that is not durable.
+/// A write that may not be durable.
 #[derive(Clone, Debug)]
 pub(super) struct Unsure {
-    /// Its number among all writes of the disk.
+    /// The number among all writes of the disk.
     pub(super) order: u64,
     pub(super) offset: u64,
     pub(super) bytes: Arc<[u8]>,
@@ -26,12 +26,12 @@ pub(super) struct Unsure {
 pub(super) struct FileImage {
     pub(super) visible: Image,
     pub(super) durable: Image,
-    /// Visible and not durable, in order.
+    /// Visible and not durable, in the order of the writes.
     pub(super) pending: Vec<Pending>,
-    /// Pending when a flush failed: no later flush helps them.
+    /// Pending when a flush failed: no later flush makes them durable.
     pub(super) doomed: Vec<Pending>,
     pub(super) in_flight: Vec<Unsure>,
-    /// Nobody can use the file before the writes of its killed owner have ended.
+    /// The file is claimed: no other process uses it before the writes of its killed owner have ended.
     pub(super) claimed: bool,
     /// The name survives a power cut.
     pub(super) name_durable: bool,
@@ -40,7 +40,7 @@ pub(super) struct FileImage {
 }
 
 impl FileImage {
-    /// A write is done.
+    /// Completes a write.
     pub(super) fn put(&mut self, write: Unsure, reach: Reach) {
         let Unsure { offset, bytes, .. } = &write;
         let end = offset + bytes.len() as u64;
@@ -57,14 +57,14 @@ impl FileImage {
         }
     }
 
-    /// Whether a power cut leaves the file at least so long.
+    /// Returns whether the file is durably at least `end` bytes long.
     fn has_durable_length(&self, end: u64) -> bool {
         let changes = self.pending.iter().any(|pending| matches!(pending, Pending::SetLen(_)));
         !changes && end <= self.durable.len() as u64
     }
 
-    /// A write is no longer in flight.
-    pub(super) fn landed(&mut self, offset: u64, bytes: &Arc<[u8]>) {
+    /// Removes a write from those in flight.
+    pub(super) fn remove_in_flight(&mut self, offset: u64, bytes: &Arc<[u8]>) {
         let is_it = |write: &Unsure| {
             write.offset == offset && (Arc::ptr_eq(&write.bytes, bytes) || write.bytes == *bytes)
         };
@@ -80,11 +80,31 @@ impl FileImage {
         }
     }
 
-    /// A flush: everything pending is durable; what was doomed stays doomed.
+    /// Makes the file at least `len` bytes long, durably.
+    pub(super) fn extend(&mut self, len: u64) {
+        // Another operation may have made the file longer.
+        self.set_len((self.visible.len() as u64).max(len));
+        self.make_durable();
+    }
+
+    /// Sets the visible length. It is durable after a flush.
+    pub(super) fn set_len(&mut self, len: u64) {
+        self.visible.resize(len as usize);
+        self.pending.push(Pending::SetLen(len));
+    }
+
+    /// A flush failed: the pending data will never be durable. Lengths are metadata, which a file
+    /// system writes again.
+    pub(super) fn fail_flush(&mut self) {
+        let is_data = |pending: &mut Pending| matches!(pending, Pending::Write(_));
+        self.doomed.extend(self.pending.extract_if(.., is_data));
+    }
+
+    /// Flushes: everything pending becomes durable; doomed writes stay doomed.
     pub(super) fn make_durable(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         if self.doomed.is_empty() {
-            // What is visible is what was durable and then became pending, in order.
+            // The visible bytes are the durable ones with the pending writes applied in order.
             self.durable.clone_from(&self.visible);
             return;
         }
@@ -96,7 +116,7 @@ impl FileImage {
         }
     }
 
-    /// A power cut: sectors of what was not durable survive one by one, in any order.
+    /// Cuts the power: each sector that was not durable survives or not, in any order.
     pub(super) fn cut(
         &mut self,
         survives: u64,
@@ -153,7 +173,8 @@ impl FileImage {
     }
 }
 
-/// What of these a write of `offset..end` does not replace: what it does cannot reach the disk any more.
+/// Returns the parts of `writes` that a write of `offset..end` does not replace. The replaced parts can no
+/// longer reach the disk.
 fn without(writes: Vec<Pending>, offset: u64, end: u64) -> Vec<Pending> {
     let mut left = Vec::with_capacity(writes.len());
     for pending in writes {
