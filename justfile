@@ -1,8 +1,13 @@
 # Commands that take long or have many words. Each is one line of the documentation, too: `just` is not needed for anything.
 
-# What CI runs.
+# Every test, each at a small part of its depth: minutes.
 test:
     cargo test --workspace --no-fail-fast
+
+# Every test at its whole depth (half an hour on two cores), then one round of the scorecard (a quarter of an hour more).
+deep:
+    QUENCH_DEEP=1 cargo test --workspace --no-fail-fast
+    cargo run --release -p quench-sim -- scorecard
 
 # The reliability scorecard, one round.
 scorecard:

@@ -1,6 +1,7 @@
 //! Commit protocols through the program: every preset and axis, contradictions, and the ablation.
 
 use crate::support::*;
+use quenchdb::internals::base::depth::{is_deep, some};
 use serde_json::Value;
 
 #[track_caller]
@@ -29,7 +30,7 @@ fn every_axis_can_be_chosen_and_is_reported() {
         ),
     ];
     for (flags, words) in points {
-        for commit in ["blocking", "async"] {
+        for commit in some(&["blocking", "async"], 1) {
             let run = |seconds: &str| run_checked(&[flags, &["--commit", commit]].concat(), seconds);
             let report = long_enough(0.3, run, |report| number(report, "committed") > 0.0);
             assert!(number(&report, "committed") > 0.0, "{report}");
@@ -64,18 +65,19 @@ fn runs_for_a_second(flags: &[&str], words: &[&str]) {
 
 #[test]
 fn every_preset_runs_for_a_second() {
-    for preset in quenchdb::Preset::ALL.map(quenchdb::Preset::name) {
+    for preset in some(&quenchdb::Preset::ALL.map(quenchdb::Preset::name), 2) {
         runs_for_a_second(&["--preset", preset], &[]);
     }
 }
 
 #[test]
 fn changes_divided_by_page_run_for_a_second() {
-    for flags in [
+    let all = [
         &["--preset", "auto"][..],
         &["--preset", "restricted", "--dependency", "exact"],
         &["--preset", "passive"],
-    ] {
+    ];
+    for flags in some(&all, 1) {
         let by_page = [&["--layout", "by-page", "--logs", "2"], flags].concat();
         runs_for_a_second(&by_page, &["layout by-page"]);
     }
@@ -104,7 +106,7 @@ fn contradictions_are_refused_with_the_reason() {
 fn the_ablation_has_a_report_for_each_row_and_refuses_what_it_varies() {
     let rows_of = |report: &Value| report["rows"].as_array().expect("rows").clone();
     let rows = rows_of(&long_enough(
-        0.3,
+        if is_deep() { 0.3 } else { 0.1 },
         |seconds| bench(&["ablation", "--of", "put", "--seconds", seconds]),
         |report| rows_of(report).iter().all(|row| number(&row["report"], "committed") > 0.0),
     ));
@@ -118,7 +120,7 @@ fn the_ablation_has_a_report_for_each_row_and_refuses_what_it_varies() {
     let output = run_bench(&["ablation", "--seconds", "0.3", "--queue", "latched"]);
     expect_code(&output, 2);
     assert!(String::from_utf8_lossy(&output.stderr).contains("--queue is what the ablation varies"));
-    let table = run_bench(&["ablation", "--of", "put", "--seconds", "0.2", "--memory-bytes", "256m"]);
+    let table = run_bench(&["ablation", "--of", "put", "--seconds", "0.1", "--memory-bytes", "256m"]);
     expect_code(&table, 0);
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(text.contains("+ exact dependencies") && text.lines().count() == 11, "{text}");

@@ -4,6 +4,7 @@
 //! What needs strace, root, or a cgroup says so on the standard error and passes where that is missing; with `QUENCH_SKIP=deny` it fails.
 
 use crate::support::{directory, expect_code, json, run, run_with_input, skip, text};
+use quenchdb::internals::base::depth::{depth, is_deep, some};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -14,8 +15,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// At calls, with each of two presets, and at random: together more than 300 kills in a run of these tests.
-const KILLS_AT_CALLS: &str = "70";
-const KILLS_AT_RANDOM: &str = "175";
+/// Kills at calls of each preset. Few of them do not strike each kind of call.
+fn kills_at_calls() -> u64 {
+    if is_deep() { 70 } else { 18 }
+}
 const SIGKILL: i32 = 9;
 /// Round, preset, and what the group of the child may have: less than a tenth of its budget, and enough to begin.
 const LIVES_WITHOUT_MEMORY: [(&str, &str, u64); 3] =
@@ -62,22 +65,26 @@ fn killed_at_every_nth_system_call_it_loses_nothing() {
         return;
     }
     // A worker that writes for itself does it through io_uring, a waiting committer does not.
-    for (preset, own) in [("auto", "flock"), ("autonomous", "io_uring_enter")] {
+    let kills = kills_at_calls().to_string();
+    for (preset, own) in some(&[("auto", "flock"), ("autonomous", "io_uring_enter")], 1) {
         let way = ["--threads", "2", "--alternate-io", "--at-calls", "kill", "--preset", preset];
-        let report = torture(&[&["--rounds", KILLS_AT_CALLS], &way[..]].concat());
-        assert_eq!(report["kills"].to_string(), KILLS_AT_CALLS, "{report}");
-        println!("figures: {{\"kills\": {KILLS_AT_CALLS}}}");
+        let report = torture(&[&["--rounds", &kills], &way[..]].concat());
+        assert_eq!(report["kills"].to_string(), kills, "{report}");
+        println!("figures: {{\"kills\": {kills}}}");
         // The others went on until they were killed without a call: most of them because there is no such call so often.
-        expect_struck(&report, 35, &[&FILE_CALLS[..], &[own]].concat());
+        let every = [&FILE_CALLS[..], &[own]].concat();
+        let (least, calls) = if is_deep() { (35, &every[..]) } else { (5, &[][..]) };
+        expect_struck(&report, least, calls);
     }
 }
 
 #[test]
 fn killed_at_random_moments_of_a_short_life_it_loses_nothing() {
-    let rounds = ["--rounds", KILLS_AT_RANDOM, "--threads", "2", "--alternate-io", "--life", "100"];
+    let kills = depth(175).to_string();
+    let rounds = ["--rounds", &kills, "--threads", "2", "--alternate-io", "--life", "100"];
     let report = torture(&rounds);
-    assert_eq!(report["kills"].to_string(), KILLS_AT_RANDOM, "{report}");
-    println!("figures: {{\"kills\": {KILLS_AT_RANDOM}}}");
+    assert_eq!(report["kills"].to_string(), kills, "{report}");
+    println!("figures: {{\"kills\": {kills}}}");
 }
 
 /// A child either says that a call failed, in one error, or goes on; nothing that it had acknowledged is lost.
@@ -89,14 +96,15 @@ fn calls_that_fail_are_told_or_repeated_and_lose_nothing() {
     let space = ["pwritev2", "fallocate", "ftruncate"];
     // Of a worker's own writes some go through io_uring.
     let again = ["pwritev2", "io_uring_enter"];
-    for (trouble, rounds, least, is_told, calls) in [
+    let troubles = [
         ("eio", "16", 10, true, &FILE_CALLS[..]),
         ("eio-for-ever", "16", 10, true, &FILE_CALLS[..]),
         ("enospc", "10", 4, false, &space[..]),
         ("enospc-for-ever", "10", 4, false, &space[..]),
         ("eintr", "10", 4, false, &["pwritev2", "io_uring_enter", "fdatasync"][..]),
         ("eagain", "10", 4, false, &again[..]),
-    ] {
+    ];
+    for (trouble, rounds, least, is_told, calls) in some(&troubles, 1) {
         let way = ["--threads", "2", "--alternate-io", "--preset", "autonomous", "--at-calls", trouble];
         let report = torture(&[&["--rounds", rounds], &way[..]].concat());
         expect_struck(&report, least, calls);
@@ -284,7 +292,7 @@ fn killed_for_want_of_memory_it_loses_nothing() {
     // Where no limit is kept a life ends by itself.
     let way = ["--threads", "2", "--seed", "1", "--steps", "1000000"];
     let (mut acknowledged, mut kills) = (Vec::new(), 0);
-    for (round, preset, mebibytes) in LIVES_WITHOUT_MEMORY {
+    for (round, preset, mebibytes) in some(&LIVES_WITHOUT_MEMORY, 1) {
         let Some(group) = Group::new(mebibytes << 20) else { return };
         let which = ["torture-child", text(&database), "--preset", preset, "--round", round];
         let output = group.run(&[&which[..], &way].concat());

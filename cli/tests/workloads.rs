@@ -1,6 +1,7 @@
 //! The specified workloads through the program: checked after a run, after a kill, and after a close, with every preset.
 
 use crate::support::*;
+use quenchdb::internals::base::depth::some;
 use serde_json::Value;
 
 /// A run in a directory of its own; its report.
@@ -34,7 +35,7 @@ const TPCC: [&str; 4] = ["tpcc", "--small", "--warehouses", "2"];
 
 #[test]
 fn tpcc_is_consistent_after_kills_with_every_preset() {
-    for preset in quenchdb::Preset::ALL.map(quenchdb::Preset::name) {
+    for preset in some(&quenchdb::Preset::ALL.map(quenchdb::Preset::name), 2) {
         for commit in ["blocking", "async"] {
             let options = ["--preset", preset, "--commit", commit, "--reopen", "kill"];
             let run = |seconds: &str| sound_bench(&[&TPCC[..], &options].concat(), seconds);
@@ -99,7 +100,7 @@ fn every_workload_is_sound_after_a_close_and_after_a_kill() {
         ],
     ];
     for workload in workloads {
-        for reopen in ["close", "kill"] {
+        for reopen in some(&["kill", "close"], 1) {
             let run = |seconds: &str| sound_bench(&[workload, &["--reopen", reopen]].concat(), seconds);
             let report = long_enough(0.3, run, |report| number(report, "committed") > 0.0);
             assert!(number(&report, "committed") > 0.0, "{workload:?}: {report}");
@@ -110,10 +111,10 @@ fn every_workload_is_sound_after_a_close_and_after_a_kill() {
 #[test]
 fn every_change_that_was_acknowledged_is_there_after_a_kill_at_every_level() {
     for workload in [&["ycsb", "--rows", "2000", "--zipf", "0.9"][..], &["tatp", "--subscribers", "1000"]] {
-        for (commit, level) in
-            [("blocking", "durable"), ("async", "durable"), ("blocking", "bounded"), ("async", "bounded")]
-        {
-            for preset in ["group", "autonomous"] {
+        let levels =
+            [("blocking", "durable"), ("async", "durable"), ("blocking", "bounded"), ("async", "bounded")];
+        for (commit, level) in some(&levels, 2) {
+            for preset in some(&["group", "autonomous"], 1) {
                 let options = ["--commit", commit, "--level", level, "--preset", preset];
                 let arguments = [workload, &options, &["--reopen", "kill"]].concat();
                 let looked_for = |report: &Value| number(&report["check"], "acknowledged_writes");
@@ -180,7 +181,7 @@ fn an_open_loop_runs_at_its_rate_and_counts_from_the_arrival() {
         expect_code(&output, 0);
         json(&output)
     };
-    for (arrivals, commit) in [("poisson", "blocking"), ("fixed", "async")] {
+    for (arrivals, commit) in some(&[("poisson", "blocking"), ("fixed", "async")], 1) {
         let options = ["--mix", "a", "--arrivals", arrivals, "--commit", commit, "--seconds", "2"];
         let mut seen: Vec<f64> = Vec::new();
         // A machine that stands still for a moment has fewer, or more that were left from before the measurement.

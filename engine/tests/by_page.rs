@@ -1,6 +1,7 @@
 //! Changes divided between logs by page: a transaction is there with all its fragments or not at all, whatever the disk had of them.
 
 use crate::support::{content, open, place, small};
+use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
@@ -173,7 +174,7 @@ fn a_transaction_is_whole_or_not_there_after_any_crash_and_the_one_after_it() {
         disk.stop();
         drop(db);
         let end = disk.operations();
-        for crash in 0..10 {
+        for crash in 0..depth(40).min(10) {
             let at = random.below(end as u64 + 1) as usize;
             let kind = if crash % 3 == 0 { CrashKind::Kill } else { CrashKind::PowerCut };
             let what = format!("{}: {kind:?} after {at} of {end}", name(&settings));
@@ -194,7 +195,7 @@ fn a_transaction_is_whole_or_not_there_after_any_crash_and_the_one_after_it() {
             twice.stop();
         }
     }
-    assert!(lost > 20, "too few crashes tore transactions to say anything: {lost}");
+    assert!(lost > depth(20), "too few crashes tore transactions to say anything: {lost}");
 }
 
 #[test]

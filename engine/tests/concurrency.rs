@@ -1,5 +1,6 @@
 //! What transactions of many threads may and may not see of each other.
 
+use quenchdb::internals::base::depth::{is_deep, some};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
@@ -57,7 +58,7 @@ fn until_committed(db: &Database, durability: Durability, step: impl Fn(&mut Tra
 
 #[test]
 fn no_update_is_lost_with_threads_on_one_counter() {
-    for preset in Preset::ALL {
+    for preset in some(&Preset::ALL, 3) {
         in_time(move || {
             let db = open(&SimulatedStorage::new(1), preset);
             let table = db.create_table("t").expect("new");
@@ -150,7 +151,7 @@ fn total(snapshot: &Snapshot, tables: &[Table; 2]) -> u64 {
 
 #[test]
 fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reopening() {
-    for preset in Preset::ALL {
+    for preset in some(&Preset::ALL, 3) {
         in_time(move || {
             let disk = SimulatedStorage::new(9);
             let db = open(&disk, preset);
@@ -162,7 +163,7 @@ fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reo
             })
             .expect("commits");
             let expected = 2 * u64::from(ACCOUNTS) * MONEY;
-            let end = Instant::now() + Duration::from_millis(1500);
+            let end = Instant::now() + Duration::from_millis(if is_deep() { 1500 } else { 300 });
             std::thread::scope(|scope| {
                 for thread in 0..3u64 {
                     let (db, tables) = (&db, &tables);
@@ -226,7 +227,7 @@ fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reo
 
 #[test]
 fn asynchronous_commits_may_be_waited_for_in_other_threads() {
-    for preset in Preset::ALL {
+    for preset in some(&Preset::ALL, 3) {
         in_time(move || {
             let disk = SimulatedStorage::new(2);
             let db = open(&disk, preset);
@@ -289,12 +290,12 @@ fn asynchronous_commits_may_be_waited_for_in_other_threads() {
 /// A value ends in `!` only if its transaction is going to abort.
 #[test]
 fn nobody_reads_what_is_aborted() {
-    for preset in Preset::ALL {
+    for preset in some(&Preset::ALL, 3) {
         in_time(move || {
             let disk = SimulatedStorage::new(5);
             let db = open(&disk, preset);
             let table = db.create_table("t").expect("new");
-            let end = Instant::now() + Duration::from_millis(1200);
+            let end = Instant::now() + Duration::from_millis(if is_deep() { 1200 } else { 300 });
             let check = |row: Option<Vec<u8>>| {
                 assert!(row.is_none_or(|row| !row.ends_with(b"!")), "{preset:?}: an aborted value was read")
             };
@@ -384,7 +385,7 @@ const KEYS: u32 = 600;
 /// Each thread owns the keys of its residue and knows exactly what must be there; ranges run in both directions over all.
 #[test]
 fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
-    for preset in Preset::ALL {
+    for preset in some(&Preset::ALL, 3) {
         in_time(move || {
             let db = open(&SimulatedStorage::new(6), preset);
             let table = db.create_table("t").expect("new");
@@ -449,7 +450,7 @@ fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
     let mut random = Random::from_seed(me.into());
     let mut model = Model::new();
     let mine = |key: &[u8]| u32::from_be_bytes(key[..4].try_into().expect("four bytes")) % threads == me;
-    let end = Instant::now() + Duration::from_millis(1500);
+    let end = Instant::now() + Duration::from_millis(if is_deep() { 1500 } else { 300 });
     let mut round = 0;
     // On a machine that is busy with something else a little longer.
     while Instant::now() < end || round <= 10 {

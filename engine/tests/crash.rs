@@ -22,6 +22,7 @@ use crate::support::past::{Keys, Owner, Past, Reached, judge_shadows};
 use crate::support::shadow::{Shadow, World};
 use crate::support::so_far::{self, Commit, SoFar};
 use crate::support::{Content, content};
+use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
@@ -400,7 +401,7 @@ fn run(seed: u64, points: u64) -> Done {
 }
 
 fn crashes_wanted() -> u64 {
-    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000)
+    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| depth(100_000))
 }
 
 /// Threads that crash workloads of their own: more than there are processors, since they wait for threads of their databases.
@@ -441,12 +442,12 @@ fn no_crash_loses_what_was_acknowledged() {
     println!("{protocols:?}");
     let old_chunks = OLD_CHUNKS.load(Ordering::Relaxed);
     println!("{old_chunks} chunks older than the checkpoint were replayed");
-    assert!(wanted < 5_000 || old_chunks > 0);
+    assert!(wanted < 20_000 || old_chunks > 0);
     // Few workloads are short of memory.
     assert!(
         done.crashes() >= wanted
             && packed > 0
-            && (evicted > 0 || wanted < 5_000)
+            && (evicted > 0 || wanted < 20_000)
             && (stolen > 0 || wanted < 20_000)
     );
     assert!(wanted < 20_000 || power_cuts >= wanted / 10 * 7, "three of four crashes are power cuts");

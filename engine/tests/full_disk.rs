@@ -1,6 +1,7 @@
 //! A full disk: whatever was acknowledged can be checkpointed, new work is refused at once, reads go on, and work goes on by
 //! itself when there is space again.
 
+use quenchdb::internals::base::depth::{is_deep, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Compression, Database, ErrorKind, Preset, Result, Settings, Table};
@@ -205,7 +206,7 @@ fn refuses_keeps_and_resumes(settings: Settings, room: u64, fill: u8) -> u64 {
 
 #[test]
 fn at_every_fill_level_work_is_refused_kept_and_resumed() {
-    for step in 0..24u64 {
+    for step in spread(24, 8) {
         let preset = Preset::ALL[step as usize % Preset::ALL.len()];
         refuses_keeps_and_resumes(settings(preset, 8 << 20), 40_000 + step * 91_811, 1);
     }
@@ -213,7 +214,7 @@ fn at_every_fill_level_work_is_refused_kept_and_resumed() {
 
 #[test]
 fn pages_leave_a_small_memory_on_a_full_disk() {
-    for step in 0..6u64 {
+    for step in spread(6, 2) {
         let preset = Preset::ALL[step as usize % Preset::ALL.len()];
         refuses_keeps_and_resumes(settings(preset, 1 << 20), 3_000_000 + step * 511_811, 1);
     }
@@ -224,7 +225,7 @@ fn pages_leave_a_small_memory_on_a_full_disk() {
 #[test]
 fn at_every_fill_level_packs_take_nothing_from_what_was_kept() {
     let mut packed = Vec::new();
-    for step in 0..16u64 {
+    for step in spread(16, 4) {
         let preset = Preset::ALL[step as usize % Preset::ALL.len()];
         let settings = Settings {
             compression: if step % 5 == 4 { Compression::None } else { Compression::Lz4 },
@@ -235,13 +236,14 @@ fn at_every_fill_level_packs_take_nothing_from_what_was_kept() {
         assert!(compresses || images == 0, "{images}");
         packed.push(images);
     }
-    assert!(packed.iter().filter(|images| **images > 20).count() >= 6, "images in packs: {packed:?}");
+    let many = packed.iter().filter(|images| **images > 20).count();
+    assert!(many >= if is_deep() { 6 } else { 1 }, "images in packs: {packed:?}");
 }
 
 /// Rows that are there can be changed for ever: a checkpoint gives back the log and the blocks of the pages it replaces.
 #[test]
 fn changes_in_place_go_on_while_the_disk_is_full() {
-    for preset in Preset::ALL {
+    for preset in some(&Preset::ALL, 2) {
         let context = format!("{preset:?}");
         let settings = settings(preset, 8 << 20);
         let (disk, db, table) = start(1, &settings);

@@ -11,6 +11,7 @@
 use crate::support::lists::{Ended, Lists, list_transaction, read_all};
 use crate::support::ranges::{Ranges, range_transaction};
 use quench_checker::{History, Level, Outcome, lists::Accessed, versions};
+use quenchdb::internals::base::depth::{depth, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Durability, Isolation, Layout, Preset, Settings};
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 const THREADS: u64 = 4;
 
 fn wanted() -> u64 {
-    std::env::var("QUENCH_JUDGED").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000_000)
+    std::env::var("QUENCH_JUDGED").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| depth(2_000_000))
 }
 
 /// Where the rounds, which are seeds, begin.
@@ -103,11 +104,12 @@ const SAMPLE: u64 = 4_000;
 fn lists_of_many_threads_are_isolated() {
     const EACH: u64 = 100_000;
     let begun = Instant::now();
-    let sample: u64 = (0..12).map(|round| judged_lists(first_round() + round, SAMPLE)).sum();
+    let each = EACH.min(wanted() / Preset::ALL.len() as u64);
+    let sample: u64 = spread(12, 3).map(|round| judged_lists(first_round() + round, SAMPLE)).sum();
     println!("{sample} transactions judged by adya, too, in {:?}", begun.elapsed());
     let (mut judged, mut round) = (sample, 0);
     while judged < wanted() || round < Preset::ALL.len() as u64 {
-        judged += judged_lists(first_round() + round, EACH.min(wanted()));
+        judged += judged_lists(first_round() + round, each);
         round += 1;
     }
     println!("{judged} transactions on lists judged in {:?}, {round} databases", begun.elapsed());
@@ -151,9 +153,10 @@ fn judged_rows(round: u64, transactions: u64) -> u64 {
 #[test]
 fn scans_see_no_phantoms() {
     const EACH: u64 = 100_000;
+    let each = EACH.min(wanted() / Preset::ALL.len() as u64);
     let (begun, mut judged, mut round) = (Instant::now(), 0, 0);
     while judged < wanted() || round < Preset::ALL.len() as u64 {
-        judged += judged_rows(first_round() + round, EACH.min(wanted()));
+        judged += judged_rows(first_round() + round, each);
         round += 1;
     }
     println!("{judged} transactions on rows judged in {:?}, {round} databases", begun.elapsed());
@@ -164,7 +167,7 @@ fn scans_see_no_phantoms() {
 /// before. The judge of lists found it within the first 100,000 transactions.
 #[test]
 fn a_snapshot_sees_what_any_transaction_read_before_it_began() {
-    for preset in Preset::ALL {
+    for preset in some(&Preset::ALL, 3) {
         for (how, name) in ["bounded loss", "lazy", "durable", "asynchronously"].into_iter().enumerate() {
             let round = Preset::ALL.iter().position(|one| *one == preset).expect("one of them") as u64;
             let disk = SimulatedStorage::new(round);

@@ -1,5 +1,6 @@
 //! Databases that do not fit in their memory: every answer is the same, only slower.
 
+use quenchdb::internals::base::depth::{some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Preset, Settings, Snapshot, Table};
@@ -95,7 +96,7 @@ fn assert_same(snapshot: &Snapshot, table: &Table, model: &Model, what: &str) {
 
 #[test]
 fn content_is_right_with_a_pool_of_a_few_dozen_pages() {
-    for preset in Preset::ALL {
+    for preset in some(&Preset::ALL, 2) {
         let disk = SimulatedStorage::new(1);
         let mut random = Random::from_seed(preset as u64);
         let mut model = Model::new();
@@ -144,7 +145,7 @@ fn snapshots_keep_what_they_see_while_its_pages_leave_memory() {
 
 #[test]
 fn a_crash_loses_nothing_that_left_memory() {
-    for seed in 0..12 {
+    for seed in spread(12, 3) {
         let disk = SimulatedStorage::new(seed);
         let mut random = Random::from_seed(seed);
         let mut model = Model::new();
@@ -169,7 +170,7 @@ fn a_crash_loses_nothing_that_left_memory() {
 
 #[test]
 fn checkpoints_that_run_all_the_time_are_exact_while_pages_leave_memory() {
-    for seed in 0..4 {
+    for seed in spread(4, 1) {
         let disk = SimulatedStorage::new(seed);
         let db = open(&disk, Preset::Autonomous);
         let table = db.create_table("t").expect("new");

@@ -1,6 +1,7 @@
 //! Writes of a killed process that land while the next one has the database open already.
 
 use crate::support::small;
+use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Database, Dependency, Preset, Result, Settings, Writer};
@@ -116,7 +117,7 @@ fn a_segment_is_not_used_again_while_a_killed_process_may_still_write_to_it() {
     for kind in KINDS {
         let late = kill_again_and_again(kind);
         println!("{}: {} kills, {late} late writes", kind.name, kind.kills);
-        assert!(late >= kind.late, "{}: only {late} writes were late", kind.name);
+        assert!(late >= least(kind), "{}: only {late} writes were late", kind.name);
     }
 }
 
@@ -131,11 +132,17 @@ fn moment(disk: &SimulatedStorage, kind: &Kind, random: &mut Random) -> usize {
     moments[random.below(moments.len() as u64) as usize]
 }
 
+/// Writes of this kind that have to be late.
+fn least(kind: &Kind) -> usize {
+    depth(kind.late as u64) as usize
+}
+
 fn kill_again_and_again(kind: &Kind) -> usize {
     let (settings, mut random, mut late) = ((kind.settings)(), Random::from_seed(1), 0);
+    let least = least(kind);
     for seed in 0.. {
         // How many writes are in flight depends on who runs when.
-        if seed >= kind.kills && late >= kind.late || seed >= 10 * kind.kills {
+        if seed >= depth(kind.kills) && late >= least || seed >= 10 * kind.kills {
             break;
         }
         let context = format!("{}, seed {seed}", kind.name);
@@ -170,7 +177,7 @@ fn what_is_only_in_a_cache_and_in_mapped_memory_outlives_a_power_cut_after_the_r
     let (mut random, mut late) = (Random::from_seed(2), 0);
     // How many writes are in flight depends on who runs when.
     for seed in 0..600 {
-        if late >= 20 {
+        if u64::from(late) >= depth(20) {
             break;
         }
         let context = format!("seed {seed}");

@@ -1,6 +1,7 @@
 //! Log buffers in mapped memory: nothing that was fenced is lost, whatever becomes of the memory, the segments, and who opens next.
 
 use crate::support::{await_that, content, difference};
+use quenchdb::internals::base::depth::{depth, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
@@ -105,7 +106,8 @@ fn must_at(acknowledged: &[(usize, [u8; 16])], at: usize) -> BTreeSet<[u8; 16]> 
 }
 
 fn crashes_wanted() -> u64 {
-    let wanted = std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(6_000);
+    let wanted =
+        std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| depth(6_000));
     wanted.min(20_000)
 }
 
@@ -499,14 +501,14 @@ fn an_open_that_was_killed_leaves_nothing_half_durable_to_the_next() {
 
 fn killed_wherever_and_opened_again(opened: &SimulatedStorage, settings: &Settings) {
     let mut random = Random::from_seed(2);
-    for at in 0..=opened.operations() {
+    for at in spread(opened.operations() as u64 + 1, 6).map(|at| at as usize) {
         let disk = opened.crash(CrashKind::Kill, at, random.next_u64());
         let db = open(&disk, settings.clone()).unwrap_or_else(|error| panic!("killed after {at}: {error}"));
         work(&db, &disk, 1, 2, 20);
         let there = content(&db);
         disk.stop();
         drop(db);
-        for _ in 0..20 {
+        for _ in 0..depth(20) {
             let cut = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
             let db = open(&cut, settings.clone())
                 .unwrap_or_else(|error| panic!("killed after {at}, cut: {error}"));

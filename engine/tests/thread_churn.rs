@@ -1,9 +1,10 @@
 //! A new thread for each transaction, very many of them: nothing of a thread stays when it has ended.
 //!
 //! In a process of its own, since the memory of the whole process is measured. `QUENCH_THREADS` says how many threads for each protocol and kind
-//! of commit; without it there are 7,200, more than 100,000 in all.
+//! of commit; without it there are 7,200, more than 100,000 in all, at the whole depth.
 
 use crate::support::processes::in_own_process;
+use quenchdb::internals::base::depth::is_deep;
 use quenchdb::{Database, Dependency, Layout, Preset, Settings, Writer};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -15,7 +16,11 @@ const SLACK_BYTES: u64 = 4 << 20;
 const ROWS: u64 = 64;
 
 fn threads_wanted() -> u64 {
-    std::env::var("QUENCH_THREADS").ok().and_then(|n| n.parse().ok()).unwrap_or(7200)
+    std::env::var("QUENCH_THREADS").ok().and_then(|n| n.parse().ok()).unwrap_or(if is_deep() {
+        7200
+    } else {
+        1600
+    })
 }
 
 /// Every layout that spreads threads over logs, with who else keeps something for a thread.

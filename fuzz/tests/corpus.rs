@@ -5,6 +5,7 @@
 
 use quench_fuzz::allocation::{Noting, run_bounded};
 use quench_fuzz::{TARGETS, Target, target};
+use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,18 +78,29 @@ fn mutate(data: &mut Vec<u8>, others: &[(PathBuf, Vec<u8>)], random: &mut Random
     }
 }
 
+/// For each target at the whole depth; otherwise it has [`runs_least`] inputs.
 fn seconds() -> f64 {
-    std::env::var("QUENCH_FUZZ_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(10.0)
+    std::env::var("QUENCH_FUZZ_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(if is_deep() {
+        10.0
+    } else {
+        0.0
+    })
 }
 
-/// Each target gets at least so many mutated inputs, however long a busy machine takes.
-const RUNS_LEAST: u64 = 21;
+/// Returns how many mutated inputs a target gets at least, however long a busy machine takes.
+fn runs_least(target: &Target) -> u64 {
+    match target.name {
+        _ if is_deep() => 21,
+        "api" => 100,
+        _ => 3000,
+    }
+}
 
 fn run_mutated(target: Target, seed: u64) {
     let inputs = corpus(&target);
     let mut random = Random::from_seed(seed);
     let (begun, mut runs) = (Instant::now(), 0);
-    while runs < RUNS_LEAST || begun.elapsed() < Duration::from_secs_f64(seconds()) {
+    while runs < runs_least(&target) || begun.elapsed() < Duration::from_secs_f64(seconds()) {
         let mut data = inputs[random.below(inputs.len() as u64) as usize].1.clone();
         mutate(&mut data, &inputs, &mut random);
         run(target, &data, &format!("seed {seed}, run {runs}"));

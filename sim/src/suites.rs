@@ -90,6 +90,7 @@ impl Suite {
             .args(self.arguments)
             .args(["--", "--nocapture"])
             .args(self.filters)
+            .env("QUENCH_DEEP", "1")
             .env("QUENCH_SEED", first_seed.to_string());
         let mut child = cargo::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
             .context("tests of other packages; --simulation-only leaves them out")?;

@@ -1,5 +1,6 @@
 //! The system has no further thread: whoever opens a database is told so, or does without; nobody waits for ever, and nothing is lost.
 
+use quenchdb::internals::base::depth::{is_deep, some};
 use quenchdb::internals::base::environment::Environment;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::Event;
@@ -48,7 +49,7 @@ fn without(disk: &SimulatedStorage, settings: &Settings, after: u64, times: u64)
 fn a_thread_that_cannot_be_started_is_an_error_or_can_be_done_without() {
     let _alone = crate::support::alone();
     let (mut refusals, mut told) = (0, 0);
-    for preset in Preset::ALL {
+    for preset in some(&Preset::ALL, 2) {
         // With a flusher for each log, where there is one.
         let settings = crate::support::small(preset, 3);
         for times in [1, u64::MAX] {
@@ -65,7 +66,8 @@ fn a_thread_that_cannot_be_started_is_an_error_or_can_be_done_without() {
         }
     }
     println!("{refusals} openings without a thread, {told} of them refused");
-    assert!(refusals > 60 && told > 30, "{refusals} without a thread, {told} refused");
+    let part = if is_deep() { 1 } else { 5 };
+    assert!(refusals > 60 / part && told > 30 / part, "{refusals} without a thread, {told} refused");
 }
 
 struct Wakes(Event);

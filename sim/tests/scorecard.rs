@@ -1,5 +1,6 @@
 //! The scorecard, as the program makes it. `QUENCH_SEEDS=N` for more or fewer seeds, `QUENCH_SEED=N` to begin elsewhere.
 
+use quenchdb::internals::base::depth::depth;
 use std::process::Command;
 
 fn number(name: &str) -> Option<u64> {
@@ -8,7 +9,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn every_measure_of_the_scorecard_is_met() {
-    let seeds = number("QUENCH_SEEDS").unwrap_or(2_000);
+    let seeds = number("QUENCH_SEEDS").unwrap_or_else(|| depth(2_000));
     let first = number("QUENCH_SEED").unwrap_or(1);
     let output = Command::new(env!("CARGO_BIN_EXE_quench-sim"))
         .args([

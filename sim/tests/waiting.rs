@@ -3,6 +3,7 @@
 //! waited until another commit asked (seed 1018802 of quench-sim, in which there was none: all threads waited for each other).
 
 use crate::support::small;
+use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::simulation::{self, Plan};
@@ -45,7 +46,7 @@ fn live(disk: &SimulatedStorage, settings: Settings, seed: u64) {
 #[test]
 fn who_waits_for_a_block_that_others_seal_is_told() {
     let _alone = crate::support::alone();
-    for seed in 0..SEEDS {
+    for seed in 0..depth(SEEDS) {
         let gather_max = 2 + seed as usize % 2;
         let settings = Settings { gather_max, ..small(Preset::Queued, 1) };
         let disk = SimulatedStorage::new(seed);

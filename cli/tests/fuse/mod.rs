@@ -8,6 +8,7 @@ mod trouble;
 
 use crate::support::{directory, expect_code, quench, run_with_input, text};
 use disk::Disk;
+use quenchdb::internals::base::depth::{is_deep, some};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -227,7 +228,7 @@ fn killed_at_every_nth_request_it_loses_nothing() {
     let wanted = std::env::var("QUENCH_KILLS").map_or(1, |text| text.parse().expect("a number of kills"));
     let (mut kills, mut run) = (0, 0);
     while kills < wanted {
-        for (n, way) in WAYS.iter().enumerate() {
+        for (n, way) in some(&WAYS, 1).into_iter().enumerate() {
             let carried_out = |more: usize| CarriedOut::ALL[(run + n + more) % 3];
             let steps = 8 + 4 * (run % 8) as u32;
             kills += kill_at_every_request(&disk, way, steps, carried_out(0), true);
@@ -236,5 +237,5 @@ fn killed_at_every_nth_request_it_loses_nothing() {
         run += 1;
     }
     println!("figures: {{\"kills\": {kills}}}");
-    assert!(kills > 300, "{kills}");
+    assert!(kills > if is_deep() { 300 } else { 30 }, "{kills}");
 }

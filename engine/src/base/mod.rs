@@ -10,6 +10,8 @@ pub mod error;
 #[cfg(feature = "simulation")]
 pub mod environment;
 pub mod random;
+#[cfg(any(test, feature = "internals"))]
+pub mod depth;
 pub mod clock;
 pub mod allocation_failure;
 pub mod account;

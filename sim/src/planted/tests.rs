@@ -104,6 +104,7 @@ impl Binaries {
             // Where `cargo test` runs them.
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../engine"))
             .env("QUENCH_PLANTED", bug.map_or("", Bug::name))
+            .env("QUENCH_DEEP", "1")
             .env("RUST_BACKTRACE", "0")
             // No other test's threads take processors, or numbers that logs go by, from the one that is to notice.
             .env("RUST_TEST_THREADS", "1")
