@@ -1,0 +1,128 @@
+//! How comments, documents and commits read. The lists of places are in `exceptions.rs`.
+
+use super::exceptions::{COINED_WORDS, LONG_CELLS, WIDE_COMMENTS};
+use super::{Source, report, root, sources};
+use std::process::Command;
+
+const COMMENT_COLUMNS_MAX: usize = 100;
+const CELL_CHARACTERS_MAX: usize = 120;
+const SUBJECT_CHARACTERS_MAX: usize = 72;
+
+/// Commits since then have short subjects.
+const SUBJECTS_SINCE: &str = "2026-11-25T00:00:00Z";
+
+/// Words and phrases for which the field, or plain English, has others.
+const NEVER: [&str; 36] = [
+    "who",
+    "whoever",
+    "whom",
+    "nobody",
+    "somebody",
+    "everybody",
+    "anybody",
+    "he",
+    "him",
+    "lest",
+    "anew",
+    "mended",
+    "in vain",
+    "let go",
+    "lets go",
+    "go on",
+    "goes on",
+    "went on",
+    "told",
+    "tell",
+    "tells",
+    "hindrance",
+    "askers",
+    "unsettled",
+    "births",
+    "overdraft",
+    "surroundings",
+    "upkeep",
+    "crowd",
+    "thief",
+    "victim",
+    "needless",
+    "leftovers",
+    "keeps_time",
+    "void csn",
+    "admission",
+];
+
+fn is_in(source: &Source, places: &[&str]) -> bool {
+    places.iter().any(|place| source.path.starts_with(place))
+}
+
+fn comments(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    source
+        .text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.trim_start().starts_with("//"))
+        .map(|(n, line)| (n + 1, line))
+}
+
+#[test]
+fn comment_lines_have_at_most_100_columns() {
+    let mut wrong = Vec::new();
+    for source in sources(".rs").iter().filter(|source| !is_in(source, WIDE_COMMENTS)) {
+        for (number, line) in comments(source) {
+            let columns = line.chars().count();
+            if columns > COMMENT_COLUMNS_MAX {
+                wrong.push(format!("{}:{number}: {columns} columns", source.path));
+            }
+        }
+    }
+    report("comment lines have at most 100 columns", wrong);
+}
+
+#[test]
+fn comments_use_plain_words() {
+    let mut wrong = Vec::new();
+    for source in sources(".rs").iter().filter(|source| !is_in(source, COINED_WORDS)) {
+        for (number, line) in comments(source) {
+            let words =
+                |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { ' ' };
+            let plain: String = line.chars().map(words).collect();
+            let plain = format!(" {} ", plain.split_whitespace().collect::<Vec<_>>().join(" "));
+            for word in NEVER.iter().filter(|word| plain.contains(&format!(" {word} "))) {
+                wrong.push(format!("{}:{number}: `{word}`", source.path));
+            }
+        }
+    }
+    report("comments name things in plain words", wrong);
+}
+
+#[test]
+fn table_cells_have_at_most_120_characters() {
+    let mut wrong = Vec::new();
+    for source in sources(".md").iter().filter(|source| !is_in(source, LONG_CELLS)) {
+        for (number, line) in source.text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
+            let longest = line.split('|').map(|cell| cell.trim().chars().count()).max().unwrap_or(0);
+            if longest > CELL_CHARACTERS_MAX {
+                wrong.push(format!("{}:{}: a cell of {longest} characters", source.path, number + 1));
+            }
+        }
+    }
+    report("table cells have at most 120 characters", wrong);
+}
+
+/// Where there is no history, or not all of it, nothing is checked.
+#[test]
+fn commit_subjects_have_at_most_72_characters() {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(root()).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    if git(&["rev-parse", "--is-shallow-repository"]).is_none_or(|shallow| shallow.trim() != "false") {
+        return;
+    }
+    let since = format!("--since={SUBJECTS_SINCE}");
+    let subjects = git(&["log", "--no-merges", &since, "--format=%h %s"]).unwrap_or_default();
+    let is_long = |line: &&str| {
+        line.split_once(' ').is_some_and(|(_, subject)| subject.chars().count() > SUBJECT_CHARACTERS_MAX)
+    };
+    report("commit subjects have at most 72 characters", subjects.lines().filter(is_long));
+}
