@@ -1,6 +1,7 @@
 //! Exact dependencies: who waits for whom, and for nobody else. And the rules that go by clocks.
 
 use super::*;
+use crate::base::depth::depth;
 use crate::base::random::Random;
 use std::collections::BTreeMap;
 
@@ -169,7 +170,7 @@ fn check(world: &World, lists: &BTreeMap<Csn, Vec<Csn>>, csn: Csn) {
 #[test]
 fn acknowledged_means_durable_with_all_that_is_listed() {
     for rule in [Dependency::Exact, Dependency::Gsn, Dependency::GsnRfa] {
-        let world = run(rule, 6, 300);
+        let world = run(rule, 6, depth(1200).min(300));
         let metrics = world.commit.metrics();
         eventually("all counted", || metrics.committed_writers.get() == world.commit.newest_drawn().0);
     }

@@ -1,6 +1,7 @@
 //! Many threads; what they were told is checked against what a power cut would leave.
 
 use super::*;
+use crate::base::depth::depth;
 use crate::base::random::Random;
 
 /// Each thread commits with random levels and dependencies; whenever one is told that it is committed, its record and
@@ -75,7 +76,7 @@ fn acknowledged_means_durable_with_all_it_depends_on() {
 fn handing_over_the_lead_strands_nobody() {
     for gather_max in [0, 1] {
         let settings = Settings { preset: Preset::Group, logs: 1, gather_max, ..Settings::default() };
-        let world = run(settings, 16, 100, Duration::from_micros(200));
+        let world = run(settings, 16, depth(400).min(100), Duration::from_micros(200));
         let metrics = world.commit.metrics();
         eventually("all counted", || metrics.committed_writers.get() == world.commit.newest_drawn().0);
         if gather_max == 1 {
@@ -203,7 +204,7 @@ fn w_never_passes_a_csn_that_is_not_durable() {
                 }
             });
         }
-        for _ in 0..100 {
+        for _ in 0..depth(400).min(100) {
             let w = world.commit.core.watermark.rescan();
             let durable = world.durable_csns();
             assert!((1..w.0).all(|csn| durable.contains(&Csn(csn))), "W = {w}");

@@ -5,6 +5,7 @@
 //! together must be a sound tree that holds exactly the rows of that moment. That fails if the observer is called late,
 //! twice or for too few pages, if a new page gets the wrong round, or if an older value finds no room.
 
+use crate::base::depth::depth;
 use crate::base::random::Random;
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, FrameTable, PageBytes, PageSource, Pool};
@@ -314,7 +315,7 @@ fn run(page_bytes: usize, seed: u64) {
 
 #[test]
 fn images_of_a_round_are_the_tree_of_its_beginning() {
-    let seeds = if cfg!(miri) { 1 } else { 25 };
+    let seeds = if cfg!(miri) { 1 } else { depth(100).min(25) };
     for seed in 0..seeds {
         run(1024, seed);
         run(4096, seed + 1_000);
