@@ -43,6 +43,9 @@ pub const LONG_FUNCTIONS: &[&str] = &[
     "sim/src/life.rs::live_simulated",
 ];
 
+/// Places where names of tests may have more than 60 characters.
+pub const LONG_TEST_NAMES: &[&str] = &["bench/", "cli/src/", "engine/src/", "peers/"];
+
 /// Places where comment lines may have more than 100 columns.
 pub const WIDE_COMMENTS: &[&str] = &[
     "bench/examples/",

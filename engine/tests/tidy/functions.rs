@@ -1,9 +1,10 @@
-//! Functions are short enough to read at once.
+//! Functions are short enough to read at once, and so are the names of tests.
 
-use super::exceptions::LONG_FUNCTIONS;
+use super::exceptions::{LONG_FUNCTIONS, LONG_TEST_NAMES};
 use super::{Source, report, sources};
 
 const LINES_MAX: usize = 70;
+const TEST_NAME_CHARACTERS_MAX: usize = 60;
 
 /// Returns the name of the function that begins in this line.
 fn name(line: &str) -> Option<&str> {
@@ -47,4 +48,26 @@ fn functions_have_at_most_70_lines() {
         }
     }
     report("functions have at most 70 lines", wrong);
+}
+
+#[test]
+fn test_names_have_at_most_60_characters() {
+    let mut wrong = Vec::new();
+    for source in sources(".rs") {
+        if LONG_TEST_NAMES.iter().any(|place| source.path.starts_with(place)) {
+            continue;
+        }
+        let mut is_test = false;
+        for (number, line) in source.text.lines().enumerate() {
+            if line.trim() == "#[test]" {
+                is_test = true;
+            } else if let Some(name) = name(line).filter(|_| is_test) {
+                is_test = false;
+                if name.len() > TEST_NAME_CHARACTERS_MAX {
+                    wrong.push(format!("{}:{}: {name}", source.path, number + 1));
+                }
+            }
+        }
+    }
+    report("test names have at most 60 characters", wrong);
 }
