@@ -127,7 +127,8 @@ impl Check<'_> {
             let Some(table) = table.hold() else { continue };
             let go_on = || !table.is_dropped();
             let replaced = |stamp, values: &mut Vec<_>| self.values_before(stamp, values);
-            let (summary, damages) = table.tree.survey(&Survey { go_on: &go_on, replaced: &replaced })?;
+            let (summary, damages) =
+                table.tree.survey(&Survey { should_continue: &go_on, replaced: &replaced })?;
             self.replaced.extend(summary.replaced);
             if table.is_dropped() {
                 continue;

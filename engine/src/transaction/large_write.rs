@@ -81,10 +81,10 @@ impl ActiveTransaction {
         let owner = self.system.versions.create_owner(shard, self.own)?;
         let (system, values) = (self.system.clone(), self.system.large_values.clone());
         let writer = LargeWriter::new(table.tree.pool().clone(), owner.word())
-            .relieved_by(Box::new(move || {
+            .with_make_room(Box::new(move || {
                 system.versions.reclaim();
             }))
-            .released_by(Box::new(move |guard| values.free_page(owner.word(), guard)));
+            .with_release(Box::new(move |guard| values.free_page(owner.word(), guard)));
         match self.write_pieces(table, key, reader, writer) {
             Ok(reference) => Ok(OwnValue { owner, reference }),
             Err(error) => {

@@ -84,7 +84,7 @@ impl ReadAhead {
         if self.batches <= LEAVES_BEFORE_READING_AHEAD || self.left > self.window / 2 {
             return Ok(());
         }
-        if tree.is_better_copied(self.requested) {
+        if tree.pool().needs_scan_buffer(self.requested) {
             let end = tree.copy_ahead(from, back, &mut self.copies)?;
             self.copied = end.map(|end| LeafRun { begin: from.map(<[u8]>::to_vec), end });
             if self.copied.is_some() {

@@ -160,7 +160,7 @@ impl<'a> Replay<'a> {
     /// Returns the leaf for `key`, latched, with room for a value of `value_len` bytes.
     #[inline]
     fn write(&mut self, key: &'a [u8], value_len: usize) -> Result<&mut LeafWrite<'a>> {
-        let leaf = match self.leaf.take().and_then(|leaf| leaf.go_on(key, value_len)) {
+        let leaf = match self.leaf.take().and_then(|leaf| leaf.advance_to(key, value_len)) {
             Some(leaf) => leaf,
             None => self.tree.write(key, value_len, &mut LeafHint::default())?,
         };

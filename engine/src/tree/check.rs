@@ -1,6 +1,6 @@
-//! Is a page a node?
+//! Checks whether a page is a node.
 //!
-//! [`check_page`] trusts nothing. It is what images from the store are validated with, and each page that a survey meets.
+//! [`check_page`] trusts nothing. It validates images from the store, and each page that a survey comes to.
 
 use super::node::{
     Held, INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD,
@@ -10,13 +10,13 @@ use super::overflow::{self, LargeReference, REFERENCE_BYTES};
 use crate::base::Result;
 use crate::buffer::PageBytes;
 
-/// The large values that the entries of a leaf refer to; none for an inner node.
+/// Returns the large values that the entries of a leaf refer to; none for an inner node.
 pub(super) fn references(node: Node<'_>) -> Result<Vec<LargeReference>> {
     let entries = if node.is_leaf() { node.count() } else { 0 };
     (0..entries).filter_map(|index| reference_at(node, index).transpose()).collect()
 }
 
-/// The large value that an entry of a leaf refers to.
+/// Returns the large value that an entry of a leaf refers to, if any.
 pub(super) fn reference_at(leaf: Node<'_>, index: usize) -> Result<Option<LargeReference>> {
     let entry = leaf.entry(index);
     if entry.meta.held() != Held::Reference {
@@ -27,12 +27,12 @@ pub(super) fn reference_at(leaf: Node<'_>, index: usize) -> Result<Option<LargeR
     LargeReference::decode(&bytes).map(Some)
 }
 
-/// Everything that can be said of a page alone: of a node, or of an overflow page.
+/// Checks everything that a page alone shows, be it a node or an overflow page.
 pub(super) fn check_any_page(page: PageBytes<'_>) -> Result<(), &'static str> {
     if overflow::is_overflow(page) { overflow::check_page(page) } else { check_page(page) }
 }
 
-/// Everything that can be said of a node alone.
+/// Checks everything that a node alone shows.
 pub(super) fn check_page(page: PageBytes<'_>) -> Result<(), &'static str> {
     let node = Node::new(page);
     let expected = if node.level() == 0 { KIND_LEAF } else { KIND_INNER };
@@ -47,7 +47,7 @@ pub(super) fn check_page(page: PageBytes<'_>) -> Result<(), &'static str> {
     check_entries(node)
 }
 
-/// Words of the heap that something lies in. No two things may share one: changing the one would change the lengths of the other.
+/// Words of the heap that are in use. No two entries or fences may share a word: changing one would change the other's lengths.
 struct Taken {
     words: [u64; HEAP_WORDS_MAX / u64::BITS as usize],
 }
@@ -56,7 +56,7 @@ struct Taken {
 const HEAP_WORDS_MAX: usize = (32 << 10) / WORD;
 
 impl Taken {
-    /// Takes the words of `bytes` at `offset`, which is at a word; false if one of them is taken.
+    /// Takes the words of `bytes` at `offset`, which is the start of a word. Returns false if one of them is taken.
     #[inline]
     fn take(&mut self, offset: usize, bytes: usize) -> bool {
         let (mut at, end) = (offset / WORD, (offset + bytes).div_ceil(WORD));
@@ -74,7 +74,7 @@ impl Taken {
     }
 }
 
-/// Bytes of the fences, if they are inside the heap.
+/// Checks the fences. Returns their bytes.
 fn check_fences(node: Node<'_>, taken: &mut Taken) -> Result<usize, &'static str> {
     let (mut used, most) = (0, max_key_bytes(node.page.len()));
     for (offset, len) in [Some(node.lower_place()), node.upper_place()].into_iter().flatten() {
@@ -122,7 +122,7 @@ fn check_entries(node: Node<'_>) -> Result<(), &'static str> {
         }
         // A separator equal to the lower fence would leave an empty child before it.
         let first_is_lower = !node.is_leaf() && index == 0 && key == node.lower();
-        // Those between are where the first and the last are.
+        // Keys between the first and the last are inside if these are.
         let is_outermost = index == 0 || index + 1 == node.count();
         if first_is_lower || is_outermost && !node.covers(&key) {
             return Err("key is outside the fences");
@@ -134,7 +134,8 @@ fn check_entries(node: Node<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Bytes of the entry, if it is inside the heap and no longer than any that a writer may make: of those a split always leaves two that have room.
+/// Checks that the entry is inside the heap and no longer than a writer may make it, so that a split always leaves two nodes with room.
+/// Returns the entry's bytes.
 fn check_entry(node: Node<'_>, index: usize) -> Result<usize, &'static str> {
     let slot = node.slot(index);
     let header = if node.is_leaf() { LEAF_ENTRY_HEADER } else { INNER_ENTRY_HEADER };
@@ -170,7 +171,7 @@ fn check_entry(node: Node<'_>, index: usize) -> Result<usize, &'static str> {
     Ok(bytes)
 }
 
-/// What everybody may see has no stamps.
+/// Checks that a settled image has no stamps.
 pub(super) fn check_settled(page: PageBytes<'_>) -> Result<(), &'static str> {
     let node = Node::new(page);
     let entries = if node.is_leaf() { node.count() } else { 0 };

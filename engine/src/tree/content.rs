@@ -1,4 +1,4 @@
-//! What a page's image says by itself, for whoever has no tree any more.
+//! Reads a page's image without its tree, for salvage.
 
 use super::check::check_page;
 use super::node::{Held, Node};
@@ -11,7 +11,7 @@ use crate::buffer::ScratchPage;
 pub struct StoredRow {
     /// Its key.
     pub key: Vec<u8>,
-    /// Its value, or where that is.
+    /// Its value, or a reference to it.
     pub value: StoredValue,
 }
 
@@ -19,9 +19,9 @@ pub struct StoredRow {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoredValue {
     /// The value.
-    Here(Vec<u8>),
-    /// In overflow pages.
-    Elsewhere(LargeReference),
+    Inline(Vec<u8>),
+    /// A value in overflow pages.
+    Large(LargeReference),
 }
 
 /// A child of an inner node.
@@ -29,13 +29,13 @@ pub enum StoredValue {
 pub struct StoredChild {
     /// The page.
     pub page: PageId,
-    /// The lowest key it is for.
+    /// Its lower fence: the lowest key that it covers.
     pub lower: Vec<u8>,
-    /// The first key above; `None` if it is for all that follow.
+    /// Its upper fence: the first key above; `None` without an upper bound.
     pub upper: Option<Vec<u8>>,
 }
 
-/// What is in a page.
+/// The content of a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
     /// A leaf's rows.
@@ -51,18 +51,18 @@ pub enum Content {
 pub struct StoredPage {
     /// 0 for leaves and for the bytes of large values.
     pub level: u8,
-    /// The lowest key it is for.
+    /// Its lower fence: the lowest key that it covers.
     pub lower: Vec<u8>,
-    /// The first key above; `None` if it is for all that follow.
+    /// Its upper fence: the first key above; `None` without an upper bound.
     pub upper: Option<Vec<u8>>,
-    /// What is in it.
+    /// Its content.
     pub content: Content,
 }
 
-/// Reads an image, of whichever kind; stamps are taken as settled.
+/// Reads an image of any kind; stamps count as settled.
 ///
 /// # Errors
-/// `Corruption` if it is none.
+/// `Corruption` if the bytes are not an image.
 pub fn read_content(image: &[u8]) -> Result<StoredPage> {
     let scratch = ScratchPage::from_image(image);
     let page = scratch.bytes();
@@ -95,8 +95,8 @@ fn row(node: Node<'_>, index: usize) -> Option<Result<StoredRow>> {
     node.page.append_to(entry.value_offset(), entry.value_len, &mut value);
     let value = match held {
         Held::Nothing => return None,
-        Held::Value => Ok(StoredValue::Here(value)),
-        Held::Reference => LargeReference::decode(&value).map(StoredValue::Elsewhere),
+        Held::Value => Ok(StoredValue::Inline(value)),
+        Held::Reference => LargeReference::decode(&value).map(StoredValue::Large),
     };
     Some(value.map(|value| StoredRow { key: node.key(index), value }))
 }

@@ -1,10 +1,9 @@
-//! Changing a node in its page.
+//! Changes a node in its page.
 //!
 //! Invariants:
-//! 1. Callers have made sure of the room: a change that does not fit is a defect and stops the thread (`expect`), rather
-//!    than leave half a node behind.
-//! 2. **Room rule**: the capacity of an entry with an unsettled stamp never shrinks. [`retained`] is the only place that
-//!    decides what an entry becomes when a node is rebuilt.
+//! 1. Callers have made sure of the room. A change that does not fit is a bug and panics, rather than leave half a node.
+//! 2. **Room rule**: the capacity of an entry with an unsettled stamp never shrinks. Only [`retained`] decides what an entry
+//!    becomes when a node is rebuilt.
 
 use super::node::{
     BOOKS_WORD, EntryMeta, FENCES_WORD, FIRST_CHILD_WORD, HEADER_WORD, INNER_ENTRY_HEADER, KIND_INNER,
@@ -14,10 +13,10 @@ use super::node::{
 use crate::base::PageId;
 use crate::buffer::{PageBytes, PageBytesMut, ScratchPage};
 
-/// What the transaction layer says of a stamp; 0 is not asked.
+/// Returns whether a stamp is settled; never called with 0.
 pub(super) type Settled<'a> = dyn Fn(u64) -> bool + 'a;
 
-/// What an entry becomes when its node is rebuilt: stamp and capacity, or nothing.
+/// Returns stamp and capacity that an entry has when its node is rebuilt, or nothing.
 #[inline]
 pub(super) fn retained(entry: &LeafEntry, settled: &Settled<'_>) -> Option<(u64, usize)> {
     let stamp = entry.meta.stamp;
@@ -27,7 +26,7 @@ pub(super) fn retained(entry: &LeafEntry, settled: &Settled<'_>) -> Option<(u64,
     (!entry.meta.tombstone).then_some((0, entry.value_len))
 }
 
-/// Fences of a node to be.
+/// The fences of a new node.
 #[derive(Clone, Debug)]
 pub(super) struct Fences {
     pub lower: Vec<u8>,
@@ -43,14 +42,14 @@ impl Fences {
         self.upper.as_ref().map_or(0, |upper| common_prefix(&self.lower, upper))
     }
 
-    /// Bytes of the page that entries and slots can have.
+    /// Bytes of the page that are left for entries and slots.
     pub fn room(&self, page_bytes: usize) -> usize {
         let upper = self.upper.as_ref().map_or(0, |upper| upper.len().next_multiple_of(WORD).max(WORD));
         page_bytes - SLOTS_OFFSET - self.lower.len().next_multiple_of(WORD) - upper
     }
 }
 
-/// The page as it is now, to rebuild it from.
+/// Returns a copy of the page, to rebuild the page from.
 pub(super) fn snapshot(page: PageBytes<'_>) -> ScratchPage {
     let mut copy = ScratchPage::new(page.len());
     let mut target = copy.bytes_mut();
@@ -101,7 +100,7 @@ impl<'a> NodeMut<'a> {
         self.page.set_word(HEADER_WORD, keep | (count as u64) << 16 | ((heap_start / WORD) as u64) << 48);
     }
 
-    /// Takes `bytes` of the heap and the slot `index` for an entry with `suffix`; returns where the entry is.
+    /// Takes `bytes` of the heap and the slot `index` for an entry with `suffix`. Returns the entry's offset.
     #[inline]
     fn make_entry(&mut self, index: usize, bytes: usize, header: usize, suffix: &[u8]) -> usize {
         let node = self.node();
@@ -119,7 +118,7 @@ impl<'a> NodeMut<'a> {
         offset
     }
 
-    /// Puts a new entry into a leaf, with the value's bytes to be written by the caller. Returns the value's offset.
+    /// Puts a new entry into a leaf. Returns the offset of the value, which the caller writes.
     fn make_leaf_entry(
         &mut self,
         index: usize,
@@ -135,17 +134,17 @@ impl<'a> NodeMut<'a> {
         offset + LEAF_ENTRY_HEADER + suffix.len()
     }
 
-    /// A new entry of a leaf; `capacity` is at least the value's length.
+    /// Inserts an entry into a leaf; `capacity` is at least the value's length.
     pub fn insert(&mut self, index: usize, suffix: &[u8], meta: EntryMeta, value: &[u8], capacity: usize) {
         let offset = self.make_leaf_entry(index, suffix, meta, value.len(), capacity);
         self.page.copy_from(offset, value);
     }
 
-    /// Notes where an insert went, for the choice of split points.
+    /// Notes the slot of an insert, for the choice of split points.
     #[inline]
     pub fn note_insert(&mut self, index: usize) {
         let (last, run) = self.node().last_insert();
-        // `last` is 65,535 if the sequence comes from the node to the left.
+        // `last` is 65,535 if the sequence began in the node to the left.
         let run = if index as u16 == (last as u16).wrapping_add(1) {
             (run + 1).min(usize::from(u16::MAX))
         } else {
@@ -155,7 +154,7 @@ impl<'a> NodeMut<'a> {
         self.page.set_word(BOOKS_WORD, garbage | (index as u64) << 32 | (run as u64) << 48);
     }
 
-    /// Lets a sequence of inserts go on in a rebuilt node; does not touch the garbage, which there is none of.
+    /// Continues a sequence of inserts in a rebuilt node, which has no garbage.
     pub fn continue_sequence(&mut self, (last, run): (usize, usize)) {
         self.page.set_word(BOOKS_WORD, u64::from(last as u16) << 32 | (run as u64) << 48);
     }
@@ -165,13 +164,13 @@ impl<'a> NodeMut<'a> {
         self.page.set_word(BOOKS_WORD, books + bytes as u64);
     }
 
-    /// A new separator of an inner node and the child at and above it.
+    /// Inserts a separator into an inner node, and the child at and above it.
     pub fn insert_child(&mut self, index: usize, suffix: &[u8], child: PageId) {
         let offset = self.make_entry(index, inner_entry_bytes(suffix.len()), INNER_ENTRY_HEADER, suffix);
         self.page.set_word(offset / WORD, child.0);
     }
 
-    /// Overwrites the `index`th entry of a leaf, whose room the value fits in.
+    /// Overwrites the `index`th entry of a leaf. The value fits in the entry's room.
     pub fn overwrite(&mut self, index: usize, meta: EntryMeta, value: &[u8]) {
         let entry = self.node().entry(index);
         let capacity = entry.capacity.max(value.len());
@@ -188,7 +187,7 @@ impl<'a> NodeMut<'a> {
         self.page.set_word(offset / WORD, stamp);
     }
 
-    /// Takes the `index`th slot away.
+    /// Removes the `index`th slot and its entry.
     pub fn remove(&mut self, index: usize) {
         let node = self.node();
         let (count, heap_start) = (node.count(), node.heap_start());
@@ -244,14 +243,14 @@ impl<'a> NodeMut<'a> {
         self.page.copy_from(to + whole, &tail[..len - whole]);
     }
 
-    /// ScanBuffer all of another node.
+    /// Copies all of another node.
     pub fn copy_node(&mut self, from: PageBytes<'_>) {
         for index in HEADER_WORD..from.len() / WORD {
             self.page.set_word(index, from.word(index));
         }
     }
 
-    /// Rebuilds the node without garbage; a leaf also without what settled entries do not need.
+    /// Rebuilds the node without garbage; a leaf also without the tombstones and spare room of settled entries.
     pub fn compact(&mut self, settled: &Settled<'_>) {
         let old = snapshot(self.page.bytes());
         let old = Node::new(old.bytes());
@@ -268,7 +267,7 @@ impl<'a> NodeMut<'a> {
     }
 }
 
-/// Bytes of slots and entries that the node would have if it were rebuilt with `prefix_len`.
+/// Bytes of slots and entries that the node will have if it is rebuilt with `prefix_len`.
 pub(super) fn rebuilt_bytes(node: Node<'_>, prefix_len: usize, settled: &Settled<'_>) -> usize {
     (0..node.count()).map(|index| rebuilt_slot_bytes(node, index, prefix_len, settled)).sum()
 }

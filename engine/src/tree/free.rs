@@ -1,28 +1,30 @@
-//! Freeing a tree: its nodes, and the large values of its entries.
+//! Frees a tree: its nodes, and the large values of its entries.
 //!
-//! 1. A page that is free may be part of something else at once. So it is off the list of what is left in the step in which it is freed, and what
-//!    was below it is on the list instead: whoever goes on after a failure frees nothing twice, and forgets nothing.
-//! 2. A parent is freed before its children are looked at: a damaged page that refers to itself, or up, then meets a page that does
-//!    not exist instead of waiting for a latch that this thread holds.
+//! 1. A free page may be part of another tree at once. So the step that frees a page also removes it from the list of
+//!    remaining pages, and adds the pages below it. A caller that continues after a failure frees no page twice, and forgets
+//!    none.
+//! 2. A parent is freed before its children are read. A damaged page that refers to itself, or up, then leads to a page that
+//!    does not exist, instead of a latch that this thread holds.
 
+use super::check;
+use super::handle::Tree;
 use super::node::Node;
 use super::overflow::{self, LargeSubtree};
-use super::{Tree, check};
 use crate::base::planted::{self, Bug};
 use crate::base::{ErrorKind, PageId, Result};
-use crate::buffer::EmergencyReserve;
+use crate::buffer::{EmergencyReserve, Pool};
 
-/// A page that is to be freed, with all below it.
+/// A page to be freed, with all pages below it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subtree {
     /// A node, with the large values of its entries.
     Node(PageId),
-    /// A page of a large value whose leaf is free.
+    /// A page of a large value whose leaf was freed.
     Large(LargeSubtree),
 }
 
 impl Tree {
-    /// Frees all pages, those of large values too. Nobody else may be using the tree.
+    /// Frees all pages, also of large values. No other thread may be using the tree.
     ///
     /// # Errors
     /// As [`Tree::free_pages`].
@@ -30,8 +32,8 @@ impl Tree {
         self.free_pages(&mut vec![Subtree::Node(self.root)])
     }
 
-    /// Frees the pages in `rest` and all below them; after a failure `rest` is what is left to be freed. A damaged page, and
-    /// what is below it, stays allocated: nobody knows what was in it. Nobody else may be using the tree.
+    /// Frees the pages in `rest` and all below them; after a failure `rest` lists the remaining pages. A damaged page, and the
+    /// pages below it, stay allocated, because its content is unknown. No other thread may be using the tree.
     ///
     /// # Errors
     /// A page cannot be read; or, with nothing left in `rest`, [`ErrorKind::Corruption`] of the first damaged page.
@@ -41,7 +43,7 @@ impl Tree {
         let mut damaged = Ok(());
         while let Some(subtree) = rest.pop() {
             let freed = match subtree {
-                Subtree::Node(page) => self.free_node(page, rest),
+                Subtree::Node(page) => free_node(&self.pool, page, rest),
                 Subtree::Large(large) if planted::is(Bug::ValueFreedTwice) => {
                     overflow::free_by(&self.pool, large, &mut |guard| self.pool.free(guard))
                 }
@@ -59,18 +61,18 @@ impl Tree {
         }
         damaged
     }
+}
 
-    /// Frees a node and appends what is below it. Of a damaged leaf the large values stay.
-    fn free_node(&self, page: PageId, below: &mut Vec<Subtree>) -> Result<()> {
-        let guard = self.pool.exclusive(page)?;
-        let node = Node::new(guard.bytes());
-        if !node.is_leaf() {
-            below.extend((0..=node.count()).map(|index| Subtree::Node(node.child(index))));
-        }
-        let large = check::references(node);
-        let subtree = |reference| Subtree::Large(LargeSubtree::whole(&self.pool, reference));
-        below.extend(large.iter().flatten().map(subtree));
-        self.pool.free(guard);
-        large.map(drop)
+/// Frees a node and appends the pages below it. The large values of a damaged leaf stay allocated.
+fn free_node(pool: &Pool, page: PageId, below: &mut Vec<Subtree>) -> Result<()> {
+    let guard = pool.exclusive(page)?;
+    let node = Node::new(guard.bytes());
+    if !node.is_leaf() {
+        below.extend((0..=node.count()).map(|index| Subtree::Node(node.child(index))));
     }
+    let large = check::references(node);
+    let subtree = |reference| Subtree::Large(LargeSubtree::whole(pool, reference));
+    below.extend(large.iter().flatten().map(subtree));
+    pool.free(guard);
+    large.map(drop)
 }

@@ -1,55 +1,54 @@
-//! What the store keeps of a page.
+//! Makes the images of pages that the store keeps.
 //!
-//! A *settled* image shows a page as of some moment: every entry settled. One that a checkpoint makes has no tombstones; that of a page which
-//! leaves memory is a copy, so a tombstone that nobody needs any more may be in it, and stands for nothing. The older values it needs come from
-//! the transaction layer. They fit because of the room rule: an unsettled entry has kept the capacity of every value it had
-//! since it was last settled.
+//! A *settled* image shows a page as of some moment, with every entry settled. An image that a checkpoint makes has no
+//! tombstones. The image of a page that leaves memory is a copy, so it may contain a tombstone, which then means that the row
+//! does not exist. Older values for an image come from the transaction layer. They fit because of the room rule: an unsettled
+//! entry has kept the capacity of every value since it was last settled.
 //!
-//! A *stamped* image is a page as it was, for one that leaves memory while somebody may still ask who wrote its entries. When
-//! the run that wrote it is over nobody can, and [`settle_image`] makes a settled one of it.
+//! A *stamped* image is a copy of the page, for a page that leaves memory while a transaction may still ask which transaction
+//! wrote its entries. After the run that wrote the image no transaction can, and [`settle_image`] turns it into a settled one.
 
 use super::check::{check_any_page, check_settled};
 use super::edit::{Fences, NodeMut};
+pub use super::node::{EntryMeta, Held};
 use super::node::{Node, WORD};
 use super::overflow;
-pub use super::{EntryMeta, Held};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{PAGE_HEADER_BYTES, PageBytes, ScratchPage};
 use crate::store::ImageKind;
 
-/// What an entry is in the image.
+/// The form of an entry in the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolved {
-    /// What it is in the page.
+    /// As in the page.
     Keep,
-    /// The same, but a change of nothing lies on it that may still be taken back.
+    /// As in the page, but with a change that may still be rolled back and changes nothing.
     Same,
-    /// The older value that was filled in.
+    /// The older value filled in.
     Older,
-    /// The reference to an older, large value that was filled in.
+    /// The reference filled in, to an older, large value.
     OlderReference,
-    /// Not there.
+    /// Absent from the image.
     Absent,
 }
 
-/// Says what an entry is: gets its meta, its value, and an empty buffer for an older one.
+/// Decides the form of an entry. Gets its meta, its value, and an empty buffer for an older value.
 pub type Resolve<'a> = &'a mut dyn FnMut(EntryMeta, &[u8], &mut Vec<u8>) -> Resolved;
 
-/// What an image shows of a page.
+/// How much of a page an image shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shown {
-    /// Every entry as it is in the page.
+    /// Every entry as in the page.
     Newest,
-    /// Something in the page is newer, if only who holds it.
+    /// The page has something newer, if only a stamp.
     Older,
-    /// There is no image: the page is part of a large value whose owner is not there.
+    /// No image: the page is part of a large value whose owner is absent from the image.
     Nothing,
 }
 
-/// Fills `out`, which is as long as the page, with the page's image; its first [`PAGE_HEADER_BYTES`] are
-/// left for the store. `resolve` is asked about each entry of a leaf: its meta, its value, and where to put an older one.
-/// A tombstone that is kept is left out. Of an overflow page it is asked once, about the owner of the value. The caller
-/// keeps writers out.
+/// Fills `out`, which is as long as the page, with the page's image, except the first [`PAGE_HEADER_BYTES`], which are the
+/// store's. Calls `resolve` for each entry of a leaf; a tombstone that is kept is left out. For an overflow page it is called
+/// once, for the owner of the value. The caller keeps writers out.
 pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> Shown {
     if overflow::is_overflow(page) {
         let owner = EntryMeta { stamp: overflow::stamp_of(page), tombstone: false, large: true };
@@ -95,19 +94,19 @@ pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> 
     if all_kept { Shown::Newest } else { Shown::Older }
 }
 
-/// What is to become of a stamp in a stamped image.
+/// The decision about a stamp in a stamped image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StampFate {
-    /// Everybody sees what it stands for: it goes.
+    /// It is settled, and is removed.
     Settled,
-    /// It stays.
+    /// It is kept.
     Kept,
-    /// There can be no image now.
+    /// No image can be made now.
     Refused,
 }
 
-/// Turns a copy of a page's bytes into its stamped image, asking what is to become of each stamp that is not 0. Returns whether
-/// any stays, `None` if one was refused. The bytes may be torn; the image is then nonsense, and nothing else happens.
+/// Turns a copy of a page's bytes into its stamped image; `fate` decides about each stamp that is not 0. Returns whether any
+/// stamp is kept, `None` if one was refused. The bytes may be torn; the image is then nonsense, without other harm.
 pub fn stamped_image(bytes: &mut [u8], fate: &mut dyn FnMut(u64) -> StampFate) -> Option<bool> {
     let page = ScratchPage::from_image(bytes);
     let node = Node::new(page.bytes());
@@ -147,7 +146,7 @@ pub fn stamped_image(bytes: &mut [u8], fate: &mut dyn FnMut(u64) -> StampFate) -
     Some(stamped)
 }
 
-/// What is between slots and heap means nothing, and nothing compresses better than zeros.
+/// Clears the bytes between slots and heap: they mean nothing, and zeros compress best.
 fn clear_gap(node: Node<'_>, image: &mut [u8]) {
     let (end, gap) = (node.heap_start(), node.gap());
     if let Some(bytes) = image.get_mut(end - gap..end) {
@@ -155,7 +154,7 @@ fn clear_gap(node: Node<'_>, image: &mut [u8]) {
     }
 }
 
-/// The stamp of the owner of the large value that a page is part of, if it has one.
+/// Returns the stamp of the owner of the large value that a page is part of, if any.
 #[must_use]
 pub fn owner_of(bytes: &[u8]) -> Option<u64> {
     let page = ScratchPage::from_image(bytes);
@@ -163,14 +162,14 @@ pub fn owner_of(bytes: &[u8]) -> Option<u64> {
     is_part.then(|| overflow::stamp_of(page.bytes())).filter(|stamp| *stamp != 0)
 }
 
-/// Makes a settled image of a stamped one of a run that is over: what it holds is committed, and there are no older values.
+/// Turns a stamped image of an earlier run into a settled one: its content is committed, and there are no older values.
 pub fn settle_image(bytes: &mut [u8]) {
     let page = ScratchPage::from_image(bytes);
     image_page(page.bytes(), bytes, &mut |_, _, _| Resolved::Keep);
 }
 
-/// Whether the bytes are an image of a node or of an overflow page. Nothing that passes can lead outside the page, nor keep a writer busy for ever;
-/// nor can what does not pass lead outside, it only gives wrong answers.
+/// Checks that the bytes are an image of a node or of an overflow page. An image that passes cannot lead outside the page, nor keep
+/// a writer busy for ever. Other bytes cannot lead outside either; they only give wrong answers.
 ///
 /// # Errors
 /// [`crate::base::ErrorKind::Corruption`].
@@ -178,10 +177,10 @@ pub fn validate_image(bytes: &[u8]) -> Result<()> {
     validate_image_of(ImageKind::Stamped, bytes)
 }
 
-/// As [`validate_image`], for an image that the store has as one of this kind.
+/// As [`validate_image`], for an image of the kind that the store has noted.
 ///
 /// # Errors
-/// The same.
+/// As [`validate_image`].
 pub fn validate_image_of(kind: ImageKind, bytes: &[u8]) -> Result<()> {
     let page = ScratchPage::from_image(bytes);
     let checked = check_any_page(page.bytes()).and_then(|()| match kind {

@@ -1,7 +1,7 @@
-//! How a node of the tree lies in its page: to read.
+//! The format of a node in its page, and reading it.
 //!
 //! Every node covers the keys from its lower fence (inclusive) to its upper fence (exclusive) and stores both. What the
-//! fences have in common, all keys in between have too; this *prefix* is left out of the keys, what remains is a *suffix*.
+//! fences have in common, all keys in between have too. This *prefix* is left out of the keys; the rest is a *suffix*.
 //!
 //! | bytes    | what                                                                                       |
 //! |----------|--------------------------------------------------------------------------------------------|
@@ -12,7 +12,7 @@
 //! | 36..38   | prefix length                                                                              |
 //! | 38..40   | start of the heap, in words                                                                |
 //! | 40..48   | lower fence: offset in words, length; upper fence: offset in words (0: no bound), length   |
-//! | 48..52   | bytes of the heap that nothing refers to                                                   |
+//! | 48..52   | garbage: bytes of the heap that nothing refers to                                          |
 //! | 52..56   | slot of the last insert; how many inserts before it went each to the next slot             |
 //! | 56..64   | inner: the child below the first separator                                                 |
 //! | 64..     | slots, sorted by key: entry's offset in words u16, suffix length u16, head u32             |
@@ -25,9 +25,9 @@
 //! |----------|--------------------------------------------------------------------------------------------|
 //! | inner    | 0..8 child, 8.. suffix of the separator: the child's lower fence                           |
 //!
-//! Flags: 1 tombstone; 2 large value: what stands where the value would is a [`super::LargeReference`] to overflow pages.
+//! Flags: 1 tombstone; 2 large value: instead of the value a [`super::LargeReference`] to overflow pages.
 //!
-//! Everything here may be called on torn or damaged bytes: it then returns nonsense, but neither panics nor loops.
+//! Every function here may be called on torn or damaged bytes: it then returns nonsense, but neither panics nor loops.
 
 use crate::base::PageId;
 use crate::buffer::{PAGE_HEADER_BYTES, PageBytes};
@@ -42,32 +42,32 @@ pub(super) const SLOTS_WORD: usize = HEADER_WORD + 4;
 pub(super) const SLOTS_OFFSET: usize = SLOTS_WORD * WORD;
 pub(super) const KIND_LEAF: u8 = 1;
 pub(super) const KIND_INNER: u8 = 2;
-/// Where the suffix begins in an entry of a leaf, and of an inner node.
+/// Offset of the suffix in an entry of a leaf, and of an inner node.
 pub(super) const LEAF_ENTRY_HEADER: usize = 16;
 pub(super) const INNER_ENTRY_HEADER: usize = 8;
 pub(super) const KIND_OVERFLOW: u8 = 3;
 const FLAG_TOMBSTONE: u64 = 1;
 const FLAG_LARGE: u64 = 2;
 
-/// Bytes that a slot and its entry take: in a leaf.
+/// Bytes that an entry of a leaf takes.
 #[inline]
 pub(super) fn leaf_entry_bytes(suffix_len: usize, capacity: usize) -> usize {
     (LEAF_ENTRY_HEADER + suffix_len + capacity).next_multiple_of(WORD)
 }
 
-/// The same in an inner node.
+/// Bytes that an entry of an inner node takes.
 #[inline]
 pub(super) fn inner_entry_bytes(suffix_len: usize) -> usize {
     (INNER_ENTRY_HEADER + suffix_len).next_multiple_of(WORD)
 }
 
-/// Longest key: an eighth of a page, so that inner nodes branch.
+/// Returns the bytes of the longest key: an eighth of a page, so that inner nodes branch.
 #[must_use]
 pub fn max_key_bytes(page_bytes: usize) -> usize {
     page_bytes / 8
 }
 
-/// Most bytes of a key and its value together: four such entries and two fences fit in a page.
+/// Returns the most bytes of a key and its value together: four such entries and two fences fit in a page.
 #[must_use]
 pub fn max_entry_bytes(page_bytes: usize) -> usize {
     let fences = 2 * (max_key_bytes(page_bytes) + WORD);
@@ -75,7 +75,7 @@ pub fn max_entry_bytes(page_bytes: usize) -> usize {
     per_entry.saturating_sub(WORD + LEAF_ENTRY_HEADER + WORD).min(usize::from(u16::MAX))
 }
 
-/// The first 4 bytes of `suffix`, comparable as a number.
+/// Returns the first 4 bytes of `suffix`, comparable as a number.
 #[inline]
 pub(super) fn head_of(suffix: &[u8]) -> u32 {
     match *suffix {
@@ -87,7 +87,7 @@ pub(super) fn head_of(suffix: &[u8]) -> u32 {
     }
 }
 
-/// How many bytes `a` and `b` have in common at their beginning.
+/// Returns how many bytes `a` and `b` have in common at their beginning.
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -95,16 +95,16 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// What is known of an entry besides its key and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryMeta {
-    /// 0 if settled; otherwise only the transaction layer knows what it means.
+    /// 0 if settled; otherwise its meaning is known to the transaction layer only.
     pub stamp: u64,
-    /// The entry says that there is no such row.
+    /// True if the entry says that the row does not exist.
     pub tombstone: bool,
-    /// The value's bytes are a [`super::LargeReference`].
+    /// True if the value's bytes are a [`super::LargeReference`].
     pub large: bool,
 }
 
 impl EntryMeta {
-    /// What the entry holds.
+    /// Returns what the entry holds.
     #[must_use]
     pub fn held(&self) -> Held {
         match (self.tombstone, self.large) {
@@ -118,7 +118,7 @@ impl EntryMeta {
 /// What an entry holds, or held before a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
-    /// Nothing: the row is not there.
+    /// Nothing: the row does not exist.
     Nothing,
     /// The value.
     Value,
@@ -126,7 +126,7 @@ pub enum Held {
     Reference,
 }
 
-/// Where an entry is: a decoded slot.
+/// A slot: the place and the head of an entry.
 #[derive(Clone, Copy)]
 pub(super) struct Slot(pub u64);
 
@@ -173,13 +173,13 @@ impl LeafEntry {
         leaf_entry_bytes(self.suffix_len, self.capacity)
     }
 
-    /// The longest value that could be put where the entry is.
+    /// Bytes of the longest value that fits in the entry's place.
     pub fn room(&self) -> usize {
         self.bytes() - LEAF_ENTRY_HEADER - self.suffix_len
     }
 }
 
-/// The second word of a leaf's entry.
+/// Returns the second word of a leaf's entry.
 #[inline]
 pub(super) fn leaf_entry_word(value_len: usize, capacity: usize, meta: EntryMeta) -> u64 {
     let flags = (u64::from(meta.tombstone) * FLAG_TOMBSTONE) | (u64::from(meta.large) * FLAG_LARGE);
@@ -214,7 +214,7 @@ impl<'a> Node<'a> {
         (self.header >> 8) as u8
     }
 
-    /// Never more slots than a page can have.
+    /// Number of slots, never more than fit in a page.
     #[inline]
     pub fn count(self) -> usize {
         let count = usize::from((self.header >> 16) as u16);
@@ -231,14 +231,14 @@ impl<'a> Node<'a> {
         usize::from((self.header >> 48) as u16) * WORD
     }
 
-    /// Offset and length.
+    /// Offset and length of the lower fence.
     #[inline]
     pub fn lower_place(self) -> (usize, usize) {
         let fences = self.page.word(FENCES_WORD);
         (usize::from(fences as u16) * WORD, usize::from((fences >> 16) as u16))
     }
 
-    /// Offset and length; `None` if there is no upper bound.
+    /// Offset and length of the upper fence; `None` if there is no upper bound.
     #[inline]
     pub fn upper_place(self) -> Option<(usize, usize)> {
         let fences = self.page.word(FENCES_WORD);
@@ -260,7 +260,7 @@ impl<'a> Node<'a> {
         Some(fence)
     }
 
-    /// Whether `key` is between the fences.
+    /// Returns whether `key` is between the fences.
     #[inline]
     pub fn covers(self, key: &[u8]) -> bool {
         let (offset, len) = self.lower_place();
@@ -270,7 +270,7 @@ impl<'a> Node<'a> {
         self.is_below_upper(key)
     }
 
-    /// Whether `key` is below the upper fence.
+    /// Returns whether `key` is below the upper fence.
     #[inline]
     pub fn is_below_upper(self, key: &[u8]) -> bool {
         self.upper_place()
@@ -296,18 +296,25 @@ impl<'a> Node<'a> {
         self.heap_start().saturating_sub(SLOTS_OFFSET + self.count() * WORD)
     }
 
+    /// Returns whether less than a quarter of the node is used.
+    pub fn is_small(self) -> bool {
+        let unused = self.gap() + self.garbage();
+        let all = self.page.len() - SLOTS_OFFSET;
+        unused > all / 4 * 3
+    }
+
     #[inline]
     pub fn slot(self, index: usize) -> Slot {
         Slot(self.page.word(SLOTS_WORD + index))
     }
 
-    /// Where a slot's suffix is.
+    /// Offset of a slot's suffix.
     #[inline]
     pub fn suffix_offset(self, slot: Slot) -> usize {
         slot.offset() + if self.is_leaf() { LEAF_ENTRY_HEADER } else { INNER_ENTRY_HEADER }
     }
 
-    /// What is left of a covered key behind the prefix.
+    /// Returns the part of a covered key after the prefix.
     #[inline]
     pub fn suffix_of(self, key: &[u8]) -> &[u8] {
         key.get(self.prefix_len()..).unwrap_or_default()
@@ -324,13 +331,13 @@ impl<'a> Node<'a> {
         self.page.compare(self.suffix_offset(slot), slot.suffix_len(), suffix)
     }
 
-    /// The first slot whose key is not less than `key`, and whether it is equal.
+    /// Returns the first slot whose key is not less than `key`, and whether it is equal.
     #[inline]
     pub fn search(self, key: &[u8]) -> (usize, bool) {
         self.search_from(0, key)
     }
 
-    /// The same, where the slots before `low` are known to be less than `key`.
+    /// As [`Node::search`], if the keys of the slots before `low` are less than `key`.
     #[inline]
     pub fn search_from(self, mut low: usize, key: &[u8]) -> (usize, bool) {
         let suffix = self.suffix_of(key);
@@ -347,7 +354,7 @@ impl<'a> Node<'a> {
         (low, false)
     }
 
-    /// The `index`th child; child 0 is the one below the first separator.
+    /// Returns the `index`th child; child 0 is the one below the first separator.
     #[inline]
     pub fn child(self, index: usize) -> PageId {
         PageId(match index.checked_sub(1) {
@@ -356,7 +363,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Which child covers `key`.
+    /// Returns the index of the child that covers `key`.
     #[inline]
     pub fn child_index(self, key: &[u8]) -> usize {
         let (slot, found) = self.search(key);
@@ -395,7 +402,7 @@ impl<'a> Node<'a> {
         self.page.append_to(self.suffix_offset(slot), slot.suffix_len(), out);
     }
 
-    /// The `index`th key.
+    /// Returns the `index`th key.
     pub fn key(self, index: usize) -> Vec<u8> {
         let mut key = Vec::new();
         self.append_key(index, &mut key);

@@ -1,45 +1,45 @@
-//! Splitting a node that is full.
+//! Splits a full node.
 //!
 //! A node is split in place: its left part stays, its right part goes to a new page, and the parent gets the separator.
 //! The root keeps its page id: both its parts go to new pages and it becomes their parent. If the parent has no room for
-//! the separator the parent is split instead, and the caller comes again.
+//! the separator, the parent is split instead, and the caller tries again.
 
-use super::Tree;
 use super::descent::Target;
 use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, rebuilt_slot_bytes, snapshot};
+use super::handle::Tree;
 use super::node::{Node, WORD, common_prefix, inner_entry_bytes};
 use crate::base::PageId;
 use crate::base::planted::{self, Bug};
 use crate::buffer::{ExclusiveGuard, Interrupt};
 
-/// So many inserts, each right behind the one before, are taken for a sequence that will go on.
+/// After this many inserts, each right after the one before, the split expects that the sequence continues.
 const SEQUENCE_RUN: usize = 3;
 
-/// How a node is divided.
+/// The division of a node.
 struct Plan {
-    /// Slots before this one stay left. In an inner node this one is the separator, and its child the right's first.
+    /// Slots before this one stay left. In an inner node this slot is the separator, and its child the first of the right part.
     slot: usize,
     separator: Vec<u8>,
-    /// The right part is where a sequence of inserts goes on.
+    /// True if a sequence of inserts continues in the right part.
     is_sequence: bool,
 }
 
-/// The shortest key above `left` and not above `right`.
+/// Returns the shortest key above `left` and not above `right`.
 fn shortest_between(left: &[u8], right: &[u8]) -> Vec<u8> {
     let len = (common_prefix(left, right) + 1).min(right.len());
     right[..len].to_vec()
 }
 
 impl Tree {
-    /// Splits the node of `level` that covers `key` unless it has room for `needed` more bytes; or, if its parent is full,
-    /// only that.
+    /// Splits the node of `level` that covers `key` unless the node has room for `needed` more bytes. If the parent is full,
+    /// splits only the parent.
     pub(super) fn split(&self, key: &[u8], level: u8, needed: usize) -> Result<(), Interrupt> {
         let settled = |stamp| self.is_settled(stamp);
         let arrival = self.descend(Target::At(key), level)?;
         let Some((parent, index)) = arrival.parent else {
             let root = arrival.guard.upgrade()?;
             return match plan(Node::new(root.bytes()), key, needed, &settled) {
-                Some(plan) => self.split_root(root, &plan),
+                Some(plan) => split_root(self, root, &plan),
                 None => Ok(()),
             };
         };
@@ -53,95 +53,95 @@ impl Tree {
             drop((parent, node));
             return self.split(key, level + 1, needed_above);
         }
-        self.split_below(parent, index, node, &plan)
-    }
-
-    fn split_below(
-        &self,
-        mut parent: ExclusiveGuard<'_>,
-        index: usize,
-        mut node: ExclusiveGuard<'_>,
-        plan: &Plan,
-    ) -> Result<(), Interrupt> {
-        let mut right = self.pool.allocate_behind(plan.is_sequence.then(|| node.page_id()))?;
-        self.observer.before_structure_change(&[&parent, &node]);
-        born_with(&right, &node);
-        let old = snapshot(node.bytes());
-        let old = Node::new(old.bytes());
-        self.build_left(old, plan, &mut node);
-        self.build_right(old, plan, &mut right);
-        let mut above = NodeMut::new(parent.bytes_mut());
-        let suffix = above.node().suffix_of(&plan.separator);
-        if above.node().gap() < inner_entry_bytes(suffix.len()) + WORD {
-            above.compact(&|_| false);
-        }
-        if !planted::is(Bug::SeparatorLost) {
-            above.insert_child(index, suffix, right.page_id());
-        }
-        parent.mark_dirty();
-        node.mark_dirty();
-        Ok(())
-    }
-
-    fn split_root(&self, mut root: ExclusiveGuard<'_>, plan: &Plan) -> Result<(), Interrupt> {
-        let mut left = self.pool.allocate()?;
-        let mut right = match self.pool.allocate() {
-            Ok(right) => right,
-            Err(error) => {
-                self.pool.free(left);
-                return Err(error.into());
-            }
-        };
-        self.observer.before_structure_change(&[&root]);
-        born_with(&left, &root);
-        born_with(&right, &root);
-        let old = snapshot(root.bytes());
-        let old = Node::new(old.bytes());
-        self.build_left(old, plan, &mut left);
-        self.build_right(old, plan, &mut right);
-        let mut above = NodeMut::new(root.bytes_mut());
-        above.init(old.level() + 1, &Fences::of(old), left.page_id());
-        above.append_child(&plan.separator, right.page_id());
-        root.mark_dirty();
-        Ok(())
-    }
-
-    fn build_left(&self, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGuard<'_>) {
-        let fences = Fences { lower: old.lower(), upper: Some(plan.separator.clone()) };
-        let mut left = NodeMut::new(target.bytes_mut());
-        if old.is_leaf() {
-            left.init(0, &fences, PageId(0));
-            left.append_entries(old, 0..plan.slot, &|stamp| self.is_settled(stamp));
-            if left.node().count() == plan.slot && old.last_insert().0 + 1 == plan.slot {
-                left.continue_sequence(old.last_insert());
-            }
-        } else {
-            left.init(old.level(), &fences, old.child(0));
-            left.append_children(old, 0..plan.slot);
-        }
-    }
-
-    fn build_right(&self, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGuard<'_>) {
-        let fences = Fences { lower: plan.separator.clone(), upper: old.upper() };
-        let mut right = NodeMut::new(target.bytes_mut());
-        if old.is_leaf() {
-            right.init(0, &fences, PageId(0));
-            right.append_entries(old, plan.slot..old.count(), &|stamp| self.is_settled(stamp));
-            let (last, run) = old.last_insert();
-            if last + 1 >= plan.slot && right.node().count() == old.count() - plan.slot {
-                right.continue_sequence((last.wrapping_sub(plan.slot), run));
-            }
-        } else {
-            right.init(old.level(), &fences, old.child(plan.slot + 1));
-            right.append_children(old, plan.slot + 1..old.count());
-        }
+        split_below(self, parent, index, node, &plan)
     }
 }
 
-/// A new page counts as imaged in the round in which the page that its content comes from was: either the image of that one
-/// holds the content, or both will be imaged (`docs/decisions/0004`). The round of its allocation would be wrong if the next
-/// one began in between.
-fn born_with(page: &ExclusiveGuard<'_>, source: &ExclusiveGuard<'_>) {
+fn split_below(
+    tree: &Tree,
+    mut parent: ExclusiveGuard<'_>,
+    index: usize,
+    mut node: ExclusiveGuard<'_>,
+    plan: &Plan,
+) -> Result<(), Interrupt> {
+    let mut right = tree.pool.allocate_behind(plan.is_sequence.then(|| node.page_id()))?;
+    tree.observer.before_structure_change(&[&parent, &node]);
+    inherit_epoch(&right, &node);
+    let old = snapshot(node.bytes());
+    let old = Node::new(old.bytes());
+    build_left(tree, old, plan, &mut node);
+    build_right(tree, old, plan, &mut right);
+    let mut above = NodeMut::new(parent.bytes_mut());
+    let suffix = above.node().suffix_of(&plan.separator);
+    if above.node().gap() < inner_entry_bytes(suffix.len()) + WORD {
+        above.compact(&|_| false);
+    }
+    if !planted::is(Bug::SeparatorLost) {
+        above.insert_child(index, suffix, right.page_id());
+    }
+    parent.mark_dirty();
+    node.mark_dirty();
+    Ok(())
+}
+
+fn split_root(tree: &Tree, mut root: ExclusiveGuard<'_>, plan: &Plan) -> Result<(), Interrupt> {
+    let mut left = tree.pool.allocate()?;
+    let mut right = match tree.pool.allocate() {
+        Ok(right) => right,
+        Err(error) => {
+            tree.pool.free(left);
+            return Err(error.into());
+        }
+    };
+    tree.observer.before_structure_change(&[&root]);
+    inherit_epoch(&left, &root);
+    inherit_epoch(&right, &root);
+    let old = snapshot(root.bytes());
+    let old = Node::new(old.bytes());
+    build_left(tree, old, plan, &mut left);
+    build_right(tree, old, plan, &mut right);
+    let mut above = NodeMut::new(root.bytes_mut());
+    above.init(old.level() + 1, &Fences::of(old), left.page_id());
+    above.append_child(&plan.separator, right.page_id());
+    root.mark_dirty();
+    Ok(())
+}
+
+fn build_left(tree: &Tree, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGuard<'_>) {
+    let fences = Fences { lower: old.lower(), upper: Some(plan.separator.clone()) };
+    let mut left = NodeMut::new(target.bytes_mut());
+    if old.is_leaf() {
+        left.init(0, &fences, PageId(0));
+        left.append_entries(old, 0..plan.slot, &|stamp| tree.is_settled(stamp));
+        if left.node().count() == plan.slot && old.last_insert().0 + 1 == plan.slot {
+            left.continue_sequence(old.last_insert());
+        }
+    } else {
+        left.init(old.level(), &fences, old.child(0));
+        left.append_children(old, 0..plan.slot);
+    }
+}
+
+fn build_right(tree: &Tree, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGuard<'_>) {
+    let fences = Fences { lower: plan.separator.clone(), upper: old.upper() };
+    let mut right = NodeMut::new(target.bytes_mut());
+    if old.is_leaf() {
+        right.init(0, &fences, PageId(0));
+        right.append_entries(old, plan.slot..old.count(), &|stamp| tree.is_settled(stamp));
+        let (last, run) = old.last_insert();
+        if last + 1 >= plan.slot && right.node().count() == old.count() - plan.slot {
+            right.continue_sequence((last.wrapping_sub(plan.slot), run));
+        }
+    } else {
+        right.init(old.level(), &fences, old.child(plan.slot + 1));
+        right.append_children(old, plan.slot + 1..old.count());
+    }
+}
+
+/// Gives a new page the checkpoint epoch of the page that its content comes from. Either the image of that page holds the
+/// content, or both pages will be imaged (`docs/decisions/0004`). The epoch of the allocation would be wrong if the next epoch
+/// began in between.
+fn inherit_epoch(page: &ExclusiveGuard<'_>, source: &ExclusiveGuard<'_>) {
     page.set_imaged(source.epoch());
 }
 
@@ -150,7 +150,7 @@ fn has_room(node: Node<'_>, needed: usize, settled: &Settled<'_>) -> bool {
         || rebuilt_bytes(node, node.prefix_len(), settled) + needed <= Fences::of(node).room(node.page.len())
 }
 
-/// How to divide the node so that there is room around `key`; `None` if there is room or nothing to divide.
+/// Plans a division that makes room around `key`. Returns `None` if there is room, or nothing to divide.
 fn plan(node: Node<'_>, key: &[u8], needed: usize, settled: &Settled<'_>) -> Option<Plan> {
     if node.count() < 2 || has_room(node, needed, settled) {
         return None;
@@ -174,8 +174,8 @@ fn plan_leaf(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> 
     Some(Plan { slot, separator, is_sequence: false })
 }
 
-/// The next keys will go to `slot` and behind. What is behind it makes way, once; otherwise the node is left full, for it
-/// gets no more inserts, and the sequence goes on in the right one.
+/// Plans a division for a sequence whose next keys go to `slot` and after it. Entries after `slot` move to the right node.
+/// Without any the left node stays full, because it gets no more inserts, and the sequence continues in the right node.
 fn plan_sequence(node: Node<'_>, slot: usize, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
     if slot < node.count() {
         let separator = shortest_between(key, &node.key(slot));
@@ -186,7 +186,7 @@ fn plan_sequence(node: Node<'_>, slot: usize, key: &[u8], settled: &Settled<'_>)
     if parts_fit(node, slot, &separator, settled) {
         return Some(Plan { slot, separator, is_sequence });
     }
-    // The left node needs a little of its room for its new upper fence.
+    // The left node needs some of its room for its new upper fence.
     (slot.saturating_sub(2).max(1)..slot).rev().find_map(|slot| {
         let separator = shortest_between(&node.key(slot - 1), &node.key(slot));
         parts_fit(node, slot, &separator, settled).then_some(Plan { slot, separator, is_sequence })
@@ -205,7 +205,7 @@ fn plan_inner(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan>
     Some(Plan { slot, separator: node.key(slot), is_sequence: false })
 }
 
-/// Whether both parts have room for their items and fences.
+/// Returns whether both parts have room for their entries and fences.
 fn parts_fit(node: Node<'_>, slot: usize, separator: &[u8], settled: &Settled<'_>) -> bool {
     let prefix_len = node.prefix_len();
     let bytes = |range: std::ops::Range<usize>| -> usize {
@@ -217,7 +217,7 @@ fn parts_fit(node: Node<'_>, slot: usize, separator: &[u8], settled: &Settled<'_
     bytes(0..slot) <= left.room(page_bytes) && bytes(slot..node.count()) <= right.room(page_bytes)
 }
 
-/// The slot before which about half of the bytes are; neither the first nor behind the last.
+/// Returns the slot before which about half of the bytes are; neither the first nor after the last.
 fn middle(node: Node<'_>, settled: &Settled<'_>) -> usize {
     let prefix_len = node.prefix_len();
     let half = rebuilt_bytes(node, prefix_len, settled) / 2;

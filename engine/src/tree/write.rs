@@ -1,29 +1,30 @@
-//! Changing single entries.
+//! Changes single entries.
 
-use super::Tree;
 use super::descent::Target;
 use super::edit::{Fences, NodeMut, rebuilt_bytes};
+use super::handle::Tree;
 use super::node::{EntryMeta, Node, WORD, leaf_entry_bytes, max_entry_bytes, max_key_bytes};
 use super::overflow::{LargeReference, REFERENCE_BYTES};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Version};
 
-/// Where the caller wrote last. If that leaf has not changed since, and covers the next key too, the descent is saved. Only to be used with
-/// the tree that it is from: elsewhere a page may have the same number and version, and a leaf of a tree that is gone may not be free yet.
+/// The leaf that the caller wrote last. If that leaf has not changed since, and covers the next key too, it saves the descent. Only
+/// for the tree that it is from: a page of another tree may have the same number and version, and a leaf of a dropped tree may not
+/// be free yet.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LeafHint {
     leaf: Option<(PageId, Version)>,
 }
 
-/// The leaf that covers a key, held exclusively, with the room that was asked for. Dropping it lets others in.
+/// The leaf that covers a key, latched exclusively, with the requested room. Dropping it releases the leaf.
 pub struct LeafWrite<'t> {
     guard: ExclusiveGuard<'t>,
     key: &'t [u8],
     index: usize,
     found: bool,
-    /// What room was made for: a new entry gets that capacity, so that a second, longer put finds it.
-    asked: usize,
+    /// Bytes of the value that room was made for. A new entry gets this capacity, so that a second, longer put fits, too.
+    requested: usize,
     tree: &'t Tree,
 }
 
@@ -34,7 +35,7 @@ impl std::fmt::Debug for LeafWrite<'_> {
 }
 
 impl Tree {
-    /// Holds the leaf that covers `key` and makes room for a value of `value_len` bytes there, whether the key exists or
+    /// Latches the leaf that covers `key` and makes room for a value of `value_len` bytes there, whether the key exists or
     /// not. A value that fits in the capacity of an unsettled entry has room in any case (the room rule).
     ///
     /// # Errors
@@ -54,7 +55,7 @@ impl Tree {
             Some(write) => write,
             None => self.write_by_descent(key, value_len)?,
         };
-        // Makes the version after the hold known now: it changes even if nothing should be put.
+        // Fixes the version after the hold now: it changes even if no entry is put.
         write.guard.bytes_mut();
         hint.leaf = Some((write.guard.page_id(), write.guard.version_after()));
         Ok(write)
@@ -69,48 +70,39 @@ impl Tree {
     ) -> Option<LeafWrite<'t>> {
         let (page, version) = hint.leaf?;
         let guard = self.pool.optimistic_at(page, version).ok()?.upgrade().ok()?;
-        // Same version: still the leaf it was. That it is of this tree is up to the caller.
+        // The same version: the same leaf. The caller makes sure that it is of this tree.
         let node = Node::new(guard.bytes());
         if !node.is_leaf() || !node.covers(key) {
             return None;
         }
-        self.with_room(guard, key, value_len).ok()
+        LeafWrite::with_room(guard, key, 0, value_len, self).ok()
     }
 
     fn write_by_descent<'t>(&'t self, key: &'t [u8], value_len: usize) -> Result<LeafWrite<'t>> {
         self.retry_change(|| {
             let guard = self.descend(Target::At(key), 0)?.guard.upgrade()?;
-            match self.with_room(guard, key, value_len) {
+            match LeafWrite::with_room(guard, key, 0, value_len, self) {
                 Ok(write) => Ok(write),
                 Err(needed) => {
                     self.split(key, 0, needed)?;
                     let guard = self.descend(Target::At(key), 0)?.guard.upgrade()?;
-                    self.with_room(guard, key, value_len).map_err(|_| Interrupt::Restart)
+                    LeafWrite::with_room(guard, key, 0, value_len, self).map_err(|_| Interrupt::Restart)
                 }
             }
         })
     }
 
-    /// The leaf that covers `key`, without making room: purging must not split.
+    /// Latches the leaf that covers `key` without making room: purging must not split.
     pub(super) fn leaf_to_purge<'t>(&'t self, key: &'t [u8]) -> Result<LeafWrite<'t>, Interrupt> {
         let guard = self.descend(Target::At(key), 0)?.guard.upgrade()?;
         let (index, found) = Node::new(guard.bytes()).search(key);
-        Ok(LeafWrite { guard, key, index, found, asked: 0, tree: self })
-    }
-
-    /// The write, if there is room or compaction makes it; otherwise how many bytes are needed.
-    fn with_room<'t>(
-        &'t self,
-        guard: ExclusiveGuard<'t>,
-        key: &'t [u8],
-        value_len: usize,
-    ) -> Result<LeafWrite<'t>, usize> {
-        LeafWrite::with_room(guard, key, 0, value_len, self)
+        Ok(LeafWrite { guard, key, index, found, requested: 0, tree: self })
     }
 }
 
 impl<'t> LeafWrite<'t> {
-    /// Slots before `from` are known to have smaller keys.
+    /// Returns the write if there is room, or compaction makes it; otherwise how many bytes are needed. Slots before `from` have
+    /// smaller keys.
     fn with_room(
         mut guard: ExclusiveGuard<'t>,
         key: &'t [u8],
@@ -132,14 +124,14 @@ impl<'t> LeafWrite<'t> {
             NodeMut::new(guard.bytes_mut()).compact(&settled);
             (index, found) = Node::new(guard.bytes()).search(key);
         }
-        Ok(LeafWrite { guard, key, index, found, asked: value_len, tree })
+        Ok(LeafWrite { guard, key, index, found, requested: value_len, tree })
     }
 
-    /// Goes on with a key above this one without letting others in, if the leaf covers it and has the room; otherwise lets
-    /// go of the leaf: [`Tree::write`] finds or makes what is needed. For rows that come in order.
+    /// Moves to a key above this one without releasing the leaf, if the leaf covers that key and has the room. Otherwise releases
+    /// the leaf, and the caller uses [`Tree::write`]. For rows that come in order.
     #[inline]
     #[must_use]
-    pub fn go_on(self, key: &'t [u8], value_len: usize) -> Option<LeafWrite<'t>> {
+    pub fn advance_to(self, key: &'t [u8], value_len: usize) -> Option<LeafWrite<'t>> {
         let node = Node::new(self.guard.bytes());
         if self.key >= key || !node.is_below_upper(key) || is_too_long(key.len(), value_len, node.page.len())
         {
@@ -164,7 +156,7 @@ fn too_long(key_len: usize, value_len: usize, page_bytes: usize) -> Error {
 }
 
 impl LeafWrite<'_> {
-    /// Whether the leaf may be changed: see [`crate::buffer::Pool::reserve_change`].
+    /// Makes sure that the leaf may be changed: see [`crate::buffer::Pool::reserve_change`].
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
@@ -180,20 +172,14 @@ impl LeafWrite<'_> {
         self.guard.page_id()
     }
 
-    /// What is at the key.
+    /// Returns the entry at the key.
     #[inline]
     #[must_use]
     pub fn entry(&self) -> Option<EntryMeta> {
         self.found.then(|| Node::new(self.guard.bytes()).entry(self.index).meta)
     }
 
-    /// Bytes of the value at the key; 0 if there is none.
-    #[must_use]
-    pub fn value_len(&self) -> usize {
-        if self.found { Node::new(self.guard.bytes()).entry(self.index).value_len } else { 0 }
-    }
-
-    /// Fills `value` with the value at the key; with nothing if there is none.
+    /// Fills `value` with the value at the key, or empties it if there is none.
     pub fn copy_value(&self, value: &mut Vec<u8>) {
         value.clear();
         if self.found {
@@ -202,16 +188,16 @@ impl LeafWrite<'_> {
         }
     }
 
-    /// Makes this the entry at the key.
+    /// Writes the entry at the key.
     ///
     /// # Panics
-    /// `value` is longer than both what [`Tree::write`] was asked for and the entry's capacity.
+    /// `value` is longer than both the length requested from [`Tree::write`] and the entry's capacity.
     #[inline]
     pub fn put(&mut self, stamp: u64, tombstone: bool, value: &[u8]) {
         self.put_entry(EntryMeta { stamp, tombstone, large: false }, value);
     }
 
-    /// Makes the entry at the key refer to a large value, whose pages are written.
+    /// Writes an entry at the key that refers to a large value, whose pages are written.
     ///
     /// # Panics
     /// As [`LeafWrite::put`], with the [`REFERENCE_BYTES`] of the reference.
@@ -219,7 +205,7 @@ impl LeafWrite<'_> {
         self.put_entry(EntryMeta { stamp, tombstone: false, large: true }, &reference.encode());
     }
 
-    /// The large value that the entry refers to, if it does.
+    /// Returns the large value that the entry refers to, if any.
     ///
     /// # Errors
     /// The reference is damaged.
@@ -247,10 +233,10 @@ impl LeafWrite<'_> {
     }
 
     fn make(&mut self, meta: EntryMeta, value: &[u8]) {
-        let capacity = value.len().max(self.asked);
+        let capacity = value.len().max(self.requested);
         let node = Node::new(self.guard.bytes());
         if node.gap() < leaf_entry_bytes(node.suffix_of(self.key).len(), capacity) + WORD {
-            self.take_back_removed();
+            self.reclaim_removed();
         }
         let mut node = NodeMut::new(self.guard.bytes_mut());
         let suffix = node.node().suffix_of(self.key);
@@ -258,9 +244,9 @@ impl LeafWrite<'_> {
         self.found = true;
     }
 
-    /// The entry was found, so no room was made, and then it was removed: its place is garbage now.
+    /// Reclaims the space of an entry that was found, so that no room was made, and then removed.
     #[cold]
-    fn take_back_removed(&mut self) {
+    fn reclaim_removed(&mut self) {
         let tree = self.tree;
         NodeMut::new(self.guard.bytes_mut()).compact(&|stamp| tree.is_settled(stamp));
         self.index = Node::new(self.guard.bytes()).search(self.key).0;
@@ -275,7 +261,7 @@ impl LeafWrite<'_> {
         }
     }
 
-    /// Takes the entry out of the leaf, if there is one. [`Tree::purge`] also merges leaves that have become small.
+    /// Removes the entry, if there is one. [`Tree::purge`] also merges leaves that have become small.
     pub fn remove(&mut self) {
         if self.found {
             self.guard.mark_dirty();
@@ -284,13 +270,13 @@ impl LeafWrite<'_> {
         }
     }
 
-    /// Removes a tombstone that everybody may see. Returns whether the leaf is now small.
+    /// Removes a settled tombstone. Returns whether the leaf is now small.
     pub(super) fn purge(&mut self) -> bool {
         let settled =
             |stamp| stamp == 0 || self.tree.is_settled(stamp) || planted::is(Bug::TombstonePurgedEarly);
         if self.entry().is_some_and(|meta| meta.tombstone && settled(meta.stamp)) {
             self.remove();
         }
-        super::merge::is_small(Node::new(self.guard.bytes()))
+        Node::new(self.guard.bytes()).is_small()
     }
 }

@@ -143,8 +143,8 @@ impl Walk<'_> {
 
     fn put(&mut self, table: &str, row: &StoredRow) -> Result<()> {
         let value = match &row.value {
-            StoredValue::Here(value) => value.clone(),
-            StoredValue::Elsewhere(reference) => {
+            StoredValue::Inline(value) => value.clone(),
+            StoredValue::Large(reference) => {
                 let mut value = Vec::new();
                 let whole = self.large(reference.root, u8::MAX, reference.len, &mut value);
                 if !whole || value.len() as u64 != reference.len || crc(&value) != reference.crc {

@@ -1,15 +1,15 @@
-//! Looking at all pages of a large value: which they are, and whether they are what they should be.
+//! Visits and checks all pages of a large value.
 
-use super::{
-    CONTENT_OFFSET, LargeReference, LargeSubtree, Shape, check_page, children, is_at, look, misplaced,
-    root_of,
+use super::format::{
+    CONTENT_OFFSET, LargeReference, Shape, check_page, children, is_at, look, misplaced, root_of,
 };
+use super::free::LargeSubtree;
 use crate::base::checksum::crc_append;
 use crate::base::{Error, PageId, Result};
 use crate::buffer::Pool;
 use std::collections::HashSet;
 
-/// Tells `visit` of every page of a value, or of a part of it, which must not be freed meanwhile; content pages are not read.
+/// Calls `visit` with every page of a value, or of a part of it, which must not be freed meanwhile. Content pages are not read.
 ///
 /// # Errors
 /// `Corruption` for an index page that is not what belongs there; I/O.

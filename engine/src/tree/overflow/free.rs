@@ -1,11 +1,11 @@
 //! Freeing the pages of a large value.
 
-use super::{LargeReference, Place, Shape, children, is_at, look, misplaced, root_of};
+use super::format::{LargeReference, Place, Shape, children, is_at, look, misplaced, root_of};
 use crate::base::planted::{self, Bug};
 use crate::base::{ErrorKind, PageId, Result};
 use crate::buffer::{EmergencyReserve, ExclusiveGuard, Pool};
 
-/// Frees the pages of a value that nobody refers to.
+/// Frees the pages of a value to which nothing refers.
 ///
 /// # Errors
 /// A page is not what belongs there, or cannot be read: it and those below it stay allocated.
@@ -25,7 +25,7 @@ pub fn free_by(
     // Each page that is brought in is freed at once.
     let _reserve = EmergencyReserve::begin();
     let mut failed = Ok(());
-    // From the top: a damaged page that refers to itself, or up, meets a page that is not there.
+    // From the top: a damaged page that refers to itself, or up, then leads to a page that does not exist.
     let mut rest = vec![subtree];
     while let Some(subtree) = rest.pop() {
         match subtree.free_top(pool, release) {
@@ -66,7 +66,7 @@ impl LargeSubtree {
             return Err(misplaced(top.page));
         }
         let below = if top.level > 0 { children(guard.bytes(), shape, top) } else { Vec::new() };
-        // Who frees the last of what is left first comes to the beginning of the value last.
+        // Subtrees are freed from the last to the first, so the beginning of the value comes last.
         let is_last = top.level == 0 && top.first == 0;
         if !(is_last && planted::is(Bug::OverflowPageLeaked)) {
             release(guard);
@@ -75,15 +75,15 @@ impl LargeSubtree {
     }
 }
 
-/// [`free`] for a value of which nothing may be lost because a page cannot be read now. The inner result says what was damaged; pages
-/// that could not be read are appended to `left`, and are nobody's else.
+/// Frees a value as [`free`], but loses no page that cannot be read now. The inner result names the damage. Pages that could not
+/// be read are appended to `left`; nothing else refers to them.
 ///
 /// # Errors
 /// An index page cannot be read, or there is no memory for it: nothing was freed.
 pub fn free_or_keep(pool: &Pool, reference: &LargeReference, left: &mut Vec<PageId>) -> Result<Result<()>> {
     let shape = Shape::new(pool, reference.len);
-    // All of them first: nobody could find what is below an index page that turns out to be unreadable when those above it are free. At most 6 MiB
-    // for the longest value, while it is freed.
+    // The places of all pages first: pages below an index page that turns out to be unreadable could not be found when those above
+    // it are free. At most 6 MiB for the longest value, while it is freed.
     let mut all = vec![root_of(shape, reference)];
     let mut next = 0;
     while let Some(place) = all.get(next).copied() {
