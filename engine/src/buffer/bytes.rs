@@ -1,27 +1,31 @@
 //! The bytes of a page, read and written as atomic words.
 //!
-//! An optimistic reader looks at a page while a writer may be changing it. With plain loads and stores that is a data
-//! race, hence undefined behaviour, however the result is treated afterwards. With atomics it is only a *torn* read: every
-//! word is some word that was stored there, but they need not belong together. Whether they do is for
-//! [`super::latch`] to say.
+//! An optimistic reader may read a page while a writer changes it. With plain loads and stores that
+//! is a data race, hence undefined behaviour, however the result is used. With atomics it is only a
+//! *torn* read: every word was stored there once, but the words need not belong together.
+//! [`super::latch`] finds out whether they do.
 //!
 //! Invariants:
-//! 1. Page memory is accessed by loads and stores of whole aligned 64-bit words only, all of them relaxed. Smaller values
-//!    are cut out of words, larger ones put together from them. One access size means that neither Miri nor
-//!    ThreadSanitizer nor the memory model has anything to say about mixed-size accesses.
-//! 2. No offset can cause a panic or an access outside the page. Offsets come from pages, so they may be torn or corrupt.
-//!    Reading outside gives zeros or nothing, writing outside does nothing and returns `false`.
-//! 3. Writers exclude each other: a [`PageBytesMut`] is had only from `&mut` of an exclusive guard or of a
-//!    [`ScratchPage`]. Setting part of a word is therefore a load and a store, not a read-modify-write instruction.
+//! 1. Page memory is accessed by loads and stores of whole aligned 64-bit words only, all of them
+//!    relaxed. Smaller values are cut out of words, larger ones put together from them. With one
+//!    access size there are no mixed-size accesses, which Miri, ThreadSanitizer and the memory
+//!    model would object to.
+//! 2. No offset can cause a panic or an access outside the page. Offsets come from pages, so they
+//!    may be torn or corrupt. Reading outside gives zeros or nothing, writing outside does nothing
+//!    and returns `false`.
+//! 3. Writers exclude each other: a [`PageBytesMut`] comes only from `&mut` of an exclusive guard
+//!    or of a [`ScratchPage`]. Setting part of a word is therefore a load and a store, not a
+//!    read-modify-write instruction.
 //!
-//! Byte *k* of a word is `word >> 8 * k`, on every machine, so images are little-endian. Offsets count bytes from the start
-//! of the page; aligned accesses are faster but none need be.
+//! Byte *k* of a word is `word >> 8 * k`, on every machine, so images are little-endian. Offsets
+//! count bytes from the start of the page; aligned accesses are faster but none need be.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::cmp;
 use std::ops::Deref;
 
-/// Bytes at the start of every page that belong to the store (checksum, page id, database id, checkpoint CSN).
+/// Bytes at the start of every page that belong to the store (checksum, page id, database id,
+/// checkpoint CSN).
 pub const PAGE_HEADER_BYTES: usize = 32;
 
 /// Bytes per word.
@@ -88,7 +92,7 @@ impl<'a> PageBytes<'a> {
     }
 
     /// The byte at `offset`.
-    #[inline]
+    #[cfg(test)]
     #[must_use]
     pub fn get_u8(self, offset: usize) -> u8 {
         (self.word(offset / WORD) >> (8 * (offset % WORD))) as u8
@@ -106,7 +110,7 @@ impl<'a> PageBytes<'a> {
     }
 
     /// The four bytes at `offset`.
-    #[inline]
+    #[cfg(test)]
     #[must_use]
     pub fn get_u32(self, offset: usize) -> u32 {
         if offset % WORD <= WORD - 4 {
@@ -125,13 +129,13 @@ impl<'a> PageBytes<'a> {
         if shift == 0 { low } else { low >> shift | self.word(index + 1) << (64 - shift) }
     }
 
-    /// Whether `len` bytes at `offset` are inside the page.
+    /// Returns whether `len` bytes at `offset` are inside the page.
     #[inline]
     fn contains(self, offset: usize, len: usize) -> bool {
         offset <= self.len() && len <= self.len() - offset
     }
 
-    /// Fills `into` with the bytes at `offset`; with zeros if that is not wholly inside the page.
+    /// Fills `into` with the bytes at `offset`, or with zeros if these are not all inside the page.
     #[inline]
     pub fn copy_to(self, offset: usize, into: &mut [u8]) {
         if !self.contains(offset, into.len()) {
@@ -160,30 +164,33 @@ impl<'a> PageBytes<'a> {
         }
     }
 
-    /// Appends the `len` bytes at `offset` to `out`; nothing if they are not wholly inside the page.
+    /// Appends the `len` bytes at `offset` to `out`; nothing if they are not wholly inside the
+    /// page.
     #[inline]
     pub fn append_to(self, offset: usize, len: usize, out: &mut Vec<u8>) {
         if !self.contains(offset, len) {
             return;
         }
-        // One word more than needed, so that the last word is stored whole: no loop over single bytes.
+        // One word more than needed, so that the last word is stored whole, without a loop over
+        // bytes.
         out.reserve(len + WORD);
         let start = out.len();
         let spare = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
         let mut done = 0;
         while done < len {
             let bytes = self.get_u64(offset + done).to_le_bytes();
-            // SAFETY: `done < len`, so the 8 bytes end before `len + WORD`, which the spare capacity holds; `bytes` is a
-            // local, so the two cannot overlap.
+            // SAFETY: `done < len`, so the 8 bytes end before `len + WORD`, which the spare
+            // capacity holds; `bytes` is a local, so the two cannot overlap.
             unsafe { spare.add(done).copy_from_nonoverlapping(bytes.as_ptr(), WORD) };
             done += WORD;
         }
-        // SAFETY: the loop has initialised at least `len` bytes behind the old end, within the reserved capacity.
+        // SAFETY: the loop has initialised at least `len` bytes behind the old end, within the
+        // reserved capacity.
         unsafe { out.set_len(start + len) };
     }
 
-    /// Compares the `len` bytes at `offset` with `other`, byte by byte, a prefix being less. Bytes that are not wholly
-    /// inside the page compare like an empty string.
+    /// Compares the `len` bytes at `offset` with `other`, byte by byte, a prefix being less. Bytes
+    /// that are not wholly inside the page compare like an empty string.
     #[inline]
     #[must_use]
     pub fn compare(self, offset: usize, len: usize, other: &[u8]) -> cmp::Ordering {
@@ -200,7 +207,7 @@ impl<'a> PageBytes<'a> {
         }
         if !tail.is_empty() {
             let theirs = match common.last_chunk::<WORD>() {
-                // One load over the end of what is compared already, instead of a few small ones.
+                // One load that overlaps bytes already compared, instead of a few small loads.
                 Some(last) => u64::from_le_bytes(*last) >> (8 * (WORD - tail.len())),
                 None => word_of(tail),
             };
@@ -219,8 +226,8 @@ impl std::fmt::Debug for PageBytes<'_> {
     }
 }
 
-/// A page to change; also reads like [`PageBytes`]. Methods that write return whether the target is inside the page; if
-/// not they have done nothing.
+/// A page to change; also reads like [`PageBytes`]. Methods that write return whether the target is
+/// inside the page; otherwise they do nothing.
 pub struct PageBytesMut<'a> {
     page: PageBytes<'a>,
 }
@@ -235,19 +242,21 @@ impl<'a> Deref for PageBytesMut<'a> {
 }
 
 impl<'a> PageBytesMut<'a> {
-    /// The caller promises that nobody else writes to these words while the value lives (invariant 3).
+    /// Makes a view of `words`. The caller makes sure that no other thread writes to them meanwhile
+    /// (invariant 3).
     pub(super) fn new(words: &'a [AtomicU64]) -> Self {
         PageBytesMut { page: PageBytes { words } }
     }
 
-    /// The same page, to read.
+    /// Returns the same page, to read.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> PageBytes<'_> {
         self.page
     }
 
-    /// Puts the `len` lowest bytes of `value` at `offset`, which may span two words; `len` is at most 8.
+    /// Puts the `len` lowest bytes of `value` at `offset`, which may span two words; `len` is at
+    /// most 8.
     #[inline]
     fn put(&mut self, offset: usize, len: usize, value: u64) -> bool {
         if !self.page.contains(offset, len) {
@@ -281,19 +290,19 @@ impl<'a> PageBytesMut<'a> {
     }
 
     /// Puts a byte at `offset`.
-    #[inline]
+    #[cfg(test)]
     pub fn set_u8(&mut self, offset: usize, value: u8) -> bool {
         self.put(offset, 1, u64::from(value))
     }
 
     /// Puts two bytes at `offset`.
-    #[inline]
+    #[cfg(test)]
     pub fn set_u16(&mut self, offset: usize, value: u16) -> bool {
         self.put(offset, 2, u64::from(value))
     }
 
     /// Puts four bytes at `offset`.
-    #[inline]
+    #[cfg(test)]
     pub fn set_u32(&mut self, offset: usize, value: u32) -> bool {
         self.put(offset, 4, u64::from(value))
     }
@@ -321,37 +330,6 @@ impl<'a> PageBytesMut<'a> {
         true
     }
 
-    /// Copies `len` bytes from `source` to `target`; the two may overlap.
-    pub fn move_within(&mut self, source: usize, target: usize, len: usize) -> bool {
-        if !self.page.contains(source, len) || !self.page.contains(target, len) {
-            return false;
-        }
-        let head = (target.wrapping_neg() % WORD).min(len);
-        let body = (len - head) / WORD * WORD;
-        // Every step reads only bytes that no earlier step has overwritten: leftwards moves go from the left end,
-        // rightwards moves from the right end.
-        if target <= source {
-            self.move_part(source, target, head);
-            for at in (head..head + body).step_by(WORD) {
-                self.move_part(source + at, target + at, WORD);
-            }
-            self.move_part(source + head + body, target + head + body, len - head - body);
-        } else {
-            self.move_part(source + head + body, target + head + body, len - head - body);
-            for at in (head..head + body).step_by(WORD).rev() {
-                self.move_part(source + at, target + at, WORD);
-            }
-            self.move_part(source, target, head);
-        }
-        true
-    }
-
-    #[inline]
-    fn move_part(&mut self, source: usize, target: usize, len: usize) {
-        let value = self.page.get_u64(source);
-        self.put(target, len, value);
-    }
-
     /// Sets the `len` bytes at `offset` to `byte`.
     pub fn fill(&mut self, offset: usize, len: usize, byte: u8) -> bool {
         if !self.page.contains(offset, len) {
@@ -375,19 +353,19 @@ impl std::fmt::Debug for PageBytesMut<'_> {
     }
 }
 
-/// A page of one's own on the heap, outside any pool: to build an image in, and for tests.
+/// A page on the heap, outside any pool: to build an image in, and for tests.
 pub struct ScratchPage {
     words: Box<[AtomicU64]>,
 }
 
 impl ScratchPage {
-    /// A page of zeros; `page_bytes` is rounded up to a whole number of words.
+    /// Makes a page of zeros; `page_bytes` is rounded up to a whole number of words.
     #[must_use]
     pub fn new(page_bytes: usize) -> ScratchPage {
         ScratchPage { words: (0..page_bytes.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// A page with the content of `image`.
+    /// Makes a page with the content of `image`.
     #[must_use]
     pub fn from_image(image: &[u8]) -> ScratchPage {
         let mut page = ScratchPage::new(image.len());
@@ -395,13 +373,13 @@ impl ScratchPage {
         page
     }
 
-    /// To read it.
+    /// Returns the page, to read.
     #[must_use]
     pub fn bytes(&self) -> PageBytes<'_> {
         PageBytes { words: &self.words }
     }
 
-    /// To change it.
+    /// Returns the page, to change.
     pub fn bytes_mut(&mut self) -> PageBytesMut<'_> {
         PageBytesMut::new(&self.words)
     }

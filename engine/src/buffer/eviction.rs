@@ -1,8 +1,9 @@
-//! Eviction: candidates for leaving memory, and the signals between threads that need memory and the evictor.
+//! Eviction: candidates for leaving memory, and the signals between threads that need memory and
+//! the evictor.
 //!
-//! A hand moves over the page ids (*second chance*, the CLOCK algorithm). The hand marks the pages it passes. A page that it
-//! finds marked was not touched since the hand last passed, and is a candidate. Readers pay for that only when they meet a
-//! marked page.
+//! A hand moves over the page ids (*second chance*, the CLOCK algorithm). The hand marks the pages
+//! it passes. A page that it finds marked was not touched since the hand last passed, and is a
+//! candidate. Readers pay for that only when they meet a marked page.
 //!
 //! ```text
 //!   threads that need memory                       the evictor, one thread
@@ -11,11 +12,12 @@
 //!                        error ◀────pass_failed─── a whole pass, and no page could leave
 //! ```
 //!
-//! 1. The evictor waits for no latch and for no lock that is held during a wait for memory. So threads may wait for memory
-//!    with latches held.
-//! 2. A waiter gives up only after two passes that began after it came and freed nothing: pages that cannot leave memory
-//!    belong to changes that are not committed. If another thread holds the fairness ticket a waiter waits longer, and it
-//!    starts counting again when a ticket is returned.
+//! 1. The evictor waits for no latch and for no lock that is held during a wait for memory. So
+//!    threads may wait for memory with latches held.
+//! 2. A waiter gives up only after two passes that began after it came and freed nothing: pages
+//!    that cannot leave memory belong to changes that are not committed. If another thread holds
+//!    the fairness ticket a waiter waits longer, and it starts counting again when a ticket is
+//!    returned.
 
 use super::fairness::Fairness;
 use super::frames::FrameTable;
@@ -26,12 +28,13 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Event, Mutex};
 use std::time::Duration;
 
-/// Failed passes after which a waiter gives up: one that may have been under way when it came, and two.
+/// Failed passes after which a waiter gives up: one that may have been under way when it came, and
+/// two.
 const FAILED_PASSES: u64 = 1 + 2;
 /// The same if another thread holds the fairness ticket.
 const FAILED_PASSES_BESIDE_A_TICKET: u64 = 20;
-/// A waiter looks again after this long even without a wake-up. No wake-up that a full pool relies on is lost; this only
-/// bounds the effect of a bug.
+/// A waiter looks again after this long even without a wake-up. No wake-up that a full pool relies
+/// on is lost; this only bounds the effect of a bug.
 const WAIT_AT_MOST: Duration = Duration::from_millis(100);
 
 /// The hand, and the signals between the pool's users and the evictor.
@@ -63,8 +66,8 @@ impl Eviction {
         }
     }
 
-    /// Waits until `got` is true. Returns false if no page is going to leave. Pages kept for a fairness ticket may leave
-    /// soon.
+    /// Waits until `got` is true. Returns false if no page is going to leave. Pages kept for a
+    /// fairness ticket may leave soon.
     pub(super) fn wait(&self, fairness: &Fairness, got: impl Fn() -> bool) -> bool {
         let mut returned = fairness.returned();
         let mut counted_from = self.failed_passes.load(Ordering::SeqCst);
@@ -76,7 +79,8 @@ impl Eviction {
             }
             let beside_a_ticket = fairness.is_held_by_another();
             if fairness.returned() != returned {
-                // No pass has looked at the pages that were kept. `longest` bounds the wait beside a series of tickets.
+                // No pass has looked at the pages that were kept. `longest` bounds the wait beside
+                // a series of tickets.
                 returned = fairness.returned();
                 counted_from = self.failed_passes.load(Ordering::SeqCst).min(longest);
             }
@@ -90,7 +94,8 @@ impl Eviction {
         }
     }
 
-    /// Returns the error that kept pages from being written (a full disk, one that fails), if one did in the last pass.
+    /// Returns the error that kept pages from being written (a full disk, one that fails), if one
+    /// did in the last pass.
     pub(super) fn error(&self) -> Option<Error> {
         self.error.lock().as_ref().map(Error::duplicate)
     }
@@ -129,7 +134,8 @@ impl Eviction {
         self.wanted.store(false, Ordering::SeqCst);
     }
 
-    /// Notes the end of a pass in which no page could leave memory, because of `error` if that is known.
+    /// Notes the end of a pass in which no page could leave memory, because of `error` if that is
+    /// known.
     pub fn pass_failed(&self, error: Option<Error>) {
         *self.error.lock() = error;
         self.failed_passes.fetch_add(1, Ordering::SeqCst);
@@ -152,7 +158,8 @@ impl Eviction {
         self.freed.notify_all();
     }
 
-    /// Moves the hand over at most `steps` pages and appends candidates, at most `most`. Returns how many pages it passed.
+    /// Moves the hand over at most `steps` pages and appends candidates, at most `most`. Returns
+    /// how many pages it passed.
     pub(super) fn next_candidates(
         &self,
         (frames, fairness): (&FrameTable, &Fairness),

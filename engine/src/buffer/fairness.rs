@@ -1,8 +1,9 @@
 //! The fairness ticket: one starved descent at a time keeps what it brings into memory.
 //!
-//! A descent holds nothing. So where memory is very short, the page that the descent needs next may push out the page it has
-//! come from, or other threads push it out before the descent has arrived. Then the descent starts over, possibly for ever.
-//! A descent to which that happened often asks for the fairness ticket:
+//! A descent holds nothing. So where memory is very short, the page that the descent needs next may
+//! push out the page it has come from, or other threads push it out before the descent has arrived.
+//! Then the descent starts over, possibly for ever. A descent to which that happened often asks for
+//! the fairness ticket:
 //!
 //! ```text
 //!   starved ──▶ queue ──▶ holds the ticket: pages it touches stay ──▶ arrives, or fails because memory is too small
@@ -12,12 +13,16 @@
 //! ```
 //!
 //! 1. One thread holds the ticket: the first in the queue. A new thread joins the queue at its end.
-//! 2. Pages that the holder reaches by the slow path (marked or evicted) stay in memory until it returns the ticket, at most
-//!    [`KEPT`] of them. So the holder comes to each page of its way at most twice.
-//! 3. Other threads leave one frame free. They wait for a frame as always, and a little longer before they give up.
-//! 4. The ticket is not a lock: a thread that waits for it may hold a latch that the holder waits for. So a thread leaves a
-//!    queue that does not move after a bounded time, and no lock is held as long as a thread has the ticket.
-//! 5. Where memory is not short no thread has the ticket. Only threads that bring in or allocate a page look at it.
+//! 2. Pages that the holder reaches by the slow path (marked or evicted) stay in memory until it
+//!    returns the ticket, at most [`KEPT`] of them. So the holder comes to each page of its way at
+//!    most twice.
+//! 3. Other threads leave one frame free. They wait for a frame as always, and a little longer
+//!    before they give up.
+//! 4. The ticket is not a lock: a thread that waits for it may hold a latch that the holder waits
+//!    for. So a thread leaves a queue that does not move after a bounded time, and no lock is held
+//!    as long as a thread has the ticket.
+//! 5. Where memory is not short no thread has the ticket. Only threads that bring in or allocate a
+//!    page look at it.
 
 use crate::base::PageId;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -75,8 +80,8 @@ impl Drop for PlaceInQueue<'_> {
 }
 
 impl Fairness {
-    /// Waits for the ticket. Returns `None` if the calling thread holds it already, or the queue does not move. Raises
-    /// `freed` when the ticket is returned.
+    /// Waits for the ticket. Returns `None` if the calling thread holds it already, or the queue
+    /// does not move. Raises `freed` when the ticket is returned.
     pub(super) fn take_ticket<'p>(&'p self, freed: &'p Event) -> Option<FairnessTicket<'p>> {
         let me = thread::number();
         if self.is_held_by(me) {
@@ -89,7 +94,8 @@ impl Fairness {
         has_ticket.then(|| FairnessTicket { fairness: self, freed })
     }
 
-    /// Waits until a thread in the queue holds the ticket. Returns false if it has left the queue, which did not move.
+    /// Waits until a thread in the queue holds the ticket. Returns false if it has left the queue,
+    /// which did not move.
     fn await_ticket(&self, me: u64) -> bool {
         let (mut looks, mut returned) = (0, self.returned());
         loop {
@@ -156,7 +162,8 @@ impl Fairness {
         holder != 0 && holder != thread::number()
     }
 
-    /// Keeps a page, evicted or first in line for eviction, in memory if the calling thread holds the ticket.
+    /// Keeps a page, evicted or first in line for eviction, in memory if the calling thread holds
+    /// the ticket.
     #[inline]
     pub(super) fn reach(&self, page: PageId) {
         if self.holder.load(Ordering::Relaxed) != 0 {
@@ -172,8 +179,8 @@ impl Fairness {
         }
     }
 
-    /// Returns whether the page has to stay in memory. The caller has looked at the page's state before, so it sees pages
-    /// that were kept before they came into memory.
+    /// Returns whether the page has to stay in memory. The caller has looked at the page's state
+    /// before, so it sees pages that were kept before they came into memory.
     #[inline]
     pub(super) fn keeps(&self, page: PageId) -> bool {
         self.holder.load(Ordering::SeqCst) != 0

@@ -1,13 +1,16 @@
 //! The frame table: page memory, one entry per page id, and the free ids.
 //!
 //! Invariants:
-//! 1. The memory of page *n* is `words[n * words per page ..]`, whatever is in it. Page 0 is never used.
-//! 2. A free id below `page_count` is in [`FreeIds`] exactly once. Only the thread that took an id from there claims its
-//!    latch.
-//! 3. The lock of the free ids is held only for list work: no latch is waited for and no device is used under it.
-//! 4. A page in state Evicted has an image in the store. A page whose fault failed returns to Evicted.
-//! 5. A page without [`DIRTY`] equals its newest image. With [`STAMPED_IMAGE`] the image has the page's stamps, too;
-//!    otherwise the image shows settled entries without stamps.
+//! 1. The memory of page *n* is `words[n * words per page ..]`, whatever is in it. Page 0 is never
+//!    used.
+//! 2. A free id below `page_count` is in [`FreeIds`] exactly once. Only the thread that took an id
+//!    from there claims its latch.
+//! 3. The lock of the free ids is held only for list work: no latch is waited for and no device is
+//!    used under it.
+//! 4. A page in state Evicted has an image in the store. A page whose fault failed returns to
+//!    Evicted.
+//! 5. A page without [`DIRTY`] equals its newest image. With [`STAMPED_IMAGE`] the image has the
+//!    page's stamps, too; otherwise the image shows settled entries without stamps.
 
 use super::latch::{Latch, State};
 use super::page_ids::FreeIds;
@@ -18,7 +21,8 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Address space reserved for pages, at least; far more than the budget, so that page ids can outgrow memory.
+/// Address space reserved for pages, at least; far more than the budget, so that page ids can
+/// outgrow memory.
 const RESERVATION_BYTES: u64 = 1 << 40;
 const RESERVATION_FACTOR: u64 = if cfg!(any(loom, miri, feature = "shuttle")) { 2 } else { 16 };
 /// Address space reserved, at most: an eighth of a process's.
@@ -27,7 +31,8 @@ const RESERVATION_BYTES_MAX: u64 = 1 << 44;
 /// Below this a pool gains little from huge pages, and would take 2 MiB for its first page.
 pub(super) const HUGE_PAGES_FROM_BYTES: u64 = 64 << 20;
 
-/// Bytes that the store keeps in memory for a page, at most: a reference in each of three tables, and a block's fill.
+/// Bytes that the store keeps in memory for a page, at most: a reference in each of three tables,
+/// and a block's fill.
 const STORE_TABLE_BYTES: u64 = 3 * 8 + 3;
 /// A place in a list of free ids, which grows by doubling.
 const FREE_ID_BYTES: u64 = 2 * size_of::<PageId>() as u64;
@@ -59,14 +64,16 @@ const WORDS_PER_LINE: usize = 8;
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) latch: Latch,
-    /// Checkpoint epoch in which the page was last imaged or created. Written under a latch, read by the checkpoint.
+    /// Checkpoint epoch in which the page was last imaged or created. Written under a latch, read
+    /// by the checkpoint.
     epoch: AtomicU32,
-    /// [`FLAGS`], and above them a count. Written under an exclusive latch, by [`FrameTable::set_flags`] and
-    /// [`FrameTable::count_free`].
+    /// [`FLAGS`], and above them a count. Written under an exclusive latch, by
+    /// [`FrameTable::set_flags`] and [`FrameTable::count_free`].
     flags: AtomicU32,
 }
 
-// SAFETY: three atomic integers; zero is a free latch (checked by `const` assertion in `latch`), epoch 0, no flag.
+// SAFETY: three atomic integers; zero is a free latch (checked by `const` assertion in `latch`),
+// epoch 0, no flag.
 unsafe impl ZeroIsDefault for Entry {}
 
 impl Entry {
@@ -107,7 +114,8 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
-    /// Reserves a table for pages of `page_bytes`, for a pool that keeps at most `memory_bytes` of them in memory.
+    /// Reserves a table for pages of `page_bytes`, for a pool that keeps at most `memory_bytes` of
+    /// them in memory.
     pub(super) fn new(page_bytes: usize, memory_bytes: u64) -> Result<FrameTable> {
         if !page_bytes.is_power_of_two() || page_bytes < 2 * super::bytes::PAGE_HEADER_BYTES {
             return Err(Error::invalid(format!("{page_bytes} cannot be the size of a page"))
@@ -181,18 +189,20 @@ impl FrameTable {
         self.page_count.load(Ordering::Acquire)
     }
 
-    /// Bytes that the tables with an entry for every page id take, whether the page is in memory or not.
+    /// Bytes that the tables with an entry for every page id take, whether the page is in memory or
+    /// not.
     pub(super) fn table_bytes(&self) -> u64 {
         self.page_count() * (size_of::<Entry>() as u64 + FREE_ID_BYTES + STORE_TABLE_BYTES)
     }
 
-    /// Returns the entry of a page that is known to have one: a guard holds the page, or is about to, or
-    /// [`FrameTable::entry_of`] has found its entry.
+    /// Returns the entry of a page that is known to have one: a guard holds the page, or is about
+    /// to, or [`FrameTable::entry_of`] has found its entry.
     #[inline]
     pub(super) fn entry(&self, page: PageId) -> &Entry {
         debug_assert!((page.0 as usize) < self.entries.len());
-        // SAFETY: the table has all its entries from the beginning. Guards are made only by methods that have found the page
-        // with `entry_of`; every other caller has the page from a guard, or a number below that of the entries.
+        // SAFETY: the table has all its entries from the beginning. Guards are made only by methods
+        // that have found the page with `entry_of`; every other caller has the page from a guard,
+        // or a number below that of the entries.
         unsafe { self.entries.get_unchecked(page.0 as usize) }
     }
 
@@ -207,12 +217,14 @@ impl FrameTable {
     pub(super) fn words(&self, page: PageId) -> &[AtomicU64] {
         let start = (page.0 as usize) << self.word_shift;
         debug_assert!((page.0 as usize) < self.entries.len());
-        // SAFETY: as in `entry`; and there are `words per page` words for every entry (see `reserve`).
+        // SAFETY: as in `entry`; and there are `words per page` words for every entry (see
+        // `reserve`).
         unsafe { self.words.get_unchecked(start..start + (1 << self.word_shift)) }
     }
 
-    /// Makes the processor fetch the first lines of a page (header and slots of a node) while its latch is looked at. A
-    /// search in a page that is in no cache would otherwise wait for each line in turn.
+    /// Makes the processor fetch the first lines of a page (header and slots of a node) while its
+    /// latch is looked at. A search in a page that is in no cache would otherwise wait for each
+    /// line in turn.
     #[inline]
     pub(super) fn prefetch_head(&self, page: PageId) {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
@@ -221,7 +233,8 @@ impl FrameTable {
             let start = (page.0 as usize) << self.word_shift;
             for line in 0..PREFETCH_LINES {
                 if let Some(word) = self.words.get(start + line * WORDS_PER_LINE) {
-                    // SAFETY: a prefetch has no effect on the program's state, and the address is inside the region.
+                    // SAFETY: a prefetch has no effect on the program's state, and the address is
+                    // inside the region.
                     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast()) };
                 }
             }
@@ -256,13 +269,15 @@ impl FrameTable {
         self.entry_of(page).is_some_and(Entry::is_dirty)
     }
 
-    /// How often the id was freed, in 28 bits. While that number is unchanged and the id is allocated, it is the same page.
+    /// How often the id was freed, in 28 bits. While that number is unchanged and the id is
+    /// allocated, it is the same page.
     #[must_use]
     pub fn times_freed(&self, page: PageId) -> u32 {
         self.entry_of(page).map_or(0, |entry| entry.flags.load(Ordering::Acquire) / (FLAGS + 1))
     }
 
-    /// Changes the flags of a page that the caller holds exclusively, and keeps [`Demand`] up to date.
+    /// Changes the flags of a page that the caller holds exclusively, and keeps [`Demand`] up to
+    /// date.
     #[inline]
     pub(super) fn set_flags(&self, entry: &Entry, flags: u32) {
         let before = entry.flags.load(Ordering::Relaxed);
@@ -295,10 +310,12 @@ impl FrameTable {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Begins the next checkpoint epoch. Calls `begun` with its number before any thread can see the number.
+    /// Begins the next checkpoint epoch. Calls `begun` with its number before any thread can see
+    /// the number.
     ///
-    /// A page is created in the current epoch. A structure change gives a new page the epoch of the page that it was split
-    /// from ([`super::ExclusiveGuard::set_imaged`]), because the epoch may change between the two.
+    /// A page is created in the current epoch. A structure change gives a new page the epoch of the
+    /// page that it was split from ([`super::ExclusiveGuard::set_imaged`]), because the epoch may
+    /// change between the two.
     ///
     /// # Errors
     /// Those of `begun`: then no epoch begins.
@@ -308,7 +325,8 @@ impl FrameTable {
         Ok(result)
     }
 
-    /// Checkpoint epoch in which the page was last imaged or created; 0 if neither happened since the database was opened.
+    /// Checkpoint epoch in which the page was last imaged or created; 0 if neither happened since
+    /// the database was opened.
     #[must_use]
     pub fn epoch_of(&self, page: PageId) -> u32 {
         self.entry_of(page).map_or(0, Entry::epoch)
@@ -321,7 +339,8 @@ impl FrameTable {
         }
     }
 
-    /// Takes a free id that still has memory, unless another id is set aside for the page after `before`.
+    /// Takes a free id that still has memory, unless another id is set aside for the page after
+    /// `before`.
     pub(super) fn take_recycled(&self, before: Option<PageId>) -> Option<PageId> {
         self.free.lock().take_recycled(before)
     }
@@ -370,7 +389,8 @@ impl FrameTable {
         count
     }
 
-    /// Gives the memory of pages back to the system. The caller holds the pages exclusively, or their ids.
+    /// Gives the memory of pages back to the system. The caller holds the pages exclusively, or
+    /// their ids.
     pub(super) fn discard(&self, pages: impl Iterator<Item = PageId>) {
         self.use_sparsely();
         self.words.discard(pages.map(|page| {
@@ -379,9 +399,9 @@ impl FrameTable {
         }));
     }
 
-    /// Asks for huge pages for the ids that fit in memory. As long as all ids fit, and no page has given its memory back,
-    /// pages alone exceed the budget by at most one huge page. (A huge page of which few pages are used is not counted, so
-    /// versions beside it may then take too much.)
+    /// Asks for huge pages for the ids that fit in memory. As long as all ids fit, and no page has
+    /// given its memory back, pages alone exceed the budget by at most one huge page. (A huge page
+    /// of which few pages are used is not counted, so versions beside it may then take too much.)
     fn advise_huge(&self) {
         if self.memory_bytes >= HUGE_PAGES_FROM_BYTES {
             let pages = self.frames_max() as usize + 1;
@@ -390,8 +410,9 @@ impl FrameTable {
         }
     }
 
-    /// Asks for no huge pages any more, because memory is used with gaps from now on. The system (`khugepaged`) would put a
-    /// huge page where a few pages are in use, and so fill the gaps with memory that the budget does not count.
+    /// Asks for no huge pages any more, because memory is used with gaps from now on. The system
+    /// (`khugepaged`) would put a huge page where a few pages are in use, and so fill the gaps with
+    /// memory that the budget does not count.
     fn use_sparsely(&self) {
         if !self.is_sparse.swap(true, Ordering::Relaxed) {
             self.words.advise_huge(self.words.len(), false);
@@ -413,7 +434,8 @@ impl FrameTable {
     }
 }
 
-/// Reserves the tables: fewer entries than wished for if the address space is limited, but never fewer than fit in memory.
+/// Reserves the tables: fewer entries than wished for if the address space is limited, but never
+/// fewer than fit in memory.
 fn reserve(page_bytes: usize, frames_max: u64) -> Result<(Region<Entry>, Region<AtomicU64>)> {
     let least = frames_max + 1;
     let mut wish =

@@ -1,15 +1,15 @@
 //! The three ways to hold a page.
 //!
-//! Invariant: a guard's page id is inside the frame table, so finding its bytes needs no check. Guards borrow the table, which
-//! outlives them.
+//! Invariant: a guard's page id is inside the frame table, so finding its bytes needs no check.
+//! Guards borrow the table, which outlives them.
 
 use super::bytes::{PageBytes, PageBytesMut};
 use super::frames::{DIRTY, Entry, FrameTable, NEW, STAMPED};
 use super::latch::{Restart, State, Version};
 use crate::base::{Error, PageId};
 
-/// Why an optimistic step failed. Code that walks pages optimistically returns this from its inner loop, so that `?` serves
-/// both cases, and retries on [`Interrupt::Restart`].
+/// Why an optimistic step failed. Code that walks pages optimistically returns this from its inner
+/// loop, so that `?` serves both cases, and retries on [`Interrupt::Restart`].
 #[derive(Debug)]
 pub enum Interrupt {
     /// A writer changed or holds the page.
@@ -30,7 +30,8 @@ impl From<Error> for Interrupt {
     }
 }
 
-/// Reads a page without holding it: nothing that was read counts before [`OptimisticGuard::validate`].
+/// Reads a page without holding it: nothing that was read counts before
+/// [`OptimisticGuard::validate`].
 #[derive(Clone, Copy)]
 pub struct OptimisticGuard<'p> {
     frames: &'p FrameTable,
@@ -74,8 +75,8 @@ impl<'p> OptimisticGuard<'p> {
         self.frames.entry(self.page).latch.validate(self.version)
     }
 
-    /// Latches the page exclusively if it has not changed and is not latched. Never waits, so it cannot deadlock, whatever
-    /// else is held.
+    /// Latches the page exclusively if it has not changed and is not latched. Never waits, so it
+    /// cannot deadlock, whatever else is held.
     ///
     /// # Errors
     /// The page was changed or is latched.
@@ -145,7 +146,8 @@ impl std::fmt::Debug for SharedGuard<'_> {
     }
 }
 
-/// Holds a page exclusively. Dropping it releases the page; the version changes if [`ExclusiveGuard::bytes_mut`] was called.
+/// Holds a page exclusively. Dropping it releases the page; the version changes if
+/// [`ExclusiveGuard::bytes_mut`] was called.
 pub struct ExclusiveGuard<'p> {
     frames: &'p FrameTable,
     page: PageId,

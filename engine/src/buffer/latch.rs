@@ -1,4 +1,4 @@
-//! The latch of a page: one atomic word that also tells where the page is.
+//! The latch of a page: one atomic word, which also says whether the page is in memory.
 //!
 //! ```text
 //!   63      56 55                                   0
@@ -23,50 +23,53 @@
 //! | 4 | Unlocked to Exclusive | `try_exclusive`, `upgrade` |
 //! | 5 | Exclusive to Unlocked | `release` |
 //! | 6 | Unlocked to Shared 1, Shared n to n + 1; and back | `try_shared`, `upgrade_shared`; `release_shared` |
-//! | 7 | Unlocked to Marked | `mark`: first in line for eviction |
+//! | 7 | Unlocked to Marked | `mark`: first candidate for eviction |
 //! | 8 | Marked to Unlocked, to Shared 1 | `begin_read_slow` (a touch); as 6 |
 //! | 9 | Marked to Exclusive | `claim_marked`: being evicted; as 4 |
 //!
-//! *Free*: no such page. *Evicted*: the page has an image in the store and nothing in memory. *Marked*: in memory, chosen
-//! for eviction unless somebody touches it first (second chance). *Shared n*: n readers exclude writers. Zero is Free, so
-//! fresh memory is a valid table of latches, and everything from Unlocked up is "in memory and nobody writes", so that the
-//! hot path is one load and one comparison.
+//! *Free*: no such page. *Evicted*: the page has an image in the store and no memory. *Marked*: in
+//! memory, chosen for eviction unless a thread touches it first (second chance). *Shared n*: n
+//! readers exclude writers. Zero is Free, so fresh memory is a valid table of latches. Every state
+//! from Unlocked up means "in memory and no writer", so the hot path is one load and one
+//! comparison.
 //!
 //! Invariants:
-//! 1. Page memory is written only in state Exclusive, by the one thread that entered it.
-//! 2. The version never falls, not even when a page is freed and its id used again. It changes only on leaving
-//!    Exclusive, and it does change unless the holder wrote nothing. So: equal versions seen in a readable state (Marked,
-//!    Unlocked, Shared) mean equal bytes.
+//! 1. Page memory is written only in state Exclusive, by the thread that entered it.
+//! 2. The version never falls, not even when a page is freed and its id used again. It changes only
+//!    when a holder leaves Exclusive, and always unless the holder wrote nothing. So equal versions
+//!    seen in a readable state (Marked, Unlocked, Shared) mean equal bytes.
 //! 3. Shared n is left for Exclusive only by way of Unlocked.
-//! 4. Only its holder changes the word in state Exclusive. Leaving is therefore a plain store.
+//! 4. In state Exclusive only the holder changes the word. Leaving is therefore a plain store.
 //!
 //! # Why a validated read was not torn
 //!
-//! A reader loads the word (acquire), then page words (relaxed), then, behind an acquire fence, the word again. A writer
-//! enters Exclusive (read-modify-write), then, behind a *release fence*, stores page words (relaxed), then stores the new
-//! word (release).
+//! A reader loads the word (acquire), then page words (relaxed), then, behind an acquire fence, the
+//! word again. A writer enters Exclusive (read-modify-write), then, behind a *release fence*,
+//! stores page words (relaxed), then stores the new word (release).
 //!
-//! * The reader sees everything of the writers before it: its acquire load reads from the release store of the last of
-//!   them, or from a later read-modify-write in that store's release sequence.
-//! * Suppose it reads a page word stored by a later writer. Then that writer's release fence, which is before the
-//!   store, synchronises with the reader's acquire fence, which is after the load. Entering Exclusive happened before the
-//!   writer's fence, so it happened before the reader's second load, which must see Exclusive or something newer: with a
-//!   writing state or another version. Validation fails.
+//! * The reader sees all stores of earlier writers: its acquire load reads from the release store
+//!   of the last of them, or from a later read-modify-write in that store's release sequence.
+//! * Suppose the reader reads a page word stored by a later writer. Then that writer's release
+//!   fence, which is before the store, synchronises with the reader's acquire fence, which is after
+//!   the load. Entering Exclusive happened before the writer's fence, so it happened before the
+//!   reader's second load. That load must see Exclusive or a newer word, which has a writing state
+//!   or another version. Validation fails.
 //!
-//! Without the writer's release fence the processor could make a page store visible before the word says Exclusive (the
-//! acquire of entering holds later *loads and stores* behind its load, not behind its store). Without the reader's fence
-//! the second load could be done before the page loads. The loom tests fail if either fence is taken away.
+//! Without the writer's release fence the processor could make a page store visible before the word
+//! says Exclusive (the acquire of entering keeps later *loads and stores* after its load, not after
+//! its store). Without the reader's fence the second load could be done before the page loads. The
+//! loom tests fail without either fence.
 //!
-//! Upgrading validates too, without a fence: a writer that comes after the upgraded hold has seen the hold end (acquire of
-//! release), so nothing that was loaded before the upgrade can be the work of that writer; and a writer that came before it
-//! has left another version, so that the upgrade fails.
+//! Upgrading validates too, without a fence. A writer that comes after the upgraded hold has seen
+//! the hold end (acquire of release), so no load before the upgrade can have read a store of that
+//! writer. A writer that came before the upgrade has left another version, so the upgrade fails.
 
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Backoff, thread};
 use std::time::Duration;
 
-/// Says that bytes read optimistically may be torn: the reader discards them and starts over. Callers of the engine never
-/// see this.
+/// Says that bytes read optimistically may be torn: the reader discards them and starts over.
+/// Callers of the engine never see this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restart;
 
@@ -88,7 +91,7 @@ pub const SHARED_HOLDERS_MAX: u8 = 250;
 
 const _: () = assert!(SHARED_LAST < 256 && MARKED + 1 == UNLOCKED && FREE == 0);
 
-/// What a page's bytes are named by: two equal versions of one page mean equal bytes (invariant 2).
+/// The version of a page's bytes: equal versions of one page mean equal bytes (invariant 2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Version(u64);
 
@@ -99,7 +102,7 @@ impl Version {
         self.0
     }
 
-    /// The version that [`Version::to_bits`] gave.
+    /// Returns the version whose number [`Version::to_bits`] returned.
     #[must_use]
     pub fn from_bits(bits: u64) -> Version {
         Version(bits & VERSION_MASK)
@@ -110,7 +113,7 @@ impl Version {
     }
 }
 
-/// Where a page is and who may use it; see the diagram.
+/// The state of a page; see the diagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// No such page.
@@ -119,7 +122,7 @@ pub enum State {
     Evicted,
     /// One thread may write.
     Exclusive,
-    /// In memory, not latched, first in line for eviction.
+    /// In memory, not latched, first candidate for eviction.
     Marked,
     /// In memory, not latched.
     Unlocked,
@@ -127,12 +130,12 @@ pub enum State {
     Shared(u8),
 }
 
-/// Why a latch was not had.
+/// Why a latch was not entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Obstacle {
-    /// Somebody else is using the page: wait.
+    /// Another thread is using the page: wait.
     Busy,
-    /// Bring the page into memory first.
+    /// The page has to be brought into memory first.
     Evicted,
     /// There is no such page.
     Free,
@@ -174,7 +177,7 @@ impl Word {
 /// A page's latch. `Default` is Free.
 #[derive(Debug)]
 pub struct Latch {
-    /// Written by whoever changes state; read by everybody. Orderings: see the module.
+    /// Written by every thread that changes the state; read by all. Orderings: see the module.
     word: AtomicU64,
 }
 
@@ -190,9 +193,10 @@ impl Latch {
         Word(self.word.load(order))
     }
 
-    /// The word, to be changed by the caller in the next step. Loom's search only notices a conflict between a change and
-    /// the *last* access to the same atomic; a load just before the change would hide the loads of other threads from it, and
-    /// with them nearly all interleavings. There, a read-modify-write that changes nothing takes the load's place.
+    /// Returns the word, which the caller changes in the next step. Loom notices a conflict only
+    /// between a change and the *last* access to the same atomic. A load just before the change
+    /// would hide the loads of other threads, and with them nearly all interleavings. So under loom
+    /// a read-modify-write that changes nothing replaces the load.
     #[inline]
     fn peek(&self) -> Word {
         if cfg!(loom) {
@@ -214,12 +218,14 @@ impl Latch {
         if !self.exchange(seen, Word::new(EXCLUSIVE, seen.version())) {
             return false;
         }
-        // Forbids that a page store becomes visible before the word says Exclusive; pairs with the fence in `validate`.
+        // Forbids that a page store becomes visible before the word says Exclusive; pairs with the
+        // fence in `validate`.
         fence(Ordering::Release);
         true
     }
 
-    /// The version of an evicted page, whose image is the page as long as it keeps that state and that version.
+    /// Returns the version of an evicted page. The image equals the page as long as state and
+    /// version stay.
     #[must_use]
     pub fn evicted_version(&self) -> Option<Version> {
         let word = self.load(Ordering::Acquire);
@@ -239,7 +245,8 @@ impl Latch {
         }
     }
 
-    /// Begins an optimistic read, if the page is in memory, unmarked and nobody writes: the hot path.
+    /// Begins an optimistic read if the page is in memory, unmarked and without a writer: the hot
+    /// path.
     #[inline]
     #[must_use]
     pub fn begin_read(&self) -> Option<Version> {
@@ -251,7 +258,7 @@ impl Latch {
     /// Begins an optimistic read, touching the page if it is marked.
     ///
     /// # Errors
-    /// Why there is nothing to read now.
+    /// Why the page cannot be read now.
     pub fn begin_read_slow(&self) -> Result<Version, Obstacle> {
         let word = self.load(Ordering::Acquire);
         match word.state() {
@@ -262,26 +269,29 @@ impl Latch {
         }
     }
 
-    /// Begins an optimistic read of a marked page without touching it: for whoever evicts.
+    /// Begins an optimistic read of a marked page without touching it: for the evictor.
     #[must_use]
     pub fn begin_read_marked(&self) -> Option<Version> {
         let word = self.load(Ordering::Acquire);
         (word.state() == MARKED).then(|| word.version())
     }
 
-    /// Ends an optimistic read: `Ok` means that every load since it began saw the bytes of `version`.
+    /// Ends an optimistic read: `Ok` means that every load since it began saw the bytes of
+    /// `version`.
     ///
     /// # Errors
-    /// A writer was or is there: what was read may be torn.
+    /// A writer has changed or holds the page: the bytes read may be torn.
     #[inline]
     pub fn validate(&self, version: Version) -> Result<(), Restart> {
-        // Forbids that the load below is done before the page loads above; pairs with the fence in `enter`.
+        // Forbids that the load below is done before the page loads above; pairs with the fence in
+        // `enter`.
         fence(Ordering::Acquire);
         let word = self.load(Ordering::Relaxed);
         if word.version() == version && word.is_readable() { Ok(()) } else { Err(Restart) }
     }
 
-    /// Enters Exclusive if the page's bytes are still those of `version` and nobody holds the latch. Never waits.
+    /// Enters Exclusive if the page's bytes are still those of `version` and the page is not
+    /// latched. Never waits.
     ///
     /// # Errors
     /// The page was changed, or is latched.
@@ -329,7 +339,7 @@ impl Latch {
         if room && self.add_reader(word) { Ok(()) } else { Err(word.obstacle()) }
     }
 
-    /// One more shared holder than in `seen`, which is readable and not full.
+    /// Adds a shared holder to `seen`, which is readable and not full.
     #[inline]
     fn add_reader(&self, seen: Word) -> bool {
         self.exchange(seen, Word::new(seen.state().max(UNLOCKED) + 1, seen.version()))
@@ -342,19 +352,21 @@ impl Latch {
         debug_assert!(old.state() > UNLOCKED && old.state() <= SHARED_LAST, "not held shared");
     }
 
-    /// Enters Exclusive from Free; false if the page is not free.
+    /// Enters Exclusive from Free. Returns false if the page is not free.
     #[must_use]
     pub fn claim_free(&self) -> bool {
         self.claim(FREE)
     }
 
-    /// Enters Exclusive from Evicted, to bring the page in; false if somebody else did or does.
+    /// Enters Exclusive from Evicted, to bring the page in. Returns false if another thread did or
+    /// does.
     #[must_use]
     pub fn claim_evicted(&self) -> bool {
         self.claim(EVICTED)
     }
 
-    /// Enters Exclusive from Marked, to evict the page; false if it was touched or is not what it was at `version`.
+    /// Enters Exclusive from Marked, to evict the page. Returns false if the page was touched or
+    /// changed since `version`.
     #[must_use]
     pub fn claim_marked(&self, version: Version) -> bool {
         let word = self.peek();
@@ -366,7 +378,7 @@ impl Latch {
         word.state() == state && self.enter(word)
     }
 
-    /// Marks an unlatched page for eviction; false if it is not in state Unlocked.
+    /// Marks an unlatched page for eviction. Returns false if it is not in state Unlocked.
     #[must_use]
     pub fn mark(&self) -> bool {
         let word = self.peek();
@@ -381,7 +393,8 @@ impl Latch {
         if changed { version.next() } else { version }
     }
 
-    /// Leaves Exclusive for Unlocked. Only for its holder; `changed` if page memory may have been written.
+    /// Leaves Exclusive for Unlocked. Only for its holder; `changed` if page memory may have been
+    /// written.
     #[inline]
     pub fn release(&self, changed: bool) {
         self.leave(UNLOCKED, changed);
@@ -403,16 +416,18 @@ impl Latch {
     fn leave(&self, state: u64, changed: bool) {
         debug_assert_eq!(self.state(), State::Exclusive, "not held exclusively");
         let word = Word::new(state, self.version_after(changed));
-        // A plain store: nobody else changes the word now (invariant 4). Release: whoever sees it sees the page stores.
+        // A plain store: no other thread changes the word now (invariant 4). Release: a reader of
+        // the word sees the page stores.
         if cfg!(loom) {
-            // Except for `peek`, whose stores loom would take for concurrent with this one.
+            // Loom would take the stores of `peek` for concurrent with this one.
             self.word.swap(word.0, Ordering::Release);
         } else {
             self.word.store(word.0, Ordering::Release);
         }
     }
 
-    /// A free page of which the store has an image becomes Evicted; false if it is not free.
+    /// Makes a free page of which the store has an image Evicted. Returns false if the page is not
+    /// free.
     #[must_use]
     pub fn set_evicted(&self) -> bool {
         let claimed = self.claim_free();
@@ -428,8 +443,8 @@ const PAUSES_BEFORE_SLEEP: u32 = 100;
 /// Latches are held for microseconds, or for one read of a page from the device.
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// Waiting for a latch: spin, yield, and, if the holder has lost the CPU or waits for a device, sleep. There is no deadline:
-/// a holder never waits for anything but another latch (in order) or the device.
+/// The wait for a latch: spin, yield, and, if the holder has lost the CPU or waits for a device,
+/// sleep. There is no deadline: a holder waits only for another latch (in order) or the device.
 #[derive(Debug, Default)]
 pub struct LatchWait {
     backoff: Backoff,

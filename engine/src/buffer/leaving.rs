@@ -1,4 +1,5 @@
-//! Pages on their way out of memory. Whether a page may leave, and its image, are decided by the layer above.
+//! Pages on their way out of memory. Whether a page may leave, and its image, are decided by the
+//! layer above.
 
 use super::bytes::PageBytes;
 use super::frames::{DIRTY, STAMPED, STAMPED_IMAGE};
@@ -15,7 +16,8 @@ pub struct PageState {
     pub version: Version,
     /// True if the page differs from its newest image.
     pub dirty: bool,
-    /// True if the page may have stamps that are not settled, and its newest image does not have them.
+    /// True if the page may have stamps that are not settled, and its newest image does not have
+    /// them.
     pub unsaved_stamps: bool,
     /// Checkpoint epoch in which it was last imaged or created.
     pub epoch: u32,
@@ -36,7 +38,8 @@ impl Claimed<'_> {
         self.untouched
     }
 
-    /// Returns whether the newest image equals the page. `settled` says that all its stamps, if any, are settled.
+    /// Returns whether the newest image equals the page. `settled` says that all its stamps, if
+    /// any, are settled.
     #[must_use]
     pub fn needs_no_image(&self, settled: bool) -> bool {
         let flags = self.guard.frames().entry(self.guard.page_id()).flags();
@@ -61,7 +64,8 @@ impl Claimed<'_> {
         self.guard.set_imaged(epoch);
     }
 
-    /// Notes that the page equals its newest image, just recorded; `stamped` if the image has its stamps.
+    /// Notes that the page equals its newest image, just recorded; `stamped` if the image has its
+    /// stamps.
     pub fn set_clean(&self, stamped: bool) {
         let image = if stamped { STAMPED_IMAGE } else { 0 };
         let frames = self.guard.frames();
@@ -69,8 +73,8 @@ impl Claimed<'_> {
     }
 }
 
-/// Pages that leave memory together, held exclusively until they do: taking memory away costs the same for many as for one.
-/// A thread that holds such pages waits for nothing.
+/// Pages that leave memory together, held exclusively until they do: taking memory away costs the
+/// same for many as for one. A thread that holds such pages waits for nothing.
 #[derive(Debug, Default)]
 pub struct Leaving<'p> {
     pool: Option<&'p Pool>,
@@ -97,8 +101,8 @@ impl<'p> Leaving<'p> {
 }
 
 impl Pool {
-    /// Copies a marked page's bytes without touching it; `None` if the page is not marked any more. `copy` may get torn bytes;
-    /// they count only if the result is not `None`.
+    /// Copies a marked page's bytes without touching it; `None` if the page is not marked any more.
+    /// `copy` may get torn bytes; they count only if the result is not `None`.
     pub fn look_at_marked(&self, page: PageId, copy: impl FnOnce(PageBytes<'_>)) -> Option<PageState> {
         let entry = self.memory.frames.entry_of(page)?;
         let version = entry.latch.begin_read_marked()?;

@@ -78,8 +78,8 @@ impl Loader {
         done
     }
 
-    /// Brings in `pages`, as many at once as find memory. Waits for memory before each batch: the thread that needs the pages
-    /// would wait otherwise, and then read one alone.
+    /// Brings in `pages`, as many at once as find memory. Waits for memory before each batch: the
+    /// thread that needs the pages would wait otherwise, and then read one alone.
     pub(super) fn load_all(&self, memory: &PageMemory, pages: &[PageId]) {
         let most = BATCH_MAX.min(memory.resident_pages_max() as usize / PREFETCHED_PART).max(1);
         let mut left = pages;
@@ -91,9 +91,9 @@ impl Loader {
         }
     }
 
-    /// Brings in those of `pages` that no other thread is bringing in. Returns how many pages it looked at before memory was
-    /// used up, 0 if there was no memory at all. A page that cannot be read stays evicted; the thread that needs it gets the
-    /// error.
+    /// Brings in those of `pages` that no other thread is bringing in. Returns how many pages it
+    /// looked at before memory was used up, 0 if there was no memory at all. A page that cannot be
+    /// read stays evicted; the thread that needs it gets the error.
     pub(super) fn load_batch(&self, memory: &PageMemory, pages: &[PageId], at_limit: AtLimit) -> usize {
         let (mut claims, done) = claim_all(memory, pages, at_limit);
         let wanted: Vec<(PageId, bool)> =
@@ -112,7 +112,8 @@ impl Loader {
     }
 }
 
-/// Claims the evicted ones of `pages` and takes memory for them. Returns the claims, and how many pages it looked at.
+/// Claims the evicted ones of `pages` and takes memory for them. Returns the claims, and how many
+/// pages it looked at.
 fn claim_all<'p>(
     memory: &'p PageMemory,
     pages: &[PageId],
@@ -127,7 +128,8 @@ fn claim_all<'p>(
         let may_wait = at_limit == AtLimit::Wait || at_limit == AtLimit::WaitForFirst && claims.is_empty();
         let has_memory = if may_wait { memory.take().is_ok() } else { memory.take_now() };
         if !has_memory {
-            // Threads that need the claimed pages wait for them, so these are read now. Without any the batch gives up.
+            // Threads that need the claimed pages wait for them, so these are read now. Without any
+            // the batch gives up.
             let done = if claims.is_empty() { 0 } else { index };
             return (claims, done);
         }
@@ -140,7 +142,8 @@ fn claim_all<'p>(
     (claims, pages.len())
 }
 
-/// An evicted page that is being brought in. It returns to Evicted unless that succeeds, also if the source panics.
+/// An evicted page that is being brought in. It returns to Evicted unless that succeeds, also if
+/// the source panics.
 struct FaultClaim<'p> {
     memory: &'p PageMemory,
     entry: &'p Entry,

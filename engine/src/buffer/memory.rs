@@ -1,10 +1,11 @@
 //! Memory for pages: the budget, and what a thread does at its end.
 //!
-//! One budget covers pages and everything else, which is charged to the pool's [`Account`]. Pages get what the others leave;
-//! when the others grow, pages leave memory.
+//! One budget covers pages and everything else, which is charged to the pool's [`Account`]. Pages
+//! get what the others leave; when the others grow, pages leave memory.
 //!
-//! Invariant: `resident` counts the pages that may have memory, that is, pages in memory and free ids that still have some.
-//! It does not exceed the budget, unless the budget has just become smaller.
+//! Invariant: `resident` counts the pages that may have memory, that is, pages in memory and free
+//! ids that still have some. It does not exceed the budget, unless the budget has just become
+//! smaller.
 
 use super::eviction::Eviction;
 use super::fairness::{Fairness, FairnessTicket};
@@ -20,7 +21,8 @@ const RESIDENT_PAGES_MIN: u64 = 12;
 /// Pages that the emergency reserve allows beyond the budget.
 const EMERGENCY_PAGES: u64 = 16;
 
-/// Eviction begins when less than this part of the budget is left, and continues until twice that is.
+/// Eviction begins when less than this part of the budget is left, and continues until twice that
+/// is.
 const HEADROOM: u64 = 32;
 
 thread_local! {
@@ -28,7 +30,8 @@ thread_local! {
     static EMERGENCY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets the calling thread exceed the budget by a few pages until it is dropped: for work that frees memory or is over soon.
+/// Lets the calling thread exceed the budget by a few pages until it is dropped: for work that
+/// frees memory or is over soon.
 #[derive(Debug)]
 pub struct EmergencyReserve {
     before: bool,
@@ -82,8 +85,9 @@ impl PageMemory {
         &self.account
     }
 
-    /// Counts one more page with memory. At the end of the budget it takes the memory of a free page, or waits until a page
-    /// has been evicted. The caller may hold latches: the evictor waits for none.
+    /// Counts one more page with memory. At the end of the budget it takes the memory of a free
+    /// page, or waits until a page has been evicted. The caller may hold latches: the evictor waits
+    /// for none.
     pub(super) fn take(&self) -> Result<()> {
         if !EmergencyReserve::is_active() && allocation_failure::is_injected() {
             return Err(self.frames.out_of_memory("no memory for a page"));
@@ -98,7 +102,8 @@ impl PageMemory {
         Err(self.refusal("all memory for pages is in use by changes that are not committed"))
     }
 
-    /// Counts one more page with memory as [`PageMemory::take`], without waiting. Returns false if there is no memory.
+    /// Counts one more page with memory as [`PageMemory::take`], without waiting. Returns false if
+    /// there is no memory.
     pub(super) fn take_now(&self) -> bool {
         let max = self.resident_pages_max();
         let counted = self.count_one_more(max);
@@ -153,13 +158,15 @@ impl PageMemory {
         self.resident_pages().saturating_sub(max - (2 * max / HEADROOM).max(2).min(max))
     }
 
-    /// Returns whether more pages have memory than the budget allows, because other memory has grown.
+    /// Returns whether more pages have memory than the budget allows, because other memory has
+    /// grown.
     #[must_use]
     pub fn is_over_budget(&self) -> bool {
         self.resident_pages() > self.resident_pages_max()
     }
 
-    /// Asks for pages to leave if more have memory than the budget allows. For callers that have charged other memory.
+    /// Asks for pages to leave if more have memory than the budget allows. For callers that have
+    /// charged other memory.
     pub fn check_budget(&self) {
         let max = self.resident_pages_max();
         if self.resident_pages() >= eviction_begins_at(max) {
@@ -176,25 +183,29 @@ impl PageMemory {
         count
     }
 
-    /// Waits for the fairness ticket. Returns `None` if the calling thread holds it already, or the queue does not move.
+    /// Waits for the fairness ticket. Returns `None` if the calling thread holds it already, or the
+    /// queue does not move.
     #[must_use]
     pub fn take_ticket(&self) -> Option<FairnessTicket<'_>> {
         self.fairness.take_ticket(&self.eviction.freed)
     }
 
-    /// Moves the hand over at most `steps` pages and appends candidates for eviction, at most `most`. Returns how many pages
-    /// it passed; a pass in which every page had its second chance is twice [`FrameTable::page_count`].
+    /// Moves the hand over at most `steps` pages and appends candidates for eviction, at most
+    /// `most`. Returns how many pages it passed; a pass in which every page had its second chance
+    /// is twice [`FrameTable::page_count`].
     pub fn next_candidates(&self, most: usize, steps: u64, candidates: &mut Vec<PageId>) -> u64 {
         self.eviction.next_candidates((&self.frames, &self.fairness), most, steps, candidates)
     }
 
-    /// Returns the error for a descent that never arrives, because the pages that it needs push each other out.
+    /// Returns the error for a descent that never arrives, because the pages that it needs push
+    /// each other out.
     #[must_use]
     pub fn too_few_pages(&self) -> Error {
         self.refusal("too few pages fit in memory beside those with changes that are not committed")
     }
 
-    /// Returns why a thread that waited for memory got none: the error that kept pages from being written, or `otherwise`.
+    /// Returns why a thread that waited for memory got none: the error that kept pages from being
+    /// written, or `otherwise`.
     fn refusal(&self, otherwise: &str) -> Error {
         self.eviction.error().unwrap_or_else(|| self.frames.out_of_memory(otherwise))
     }

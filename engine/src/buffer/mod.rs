@@ -1,9 +1,10 @@
 //! Rank 4: which pages are in memory?
 //!
-//! A [`Pool`] is one stretch of reserved virtual memory in which the page with id *n* lives at `base + n * page size`. The
-//! design is known as *vmcache* (Leis et al., "Virtual-Memory Assisted Buffer Management", SIGMOD 2023). No hash table leads
-//! from ids to frames: finding a page is a shift and an add, one atomic word per page says whether it is in memory, and the
-//! operating system's page table does the rest.
+//! A [`Pool`] is one stretch of reserved virtual memory in which the page with id *n* lives at
+//! `base + n * page size`. The design is known as *vmcache* (Leis et al., "Virtual-Memory Assisted
+//! Buffer Management", SIGMOD 2023). No hash table leads from ids to frames: finding a page is a
+//! shift and an add, one atomic word per page says whether it is in memory, and the operating
+//! system's page table does the rest.
 //!
 //! ```text
 //!             entries (one per page id)                    page memory (reserved, filled on first touch)
@@ -22,8 +23,9 @@
 //! * [`SharedGuard`]: keeps writers out;
 //! * [`ExclusiveGuard`]: keeps all other threads out; the only way to change a page.
 //!
-//! [`bytes`] is the only module that touches page memory. It does so through relaxed atomic words. So reading a page during a
-//! change is a torn read, which validation detects, and not undefined behaviour.
+//! [`bytes`] is the only module that touches page memory. It does so through relaxed atomic words.
+//! So reading a page during a change is a torn read, which validation detects, and not undefined
+//! behaviour.
 //!
 //! The files are layers; each imports only files listed before it:
 //!
@@ -37,8 +39,8 @@
 //! | `scan_buffer`, `read_ahead` | what long scans ask for |
 //! | `pool` | [`Pool`]: composes all, and is what other rooms use |
 //!
-//! When the budget is nearly used up pages leave memory. Whether a page may leave, and its image, are decided by the room
-//! `checkpoint`.
+//! When the budget is nearly used up pages leave memory. Whether a page may leave, and its image,
+//! are decided by the room `checkpoint`.
 
 pub mod bytes;
 mod heap;

@@ -1,14 +1,17 @@
 //! Page ids that can be given out.
 //!
-//! Eviction and checkpoints write pages in the order of their ids, so pages with neighbouring ids lie side by side in the
-//! file. Where keys are inserted in order, each new leaf therefore gets the id after the one before. For every such
-//! *sequence* the pool sets a few consecutive ids aside, more each time they are used up.
+//! Eviction and checkpoints write pages in the order of their ids, so pages with neighbouring ids
+//! lie side by side in the file. Where keys are inserted in order, each new leaf therefore gets the
+//! id after the one before. For every such *sequence* the pool sets a few consecutive ids aside,
+//! more each time they are used up.
 //!
-//! Bounds: [`SEQUENCES_MAX`] sequences, [`SET_ASIDE_MAX`] ids each. Ids are set aside only where there is no free one.
+//! Bounds: [`SEQUENCES_MAX`] sequences, [`SET_ASIDE_MAX`] ids each. Ids are set aside only where
+//! there is no free one.
 
 use crate::base::PageId;
 
-/// Sequences known at once; as many threads can load in parallel, each into pages that lie side by side.
+/// Sequences known at once; as many threads can load in parallel, each into pages that lie side by
+/// side.
 const SEQUENCES_MAX: usize = 8;
 /// Ids set aside at first, and at most.
 const SET_ASIDE_FIRST: u64 = 4;
@@ -42,18 +45,18 @@ impl FreeIds {
 
     /// Takes an id that still has memory, unless another is set aside for the page after `before`.
     pub(super) fn take_recycled(&mut self, before: Option<PageId>) -> Option<PageId> {
-        if self.has_behind(before) { None } else { self.recycled.pop() }
+        if self.has_next(before) { None } else { self.recycled.pop() }
     }
 
     /// Returns whether an id is set aside for the page after `before`.
-    fn has_behind(&self, before: Option<PageId>) -> bool {
+    fn has_next(&self, before: Option<PageId>) -> bool {
         self.position(before).is_some_and(|at| self.sequences[at].last + 1 < self.sequences[at].end)
     }
 
-    /// Takes an id without memory for the page after `before`, or for any page. Returns `None` if there is none; then
-    /// [`FreeIds::wanted`] tells how many ids to add.
+    /// Takes an id without memory for the page after `before`, or for any page. Returns `None` if
+    /// there is none; then [`FreeIds::wanted`] tells how many ids to add.
     pub(super) fn take_cold(&mut self, before: Option<PageId>) -> Option<PageId> {
-        if !self.has_behind(before) {
+        if !self.has_next(before) {
             return self.cold.pop();
         }
         let mut sequence = self.sequences.remove(self.position(before)?);
@@ -72,8 +75,8 @@ impl FreeIds {
         }
     }
 
-    /// Adds the new ids from `first` to below `end`. Takes the first for the page after `before` and sets the others aside
-    /// for the pages after it.
+    /// Adds the new ids from `first` to below `end`. Takes the first for the page after `before`
+    /// and sets the others aside for the pages after it.
     pub(super) fn add(&mut self, before: Option<PageId>, first: u64, end: u64) -> PageId {
         if let Some(at) = self.position(before) {
             self.sequences.remove(at);

@@ -1,4 +1,5 @@
-//! The pool: finding, latching, allocating and freeing pages. Composes the frame table, the memory, and the ways in.
+//! The pool: finding, latching, allocating and freeing pages. Composes the frame table, the memory,
+//! and the ways in.
 
 use super::eviction::Eviction;
 use super::frames::{DIRTY, FrameTable, NEW, STAMPED};
@@ -27,7 +28,8 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Makes a pool of pages of `page_bytes` (a power of two) that keeps at most `memory_bytes` of them in memory.
+    /// Makes a pool of pages of `page_bytes` (a power of two) that keeps at most `memory_bytes` of
+    /// them in memory.
     ///
     /// # Errors
     /// A setting is wrong, or the address space is limited to less than `memory_bytes`.
@@ -35,8 +37,8 @@ impl Pool {
         Pool::with_scan_buffers(page_bytes, memory_bytes, None, source)
     }
 
-    /// As [`Pool::new`]. With `scan_buffer_from` a scan uses a [`ScanBuffer`] after this many leaves, however much memory is
-    /// free.
+    /// As [`Pool::new`]. With `scan_buffer_from` a scan uses a [`ScanBuffer`] after this many
+    /// leaves, however much memory is free.
     ///
     /// # Errors
     /// As [`Pool::new`].
@@ -53,7 +55,8 @@ impl Pool {
         }))
     }
 
-    /// Makes the pages known that the store has, before anything else is done with the pool. They are read when first used.
+    /// Makes the pages known that the store has, before anything else is done with the pool. They
+    /// are read when first used.
     ///
     /// # Errors
     /// An id is listed twice or is 0 (`Corruption`), or there are more pages than can be addressed.
@@ -62,12 +65,14 @@ impl Pool {
     }
 
     /// The frame table.
+    #[inline]
     #[must_use]
     pub fn frames(&self) -> &FrameTable {
         &self.memory.frames
     }
 
     /// Memory for pages.
+    #[inline]
     #[must_use]
     pub fn memory(&self) -> &PageMemory {
         &self.memory
@@ -104,8 +109,8 @@ impl Pool {
         loader::faults_of_thread()
     }
 
-    /// Makes sure, before a change that can still be refused, that the page can be written again: asks the source for space
-    /// if the page is clean.
+    /// Makes sure, before a change that can still be refused, that the page can be written again:
+    /// asks the source for space if the page is clean.
     ///
     /// # Errors
     /// `OutOfSpace`; the device's.
@@ -117,8 +122,8 @@ impl Pool {
     /// Reads a page without holding it. If the page is in memory: one load and no store.
     ///
     /// # Errors
-    /// `Corruption` if there is no such page. A caller that read the id optimistically uses [`Pool::child`], which tells that
-    /// from a torn id. Otherwise see [`Pool::exclusive`].
+    /// `Corruption` if there is no such page. A caller that read the id optimistically uses
+    /// [`Pool::child`], which tells that from a torn id. Otherwise see [`Pool::exclusive`].
     #[inline]
     pub fn optimistic(&self, page: PageId) -> Result<OptimisticGuard<'_>> {
         self.frames().prefetch_head(page);
@@ -135,11 +140,13 @@ impl Pool {
         Ok(OptimisticGuard::new(self.frames(), page, version))
     }
 
-    /// Reads a page whose id was read from `parent` (optimistic latch coupling): begins to read the child first and then
-    /// validates the parent. So the child was the right one at the moment from which its guard counts.
+    /// Reads a page whose id was read from `parent` (optimistic latch coupling): begins to read the
+    /// child first and then validates the parent. So the child was the right one at the moment from
+    /// which its guard counts.
     ///
     /// # Errors
-    /// [`Interrupt::Restart`] if the parent was changed, also if the child cannot be read: then its id was wrong.
+    /// [`Interrupt::Restart`] if the parent was changed, also if the child cannot be read: then its
+    /// id was wrong.
     #[inline]
     pub fn child(
         &self,
@@ -172,7 +179,8 @@ impl Pool {
         Ok(SharedGuard::new(self.frames(), page))
     }
 
-    /// As [`Pool::shared`], for a page that may be freed or leave memory at any moment; `None` if it did.
+    /// As [`Pool::shared`], for a page that may be freed or leave memory at any moment; `None` if
+    /// it did.
     ///
     /// # Errors
     /// `Corruption` if there was never such a page.
@@ -185,31 +193,50 @@ impl Pool {
         Ok(latched.then(|| SharedGuard::new(self.frames(), page)))
     }
 
-    /// Waits until the page is not latched, and latches it exclusively. A caller that holds other latches takes them top-down
-    /// and left to right.
+    /// Waits until the page is not latched, and latches it exclusively. A caller that holds other
+    /// latches takes them top-down and left to right.
     ///
     /// # Errors
-    /// `Corruption` if there is no such page, `OutOfMemory` if it does not fit in memory, or the [`PageSource`]'s.
+    /// `Corruption` if there is no such page, `OutOfMemory` if it does not fit in memory, or the
+    /// [`PageSource`]'s.
     pub fn exclusive(&self, page: PageId) -> Result<ExclusiveGuard<'_>> {
         self.wait_for(page, Latch::try_exclusive)?;
         Ok(ExclusiveGuard::new(self.frames(), page))
     }
 
-    /// Repeats `attempt` on the page's latch until it succeeds, and brings the page in if necessary.
+    /// Latches the page exclusively if it is not latched. Does not wait for a latch, but may read
+    /// the page from the store.
+    #[cfg(test)]
+    pub(super) fn try_exclusive(&self, page: PageId) -> Result<ExclusiveGuard<'_>, Interrupt> {
+        let entered = self.attempt(page, Latch::try_exclusive)?;
+        entered.map(|_| ExclusiveGuard::new(self.frames(), page)).ok_or(Interrupt::Restart)
+    }
+
+    /// Repeats `attempt` on the page's latch until it succeeds, and brings the page in if
+    /// necessary.
     fn wait_for<T>(&self, page: PageId, attempt: impl Fn(&Latch) -> Result<T, Obstacle>) -> Result<T> {
-        let Some(entry) = self.frames().entry_of(page) else { return Err(no_such_page(page)) };
         let mut wait = LatchWait::default();
         loop {
-            for _ in 0..2 {
-                match attempt(&entry.latch) {
-                    Ok(got) => return Ok(got),
-                    Err(Obstacle::Busy) => break,
-                    Err(Obstacle::Free) => return Err(no_such_page(page)),
-                    Err(Obstacle::Evicted) => self.loader.fault(&self.memory, page, entry)?,
-                }
+            match self.attempt(page, &attempt)? {
+                Some(got) => return Ok(got),
+                None => wait.pause(),
             }
-            wait.pause();
         }
+    }
+
+    /// Makes one attempt, and another if the page had to be brought in. Returns `None` if another
+    /// thread has the latch.
+    fn attempt<T>(&self, page: PageId, attempt: impl Fn(&Latch) -> Result<T, Obstacle>) -> Result<Option<T>> {
+        let Some(entry) = self.frames().entry_of(page) else { return Err(no_such_page(page)) };
+        for _ in 0..2 {
+            match attempt(&entry.latch) {
+                Ok(got) => return Ok(Some(got)),
+                Err(Obstacle::Busy) => return Ok(None),
+                Err(Obstacle::Free) => return Err(no_such_page(page)),
+                Err(Obstacle::Evicted) => self.loader.fault(&self.memory, page, entry)?,
+            }
+        }
+        Ok(None)
     }
 
     /// Allocates a page of zeros, dirty, created in the current epoch, and latches it exclusively.
@@ -220,8 +247,8 @@ impl Pool {
         self.allocate_behind(None)
     }
 
-    /// As [`Pool::allocate`]. A page that continues the key order of the page `before` gets, if possible, the id after it, so
-    /// that both lie side by side in the store.
+    /// As [`Pool::allocate`]. A page that continues the key order of the page `before` gets, if
+    /// possible, the id after it, so that both lie side by side in the store.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
@@ -259,12 +286,14 @@ impl Pool {
         self.memory.eviction.budget_grew();
     }
 
-    /// Has the evicted ones of `pages` brought in, in the background if possible. The caller holds no latch.
+    /// Has the evicted ones of `pages` brought in, in the background if possible. The caller holds
+    /// no latch.
     pub fn read_ahead(&self, pages: impl Iterator<Item = PageId>) {
         self.read_ahead.load(&self.memory, &self.loader, pages);
     }
 
-    /// Brings in the evicted ones of `pages`, many at once, before this returns. The caller holds no latch.
+    /// Brings in the evicted ones of `pages`, many at once, before this returns. The caller holds
+    /// no latch.
     pub fn prefetch(&self, mut pages: Vec<PageId>) {
         pages.retain(|page| self.frames().is_evicted(*page));
         pages.sort_unstable();
@@ -280,16 +309,16 @@ impl Pool {
         scan_buffer::window_pages(self.frames())
     }
 
-    /// Returns whether a scan that has had this many pages brought in should use a scan buffer from now on: the scan is long,
-    /// and each page that it brings in pushes out another.
+    /// Returns whether a scan that has had this many pages brought in should use a scan buffer from
+    /// now on: the scan is long, and each page that it brings in pushes out another.
     #[must_use]
     pub fn needs_scan_buffer(&self, pages: u64) -> bool {
         self.read_ahead.scan_buffers.are_needed(&self.memory, pages)
     }
 
-    /// Has copies made of the evicted ones of `pages`, in the background if possible, at most [`Pool::window_pages`]. Waits for
-    /// the copies requested by the previous call, and drops those requested before. Returns false if there is no memory for
-    /// copies. The caller holds no latch.
+    /// Has copies made of the evicted ones of `pages`, in the background if possible, at most
+    /// [`Pool::window_pages`]. Waits for the copies requested by the previous call, and drops those
+    /// requested before. Returns false if there is no memory for copies. The caller holds no latch.
     pub fn fill_scan_buffer(&self, buffer: &mut ScanBuffer, pages: &[PageId]) -> bool {
         let all = &self.read_ahead.scan_buffers;
         let Some(reading) = buffer.begin(&self.memory, all, pages) else { return false };

@@ -1,7 +1,7 @@
 //! Makes the processor fetch bytes before they are needed.
 //!
-//! Redo visits log bytes in the order of their keys, which is random in memory. Each visit would wait for memory in turn;
-//! fetches requested ahead run side by side.
+//! Redo visits log bytes in the order of their keys, which is random in memory. Each visit would
+//! wait for memory in turn; fetches requested ahead run side by side.
 
 /// Bytes that the processor fetches together.
 const LINE_BYTES: usize = 64;
@@ -14,7 +14,8 @@ pub fn prefetch(bytes: &[u8]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in bytes.chunks(LINE_BYTES).take(LINES_MAX) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect on the program's state, and the address is inside a slice.
+        // SAFETY: a prefetch has no effect on the program's state, and the address is inside a
+        // slice.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

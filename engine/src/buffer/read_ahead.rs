@@ -1,14 +1,17 @@
-//! Reading ahead: pages that a scan or redo is going to need are brought in while it works on earlier ones.
+//! Reading ahead: pages that a scan or redo is going to need are brought in while it works on
+//! earlier ones.
 //!
-//! The scan says which pages come next ([`super::Pool::read_ahead`]). A thread, asleep otherwise, brings in those that are not
-//! in memory, many with one read where their images lie side by side. If the thread is busy with another scan's request, the
-//! scan brings the pages in itself, as many at once. Reading ahead is only a help: a scan reads a page that is absent when
-//! needed alone, and waits for pages that are being brought in.
+//! The scan says which pages come next ([`super::Pool::read_ahead`]). A thread, asleep otherwise,
+//! brings in those that are not in memory, many with one read where their images lie side by side.
+//! If the thread is busy with another scan's request, the scan brings the pages in itself, as many
+//! at once. Reading ahead is only a help: a scan reads a page that is absent when needed alone, and
+//! waits for pages that are being brought in.
 //!
-//! A caller that knows which rows it needs next has the pages of all of them brought in first ([`super::Pool::prefetch`]): the
-//! device answers many reads at once in little more time than one.
+//! A caller that knows which rows it needs next has the pages of all of them brought in first
+//! ([`super::Pool::prefetch`]): the device answers many reads at once in little more time than one.
 //!
-//! Bounds: a request has at most [`BATCH_MAX`] pages and an eighth of the memory; one request waits for the thread.
+//! Bounds: a request has at most [`BATCH_MAX`] pages and an eighth of the memory; one request waits
+//! for the thread.
 
 use super::loader::{AtLimit, BATCH_MAX, Loader};
 use super::memory::PageMemory;
@@ -78,7 +81,8 @@ impl ReadAhead {
         self.asked.notify_all();
     }
 
-    /// Notes that the thread has ended, possibly by a panic. Drops its request, so that no scan waits for it.
+    /// Notes that the thread has ended, possibly by a panic. Drops its request, so that no scan
+    /// waits for it.
     pub(super) fn detach(&self) {
         self.attached.store(false, Ordering::SeqCst);
         let left = std::mem::take(&mut *self.thread.lock());

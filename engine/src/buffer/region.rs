@@ -1,12 +1,15 @@
-//! Arrays that may be far larger than memory: reserved address space, filled by the operating system on first touch.
+//! Arrays that may be far larger than memory: reserved address space, filled by the operating
+//! system on first touch.
 //!
-//! Under Miri and the model checkers, which have no `mmap` or whose atomics are more than a word, a region is an array on
-//! the heap instead, and small.
+//! Under Miri and the model checkers, which have no `mmap` or whose atomics are more than a word, a
+//! region is an array on the heap instead, and small.
 //!
-//! **Huge pages.** With 4 KiB translations a pool of gigabytes misses the processor's translation cache (some 6 MiB of
-//! reach) on nearly every page it descends through: tens of nanoseconds each. [`Region::advise_huge`] asks for 2 MiB
-//! translations. The price is that memory is then taken in steps of 2 MiB, and that the first touch of a step clears 2 MiB
-//! (some 100 us). It must not be asked for where pages are used sparsely, or resident memory could exceed what they count.
+//! **Huge pages.** With 4 KiB translations a pool of gigabytes misses the processor's translation
+//! cache (some 6 MiB of reach) on nearly every page that a descent visits: tens of nanoseconds
+//! each. [`Region::advise_huge`] asks for 2 MiB translations. The price is that memory is then
+//! taken in steps of 2 MiB, and that the first touch of a step clears 2 MiB (some 100 us). It must
+//! not be requested where pages are used sparsely: resident memory could exceed what the budget
+//! counts.
 
 use crate::base::Result;
 #[cfg(not(any(loom, miri, feature = "shuttle")))]
@@ -15,13 +18,14 @@ use std::ops::Deref;
 #[cfg(not(any(loom, miri, feature = "shuttle")))]
 use std::os::fd::AsRawFd;
 
-/// Types of which a stretch of zero bytes is an array of values equal to `T::default()`.
+/// A type whose values equal to `T::default()` are all zero bytes.
 ///
 /// # Safety
-/// All-zero bytes are a valid value, and dropping a value does nothing.
+/// All-zero bytes must be a valid value, and dropping a value must do nothing.
 pub(super) unsafe trait ZeroIsDefault: Default {}
 
-// SAFETY: an integer in memory. (Under a model checker it is more than that, but there no zeroed memory is used.)
+// SAFETY: an integer in memory. (Under a model checker it is more than that, but there no zeroed
+// memory is used.)
 unsafe impl ZeroIsDefault for crate::sync::atomic::AtomicU64 {}
 
 /// A fixed-size array of `T`, all of them zero at first.
@@ -29,10 +33,11 @@ unsafe impl ZeroIsDefault for crate::sync::atomic::AtomicU64 {}
 pub(super) struct Region<T> {
     start: std::ptr::NonNull<T>,
     len: usize,
-    /// What `mmap` returned: `start` is aligned up from it.
+    /// The address that `mmap` returned; `start` is aligned up from it.
     mapping: *mut std::ffi::c_void,
     mapping_bytes: usize,
-    /// This process, for advice on several stretches at once, from the first on; none if the system does not have that.
+    /// Handle of this process, for advice on many stretches at once; `None` if the system does not
+    /// support that.
     process: std::sync::OnceLock<Option<std::os::fd::OwnedFd>>,
 }
 
@@ -46,7 +51,7 @@ unsafe impl<T: Sync> Sync for Region<T> {}
 #[cfg(not(any(loom, miri, feature = "shuttle")))]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// What the system takes with one call.
+/// Stretches that the system takes with one call, at most.
 #[cfg(not(any(loom, miri, feature = "shuttle")))]
 const STRETCHES_MAX: usize = 1024;
 
@@ -72,7 +77,8 @@ impl<T: ZeroIsDefault> Region<T> {
         Ok(Region { start, len, mapping, mapping_bytes, process: std::sync::OnceLock::new() })
     }
 
-    /// Asks for huge pages behind the first `len` values. Advice only: failure changes nothing but speed.
+    /// Asks for huge pages for the first `len` values, or for none. Advice only: failure changes
+    /// nothing but speed.
     pub(super) fn advise_huge(&self, len: usize, wanted: bool) {
         use rustix::mm::{Advice, madvise};
         let bytes = (len.min(self.len) * size_of::<T>()) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
@@ -84,12 +90,14 @@ impl<T: ZeroIsDefault> Region<T> {
         }
     }
 
-    /// Gives the memory behind ranges of values back to the system, those that are made of whole pages of the system: the values
-    /// become zero. The caller has nothing to keep there; concurrent readers see old values or zeros, and they see zeros
-    /// only after whatever the caller did before: the system interrupts every processor that has the memory mapped. That costs
-    /// some 18 us and is done once for all ranges, where the system can (Linux 6.16).
+    /// Gives the memory of those ranges of values back to the system that consist of whole pages of
+    /// the system; the values become zero. The caller needs none of them. Concurrent readers see
+    /// old values or zeros, and zeros only after all earlier stores of the caller, because the
+    /// system interrupts every processor that has the memory mapped. That costs some 18 us, once
+    /// for all ranges where the system can do that (Linux 6.16).
     pub(super) fn discard(&self, ranges: impl Iterator<Item = std::ops::Range<usize>>) {
-        // The system gives back whole pages of its own, rounding outwards: values beside the range would be lost.
+        // The system frees whole pages of its own and rounds outwards, so values beside the range
+        // would be lost.
         let unit = rustix::param::page_size();
         let stretches = ranges.filter_map(|range| {
             let values = &self[range];
@@ -106,7 +114,8 @@ impl<T: ZeroIsDefault> Region<T> {
         }
     }
 
-    /// Gives back as many as the system does with one call, from the first on; 0 if it cannot do that.
+    /// Gives back many stretches with one call. Returns how many, from the first on; 0 if the
+    /// system cannot do that.
     fn give_back_many(&self, stretches: &[libc::iovec]) -> usize {
         use rustix::process::{PidfdFlags, getpid, pidfd_open};
         if stretches.len() < 2 {
@@ -116,7 +125,8 @@ impl<T: ZeroIsDefault> Region<T> {
         let Some(process) = process else { return 0 };
         let (list, count) = (stretches.as_ptr(), stretches.len());
         let advice = libc::MADV_DONTNEED;
-        // SAFETY: the list is as long as said, and lives during the call; for the rest see `give_back`.
+        // SAFETY: the list is as long as said, and lives during the call; for the rest see
+        // `give_back`.
         let advised = unsafe {
             libc::syscall(libc::SYS_process_madvise, process.as_raw_fd(), list, count, advice, 0_u32)
         };
@@ -130,12 +140,12 @@ impl<T: ZeroIsDefault> Region<T> {
     }
 }
 
-/// Gives the memory of one stretch back, which is made of whole pages inside a region.
+/// Gives back the memory of one stretch of whole pages inside a region.
 #[cfg(not(any(loom, miri, feature = "shuttle")))]
 fn give_back(stretch: libc::iovec) {
     use rustix::mm::{Advice, madvise};
-    // SAFETY: inside the mapping; zero bytes are valid values, and every access to them is atomic or excluded by the
-    // latch of the page.
+    // SAFETY: inside the mapping; zero bytes are valid values, and every access to them is atomic
+    // or excluded by the latch of the page.
     let done = unsafe { madvise(stretch.iov_base, stretch.iov_len, Advice::LinuxDontNeed) };
     if let Err(error) = done {
         tracing::debug!(%error, "memory not given back");
@@ -148,8 +158,9 @@ impl<T> Deref for Region<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `start` is aligned and points to `len` values inside the mapping, which lives as long as `self`; zero
-        // bytes are valid values (`ZeroIsDefault`), and changes go through atomics.
+        // SAFETY: `start` is aligned and points to `len` values inside the mapping, which lives as
+        // long as `self`; zero bytes are valid values (`ZeroIsDefault`), and changes go through
+        // atomics.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -157,7 +168,8 @@ impl<T> Deref for Region<T> {
 #[cfg(not(any(loom, miri, feature = "shuttle")))]
 impl<T> Drop for Region<T> {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped in `new`; `&mut self` means that no reference into it is left.
+        // SAFETY: exactly what was mapped in `new`; `&mut self` means that no reference into it is
+        // left.
         let done = unsafe { rustix::mm::munmap(self.mapping, self.mapping_bytes) };
         debug_assert!(done.is_ok(), "the mapping is ours");
     }

@@ -1,7 +1,9 @@
-//! The scan buffer: a long scan reads images of evicted pages into memory of its own, and the pages stay evicted.
+//! The scan buffer: a long scan reads images of evicted pages into memory of its own, and the pages
+//! stay evicted.
 //!
-//! A scan that is larger than memory gains nothing from bringing pages in. Each page pushes out another, which other threads
-//! may still need. And giving page memory back to the system and taking it again costs as much as the rest of the scan.
+//! A scan that is larger than memory gains nothing from bringing pages in. Each page pushes out
+//! another, which other threads may still need. And giving page memory back to the system and
+//! taking it again costs as much as the rest of the scan.
 //!
 //! ```text
 //!   scan      fill(A)   fill(B): has A       fill(C): has B
@@ -9,11 +11,14 @@
 //!   thread      +-- A ---++------- B ---------++------- C ...
 //! ```
 //!
-//! 1. A copy counts only as long as its page is still Evicted with the version that it had before the image was read. Each
-//!    way out of that state, and each way back, leaves another version ([`super::latch`]). So the copy equals the page at
-//!    that moment, as if it had been brought in then.
-//! 2. All scan buffers together take at most an eighth of the memory, and are charged to the account.
-//! 3. A scan buffer is only a help: a page without a copy is brought into memory as always, also one that cannot be read.
+//! 1. A copy counts only as long as its page is still Evicted with the version that it had before
+//!    the image was read. Each way out of that state, and each way back, leaves another version
+//!    ([`super::latch`]). So the copy equals the page at that moment, as if it had been brought in
+//!    then.
+//! 2. All scan buffers together take at most an eighth of the memory, and are charged to the
+//!    account.
+//! 3. A scan buffer is only a help: a page without a copy is brought into memory as always, also
+//!    one that cannot be read.
 
 use super::bytes::{PageBytes, PageBytesMut};
 use super::frames::{FrameTable, STAMPED_IMAGE};
@@ -33,13 +38,15 @@ const WINDOW_PAGES_MAX: u64 = 256;
 const WINDOW_PART: u64 = 64;
 /// The part of memory that all windows take at most.
 const ALL_WINDOWS_PART: u64 = 8;
-/// The part of memory that a scan brings in before it uses a buffer, and that must not be free then.
+/// The part of memory that a scan brings in before it uses a buffer, and that must not be free
+/// then.
 const LONG_SCAN_PART: u64 = 8;
 
 /// What all scan buffers share.
 #[derive(Default)]
 pub(super) struct ScanBuffers {
-    /// Leaves that a scan brings in before it uses a buffer, however much memory is free; `None` lets memory decide.
+    /// Leaves that a scan brings in before it uses a buffer, however much memory is free; `None`
+    /// lets memory decide.
     from_leaves: Option<u64>,
     /// Bytes of all windows.
     bytes: AtomicU64,
@@ -85,7 +92,8 @@ struct Wanted {
 /// Memory for copies.
 struct Window {
     wanted: Vec<Wanted>,
-    /// One image after the other, in mapped memory, which goes back to the system as soon as the window is dropped.
+    /// One image after the other, in mapped memory, which goes back to the system as soon as the
+    /// window is dropped.
     images: Region<AtomicU64>,
     page_bytes: usize,
     all: Arc<ScanBuffers>,
@@ -192,7 +200,8 @@ impl Drop for EndOfHandover {
     }
 }
 
-/// A window that another thread reads. Dropping it, also by a panic, hands the window over with the copies made so far.
+/// A window that another thread reads. Dropping it, also by a panic, hands the window over with the
+/// copies made so far.
 pub(super) struct Reading {
     window: Option<Window>,
     /// A field, so that the scan is woken even if storing the window panics.
@@ -264,8 +273,8 @@ impl ScanBuffer {
         }
     }
 
-    /// Returns the page's copy, if there is one and it equals the page. May wait until the copy has been read; the caller
-    /// holds no latch.
+    /// Returns the page's copy, if there is one and it equals the page. May wait until the copy has
+    /// been read; the caller holds no latch.
     pub fn find(&mut self, frames: &FrameTable, page: PageId) -> Option<PageBytes<'_>> {
         let is_coming = self.coming.as_ref().is_some_and(|coming| coming.pages.contains(&page));
         if is_coming && !self.now.as_ref().is_some_and(|now| now.has(page)) {

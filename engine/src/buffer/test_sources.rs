@@ -4,14 +4,14 @@ use super::PageSource;
 use crate::base::{Error, Location, PageId, Result};
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Of [`Images`]. Small under Miri, which takes a while for every word.
+/// Page size of [`Images`]; small under Miri, which is slow.
 pub(super) const PAGE_BYTES: usize = if cfg!(miri) { 256 } else { 4096 };
-/// This page cannot be read.
+/// A page that cannot be read.
 pub(super) const DAMAGED: PageId = PageId(13);
-/// This one makes the source panic.
+/// A page that makes the source panic.
 pub(super) const PANICS: PageId = PageId(14);
 
-/// Images full of the low byte of the page's id.
+/// A source of images filled with the low byte of the page's id.
 #[derive(Default)]
 pub(super) struct Images {
     pub(super) reads: AtomicU32,
@@ -20,7 +20,7 @@ pub(super) struct Images {
 impl PageSource for Images {
     fn read_page(&self, page: PageId, _: bool, into: &mut [u8]) -> Result<()> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        assert_ne!(page, PANICS, "a defect of the source");
+        assert_ne!(page, PANICS, "a bug of the source");
         if page == DAMAGED {
             return Err(Error::corruption("bad checksum").at(Location::Page { page, offset: 13 << 12 }));
         }
@@ -37,7 +37,7 @@ impl PageSource for Images {
     }
 }
 
-/// Images of zeros.
+/// A source of zeros.
 #[derive(Debug)]
 pub(crate) struct Zeros;
 

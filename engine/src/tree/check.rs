@@ -1,6 +1,7 @@
 //! Checks whether a page is a node.
 //!
-//! [`check_page`] trusts nothing. It validates images from the store, and each page that a survey comes to.
+//! [`check_page`] trusts nothing. It validates images from the store, and each page that a survey
+//! comes to.
 
 use super::node::{
     Held, INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD,
@@ -47,7 +48,8 @@ pub(super) fn check_page(page: PageBytes<'_>) -> Result<(), &'static str> {
     check_entries(node)
 }
 
-/// Words of the heap that are in use. No two entries or fences may share a word: changing one would change the other's lengths.
+/// Words of the heap that are in use. No two entries or fences may share a word: changing one would
+/// change the other's lengths.
 struct Taken {
     words: [u64; HEAP_WORDS_MAX / u64::BITS as usize],
 }
@@ -56,7 +58,8 @@ struct Taken {
 const HEAP_WORDS_MAX: usize = (32 << 10) / WORD;
 
 impl Taken {
-    /// Takes the words of `bytes` at `offset`, which is the start of a word. Returns false if one of them is taken.
+    /// Takes the words of `bytes` at `offset`, which is the start of a word. Returns false if one
+    /// of them is taken.
     #[inline]
     fn take(&mut self, offset: usize, bytes: usize) -> bool {
         let (mut at, end) = (offset / WORD, (offset + bytes).div_ceil(WORD));
@@ -134,8 +137,8 @@ fn check_entries(node: Node<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks that the entry is inside the heap and no longer than a writer may make it, so that a split always leaves two nodes with room.
-/// Returns the entry's bytes.
+/// Checks that the entry is inside the heap and no longer than a writer may make it, so that a
+/// split always leaves two nodes with room. Returns the entry's bytes.
 fn check_entry(node: Node<'_>, index: usize) -> Result<usize, &'static str> {
     let slot = node.slot(index);
     let header = if node.is_leaf() { LEAF_ENTRY_HEADER } else { INNER_ENTRY_HEADER };

@@ -114,8 +114,8 @@ impl Tree {
         retry_after(&self.pool, Interrupt::Restart, WhenStarved::Continue, attempt)
     }
 
-    /// Descends to the node of `level` that covers the target. Every step goes one level down, so the descent ends even in a
-    /// damaged tree.
+    /// Descends to the node of `level` that covers the target. Every step goes one level down, so
+    /// the descent ends even in a damaged tree.
     #[inline]
     pub(super) fn descend(&self, target: Target<'_>, level: u8) -> Result<Arrival<'_>, Interrupt> {
         let mut guard = self.pool.optimistic(self.root)?;
@@ -139,8 +139,8 @@ impl Tree {
         Ok(Arrival { guard, parent })
     }
 
-    /// Descends to the leaf that covers the target. Takes the leaf's copy from `buffer` if there is one, and otherwise brings
-    /// the leaf into memory.
+    /// Descends to the leaf that covers the target. Takes the leaf's copy from `buffer` if there is
+    /// one, and otherwise brings the leaf into memory.
     pub(super) fn descend_to_leaf<'a>(
         &'a self,
         target: Target<'_>,
@@ -151,7 +151,8 @@ impl Tree {
         }
         let parent = self.descend(target, 1)?.guard;
         let (_, page) = child_at(Node::new(parent.bytes()), target);
-        // As with guards: first the child, then the parent, so that the page was the right one when the copy equalled it.
+        // As with guards: first the child, then the parent, so that the page was the right one when
+        // the copy equalled it.
         let copy = buffer.find(self.pool.frames(), page).filter(|bytes| is_node_of(Node::new(*bytes), 0));
         match copy {
             Some(bytes) => {

@@ -1,9 +1,10 @@
 //! Changes a node in its page.
 //!
 //! Invariants:
-//! 1. Callers have made sure of the room. A change that does not fit is a bug and panics, rather than leave half a node.
-//! 2. **Room rule**: the capacity of an entry with an unsettled stamp never shrinks. Only [`retained`] decides what an entry
-//!    becomes when a node is rebuilt.
+//! 1. Callers have made sure of the room. A change that does not fit is a bug and panics, rather
+//!    than leave half a node.
+//! 2. **Room rule**: the capacity of an entry with an unsettled stamp never shrinks. Only
+//!    [`retained`] decides what an entry becomes when a node is rebuilt.
 
 use super::node::{
     BOOKS_WORD, EntryMeta, FENCES_WORD, FIRST_CHILD_WORD, HEADER_WORD, INNER_ENTRY_HEADER, KIND_INNER,
@@ -100,7 +101,8 @@ impl<'a> NodeMut<'a> {
         self.page.set_word(HEADER_WORD, keep | (count as u64) << 16 | ((heap_start / WORD) as u64) << 48);
     }
 
-    /// Takes `bytes` of the heap and the slot `index` for an entry with `suffix`. Returns the entry's offset.
+    /// Takes `bytes` of the heap and the slot `index` for an entry with `suffix`. Returns the
+    /// entry's offset.
     #[inline]
     fn make_entry(&mut self, index: usize, bytes: usize, header: usize, suffix: &[u8]) -> usize {
         let node = self.node();
@@ -250,7 +252,8 @@ impl<'a> NodeMut<'a> {
         }
     }
 
-    /// Rebuilds the node without garbage; a leaf also without the tombstones and spare room of settled entries.
+    /// Rebuilds the node without garbage; a leaf also without the tombstones and spare room of
+    /// settled entries.
     pub fn compact(&mut self, settled: &Settled<'_>) {
         let old = snapshot(self.page.bytes());
         let old = Node::new(old.bytes());

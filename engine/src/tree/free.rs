@@ -1,10 +1,10 @@
 //! Frees a tree: its nodes, and the large values of its entries.
 //!
-//! 1. A free page may be part of another tree at once. So the step that frees a page also removes it from the list of
-//!    remaining pages, and adds the pages below it. A caller that continues after a failure frees no page twice, and forgets
-//!    none.
-//! 2. A parent is freed before its children are read. A damaged page that refers to itself, or up, then leads to a page that
-//!    does not exist, instead of a latch that this thread holds.
+//! 1. A free page may be part of another tree at once. So the step that frees a page also removes
+//!    it from the list of remaining pages, and adds the pages below it. A caller that continues
+//!    after a failure frees no page twice, and forgets none.
+//! 2. A parent is freed before its children are read. A damaged page that refers to itself, or up,
+//!    then leads to a page that does not exist, instead of a latch that this thread holds.
 
 use super::check;
 use super::handle::Tree;
@@ -32,11 +32,13 @@ impl Tree {
         self.free_pages(&mut vec![Subtree::Node(self.root)])
     }
 
-    /// Frees the pages in `rest` and all below them; after a failure `rest` lists the remaining pages. A damaged page, and the
-    /// pages below it, stay allocated, because its content is unknown. No other thread may be using the tree.
+    /// Frees the pages in `rest` and all below them; after a failure `rest` lists the remaining
+    /// pages. A damaged page, and the pages below it, stay allocated, because its content is
+    /// unknown. No other thread may be using the tree.
     ///
     /// # Errors
-    /// A page cannot be read; or, with nothing left in `rest`, [`ErrorKind::Corruption`] of the first damaged page.
+    /// A page cannot be read; or, with nothing left in `rest`, [`ErrorKind::Corruption`] of the
+    /// first damaged page.
     pub fn free_pages(&self, rest: &mut Vec<Subtree>) -> Result<()> {
         // Each page that is brought in is freed at once.
         let _reserve = EmergencyReserve::begin();

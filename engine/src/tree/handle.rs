@@ -10,10 +10,11 @@ use std::sync::Arc;
 /// 1. Called with latches held: must not use the tree.
 /// 2. Once settled, a stamp stays settled.
 pub trait TreeObserver: Send + Sync {
-    /// Returns whether every transaction, now and later, may see what the stamp stands for. Never called with 0, which is
-    /// settled.
+    /// Returns whether every transaction, now and later, may see what the stamp stands for. Never
+    /// called with 0, which is settled.
     fn is_settled(&self, stamp: u64) -> bool;
-    /// Called before the pages change together, not by single entries. New pages are not among the participants.
+    /// Called before the pages change together, not by single entries. New pages are not among the
+    /// participants.
     fn before_structure_change(&self, participants: &[&ExclusiveGuard<'_>]);
 }
 
@@ -42,14 +43,16 @@ impl Tree {
         Ok(tree)
     }
 
-    /// As [`Tree::create`], with the root kept out of images from its first moment on. No table leads to the tree yet, so a
-    /// checkpoint would contain a page that nothing refers to. Until [`Tree::publish`] nothing may be put into the tree.
+    /// As [`Tree::create`], with the root kept out of images from its first moment on. No table
+    /// leads to the tree yet, so a checkpoint would contain a page that nothing refers to. Until
+    /// [`Tree::publish`] nothing may be put into the tree.
     ///
     /// # Errors
     /// As [`Tree::create`].
     pub fn create_hidden(pool: Arc<Pool>, observer: Arc<dyn TreeObserver>) -> Result<Tree> {
         let mut guard = pool.allocate()?;
-        // Under the latch: an epoch that begins meanwhile waits for the latch, and then sees the mark.
+        // Under the latch: an epoch that begins meanwhile waits for the latch, and then sees the
+        // mark.
         guard.set_imaged(HIDDEN_EPOCH);
         let everything = Fences { lower: Vec::new(), upper: None };
         NodeMut::new(guard.bytes_mut()).init(0, &everything, PageId(0));
@@ -58,8 +61,8 @@ impl Tree {
         Ok(Tree { pool, root, observer })
     }
 
-    /// Lets the root of a hidden tree appear in images again. Checkpoints whose epoch begins later contain the tree. The caller
-    /// makes sure that no epoch begins meanwhile.
+    /// Lets the root of a hidden tree appear in images again. Checkpoints whose epoch begins later
+    /// contain the tree. The caller makes sure that no epoch begins meanwhile.
     pub fn publish(&self) {
         let frames = self.pool.frames();
         frames.set_imaged(self.root, frames.epoch());

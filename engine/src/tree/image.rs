@@ -1,12 +1,14 @@
 //! Makes the images of pages that the store keeps.
 //!
-//! A *settled* image shows a page as of some moment, with every entry settled. An image that a checkpoint makes has no
-//! tombstones. The image of a page that leaves memory is a copy, so it may contain a tombstone, which then means that the row
-//! does not exist. Older values for an image come from the transaction layer. They fit because of the room rule: an unsettled
-//! entry has kept the capacity of every value since it was last settled.
+//! A *settled* image shows a page as of some moment, with every entry settled. An image that a
+//! checkpoint makes has no tombstones. The image of a page that leaves memory is a copy, so it may
+//! contain a tombstone, which then means that the row does not exist. Older values for an image
+//! come from the transaction layer. They fit because of the room rule: an unsettled entry has kept
+//! the capacity of every value since it was last settled.
 //!
-//! A *stamped* image is a copy of the page, for a page that leaves memory while a transaction may still ask which transaction
-//! wrote its entries. After the run that wrote the image no transaction can, and [`settle_image`] turns it into a settled one.
+//! A *stamped* image is a copy of the page, for a page that leaves memory while a transaction may
+//! still ask which transaction wrote its entries. After the run that wrote the image no transaction
+//! can, and [`settle_image`] turns it into a settled one.
 
 use super::check::{check_any_page, check_settled};
 use super::edit::{Fences, NodeMut};
@@ -46,9 +48,10 @@ pub enum Shown {
     Nothing,
 }
 
-/// Fills `out`, which is as long as the page, with the page's image, except the first [`PAGE_HEADER_BYTES`], which are the
-/// store's. Calls `resolve` for each entry of a leaf; a tombstone that is kept is left out. For an overflow page it is called
-/// once, for the owner of the value. The caller keeps writers out.
+/// Fills `out`, which is as long as the page, with the page's image, except the first
+/// [`PAGE_HEADER_BYTES`], which are the store's. Calls `resolve` for each entry of a leaf; a
+/// tombstone that is kept is left out. For an overflow page it is called once, for the owner of the
+/// value. The caller keeps writers out.
 pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> Shown {
     if overflow::is_overflow(page) {
         let owner = EntryMeta { stamp: overflow::stamp_of(page), tombstone: false, large: true };
@@ -105,8 +108,9 @@ pub enum StampFate {
     Refused,
 }
 
-/// Turns a copy of a page's bytes into its stamped image; `fate` decides about each stamp that is not 0. Returns whether any
-/// stamp is kept, `None` if one was refused. The bytes may be torn; the image is then nonsense, without other harm.
+/// Turns a copy of a page's bytes into its stamped image; `fate` decides about each stamp that is
+/// not 0. Returns whether any stamp is kept, `None` if one was refused. The bytes may be torn; the
+/// image is then nonsense, without other harm.
 pub fn stamped_image(bytes: &mut [u8], fate: &mut dyn FnMut(u64) -> StampFate) -> Option<bool> {
     let page = ScratchPage::from_image(bytes);
     let node = Node::new(page.bytes());
@@ -162,14 +166,16 @@ pub fn owner_of(bytes: &[u8]) -> Option<u64> {
     is_part.then(|| overflow::stamp_of(page.bytes())).filter(|stamp| *stamp != 0)
 }
 
-/// Turns a stamped image of an earlier run into a settled one: its content is committed, and there are no older values.
+/// Turns a stamped image of an earlier run into a settled one: its content is committed, and there
+/// are no older values.
 pub fn settle_image(bytes: &mut [u8]) {
     let page = ScratchPage::from_image(bytes);
     image_page(page.bytes(), bytes, &mut |_, _, _| Resolved::Keep);
 }
 
-/// Checks that the bytes are an image of a node or of an overflow page. An image that passes cannot lead outside the page, nor keep
-/// a writer busy for ever. Other bytes cannot lead outside either; they only give wrong answers.
+/// Checks that the bytes are an image of a node or of an overflow page. An image that passes cannot
+/// lead outside the page, nor keep a writer busy for ever. Other bytes cannot lead outside either;
+/// they only give wrong answers.
 ///
 /// # Errors
 /// [`crate::base::ErrorKind::Corruption`].

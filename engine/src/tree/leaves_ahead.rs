@@ -10,8 +10,8 @@ use crate::buffer::ScanBuffer;
 use std::ops::Bound;
 
 impl Tree {
-    /// Has the next leaves of a scan from `from` (below it, if `back`) brought into memory: at most `most`, those with the same
-    /// parent. Returns how many these are.
+    /// Has the next leaves of a scan from `from` (below it, if `back`) brought into memory: at most
+    /// `most`, those with the same parent. Returns how many these are.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -21,8 +21,9 @@ impl Tree {
         Ok(pages.len())
     }
 
-    /// Has the next leaves of a scan from `from` (below it, if `back`) copied into `buffer`, as many as fit. Returns where they
-    /// end, [`Bound::Unbounded`] at the end of the tree; `None` if there is no memory for copies.
+    /// Has the next leaves of a scan from `from` (below it, if `back`) copied into `buffer`, as
+    /// many as fit. Returns where they end, [`Bound::Unbounded`] at the end of the tree; `None` if
+    /// there is no memory for copies.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -43,9 +44,9 @@ impl Tree {
         Ok(self.pool.fill_scan_buffer(buffer, &pages).then_some(end))
     }
 
-    /// Returns the next leaves of a scan from `from` (below it, if `back`): at most `most` (at least 1), those with the same
-    /// parent. Also returns where the scan continues after them, [`Bound::Unbounded`] at the end of the tree. No leaves if the
-    /// root is a leaf.
+    /// Returns the next leaves of a scan from `from` (below it, if `back`): at most `most` (at
+    /// least 1), those with the same parent. Also returns where the scan continues after them,
+    /// [`Bound::Unbounded`] at the end of the tree. No leaves if the root is a leaf.
     fn leaves_of_parent(
         &self,
         from: Bound<&[u8]>,
@@ -82,8 +83,8 @@ impl Tree {
         })
     }
 
-    /// Brings the leaves of `keys`, in any order, into memory, many with one read. Leaves that other changes push out again at
-    /// once, or that find no memory, are read when they are needed.
+    /// Brings the leaves of `keys`, in any order, into memory, many with one read. Leaves that
+    /// other changes push out again at once, or that find no memory, are read when they are needed.
     ///
     /// # Errors
     /// An inner page cannot be read.
@@ -106,8 +107,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Has the leaves of the first of `keys`, which ascend, brought into memory: at most `most` leaves, those with the same
-    /// parent. Returns how many keys these leaves cover: at least one, unless there are no keys.
+    /// Has the leaves of the first of `keys`, which ascend, brought into memory: at most `most`
+    /// leaves, those with the same parent. Returns how many keys these leaves cover: at least one,
+    /// unless there are no keys.
     ///
     /// # Errors
     /// A page cannot be read.

@@ -8,7 +8,8 @@ use crate::base::{PageId, Result};
 use crate::buffer::Interrupt;
 
 impl Tree {
-    /// Fills `value` with the value of the entry at `key`, and returns the entry's meta. Holds and writes nothing shared.
+    /// Fills `value` with the value of the entry at `key`, and returns the entry's meta. Holds and
+    /// writes nothing shared.
     ///
     /// # Errors
     /// A page cannot be read.

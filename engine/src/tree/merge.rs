@@ -1,7 +1,8 @@
 //! Merges nodes that have become small.
 //!
-//! A node is *small* when less than a quarter of it is used. It is merged with a neighbour under the same parent only if both
-//! together fill at most three quarters. So neither a few inserts split the result nor a few removals merge it again.
+//! A node is *small* when less than a quarter of it is used. It is merged with a neighbour under
+//! the same parent only if both together fill at most three quarters. So neither a few inserts
+//! split the result nor a few removals merge it again.
 
 use super::descent::Target;
 use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, snapshot};
@@ -52,7 +53,8 @@ fn merge(tree: &Tree, key: &[u8], level: u8) -> Result<bool, Interrupt> {
     Ok(index > 0 && merge_children(tree, parent, index - 1)?)
 }
 
-/// Returns whether the root is above `level`. It may have become lower meanwhile; then no work is left.
+/// Returns whether the root is above `level`. It may have become lower meanwhile; then no work is
+/// left.
 fn has_level(tree: &Tree, level: u8) -> Result<bool, Interrupt> {
     let root = tree.pool.optimistic(tree.root)?;
     let top = Node::new(root.bytes()).level();
@@ -71,7 +73,8 @@ fn merge_children(tree: &Tree, parent: OptimisticGuard<'_>, index: usize) -> Res
     let (left, right) = (left.upgrade()?, right.upgrade()?);
     let settled = |stamp| tree.is_settled(stamp);
     if !fit_together(Node::new(left.bytes()), Node::new(right.bytes()), &separator, &settled) {
-        // The pages are released unchanged, so optimistic readers continue and the caller's guard stays valid.
+        // The pages are released unchanged, so optimistic readers continue and the caller's guard
+        // stays valid.
         return Ok(false);
     }
     merge_latched(tree, parent, index, [left, right], &separator);

@@ -1,7 +1,8 @@
 //! The format of a node in its page, and reading it.
 //!
-//! Every node covers the keys from its lower fence (inclusive) to its upper fence (exclusive) and stores both. What the
-//! fences have in common, all keys in between have too. This *prefix* is left out of the keys; the rest is a *suffix*.
+//! Every node covers the keys from its lower fence (inclusive) to its upper fence (exclusive) and
+//! stores both. What the fences have in common, all keys in between have too. This *prefix* is left
+//! out of the keys; the rest is a *suffix*.
 //!
 //! | bytes    | what                                                                                       |
 //! |----------|--------------------------------------------------------------------------------------------|
@@ -18,16 +19,18 @@
 //! | 64..     | slots, sorted by key: entry's offset in words u16, suffix length u16, head u32             |
 //! | ..end    | heap, growing down: entries and fences, each starting at a word                            |
 //!
-//! A slot's *head* is the first 4 bytes of the suffix as a big-endian number (zeros behind), so most probes of a search are
-//! one load and one comparison. Entries:
+//! A slot's *head* is the first 4 bytes of the suffix as a big-endian number (zeros behind), so
+//! most probes of a search are one load and one comparison. Entries:
 //!
 //! | leaf     | 0..8 stamp, 8..10 value length, 10..12 capacity, 12..14 flags, 16.. suffix, value           |
 //! |----------|--------------------------------------------------------------------------------------------|
 //! | inner    | 0..8 child, 8.. suffix of the separator: the child's lower fence                           |
 //!
-//! Flags: 1 tombstone; 2 large value: instead of the value a [`super::LargeReference`] to overflow pages.
+//! Flags: 1 tombstone; 2 large value: instead of the value a [`super::LargeReference`] to overflow
+//! pages.
 //!
-//! Every function here may be called on torn or damaged bytes: it then returns nonsense, but neither panics nor loops.
+//! Every function here may be called on torn or damaged bytes: it then returns nonsense, but
+//! neither panics nor loops.
 
 use crate::base::PageId;
 use crate::buffer::{PAGE_HEADER_BYTES, PageBytes};
@@ -67,7 +70,8 @@ pub fn max_key_bytes(page_bytes: usize) -> usize {
     page_bytes / 8
 }
 
-/// Returns the most bytes of a key and its value together: four such entries and two fences fit in a page.
+/// Returns the most bytes of a key and its value together: four such entries and two fences fit in
+/// a page.
 #[must_use]
 pub fn max_entry_bytes(page_bytes: usize) -> usize {
     let fences = 2 * (max_key_bytes(page_bytes) + WORD);

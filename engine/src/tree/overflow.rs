@@ -1,4 +1,5 @@
-//! Large values: those that do not fit in an entry of a leaf lie in *overflow pages*, a tree of their own.
+//! Large values: those that do not fit in an entry of a leaf lie in *overflow pages*, a tree of
+//! their own.
 //!
 //! ```text
 //!   leaf entry: reference ──▶ root ──▶ index page ──▶ content page      a value of one page: the root is the content
@@ -26,11 +27,14 @@
 //! | 20..24 | 0 |
 //!
 //! Invariants:
-//! 1. A page is written once, under the exclusive guard with which it was allocated, before any entry refers to its value,
-//!    and never changed: a new value has new pages. So a reader needs nothing but the certainty that the value is not freed.
-//! 2. The shape follows from the length alone: every page but the last of its level is full. So a reader can check that a
-//!    page is the one that belongs there, and a damaged page leads nowhere else.
-//! 3. A value's pages belong to one entry or one before-image. The code that removes the last reference frees them.
+//! 1. A page is written once, under the exclusive guard with which it was allocated, before any
+//!    entry refers to its value, and never changed: a new value has new pages. So a reader needs
+//!    nothing but the certainty that the value is not freed.
+//! 2. The shape follows from the length alone: every page but the last of its level is full. So a
+//!    reader can check that a page is the one that belongs there, and a damaged page leads nowhere
+//!    else.
+//! 3. A value's pages belong to one entry or one before-image. The code that removes the last
+//!    reference frees them.
 
 mod format;
 mod free;

@@ -4,10 +4,12 @@ use crate::base::Result;
 use crate::buffer::latch::LatchWait;
 use crate::buffer::{EmergencyReserve, FairnessTicket, Interrupt, Pool};
 
-/// Pages that one step may bring in before it counts as starved. Beside the changes of a large transaction so little memory may
-/// be left that each page that the step needs pushes out the one before, for ever. A starved step takes the fairness ticket.
+/// Pages that one step may bring in before it counts as starved. Beside the changes of a large
+/// transaction so little memory may be left that each page that the step needs pushes out the one
+/// before, for ever. A starved step takes the fairness ticket.
 const STARVED_FROM_FAULTS: u64 = 20;
-/// Pages that a starved step may bring in before it fails: with the ticket it needs each page at most twice.
+/// Pages that a starved step may bring in before it fails: with the ticket it needs each page at
+/// most twice.
 const FAULTS_MAX: u64 = STARVED_FROM_FAULTS + 60;
 /// The same for a step that may use the emergency reserve, but does not get the ticket.
 const FAULTS_MAX_WITH_RESERVE: u64 = 1000;
@@ -17,7 +19,8 @@ const FAULTS_MAX_WITH_RESERVE: u64 = 1000;
 pub(super) enum WhenStarved {
     /// Uses the emergency reserve: the step is over soon.
     UseReserve,
-    /// Continues within the budget, unless an error keeps pages in memory: the change that follows would take still more.
+    /// Continues within the budget, unless an error keeps pages in memory: the change that follows
+    /// would take still more.
     Continue,
 }
 

@@ -1,7 +1,8 @@
 //! Reads entries in order, a leaf at a time.
 //!
-//! There are no sibling pointers: a scan step returns the key to continue with. Each step copies entries of one leaf and
-//! validates. So a scan holds nothing between steps, and a leaf that splits or merges meanwhile does not matter.
+//! There are no sibling pointers: a scan step returns the key to continue with. Each step copies
+//! entries of one leaf and validates. So a scan holds nothing between steps, and a leaf that splits
+//! or merges meanwhile does not matter.
 
 use super::batch::LeafBatch;
 use super::descent::Target;
@@ -10,18 +11,21 @@ use crate::base::{Error, PageId, Result};
 use crate::buffer::{Interrupt, ScanBuffer};
 use std::ops::Bound;
 
-/// Attempts that writers may interrupt before a scan step latches the leaf. Copying a leaf takes longer than a small write.
+/// Attempts that writers may interrupt before a scan step latches the leaf. Copying a leaf takes
+/// longer than a small write.
 const OPTIMISTIC_ATTEMPTS: u32 = 8;
 
-/// Returns the error for a page that leads a scan back: only a damaged page does, and the scan would never end.
+/// Returns the error for a page that leads a scan back: only a damaged page does, and the scan
+/// would never end.
 #[cold]
 fn no_progress(page: PageId) -> Interrupt {
     Interrupt::Failed(Error::corruption(format!("{page}: a scan would come back to it")))
 }
 
 impl Tree {
-    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before `from`. Uses the leaf's copy
-    /// if `buffer` has one. Returns the key to continue with (included), `None` at the end.
+    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, ascending, none before
+    /// `from`. Uses the leaf's copy if `buffer` has one. Returns the key to continue with
+    /// (included), `None` at the end.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -37,8 +41,9 @@ impl Tree {
         })
     }
 
-    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, descending, none after `from`. Uses the leaf's copy
-    /// if `buffer` has one. Returns the key to continue below (excluded), `None` at the end.
+    /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, descending, none after
+    /// `from`. Uses the leaf's copy if `buffer` has one. Returns the key to continue below
+    /// (excluded), `None` at the end.
     ///
     /// # Errors
     /// A page cannot be read.

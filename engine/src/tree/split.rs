@@ -1,8 +1,9 @@
 //! Splits a full node.
 //!
-//! A node is split in place: its left part stays, its right part goes to a new page, and the parent gets the separator.
-//! The root keeps its page id: both its parts go to new pages and it becomes their parent. If the parent has no room for
-//! the separator, the parent is split instead, and the caller tries again.
+//! A node is split in place: its left part stays, its right part goes to a new page, and the parent
+//! gets the separator. The root keeps its page id: both its parts go to new pages and it becomes
+//! their parent. If the parent has no room for the separator, the parent is split instead, and the
+//! caller tries again.
 
 use super::descent::Target;
 use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, rebuilt_slot_bytes, snapshot};
@@ -12,12 +13,14 @@ use crate::base::PageId;
 use crate::base::planted::{self, Bug};
 use crate::buffer::{ExclusiveGuard, Interrupt};
 
-/// After this many inserts, each right after the one before, the split expects that the sequence continues.
+/// After this many inserts, each right after the one before, the split expects that the sequence
+/// continues.
 const SEQUENCE_RUN: usize = 3;
 
 /// The division of a node.
 struct Plan {
-    /// Slots before this one stay left. In an inner node this slot is the separator, and its child the first of the right part.
+    /// Slots before this one stay left. In an inner node this slot is the separator, and its child
+    /// the first of the right part.
     slot: usize,
     separator: Vec<u8>,
     /// True if a sequence of inserts continues in the right part.
@@ -31,8 +34,8 @@ fn shortest_between(left: &[u8], right: &[u8]) -> Vec<u8> {
 }
 
 impl Tree {
-    /// Splits the node of `level` that covers `key` unless the node has room for `needed` more bytes. If the parent is full,
-    /// splits only the parent.
+    /// Splits the node of `level` that covers `key` unless the node has room for `needed` more
+    /// bytes. If the parent is full, splits only the parent.
     pub(super) fn split(&self, key: &[u8], level: u8, needed: usize) -> Result<(), Interrupt> {
         let settled = |stamp| self.is_settled(stamp);
         let arrival = self.descend(Target::At(key), level)?;
@@ -138,9 +141,9 @@ fn build_right(tree: &Tree, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGu
     }
 }
 
-/// Gives a new page the checkpoint epoch of the page that its content comes from. Either the image of that page holds the
-/// content, or both pages will be imaged (`docs/decisions/0004`). The epoch of the allocation would be wrong if the next epoch
-/// began in between.
+/// Gives a new page the checkpoint epoch of the page that its content comes from. Either the image
+/// of that page holds the content, or both pages will be imaged (`docs/decisions/0004`). The epoch
+/// of the allocation would be wrong if the next epoch began in between.
 fn inherit_epoch(page: &ExclusiveGuard<'_>, source: &ExclusiveGuard<'_>) {
     page.set_imaged(source.epoch());
 }
@@ -150,7 +153,8 @@ fn has_room(node: Node<'_>, needed: usize, settled: &Settled<'_>) -> bool {
         || rebuilt_bytes(node, node.prefix_len(), settled) + needed <= Fences::of(node).room(node.page.len())
 }
 
-/// Plans a division that makes room around `key`. Returns `None` if there is room, or nothing to divide.
+/// Plans a division that makes room around `key`. Returns `None` if there is room, or nothing to
+/// divide.
 fn plan(node: Node<'_>, key: &[u8], needed: usize, settled: &Settled<'_>) -> Option<Plan> {
     if node.count() < 2 || has_room(node, needed, settled) {
         return None;
@@ -174,8 +178,9 @@ fn plan_leaf(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> 
     Some(Plan { slot, separator, is_sequence: false })
 }
 
-/// Plans a division for a sequence whose next keys go to `slot` and after it. Entries after `slot` move to the right node.
-/// Without any the left node stays full, because it gets no more inserts, and the sequence continues in the right node.
+/// Plans a division for a sequence whose next keys go to `slot` and after it. Entries after `slot`
+/// move to the right node. Without any the left node stays full, because it gets no more inserts,
+/// and the sequence continues in the right node.
 fn plan_sequence(node: Node<'_>, slot: usize, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
     if slot < node.count() {
         let separator = shortest_between(key, &node.key(slot));

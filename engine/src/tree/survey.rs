@@ -5,15 +5,17 @@
 //!             └─ nodes on the way are checked if they are not those of the last descent
 //! ```
 //!
-//! 1. No latch is held during the fault of a page or the read of a child. A writer waits at most for the check of one page,
-//!    and for a leaf also of one large value.
-//! 2. Reported damage existed at one moment: a node counts only if its parent, unchanged, led to it (invariant 2 of
-//!    [`super`]).
-//! 3. The survey visits every node that is part of the tree all the time. The node's level and lower fence never change (a
-//!    split gives the right part a new page, a merge frees the right page). When the walk comes to that fence, the descent
-//!    visits the node of each level that covers it. For the same reason the survey visits each large value that belongs to an
-//!    entry when the walk comes to its key.
-//! 4. Every descent gets further, whatever is damaged: it visits only nodes that match their parents, and they cover the key.
+//! 1. No latch is held during the fault of a page or the read of a child. A writer waits at most
+//!    for the check of one page, and for a leaf also of one large value.
+//! 2. Reported damage existed at one moment: a node counts only if its parent, unchanged, led to it
+//!    (invariant 2 of [`super`]).
+//! 3. The survey visits every node that is part of the tree all the time. The node's level and
+//!    lower fence never change (a split gives the right part a new page, a merge frees the right
+//!    page). When the walk comes to that fence, the descent visits the node of each level that
+//!    covers it. For the same reason the survey visits each large value that belongs to an entry
+//!    when the walk comes to its key.
+//! 4. Every descent gets further, whatever is damaged: it visits only nodes that match their
+//!    parents, and they cover the key.
 
 use super::check::{check_page, reference_at, references};
 use super::descent::Target;
@@ -39,7 +41,8 @@ pub struct TreeSummary {
     pub leaf_fill: f64,
     /// Ids of the pages, for the search for leaked pages.
     pub page_ids: HashSet<PageId>,
-    /// Large values that entries had before changes that may be rolled back; their pages are not counted.
+    /// Large values that entries had before changes that may be rolled back; their pages are not
+    /// counted.
     pub replaced: Vec<LargeReference>,
 }
 
@@ -61,7 +64,8 @@ pub struct PageDamage {
 pub struct Survey<'a> {
     /// Returns whether the survey should continue.
     pub should_continue: &'a dyn Fn() -> bool,
-    /// Appends the large values that an entry with this stamp had before. Called with the leaf latched.
+    /// Appends the large values that an entry with this stamp had before. Called with the leaf
+    /// latched.
     pub replaced: &'a dyn Fn(u64, &mut Vec<LargeReference>),
 }
 
@@ -140,8 +144,8 @@ impl Census<'_> {
         Ok(upper)
     }
 
-    /// Descends to the leaf that covers `from`. Checks the nodes on the way and the leaf's entries from `from` on. Returns where
-    /// the walk continues.
+    /// Descends to the leaf that covers `from`. Checks the nodes on the way and the leaf's entries
+    /// from `from` on. Returns where the walk continues.
     fn check_path(&mut self, from: &[u8]) -> Result<Option<Vec<u8>>, Interrupt> {
         let tree = self.tree;
         let mut place = Place { page: tree.root, level: None, lower: Vec::new(), upper: None };
@@ -185,8 +189,8 @@ impl Census<'_> {
         unreachable!("the level falls with each step")
     }
 
-    /// Checks the entries of a latched leaf from `from` on, up to the first large value, so that other threads can have the leaf.
-    /// Returns where the walk continues.
+    /// Checks the entries of a latched leaf from `from` on, up to the first large value, so that
+    /// other threads can have the leaf. Returns where the walk continues.
     fn check_leaf(&mut self, leaf: Node<'_>, from: &[u8]) -> Result<Option<Vec<u8>>> {
         let summary = &mut self.summary;
         for index in leaf.search(from).0..leaf.count() {
@@ -217,14 +221,15 @@ impl Tree {
     /// Checks every page of the tree and how the pages fit together.
     ///
     /// # Errors
-    /// [`crate::base::ErrorKind::Corruption`] naming the first wrong page, or a page cannot be read.
+    /// [`crate::base::ErrorKind::Corruption`] naming the first wrong page, or a page cannot be
+    /// read.
     pub fn check_invariants(&self) -> Result<TreeSummary> {
         let (summary, damages) = self.survey(&Survey { should_continue: &|| true, replaced: &|_, _| () })?;
         damages.into_iter().next().map_or(Ok(summary), |damage| Err(damage.error))
     }
 
-    /// Checks every page that can be reached, whatever is wrong with other pages. The tree may be in use; entries that change
-    /// meanwhile may be counted twice or not at all.
+    /// Checks every page that can be reached, whatever is wrong with other pages. The tree may be
+    /// in use; entries that change meanwhile may be counted twice or not at all.
     ///
     /// # Errors
     /// No memory to bring a page in.
@@ -232,7 +237,8 @@ impl Tree {
         let (summary, damages, checked) = (TreeSummary::default(), Vec::new(), Vec::new());
         let mut census =
             Census { tree: self, survey, summary, leaves: 0, leaf_bytes_used: 0, damages, checked };
-        // The survey ends at the last key of now: keys may be appended faster than they can be checked.
+        // The survey ends at the last key of now: keys may be appended faster than they can be
+        // checked.
         let last = self.retry(|| last_key(self))?;
         let is_within = |from: &Vec<u8>| last.as_ref().is_none_or(|last| from <= last);
         let mut next = Some(Vec::new());
@@ -246,8 +252,8 @@ impl Tree {
         Ok((summary, damages))
     }
 
-    /// Calls `visit` with every page from `page` down, including pages of large values. No thread may be changing the tree, but
-    /// another may be freeing it.
+    /// Calls `visit` with every page from `page` down, including pages of large values. No thread
+    /// may be changing the tree, but another may be freeing it.
     ///
     /// # Errors
     /// A page cannot be read.
@@ -264,8 +270,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Calls `visit` with every page from `page` down, with the keys that it covers; leaves are not read. Pages below a page that
-    /// cannot be read are left out.
+    /// Calls `visit` with every page from `page` down, with the keys that it covers; leaves are not
+    /// read. Pages below a page that cannot be read are left out.
     ///
     /// # Errors
     /// The first page that cannot be read.
@@ -288,7 +294,8 @@ impl Tree {
     }
 }
 
-/// Returns the last key, or the lower fence of an empty last leaf; `None` if the tree is damaged there.
+/// Returns the last key, or the lower fence of an empty last leaf; `None` if the tree is damaged
+/// there.
 fn last_key(tree: &Tree) -> Result<Option<Vec<u8>>, Interrupt> {
     let guard = match tree.descend(Target::Last, 0) {
         Ok(last) => last.guard,

@@ -9,21 +9,23 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Version};
 
-/// The leaf that the caller wrote last. If that leaf has not changed since, and covers the next key too, it saves the descent. Only
-/// for the tree that it is from: a page of another tree may have the same number and version, and a leaf of a dropped tree may not
-/// be free yet.
+/// The leaf that the caller wrote last. If that leaf has not changed since, and covers the next key
+/// too, it saves the descent. Only for the tree that it is from: a page of another tree may have
+/// the same number and version, and a leaf of a dropped tree may not be free yet.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LeafHint {
     leaf: Option<(PageId, Version)>,
 }
 
-/// The leaf that covers a key, latched exclusively, with the requested room. Dropping it releases the leaf.
+/// The leaf that covers a key, latched exclusively, with the requested room. Dropping it releases
+/// the leaf.
 pub struct LeafWrite<'t> {
     guard: ExclusiveGuard<'t>,
     key: &'t [u8],
     index: usize,
     found: bool,
-    /// Bytes of the value that room was made for. A new entry gets this capacity, so that a second, longer put fits, too.
+    /// Bytes of the value that room was made for. A new entry gets this capacity, so that a second,
+    /// longer put fits, too.
     requested: usize,
     tree: &'t Tree,
 }
@@ -35,12 +37,13 @@ impl std::fmt::Debug for LeafWrite<'_> {
 }
 
 impl Tree {
-    /// Latches the leaf that covers `key` and makes room for a value of `value_len` bytes there, whether the key exists or
-    /// not. A value that fits in the capacity of an unsettled entry has room in any case (the room rule).
+    /// Latches the leaf that covers `key` and makes room for a value of `value_len` bytes there,
+    /// whether the key exists or not. A value that fits in the capacity of an unsettled entry has
+    /// room in any case (the room rule).
     ///
     /// # Errors
-    /// Key or value are too long ([`max_key_bytes`], [`max_entry_bytes`]), no memory for a split (then nothing was
-    /// changed), or a page cannot be read.
+    /// Key or value are too long ([`max_key_bytes`], [`max_entry_bytes`]), no memory for a split
+    /// (then nothing was changed), or a page cannot be read.
     pub fn write<'t>(
         &'t self,
         key: &'t [u8],
@@ -101,8 +104,8 @@ impl Tree {
 }
 
 impl<'t> LeafWrite<'t> {
-    /// Returns the write if there is room, or compaction makes it; otherwise how many bytes are needed. Slots before `from` have
-    /// smaller keys.
+    /// Returns the write if there is room, or compaction makes it; otherwise how many bytes are
+    /// needed. Slots before `from` have smaller keys.
     fn with_room(
         mut guard: ExclusiveGuard<'t>,
         key: &'t [u8],
@@ -127,8 +130,9 @@ impl<'t> LeafWrite<'t> {
         Ok(LeafWrite { guard, key, index, found, requested: value_len, tree })
     }
 
-    /// Moves to a key above this one without releasing the leaf, if the leaf covers that key and has the room. Otherwise releases
-    /// the leaf, and the caller uses [`Tree::write`]. For rows that come in order.
+    /// Moves to a key above this one without releasing the leaf, if the leaf covers that key and
+    /// has the room. Otherwise releases the leaf, and the caller uses [`Tree::write`]. For rows
+    /// that come in order.
     #[inline]
     #[must_use]
     pub fn advance_to(self, key: &'t [u8], value_len: usize) -> Option<LeafWrite<'t>> {
@@ -191,7 +195,8 @@ impl LeafWrite<'_> {
     /// Writes the entry at the key.
     ///
     /// # Panics
-    /// `value` is longer than both the length requested from [`Tree::write`] and the entry's capacity.
+    /// `value` is longer than both the length requested from [`Tree::write`] and the entry's
+    /// capacity.
     #[inline]
     pub fn put(&mut self, stamp: u64, tombstone: bool, value: &[u8]) {
         self.put_entry(EntryMeta { stamp, tombstone, large: false }, value);
@@ -261,7 +266,8 @@ impl LeafWrite<'_> {
         }
     }
 
-    /// Removes the entry, if there is one. [`Tree::purge`] also merges leaves that have become small.
+    /// Removes the entry, if there is one. [`Tree::purge`] also merges leaves that have become
+    /// small.
     pub fn remove(&mut self) {
         if self.found {
             self.guard.mark_dirty();

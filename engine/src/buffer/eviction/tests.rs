@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// Time until a thread that has asked for memory sleeps.
 const A_MOMENT: Duration = Duration::from_millis(20);
 
-/// Makes a pool with memory for `pages` and the tables of 399 page ids, and the pages 1 to 399 in the store.
+/// Makes a pool with memory for `pages` and the tables of 399 page ids, and the pages 1 to 399 in
+/// the store.
 fn pool_with(pages: u64, source: Arc<dyn PageSource>) -> Arc<Pool> {
     let pool = Pool::new(PAGE_BYTES, pages * PAGE_BYTES as u64, source).expect("small");
     pool.restore((1..400).map(PageId)).expect("each id once");
@@ -37,7 +38,8 @@ fn await_waiter(pool: &Pool) {
     }
 }
 
-/// Returns whether `give`, which gives memory back, wakes a thread that waits for memory, so that it needs no timeout.
+/// Returns whether `give`, which gives memory back, wakes a thread that waits for memory, so that
+/// it needs no timeout.
 fn wakes_waiter(pool: &Pool, give: impl FnOnce()) -> bool {
     clear_requests(pool);
     std::thread::scope(|scope| {
@@ -93,8 +95,8 @@ fn waiter_is_woken_when_a_page_cannot_be_read() {
     });
 }
 
-/// Regression: failed passes had begun while the ticket kept pages in memory. When the ticket was returned, these passes were too
-/// many for a waiter, although the kept pages could leave then.
+/// Regression: failed passes had begun while the ticket kept pages in memory. When the ticket was
+/// returned, these passes were too many for a waiter, although the kept pages could leave then.
 #[test]
 fn waiter_does_not_give_up_when_a_ticket_is_returned() {
     let kept = PageId(50);
@@ -118,8 +120,8 @@ fn waiter_does_not_give_up_when_a_ticket_is_returned() {
     });
 }
 
-/// Regression: the pass under way when a waiter came counted, although it had passed most pages. So the waiter gave up after the
-/// first pass that began after it came.
+/// Regression: the pass under way when a waiter came counted, although it had passed most pages. So
+/// the waiter gave up after the first pass that began after it came.
 #[test]
 fn waiter_gives_up_after_two_passes_begun_after_it_came() {
     let kept = PageId(50);
@@ -167,8 +169,8 @@ fn series_of_tickets_does_not_keep_a_waiter_for_ever() {
     });
 }
 
-/// Regression: the thread held the pages that it had claimed, and waited two passes for each further page. Threads that needed a
-/// claimed page waited, too.
+/// Regression: the thread held the pages that it had claimed, and waited two passes for each
+/// further page. Threads that needed a claimed page waited, too.
 #[test]
 fn read_ahead_reads_its_claims_when_memory_runs_out() {
     let images = Arc::new(Images::default());

@@ -24,7 +24,8 @@ fn tickets_follow_the_order_of_the_queue() {
     assert_eq!(in_order.expect("in one of 20 runs no thread leaves the queue").1, [0, 1, 2, 3]);
 }
 
-/// Returns how often one of four threads left the queue, and the order in which they held the ticket.
+/// Returns how often one of four threads left the queue, and the order in which they held the
+/// ticket.
 fn tickets_of_four() -> (u32, Vec<usize>) {
     let pool = pool(20);
     let (send, order) = channel();

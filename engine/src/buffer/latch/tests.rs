@@ -1,4 +1,5 @@
-//! The latch: its transitions one by one and, under loom, all interleavings of the orders that matter.
+//! The latch: its transitions one by one and, under loom, all interleavings of the orders that
+//! matter.
 
 #[cfg(not(loom))]
 mod transitions {
@@ -29,7 +30,7 @@ mod transitions {
         let latch = unlocked();
         let version = latch.begin_read().expect("unlocked");
         latch.try_exclusive().expect("unlocked");
-        assert!(latch.validate(version).is_err(), "a writer is there");
+        assert!(latch.validate(version).is_err(), "a writer holds it");
         assert_eq!(latch.begin_read_slow(), Err(Obstacle::Busy));
         latch.release(false);
         assert!(latch.validate(version).is_ok(), "nothing was written");
@@ -109,11 +110,12 @@ mod transitions {
 
 #[cfg(loom)]
 mod interleavings {
-    //! What loom cannot show: it runs one thread at a time, so a load never returns a store that comes later in that order.
-    //! That shared holders' loads stay before the next writer's stores is therefore tested with a checked cell.
+    //! Loom runs one thread at a time, so a load never returns a store that comes later in that
+    //! order. A checked cell therefore tests that shared holders' loads stay before the next
+    //! writer's stores.
     //!
-    //! Writers store without loading first: see `Latch::peek`. The tests were checked by removing each fence and weakening
-    //! each ordering of the latch in turn: every such change makes one of them fail.
+    //! Writers store without loading first: see `Latch::peek`. Without one of the fences, or with a
+    //! weaker ordering anywhere in the latch, one of these tests fails.
 
     use crate::base::{PageId, Result};
     use crate::buffer::latch::{Latch, State};
@@ -127,7 +129,7 @@ mod interleavings {
     struct Page {
         latch: Latch,
         words: [AtomicU64; 2],
-        /// Stands for page memory where only holders look at it.
+        /// Stands for page memory that only holders access.
         held: UnsafeCell<u64>,
     }
 
@@ -150,12 +152,12 @@ mod interleavings {
             let mut bytes = PageBytesMut::new(&self.words);
             bytes.set_word(0, value);
             bytes.set_word(1, value);
-            // SAFETY: loom verifies it.
+            // SAFETY: loom verifies that no other thread accesses the cell.
             self.held.with_mut(|held| unsafe { *held = value });
             self.latch.release(true);
         }
 
-        /// One try: loom cannot get to the end of all the ways in which two threads could spin.
+        /// Makes one attempt: loom cannot explore all the ways in which two threads could spin.
         fn write(&self, value: u64) -> bool {
             let entered = self.latch.try_exclusive().is_ok();
             if entered {
@@ -169,16 +171,16 @@ mod interleavings {
             (bytes.word(0), bytes.word(1))
         }
 
-        /// The pair, seen by a holder, who also sees the cell.
+        /// Returns the pair, read by a holder, which also reads the cell.
         fn held_pair(&self) -> (u64, u64) {
-            // SAFETY: loom verifies it.
+            // SAFETY: loom verifies that no other thread accesses the cell.
             let held = self.held.with(|held| unsafe { *held });
             let pair = self.pair();
             assert_eq!(held, pair.0);
             pair
         }
 
-        /// One try at a shared hold.
+        /// Makes one attempt at a shared hold.
         fn look(&self) {
             if self.latch.try_shared().is_ok() {
                 whole(self.held_pair());
@@ -197,7 +199,7 @@ mod interleavings {
             let page = Page::new();
             let other = page.clone();
             let writer = spawn(move || {
-                assert!(other.write(1) && other.write(2), "nobody else holds it");
+                assert!(other.write(1) && other.write(2), "no other thread holds it");
             });
             if let Some(version) = page.latch.begin_read() {
                 let pair = page.pair();
@@ -210,7 +212,7 @@ mod interleavings {
     }
 
     #[test]
-    fn validated_read_is_never_torn_whichever_word_is_read_first() {
+    fn validated_read_in_reverse_order_is_never_torn() {
         loom::model(|| {
             let page = Page::new();
             let other = page.clone();
@@ -288,8 +290,8 @@ mod interleavings {
             let other = page.clone();
             let writer = spawn(move || other.write(1));
             let mine = page.write(2);
-            let others = writer.join().expect("no panic");
-            assert!(mine || others, "one of them was first");
+            let theirs = writer.join().expect("no panic");
+            assert!(mine || theirs, "one of them was first");
             page.look();
         });
     }
@@ -333,7 +335,7 @@ mod interleavings {
             let look = |pool: &Pool| match pool.try_exclusive(PageId(1)) {
                 Ok(guard) => guard.bytes().word(7) == 0x0707_0707_0707_0707,
                 Err(Interrupt::Restart) => false,
-                Err(Interrupt::Failed(error)) => panic!("there is an image: {error}"),
+                Err(Interrupt::Failed(error)) => panic!("the page has an image: {error}"),
             };
             let reader = spawn(move || look(&other));
             let seen = look(&pool);

@@ -21,8 +21,9 @@ fn advice_at(address: usize) -> Option<String> {
     None
 }
 
-/// Regression: all page ids fitted in memory, so huge pages stayed advised although pages had left. The system put the memory
-/// that had been given back into huge pages again, a fifth more than the budget.
+/// Regression: all page ids fitted in memory, so huge pages stayed advised although pages had left.
+/// The system put the memory that had been given back into huge pages again, a fifth more than the
+/// budget.
 #[test]
 fn huge_pages_are_not_wanted_after_a_page_has_left() {
     let pool =

@@ -99,7 +99,8 @@ fn scan_buffers_take_an_eighth_of_memory_and_are_charged() {
     assert_eq!(pool.account().bytes(), 2 * window, "the first is used again");
 }
 
-/// Regression: a window was charged without a check of the budget. Pages beyond it stayed until a thread needed one more.
+/// Regression: a window was charged without a check of the budget. Pages beyond it stayed until a
+/// thread needed one more.
 #[test]
 fn window_that_exceeds_the_budget_makes_pages_leave() {
     let (pool, _) = pool(256);

@@ -9,7 +9,8 @@ use crate::base::{Error, PageId, Result};
 use crate::buffer::Pool;
 use std::collections::HashSet;
 
-/// Calls `visit` with every page of a value, or of a part of it, which must not be freed meanwhile. Content pages are not read.
+/// Calls `visit` with every page of a value, or of a part of it, which must not be freed meanwhile.
+/// Content pages are not read.
 ///
 /// # Errors
 /// `Corruption` for an index page that is not what belongs there; I/O.
@@ -25,7 +26,8 @@ pub fn visit_pages(pool: &Pool, subtree: LargeSubtree, visit: &mut dyn FnMut(Pag
     Ok(())
 }
 
-/// Checks every page of a value and its checksum, and adds its pages to `pages`. The value must not be freed meanwhile.
+/// Checks every page of a value and its checksum, and adds its pages to `pages`. The value must not
+/// be freed meanwhile.
 ///
 /// # Errors
 /// `Corruption`: a page is not what belongs there, or belongs to something else as well; I/O.

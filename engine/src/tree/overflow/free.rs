@@ -25,7 +25,8 @@ pub fn free_by(
     // Each page that is brought in is freed at once.
     let _reserve = EmergencyReserve::begin();
     let mut failed = Ok(());
-    // From the top: a damaged page that refers to itself, or up, then leads to a page that does not exist.
+    // From the top: a damaged page that refers to itself, or up, then leads to a page that does not
+    // exist.
     let mut rest = vec![subtree];
     while let Some(subtree) = rest.pop() {
         match subtree.free_top(pool, release) {
@@ -75,15 +76,16 @@ impl LargeSubtree {
     }
 }
 
-/// Frees a value as [`free`], but loses no page that cannot be read now. The inner result names the damage. Pages that could not
-/// be read are appended to `left`; nothing else refers to them.
+/// Frees a value as [`free`], but loses no page that cannot be read now. The inner result names the
+/// damage. Pages that could not be read are appended to `left`; nothing else refers to them.
 ///
 /// # Errors
 /// An index page cannot be read, or there is no memory for it: nothing was freed.
 pub fn free_or_keep(pool: &Pool, reference: &LargeReference, left: &mut Vec<PageId>) -> Result<Result<()>> {
     let shape = Shape::new(pool, reference.len);
-    // The places of all pages first: pages below an index page that turns out to be unreadable could not be found when those above
-    // it are free. At most 6 MiB for the longest value, while it is freed.
+    // The places of all pages first: pages below an index page that turns out to be unreadable
+    // could not be found when those above it are free. At most 6 MiB for the longest value, while
+    // it is freed.
     let mut all = vec![root_of(shape, reference)];
     let mut next = 0;
     while let Some(place) = all.get(next).copied() {

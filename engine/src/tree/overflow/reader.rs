@@ -12,7 +12,8 @@ pub struct LargeReader {
     pool: Arc<Pool>,
     reference: LargeReference,
     shape: Shape,
-    /// The index page of level 1 used last: number of the first content page below it, and all of them.
+    /// The index page of level 1 used last: number of the first content page below it, and all of
+    /// them.
     index: Option<(u64, Vec<Place>)>,
 }
 
@@ -30,7 +31,8 @@ impl LargeReader {
         &self.reference
     }
 
-    /// Copies bytes from `offset` on, at most to the end of a page. Returns how many; 0 at the end of the value.
+    /// Copies bytes from `offset` on, at most to the end of a page. Returns how many; 0 at the end
+    /// of the value.
     ///
     /// # Errors
     /// `Corruption` for a page that does not belong to the value; I/O.

@@ -14,7 +14,8 @@ pub type MakeRoom = Box<dyn Fn() + Send>;
 /// Frees a page.
 pub type Release = Box<dyn Fn(ExclusiveGuard<'_>) + Send>;
 
-/// Writes a large value piece by piece. Dropped before [`LargeWriter::finish`] it frees the pages written so far.
+/// Writes a large value piece by piece. Dropped before [`LargeWriter::finish`] it frees the pages
+/// written so far.
 pub struct LargeWriter {
     pool: Arc<Pool>,
     stamp: u64,
@@ -174,11 +175,14 @@ impl LargeWriter {
 
 impl Drop for LargeWriter {
     fn drop(&mut self) {
-        // Often a value is abandoned because there is no memory. Each page that is brought in is freed at once.
+        // Often a value is abandoned because there is no memory. Each page that is brought in is
+        // freed at once.
         let _reserve = EmergencyReserve::begin();
-        // The newest first: those are in memory, and their memory is room for pages that have to be brought in.
+        // The newest first: those are in memory, and their memory is room for pages that have to be
+        // brought in.
         for page in self.pages.drain(..).rev() {
-            // No other page refers to the page, so its latch is soon free: only a checkpoint and the evictor look at it.
+            // No other page refers to the page, so its latch is soon free: only a checkpoint and
+            // the evictor look at it.
             match self.pool.exclusive(page) {
                 Ok(guard) => match &self.release {
                     Some(release) => release(guard),

@@ -1,9 +1,10 @@
 //! Checkpoints of a tree that goes on changing: what their images add up to.
 //!
-//! A round works as the real one does: a page's image shows the moment at which the round began; the first structure change
-//! to a page in a round hands over the images of all participants first; at the end the rest is imaged. The images
-//! together must be a sound tree that holds exactly the rows of that moment. That fails if the observer is called late,
-//! twice or for too few pages, if a new page gets the wrong round, or if an older value finds no room.
+//! A round works as the real one does: a page's image shows the moment at which the round began;
+//! the first structure change to a page in a round hands over the images of all participants first;
+//! at the end the rest is imaged. The images together must be a sound tree that holds exactly the
+//! rows of that moment. That fails if the observer is called late, twice or for too few pages, if a
+//! new page gets the wrong round, or if an older value finds no room.
 
 use crate::base::depth::depth;
 use crate::base::random::Random;
@@ -32,7 +33,8 @@ struct Checkpoint {
     /// The last that was given out.
     stamp: AtomicU64,
     horizon: AtomicU64,
-    /// The next structure change finds that a round has just begun, after it has allocated its pages.
+    /// The next structure change finds that a round has just begun, after it has allocated its
+    /// pages.
     begin: AtomicBool,
     changes: AtomicU64,
     round: Mutex<Round>,
@@ -105,7 +107,8 @@ struct Table {
     checkpoint: Arc<Checkpoint>,
     random: Random,
     hint: LeafHint,
-    /// What is in the tree, less settled tombstones; and what unsettled entries were before, last change last.
+    /// What is in the tree, less settled tombstones; and what unsettled entries were before, last
+    /// change last.
     live: BTreeMap<Vec<u8>, Version>,
     undo: Vec<(Vec<u8>, Option<Version>)>,
     /// The rows when the round began.
@@ -211,8 +214,8 @@ impl Table {
         }
     }
 
-    /// Makes all rows short, fills what seems to be free, and sometimes makes the rows long again: one transaction aborts, the
-    /// other does not.
+    /// Makes all rows short, fills what seems to be free, and sometimes makes the rows long again:
+    /// one transaction aborts, the other does not.
     fn squeeze(&mut self) {
         for key in self.live.keys().cloned().collect::<Vec<_>>() {
             self.change(key, false, 0);
@@ -233,7 +236,8 @@ impl Table {
         }
     }
 
-    /// Deletes nearly all rows, or takes what is left of them out, so that the tree shrinks to its root.
+    /// Deletes nearly all rows, or takes what is left of them out, so that the tree shrinks to its
+    /// root.
     fn empty(&mut self, purge: bool) {
         for key in self.live.keys().cloned().collect::<Vec<_>>() {
             if purge {

@@ -24,8 +24,9 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Each writer owns the keys that are `writer` modulo 3 and leaves in them what it put last. Alternates between phases that
-/// insert and phases that delete, so that leaves split and merge all the time.
+/// Each writer owns the keys that are `writer` modulo 3 and leaves in them what it put last.
+/// Alternates between phases that insert and phases that delete, so that leaves split and merge all
+/// the time.
 fn write(tree: &Tree, writer: u64) {
     let (mut state, mut hint) = (writer, LeafHint::default());
     for step in 0..STEPS {

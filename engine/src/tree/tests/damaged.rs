@@ -89,7 +89,8 @@ fn flipped_bits_do_no_harm() {
             let mut image = images[page].clone();
             image[bit / 8] ^= 1 << (bit % 8);
             refused += u32::from(validate_image(&image).is_err());
-            // All of the header, and a part of the rest: here nobody validates before the page is used.
+            // All of the header, and a part of the rest: here nobody validates before the page is
+            // used.
             if bit < 96 * 8 || bit % 31 == 0 {
                 let mut damaged = images.clone();
                 damaged[page] = image;
@@ -163,7 +164,8 @@ fn assert_refused(result: Result<()>) {
     assert_eq!(result.expect_err("no writer makes such a page").kind(), ErrorKind::Corruption);
 }
 
-/// With one entry there is nothing to divide, and no room for another: the writer started over for ever.
+/// With one entry there is nothing to divide, and no room for another: the writer started over for
+/// ever.
 #[test]
 fn a_leaf_whose_entry_is_longer_than_any_is_refused() {
     let most = max_entry_bytes(PAGE_BYTES);
@@ -186,7 +188,8 @@ fn fences_and_keys_that_are_longer_than_any_key_are_refused() {
     }
 }
 
-/// A leaf with an entry `a` in whose value another one, `b`, lies. What is too much in the sum is missing in the garbage.
+/// A leaf with an entry `a` in whose value another one, `b`, lies. What is too much in the sum is
+/// missing in the garbage.
 fn overlapping() -> Vec<u8> {
     let value_len = 20;
     let mut inner = vec![0; 64];
@@ -209,7 +212,8 @@ fn overlapping() -> Vec<u8> {
     image
 }
 
-/// A writer of the outer one made what it liked of the lengths of the inner one, and the next split panicked in the middle.
+/// A writer of the outer one made what it liked of the lengths of the inner one, and the next split
+/// panicked in the middle.
 #[test]
 fn a_leaf_with_an_entry_inside_another_is_refused() {
     let most = max_entry_bytes(PAGE_BYTES);

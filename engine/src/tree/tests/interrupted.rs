@@ -64,8 +64,9 @@ fn allocated(pool: &Pool) -> Vec<PageId> {
     (1..pool.page_count()).map(PageId).filter(|page| pool.frames().is_allocated(*page)).collect()
 }
 
-/// A leaf of a dropped table went after the values of its entries. A checkpoint could not read one of them, and the next one freed those
-/// before it again: their pages were part of another table by then, and committed data was lost.
+/// A leaf of a dropped table went after the values of its entries. A checkpoint could not read one
+/// of them, and the next one freed those before it again: their pages were part of another table by
+/// then, and committed data was lost.
 #[test]
 fn what_was_freed_before_a_page_could_not_be_read_is_not_freed_again() {
     let mut used_again = 0;
@@ -96,7 +97,8 @@ fn what_was_freed_before_a_page_could_not_be_read_is_not_freed_again() {
     assert!(used_again > 0, "what was freed was not used again");
 }
 
-/// Frees with `free`, where no memory is left for pages, the pages that `make` made and that are not in memory.
+/// Frees with `free`, where no memory is left for pages, the pages that `make` made and that are
+/// not in memory.
 fn free_without_memory<T>(make: impl FnOnce(&Arc<Pool>) -> T, free: impl FnOnce(&Pool, T)) {
     let (pool, images) = pool(50);
     let made = make(&pool);
@@ -113,7 +115,8 @@ fn free_without_memory<T>(make: impl FnOnce(&Arc<Pool>) -> T, free: impl FnOnce(
     );
 }
 
-/// A writer that had found no memory for its next page found none for bringing in those that it gave up either: they stayed.
+/// A writer that had found no memory for its next page found none for bringing in those that it
+/// gave up either: they stayed.
 #[test]
 fn a_value_that_is_given_up_goes_although_there_is_no_memory_to_bring_it_in() {
     let make = |pool: &Arc<Pool>| {

@@ -180,7 +180,8 @@ proptest! {
 
     #[test]
     fn tree_of_tiny_pages_behaves_like_a_map(operations in proptest::collection::vec(operation(), 1..600)) {
-        // Few entries per page: deep trees. Keys of `operation` that are too long are cut or skipped.
+        // Few entries per page: deep trees. Keys of `operation` that are too long are cut or
+        // skipped.
         let longest = max_key_bytes(1024);
         let short = |key: &Vec<u8>| key.len() <= longest;
         let operations = operations.into_iter().filter(|operation| match operation {

@@ -61,7 +61,8 @@ fn unsettled_entry_keeps_its_room_through_splits_and_compactions() {
     for n in 0..200 {
         put(&tree, &key(n * 10), 0, false, &[7; 300]);
     }
-    // Every row is made short by a transaction that is not settled; others fill what seems to be free.
+    // Every row is made short by a transaction that is not settled; others fill what seems to be
+    // free.
     for n in 0..200 {
         put(&tree, &key(n * 10), 99, n % 2 == 0, &[]);
     }

@@ -1,7 +1,7 @@
 //! Descents whose pages leave memory as fast as they can be brought in.
 //!
-//! Each read of a page takes so long that everything else that is in memory and not held is gone when it is over. Without turns no
-//! descent of more than two levels ever arrives.
+//! Each read of a page takes so long that everything else that is in memory and not held is gone
+//! when it is over. Without turns no descent of more than two levels ever arrives.
 
 use super::Horizon;
 use crate::base::{PageId, Result};

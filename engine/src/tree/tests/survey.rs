@@ -36,7 +36,8 @@ fn write(tree: &Tree, key: u32) {
     tree.write(&key, 100, &mut LeafHint::default()).expect("room").put(0, false, &[7; 100]);
 }
 
-/// The survey held the root while it had everything below brought in, so who had to split a child of the root started over until it was done.
+/// The survey held the root while it had everything below brought in, so who had to split a child
+/// of the root started over until it was done.
 #[test]
 fn a_survey_that_waits_for_a_page_keeps_nobody_from_splitting() {
     let images = Arc::new(Held::default());

@@ -1,4 +1,5 @@
-//! What operations cost, for whoever works on the tree: `cargo test --release -p quenchdb --lib tree::tests::timing -- --ignored --nocapture`.
+//! What operations cost, for whoever works on the tree: `cargo test --release -p quenchdb --lib
+//! tree::tests::timing -- --ignored --nocapture`.
 
 use crate::base::random::Random;
 use crate::base::{Error, PageId, Result};
