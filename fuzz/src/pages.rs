@@ -6,8 +6,8 @@ use quenchdb::internals::base::{PageId, Result};
 use quenchdb::internals::buffer::{ExclusiveGuard, PageSource, Pool, ScanBuffer};
 use quenchdb::internals::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::internals::store::blocks::{self, BlockIdentity, BlockKind, BlockNumber};
-use quenchdb::internals::store::codec::{Codec, decompress};
+use quenchdb::internals::store::block::{self, BlockIdentity, BlockKind, BlockNumber};
+use quenchdb::internals::store::pack::codec::{Codec, decompress};
 use quenchdb::internals::store::{BLOCK_HEADER_BYTES, BlobRef, BlockRef, Manifest, ManifestFile, pack};
 use quenchdb::internals::tree::image::{settle_image, validate_image};
 use quenchdb::internals::tree::{LeafBatch, Tree, TreeObserver};
@@ -31,12 +31,12 @@ pub(crate) fn block(data: &[u8]) {
     let subject = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
     let identity = BlockIdentity { database: DATABASE, kind, subject };
     let reference = if how & 1 == 1 {
-        blocks::seal(&mut bytes, identity, Csn(9), BlockNumber(3))
+        block::seal(&mut bytes, identity, Csn(9), BlockNumber(3))
     } else {
         BlockRef(u64::from_le_bytes(bytes[24..32].try_into().expect("eight bytes")))
     };
-    let _ = (blocks::identify(&bytes), blocks::verify_file_header(&bytes, DATABASE));
-    let _ = blocks::verify_page(&bytes, DATABASE, PageId(subject), reference);
+    let _ = (block::identify(&bytes), block::verify_file_header(&bytes, DATABASE));
+    let _ = block::verify_page(&bytes, DATABASE, PageId(subject), reference);
     if let Ok(entries) = pack::directory(&bytes, DATABASE) {
         for entry in entries {
             let _ = entry.unpack(&bytes, DATABASE, &mut out);
@@ -119,13 +119,13 @@ pub(crate) fn mapping(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == b'|').map(<[u8]>::to_vec);
     let (references, pages) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let mut file = vec![vec![0; BLOCK_BYTES]];
-    blocks::seal_file_header(&mut file[0], DATABASE);
+    block::seal_file_header(&mut file[0], DATABASE);
     let mut add = |content: &[u8], kind, subject| {
         let mut block = vec![0; BLOCK_BYTES];
         let len = content.len().min(BLOCK_BYTES - BLOCK_HEADER_BYTES);
         block[BLOCK_HEADER_BYTES..BLOCK_HEADER_BYTES + len].copy_from_slice(&content[..len]);
         let identity = BlockIdentity { database: DATABASE, kind, subject };
-        let reference = blocks::seal(&mut block, identity, Csn(1), BlockNumber(file.len() as u64));
+        let reference = block::seal(&mut block, identity, Csn(1), BlockNumber(file.len() as u64));
         file.push(block);
         reference
     };

@@ -4,7 +4,7 @@ use crate::parsers::DATABASE;
 use crate::targets::TARGETS;
 use quenchdb::internals::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::internals::store::{Manifest, blocks};
+use quenchdb::internals::store::{Manifest, block};
 use quenchdb::{BackupOptions, Database, Durability, Isolation, Place, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn add_databases(seeds: &mut Seeds) {
         let page_bytes = manifest.page_bytes as usize;
         for (number, block) in files["pages/data"].chunks(page_bytes).enumerate() {
             let block = ours(block, &database);
-            let Some(found) = blocks::identify(&{
+            let Some(found) = block::identify(&{
                 let mut whole = block.clone();
                 let check = quenchdb::internals::base::checksum::crc(&whole[4..]);
                 whole[..4].copy_from_slice(&check.to_le_bytes());

@@ -207,7 +207,7 @@ impl Database {
     /// Opens a small file for each place that a reader ever took, 64 at most, so do not call it many times a second.
     #[must_use]
     pub fn checkpoint_readers(&self) -> Vec<CheckpointReader> {
-        self.inner.store.checkpoint_readers()
+        self.inner.store.disk_space().checkpoint_readers()
     }
 
     /// Resets latencies, aborts, conflicts, waits for rows and for versions, and the times of inserts into the log: between a warm-up

@@ -75,12 +75,12 @@ fn run(engine: &Weak<Engine>, segments: &SegmentPool) {
 
 /// Asks a full disk for space. Returns when to ask again.
 fn ask_again(store: &PageStore, segments: &SegmentPool) -> Option<Duration> {
-    if !store.has_refused(ASK_WHILE) && !segments.has_refused(ASK_WHILE) {
+    if !store.disk_space().has_refused(ASK_WHILE) && !segments.has_refused(ASK_WHILE) {
         return None;
     }
-    store.ask_again();
+    store.disk_space().ask_again();
     segments.ask_again();
-    (store.is_disk_full() || segments.is_disk_full()).then_some(ASK_EVERY)
+    (store.disk_space().is_disk_full() || segments.is_disk_full()).then_some(ASK_EVERY)
 }
 
 impl Engine {
@@ -124,8 +124,8 @@ impl Engine {
             let (bytes, most) = self.system.versions.bytes();
             (bytes, most / 2)
         }));
-        let space_most = space::most_twice(self.store.space());
-        meters.push(Box::new(move || (self.store.space().twice(), space_most)));
+        let space_most = space::most_twice(self.store.disk_space().measure());
+        meters.push(Box::new(move || (self.store.disk_space().measure().twice(), space_most)));
         // A thread that waits for memory or log space may wait for the checkpoint.
         let hurry = || {
             let is_hindered = self.pool.eviction().has_error();

@@ -217,9 +217,9 @@ impl Parts {
         let recovered = self.recovery(logs).run(&file, manifest, &mut *or_ignore(progress))?;
         let in_progress = self.system.in_progress();
         let pressed = recovered.segments.clone();
-        self.store.keep_reserve(self.pool.frames().demand(), self.clock.clone());
+        self.store.disk_space().keep_reserve(self.pool.frames().demand(), self.clock.clone());
         let replaced = recovered.segments.clone();
-        self.store.on_replaced(Box::new(move || {
+        self.store.disk_space().on_replaced(Box::new(move || {
             replaced.filled().notify_all();
         }));
         let store = self.store.clone();
@@ -235,7 +235,7 @@ impl Parts {
                 clock: self.clock.clone(),
                 hooks: Hooks {
                     on_log_pressure: Box::new(move || pressed.press()),
-                    is_checkpoint_worthwhile: Box::new(move || store.is_checkpoint_worthwhile()),
+                    is_checkpoint_worthwhile: Box::new(move || store.disk_space().is_checkpoint_worthwhile()),
                     in_progress: Box::new(move || in_progress.load(Ordering::Relaxed)),
                 },
             },

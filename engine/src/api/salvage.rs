@@ -8,7 +8,7 @@ use super::transaction::Transaction;
 use crate::backup::{self, SalvageReport, SalvageSink};
 use crate::base::settings::Settings;
 use crate::base::{Error, ErrorKind, Result};
-use crate::store::Remains;
+use crate::store::SalvageScan;
 use std::collections::HashMap;
 
 /// Rows in one transaction.
@@ -40,7 +40,7 @@ impl Database {
         let _lock = place.lock_for_reading(&*source)?;
         let target = target.into().open(true, &settings)?;
         backup::refuse_unless_empty(&*target)?;
-        let remains = Remains::look(&*source, &mut *progress)?;
+        let remains = SalvageScan::look(&*source, &mut *progress)?;
         let page_bytes = settings.page_bytes.max(remains.page_bytes());
         let settings = Settings { page_bytes, create: true, read_only: false, ..settings };
         let database = Database::builder().settings(settings).storage(target).open("salvage")?;

@@ -209,7 +209,7 @@ statistics! {
     /// Bytes of free blocks in this file.
     store_free_bytes: u64 = |s| s.usage.free_blocks * s.usage.block_bytes as u64;
     /// Bytes of these free blocks that are kept so that everything acknowledged can be written when the disk is full.
-    store_reserved_bytes: u64 = |s| s.engine.store.reserved_bytes();
+    store_reserved_bytes: u64 = |s| s.engine.store.disk_space().reserved_bytes();
     /// Bytes of blocks that only older checkpoints use, which are being read or copied; they become free afterwards.
     store_held_bytes: u64 = |s| s.usage.held_blocks * s.usage.block_bytes as u64;
     /// Packs: images that share a block, compressed.
@@ -273,7 +273,7 @@ impl Statistics {
 }
 
 fn is_disk_full(engine: &Engine) -> bool {
-    engine.store.is_disk_full()
+    engine.store.disk_space().is_disk_full()
         || engine.writing.as_ref().is_some_and(|writing| writing.segments.is_disk_full())
 }
 

@@ -57,9 +57,9 @@ pub fn compact(
     if pages_moved > 0 {
         checkpointer.checkpoint()?;
     }
-    store.cut_free_end()?;
+    store.disk_space().cut_free_end()?;
     for _ in 0..ROUNDS_MAX {
-        let (start, bound) = (length(), store.compact_blocks());
+        let (start, bound) = (length(), store.disk_space().compact_blocks());
         if start <= bound {
             break;
         }
@@ -75,7 +75,7 @@ pub fn compact(
         }
         pages_moved += here;
         checkpointer.checkpoint()?;
-        store.cut_free_end()?;
+        store.disk_space().cut_free_end()?;
         // An image that an eviction is writing can be at the end, and moves when it is known to be one.
         in_vain = if length() >= start && here == 0 { in_vain + 1 } else { 0 };
         if in_vain == ROUNDS_IN_VAIN {

@@ -1,7 +1,7 @@
 //! When who evicts tries again, above all while writes of pages fail.
 //!
 //! An attempt that fails loses the blocks that it tried: their bytes may still arrive, so they are used for nothing else until the next open. So
-//! attempts are made less and less often, and the first write of each goes to a block that is lost already ([`PageStore::try_lost_block`]).
+//! attempts are made less and less often, and the first write of each goes to a block that is lost already ([`DiskSpace::retry_leaked_block`]).
 //!
 //! Not for a full disk: that takes no block away, and there is space again as soon as a checkpoint ends.
 
@@ -57,7 +57,7 @@ impl Attempts {
         if self.clock.now().since(failing.since) < failing.pause {
             return false;
         }
-        store.try_lost_block().inspect_err(|error| self.failed(error)).is_ok()
+        store.disk_space().retry_leaked_block().inspect_err(|error| self.failed(error)).is_ok()
     }
 
     /// A write failed.

@@ -327,7 +327,7 @@ impl Work {
     /// somebody who waits for memory.
     fn spares_block(&self, dirty: bool) -> Result<()> {
         // Also when the images are made: then the round is not running for the imager, but its mapping is not written yet.
-        if !self.store.spares_blocks() {
+        if !self.store.disk_space().has_block_for_eviction() {
             let what = "the disk is full, and its last space is needed by the checkpoint in progress";
             return Err(Error::new(ErrorKind::OutOfSpace, what));
         }
@@ -335,7 +335,7 @@ impl Work {
             return Ok(());
         }
         let clean = self.pending.iter().flatten().filter(|pending| !pending.dirty).count() as u64;
-        self.store.spares_blocks_for_clean(clean + 1)
+        self.store.disk_space().check_blocks_for_clean(clean + 1)
     }
 
     /// The version of a clean page whose stamps mean nothing any more.

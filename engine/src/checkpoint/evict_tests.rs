@@ -56,8 +56,8 @@ fn while_writes_fail_no_more_and_more_blocks_are_lost() {
     let limits = Limits::for_page(4096, 1 << 20, Duration::from_millis(50));
     let system = Arc::new(TransactionSystem::new(pool.clone(), limits, 1 << 20, Clock::real()));
     (1..100).for_each(|page| pool.exclusive(PageId(page)).expect("room").mark_dirty());
-    store.keep_reserve(pool.frames().demand(), Clock::real());
-    store.reserve(ReservedFor::Change).expect("the disk is large");
+    store.disk_space().keep_reserve(pool.frames().demand(), Clock::real());
+    store.disk_space().reserve(ReservedFor::Change).expect("the disk is large");
     let _evictor =
         Evictor::start(system, pool.clone(), store.clone(), Some(Arc::new(disk.clone()))).expect("a thread");
     for operation in [OperationKind::Write, OperationKind::DurableWrite] {
@@ -82,12 +82,12 @@ fn nothing_is_evicted_into_the_blocks_of_a_checkpoint_that_writes_its_mapping_on
     let disk = SimulatedStorage::new(7);
     let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("the disk works");
     let demand = Arc::new(Demand::default());
-    store.keep_reserve(demand.clone(), Clock::real());
-    store.reserve(ReservedFor::Change).expect("the disk is large");
+    store.disk_space().keep_reserve(demand.clone(), Clock::real());
+    store.disk_space().reserve(ReservedFor::Change).expect("the disk is large");
     let free_blocks = store.usage().free_blocks;
     // The mapping is as long as what is free, and longer.
     demand.page_ids.store(free_blocks << 10, Ordering::Relaxed);
-    let round = store.begin_round(1, Csn(1)).expect("the first");
+    let round = store.begin_checkpoint(1, Csn(1)).expect("the first");
     // As a checkpoint does: its imager runs no more.
     round.close();
     disk.set_capacity(Some(0));
@@ -104,7 +104,7 @@ fn nothing_is_evicted_into_the_blocks_of_a_checkpoint_that_writes_its_mapping_on
     await_that("pages stay because of the checkpoint", || pool.eviction().has_error());
     assert_eq!(store.usage().free_blocks, free_blocks);
 
-    store.round_committed(round.finish().expect("its blocks are there"));
+    store.commit_checkpoint(round.finish().expect("its blocks are there"));
     await_that("pages leave after it", || !pool.memory().is_over_budget());
     assert!(store.usage().free_blocks < free_blocks);
 }

@@ -52,7 +52,8 @@ use crate::commit::PoisonOnPanic;
 use crate::device::Storage;
 use crate::log::SegmentPool;
 use crate::store::{
-    Heat, HeldBlocks, ImageKind, ImageWriter, Manifest, ManifestFile, PageStore, Round, Written,
+    Heat, HeldBlocks, ImageKind, ImageWriter, Manifest, ManifestFile, OpenCheckpoint, PageStore, Relocation,
+    Written,
 };
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -339,7 +340,7 @@ impl Checkpointer {
         manifest.forget_covered();
         if let Err(error) = manifest.encode() {
             // Nothing was written, so nothing is in doubt.
-            self.store.round_abandoned(finished);
+            self.store.abandon_checkpoint(finished);
             return Err(error);
         }
         let generation = match published.file.publish(&manifest) {
@@ -353,9 +354,9 @@ impl Checkpointer {
         published.manifest = Manifest { generation, ..manifest };
         published.closed = close;
         if close {
-            self.store.forget_need();
+            self.store.disk_space().forget_recent_need();
         }
-        self.store.round_committed(finished.published_as(generation));
+        self.store.commit_checkpoint(finished.published_as(generation));
         self.csn.store(csn.0, Ordering::Release);
         self.covered.store(covered.0, Ordering::Release);
         self.replay.checkpointed(committed);
@@ -413,7 +414,7 @@ impl Checkpointer {
         let view = Arc::new(view);
         // The store first: what is freed by a structure change that nobody told of the round is not in the round.
         let round = self.pool.frames().begin_epoch(|number| {
-            let round = self.store.begin_round(number, csn)?;
+            let round = self.store.begin_checkpoint(number, csn)?;
             self.imager.begin(number, view.clone());
             Ok(round)
         })?;
@@ -463,25 +464,25 @@ impl Checkpointer {
         f()
     }
 
-    /// Moves images from the end of the file of pages to its front; see [`PageStore::move_tail`]. Waits for a checkpoint that runs,
+    /// Moves images from the end of the file of pages to its front; see [`Relocation::move_tail`]. Waits for a checkpoint that runs,
     /// and keeps others from beginning.
     ///
     /// # Errors
-    /// As [`PageStore::move_tail`].
+    /// As [`Relocation::move_tail`].
     pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
         let _published = self.published();
         let _inside = self.inside();
-        self.store.move_tail(&*self.storage, bound, most, &|| ())
+        Relocation::new(&self.store, &*self.storage, &|| ()).move_tail(bound, most)
     }
 
-    /// Moves images out of packs that are half empty; see [`PageStore::repack`]. Otherwise as [`Checkpointer::move_tail`].
+    /// Moves images out of packs that are half empty; see [`Relocation::repack`]. Otherwise as [`Checkpointer::move_tail`].
     ///
     /// # Errors
-    /// As [`PageStore::repack`].
+    /// As [`Relocation::repack`].
     pub fn repack(&self, most: usize) -> Result<u64> {
         let _published = self.published();
         let _inside = self.inside();
-        self.store.repack(&*self.storage, most, &|| ())
+        Relocation::new(&self.store, &*self.storage, &|| ()).repack(most)
     }
 
     /// The newest checkpoint, made now if `fresh`, with its blocks kept until the second value is dropped. No checkpoint comes
@@ -517,7 +518,7 @@ impl Drop for Hurry<'_> {
 /// A checkpoint in progress.
 struct Begun {
     view: Arc<CheckpointView>,
-    round: Round,
+    round: OpenCheckpoint,
     tables: Vec<TableRecord>,
     /// Pages with images that are part of large values not there at C.
     unfinished: Vec<PageId>,

@@ -339,7 +339,7 @@ impl ReplayModel {
         }
         // Those whose newest image is of no durable checkpoint yet: they left memory, or one is being made.
         let usage = self.store.usage();
-        let gone = usage.working + usage.in_round;
+        let gone = usage.next + usage.in_checkpoint;
         (dirty + gone, stored + gone)
     }
 }

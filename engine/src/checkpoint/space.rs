@@ -17,7 +17,7 @@
 
 use super::Checkpointer;
 use super::pace::Pacer;
-use crate::store::Space;
+use crate::store::{Relocation, SpaceUse};
 use crate::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ const COMPACT_STEP_BYTES: usize = 8 << 20;
 /// When images have moved the next checkpoint comes after this long at the latest, and cuts the file.
 const SHORTEN_AGAIN: Duration = Duration::from_millis(500);
 
-fn part_of(space: Space, part: u64, least_bytes: u64) -> u64 {
+fn part_of(space: SpaceUse, part: u64, least_bytes: u64) -> u64 {
     (space.live / part).max(least_bytes / space.block_bytes.max(1))
 }
 
@@ -53,7 +53,7 @@ pub struct Since {
 
 /// Whether a checkpoint is due.
 #[must_use]
-pub fn is_due(space: Space, since: Since) -> bool {
+pub fn is_due(space: SpaceUse, since: Since) -> bool {
     let twice = space.twice();
     twice >= part_of(space, DUE_PART, DUE_BYTES_MIN)
         && since.left >= twice / 2
@@ -62,7 +62,7 @@ pub fn is_due(space: Space, since: Since) -> bool {
 
 /// For a checkpoint that begins now: how much the file may have to hold twice when it ends.
 #[must_use]
-pub fn most_twice(begun: Space) -> u64 {
+pub fn most_twice(begun: SpaceUse) -> u64 {
     begun.twice() + part_of(begun, MEANWHILE_PART, DUE_BYTES_MIN / 2)
 }
 
@@ -81,7 +81,7 @@ impl Checkpointer {
             return;
         }
         let most = COMPACT_STEP_BYTES / usage.block_bytes;
-        match self.store.repack(&*self.storage, most, &|| self.rest(pacer)) {
+        match Relocation::new(&self.store, &*self.storage, &|| self.rest(pacer)).repack(most) {
             Ok(moved) => tracing::debug!(moved, "images moved out of packs that are half empty"),
             Err(error) => tracing::warn!(%error, "packs stay half empty"),
         }
@@ -94,9 +94,11 @@ impl Checkpointer {
         if usage.blocks * usage.block_bytes as u64 <= COMPACT_FROM_BYTES {
             return None;
         }
-        let Some(bound) = self.store.much_too_long_for() else { return self.store.too_long_for_now() };
+        let Some(bound) = self.store.disk_space().excessive_for() else {
+            return self.store.disk_space().excessive_after();
+        };
         let most = COMPACT_STEP_BYTES / usage.block_bytes;
-        match self.store.move_tail(&*self.storage, bound, most, &|| self.rest(pacer)) {
+        match Relocation::new(&self.store, &*self.storage, &|| self.rest(pacer)).move_tail(bound, most) {
             Ok(moved) => {
                 tracing::debug!(moved, "images moved to the front of the file of pages");
                 (moved > 0).then_some(SHORTEN_AGAIN)
@@ -117,12 +119,12 @@ impl Checkpointer {
     /// Whether the next checkpoint is due because images that were replaced take too much space, or pages need it to leave memory.
     #[must_use]
     pub fn is_due_for_space(&self) -> bool {
-        if self.store.is_round_wanted() {
+        if self.store.disk_space().is_checkpoint_wanted() {
             return true;
         }
         let left = self.pool.eviction().pages_evicted() - self.evicted_before.load(Ordering::Relaxed);
         let rewritten = self.totals().newest.pages_rewritten;
-        is_due(self.store.space(), Since { left, rewritten })
+        is_due(self.store.disk_space().measure(), Since { left, rewritten })
     }
 }
 
@@ -132,8 +134,8 @@ mod tests {
 
     const LIVE: u64 = 100_000;
 
-    fn space(replaced: u64, changed: u64) -> Space {
-        Space { live: LIVE, replaced, in_round: 0, changed, block_bytes: 4096 }
+    fn space(replaced: u64, changed: u64) -> SpaceUse {
+        SpaceUse { live: LIVE, replaced, in_checkpoint: 0, changed, block_bytes: 4096 }
     }
 
     /// All that changed has left memory.
@@ -151,7 +153,8 @@ mod tests {
 
     #[test]
     fn small_databases_are_let_be() {
-        let small = |replaced| Space { live: 500, replaced, in_round: 0, changed: 0, block_bytes: 4096 };
+        let small =
+            |replaced| SpaceUse { live: 500, replaced, in_checkpoint: 0, changed: 0, block_bytes: 4096 };
         assert!(!is_due(small(1000), seen(0)), "all of it, twice");
         assert!(is_due(small(1024), seen(0)));
     }

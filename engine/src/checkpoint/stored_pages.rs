@@ -55,7 +55,7 @@ impl PageSource for StoredPages {
     }
 
     fn reserve(&self, page: ReservedFor) -> Result<()> {
-        self.store.reserve(page)
+        self.store.disk_space().reserve(page)
     }
 
     fn freed(&self, page: PageId, round: u32) {

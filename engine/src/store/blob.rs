@@ -9,8 +9,8 @@
 //! | 32 | 8 | [`BlockRef`] of the next part, 0 in the last |
 //! | 40 | rest | content, zero after the blob's end |
 
-use super::blocks::{BLOCK_HEADER_BYTES, BlockKind, BlockNumber, BlockRef, verify};
-use super::mapping::BlockSource;
+use super::block::{BLOCK_HEADER_BYTES, BlockKind, BlockNumber, BlockRef, verify};
+use super::block_file::BlockFile;
 use crate::base::checksum;
 use crate::base::{Error, Result};
 use crate::device::AlignedBuffer;
@@ -60,28 +60,28 @@ pub fn write(
 ///
 /// # Errors
 /// `Corruption` with the place; I/O.
-pub fn read(source: &BlockSource, blob: &BlobRef) -> Result<(Vec<u8>, Vec<BlockNumber>)> {
-    let mut image = AlignedBuffer::zeroed(source.page_bytes);
+pub fn read(file: &BlockFile, blob: &BlobRef) -> Result<(Vec<u8>, Vec<BlockNumber>)> {
+    let mut image = AlignedBuffer::zeroed(file.page_bytes);
     let (mut bytes, mut blocks) = (Vec::new(), Vec::new());
     let mut next = blob.first;
     let mut rest = blob.len.min(BLOB_BYTES_MAX + 1);
     while rest > 0 {
-        let place = source.file.location(source.offset(next));
+        let place = file.location(next.block());
         if next.is_absent() || blob.len > BLOB_BYTES_MAX {
             return Err(Error::corruption("a blob ends before its length").at(place));
         }
-        source.file.read_at(source.offset(next), &mut image)?;
-        let identity = source.identity(BlockKind::Blob, blocks.len() as u64);
+        file.file.read_at(file.offset(next), &mut image)?;
+        let identity = file.identity(BlockKind::Blob, blocks.len() as u64);
         verify(&image, identity, next).map_err(|error| error.at(place))?;
         blocks.push(next.block());
-        let take = rest.min((source.page_bytes - CONTENT_AT) as u64);
+        let take = rest.min((file.page_bytes - CONTENT_AT) as u64);
         bytes.extend_from_slice(&image[CONTENT_AT..CONTENT_AT + take as usize]);
         rest -= take;
         let link = image[BLOCK_HEADER_BYTES..CONTENT_AT].iter().rev();
         next = BlockRef(link.fold(0, |value, byte| value << 8 | u64::from(*byte)));
     }
     if next.0 != 0 || checksum::crc(&bytes) != blob.crc {
-        let place = source.file.location(source.offset(blob.first));
+        let place = file.location(blob.first.block());
         return Err(Error::corruption("a blob is not what its reference says").at(place));
     }
     Ok((bytes, blocks))

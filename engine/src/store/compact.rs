@@ -11,10 +11,11 @@
 //! original is still the newest image when it is written, and no round is in progress: a round's own images are newer.
 //! Blocks of the mapping move when the next round writes them, for which they are noted here; the catalog is written by each.
 
-use super::blocks::{self, BlockNumber, BlockRef};
-use super::lock::{SLICE, looked_at};
-use super::writer::{Heat, Written};
-use super::{PageStore, Phase, State};
+use super::block::{self, BlockNumber, BlockRef, references_per_block};
+use super::checkpoint_writer::{Heat, Written};
+use super::page_store::PageStore;
+use super::state::Phase;
+use super::yielding_lock::{SLICE, examined};
 use crate::base::{Error, ErrorKind, PageId, Result};
 use crate::device::Storage;
 use std::sync::Arc;
@@ -24,38 +25,32 @@ const BATCH: usize = 64;
 /// Bytes of buffers for writing.
 const WRITER_BYTES: u64 = 256 << 10;
 
-/// How far the search for images that should move has come, so that each step goes on where the last one ended. Forgotten when a round
-/// begins.
-#[derive(Debug, Default)]
-pub(super) struct Search {
-    /// Those behind this block are wanted, or those of packs that are half empty.
-    bound: Option<u64>,
-    part: usize,
-}
-
 /// Images to move, and the part of the mapping where the search for them began.
 struct Found {
     images: Vec<(PageId, BlockRef)>,
     from: usize,
 }
 
-impl State {
-    /// The part to go on with.
-    fn search_from(&mut self, bound: Option<u64>) -> usize {
-        if self.search.bound != bound {
-            self.search = Search { bound, part: 0 };
-        }
-        self.search.part
+/// Relocates images of one store.
+pub struct Relocation<'a> {
+    store: &'a Arc<PageStore>,
+    storage: &'a dyn Storage,
+    /// Called between batches, without a lock.
+    pause: &'a dyn Fn(),
+}
+
+impl std::fmt::Debug for Relocation<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Relocation").finish_non_exhaustive()
     }
 }
 
-impl PageStore {
-    /// The length, in blocks, that the file need not exceed: what is in use, and a twentieth, or the reserve if that is more.
+impl<'a> Relocation<'a> {
+    /// Relocates images of `store`, which is in `storage`. `pause` is called between batches, without a
+    /// lock. The caller keeps checkpoints from beginning; everything else may continue.
     #[must_use]
-    pub fn compact_blocks(&self) -> u64 {
-        let state = self.state.lock();
-        let used = state.used();
-        used + state.kept(self).max(used / 20)
+    pub fn new(store: &'a Arc<PageStore>, storage: &'a dyn Storage, pause: &'a dyn Fn()) -> Relocation<'a> {
+        Relocation { store, storage, pause }
     }
 
     /// Moves at most `most` images from blocks at or behind `bound` to free blocks before it, for the next round, and notes which
@@ -64,19 +59,13 @@ impl PageStore {
     ///
     /// # Errors
     /// `Busy` if a round is in progress; `Corruption` if an image is damaged; I/O. Images that had moved by then stay moved.
-    pub fn move_tail(
-        self: &Arc<Self>,
-        storage: &dyn Storage,
-        bound: u64,
-        most: usize,
-        rest: &dyn Fn(),
-    ) -> Result<u64> {
+    pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
         self.refuse_unless_idle()?;
-        if self.state.lock().search_from(Some(bound)) == 0 {
+        if self.store.state.lock().checkpoint.search.part_for(Some(bound)) == 0 {
             self.note_tail_of_mapping(bound);
         }
         let found = self.images_where(Some(bound), most);
-        self.rewrite(storage, found, bound, rest)
+        self.rewrite(found, bound)
     }
 
     /// Moves at most `most` images out of packs of which at most half counts, into full ones, for the next round. Otherwise as
@@ -84,15 +73,15 @@ impl PageStore {
     ///
     /// # Errors
     /// As [`PageStore::move_tail`].
-    pub fn repack(self: &Arc<Self>, storage: &dyn Storage, most: usize, rest: &dyn Fn()) -> Result<u64> {
+    pub fn repack(&self, most: usize) -> Result<u64> {
         self.refuse_unless_idle()?;
         let found = self.images_where(None, most);
-        let bound = self.state.lock().free.blocks();
-        self.rewrite(storage, found, bound, rest)
+        let bound = self.store.state.lock().blocks.free.bitmap.blocks();
+        self.rewrite(found, bound)
     }
 
     fn refuse_unless_idle(&self) -> Result<()> {
-        if self.state.lock().phase == Phase::Idle {
+        if self.store.state.lock().checkpoint.phase == Phase::Idle {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Busy, "a checkpoint is in progress, or its end is unknown"))
@@ -100,8 +89,8 @@ impl PageStore {
 
     /// An image that was read while its page got a newer one may be anything.
     fn unless_replaced(&self, batch: &[(PageId, BlockRef)], error: Error) -> Result<()> {
-        let state = self.state.lock();
-        let replaced = batch.iter().any(|(page, reference)| state.look_up(*page) != *reference);
+        let state = self.store.state.lock();
+        let replaced = batch.iter().any(|(page, reference)| state.images.look_up(*page) != *reference);
         if error.kind() == ErrorKind::Corruption && replaced { Ok(()) } else { Err(error) }
     }
 
@@ -109,30 +98,35 @@ impl PageStore {
     /// Goes on where the last search ended; what is found nowhere then is not there.
     fn images_where(&self, bound: Option<u64>, most: usize) -> Found {
         let mut found = Vec::new();
-        let mut from = self.state.lock().search_from(bound);
+        let mut from = self.store.state.lock().checkpoint.search.part_for(bound);
         while found.len() < most {
             // Part by part, so that nobody waits for the whole table.
-            self.state.let_others_in();
-            let mut state = self.state.lock();
-            let part = state.search_from(bound);
-            if part >= state.mapping.part_count() {
+            self.store.state.yield_to_waiters();
+            let mut state = self.store.state.lock();
+            let part = state.checkpoint.search.part_for(bound);
+            if part >= state.images.mapping.part_count() {
                 // The next search begins anew.
-                state.search.part = 0;
+                state.checkpoint.search.part = 0;
                 if from > 0 && found.is_empty() {
                     from = 0;
                     continue;
                 }
                 break;
             }
-            looked_at(1);
+            examined(1);
             let wanted = |block: BlockNumber| match bound {
                 Some(bound) => block.0 >= bound,
-                None => state.free.is_sparse(block),
+                None => state.blocks.free.fills.is_sparse(block),
             };
-            let images = state.mapping.page_ids(part).into_iter().map(|page| (page, state.look_up(page)));
+            let images = state
+                .images
+                .mapping
+                .page_ids(part)
+                .into_iter()
+                .map(|page| (page, state.images.look_up(page)));
             found.extend(images.filter(|(_, reference)| !reference.is_absent() && wanted(reference.block())));
             if found.len() <= most {
-                state.search.part = part + 1;
+                state.checkpoint.search.part = part + 1;
             }
         }
         found.truncate(most);
@@ -140,40 +134,36 @@ impl PageStore {
     }
 
     /// Copies images to free blocks before `bound`, as long as there are any that the reserve does not need.
-    fn rewrite(
-        self: &Arc<Self>,
-        storage: &dyn Storage,
-        Found { images, from }: Found,
-        bound: u64,
-        rest: &dyn Fn(),
-    ) -> Result<u64> {
-        let _charge = self.memory.get().map(|memory| memory.charge(WRITER_BYTES));
-        let mut writer = self.writer_before(storage, WRITER_BYTES, Some(bound))?;
+    fn rewrite(&self, Found { images, from }: Found, bound: u64) -> Result<u64> {
+        let store = self.store;
+        let _charge = store.file.memory.get().map(|memory| memory.charge(WRITER_BYTES));
+        let mut writer = store.writer_before(self.storage, WRITER_BYTES, Some(bound))?;
         let (mut written, mut moved, mut full) = (Vec::new(), 0, false);
         for batch in images.chunks(BATCH) {
-            full |= !self.can_spare(batch.len() as u64);
+            full |= !store.space.can_spare(batch.len() as u64);
             if full {
                 break;
             }
-            self.visit_images(batch, &mut |image| {
-                let pushed = writer.push(image.page, blocks::csn_of(image.bytes), Heat::Cold, |out| {
-                    out.copy_from_slice(image.bytes);
-                    Some((image.kind, image.reference.0))
-                });
-                full |= is_full(&pushed);
-                if full { Ok(()) } else { pushed.map(drop) }
-            })
-            .or_else(|error| self.unless_replaced(batch, error))?;
+            store
+                .visit_images(batch, &mut |image| {
+                    let pushed = writer.push(image.page, block::csn_of(image.bytes), Heat::Cold, |out| {
+                        out.copy_from_slice(image.bytes);
+                        Some((image.kind, image.reference.0))
+                    });
+                    full |= is_full(&pushed);
+                    if full { Ok(()) } else { pushed.map(drop) }
+                })
+                .or_else(|error| self.unless_replaced(batch, error))?;
             let result = writer.reap(false, &mut written);
             moved += self.record_moved(&mut written);
             result?;
-            rest();
+            (self.pause)();
         }
         let result = writer.reap(true, &mut written);
         moved += self.record_moved(&mut written);
         if moved < images.len() as u64 {
             // The others are still there.
-            self.state.lock().search.part = from;
+            store.state.lock().checkpoint.search.part = from;
         }
         if is_full(&result) { Ok(moved) } else { result.map(|()| moved) }
     }
@@ -182,13 +172,13 @@ impl PageStore {
     fn record_moved(&self, written: &mut Vec<Written>) -> u64 {
         let mut moved = 0;
         for Written { page, reference, token, .. } in written.drain(..) {
-            let mut state = self.state.lock();
-            if state.phase == Phase::Idle && state.look_up(page) == BlockRef(token) {
-                state.settle(reference.block());
-                state.set_working(page, reference);
+            let mut state = self.store.state.lock();
+            if state.checkpoint.phase == Phase::Idle && state.images.look_up(page) == BlockRef(token) {
+                state.blocks.settle(reference.block());
+                state.set_next(page, reference);
                 moved += 1;
             } else {
-                state.give_back(reference.block());
+                state.blocks.discard(reference.block());
             }
         }
         moved
@@ -196,36 +186,22 @@ impl PageStore {
 
     /// Only rounds change what is looked at here, and none is in progress.
     fn note_tail_of_mapping(&self, bound: u64) {
-        let per_block = super::mapping::references_per_block(self.source.page_bytes);
-        let parts = self.state.lock().mapping.part_count();
+        let per_block = references_per_block(self.store.page_bytes());
+        let parts = self.store.state.lock().images.mapping.part_count();
         for first in (0..parts).step_by(SLICE) {
-            let mut state = self.state.lock();
+            let mut state = self.store.state.lock();
             for part in first..parts.min(first + SLICE) {
-                looked_at(1);
-                let stored = state.mapping.stored(part);
-                let directory = state.mapping.directory().get(part / per_block).copied().unwrap_or_default();
+                examined(1);
+                let stored = state.images.mapping.stored(part);
+                let directory =
+                    state.images.mapping.directory().get(part / per_block).copied().unwrap_or_default();
                 // A directory block is written with any of its parts.
                 let behind = stored.block().0 >= bound || directory.block().0 >= bound;
                 if behind && !stored.is_absent() {
-                    state.moving_parts.insert(part);
+                    state.checkpoint.relocating_parts.insert(part);
                 }
             }
         }
-    }
-
-    /// Cuts off the free end of the file, but for the reserve: a transaction in progress has been promised that it can be written.
-    ///
-    /// # Errors
-    /// I/O: the file stays as long as it is.
-    pub fn cut_free_end(&self) -> Result<()> {
-        let mut state = self.state.lock();
-        let end = state.free.used_end().max(state.used() + state.kept(self));
-        if end < state.free.blocks() {
-            self.source.file.set_len(end * self.source.page_bytes as u64)?;
-            state.free.cut(end);
-            state.full = None;
-        }
-        Ok(())
     }
 }
 

@@ -1,17 +1,22 @@
-//! Making a page store, and opening one as of a checkpoint.
+//! Creates a page store, or opens one as of a checkpoint.
 
-use super::blocks::{self, BlockNumber};
-use super::free::FreeSpace;
-use super::mapping::{BlockSource, Mapping};
-use super::packing::Packing;
-use super::{Manifest, PAGES_DIRECTORY, PAGES_PATH, PageStore, Parts, Readers, StoreRoot, blob};
+use super::allocator::Allocator;
+use super::allocator::free::FreeSpace;
+use super::blob;
+use super::block::{self, BlockNumber, references_per_block};
+use super::block_file::{BlockFile, PAGES_DIRECTORY, PAGES_PATH};
+use super::manifest::{Manifest, ReaderSlot, Readers, StoreRoot, open_newest_checkpoint};
+use super::mapping::Images;
+use super::mapping::load::load_mapping;
+use super::mapping::table::Mapping;
+use super::pack::Packing;
+use super::page_store::PageStore;
 use crate::base::{DatabaseId, Error, Result};
-use crate::device::counted::CountedFile;
 use crate::device::{AlignedBuffer, File, OpenMode, Storage};
 use std::sync::Arc;
 
 impl PageStore {
-    /// Creates an empty page store, durably; whatever the file held before is gone.
+    /// Creates an empty page store, durably. Deletes the file's old content.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
@@ -21,22 +26,24 @@ impl PageStore {
         file.claim()?;
         file.set_len(0)?;
         let mut header = AlignedBuffer::zeroed(page_bytes);
-        blocks::seal_file_header(&mut header, database);
+        block::seal_file_header(&mut header, database);
         file.write_at(0, &header)?;
         file.flush()?;
         storage.flush_directory(PAGES_DIRECTORY)?;
         storage.flush_directory("")?;
-        let (file, traffic) = CountedFile::wrap(file);
-        let source = BlockSource { file, database, page_bytes };
-        let parts = Parts::new(Mapping::empty(page_bytes), FreeSpace::new(1));
-        Ok(Arc::new(Self::with(source, traffic, parts)))
+        let file = BlockFile::new(file, database, page_bytes);
+        let per_part = references_per_block(page_bytes);
+        let images = Images::new(Mapping::empty(page_bytes), per_part, None, Vec::new());
+        let blocks = Allocator::new(FreeSpace::new(1));
+        Ok(Arc::new(Self::with(file, images, blocks, Packing::default(), (None, None))))
     }
 
-    /// The file of pages, which nobody else has to write to it. To be asked for before anything is written, the manifest included: somebody may
-    /// have removed the file that is the lock of the database, and another process be at work.
+    /// Opens the file of pages and claims the right to write to it. To be called before anything is
+    /// written, also before the manifest: the lock file of the database may have been removed while another
+    /// process is at work.
     ///
     /// # Errors
-    /// `NotFound`; `Busy` if another process has it, or writes of a killed one do not end; I/O.
+    /// `NotFound`; `Busy` if another process has it, or writes of a killed process do not end; I/O.
     pub fn claim(storage: &dyn Storage) -> Result<Arc<dyn File>> {
         let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only: false, direct: true })?;
         // A write of a killed process must not arrive in a block that is used again.
@@ -44,8 +51,9 @@ impl PageStore {
         Ok(file)
     }
 
-    /// Opens the page store as of the checkpoint of `manifest`, to write to it: to `file`, which was [claimed](PageStore::claim) before the manifest
-    /// was read. Loads the whole mapping: 8 bytes per page. The caller has the lock of the database, and had it then, too.
+    /// Opens the page store as of the checkpoint of `manifest`, for writing to `file`, which was
+    /// [claimed](PageStore::claim) before the manifest was read. Loads the whole mapping: 8 bytes per
+    /// page. The caller has held the lock of the database since then.
     ///
     /// # Errors
     /// `Corruption`, `Unsupported` with the place; I/O.
@@ -55,9 +63,19 @@ impl PageStore {
         file: Arc<dyn File>,
     ) -> Result<Arc<PageStore>> {
         let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
-        let mut store = Self::open_with(file, database, page_bytes, &manifest.store)?;
-        store.hold_for_readers(Readers::new(storage.clone(), database), manifest.generation);
-        store.back_free_end()?;
+        let readers = (Some(Readers::new(storage.clone(), database)), None);
+        let store = Self::open_with(file, database, page_bytes, &manifest.store, readers)?;
+        // Before the first block is written: content of older checkpoints that a reader has is not free.
+        let generations = store.space.generations_read();
+        let has_other_reader = generations.iter().any(|reader| *reader != manifest.generation);
+        {
+            let free = &mut store.state.lock().blocks.free;
+            free.committed(manifest.generation, generations);
+            if has_other_reader {
+                free.hold_all_free();
+            }
+        }
+        store.space.back_free_end()?;
         Ok(Arc::new(store))
     }
 
@@ -71,17 +89,22 @@ impl PageStore {
         page_bytes: usize,
         root: &StoreRoot,
     ) -> Result<Arc<PageStore>> {
-        Self::open_to_read(storage, database, page_bytes, root).map(Arc::new)
+        let file = open_to_read(storage)?;
+        Self::open_with(file, database, page_bytes, root, (None, None)).map(Arc::new)
     }
 
-    pub(super) fn open_to_read(
-        storage: &dyn Storage,
-        database: DatabaseId,
-        page_bytes: usize,
-        root: &StoreRoot,
-    ) -> Result<PageStore> {
-        let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: true })?;
-        Self::open_with(file, database, page_bytes, root)
+    /// Opens the page store as of the newest durable checkpoint, beside the process that writes to it, if
+    /// any. The checkpoint stays as it is for as long as the store is open. Returns its manifest too.
+    ///
+    /// # Errors
+    /// As [`open_newest_checkpoint`] and [`PageStore::open`].
+    pub fn open_newest_checkpoint(storage: &Arc<dyn Storage>) -> Result<(Manifest, Arc<PageStore>)> {
+        let (manifest, slot) = open_newest_checkpoint(&**storage)?;
+        let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
+        let readers = (Some(Readers::new(storage.clone(), database)), Some(slot));
+        let file = open_to_read(&**storage)?;
+        let store = Self::open_with(file, database, page_bytes, &manifest.store, readers)?;
+        Ok((manifest, Arc::new(store)))
     }
 
     fn open_with(
@@ -89,31 +112,35 @@ impl PageStore {
         database: DatabaseId,
         page_bytes: usize,
         root: &StoreRoot,
+        readers: (Option<Readers>, Option<ReaderSlot>),
     ) -> Result<PageStore> {
         let mut header = AlignedBuffer::zeroed(page_bytes);
         file.read_at(0, &mut header)?;
-        blocks::verify_file_header(&header, database).map_err(|error| error.at(file.location(0)))?;
+        block::verify_file_header(&header, database).map_err(|error| error.at(file.location(0)))?;
         root.codecs.check().map_err(|error| error.at(file.location(0)))?;
         let blocks = (file.len()? / page_bytes as u64).min(BlockNumber::LIMIT - 1);
-        let (file, traffic) = CountedFile::wrap(file);
-        let source = BlockSource { file, database, page_bytes };
+        let file = BlockFile::new(file, database, page_bytes);
         let mut free = FreeSpace::new(blocks);
-        let mapping = Mapping::load(&source, &root.directory, &mut free)?;
+        let mapping = load_mapping(&file, &root.directory, &mut free)?;
         if mapping.pages() != root.pages {
             let what =
                 format!("the mapping holds {} pages, the manifest says {}", mapping.pages(), root.pages);
-            return Err(Error::corruption(what).at(source.file.location(0)));
+            return Err(Error::corruption(what).at(file.location(BlockNumber(0))));
         }
         let mut catalog_blocks = Vec::new();
         if let Some(catalog) = &root.catalog {
-            catalog_blocks = blob::read(&source, catalog)?.1;
+            catalog_blocks = blob::read(&file, catalog)?.1;
             if !catalog_blocks.iter().all(|block| free.claim(*block)) {
                 return Err(Error::corruption("a block of the catalog is in use by something else")
-                    .at(source.file.location(source.offset(catalog.first))));
+                    .at(file.location(catalog.first.block())));
             }
         }
         let packing = Packing::with(root.codecs);
-        let parts = Parts { packing, catalog: root.catalog, catalog_blocks, ..Parts::new(mapping, free) };
-        Ok(Self::with(source, traffic, parts))
+        let images = Images::new(mapping, references_per_block(page_bytes), root.catalog, catalog_blocks);
+        Ok(Self::with(file, images, Allocator::new(free), packing, readers))
     }
+}
+
+fn open_to_read(storage: &dyn Storage) -> Result<Arc<dyn File>> {
+    storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: true })
 }

@@ -25,7 +25,7 @@ pub use report::{LostRange, SalvageReport, SalvageSink, SalvagedTable};
 use super::progress::ProgressFn;
 use crate::base::Result;
 use crate::device::Storage;
-use crate::store::Remains;
+use crate::store::SalvageScan;
 use log::apply_log;
 use pages::salvage_pages;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 /// Those of the sink. Damage is in the report.
 pub fn salvage(
     storage: &Arc<dyn Storage>,
-    scan: &Remains,
+    scan: &SalvageScan,
     sink: &mut dyn SalvageSink,
     progress: ProgressFn<'_>,
 ) -> Result<SalvageReport> {

@@ -5,7 +5,7 @@ use crate::backup::progress::ProgressFn;
 use crate::base::checksum::crc;
 use crate::base::{Csn, PageId, Result, TableId};
 use crate::checkpoint::{TableRecord, decode_catalog_prefix};
-use crate::store::Remains;
+use crate::store::SalvageScan;
 use crate::tree::content::{Content, StoredPage, StoredRow, StoredValue, read_content};
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ type Range = (Vec<u8>, Option<Vec<u8>>);
 /// # Errors
 /// Those of the sink. Damage is in the report.
 pub(super) fn salvage_pages(
-    scan: &Remains,
+    scan: &SalvageScan,
     sink: &mut dyn SalvageSink,
     report: &mut SalvageReport,
     progress: ProgressFn<'_>,
@@ -35,7 +35,7 @@ pub(super) fn salvage_pages(
 }
 
 struct Walk<'a> {
-    scan: &'a Remains,
+    scan: &'a SalvageScan,
     sink: &'a mut dyn SalvageSink,
     report: &'a mut SalvageReport,
     visited: HashSet<PageId>,

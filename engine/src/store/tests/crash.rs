@@ -53,7 +53,7 @@ fn checkpoint(
     // If this fails `finished` is dropped undecided.
     manifest_file.publish(&next)?;
     *manifest = next;
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     assert_eq!(store.check_space(), [""; 0]);
     Ok(pages)
 }

@@ -1,28 +1,28 @@
 //! Free space: what is handed out, what is kept for whom, and how long.
 
 use super::*;
-use crate::store::fill::PackTotals;
-use crate::store::free::READS_ANYTHING;
+use crate::store::manifest::READS_ANYTHING;
+use crate::store::pack::PackTotals;
 
 fn drain(space: &mut FreeSpace) -> Vec<u64> {
     std::iter::from_fn(|| space.allocate_run(1)).map(|(block, _)| block.0).collect()
 }
 
 fn set_readers(space: &mut FreeSpace, readers: Vec<u64>) {
-    space.set_readers(readers);
-    while space.give_back(1) {}
+    space.pins.set_readers(readers);
+    while space.release_unneeded(1) {}
 }
 
 fn end_hold(space: &mut FreeSpace, generation: u64) {
-    space.end_hold(generation);
-    while space.give_back(1) {}
+    space.pins.end_hold(generation);
+    while space.release_unneeded(1) {}
 }
 
 #[test]
 fn every_block_but_the_header_is_handed_out_once() {
     let mut space = FreeSpace::new(200);
     assert_eq!(drain(&mut space), (1..200).collect::<Vec<_>>());
-    assert_eq!(space.free_blocks(), 0);
+    assert_eq!(space.bitmap.free_blocks(), 0);
     space.extend(203);
     assert_eq!(drain(&mut space), [200, 201, 202]);
 }
@@ -43,14 +43,14 @@ fn a_run_ends_at_a_block_in_use_and_at_the_end_of_the_file() {
 fn live_blocks_are_kept_while_a_checkpoint_with_them_is_held() {
     let mut space = FreeSpace::new(4);
     assert_eq!(drain(&mut space), [1, 2, 3]);
-    let (first, again) = (space.hold(), space.hold());
+    let (first, again) = (space.pins.hold(), space.pins.hold());
     space.committed(5, Vec::new());
     space.release_live(BlockNumber(1));
-    let second = space.hold();
+    let second = space.pins.hold();
     space.committed(6, Vec::new());
     space.release_live(BlockNumber(2));
     end_hold(&mut space, first);
-    assert_eq!((space.allocate_run(1), space.held_blocks()), (None, 2), "F1");
+    assert_eq!((space.allocate_run(1), space.fills.held_blocks()), (None, 2), "F1");
     end_hold(&mut space, again);
     assert_eq!(drain(&mut space), [1], "the second does not have it");
     end_hold(&mut space, second);
@@ -65,7 +65,7 @@ fn live_blocks_are_kept_for_readers_of_older_checkpoints() {
     drain(&mut space);
     space.committed(7, vec![6]);
     space.release_live(BlockNumber(1));
-    let held = space.hold();
+    let held = space.pins.hold();
     space.committed(8, vec![6]);
     space.release_live(BlockNumber(2));
     assert!(space.waits_for_readers());
@@ -95,10 +95,10 @@ fn a_reader_holds_no_more_than_its_checkpoint() {
         for block in [&mut live, &mut catalog] {
             let new = space.allocate_run(1).expect("free").0;
             space.release_live(std::mem::replace(block, new));
-            space.note_birth(new);
+            space.pins.note_created(Content::Other(new));
         }
         if generation == 8 {
-            held = Some(space.hold());
+            held = Some(space.pins.hold());
         }
         let expected = match generation {
             2..4 => 0,
@@ -106,14 +106,14 @@ fn a_reader_holds_no_more_than_its_checkpoint() {
             9..15 => 4,
             _ => 4 + 2 * (generation - 14),
         };
-        assert_eq!(space.held_blocks(), expected, "generation {generation}");
+        assert_eq!(space.fills.held_blocks(), expected, "generation {generation}");
     }
     set_readers(&mut space, vec![3]);
-    assert_eq!(space.held_blocks(), 4);
+    assert_eq!(space.fills.held_blocks(), 4);
     end_hold(&mut space, held.expect("held"));
-    assert_eq!(space.held_blocks(), 2);
+    assert_eq!(space.fills.held_blocks(), 2);
     set_readers(&mut space, Vec::new());
-    assert_eq!((space.held_blocks(), space.free_blocks()), (0, 97));
+    assert_eq!((space.fills.held_blocks(), space.bitmap.free_blocks()), (0, 97));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn what_was_free_at_open_may_belong_to_earlier_readers() {
     assert!(space.claim(BlockNumber(9)));
     space.committed(20, vec![18]);
     space.hold_all_free();
-    assert_eq!((space.free_blocks(), space.held_blocks(), space.used_end()), (0, 68, 70));
+    assert_eq!((space.bitmap.free_blocks(), space.fills.held_blocks(), space.bitmap.used_end()), (0, 68, 70));
     space.extend(71);
     assert_eq!(drain(&mut space), [70]);
     set_readers(&mut space, vec![20]);
@@ -134,13 +134,13 @@ fn a_free_tail_can_be_cut_off_and_grown_again() {
     let mut space = FreeSpace::new(300);
     drain(&mut space);
     (70..300).for_each(|block| space.release(BlockNumber(block)));
-    assert_eq!((space.used_end(), space.free_blocks()), (70, 230));
+    assert_eq!((space.bitmap.used_end(), space.bitmap.free_blocks()), (70, 230));
     space.cut(72);
-    assert_eq!((space.blocks(), space.free_blocks()), (72, 2));
+    assert_eq!((space.bitmap.blocks(), space.bitmap.free_blocks()), (72, 2));
     space.extend(300);
-    space.rewind();
+    space.bitmap.rewind();
     assert_eq!(drain(&mut space), (70..300).collect::<Vec<_>>());
-    assert_eq!(FreeSpace::new(1).used_end(), 1);
+    assert_eq!(FreeSpace::new(1).bitmap.used_end(), 1);
 }
 
 #[test]
@@ -148,22 +148,26 @@ fn a_pack_is_free_with_its_last_image_and_not_while_a_checkpoint_that_has_one_is
     let mut space = FreeSpace::new(3);
     assert_eq!(space.allocate_run(2), Some((BlockNumber(1), 2)));
     space.becomes_pack(BlockNumber(1), 4);
-    assert_eq!(space.packs().beyond_first, 3);
+    assert_eq!(space.fills.totals().beyond_first, 3);
     space.committed(1, Vec::new());
     space.release(BlockNumber(1));
-    let held = space.hold();
+    let held = space.pins.hold();
     space.committed(2, Vec::new());
     space.release_image(PageId(1), BlockNumber(1));
-    assert_eq!((space.users(BlockNumber(1)), space.held_blocks()), (3, 0), "two others keep it anyway");
+    assert_eq!(
+        (space.fills.live(BlockNumber(1)), space.fills.held_blocks()),
+        (3, 0),
+        "two others keep it anyway"
+    );
     space.release(BlockNumber(1));
-    assert!(!space.is_sparse(BlockNumber(1)), "moving the last one would free nothing");
+    assert!(!space.fills.is_sparse(BlockNumber(1)), "moving the last one would free nothing");
     space.release(BlockNumber(1));
-    let users = space.users(BlockNumber(1));
-    assert_eq!((space.allocate_run(1), users, space.held_blocks()), (None, 1, 1), "F1, F4");
+    let users = space.fills.live(BlockNumber(1));
+    assert_eq!((space.allocate_run(1), users, space.fills.held_blocks()), (None, 1, 1), "F1, F4");
     end_hold(&mut space, held);
     assert_eq!(space.allocate_run(1), Some((BlockNumber(1), 1)));
-    assert_eq!((space.packs(), space.is_sparse(BlockNumber(1))), (PackTotals::default(), false));
-    assert_eq!(space.held_blocks(), 0);
+    assert_eq!((space.fills.totals(), space.fills.is_sparse(BlockNumber(1))), (PackTotals::default(), false));
+    assert_eq!(space.fills.held_blocks(), 0);
 }
 
 #[test]
@@ -174,25 +178,25 @@ fn each_image_of_a_pack_is_held_from_its_own_birth_on() {
     space.becomes_pack(pack, 3);
     // Page 1 is in it before anybody pins, page 2 from generation 6 on, page 3 from 8.
     space.committed(4, Vec::new());
-    space.note_image(PageId(1));
+    space.pins.note_created(Content::Image(PageId(1)));
     let fifth = {
         space.committed(5, Vec::new());
-        space.hold()
+        space.pins.hold()
     };
     space.committed(6, Vec::new());
-    space.note_image(PageId(2));
+    space.pins.note_created(Content::Image(PageId(2)));
     space.committed(8, Vec::new());
-    space.note_image(PageId(3));
-    let eighth = space.hold();
+    space.pins.note_created(Content::Image(PageId(3)));
+    let eighth = space.pins.hold();
     space.committed(9, Vec::new());
     space.release_image(PageId(3), pack);
     space.release_image(PageId(2), pack);
     space.release_image(PageId(1), pack);
-    assert_eq!((space.users(pack), space.held_blocks()), (3, 1));
+    assert_eq!((space.fills.live(pack), space.fills.held_blocks()), (3, 1));
     end_hold(&mut space, eighth);
-    assert_eq!((space.users(pack), space.held_blocks()), (1, 1), "generation 5 has page 1 only");
+    assert_eq!((space.fills.live(pack), space.fills.held_blocks()), (1, 1), "generation 5 has page 1 only");
     end_hold(&mut space, fifth);
-    assert_eq!((space.users(pack), space.held_blocks(), space.free_blocks()), (0, 0, 1));
+    assert_eq!((space.fills.live(pack), space.fills.held_blocks(), space.bitmap.free_blocks()), (0, 0, 1));
 }
 
 #[test]
@@ -202,15 +206,15 @@ fn an_image_that_replaces_another_of_its_page_in_one_pack_is_born_after_it() {
     assert!(space.allocate_run(1).is_some());
     space.becomes_pack(pack, 2);
     space.committed(5, vec![5]);
-    space.note_image(PageId(1));
+    space.pins.note_created(Content::Image(PageId(1)));
     space.committed(6, vec![5]);
     space.release_image(PageId(1), pack);
-    space.note_image(PageId(1));
+    space.pins.note_created(Content::Image(PageId(1)));
     space.committed(7, vec![5]);
     space.release_image(PageId(1), pack);
-    assert_eq!((space.users(pack), space.held_blocks()), (1, 1), "the reader has the first only");
+    assert_eq!((space.fills.live(pack), space.fills.held_blocks()), (1, 1), "the reader has the first only");
     set_readers(&mut space, Vec::new());
-    assert_eq!(space.free_blocks(), 1);
+    assert_eq!(space.bitmap.free_blocks(), 1);
 }
 
 #[test]
@@ -221,12 +225,18 @@ fn only_images_share_a_block() {
     assert!((1..64).all(|_| space.claim_image(BlockNumber(2))) && !space.claim_image(BlockNumber(2)));
     assert!(!space.claim_image(BlockNumber(0)) && !space.claim_image(BlockNumber(5)));
     space.learn(BlockNumber(2), 64);
-    assert_eq!((space.packs().packs, space.packs().live, space.packs().made), (1, 64, 64));
+    assert_eq!(
+        (space.fills.totals().packs, space.fills.totals().live, space.fills.totals().made),
+        (1, 64, 64)
+    );
     assert!(space.claim_image(BlockNumber(3)));
-    assert_eq!(space.packs().packs, 1, "nobody has looked yet");
+    assert_eq!(space.fills.totals().packs, 1, "nobody has looked yet");
     space.learn(BlockNumber(3), 4);
-    assert!(space.is_sparse(BlockNumber(3)));
-    assert_eq!((space.packs().packs, space.packs().sparse, space.packs().made), (2, 1, 68));
+    assert!(space.fills.is_sparse(BlockNumber(3)));
+    assert_eq!(
+        (space.fills.totals().packs, space.fills.totals().sparse, space.fills.totals().made),
+        (2, 1, 68)
+    );
 }
 
 #[test]
@@ -244,27 +254,27 @@ fn what_is_given_back_a_little_at_a_time_stays_held_until_its_turn() {
     let mut space = FreeSpace::new(12);
     drain(&mut space);
     space.committed(5, vec![5]);
-    let fifth = space.hold();
+    let fifth = space.pins.hold();
     space.committed(6, vec![5]);
     (1..8).for_each(|block| space.release_live(BlockNumber(block)));
-    space.end_hold(fifth);
-    assert!(!space.give_back(1), "a reader has them");
-    space.set_readers(vec![]);
-    assert!(space.waits_for_readers() && space.give_back(3));
+    space.pins.end_hold(fifth);
+    assert!(!space.release_unneeded(1), "a reader has them");
+    space.pins.set_readers(vec![]);
+    assert!(space.waits_for_readers() && space.release_unneeded(3));
     assert_eq!(drain(&mut space).len(), 3);
-    let sixth = space.hold();
+    let sixth = space.pins.hold();
     space.committed(7, vec![]);
     space.release_live(BlockNumber(8));
-    assert!(space.give_back(2) && space.held_blocks() == 3);
+    assert!(space.release_unneeded(2) && space.fills.held_blocks() == 3);
     // One that is not understood, which may need all that was not given back yet.
-    space.set_readers(vec![READS_ANYTHING]);
-    while space.give_back(1) {}
-    assert_eq!((space.held_blocks(), drain(&mut space).len()), (3, 2));
-    space.set_readers(vec![5]);
-    assert!(!space.give_back(100));
-    assert_eq!((space.held_blocks(), drain(&mut space).len()), (3, 0), "F1");
+    space.pins.set_readers(vec![READS_ANYTHING]);
+    while space.release_unneeded(1) {}
+    assert_eq!((space.fills.held_blocks(), drain(&mut space).len()), (3, 2));
+    space.pins.set_readers(vec![5]);
+    assert!(!space.release_unneeded(100));
+    assert_eq!((space.fills.held_blocks(), drain(&mut space).len()), (3, 0), "F1");
     set_readers(&mut space, vec![]);
-    assert_eq!((space.held_blocks(), drain(&mut space).len()), (1, 2));
+    assert_eq!((space.fills.held_blocks(), drain(&mut space).len()), (1, 2));
     end_hold(&mut space, sixth);
     assert_eq!(drain(&mut space), [8]);
 }

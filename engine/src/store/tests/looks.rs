@@ -1,8 +1,7 @@
-//! How much is looked at, and how much of it in one hold of the lock that every fault takes. Looks are counted, so nothing depends on time.
+//! How much is looked at, and how much of it in one hold of the lock that every fault takes. Examined are counted, so nothing depends on time.
 
 use super::*;
-use crate::store::lock::SLICE;
-use crate::store::lock::counted::{Looks, looks};
+use crate::store::yielding_lock::counted::{Examined, examined_by};
 
 fn new_store(disk: &SimulatedStorage) -> Arc<PageStore> {
     PageStore::create(disk, DATABASE, PAGE).expect("created")
@@ -17,15 +16,15 @@ fn the_end_of_a_checkpoint_lets_others_in_between_the_parts_of_the_mapping() {
         let round = begin(&store).expect("idle");
         (1..=pages).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
         round.record(PageId(pages), BlockRef::ABSENT);
-        let looks = looks(|| {
+        let looks = examined_by(|| {
             let finished = round.finish().expect("the disk works");
             assert_eq!(finished.root().pages, pages - 1);
-            store.round_committed(finished);
+            store.commit_checkpoint(finished);
         });
         assert!(looks.all >= pages as usize, "{looks:?}");
         looks.most
     });
-    assert!(most.into_iter().all(|most| most <= mapping::references_per_block(PAGE)), "{most:?}");
+    assert!(most.into_iter().all(|most| most <= references_per_block(PAGE)), "{most:?}");
 }
 
 /// A checkpoint that failed gave all its images to the next one in one hold.
@@ -36,11 +35,11 @@ fn an_abandoned_round_lets_others_in_between_the_parts_of_the_mapping() {
         commit(&store, 1..=pages, 1);
         let round = begin(&store).expect("idle");
         (1..=pages).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
-        let looks = looks(|| drop(round));
+        let looks = examined_by(|| drop(round));
         assert!(looks.all >= pages as usize, "{looks:?}");
-        assert!(looks.most <= mapping::references_per_block(PAGE), "{looks:?}");
+        assert!(looks.most <= references_per_block(PAGE), "{looks:?}");
         let usage = store.usage();
-        assert_eq!((usage.working, usage.in_round, usage.replaced), (pages, 0, pages));
+        assert_eq!((usage.next, usage.in_checkpoint, usage.replaced), (pages, 0, pages));
         assert_eq!(store.check_space(), [""; 0]);
     }
 }
@@ -94,8 +93,8 @@ fn what_is_held_is_looked_at_when_somebody_lets_go_and_a_slice_at_a_time() {
         commit(&store, 1..=pages, 1);
         let before = memory.bytes();
         let held = store.hold();
-        let replaced = looks(|| (2..=4).for_each(|version| drop(commit(&store, 1..=pages, version))));
-        assert!(replaced.most <= mapping::references_per_block(PAGE), "{pages}: {replaced:?}");
+        let replaced = examined_by(|| (2..=4).for_each(|version| drop(commit(&store, 1..=pages, version))));
+        assert!(replaced.most <= references_per_block(PAGE), "{pages}: {replaced:?}");
         let (blocks, charged) = (store.usage().held_blocks, memory.bytes() - before);
         assert!(blocks >= pages && blocks <= pages + 20, "{blocks}: its own checkpoint, and no other");
         // A block and two generations of what is held, and when each page that is there was born.
@@ -104,7 +103,7 @@ fn what_is_held_is_looked_at_when_somebody_lets_go_and_a_slice_at_a_time() {
             "{charged} bytes for {pages} pages"
         );
         let free = store.usage().free_blocks;
-        let ended = looks(|| drop(held));
+        let ended = examined_by(|| drop(held));
         assert!(ended.most <= SLICE && ended.all >= pages as usize, "{ended:?}");
         assert_eq!((store.usage().held_blocks, store.usage().free_blocks), (0, free + blocks));
         assert_eq!((memory.bytes(), store.check_space()), (before, vec![]));
@@ -112,19 +111,19 @@ fn what_is_held_is_looked_at_when_somebody_lets_go_and_a_slice_at_a_time() {
 }
 
 /// Moves every second of so many images, which are in the second half of the file.
-fn compacted(pages: u64) -> Looks {
+fn compacted(pages: u64) -> Examined {
     let disk = new_disk();
     let store = new_store(&disk);
     commit(&store, 1..=2 * pages, 1);
     let round = begin(&store).expect("idle");
     (1..=pages)
         .for_each(|page| round.record(PageId(2 * page - u64::from(page <= pages / 2)), BlockRef::ABSENT));
-    store.round_committed(round.finish().expect("the disk works"));
-    let bound = store.compact_blocks();
+    store.commit_checkpoint(round.finish().expect("the disk works"));
+    let bound = store.disk_space().compact_blocks();
     let mut moved = 0;
-    let looks = looks(|| {
+    let looks = examined_by(|| {
         loop {
-            let step = store.move_tail(&disk, bound, 128, &|| ()).expect("the disk works");
+            let step = Relocation::new(&store, &disk, &|| ()).move_tail(bound, 128).expect("the disk works");
             moved += step;
             if step == 0 {
                 break;
@@ -140,7 +139,7 @@ fn compacted(pages: u64) -> Looks {
 fn compacting_four_times_as_much_looks_at_four_times_as_much() {
     let (few, many) = (compacted(4000), compacted(16_000));
     assert!(many.all <= 5 * few.all, "{few:?} {many:?}");
-    assert!(many.most <= 2 * SLICE.max(mapping::references_per_block(PAGE)), "{many:?}");
+    assert!(many.most <= 2 * SLICE.max(references_per_block(PAGE)), "{many:?}");
 }
 
 /// All of the mapping was looked at in one hold.
@@ -151,9 +150,9 @@ fn space_is_checked_a_part_at_a_time() {
         commit(&store, 1..=pages, 1);
         let held = store.hold();
         commit(&store, 1..=pages, 2);
-        let looks = looks(|| assert_eq!(store.check_space(), [""; 0]));
+        let looks = examined_by(|| assert_eq!(store.check_space(), [""; 0]));
         assert!(looks.all > 3 * pages as usize, "{looks:?}");
-        assert!(looks.most <= 3 * mapping::references_per_block(PAGE) + 1, "{looks:?}");
+        assert!(looks.most <= 3 * references_per_block(PAGE) + 1, "{looks:?}");
         drop(held);
     }
 }
@@ -171,8 +170,8 @@ fn what_changes_while_space_is_checked_is_not_taken_for_damage() {
                 let block = {
                     // As a writer does.
                     let mut state = store.state.lock();
-                    let (block, _) = store.allocate_run(&mut state, 1).expect("the disk works");
-                    state.unsettled.begin(block, 1, false);
+                    let (block, _) = store.space.allocate_run(&mut state, 1).expect("the disk works");
+                    state.blocks.in_flight.begin(block, 1, false);
                     block
                 };
                 store.record(PageId(page), BlockRef::new(block, at as u32), false);
@@ -187,6 +186,6 @@ fn what_changes_while_space_is_checked_is_not_taken_for_damage() {
         }
     });
     assert_eq!(store.check_space(), [""; 0]);
-    store.state.lock().free.allocate_run(1).expect("free");
+    store.state.lock().blocks.free.allocate_run(1).expect("free");
     assert_eq!(store.check_space().len(), 1);
 }

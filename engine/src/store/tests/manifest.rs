@@ -5,8 +5,8 @@ use crate::base::random::Random;
 use crate::base::{Epoch, LogId, TableId, checksum};
 use crate::device::SECTOR_BYTES;
 use crate::device::simulated::{Mishap, MishapKind};
-use crate::store::manifest::{NeededMemory, SLOT_BYTES};
-use crate::store::manifest_file::MANIFEST_PATH;
+use crate::store::manifest::file::MANIFEST_PATH;
+use crate::store::manifest::format::{NeededMemory, SLOT_BYTES};
 
 fn full() -> Manifest {
     let entry = |epoch, first, last| EpochEntry {

@@ -10,11 +10,18 @@ mod pages;
 mod readers;
 mod space;
 
+use super::allocator::creation::Content;
+use super::allocator::free::FreeSpace;
+use super::block::{BlockKind, BlockNumber, references_per_block};
+use super::mapping::overlay::Overlay;
+use super::pack::Codecs;
+use super::yielding_lock::SLICE;
 use super::*;
 use crate::base::clock::Clock;
-use crate::base::{DatabaseId, Location};
+use crate::base::{Account, Csn, DatabaseId, Error, ErrorKind, Location, PageId, Result};
 use crate::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
-use crate::device::{OpenMode, Storage};
+use crate::device::{AlignedBuffer, OpenMode, Storage};
+use std::sync::Arc;
 
 const DATABASE: DatabaseId = DatabaseId(0xdb);
 const PAGE: usize = 4096;
@@ -28,16 +35,16 @@ fn image(page: u64, version: u64) -> AlignedBuffer {
     image
 }
 
-fn write(store: &PageStore, round: &Round, page: u64, version: u64) -> Result<()> {
+fn write(store: &PageStore, round: &OpenCheckpoint, page: u64, version: u64) -> Result<()> {
     let reference = store.write_block(BlockKind::Page, page, &mut image(page, version), Csn(version))?;
     round.record(PageId(page), reference);
     Ok(())
 }
 
 /// Begins the next round.
-fn begin(store: &Arc<PageStore>) -> Result<Round> {
-    let number = store.state.lock().number + 1;
-    store.begin_round(number, Csn(number.into()))
+fn begin(store: &Arc<PageStore>) -> Result<OpenCheckpoint> {
+    let number = store.state.lock().checkpoint.epoch + 1;
+    store.begin_checkpoint(number, Csn(number.into()))
 }
 
 /// The version that `read_page` finds, after checking that the whole image belongs to it.
@@ -58,7 +65,7 @@ fn commit(store: &Arc<PageStore>, pages: impl IntoIterator<Item = u64>, version:
     }
     let finished = round.finish().expect("the disk works");
     let root = finished.root().clone();
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     root
 }
 

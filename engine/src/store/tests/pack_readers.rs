@@ -58,8 +58,8 @@ impl Life {
 
     /// Pages that leave memory while a checkpoint is written: some of a pack belong to it, others to the next.
     fn checkpoint(&mut self) {
-        let number = self.store.state.lock().number + 1;
-        let round = self.store.begin_round(number, Csn(self.version)).expect("idle");
+        let number = self.store.state.lock().checkpoint.epoch + 1;
+        let round = self.store.begin_checkpoint(number, Csn(self.version)).expect("idle");
         let mut committed = self.now.clone();
         for Written { page, reference, token, .. } in self.write() {
             if self.random.chance(1, 3) {
@@ -74,7 +74,7 @@ impl Life {
         let finished = round.finish().expect("finishes");
         self.manifest.store = finished.root().clone();
         let generation = self.file.publish(&self.manifest).expect("publishes");
-        self.store.round_committed(finished.published_as(generation));
+        self.store.commit_checkpoint(finished.published_as(generation));
         // What counts now is what is in the tables.
         self.now = self.newest();
     }
@@ -141,10 +141,10 @@ fn readers_and_holds_see_their_checkpoints_whatever_becomes_of_the_packs() {
                 3 if !holds.is_empty() => {
                     drop(holds.swap_remove(life.random.below(holds.len() as u64) as usize))
                 }
-                4 => drop(life.store.repack(&life.disk, 40, &|| ()).expect("repacks")),
+                4 => drop(Relocation::new(&life.store, &life.disk, &|| ()).repack(40).expect("repacks")),
                 5 => {
-                    let bound = life.store.compact_blocks();
-                    life.store.move_tail(&life.disk, bound, 40, &|| ()).expect("moves");
+                    let bound = life.store.disk_space().compact_blocks();
+                    Relocation::new(&life.store, &life.disk, &|| ()).move_tail(bound, 40).expect("moves");
                 }
                 6 if holds.is_empty() => life.reopen(),
                 7..=9 => life.evict(),
@@ -165,7 +165,7 @@ fn readers_and_holds_see_their_checkpoints_whatever_becomes_of_the_packs() {
         assert_eq!(life.store.usage().held_blocks, 0, "seed {seed}");
         assert_eq!(life.store.check_space(), [""; 0], "seed {seed}");
         let used = life.store.usage().blocks - life.store.usage().free_blocks;
-        let free = life.store.state.lock().free.users(BlockNumber(0));
+        let free = life.store.state.lock().blocks.free.fills.live(BlockNumber(0));
         assert_eq!((used, free), (super::packs::referred_to(&life.store), 1), "seed {seed}");
     }
 }

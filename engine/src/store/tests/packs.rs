@@ -44,7 +44,7 @@ fn commit_packed(store: &Arc<PageStore>, disk: &SimulatedStorage, pages: &[(u64,
     push(store, disk, pages, Heat::Cold, None).iter().for_each(|w| round.record(w.page, w.reference));
     let finished = round.finish().expect("the disk works");
     let root = finished.root().clone();
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     root
 }
 
@@ -131,15 +131,16 @@ fn a_pack_is_free_when_the_last_of_its_images_is_replaced_or_discarded_and_not_b
 /// Blocks that something in the tables refers to, and the file's header.
 pub(super) fn referred_to(store: &PageStore) -> u64 {
     let state = store.state.lock();
-    let images = [&state.round, &state.working].into_iter().flat_map(|overlay| {
+    let images = [&state.images.in_checkpoint, &state.images.next].into_iter().flat_map(|overlay| {
         (0..overlay.part_count())
             .flat_map(|part| overlay.part(part).map(|(_, reference)| reference))
             .collect::<Vec<_>>()
     });
-    let parts = 0..state.mapping.part_count();
-    let mapped =
-        parts.flat_map(|part| state.mapping.copy_part(part).into_iter().chain([state.mapping.stored(part)]));
-    let all = images.chain(mapped).chain(state.mapping.directory().iter().copied());
+    let parts = 0..state.images.mapping.part_count();
+    let mapped = parts.flat_map(|part| {
+        state.images.mapping.copy_part(part).into_iter().chain([state.images.mapping.stored(part)])
+    });
+    let all = images.chain(mapped).chain(state.images.mapping.directory().iter().copied());
     let blocks: std::collections::BTreeSet<_> = all.map(BlockRef::block).collect();
     // 0 stands for the header and for what is absent.
     blocks.union(&[BlockNumber(0)].into()).count() as u64
@@ -165,11 +166,11 @@ fn no_block_is_lost_or_shared_wrongly_in_a_long_random_life() {
                     model = at_root.clone();
                 }
                 1..=2 => {
-                    store.repack(&disk, 40, &|| ()).expect("repacks");
+                    Relocation::new(&store, &disk, &|| ()).repack(40).expect("repacks");
                 }
                 3 => {
-                    let bound = store.compact_blocks();
-                    store.move_tail(&disk, bound, 40, &|| ()).expect("moves");
+                    let bound = store.disk_space().compact_blocks();
+                    Relocation::new(&store, &disk, &|| ()).move_tail(bound, 40).expect("moves");
                 }
                 4..=6 => {
                     let round = begin(&store).expect("idle");
@@ -182,7 +183,7 @@ fn no_block_is_lost_or_shared_wrongly_in_a_long_random_life() {
                     } else {
                         let finished = round.finish().expect("finishes");
                         (root, at_root) = (finished.root().clone(), model.clone());
-                        store.round_committed(finished);
+                        store.commit_checkpoint(finished);
                     }
                 }
                 7 => {
@@ -229,7 +230,7 @@ fn repacking_bounds_what_replaced_images_keep() {
     let hot = versions.values().filter(|version| **version > 1).count() as u64;
     let before = used(&store);
     assert!(store.packs().sparse_packs > 10, "{:?}", store.packs());
-    while store.repack(&disk, 64, &|| ()).expect("repacks") > 0 {}
+    while Relocation::new(&store, &disk, &|| ()).repack(64).expect("repacks") > 0 {}
     commit(&store, [], 0);
     assert_eq!(store.packs().sparse_packs, 0);
     let packs = store.packs();
@@ -249,9 +250,9 @@ fn compacting_packs_what_it_moves_and_an_image_keeps_the_checksum_that_it_had() 
     commit(&store, 1..=900, 1);
     let before = store.references();
     let bound = 40;
-    while store.move_tail(&disk, bound, 512, &|| ()).expect("moves") > 0 {}
+    while Relocation::new(&store, &disk, &|| ()).move_tail(bound, 512).expect("moves") > 0 {}
     commit(&store, 1..=30, 2);
-    while store.move_tail(&disk, bound, 512, &|| ()).expect("moves") > 0 {}
+    while Relocation::new(&store, &disk, &|| ()).move_tail(bound, 512).expect("moves") > 0 {}
     commit(&store, [], 3);
     let moved = store.references();
     let same = before.iter().zip(&moved).filter(|(a, b)| a.1.means_same_as(b.1)).count();
@@ -266,14 +267,15 @@ fn every_flipped_byte_of_a_pack_is_an_error_that_names_the_page_and_others_stay_
     let disk = new_disk();
     let store = created(&disk);
     let root = commit_packed(&store, &disk, &pages(1..=200, 1));
-    let reference = store.state.lock().look_up(PageId(1));
-    let of_pack = |reference: BlockRef| store.state.lock().look_up(PageId(1)).block() == reference.block();
+    let reference = store.state.lock().images.look_up(PageId(1));
+    let of_pack =
+        |reference: BlockRef| store.state.lock().images.look_up(PageId(1)).block() == reference.block();
     let start = reference.block().0 as usize * PAGE;
     for at in (0..PAGE).step_by(7) {
         edit(&disk, PAGES_PATH, |bytes| bytes[start + at] ^= 0x20);
         let damaged = reopen(&disk, &root).expect("opens");
         for page in [1, 200] {
-            let in_pack = of_pack(damaged.state.lock().look_up(PageId(page)));
+            let in_pack = of_pack(damaged.state.lock().images.look_up(PageId(page)));
             match version_of(&damaged, page) {
                 Ok(version) => assert!(!in_pack && version == 1, "byte {at}"),
                 Err(error) => {
@@ -292,7 +294,7 @@ fn packs_with_wrong_directories_and_right_checksums_are_errors() {
     let disk = new_disk();
     let store = created(&disk);
     let root = commit_packed(&store, &disk, &pages(1..=40, 1));
-    let block = store.state.lock().look_up(PageId(1)).block();
+    let block = store.state.lock().images.look_up(PageId(1)).block();
     let start = block.0 as usize * PAGE;
     let whole = disk.read_file(PAGES_PATH).expect("there")[start..start + PAGE].to_vec();
     let mut random = Random::from_seed(4);
@@ -306,7 +308,8 @@ fn packs_with_wrong_directories_and_right_checksums_are_errors() {
         let crc = crate::base::checksum::crc(&pack[4..]);
         pack[..4].copy_from_slice(&crc.to_le_bytes());
         let mut out = vec![0; PAGE];
-        match pack::unpack(&pack, DATABASE, PageId(1), store.state.lock().look_up(PageId(1)), &mut out) {
+        match pack::unpack(&pack, DATABASE, PageId(1), store.state.lock().images.look_up(PageId(1)), &mut out)
+        {
             // What was changed is not of this page.
             Ok(_) => {
                 assert_eq!(out[32..], image(1, 1)[32..]);
@@ -324,12 +327,12 @@ fn an_older_pack_in_the_place_of_a_newer_one_is_a_lost_write() {
     let disk = new_disk();
     let store = created(&disk);
     commit_packed(&store, &disk, &pages(1..=3, 1));
-    let block = store.state.lock().look_up(PageId(1)).block();
+    let block = store.state.lock().images.look_up(PageId(1)).block();
     let start = block.0 as usize * PAGE;
     let old = disk.read_file(PAGES_PATH).expect("there")[start..start + PAGE].to_vec();
     commit_packed(&store, &disk, &pages(1..=3, 2));
     let root = commit_packed(&store, &disk, &pages(1..=3, 3));
-    assert_eq!(store.state.lock().look_up(PageId(1)).block(), block, "used again");
+    assert_eq!(store.state.lock().images.look_up(PageId(1)).block(), block, "used again");
     edit(&disk, PAGES_PATH, |bytes| bytes[start..start + PAGE].copy_from_slice(&old));
     let error = version_of(&reopen(&disk, &root).expect("opens"), 2).expect_err("old");
     assert!(
@@ -362,9 +365,9 @@ fn the_reserve_lets_everything_that_was_packed_be_written_alone_again_and_again(
     commit_packed(&store, &disk, &all);
     let demand = Arc::new(Demand::default());
     demand.page_ids.store(700, std::sync::atomic::Ordering::Relaxed);
-    store.keep_reserve(demand.clone(), crate::base::clock::Clock::real());
+    store.disk_space().keep_reserve(demand.clone(), crate::base::clock::Clock::real());
     for _ in &all {
-        store.reserve(ReservedFor::Change).expect("room");
+        store.disk_space().reserve(ReservedFor::Change).expect("room");
         demand.dirty.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
     // From now on nothing more: all pages stay dirty, and are written packed or alone by one checkpoint after the other.
@@ -382,7 +385,7 @@ fn the_reserve_lets_everything_that_was_packed_be_written_alone_again_and_again(
         let some: Vec<(u64, u64)> = all.iter().map(|(page, _)| (*page, version)).collect();
         push(&store, &disk, &some, heat, None).iter().for_each(|w| round.record(w.page, w.reference));
         let finished = round.finish().expect("there is room for it");
-        store.round_committed(finished);
+        store.commit_checkpoint(finished);
     }
     assert!(all.iter().all(|(page, _)| version_of(&store, *page).expect("reads") == 13));
 }
@@ -398,7 +401,7 @@ fn salvage_finds_images_in_packs_without_a_mapping() {
     file.publish(&Manifest { store: root, ..manifest }).expect("publishes");
     let version = |image: &AlignedBuffer| u64::from(image[32]);
     let look =
-        |disk: &SimulatedStorage| Remains::look(disk as &dyn Storage, &mut |_, _, _| ()).expect("looks");
+        |disk: &SimulatedStorage| SalvageScan::look(disk as &dyn Storage, &mut |_, _, _| ()).expect("looks");
     let remains = look(&disk);
     for page in 1..=50 {
         let images = remains.images(PageId(page));

@@ -29,7 +29,7 @@ fn a_checkpoint_of_one_page_writes_one_part_of_the_mapping() {
     write(&store, &round, 700, 2).expect("writes");
     let finished = round.finish().expect("finishes");
     assert_eq!(free - store.usage().free_blocks, 3, "the page, a mapping block, the directory block");
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     assert_eq!(store.usage().free_blocks, free, "and the blocks they replaced are free again");
 }
 
@@ -78,7 +78,7 @@ fn an_image_for_the_next_round_is_read_but_not_in_the_checkpoint() {
     next(2, 5, true);
     let finished = round.finish().expect("finishes");
     let root = finished.root().clone();
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     let checkpoint = reopen(&disk, &root).expect("opens");
     let versions = |store: &PageStore| [1, 2].map(|page| version_of(store, page).expect("reads"));
     assert_eq!((versions(&checkpoint), checkpoint.contains(PageId(3))), ([2, 3], true));
@@ -97,12 +97,12 @@ fn a_page_that_is_freed_while_its_first_image_is_on_its_way_is_not_in_the_next_c
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1], 1);
     let round = begin(&store).expect("idle");
-    let number = store.state.lock().number;
+    let number = store.state.lock().checkpoint.epoch;
     store.freed(PageId(2), number);
     write(&store, &round, 2, 1).expect("writes");
     let finished = round.finish().expect("finishes");
     let root = finished.root().clone();
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     assert!(reopen(&disk, &root).expect("opens").contains(PageId(2)), "as of the round it was there");
     assert!(!store.contains(PageId(2)));
     let next = reopen(&disk, &commit(&store, [1], 2)).expect("opens");
@@ -136,7 +136,7 @@ fn images_are_written_side_by_side_and_reported_when_they_are_there() {
     drop(writer);
     let finished = round.finish().expect("finishes");
     let root = finished.root().clone();
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     let reopened = reopen(&disk, &root).expect("opens");
     assert!(
         (1..=500).filter(|page| page % 10 != 0).all(|page| version_of(&reopened, page).expect("reads") == 6)
@@ -160,7 +160,7 @@ fn no_block_is_with_a_writer_that_is_gone_however_many_of_its_writes_fail() {
         });
         drop(writer);
         assert!(disk.faults_struck() > 0);
-        assert_eq!(store.state.lock().unsettled.coming_back(), 0, "seed {seed}, {fault:?}");
+        assert_eq!(store.state.lock().blocks.in_flight.returning(), 0, "seed {seed}, {fault:?}");
         pushed
     };
     for seed in 0..8 {
@@ -182,7 +182,7 @@ fn removed_pages_give_back_their_blocks_and_the_mapping_shrinks() {
     round.record(PageId(77_777), BlockRef::ABSENT);
     let finished = round.finish().expect("finishes");
     let root = finished.root().clone();
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     assert_eq!(root, StoreRoot::default());
     assert_eq!(store.usage().free_blocks, store.usage().blocks - 1, "all but the header");
     assert_eq!(reopen(&disk, &root).expect("opens").page_ids().count(), 0);
@@ -200,7 +200,7 @@ fn blocks_of_the_last_checkpoint_are_not_written_before_the_next_is_committed() 
     let finished = round.finish().expect("finishes");
     let previous = reopen(&disk, &old).expect("I8: the old root is whole");
     assert!((1..=50).all(|page| version_of(&previous, page).expect("reads") == 1));
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     assert!((1..=50).all(|page| version_of(&store, page).expect("reads") == 5));
 }
 
@@ -212,7 +212,7 @@ fn one_round_at_a_time_and_none_after_an_undecided_one() {
     assert_eq!(begin(&store).expect_err("open").kind(), ErrorKind::Busy);
     let finished = round.finish().expect("finishes");
     assert_eq!(begin(&store).expect_err("finished").kind(), ErrorKind::Busy);
-    store.round_abandoned(finished);
+    store.abandon_checkpoint(finished);
     let finished = begin(&store).expect("idle again").finish().expect("finishes");
     drop(finished);
     assert_eq!(begin(&store).expect_err("undecided").kind(), ErrorKind::Poisoned);
@@ -284,7 +284,7 @@ fn damage_anywhere_in_mapping_directory_catalog_or_header_is_found_at_open() {
     round.write_blob(&[7; 9000]).expect("writes");
     let finished = round.finish().expect("finishes");
     let root = finished.root().clone();
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     // Blocks: header, 600 pages, 3 of the catalog, 2 of the mapping, 1 of the directory.
     for block in [0, 601, 602, 603, 604, 605, 606] {
         for at in (0..PAGE).step_by(if is_deep() { 41 } else { 409 }) {
@@ -339,7 +339,7 @@ fn the_catalog_survives_rounds_that_do_not_write_it_and_is_replaced_by_those_tha
         let round = begin(&store).expect("idle");
         round.write_blob(b"replaced in the same round").expect("writes");
         round.write_blob(&bytes).expect("writes");
-        store.round_committed(round.finish().expect("finishes"));
+        store.commit_checkpoint(round.finish().expect("finishes"));
         let root = commit(&store, [1], 1);
         let reopened = reopen(&disk, &root).expect("opens");
         assert_eq!(reopened.usage(), store.usage(), "no block is lost");
@@ -381,7 +381,7 @@ fn many_threads_write_a_round_while_others_read() {
                     });
                 }
             });
-            store.round_committed(round.finish().expect("finishes"));
+            store.commit_checkpoint(round.finish().expect("finishes"));
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });

@@ -3,7 +3,7 @@
 use super::*;
 use crate::base::TableId;
 use crate::device::{DeviceFacts, DurabilityMethod, File, WriteQueue};
-use crate::store::readers::{READERS_MAX, READERS_PATH};
+use crate::store::manifest::reader_slots::{READERS_MAX, READERS_PATH};
 use crate::store::{Manifest, ManifestFile, Readers, open_newest_checkpoint};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -83,13 +83,13 @@ fn a_locked_slot_that_says_nothing_holds_everything() {
 
 /// A page in a round of its own, published.
 fn checkpoint(store: &Arc<PageStore>, file: &ManifestFile, manifest: &mut Manifest, page: u64, version: u64) {
-    let round = store.begin_round(version as u32, Csn(version)).expect("no other");
+    let round = store.begin_checkpoint(version as u32, Csn(version)).expect("no other");
     write(store, &round, page, version).expect("the disk works");
     let finished = round.finish().expect("the disk works");
     manifest.store = finished.root().clone();
     (manifest.checkpoint, manifest.next_csn) = (Csn(version), Csn(version + 1));
     let generation = file.publish(manifest).expect("the disk works");
-    store.round_committed(finished.published_as(generation));
+    store.commit_checkpoint(finished.published_as(generation));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_reader_of_a_manifest_that_was_lost_keeps_its_blocks() {
     };
     let store = open(&manifest);
     checkpoint(&store, &file, &mut manifest, 1, 1);
-    let round = store.begin_round(2, Csn(2)).expect("no other");
+    let round = store.begin_checkpoint(2, Csn(2)).expect("no other");
     write(&store, &round, 2, 2).expect("the disk works");
     let finished = round.finish().expect("the disk works");
     manifest.store = finished.root().clone();
@@ -169,7 +169,7 @@ fn the_generation_of_a_manifest_that_is_read_is_given_to_no_other_however_often_
     };
     let store = open(&manifest);
     checkpoint(&store, &file, &mut manifest, 1, 1);
-    let round = store.begin_round(2, Csn(2)).expect("no other");
+    let round = store.begin_checkpoint(2, Csn(2)).expect("no other");
     write(&store, &round, 2, 2).expect("the disk works");
     let finished = round.finish().expect("the disk works");
     manifest.store = finished.root().clone();
@@ -290,7 +290,7 @@ fn a_full_disk_gets_the_space_of_readers_that_have_gone_without_a_checkpoint() {
     (2..10).for_each(|version| checkpoint(&store, &file, &mut manifest, 1, version));
     let (held, blocks) = (store.usage().held_blocks, store.usage().blocks);
     assert!(held > 2);
-    let round = store.begin_round(10, Csn(10)).expect("no other");
+    let round = store.begin_checkpoint(10, Csn(10)).expect("no other");
     (0..store.usage().free_blocks).for_each(|page| write(&store, &round, page + 2, 10).expect("free"));
     disk.set_capacity(Some(0));
     let error = write(&store, &round, 1, 10).expect_err("the disk is full");

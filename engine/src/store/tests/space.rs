@@ -11,23 +11,23 @@ fn replace(store: &Arc<PageStore>, page: u64, version: u64, in_round: bool) {
 }
 
 fn replaced(store: &PageStore) -> (u64, u64) {
-    let space = store.space();
-    assert_eq!(store.usage().replaced, space.replaced + space.in_round);
-    (space.replaced, space.in_round)
+    let space = store.disk_space().measure();
+    assert_eq!(store.usage().replaced, space.replaced + space.in_checkpoint);
+    (space.replaced, space.in_checkpoint)
 }
 
 #[test]
 fn what_the_next_checkpoint_gives_back_is_counted() {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
     commit(&store, 1..=100, 1);
-    let live = store.space().live;
+    let live = store.disk_space().measure().live;
     assert_eq!(replaced(&store), (0, 0));
     (1..=10).for_each(|page| replace(&store, page, 2, false));
     replace(&store, 1, 3, false);
     assert_eq!(replaced(&store), (10, 0), "an image that no checkpoint has is given back at once");
     replace(&store, 200, 2, false);
     assert_eq!(replaced(&store), (10, 0), "a new page replaces nothing");
-    assert_eq!(store.space().live, live + 1);
+    assert_eq!(store.disk_space().measure().live, live + 1);
     let round = begin(&store).expect("idle");
     assert_eq!(replaced(&store), (0, 10));
     replace(&store, 20, 4, true);
@@ -37,11 +37,11 @@ fn what_the_next_checkpoint_gives_back_is_counted() {
     let free = store.usage().free_blocks;
     let finished = round.finish().expect("the disk works");
     let taken = free - store.usage().free_blocks;
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     assert_eq!(replaced(&store), (2, 0));
     // The old mapping block and the old directory block besides.
     assert_eq!(store.usage().free_blocks, free - taken + 11 + 2);
-    assert_eq!(store.space().live, live + 1);
+    assert_eq!(store.disk_space().measure().live, live + 1);
 }
 
 #[test]
@@ -67,13 +67,13 @@ fn counted_and_there(store: &PageStore) -> [(u64, u64); 2] {
         let parts = 0..overlay.part_count();
         let pages = parts
             .flat_map(|part| overlay.part(part).map(move |(slot, _)| (part, slot)))
-            .map(|(part, slot)| state.mapping.id(part, slot));
+            .map(|(part, slot)| state.images.mapping.id(part, slot));
         pages.filter(|page| !replaced(*page).is_absent()).count() as u64
     };
-    let stored = |page| state.mapping.get(page);
-    let older = |page| state.round.get(page).unwrap_or_else(|| stored(page));
-    let there = (count(&state.working, &older), count(&state.round, &stored));
-    [(state.replaced.working, state.replaced.round), there]
+    let stored = |page| state.images.mapping.get(page);
+    let older = |page| state.images.in_checkpoint.get(page).unwrap_or_else(|| stored(page));
+    let there = (count(&state.images.next, &older), count(&state.images.in_checkpoint, &stored));
+    [(state.images.replaced.next, state.images.replaced.in_checkpoint), there]
 }
 
 fn assert_counts_are_exact(store: &PageStore, context: &str) {
@@ -91,7 +91,7 @@ fn an_image_that_arrives_in_a_round_behind_a_newer_one_is_counted() {
         let round = begin(&store).expect("idle");
         replace(&store, 7, 2, false);
         replace(&store, 60, 3, false);
-        let number = store.state.lock().number;
+        let number = store.state.lock().checkpoint.epoch;
         store.freed(PageId(61), number);
         (60..=61).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
         assert_counts_are_exact(&store, "open");
@@ -99,7 +99,7 @@ fn an_image_that_arrives_in_a_round_behind_a_newer_one_is_counted() {
         if give_up {
             drop(round);
         } else {
-            store.round_committed(round.finish().expect("the disk works"));
+            store.commit_checkpoint(round.finish().expect("the disk works"));
         }
         assert_counts_are_exact(&store, &format!("given up: {give_up}"));
     }
@@ -146,7 +146,7 @@ fn the_counts_are_exact_whatever_happens_while_a_round_ends() {
             if n % 3 > 0 {
                 drop(round);
             } else {
-                store.round_committed(round.finish().expect("the disk works"));
+                store.commit_checkpoint(round.finish().expect("the disk works"));
             }
             others.into_iter().for_each(|other| other.join().expect("no panic"));
         });
@@ -161,7 +161,7 @@ fn whoever_makes_checkpoints_hears_of_replaced_images_now_and_then() {
     commit(&store, 1..=1000, 1);
     let told = Arc::new(AtomicUsize::new(0));
     let count = told.clone();
-    store.on_replaced(Box::new(move || {
+    store.disk_space().on_replaced(Box::new(move || {
         count.fetch_add(1, Ordering::Relaxed);
     }));
     (1..=640).for_each(|page| replace(&store, page, 2, false));
@@ -176,10 +176,10 @@ fn whoever_makes_checkpoints_hears_of_replaced_images_now_and_then() {
 fn grown() -> (Arc<PageStore>, Clock) {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
     let (clock, demand) = (Clock::manual(), Arc::new(Demand::default()));
-    store.keep_reserve(demand.clone(), clock.clone());
+    store.disk_space().keep_reserve(demand.clone(), clock.clone());
     commit(&store, 1..=4000, 1);
     demand.dirty.store(1500, Ordering::Relaxed);
-    store.reserve(ReservedFor::Change).expect("a large disk");
+    store.disk_space().reserve(ReservedFor::Change).expect("a large disk");
     demand.dirty.store(0, Ordering::Relaxed);
     (store, clock)
 }
@@ -203,7 +203,7 @@ fn a_file_of_which_most_is_free_is_cut_at_once() {
     let round = begin(&store).expect("idle");
     (2..=4000).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
     let finished = round.finish().expect("the disk works");
-    store.round_committed(finished);
+    store.commit_checkpoint(finished);
     commit(&store, [1], 2);
     commit(&store, [1], 3);
     assert!(store.usage().blocks < 500, "{:?}", store.usage());
@@ -212,7 +212,7 @@ fn a_file_of_which_most_is_free_is_cut_at_once() {
 #[test]
 fn a_closed_database_is_as_long_as_what_is_in_it() {
     let (store, _clock) = grown();
-    store.forget_need();
+    store.disk_space().forget_recent_need();
     commit(&store, [1], 2);
     assert!(store.usage().blocks < 4500, "{:?}", store.usage());
 }
@@ -221,14 +221,14 @@ fn a_closed_database_is_as_long_as_what_is_in_it() {
 fn half_empty(disk: &SimulatedStorage, dirty: u64) -> (Arc<PageStore>, Arc<Demand>) {
     let store = PageStore::create(disk, DATABASE, PAGE).expect("created");
     let demand = Arc::new(Demand::default());
-    store.keep_reserve(demand.clone(), Clock::manual());
+    store.disk_space().keep_reserve(demand.clone(), Clock::manual());
     commit(&store, 1..=1000, 1);
     let round = begin(&store).expect("idle");
     (2..=500).step_by(2).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
-    store.round_committed(round.finish().expect("the disk works"));
+    store.commit_checkpoint(round.finish().expect("the disk works"));
     demand.dirty.store(dirty, Ordering::Relaxed);
-    store.reserve(ReservedFor::Change).expect("a large disk");
-    store.cut_free_end().expect("the disk works");
+    store.disk_space().reserve(ReservedFor::Change).expect("a large disk");
+    store.disk_space().cut_free_end().expect("the disk works");
     (store, demand)
 }
 
@@ -242,15 +242,15 @@ fn compacting_leaves_the_reserve_to_what_is_dirty() {
     assert!((300..400).contains(&kept), "{kept}");
     // Nobody knows yet that there is no more.
     disk.set_capacity(Some(0));
-    assert!(!store.is_disk_full());
-    assert_eq!(store.move_tail(&disk, 700, 1000, &|| ()).expect("the disk works"), 0);
+    assert!(!store.disk_space().is_disk_full());
+    assert_eq!(Relocation::new(&store, &disk, &|| ()).move_tail(700, 1000).expect("the disk works"), 0);
     assert_eq!(store.usage().free_blocks, kept);
     // Written, it is not needed any more.
     demand.dirty.store(0, Ordering::Relaxed);
-    assert!(store.move_tail(&disk, 700, 1000, &|| ()).expect("the disk works") > 100);
+    assert!(Relocation::new(&store, &disk, &|| ()).move_tail(700, 1000).expect("the disk works") > 100);
     commit(&store, [], 0);
-    store.cut_free_end().expect("the disk works");
-    let end = store.state.lock().free.used_end();
+    store.disk_space().cut_free_end().expect("the disk works");
+    let end = store.state.lock().blocks.free.bitmap.used_end();
     // A checkpoint writes a catalog.
     assert!(store.usage().blocks <= end + 1 && end < 1100, "{:?}", store.usage());
 }
@@ -261,19 +261,19 @@ fn clean_pages_leave_what_is_kept_and_ask_for_a_checkpoint_that_gives_blocks_bac
     let disk = new_disk();
     let (store, demand) = half_empty(&disk, 300);
     disk.set_capacity(Some(0));
-    store.spares_blocks_for_clean(1).expect_err("all is kept");
-    assert!(!store.is_round_wanted(), "a checkpoint would give nothing back");
+    store.disk_space().check_blocks_for_clean(1).expect_err("all is kept");
+    assert!(!store.disk_space().is_checkpoint_wanted(), "a checkpoint would give nothing back");
     // These were dirty, and have left memory.
     (501..551).for_each(|page| replace(&store, page, 2, false));
     demand.dirty.fetch_sub(50, Ordering::Relaxed);
     let told = Arc::new(AtomicUsize::new(0));
     let count = told.clone();
-    store.on_replaced(Box::new(move || {
+    store.disk_space().on_replaced(Box::new(move || {
         count.fetch_add(1, Ordering::Relaxed);
     }));
-    let refused = store.spares_blocks_for_clean(1).expect_err("all is kept");
+    let refused = store.disk_space().check_blocks_for_clean(1).expect_err("all is kept");
     assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
-    assert!(store.is_round_wanted() && told.load(Ordering::Relaxed) == 1);
+    assert!(store.disk_space().is_checkpoint_wanted() && told.load(Ordering::Relaxed) == 1);
     let clean = |page| {
         store.write_block(BlockKind::StampedPage, page, &mut image(page, 3), Csn(3)).expect("a free block")
     };
@@ -282,8 +282,8 @@ fn clean_pages_leave_what_is_kept_and_ask_for_a_checkpoint_that_gives_blocks_bac
     store.discard(late);
     assert_eq!(replaced(&store), (50, 0));
     commit(&store, [], 0);
-    assert!(!store.is_round_wanted());
-    store.spares_blocks_for_clean(40).expect("so many have come back");
+    assert!(!store.disk_space().is_checkpoint_wanted());
+    store.disk_space().check_blocks_for_clean(40).expect("so many have come back");
     let image = clean(560);
     assert!(store.record_clean(PageId(560), image, false));
     assert_eq!((replaced(&store), version_of(&store, 560).expect("reads")), ((1, 0), 3));
@@ -296,8 +296,8 @@ fn images_that_are_on_the_move_are_not_taken_for_free_blocks() {
         let disk = SimulatedStorage::new(seed);
         let (store, _demand) = half_empty(&disk, 100);
         disk.set_capacity(Some(0));
-        assert!(store.move_tail(&disk, 700, 1000, &|| ()).expect("the disk works") > 0);
-        let kept = store.state.lock().kept(&store);
+        assert!(Relocation::new(&store, &disk, &|| ()).move_tail(700, 1000).expect("the disk works") > 0);
+        let kept = store.space.kept(&store.state.lock());
         assert!(store.usage().free_blocks >= kept, "seed {seed}: {:?}, {kept} kept", store.usage());
     }
 }
@@ -308,38 +308,38 @@ fn a_checkpoint_keeps_its_blocks_although_nobody_knows_that_the_disk_is_full() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let demand = Arc::new(Demand::default());
-    store.keep_reserve(demand.clone(), Clock::manual());
+    store.disk_space().keep_reserve(demand.clone(), Clock::manual());
     demand.dirty.store(300, Ordering::Relaxed);
-    store.reserve(ReservedFor::Change).expect("a large disk");
+    store.disk_space().reserve(ReservedFor::Change).expect("a large disk");
     let round = begin(&store).expect("idle");
-    assert!(store.spares_blocks());
+    assert!(store.disk_space().has_block_for_eviction());
     disk.set_capacity(Some(0));
     let mut pages = 1..;
     while store.usage().free_blocks > 300 {
         write(&store, &round, pages.next().expect("endless"), 1).expect("a free block");
     }
-    assert!(!store.is_disk_full(), "nobody has asked");
-    assert!(!store.spares_blocks());
-    assert!(store.is_disk_full());
+    assert!(!store.disk_space().is_disk_full(), "nobody has asked");
+    assert!(!store.disk_space().has_block_for_eviction());
+    assert!(store.disk_space().is_disk_full());
     round.close();
-    assert!(store.spares_blocks(), "its images are made");
+    assert!(store.disk_space().has_block_for_eviction(), "its images are made");
     // As if each page were in another part of the mapping.
     demand.page_ids.store(1 << 30, Ordering::Relaxed);
-    assert!(!store.spares_blocks(), "it writes its mapping");
+    assert!(!store.disk_space().has_block_for_eviction(), "it writes its mapping");
     disk.set_capacity(None);
-    assert!(store.spares_blocks(), "the file grows");
+    assert!(store.disk_space().has_block_for_eviction(), "the file grows");
     demand.page_ids.store(0, Ordering::Relaxed);
-    store.round_committed(round.finish().expect("the disk works"));
-    assert!(store.spares_blocks(), "nothing needs them now");
+    store.commit_checkpoint(round.finish().expect("the disk works"));
+    assert!(store.disk_space().has_block_for_eviction(), "nothing needs them now");
 }
 
 /// A store with 300 dirty pages on a round's way, all but a few of its blocks written, on a disk that has `spare` blocks more.
-fn in_a_round(disk: &SimulatedStorage, spare: u64) -> (Arc<PageStore>, Round, Clock) {
+fn in_a_round(disk: &SimulatedStorage, spare: u64) -> (Arc<PageStore>, OpenCheckpoint, Clock) {
     let store = PageStore::create(disk, DATABASE, PAGE).expect("created");
     let (clock, demand) = (Clock::manual(), Arc::new(Demand::default()));
-    store.keep_reserve(demand.clone(), clock.clone());
+    store.disk_space().keep_reserve(demand.clone(), clock.clone());
     demand.dirty.store(300, Ordering::Relaxed);
-    store.reserve(ReservedFor::Change).expect("a large disk");
+    store.disk_space().reserve(ReservedFor::Change).expect("a large disk");
     let round = begin(&store).expect("idle");
     let mut pages = 1..;
     while store.usage().free_blocks > 50 {
@@ -357,14 +357,14 @@ fn pages_leave_beside_a_round_while_the_disk_has_space_for_them() {
     let disk = new_disk();
     let (store, _round, _clock) = in_a_round(&disk, 10);
     for page in 1000..1010 {
-        assert!(store.spares_blocks(), "page {page}");
+        assert!(store.disk_space().has_block_for_eviction(), "page {page}");
         let free = store.usage().free_blocks;
         replace(&store, page, 1, false);
-        store.watched.get().expect("watched").demand.dirty.fetch_sub(1, Ordering::Relaxed);
+        store.space.reserve.get().expect("kept").demand.dirty.fetch_sub(1, Ordering::Relaxed);
         assert!((50..=60).contains(&free), "{free}: the round has what it had");
     }
     assert_eq!(store.usage().free_blocks, 50);
-    assert!(!store.spares_blocks(), "the disk is full");
+    assert!(!store.disk_space().has_block_for_eviction(), "the disk is full");
 }
 
 /// What was with somebody who evicts counted as free, as it soon was. A checkpoint on a full disk that came to it a moment earlier failed.
@@ -413,10 +413,10 @@ fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
 fn a_round_whose_images_are_made_keeps_what_its_mapping_takes() {
     let disk = new_disk();
     let (store, round, _clock) = in_a_round(&disk, 0);
-    assert!(!store.spares_blocks());
+    assert!(!store.disk_space().has_block_for_eviction());
     round.close();
-    assert!(store.spares_blocks());
-    store.round_committed(round.finish().expect("blocks are kept"));
+    assert!(store.disk_space().has_block_for_eviction());
+    store.commit_checkpoint(round.finish().expect("blocks are kept"));
 }
 
 /// A disk that was found full by somebody who was not refused for that was said to be full for ever.
@@ -425,12 +425,12 @@ fn a_disk_that_was_full_beside_a_round_is_asked_again() {
     let disk = new_disk();
     let (store, _round, clock) = in_a_round(&disk, 0);
     let second = std::time::Duration::from_secs(1);
-    assert!(!store.spares_blocks());
-    assert!(store.is_disk_full() && store.has_refused(second));
+    assert!(!store.disk_space().has_block_for_eviction());
+    assert!(store.disk_space().is_disk_full() && store.disk_space().has_refused(second));
     disk.set_capacity(None);
     clock.advance(second);
-    store.ask_again();
-    assert!(!store.is_disk_full());
+    store.disk_space().ask_again();
+    assert!(!store.disk_space().is_disk_full());
 }
 
 /// Whatever the file system said was taken for a full disk.
@@ -440,8 +440,8 @@ fn an_error_that_is_no_full_disk_keeps_no_page_in_memory() {
     let (store, _round, _clock) = in_a_round(&disk, 0);
     disk.set_capacity(None);
     disk.inject(Fault { operation: OperationKind::Write, after: 0, kind: FaultKind::ForEver, error: 5 });
-    assert!(store.spares_blocks());
-    assert!(!store.is_disk_full());
+    assert!(store.disk_space().has_block_for_eviction());
+    assert!(!store.disk_space().is_disk_full());
     disk.heal();
 }
 
@@ -452,17 +452,17 @@ fn a_compacted_file_has_room_for_a_checkpoint_that_drops_a_table() {
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let demand = Arc::new(Demand::default());
     demand.page_ids.store(1001, Ordering::Relaxed);
-    store.keep_reserve(demand, Clock::manual());
+    store.disk_space().keep_reserve(demand, Clock::manual());
     commit(&store, 1..=1000, 1);
     let round = begin(&store).expect("idle");
     round.write_blob(b"a catalog").expect("the disk is large");
-    store.round_committed(round.finish().expect("the disk works"));
-    store.cut_free_end().expect("the disk works");
+    store.commit_checkpoint(round.finish().expect("the disk works"));
+    store.disk_space().cut_free_end().expect("the disk works");
     disk.set_capacity(Some(0));
     let round = begin(&store).expect("idle");
     [1, 1000].into_iter().for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
     round.write_blob(b"a catalog").expect("a block is kept");
-    store.round_committed(round.finish().expect("blocks are kept"));
+    store.commit_checkpoint(round.finish().expect("blocks are kept"));
 }
 
 /// What was asked for counted when the page had become dirty, which is later: threads that asked at once were all promised the same blocks.
@@ -477,7 +477,7 @@ fn what_is_promised_to_many_threads_at_once_is_there_for_each() {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let granted = store.reserve(ReservedFor::Change);
+                let granted = store.disk_space().reserve(ReservedFor::Change);
                 asked.wait();
                 if granted.is_ok() {
                     promised.fetch_add(1, Ordering::Relaxed);
@@ -491,19 +491,19 @@ fn what_is_promised_to_many_threads_at_once_is_there_for_each() {
         write(&store, &round, page, 2).expect("a block was promised");
     }
     round.write_blob(b"a catalog").expect("blocks are kept");
-    store.round_committed(round.finish().expect("blocks are kept"));
+    store.commit_checkpoint(round.finish().expect("blocks are kept"));
     assert!((1..THREADS).contains(&promised.into_inner()));
 }
 
 #[test]
 fn nothing_is_left_to_threads_that_have_ended() {
     let (store, _demand) = half_empty(&new_disk(), 100);
-    let kept = || store.state.lock().kept(&store);
+    let kept = || store.space.kept(&store.state.lock());
     let before = kept();
-    store.reserve(ReservedFor::Change).expect("a large disk");
+    store.disk_space().reserve(ReservedFor::Change).expect("a large disk");
     assert_eq!(kept(), before, "this thread had asked already");
     std::thread::scope(|scope| {
-        let ask = || store.reserve(ReservedFor::Change).map(|()| kept());
+        let ask = || store.disk_space().reserve(ReservedFor::Change).map(|()| kept());
         let threads: Vec<_> = (0..3).map(|_| scope.spawn(ask).join()).collect();
         for kept in threads {
             assert_eq!(kept.expect("no panic").expect("a large disk"), before + 8);

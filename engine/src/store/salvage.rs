@@ -6,11 +6,12 @@
 //! - where a mapping block is readable, it says which image of a page counts, or that there is none;
 //! - where it is not, every whole image of a page may count, the newest first. The caller has to see which of them fit.
 
-use super::blocks::{self, BLOCK_HEADER_BYTES, BlockKind, BlockNumber, BlockRef, FoundBlock, ImageKind};
-use super::codec::Codecs;
-use super::mapping::{decode_references, references_per_block};
-use super::pack;
-use super::{Manifest, ManifestFile, PAGES_PATH};
+use super::block::references_per_block;
+use super::block::{self, BLOCK_HEADER_BYTES, BlockKind, BlockNumber, BlockRef, FoundBlock, ImageKind};
+use super::block_file::PAGES_PATH;
+use super::manifest::{Manifest, ManifestFile};
+use super::mapping::table::decode_references;
+use super::pack::{self, Codecs};
 use crate::base::{Csn, DatabaseId, Error, PageId, Result};
 use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -26,7 +27,7 @@ type ProgressFn<'a> = &'a mut dyn FnMut(&str, u64, u64);
 
 /// See the module's text.
 #[derive(Debug)]
-pub struct Remains {
+pub struct SalvageScan {
     file: Arc<dyn File>,
     page_bytes: usize,
     /// The newest manifest, if one can be read.
@@ -54,13 +55,13 @@ struct FoundImage {
     crc: u32,
 }
 
-impl Remains {
+impl SalvageScan {
     /// Looks at everything. `progress` hears of blocks; before that of bytes, if it has to be found out how long a block is.
     ///
     /// # Errors
     /// `NotFound` without a file of pages; `Corruption` if nothing in it says whose it is; `Unsupported` if images are compressed with
     /// what this build lacks; I/O.
-    pub fn look(storage: &dyn Storage, progress: ProgressFn<'_>) -> Result<Remains> {
+    pub fn look(storage: &dyn Storage, progress: ProgressFn<'_>) -> Result<SalvageScan> {
         let mut remarks = Vec::new();
         let manifest = match ManifestFile::open(storage, true) {
             Ok((_, manifest)) => Some(manifest),
@@ -77,7 +78,7 @@ impl Remains {
         };
         let (images, mapping) = (BTreeMap::new(), HashMap::new());
         let (found, unreadable, codecs) = (HashMap::new(), BTreeSet::new(), Codecs::default());
-        let mut remains = Remains {
+        let mut scan = SalvageScan {
             file,
             page_bytes,
             manifest,
@@ -89,9 +90,9 @@ impl Remains {
             mapping,
             unreadable,
         };
-        remains.scan(progress)?;
-        remains.load_mapping();
-        Ok(remains)
+        scan.scan(progress)?;
+        scan.load_mapping();
+        Ok(scan)
     }
 
     /// The database.
@@ -122,7 +123,7 @@ impl Remains {
     fn read_image(&self, page: PageId, image: FoundImage) -> Option<AlignedBuffer> {
         let block = self.read(image.block)?;
         let bytes = &block[..self.page_bytes];
-        if !blocks::is_pack(bytes) {
+        if !block::is_pack(bytes) {
             return Some(block);
         }
         let mut out = AlignedBuffer::zeroed(self.page_bytes);
@@ -152,7 +153,7 @@ impl Remains {
     fn read(&self, block: BlockNumber) -> Option<AlignedBuffer> {
         let mut image = AlignedBuffer::zeroed(self.page_bytes);
         self.file.read_at(block.0 * self.page_bytes as u64, &mut image).ok()?;
-        let found = blocks::identify(&image[..self.page_bytes])?;
+        let found = block::identify(&image[..self.page_bytes])?;
         (Some(&found) == self.found.get(&block)).then_some(image)
     }
 
@@ -171,7 +172,7 @@ impl Remains {
                 self.remarks.push(what);
             }
             for (block, image) in (first..first + count).zip(bytes.chunks_exact(self.page_bytes)) {
-                let found = blocks::identify(image).filter(|found| found.database == self.database);
+                let found = block::identify(image).filter(|found| found.database == self.database);
                 if let Some(found) = found {
                     self.found.insert(BlockNumber(block), found);
                     self.note_images(BlockNumber(block), &found, image);
@@ -188,7 +189,7 @@ impl Remains {
         if ImageKind::from_code(found.kind).is_some() {
             let image = FoundImage { block, csn: found.csn, crc: found.crc };
             self.images.entry(PageId(found.subject)).or_default().push(image);
-        } else if blocks::is_pack(bytes) {
+        } else if block::is_pack(bytes) {
             for entry in pack::directory(bytes, self.database).unwrap_or_default() {
                 self.codecs = self.codecs.with(entry.codec());
                 let image = FoundImage { block, csn: entry.csn, crc: entry.crc };
@@ -288,7 +289,7 @@ fn identify(file: &dyn File, progress: ProgressFn<'_>) -> Result<(DatabaseId, us
         let bytes = &mut buffer[..(len - offset).min(READ_BYTES as u64) as usize];
         read_what_can_be(file, offset, bytes);
         for page_bytes in PAGE_SIZES {
-            for found in bytes.chunks_exact(page_bytes).filter_map(blocks::identify) {
+            for found in bytes.chunks_exact(page_bytes).filter_map(block::identify) {
                 *votes.entry((found.database, page_bytes)).or_default() += 1;
             }
         }

@@ -1,37 +1,38 @@
-//! With which checkpoint the things in blocks were born, while somebody pins one; see `free`.
+//! The creation generations: which checkpoint was the first to contain the content of a block.
+//! Recorded only while a checkpoint is pinned; see `free`.
 //!
-//! A flat table in parts for the images of pages, like that of the mapping: 8 bytes for each page in a part that has any. It does not
-//! grow by being copied, for that would keep everybody waiting.
+//! Page images have a flat table in parts, like the mapping: 8 bytes for each page in a part that
+//! has any. The table never grows by being copied, because a copy would delay every waiting thread.
 
-use super::blocks::BlockNumber;
+use super::super::block::BlockNumber;
 use crate::base::PageId;
 use std::collections::HashMap;
 
 /// Pages in a part.
 const PART: usize = 512;
 
-/// What a checkpoint has in a block. It has one image of a page.
+/// The content of a block, as a checkpoint sees it. A checkpoint has one image of a page.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
     /// The image of a page.
     Image(PageId),
-    /// Something else that has the block to itself.
+    /// Other content, which fills its block.
     Other(BlockNumber),
 }
 
-/// Generations, by what was born with them; 0 is not known.
+/// Creation generations by content; 0 means unknown.
 #[derive(Debug, Default)]
-pub struct Births {
-    /// Empty where nothing is known.
+pub struct CreationTable {
+    /// A part is empty while nothing in it is known.
     images: Vec<Box<[u64]>>,
     /// Parts that are not empty.
     parts: u64,
-    /// Few.
+    /// Few entries.
     others: HashMap<BlockNumber, u64>,
 }
 
-impl Births {
-    /// Notes that something was born with `generation`.
+impl CreationTable {
+    /// Records that `generation` is the first with this content.
     pub fn note(&mut self, content: Content, generation: u64) {
         match content {
             Content::Other(block) => drop(self.others.insert(block, generation)),
@@ -49,29 +50,29 @@ impl Births {
         }
     }
 
-    /// The generation of something that is no more.
+    /// Removes the creation generation of content that was replaced, and returns it.
     pub fn take(&mut self, content: Content) -> u64 {
         match content {
             Content::Other(block) => self.others.remove(&block).unwrap_or(0),
             Content::Image(page) => {
                 let (part, slot) = place(page);
-                let born = self.images.get_mut(part).and_then(|part| part.get_mut(slot));
-                born.map(std::mem::take).unwrap_or(0)
+                let created = self.images.get_mut(part).and_then(|part| part.get_mut(slot));
+                created.map(std::mem::take).unwrap_or(0)
             }
         }
     }
 
-    /// Forgets at most `most` parts. Returns whether anything is left.
+    /// Forgets at most `most` parts. Returns whether any entry is left.
     pub fn forget(&mut self, most: usize) -> bool {
         let keep = self.images.len().saturating_sub(most);
         self.parts -= self.images.drain(keep..).filter(|part| !part.is_empty()).count() as u64;
         if keep == 0 {
-            *self = Births::default();
+            *self = CreationTable::default();
         }
         keep > 0
     }
 
-    /// Bytes of memory that this takes.
+    /// Bytes of memory of the table.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let (images, others) = (self.images.capacity(), self.others.capacity());

@@ -16,28 +16,20 @@
 //! - W1: an image is reported when its write has completed, never before.
 //! - W2: the blocks of a failed write stay in use (F3), whatever it failed with: its bytes may still arrive.
 
-use super::blocks::{self, BlockNumber, BlockRef, ImageKind};
-use super::codec::Codec;
-use super::pack::Sealed;
-use super::packer::{Offered, OpenPack, Packer};
-use super::{PageStore, Round, State};
+use super::super::block::{self, BlockNumber, BlockRef, ImageKind};
+use super::super::pack::codec::Codec;
+use super::super::pack::format::Sealed;
+use super::super::pack::packer::{Image, Offered, OpenPack, Packer};
+use super::super::page_store::PageStore;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::device::{AlignedBuffer, Completion, Storage, WriteQueue, WriteRequest};
-use crate::sync::{MutexGuard, thread};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Writes in flight, of one writer.
 const DEPTH: usize = 16;
 /// Longest run.
 const RUN_BYTES_MAX: usize = 128 << 10;
-/// A round looks this often, with so long between two looks, for blocks that are with another writer: some seconds.
-const WAITS_MAX: u32 = 2500;
-const WAIT: Duration = Duration::from_millis(2);
-/// Of so many looks one asks the disk for space; the others ask for blocks that are there.
-const WAITS_UNASKED: u32 = 50;
-
 /// An image whose write has completed. It is not durable: a round's end flushes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
@@ -58,15 +50,6 @@ pub enum Heat {
     Hot,
     /// It may share a block.
     Cold,
-}
-
-/// An image on its way into a block.
-#[derive(Clone, Copy, Debug)]
-pub struct Image {
-    /// As it would be alone.
-    pub sealed: Sealed,
-    /// The caller's.
-    pub token: u64,
 }
 
 /// Blocks side by side, and the images that go there.
@@ -95,8 +78,8 @@ pub struct ImageWriter {
     run_pages: u64,
     /// Only blocks before this one are used.
     bound: Option<u64>,
-    /// It waits for blocks that are with other writers: see [`PageStore::await_run`].
-    waits: bool,
+    /// It waits for blocks that are with other writers: see `DiskSpace::await_run`.
+    pub(super) waits: bool,
     filling: Option<Run>,
     /// None if the store does not compress.
     packer: Option<Packer>,
@@ -123,7 +106,7 @@ impl PageStore {
     }
 
     /// As [`PageStore::writer`], which uses only free blocks before `bound` and does not make the file longer.
-    pub(super) fn writer_before(
+    pub(in super::super) fn writer_before(
         self: &Arc<Self>,
         storage: &dyn Storage,
         bytes_max: u64,
@@ -147,46 +130,8 @@ impl PageStore {
     }
 }
 
-impl Round {
-    /// As [`PageStore::writer`], of images of this round: for these blocks were kept that others may be about to give back.
-    ///
-    /// # Errors
-    /// I/O.
-    pub fn writer(&self, storage: &dyn Storage, bytes_max: u64) -> Result<ImageWriter> {
-        let mut writer = self.store().writer(storage, bytes_max)?;
-        writer.waits = true;
-        Ok(writer)
-    }
-}
-
-impl PageStore {
-    /// As [`PageStore::allocate_run`], for a round, which has `own` of the blocks that are with writers: on a full disk it waits for the others. They count
-    /// as free, for they are soon, or their pages need no other. Only rounds wait, so nobody waits for a round.
-    pub(super) fn await_run(
-        &self,
-        most: u64,
-        own: u64,
-    ) -> Result<(MutexGuard<'_, State>, (BlockNumber, u64))> {
-        for wait in 0..WAITS_MAX {
-            let mut state = self.state.lock();
-            let asks_disk = wait % WAITS_UNASKED == 0;
-            if asks_disk || state.free.free_blocks() > 0 || state.unsettled.coming_back() <= own {
-                match self.allocate_run(&mut state, most) {
-                    Err(error)
-                        if error.kind() == ErrorKind::OutOfSpace && state.unsettled.coming_back() > own => {}
-                    allocated => return allocated.map(|run| (state, run)),
-                }
-            }
-            drop(state);
-            thread::sleep(WAIT);
-        }
-        let mut state = self.state.lock();
-        self.allocate_run(&mut state, most).map(|run| (state, run))
-    }
-}
-
 impl ImageWriter {
-    /// Has an image of `page` written: `fill` makes it (less the first [`super::BLOCK_HEADER_BYTES`]), says of which kind it is
+    /// Has an image of `page` written: `fill` makes it (less the first `BLOCK_HEADER_BYTES`), says of which kind it is
     /// and gives a token to recognise it by; `None` means that there is nothing to write. Returns whether there was. May wait
     /// for an earlier write.
     ///
@@ -204,7 +149,7 @@ impl ImageWriter {
         }
         let Some(mut packer) = self.packer.take() else { return self.push_alone(page, csn, fill) };
         let result = if packer.is_due() {
-            let offered = packer.offer(self.store.source.database, page, csn, fill);
+            let offered = packer.offer(self.store.file.database, page, csn, fill);
             self.put_offered(&offered, &packer).map(|()| !matches!(offered, Offered::Nothing))
         } else {
             self.push_alone(page, csn, fill)
@@ -226,7 +171,7 @@ impl ImageWriter {
 
     /// A single image is not worth a pack: it gets the block that it would have had (P1).
     fn put_pack(&mut self, pack: &OpenPack, codec: Codec) -> Result<()> {
-        let database = self.store.source.database;
+        let database = self.store.file.database;
         if pack.filling.images() == 1 {
             return self.put(&pack.images, |out| pack.filling.unpack_single(out, database));
         }
@@ -274,8 +219,8 @@ impl ImageWriter {
         let at = run.used as usize;
         let image = &mut run.buffer[at * page_bytes..(at + 1) * page_bytes];
         let Some((kind, token)) = fill(image) else { return Ok(false) };
-        let identity = store.source.identity(kind.block_kind(), page.0);
-        let reference = blocks::seal(image, identity, csn, BlockNumber(run.first.0 + run.used));
+        let identity = store.file.identity(kind.block_kind(), page.0);
+        let reference = block::seal(image, identity, csn, BlockNumber(run.first.0 + run.used));
         run.images.push(Written { page, reference, kind, token });
         run.used += 1;
         if run.used == run.blocks {
@@ -288,20 +233,20 @@ impl ImageWriter {
         let own = self.in_flight.iter().flatten().map(|write| write.blocks).sum();
         let (first, blocks) = {
             let (mut state, run) = match self.bound {
-                None if self.waits => self.store.await_run(self.run_pages, own)?,
+                None if self.waits => self.store.space.await_run(self.run_pages, own)?,
                 None => {
                     let mut state = self.store.state.lock();
-                    let run = self.store.allocate_run(&mut state, self.run_pages)?;
+                    let run = self.store.space.allocate_run(&mut state, self.run_pages)?;
                     (state, run)
                 }
                 Some(bound) => {
                     let mut state = self.store.state.lock();
-                    let run = state.free.allocate_before(bound, self.run_pages);
+                    let run = state.blocks.free.allocate_before(bound, self.run_pages);
                     let none = || Error::new(ErrorKind::OutOfSpace, "no block before the bound is free");
                     (state, run.ok_or_else(none)?)
                 }
             };
-            state.unsettled.begin(run.0, run.1, self.bound.is_some());
+            state.blocks.in_flight.begin(run.0, run.1, self.bound.is_some());
             run
         };
         let bytes = blocks as usize * self.store.page_bytes();
@@ -315,8 +260,8 @@ impl ImageWriter {
         let Some(run) = self.filling.take() else { return Ok(()) };
         {
             let mut state = self.store.state.lock();
-            (run.used..run.blocks).for_each(|at| state.give_back(BlockNumber(run.first.0 + at)));
-            run.packs.iter().for_each(|(block, images)| state.free.becomes_pack(*block, *images));
+            (run.used..run.blocks).for_each(|at| state.blocks.discard(BlockNumber(run.first.0 + at)));
+            run.packs.iter().for_each(|(block, images)| state.blocks.free.becomes_pack(*block, *images));
         }
         if run.used == 0 {
             self.keep(run.buffer);
@@ -332,7 +277,7 @@ impl ImageWriter {
             self.queue.reap(true, &mut self.completions)?;
         }
         self.queue.submit(WriteRequest {
-            file: self.store.source.file.clone(),
+            file: self.store.file.file.clone(),
             offset: run.first.0 * self.store.page_bytes() as u64,
             buffer: run.buffer,
             len,
@@ -386,7 +331,7 @@ impl ImageWriter {
         let believed = planted::is(Bug::FailedImageRecorded);
         match completion.result.or_else(|error| if believed { Ok(()) } else { Err(error) }) {
             Ok(()) => {
-                self.store.traffic.count_write(blocks as usize * self.store.page_bytes());
+                self.store.file.traffic.count_write(blocks as usize * self.store.page_bytes());
                 written.extend(images);
                 Ok(())
             }
@@ -400,7 +345,7 @@ impl ImageWriter {
     /// The blocks stay in use (W2).
     fn leave(&self, first: BlockNumber, blocks: u64) {
         let mut state = self.store.state.lock();
-        (first.0..first.0 + blocks).for_each(|block| state.unsettled.lose(BlockNumber(block)));
+        (first.0..first.0 + blocks).for_each(|block| state.blocks.in_flight.leak(BlockNumber(block)));
     }
 }
 
@@ -409,7 +354,7 @@ impl Drop for ImageWriter {
     fn drop(&mut self) {
         if let Some(run) = self.filling.take() {
             let mut state = self.store.state.lock();
-            (0..run.blocks).for_each(|at| state.give_back(BlockNumber(run.first.0 + at)));
+            (0..run.blocks).for_each(|at| state.blocks.discard(BlockNumber(run.first.0 + at)));
         }
         // What is in no block yet never will be.
         self.packer = None;

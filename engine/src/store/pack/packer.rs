@@ -10,10 +10,9 @@
 //!
 //! An image is tried once. Where compressing did not pay several times in a row fewer are tried, but always some.
 
-use super::blocks::{BLOCK_HEADER_BYTES, BlockIdentity, ImageKind, fill_header};
+use super::super::block::{BLOCK_HEADER_BYTES, BlockIdentity, ImageKind, fill_header};
 use super::codec::{Codec, Compressor};
-use super::pack::{Filling, Sealed, worthwhile_bytes};
-use super::writer::Image;
+use super::format::{Filling, Sealed, worthwhile_bytes};
 use crate::base::{Csn, DatabaseId, PageId};
 use crate::device::AlignedBuffer;
 
@@ -50,6 +49,15 @@ impl Effort {
             self.left_out = 1 << (self.in_vain - PATIENCE).min(LEFT_OUT_LOG2_MAX);
         }
     }
+}
+
+/// An image on its way into a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Image {
+    /// As it would be alone.
+    pub sealed: Sealed,
+    /// The caller's.
+    pub token: u64,
 }
 
 /// A pack being filled, and who gave its images.
@@ -120,7 +128,7 @@ impl Packer {
         &self.plain[..self.block_bytes]
     }
 
-    /// Takes an image of `page` that `fill` makes; see [`super::ImageWriter::push`].
+    /// Takes an image of `page` that `fill` makes; see `ImageWriter::push`.
     pub fn offer(
         &mut self,
         database: DatabaseId,

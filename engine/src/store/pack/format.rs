@@ -34,7 +34,9 @@
 //!   that checksum (B1), so an image means the same wherever it is, packed or not, and whatever compressed it.
 //! - P2: a pack is written once, like every block. It is free when nothing refers to any of its images; see `free`.
 
-use super::blocks::{self, BLOCK_HEADER_BYTES, BlockIdentity, BlockKind, BlockRef, ImageKind, fill_header};
+use super::super::block::{
+    self, BLOCK_HEADER_BYTES, BlockIdentity, BlockKind, BlockRef, ImageKind, fill_header,
+};
 use super::codec::{Codec, decompress};
 use crate::base::{Csn, DatabaseId, Error, PageId, Result};
 
@@ -197,7 +199,7 @@ impl Entry {
 /// # Errors
 /// `Corruption`, `Unsupported`; without a place.
 pub fn directory(block: &[u8], database: DatabaseId) -> Result<Vec<Entry>> {
-    let count = blocks::verify_pack(block, database)?;
+    let count = block::verify_pack(block, database)?;
     let malformed = || Error::corruption("the directory of a pack contradicts itself");
     let count = usize::try_from(count).ok().filter(|count| (1..=IMAGES_MAX).contains(count));
     let end = BLOCK_HEADER_BYTES + count.ok_or_else(malformed)? * ENTRY_BYTES;
@@ -214,7 +216,7 @@ pub struct Opened {
     pub images: u8,
 }
 
-/// Unpacks the image of `page` that `reference` means, from a block that [`blocks::is_pack`] recognised, into `out`.
+/// Unpacks the image of `page` that `reference` means, from a block that [`block::is_pack`] recognised, into `out`.
 ///
 /// # Errors
 /// `Corruption` that says what is wrong, `Unsupported`; without a place.

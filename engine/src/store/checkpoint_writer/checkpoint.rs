@@ -1,18 +1,22 @@
 //! A round: the images of one checkpoint become a mapping.
 //!
 //! # Invariants
-//! - R1: until [`FinishedRound`] is committed nothing that the last durable manifest reaches was touched; a failure at
+//! - R1: until [`FinishedCheckpoint`] is committed nothing that the last durable manifest reaches was touched; a failure at
 //!   any point (a full disk above all) leaves the previous checkpoint as it was, and the images for the next round (S5).
 //! - R2: errors stick. After one failed write of the round every further one, `finish` included, fails with it.
 
-use super::blob::{self, BlobRef};
-use super::blocks::{BlockKind, BlockNumber, BlockRef};
-use super::lock::looked_at;
-use super::mapping::{encode_references, references_per_block};
-use super::{PageStore, Phase, StoreRoot};
+use super::super::allocator::creation::Content;
+use super::super::blob::{self, BlobRef};
+use super::super::block::{BlockKind, BlockNumber, BlockRef, references_per_block};
+use super::super::manifest::StoreRoot;
+use super::super::mapping::table::encode_references;
+use super::super::page_store::PageStore;
+use super::super::state::Phase;
+use super::super::yielding_lock::examined;
+use super::writer::ImageWriter;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, PageId, Result};
-use crate::device::AlignedBuffer;
+use crate::device::{AlignedBuffer, Storage};
 use crate::sync::Mutex;
 use std::sync::Arc;
 
@@ -32,9 +36,52 @@ struct OtherBlocks {
     replaced: Vec<BlockNumber>,
 }
 
+impl PageStore {
+    /// Begins the checkpoint of `epoch`, which is higher than the last, at `csn`: every image recorded for
+    /// the next checkpoint belongs to it from now on.
+    ///
+    /// # Errors
+    /// `Busy` while another checkpoint is open, `Poisoned` after S3 or S4 forbade further ones.
+    pub fn begin_checkpoint(self: &Arc<PageStore>, epoch: u32, csn: Csn) -> Result<OpenCheckpoint> {
+        let mut state = self.state.lock();
+        state.checkpoint.begin(epoch)?;
+        state.images.begin_checkpoint();
+        state.blocks.free.bitmap.rewind();
+        drop(state);
+        Ok(OpenCheckpoint::new(self.clone(), csn))
+    }
+
+    /// The manifest with this checkpoint's root is durable: its pages are the committed ones, and the
+    /// blocks that it replaced are free unless a pinned checkpoint contains them.
+    ///
+    /// # Panics
+    /// If the checkpoint belongs to another store.
+    pub fn commit_checkpoint(&self, finished: FinishedCheckpoint) {
+        assert!(std::ptr::eq(finished.store(), self), "a checkpoint is decided by its own store");
+        // After the publication: see `manifest::reader_slots`.
+        let readers = self.space.generations_read();
+        finished.commit(readers);
+        self.space.release_unneeded();
+        if let Err(error) = self.space.shrink() {
+            tracing::debug!(%error, "the file of the page store stays as long as it is");
+        }
+    }
+
+    /// The manifest with this checkpoint's root was certainly not written, because publishing was not even
+    /// attempted: its images wait for the next checkpoint. After a failed publication drop the checkpoint
+    /// instead (S3).
+    ///
+    /// # Panics
+    /// If the checkpoint belongs to another store.
+    pub fn abandon_checkpoint(&self, finished: FinishedCheckpoint) {
+        assert!(std::ptr::eq(finished.store(), self), "a checkpoint is decided by its own store");
+        finished.abandon();
+    }
+}
+
 /// An open round. Dropping it abandons it.
 #[derive(Debug)]
-pub struct Round {
+pub struct OpenCheckpoint {
     store: Arc<PageStore>,
     csn: Csn,
     /// The first failure (R2).
@@ -44,29 +91,33 @@ pub struct Round {
     open: bool,
 }
 
-impl Round {
-    pub(super) fn new(store: Arc<PageStore>, csn: Csn) -> Round {
+impl OpenCheckpoint {
+    pub(super) fn new(store: Arc<PageStore>, csn: Csn) -> OpenCheckpoint {
         let (failure, blob, others) = (Mutex::new(None), Mutex::new(None), Mutex::default());
-        Round { store, csn, failure, blob, others, open: true }
+        OpenCheckpoint { store, csn, failure, blob, others, open: true }
     }
 
-    pub(super) fn store(&self) -> &Arc<PageStore> {
-        &self.store
+    /// Returns a writer of this checkpoint's images to the store, which is in `storage`. Blocks were kept
+    /// for it that other writers may be about to return.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn writer(&self, storage: &dyn Storage, bytes_max: u64) -> Result<ImageWriter> {
+        let mut writer = self.store.writer(storage, bytes_max)?;
+        writer.waits = true;
+        Ok(writer)
     }
 
     /// Notes that the image of `page` as of this round is at `reference`, or, if that is absent, that there is none.
     pub fn record(&self, page: PageId, reference: BlockRef) {
         let mut state = self.store.state.lock();
-        state.settle(reference.block());
-        state.set_round(page, reference);
+        state.blocks.settle(reference.block());
+        state.set_in_checkpoint(page, reference);
     }
 
     /// Images that are recorded from now on belong to the next round.
     pub fn close(&self) {
-        let mut state = self.store.state.lock();
-        if state.phase == Phase::Writing {
-            state.phase = Phase::Finished;
-        }
+        self.store.state.lock().checkpoint.close();
     }
 
     /// Writes the catalog; it replaces the one of the last checkpoint, and one written earlier in this round. A round
@@ -82,7 +133,7 @@ impl Round {
             if let Some(earlier) = self.blob.lock().replace(WrittenBlob { blob, blocks }) {
                 self.others.lock().fresh.retain(|block| !earlier.blocks.contains(block));
                 let mut state = self.store.state.lock();
-                earlier.blocks.iter().for_each(|block| state.free.release(*block));
+                earlier.blocks.iter().for_each(|block| state.blocks.free.release(*block));
             }
             Ok(blob)
         })
@@ -95,20 +146,19 @@ impl Round {
     }
 
     /// Writes the changed parts of the mapping and flushes the file. Then publish a manifest with
-    /// [`FinishedRound::root`] and tell the store what became of it.
+    /// [`FinishedCheckpoint::root`] and tell the store what became of it.
     ///
     /// # Errors
     /// The round's first failure; `OutOfSpace`; I/O. The round is then abandoned.
-    pub fn finish(mut self) -> Result<FinishedRound> {
+    pub fn finish(mut self) -> Result<FinishedCheckpoint> {
         self.close();
         let (parts, pages, directory) = self.attempt(|| {
             let (parts, pages) = self.write_parts()?;
             let directory = self.write_directory(&parts)?;
             let flushed =
-                if planted::is(Bug::ImagesNotFlushed) { Ok(()) } else { self.store.source.file.flush() };
+                if planted::is(Bug::ImagesNotFlushed) { Ok(()) } else { self.store.file.file.flush() };
             if let Err(error) = flushed {
-                let mut state = self.store.state.lock();
-                (state.phase, state.failure) = (Phase::FlushFailed, Some(error.duplicate()));
+                self.store.state.lock().checkpoint.flush_failed(&error);
                 return Err(error);
             }
             Ok((parts, pages, directory))
@@ -118,13 +168,13 @@ impl Round {
         let catalog = {
             let state = self.store.state.lock();
             if blob.is_some() {
-                others.replaced.extend(&state.catalog_blocks);
+                others.replaced.extend(&state.images.catalog_blocks);
             }
-            blob.as_ref().map(|written| written.blob).or(state.catalog)
+            blob.as_ref().map(|written| written.blob).or(state.images.catalog)
         };
         self.open = false;
         let root = StoreRoot { directory, pages, catalog, codecs: self.store.packing.codecs() };
-        Ok(FinishedRound {
+        Ok(FinishedCheckpoint {
             store: self.store.clone(),
             root,
             parts,
@@ -140,28 +190,32 @@ impl Round {
     fn write_parts(&self) -> Result<(Vec<(usize, BlockRef)>, u64)> {
         let (changed, moving, mut pages) = {
             let mut state = self.store.state.lock();
-            (state.round.part_count(), std::mem::take(&mut state.moving_parts), state.mapping.pages())
+            (
+                state.images.in_checkpoint.part_count(),
+                std::mem::take(&mut state.checkpoint.relocating_parts),
+                state.images.mapping.pages(),
+            )
         };
         let end = changed.max(moving.last().map_or(0, |last| last + 1));
         let mut written = Vec::new();
         for index in 0..end {
             let (references, old) = {
                 let state = self.store.state.lock();
-                let mut changes = state.round.part(index).enumerate().peekable();
+                let mut changes = state.images.in_checkpoint.part(index).enumerate().peekable();
                 if changes.peek().is_none() && !moving.contains(&index) {
                     continue;
                 }
-                let mut references = state.mapping.copy_part(index);
+                let mut references = state.images.mapping.copy_part(index);
                 let skipped = usize::from(planted::is(Bug::MappingSlotSkipped));
                 for (nth, (slot, reference)) in changes {
-                    looked_at(1);
+                    examined(1);
                     pages -= u64::from(!references[slot].is_absent());
                     pages += u64::from(!reference.is_absent());
                     if nth >= skipped {
                         references[slot] = reference;
                     }
                 }
-                (references, state.mapping.stored(index))
+                (references, state.images.mapping.stored(index))
             };
             written.push((index, self.replace_references(BlockKind::Mapping, index, &references, old)?));
         }
@@ -171,13 +225,13 @@ impl Round {
     /// Writes each directory block with a changed part; returns the whole directory.
     fn write_directory(&self, parts: &[(usize, BlockRef)]) -> Result<Vec<BlockRef>> {
         let per_block = references_per_block(self.store.page_bytes());
-        let mut directory = self.store.state.lock().mapping.directory().to_vec();
+        let mut directory = self.store.state.lock().images.mapping.directory().to_vec();
         for group in parts.chunk_by(|a, b| a.0 / per_block == b.0 / per_block) {
             let index = group[0].0 / per_block;
             if directory.len() <= index {
                 directory.resize(index + 1, BlockRef::ABSENT);
             }
-            let mut references = self.store.state.lock().mapping.copy_directory(index);
+            let mut references = self.store.state.lock().images.mapping.copy_directory(index);
             for (part, reference) in group {
                 references[part % per_block] = *reference;
             }
@@ -221,7 +275,7 @@ impl Round {
     }
 }
 
-impl Drop for Round {
+impl Drop for OpenCheckpoint {
     fn drop(&mut self) {
         if self.open {
             abandon(&self.store, &self.others.lock().fresh);
@@ -233,7 +287,7 @@ impl Drop for Round {
 /// further rounds (S3): do that when publishing failed.
 #[derive(Debug)]
 #[must_use = "tell the store what became of the manifest"]
-pub struct FinishedRound {
+pub struct FinishedCheckpoint {
     store: Arc<PageStore>,
     root: StoreRoot,
     parts: Vec<(usize, BlockRef)>,
@@ -243,7 +297,7 @@ pub struct FinishedRound {
     decided: bool,
 }
 
-impl FinishedRound {
+impl FinishedCheckpoint {
     /// What the manifest must point to.
     #[must_use]
     pub fn root(&self) -> &StoreRoot {
@@ -256,11 +310,11 @@ impl FinishedRound {
 
     /// Publishing failed, and nobody knows whether it happened (S3).
     pub fn undecided(self, failure: &Error) {
-        self.store.state.lock().failure = Some(failure.duplicate());
+        self.store.state.lock().checkpoint.publication_failed(failure);
     }
 
     /// Notes the generation of the manifest that was published with it; otherwise it counts as one more than the last.
-    pub fn published_as(mut self, generation: u64) -> FinishedRound {
+    pub fn published_as(mut self, generation: u64) -> FinishedCheckpoint {
         self.generation = Some(generation);
         self
     }
@@ -270,47 +324,47 @@ impl FinishedRound {
         self.decided = true;
         {
             let mut state = self.store.state.lock();
-            let generation = self.generation.unwrap_or(state.free.generation() + 1);
-            state.free.committed(generation, readers);
+            let generation = self.generation.unwrap_or(state.blocks.free.pins.committed() + 1);
+            state.blocks.free.committed(generation, readers);
         }
         // The pages of a part move from the round to the mapping under one hold of the lock, so readers see no change;
         // the steps keep them from waiting for the whole table.
         loop {
             let mut state = self.store.state.lock();
-            let Some(pages) = state.round.take_part() else { break };
+            let Some(pages) = state.images.in_checkpoint.take_part() else { break };
             for (page, reference) in pages {
-                let before = state.replaces_with(page, Some(reference));
-                let old = state.mapping.set(page, reference);
-                let now = state.replaces(page);
-                state.replaced.recount(before, now);
+                let before = state.images.replaces_with(page, Some(reference));
+                let old = state.images.mapping.set(page, reference);
+                let now = state.images.replaces(page);
+                state.images.recount(before, now);
                 if !old.is_absent() {
-                    state.free.release_image(page, old.block());
+                    state.blocks.free.release_image(page, old.block());
                 }
                 if !reference.is_absent() {
-                    state.free.note_image(page);
+                    state.blocks.free.pins.note_created(Content::Image(page));
                 }
             }
-            state.free.recharge();
+            state.blocks.free.recharge();
         }
         let mut state = self.store.state.lock();
         for (part, stored) in &self.parts {
-            state.mapping.set_stored(*part, *stored);
+            state.images.mapping.set_stored(*part, *stored);
         }
-        state.mapping.set_directory(std::mem::take(&mut self.root.directory));
+        state.images.mapping.set_directory(std::mem::take(&mut self.root.directory));
         if let Some(written) = self.blob.take() {
-            state.catalog = Some(written.blob);
-            state.catalog_blocks = written.blocks;
+            state.images.catalog = Some(written.blob);
+            state.images.catalog_blocks = written.blocks;
         }
         let leaked = usize::from(planted::is(Bug::BlockLeaked));
         for block in std::mem::take(&mut self.others.replaced).into_iter().skip(leaked) {
-            state.free.release_live(block);
+            state.blocks.free.release_live(block);
         }
         for block in std::mem::take(&mut self.others.fresh) {
-            state.free.note_birth(block);
+            state.blocks.free.pins.note_created(Content::Other(block));
         }
-        state.free.recharge();
-        state.round_wanted = false;
-        state.phase = Phase::Idle;
+        state.blocks.free.recharge();
+        state.checkpoint.is_wanted = false;
+        state.checkpoint.phase = Phase::Idle;
     }
 
     pub(super) fn abandon(mut self) {
@@ -319,34 +373,32 @@ impl FinishedRound {
     }
 }
 
-impl Drop for FinishedRound {
+impl Drop for FinishedCheckpoint {
     fn drop(&mut self) {
         if !self.decided {
-            self.store.state.lock().phase = Phase::Undecided;
+            self.store.state.lock().checkpoint.phase = Phase::Undecided;
         }
     }
 }
 
-/// Gives the round's images to the next one (S5): older than those that are there for it already. Part by part, as [`FinishedRound::commit`].
+/// Gives the round's images to the next one (S5): older than those that are there for it already. Part by part, as [`FinishedCheckpoint::commit`].
 fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
     loop {
         let mut state = store.state.lock();
-        if state.phase == Phase::Writing {
-            // Nothing is added to the round any more.
-            state.phase = Phase::Finished;
-        }
-        let Some(pages) = state.round.take_part() else {
-            if state.phase != Phase::FlushFailed {
-                state.phase = Phase::Idle;
+        // No image is added to the checkpoint any more.
+        state.checkpoint.close();
+        let Some(pages) = state.images.in_checkpoint.take_part() else {
+            if state.checkpoint.phase != Phase::FlushFailed {
+                state.checkpoint.phase = Phase::Idle;
             }
-            fresh.iter().for_each(|block| state.free.release(*block));
+            fresh.iter().for_each(|block| state.blocks.free.release(*block));
             return;
         };
         for (page, reference) in pages {
-            looked_at(1);
+            examined(1);
             state.take_back(page, reference);
         }
         drop(state);
-        store.state.let_others_in();
+        store.state.yield_to_waiters();
     }
 }

@@ -31,6 +31,15 @@ const VERSION: u8 = 1;
 const TAG_BITS: u32 = 24;
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 
+/// Directory blocks at most; with 4 KiB pages that is 16 TiB of pages. Bounds the manifest and the table in memory.
+pub const DIRECTORY_BLOCKS_MAX: usize = 1 << 14;
+
+/// References per mapping or directory block.
+#[must_use]
+pub fn references_per_block(page_bytes: usize) -> usize {
+    (page_bytes - BLOCK_HEADER_BYTES) / size_of::<u64>()
+}
+
 /// Position of a block in the file, counted in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockNumber(pub u64);
@@ -67,6 +76,13 @@ impl BlockRef {
 
     pub(super) fn matches(self, checksum: u32) -> bool {
         self.tag() == checksum & TAG_MASK as u32 || planted::is(Bug::LostWriteBelieved)
+    }
+
+    /// Returns whether both references mean the same bytes, wherever they are: 24 bits of the checksum
+    /// decide.
+    #[must_use]
+    pub fn means_same_as(self, other: BlockRef) -> bool {
+        self.matches(other.tag())
     }
 
     /// The bits of the checksum that it keeps.

@@ -24,10 +24,9 @@
 //! accepted: count v, each: log v, sequence v; voids: count v, each: gap to the previous range v,
 //! length - 1 v.
 
-use super::StoreRoot;
-use super::blob::{BLOB_BYTES_MAX, BlobRef};
-use super::blocks::BlockRef;
-use super::codec::Codecs;
+use super::super::blob::{BLOB_BYTES_MAX, BlobRef};
+use super::super::block::{BlockRef, DIRECTORY_BLOCKS_MAX};
+use super::super::pack::Codecs;
 use super::csn_set::CsnSet;
 use crate::base::checksum;
 use crate::base::encoding::{Reader, put_bytes, put_varint};
@@ -38,12 +37,25 @@ pub const SLOT_BYTES: usize = 1 << 20;
 /// Longest cached probe result.
 pub const PROBE_BYTES_MAX: usize = 4096;
 /// Generations are below: whoever adds to one cannot come to the first again.
-pub(super) const GENERATION_LIMIT: u64 = 1 << 63;
+pub const GENERATION_LIMIT: u64 = 1 << 63;
 
 const MAGIC: [u8; 8] = *b"QUENCHDB";
 const VERSION: u32 = 1;
 const PREFIX_BYTES: usize = 16;
 const HEADER_BYTES: usize = 32;
+
+/// The root of the page store, in the manifest: everything else is reached from here.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StoreRoot {
+    /// The mapping's directory blocks, in order.
+    pub directory: Vec<BlockRef>,
+    /// Pages with an image; a check on the mapping.
+    pub pages: u64,
+    /// The catalog, once a checkpoint has written one.
+    pub catalog: Option<BlobRef>,
+    /// Codecs of compressed images.
+    pub codecs: Codecs,
+}
 
 /// What recovery takes from one log of one epoch: the blocks up to and including this sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -279,7 +291,7 @@ impl Manifest {
             (self.covered <= self.checkpoint, "more of the log is covered than is in the checkpoint"),
             (self.probe.len() <= PROBE_BYTES_MAX, "the probe result is too long"),
             (!(self.clean && self.log_memory.is_some()), "it was closed, and needs mapped memory"),
-            (self.store.directory.len() <= super::mapping::DIRECTORY_BLOCKS_MAX, "the directory is too long"),
+            (self.store.directory.len() <= DIRECTORY_BLOCKS_MAX, "the directory is too long"),
             (self.store.catalog.is_none_or(|blob| blob.len <= BLOB_BYTES_MAX), "the catalog is too long"),
             (self.epochs.is_sorted_by(|a, b| a.epoch < b.epoch), "epochs are out of order"),
             (self.epochs.iter().all(|entry| entry.epoch < self.epoch), "an entry for the running epoch"),

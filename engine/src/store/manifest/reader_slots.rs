@@ -53,16 +53,16 @@
 //! | 32 | 8 | CSN of the checkpoint |
 //! | 40 | 4 | process |
 
-use super::free::READS_ANYTHING;
-use super::lock::SLICE;
-use super::manifest::GENERATION_LIMIT;
-use super::{Manifest, ManifestFile, PageStore};
+use super::format::{GENERATION_LIMIT, Manifest};
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, Result};
 use crate::device::{File, OpenMode, Storage};
 use crate::sync::atomic::{Ordering, fence};
 use std::sync::Arc;
+
+/// The generation of a reader whose checkpoint is unknown: it needs every block.
+pub const READS_ANYTHING: u64 = 0;
 
 /// The directory of the slots, in the database directory.
 pub const READERS_PATH: &str = "readers";
@@ -91,7 +91,7 @@ pub struct CheckpointReader {
 const UNKNOWN: CheckpointReader = CheckpointReader { generation: READS_ANYTHING, csn: Csn::ZERO, process: 0 };
 
 impl CheckpointReader {
-    fn encode(&self, database: DatabaseId) -> [u8; SLOT_BYTES] {
+    pub(super) fn encode(&self, database: DatabaseId) -> [u8; SLOT_BYTES] {
         let mut bytes = [0; SLOT_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -121,38 +121,17 @@ impl CheckpointReader {
 /// A reader's slot: as long as it lives the blocks of its checkpoint stay.
 #[derive(Debug)]
 pub struct ReaderSlot {
-    /// Its lock goes when it is closed.
+    /// Closing the file releases its lock.
     _file: Arc<dyn File>,
 }
 
-/// Opens the newest durable checkpoint beside whoever writes: its manifest, and what keeps its blocks.
-///
-/// # Errors
-/// `Busy` if all slots are taken, or checkpoints come faster than the manifest can be read; `Corruption` and `Unsupported` of
-/// the manifest; I/O.
-pub fn open_newest_checkpoint(storage: &dyn Storage) -> Result<(Manifest, ReaderSlot)> {
-    let file = lock_free_slot(storage)?;
-    let mut manifest = ManifestFile::read_beside_writer(storage)?;
-    for _ in 0..ANNOUNCEMENTS_MAX {
-        let process = crate::sync::thread::process_id();
-        let reader = CheckpointReader { generation: manifest.generation, csn: manifest.checkpoint, process };
-        file.write_at(0, &reader.encode(manifest.database))?;
-        fence(Ordering::SeqCst);
-        let again = ManifestFile::read_beside_writer(storage)?;
-        // Another may have this generation, if the first was lost.
-        if again == manifest {
-            return Ok((manifest, ReaderSlot { _file: file }));
-        }
-        manifest = again;
+impl ReaderSlot {
+    pub(super) fn new(file: Arc<dyn File>) -> ReaderSlot {
+        ReaderSlot { _file: file }
     }
-    let what = "checkpoints come faster than one can be opened";
-    Err(Error::new(ErrorKind::Busy, what).at(file.location(0)))
 }
 
-/// Each costs a checkpoint that came in between.
-const ANNOUNCEMENTS_MAX: u32 = 1000;
-
-fn lock_free_slot(storage: &dyn Storage) -> Result<Arc<dyn File>> {
+pub(super) fn lock_free_slot(storage: &dyn Storage) -> Result<Arc<dyn File>> {
     storage.create_directory(READERS_PATH)?;
     for _ in 0..ROUNDS {
         for number in 0..READERS_MAX {
@@ -243,71 +222,4 @@ pub(super) fn highest_read(storage: &dyn Storage, newest: &Manifest) -> u64 {
     };
     let readers = list(storage, newest.database);
     readers.map_or(unknown, |readers| readers.iter().map(of).max().unwrap_or(0))
-}
-
-/// Keeps the blocks of a checkpoint for somebody in this process; see [`PageStore::hold`].
-#[derive(Debug)]
-pub struct HeldBlocks {
-    store: Arc<PageStore>,
-    generation: u64,
-}
-
-impl Drop for HeldBlocks {
-    fn drop(&mut self) {
-        self.store.state.lock().free.end_hold(self.generation);
-        self.store.give_back();
-    }
-}
-
-impl PageStore {
-    /// Keeps every block of the last durable checkpoint until the result is dropped.
-    #[must_use]
-    pub fn hold(self: &Arc<PageStore>) -> HeldBlocks {
-        let generation = self.state.lock().free.hold();
-        HeldBlocks { store: self.clone(), generation }
-    }
-
-    /// Opens the page store as of the newest durable checkpoint, which stays as it is for as long as the store is open, beside the
-    /// process that writes to it, if there is one. Returns the checkpoint's manifest too.
-    ///
-    /// # Errors
-    /// As [`open_newest_checkpoint`] and [`PageStore::open`].
-    pub fn open_newest_checkpoint(storage: &Arc<dyn Storage>) -> Result<(Manifest, Arc<PageStore>)> {
-        let (manifest, slot) = open_newest_checkpoint(&**storage)?;
-        let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
-        let mut store = Self::open_to_read(&**storage, database, page_bytes, &manifest.store)?;
-        store.readers = Some(Readers::new(storage.clone(), database));
-        store.slot = Some(slot);
-        Ok((manifest, Arc::new(store)))
-    }
-
-    /// Before the first block is written: what earlier checkpoints have that somebody still reads is not free.
-    pub(super) fn hold_for_readers(&mut self, readers: Readers, generation: u64) {
-        let generations = readers.generations();
-        let apart = generations.iter().any(|reader| *reader != generation);
-        self.readers = Some(readers);
-        let mut state = self.state.lock();
-        state.free.committed(generation, generations);
-        if apart {
-            state.free.hold_all_free();
-        }
-    }
-
-    /// Gives back what is held for nobody any more.
-    pub(super) fn give_back(&self) {
-        while self.state.lock().free.give_back(SLICE) {
-            self.state.let_others_in();
-        }
-    }
-
-    /// Who reads a checkpoint in another process (or in this one, as if it were in another).
-    #[must_use]
-    pub fn checkpoint_readers(&self) -> Vec<CheckpointReader> {
-        self.readers.as_ref().and_then(|readers| readers.list().ok()).unwrap_or_default()
-    }
-
-    /// The generations that are read, of readers of which the store knows.
-    pub(super) fn generations_read(&self) -> Vec<u64> {
-        self.readers.as_ref().map(Readers::generations).unwrap_or_default()
-    }
 }

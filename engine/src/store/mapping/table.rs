@@ -23,27 +23,8 @@
 //!   corruption, but for images in a pack: several pages may have theirs in one block, and each counts as a use of it. That the block is
 //!   a pack is seen when it is read.
 
-use super::blocks::{BLOCK_HEADER_BYTES, BlockIdentity, BlockKind, BlockRef, verify};
-use super::free::FreeSpace;
-use crate::base::{DatabaseId, Error, PageId, Result};
-use crate::device::{AlignedBuffer, File};
-use crate::sync::thread;
-use std::sync::Arc;
-
-/// Directory blocks at most; with 4 KiB pages that is 16 TiB of pages. Bounds the manifest and the table in memory.
-pub const DIRECTORY_BLOCKS_MAX: usize = 1 << 14;
-
-/// Adjacent blocks are loaded by one read of at most this many bytes.
-const READ_BYTES_MAX: usize = 1 << 20;
-/// Below this many blocks loading is not worth a second thread.
-const BLOCKS_PER_THREAD_MIN: usize = 256;
-const LOAD_THREADS_MAX: usize = 4;
-
-/// References per mapping or directory block.
-#[must_use]
-pub fn references_per_block(page_bytes: usize) -> usize {
-    (page_bytes - BLOCK_HEADER_BYTES) / size_of::<u64>()
-}
+use super::super::block::{BLOCK_HEADER_BYTES, BlockRef, references_per_block};
+use crate::base::PageId;
 
 /// The references of one mapping block, and where they are stored.
 #[derive(Debug)]
@@ -71,6 +52,12 @@ impl Mapping {
             directory: Vec::new(),
             pages: 0,
         }
+    }
+
+    /// Pages in a part.
+    #[must_use]
+    pub fn per_block(&self) -> usize {
+        self.per_block
     }
 
     /// Pages that have an image.
@@ -178,6 +165,12 @@ impl Mapping {
         (parts * size_of::<BlockRef>() + self.parts.capacity() * size_of::<Option<Part>>()) as u64
     }
 
+    /// Adds a part that was loaded from its block.
+    pub(super) fn add_part(&mut self, index: usize, stored: BlockRef, pages: Box<[BlockRef]>) {
+        self.pages += pages.iter().filter(|reference| reference.0 != 0).count() as u64;
+        *self.part_mut(index) = Part { stored, pages };
+    }
+
     fn part_mut(&mut self, index: usize) -> &mut Part {
         if self.parts.len() <= index {
             self.parts.resize_with(index + 1, || None);
@@ -188,130 +181,10 @@ impl Mapping {
             pages: vec![BlockRef::ABSENT; per_block].into_boxed_slice(),
         })
     }
-
-    /// Reads the mapping that `directory` is the root of, and claims every block of it in `space` (M1).
-    ///
-    /// # Errors
-    /// `Corruption` or `Unsupported` with the place; I/O.
-    pub fn load(source: &BlockSource, directory: &[BlockRef], space: &mut FreeSpace) -> Result<Mapping> {
-        let mut mapping = Mapping::empty(source.page_bytes);
-        let upper: Vec<Wanted> = wanted(directory.iter().copied().enumerate());
-        source.claim_all(&upper, BlockKind::Directory, space)?;
-        let mut lower = Vec::new();
-        for (index, references) in source.load_references(&upper, BlockKind::Directory)? {
-            let first = index * mapping.per_block;
-            lower.extend(wanted(references.iter().enumerate().map(|(slot, r)| (first + slot, *r))));
-        }
-        source.claim_all(&lower, BlockKind::Mapping, space)?;
-        let stored: std::collections::HashMap<usize, BlockRef> =
-            lower.iter().map(|w| (w.index, w.reference)).collect();
-        for (index, pages) in source.load_references(&lower, BlockKind::Mapping)? {
-            let first = (index * mapping.per_block) as u64;
-            let claims = wanted(pages.iter().enumerate().map(|(slot, r)| (first as usize + slot, *r)));
-            source.claim_all(&claims, BlockKind::Page, space)?;
-            mapping.pages += claims.len() as u64;
-            let part = mapping.part_mut(index);
-            part.stored = stored[&index];
-            part.pages = pages;
-        }
-        mapping.directory = directory.to_vec();
-        Ok(mapping)
-    }
-}
-
-/// A block to load, and its index in its level.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    index: usize,
-    reference: BlockRef,
-}
-
-fn wanted(references: impl Iterator<Item = (usize, BlockRef)>) -> Vec<Wanted> {
-    // A reference that is not zero but numbers block 0 is kept: claiming it fails, as it should.
-    references.filter(|(_, r)| r.0 != 0).map(|(index, reference)| Wanted { index, reference }).collect()
-}
-
-/// References of one block, by the block's index in its level.
-type Loaded = (usize, Box<[BlockRef]>);
-
-/// The file, and what is needed to judge its blocks.
-#[derive(Clone, Debug)]
-pub struct BlockSource {
-    /// The page store's file.
-    pub file: Arc<dyn File>,
-    /// The database its blocks must belong to.
-    pub database: DatabaseId,
-    /// Length of a block.
-    pub page_bytes: usize,
-}
-
-impl BlockSource {
-    /// Byte offset of the block.
-    #[must_use]
-    pub fn offset(&self, reference: BlockRef) -> u64 {
-        reference.block().0 * self.page_bytes as u64
-    }
-
-    /// An identity in this database.
-    #[must_use]
-    pub fn identity(&self, kind: BlockKind, subject: u64) -> BlockIdentity {
-        BlockIdentity { database: self.database, kind, subject }
-    }
-
-    fn claim_all(&self, blocks: &[Wanted], kind: BlockKind, space: &mut FreeSpace) -> Result<()> {
-        for block in blocks {
-            let number = block.reference.block();
-            let claimed =
-                if kind == BlockKind::Page { space.claim_image(number) } else { space.claim(number) };
-            if !claimed {
-                let what = format!(
-                    "{kind:?} number {} claims {:?}, which is in use or outside the file",
-                    block.index, block.reference
-                );
-                return Err(Error::corruption(what).at(self.file.location(self.offset(block.reference))));
-            }
-        }
-        Ok(())
-    }
-
-    /// Loads blocks of references, with several threads if there are many, in no particular order.
-    fn load_references(&self, blocks: &[Wanted], kind: BlockKind) -> Result<Vec<Loaded>> {
-        let mut sorted = blocks.to_vec();
-        sorted.sort_unstable_by_key(|w| w.reference.block());
-        let threads = (sorted.len() / BLOCKS_PER_THREAD_MIN).clamp(1, LOAD_THREADS_MAX);
-        if threads == 1 {
-            return self.load_sorted(&sorted, kind);
-        }
-        let parts: Vec<&[Wanted]> = sorted.chunks(sorted.len().div_ceil(threads)).collect();
-        let mut loaded = Vec::with_capacity(sorted.len());
-        for share in thread::fan_out(parts.len(), |i| self.load_sorted(parts[i], kind)) {
-            let panicked = || Err(Error::corruption("a thread that loaded the page mapping panicked"));
-            loaded.append(&mut share.unwrap_or_else(panicked)?);
-        }
-        Ok(loaded)
-    }
-
-    /// Loads blocks in file order, one read per run of adjacent ones.
-    fn load_sorted(&self, sorted: &[Wanted], kind: BlockKind) -> Result<Vec<Loaded>> {
-        let mut loaded = Vec::with_capacity(sorted.len());
-        let run_max = READ_BYTES_MAX / self.page_bytes;
-        let adjacent =
-            |a: &Wanted, b: &Wanted| a.reference.block().0.checked_add(1) == Some(b.reference.block().0);
-        for run in sorted.chunk_by(adjacent).flat_map(|run| run.chunks(run_max)) {
-            let mut bytes = AlignedBuffer::zeroed(run.len() * self.page_bytes);
-            self.file.read_at(self.offset(run[0].reference), &mut bytes)?;
-            for (block, image) in run.iter().zip(bytes.chunks_exact(self.page_bytes)) {
-                verify(image, self.identity(kind, block.index as u64), block.reference)
-                    .map_err(|error| error.at(self.file.location(self.offset(block.reference))))?;
-                loaded.push((block.index, decode_references(image)));
-            }
-        }
-        Ok(loaded)
-    }
 }
 
 /// The references in a verified mapping or directory block.
-pub(super) fn decode_references(image: &[u8]) -> Box<[BlockRef]> {
+pub fn decode_references(image: &[u8]) -> Box<[BlockRef]> {
     let words = image[BLOCK_HEADER_BYTES..].chunks_exact(size_of::<u64>());
     words
         .map(|word| BlockRef(word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))))

@@ -3,10 +3,10 @@
 //! A flat table in parts, like the mapping's: 8 bytes for each page in a part that has any, and nothing for the others.
 //! "Not in the overlay" and "in it, as removed" are different things.
 
-use super::blocks::BlockRef;
+use super::super::block::BlockRef;
 use crate::base::PageId;
 
-/// No reference has this number: blocks end one below ([`super::blocks::BlockNumber::LIMIT`]).
+/// No reference has this number: blocks end one below (`BlockNumber::LIMIT`).
 const NOT_THERE: BlockRef = BlockRef(u64::MAX);
 
 /// References of some pages.

@@ -26,9 +26,9 @@
 //!   nothing. A flush would not do: after one that failed it may say that all is well. What is written are the bytes that were
 //!   decoded: a second read may find others.
 
-use super::PAGES_PATH;
-use super::manifest::{Manifest, SLOT_BYTES};
-use super::readers;
+use super::super::block_file::PAGES_PATH;
+use super::format::{Manifest, SLOT_BYTES};
+use super::reader_slots;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
@@ -156,7 +156,7 @@ impl ManifestFile {
             write_slots(&*file, &bytes, &order)?;
         }
         // N3. Who reads the newest from now on finds this one, or comes back to it.
-        let read = if read_only { 0 } else { readers::highest_read(storage, &manifest) };
+        let read = if read_only { 0 } else { reader_slots::highest_read(storage, &manifest) };
         let generation = (manifest.generation + u64::from(alone)).max(read);
         let newest = Newest { generation, failed: false, failure: None };
         Ok((ManifestFile { file, newest: Mutex::new(newest) }, manifest))

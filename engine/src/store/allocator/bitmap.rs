@@ -1,0 +1,134 @@
+//! The bitmap of blocks in use. It is derived from the mapping at open and never stored.
+
+use super::super::block::BlockNumber;
+use super::super::yielding_lock::examined;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Bitmap {
+    /// Bit set = in use. Bits at and above `blocks` do not exist.
+    used: Vec<u64>,
+    blocks: u64,
+    free: u64,
+    /// Where the next search begins. Each checkpoint resets it to 0, so that the file stays compact.
+    cursor: u64,
+    /// Where the next search for relocated images begins.
+    relocation_cursor: u64,
+}
+
+impl Bitmap {
+    /// Blocks of the file.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Free blocks.
+    #[must_use]
+    pub fn free_blocks(&self) -> u64 {
+        self.free
+    }
+
+    /// Blocks in use.
+    #[must_use]
+    pub fn used_blocks(&self) -> u64 {
+        self.blocks - self.free
+    }
+
+    /// Extends the bitmap to `blocks` blocks; the new ones are free.
+    pub fn extend(&mut self, blocks: u64) {
+        debug_assert!(blocks >= self.blocks && blocks < BlockNumber::LIMIT);
+        self.used.resize(blocks.div_ceil(64) as usize, 0);
+        self.free += blocks - self.blocks;
+        self.blocks = blocks;
+    }
+
+    /// Blocks up to the last one in use: the shortest length of the file.
+    #[must_use]
+    pub fn used_end(&self) -> u64 {
+        let last = self.used.iter().rposition(|word| *word != 0);
+        last.map_or(0, |at| at as u64 * 64 + 64 - u64::from(self.used[at].leading_zeros()))
+    }
+
+    /// Cuts the bitmap to `blocks` blocks. No block behind is in use.
+    pub fn cut(&mut self, blocks: u64) {
+        debug_assert!(blocks >= self.used_end() && blocks <= self.blocks);
+        self.free -= self.blocks - blocks;
+        self.blocks = blocks;
+        self.used.truncate(blocks.div_ceil(64) as usize);
+        self.cursor = self.cursor.min(blocks);
+    }
+
+    /// Resets both searches to the front of the file.
+    pub fn rewind(&mut self) {
+        (self.cursor, self.relocation_cursor) = (0, 0);
+    }
+
+    /// Returns whether a block is in use. A block behind the end is not.
+    #[must_use]
+    pub fn is_used(&self, block: BlockNumber) -> bool {
+        self.used.get((block.0 / 64) as usize).is_some_and(|word| word >> (block.0 % 64) & 1 == 1)
+    }
+
+    /// Marks a free block as used.
+    pub fn mark_used(&mut self, block: BlockNumber) {
+        self.used[(block.0 / 64) as usize] |= 1 << (block.0 % 64);
+        self.free -= 1;
+    }
+
+    /// Marks a block in use as free.
+    pub fn mark_free(&mut self, block: BlockNumber) {
+        self.used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
+        self.free += 1;
+    }
+
+    /// Takes at most `most` adjacent free blocks; `None` if no block is free.
+    pub fn take_run(&mut self, most: u64) -> Option<(BlockNumber, u64)> {
+        let run = self.take_run_between(self.cursor, self.blocks, most)?;
+        self.cursor = run.0.0 + run.1;
+        Some(run)
+    }
+
+    /// As [`Bitmap::take_run`], of blocks before `bound`, for relocated images.
+    pub fn take_run_before(&mut self, bound: u64, most: u64) -> Option<(BlockNumber, u64)> {
+        let run = self.take_run_between(self.relocation_cursor, bound, most)?;
+        self.relocation_cursor = run.0.0 + run.1;
+        Some(run)
+    }
+
+    /// Searches from `from` to `end`, then from the front.
+    fn take_run_between(&mut self, from: u64, end: u64, most: u64) -> Option<(BlockNumber, u64)> {
+        if self.free == 0 || most == 0 {
+            return None;
+        }
+        let end = end.min(self.blocks);
+        let first = self.find(from, end).or_else(|| self.find(0, from.min(end)))?;
+        let end = end.min(first.0.saturating_add(most));
+        let mut len = 0;
+        while first.0 + len < end && !self.is_used(BlockNumber(first.0 + len)) {
+            self.mark_used(BlockNumber(first.0 + len));
+            len += 1;
+        }
+        Some((first, len))
+    }
+
+    /// Returns the first free block in `from..to`.
+    fn find(&self, from: u64, to: u64) -> Option<BlockNumber> {
+        let mut at = from;
+        while at < to {
+            examined(1);
+            let word = self.used[(at / 64) as usize] >> (at % 64);
+            if word & 1 == 0 {
+                return Some(BlockNumber(at));
+            }
+            at += u64::from(word.trailing_ones());
+        }
+        None
+    }
+
+    /// Bytes of memory of the bitmap.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.used.capacity() as u64 * 8
+    }
+}

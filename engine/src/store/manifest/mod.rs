@@ -1,0 +1,13 @@
+//! The manifest: its format, its file, and the readers that announce which manifest they use.
+
+pub mod csn_set;
+pub mod format;
+pub mod reader_slots;
+pub mod file;
+pub mod readers;
+
+pub use csn_set::CsnSet;
+pub use file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
+pub use format::{AcceptedEnd, EpochEntry, Manifest, NeededMemory, SLOT_BYTES, StoreRoot};
+pub use reader_slots::{CheckpointReader, READERS_PATH, READS_ANYTHING, ReaderSlot, Readers};
+pub use readers::open_newest_checkpoint;
