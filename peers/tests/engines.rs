@@ -111,7 +111,7 @@ impl Visit for ReadPut {
 }
 
 #[test]
-fn what_put_inserted_is_there_when_the_engine_is_opened_again() {
+fn put_rows_exist_after_a_reopen() {
     for engine in peers() {
         let directory = directory();
         let finished = open(engine, directory.path(), Put(directory.path()));
@@ -178,7 +178,7 @@ fn work_and_check<W: Workload>(engine: Engine, workload: &W, plan: &Plan) {
 }
 
 #[test]
-fn ycsb_leaves_every_row_whole_and_every_acknowledged_insert_there() {
+fn ycsb_keeps_every_row_and_every_acknowledged_insert() {
     for engine in peers() {
         for mix in ["a", "d", "e", "f"] {
             let (mix_found, access) = Mix::named(mix).expect("a mix");
@@ -328,7 +328,7 @@ impl Visit for Count {
 }
 
 #[test]
-fn a_transaction_sees_itself_and_an_end_without_commit_takes_it_back() {
+fn transaction_sees_its_writes_and_rolls_back_without_commit() {
     for engine in peers() {
         let directory = directory();
         open(engine, directory.path(), Alone);

@@ -70,7 +70,7 @@ fn every_engine_runs_a_workload_and_is_checked() {
 }
 
 #[test]
-fn a_comparison_has_every_engine_with_its_tier_and_marks_another_one() {
+fn comparison_has_every_engine_and_marks_another_tier() {
     let directory = directory();
     let plot = directory.path().join("bars.svg");
     let arguments = ["compare", "put", "--threads", "2", "--seconds", "0.2", "--rounds", "2", "--plot"];
@@ -102,7 +102,7 @@ fn a_comparison_has_every_engine_with_its_tier_and_marks_another_one() {
 }
 
 #[test]
-fn what_only_quenchdb_can_do_is_refused_for_others() {
+fn flags_of_quenchdb_are_refused_for_peers() {
     for arguments in [
         &["put", "--engine", "redb", "--commit", "async"][..],
         &["put", "--engine", "fjall", "--level", "bounded"],

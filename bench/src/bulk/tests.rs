@@ -28,7 +28,7 @@ fn plan(rows: u64) -> Plan {
 }
 
 #[test]
-fn exactly_the_rows_are_loaded_in_either_order_and_a_check_finds_one_that_is_missing() {
+fn load_in_either_order_is_exact_and_check_finds_a_missing_row() {
     for order in [Order::Key, Order::Random] {
         let database = Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
         // Not a multiple of the batch, nor of a part.

@@ -27,7 +27,7 @@ fn all() -> Vec<(Engine, Vec<Report>)> {
 }
 
 #[test]
-fn medians_stand_beside_their_spread_and_other_tiers_are_marked_and_not_compared_with() {
+fn comparison_has_medians_with_spread_and_marks_other_tiers() {
     let comparison = Comparison::of(&all(), true).expect("measured");
     let quenchdb = &comparison.engines[0];
     assert_eq!(quenchdb.throughput_tps, Spread { median: 200.0, min: 100.0, max: 300.0 });
@@ -50,7 +50,7 @@ fn an_even_number_of_rounds_has_its_median_between_two() {
 }
 
 #[test]
-fn what_no_device_counted_is_not_shown_as_nothing() {
+fn uncounted_traffic_is_not_shown_as_zero() {
     let mut all = all();
     all[1].1[2].traffic = None;
     let comparison = Comparison::of(&all, false).expect("measured");

@@ -123,7 +123,7 @@ fn undisturbed(rate: Option<Rate>, commit: CommitMode, is_short: impl Fn(&Report
 }
 
 #[test]
-fn an_open_loop_counts_what_arrived_during_a_stall_and_a_closed_one_cannot() {
+fn open_loop_counts_arrivals_during_a_stall_closed_does_not() {
     for commit in [CommitMode::Blocking, CommitMode::Async] {
         let closed = undisturbed(None, commit, |run| run.kinds[0].latency_us.p99 < 300_000.0);
         let put = closed.kinds[0].latency_us;
@@ -159,7 +159,7 @@ impl Watch for Watching {
 }
 
 #[test]
-fn whoever_watches_is_shown_samples_and_may_end_the_run_with_a_result() {
+fn watch_receives_samples_and_can_end_the_run() {
     let database = Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
     let table = Store::table(&database, "t").expect("created");
     let warm_up = Some(Duration::from_millis(500));

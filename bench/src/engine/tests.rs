@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_engine_has_a_name_of_its_own_and_survives_a_power_cut_when_it_is_asked_to() {
+fn engine_names_are_unique_and_durable_survives_a_power_cut() {
     for engine in Engine::ALL {
         assert_eq!(Engine::named(engine.name()), Some(engine));
         assert_eq!(engine.tier(Level::Durable), Tier::Power);

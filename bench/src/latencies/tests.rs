@@ -15,7 +15,7 @@ fn every_latency_falls_into_a_bucket_that_is_close_to_it() {
 }
 
 #[test]
-fn differences_of_two_moments_give_the_percentiles_between_them() {
+fn difference_of_two_samples_gives_its_percentiles() {
     let latencies = Latencies::default();
     (0..1000).for_each(|_| latencies.record_ns(1_000_000));
     let earlier = Counted::of([&latencies].into_iter());

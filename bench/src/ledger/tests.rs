@@ -147,7 +147,7 @@ fn expect_losses_found<W: Workload>(workload: &W, table: &str, plan: &Plan) {
 }
 
 #[test]
-fn a_change_that_was_acknowledged_and_is_lost_is_found_at_every_level() {
+fn lost_acknowledged_change_is_found_at_every_level() {
     for (commit, level) in [
         (CommitMode::Blocking, Durability::Durable),
         (CommitMode::Async, Durability::Durable),

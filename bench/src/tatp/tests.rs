@@ -58,7 +58,7 @@ fn every_thread_of_every_run_does_something_else() {
 }
 
 #[test]
-fn a_subscriber_has_one_to_four_of_each_and_every_number_as_often() {
+fn subscriber_has_one_to_four_rows_equally_often() {
     let (mut random, mut seen) = (Random::from_seed(6), [0u64; 4]);
     for _ in 0..40_000 {
         let (mut types, count) = kinds(&mut random);
@@ -138,7 +138,7 @@ fn the_expected_share_of_transactions_finds_what_it_needs() {
 }
 
 #[test]
-fn a_check_finds_what_does_not_belong() {
+fn check_finds_foreign_rows() {
     let database = quenchdb::Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
     let tatp = tatp(100);
     tatp.populate(&database, 2, &|_, _, _| {}).expect("populated");

@@ -76,7 +76,7 @@ impl Filled {
 }
 
 #[test]
-fn a_population_is_consistent_and_has_the_rows_of_the_specification() {
+fn population_is_consistent_and_has_the_specified_rows() {
     let filled = filled(2);
     assert_eq!(filled.problems(&[]), Vec::<String>::new());
     let snapshot = filled.database.begin_read().expect("begun");
@@ -149,7 +149,7 @@ fn new_order(lines: &[Line]) -> NewOrder {
 }
 
 #[test]
-fn a_new_order_takes_from_the_stock_and_a_wrong_item_takes_everything_back() {
+fn new_order_reduces_stock_and_a_wrong_item_rolls_back() {
     let filled = filled(2);
     let (tables, stock_key) = (&filled.tables, key::stock(2, 10));
     filled.change(&tables.stock, &stock_key, |row| stock::QUANTITY.set(row, 15));
@@ -174,7 +174,7 @@ fn a_new_order_takes_from_the_stock_and_a_wrong_item_takes_everything_back() {
 }
 
 #[test]
-fn a_payment_by_name_goes_to_the_customer_in_the_middle_and_bad_credit_is_noted() {
+fn payment_by_name_picks_the_middle_and_records_bad_credit() {
     let filled = filled(1);
     let tables = &filled.tables;
     // Three of one name; by first name they are 5, 9, 2.
@@ -217,7 +217,7 @@ fn a_payment_by_name_goes_to_the_customer_in_the_middle_and_bad_credit_is_noted(
 }
 
 #[test]
-fn a_delivery_takes_the_oldest_order_of_every_district_until_there_is_none() {
+fn delivery_takes_the_oldest_order_of_each_district() {
     let filled = filled(1);
     let tables = &filled.tables;
     for round in 0..10u32 {

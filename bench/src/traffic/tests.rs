@@ -4,14 +4,14 @@ use super::*;
 use std::io::Write;
 
 #[test]
-fn fields_are_those_that_the_kernel_documents() {
+fn block_device_fields_have_their_documented_order() {
     let line = " 10 11 12 13  20 21 22 23  0 31 32 40 41 42 43 50 51";
     assert_eq!(counters(line), Counters { writes: 20, written_bytes: 22 * 512, flushes: 50 });
     assert_eq!(counters("").written_bytes, 0);
 }
 
 #[test]
-fn bytes_in_the_page_cache_count_for_who_wrote_them() {
+fn written_bytes_count_for_the_writing_process() {
     // Beside the build, not in /tmp, which may be memory.
     let program = std::env::current_exe().expect("this program");
     let directory = program.parent().expect("it is in a directory");

@@ -31,7 +31,7 @@ fn sample(tenths: u64, measuring: bool) -> Sample {
 }
 
 #[test]
-fn what_happened_between_two_samples_is_their_difference() {
+fn interval_is_the_difference_of_two_samples() {
     let between = Between::of(&sample(5, true), &sample(25, true));
     assert_eq!((between.seconds, between.throughput_tps, between.conflicts_per_second), (2.0, 1000.0, 10.0));
     assert!((between.p50_us - 1000.0).abs() < 16.0 && between.max_us >= 1000.0, "{between:?}");
@@ -55,7 +55,7 @@ fn what_happened_between_two_samples_is_their_difference() {
 }
 
 #[test]
-fn a_history_tells_the_last_interval_from_the_whole_and_forgets_the_warm_up() {
+fn history_separates_the_last_interval_and_drops_the_warm_up() {
     let mut history = History::new(Duration::from_secs(1));
     assert!(history.last_interval().is_none() && history.whole().is_none());
     (0..10).for_each(|tenth| history.push(sample(tenth, false)));

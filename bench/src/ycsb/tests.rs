@@ -138,7 +138,7 @@ fn the_newest_rows_are_read_most_and_inserted_ones_are_found() {
 }
 
 #[test]
-fn a_check_finds_rows_that_are_absent_and_values_that_nobody_wrote() {
+fn check_finds_absent_rows_and_wrong_values() {
     let ycsb = named(&plan(500, 1), "rmw");
     let database = filled(&ycsb);
     let mut worker = ycsb.worker(&database, Seat::of(0)).expect("a table");
@@ -170,7 +170,7 @@ fn every_inserted_row_has_a_key_of_its_own() {
 }
 
 #[test]
-fn workers_that_look_ahead_choose_the_rows_of_many_transactions_at_once() {
+fn workers_with_ahead_choose_rows_of_many_transactions() {
     let plan = Plan { operations: 3, ..plan(1000, 1) };
     let database = filled(&named(&plan, "a"));
     let seat = Seat { run: 0, index: 0 };

@@ -15,7 +15,7 @@ fn q_escape_and_control_c_end_the_run_and_nothing_else_does() {
 }
 
 #[test]
-fn before_anything_is_measured_there_is_no_result_to_wait_for() {
+fn interrupt_before_the_measurement_ends_the_program() {
     let shared = Shared::new(Duration::from_secs(1));
     assert!(shared.at("loading rows", 1, 2));
     assert!(!shared.interrupt() && shared.ends());

@@ -4,7 +4,7 @@ use super::*;
 use std::os::unix::fs::MetadataExt;
 
 #[test]
-fn what_a_killed_program_of_the_same_process_id_left_is_in_nobodys_way() {
+fn scratch_of_a_killed_program_with_the_same_pid_is_kept() {
     let parent = tempfile::tempdir().expect("space");
     let left = Scratch::within(parent.path(), "dump").expect("new").keep();
     let next = Scratch::within(parent.path(), "dump").expect("another name");

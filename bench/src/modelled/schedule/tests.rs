@@ -62,7 +62,7 @@ fn per_second(name: &str, access: Access, bytes: u64, clients: usize, count: usi
 }
 
 #[test]
-fn enterprise_nvme_writes_take_11_us_up_to_64_kib_and_87_ms_for_512_mib() {
+fn enterprise_nvme_writes_take_11_us_to_64_kib() {
     let name = "sim:nvme-enterprise";
     for bytes in [4 * KIB, 16 * KIB, 64 * KIB] {
         expect_median(name, Access::Write, bytes, 11.0 * US);
@@ -72,7 +72,7 @@ fn enterprise_nvme_writes_take_11_us_up_to_64_kib_and_87_ms_for_512_mib() {
 }
 
 #[test]
-fn sixteen_parallel_writers_of_enterprise_nvme_are_nearly_free_but_share_its_bandwidth() {
+fn enterprise_nvme_sixteen_writers_share_only_the_bandwidth() {
     let name = "sim:nvme-enterprise";
     assert!(together(name, Access::Write, 4 * KIB, 16) < 1.1 * 11.0 * US);
     let (one, sixteen) = (
@@ -160,7 +160,7 @@ fn volumes_keep_their_latency_their_requests_and_their_bandwidth() {
 }
 
 #[test]
-fn express_object_stores_take_8_ms_to_512_kib_are_linear_beyond_1_mib_and_have_a_tail() {
+fn s3_express_is_flat_to_1_mib_then_linear_and_has_a_tail() {
     let name = "sim:s3-express";
     for bytes in [4 * KIB, 512 * KIB, MIB] {
         expect_median(name, Access::Write, bytes, 8.0 * MS);
@@ -189,7 +189,7 @@ fn object_stores_of_a_region_take_77_ms() {
 }
 
 #[test]
-fn memory_takes_what_it_says_for_a_write_of_any_length() {
+fn memory_write_takes_the_given_time_for_any_length() {
     for (name, write) in [("sim:memory-0us", 0.0), ("sim:memory-1.2us", 1.2 * US)] {
         for bytes in [8, 4 * KIB, MIB] {
             assert_eq!(together(name, Access::Write, bytes, 16), write);

@@ -15,7 +15,7 @@ fn modelled(name: &str, trust: DeviceTrust) -> ModelledStorage {
 const CREATE: OpenMode = OpenMode { create: true, read_only: false, direct: true };
 
 #[test]
-fn what_was_written_is_read_back_and_takes_its_time() {
+fn modelled_write_is_read_back_and_takes_its_time() {
     let storage = modelled("sim:nvme-consumer", DeviceTrust::Auto);
     let file = storage.open("log/a", CREATE).expect("memory");
     let began = Instant::now();
@@ -34,7 +34,7 @@ fn what_was_written_is_read_back_and_takes_its_time() {
 }
 
 #[test]
-fn a_volatile_cache_is_the_models_or_the_insides_unless_the_caller_knows_better() {
+fn volatile_cache_is_of_model_or_inner_unless_trust_is_given() {
     let facts = |name, trust| {
         let storage = modelled(name, trust);
         (storage.facts().volatile_cache, storage.durability())
@@ -47,7 +47,7 @@ fn a_volatile_cache_is_the_models_or_the_insides_unless_the_caller_knows_better(
 }
 
 #[test]
-fn queued_writes_run_side_by_side_and_are_handed_out_when_the_device_has_them() {
+fn queued_writes_overlap_and_complete_when_the_device_is_done() {
     let storage = modelled("sim:s3-express", DeviceTrust::Auto);
     let (file, traffic) = CountedFile::wrap(storage.open("pages", CREATE).expect("memory"));
     let mut queue = storage.write_queue(8).expect("memory");
@@ -92,7 +92,7 @@ fn a_queue_refuses_files_of_another_storage() {
 }
 
 #[test]
-fn zeros_take_bandwidth_on_a_volume_and_one_request_on_an_object_store() {
+fn zeros_take_bandwidth_on_volumes_one_request_on_object_stores() {
     let zeroed = |name| {
         let file = modelled(name, DeviceTrust::Auto).open("f", CREATE).expect("memory");
         let began = Instant::now();

@@ -4,7 +4,7 @@ use super::*;
 use crate::comparison::Spread;
 
 #[test]
-fn each_engine_has_a_bar_above_and_three_below_and_another_tier_shows() {
+fn comparison_picture_has_bars_and_greys_another_tier() {
     let line = |engine: &str, tier_differs: bool| Line {
         engine: engine.into(),
         tier: "process crash".into(),

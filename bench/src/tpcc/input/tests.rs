@@ -15,7 +15,7 @@ fn about(seen: u32, draws: u32, probability: f64) -> bool {
 }
 
 #[test]
-fn orders_have_the_lines_the_rollbacks_and_the_remote_lines_of_the_specification() {
+fn orders_have_lines_rollbacks_and_remote_lines_as_specified() {
     let (mut inputs, draws) = (inputs(5), 200_000);
     let (mut rolled_back, mut lines, mut remote) = (0, 0, 0);
     let (mut counts, mut quantities) = ([0u64; 11], [0u64; 10]);
@@ -42,7 +42,7 @@ fn orders_have_the_lines_the_rollbacks_and_the_remote_lines_of_the_specification
 }
 
 #[test]
-fn payments_have_the_customers_and_the_amounts_of_the_specification() {
+fn payments_have_customers_and_amounts_as_specified() {
     let (mut inputs, draws) = (inputs(5), 200_000);
     let (mut remote, mut by_name, mut amounts) = (0, 0, [0u64; 10]);
     let mut districts = [0u64; 10];

@@ -52,7 +52,7 @@ fn items_are_within_bounds_and_far_from_uniform() {
 }
 
 #[test]
-fn the_constant_of_a_run_keeps_its_distance_from_that_of_the_population() {
+fn run_constant_keeps_its_distance_from_the_population() {
     for seed in 0..2000 {
         let population = Constants::of_population(seed);
         let run = population.of_run(seed + 1);

@@ -25,7 +25,7 @@ fn a_file_that_is_replaced_keeps_its_owner_and_permissions() {
 }
 
 #[test]
-fn what_was_for_another_group_is_not_for_ours() {
+fn permissions_of_another_group_are_removed() {
     assert_eq!(without_group(0o660), 0o600);
     assert_eq!(without_group(0o664), 0o644);
     assert_eq!(without_group(0o2675), 0o655);
@@ -33,7 +33,7 @@ fn what_was_for_another_group_is_not_for_ours() {
 }
 
 #[test]
-fn what_may_not_be_written_is_not_replaced_and_a_directory_need_not_be_readable() {
+fn dump_keeps_a_read_only_file_and_needs_no_readable_directory() {
     let directory = tempfile::tempdir().expect("space");
     let file = directory.path().join("t.tsv");
     dump(&file).expect("new");
